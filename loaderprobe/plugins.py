@@ -45,6 +45,11 @@ LIBRARIES = {
     "webdataset": "webdataset", "datasets": "datasets",
 }  # fmt: skip
 """What a loader imports, which the extra of its name installs."""
+DECODERS = {
+    "simplejpeg": ("simplejpeg", "simplejpeg"), "opencv": ("cv2", "opencv-python-headless"),
+    "torchcodec": ("torchcodec", "torchcodec"),
+}  # fmt: skip
+"""(module, package) of each decoder that torchvision does not bring."""
 NO_SERIAL = ("spdl", "dali")
 """Loaders that cannot work in the training thread."""
 ANY_LAYOUT = ("torch", "grain")
@@ -97,6 +102,17 @@ def check_installed(kind: Kind, name: str) -> None:
         check_library(f"the loader {name}", LIBRARIES[name], f"'loaderprobe[{name}]'")
     if name not in BUILT_IN[kind] or not all(find_spec(package) for package in ("torch", "torchvision")):
         resolve(kind, name)
+
+
+def check_decoder(name: str) -> None:
+    """Raise MissingPart, with the line that installs it, for a decoder that is not there."""
+    if name in DECODERS:
+        check_library(f"the decoder {name}", *DECODERS[name])
+
+
+def is_installed(decoder: str) -> bool:
+    """True where the module of a decoder is there. It is not imported."""
+    return decoder not in DECODERS or find_spec(DECODERS[decoder][0]) is not None
 
 
 def check_library(user: str, module: str, package: str) -> None:

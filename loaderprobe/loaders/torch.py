@@ -6,10 +6,12 @@ import io
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from importlib import import_module
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal, Self
 
+import numpy as np
 import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, default_collate
@@ -19,6 +21,7 @@ from torchvision.transforms import v2
 from loaderprobe.datasets.layouts import FILES, format_of
 from loaderprobe.errors import BadValue, NoSpace
 from loaderprobe.loaders.switched import SHARED_MEMORY_HINT, SwitchedLoader
+from loaderprobe.plugins import is_installed
 from loaderprobe.records.config import (
     CHANNEL_DEVIATION,
     CHANNEL_MEAN,
@@ -34,7 +37,7 @@ from loaderprobe.stats import median
 from loaderprobe.system.limits import free_shared_memory_bytes, shared_memory_bytes
 from loaderprobe.units import format_bytes
 
-# From an image file to a training sample: the two input pipelines and the two decoders.
+# From an image file to a training sample: the input pipelines and the decoders.
 
 SIDE = 224
 
@@ -56,12 +59,50 @@ def pipeline_steps(pipeline: Pipeline, decoder: Decoder, tensor: TensorType) -> 
 
 def decode(encoded: Path | bytes, decoder: Decoder) -> Any:
     """An RGB image, of a whole file or of its bytes: a Pillow image, or a uint8 tensor of 3 x H x W."""
-    if decoder == "torchvision":
-        data = tvio.read_file(str(encoded)) if isinstance(encoded, Path) else as_tensor(encoded)
-        return tvio.decode_image(data, mode=tvio.ImageReadMode.RGB)
-    return Image.open(io.BytesIO(encoded.read_bytes() if isinstance(encoded, Path) else encoded)).convert("RGB")
+    return DECODERS[decoder](encoded)
 
 
+def _content(encoded: Path | bytes) -> bytes:
+    return encoded.read_bytes() if isinstance(encoded, Path) else encoded
+
+
+def _by_pillow(encoded: Path | bytes) -> Any:
+    return Image.open(io.BytesIO(_content(encoded))).convert("RGB")
+
+
+def _by_torchvision(encoded: Path | bytes) -> Any:
+    data = tvio.read_file(str(encoded)) if isinstance(encoded, Path) else as_tensor(encoded)
+    return tvio.decode_image(data, mode=tvio.ImageReadMode.RGB)
+
+
+def _by_simplejpeg(encoded: Path | bytes) -> Any:
+    """JPEG alone."""
+    decoded = import_module("simplejpeg").decode_jpeg(_content(encoded))
+    return torch.from_numpy(decoded).permute(2, 0, 1)
+
+
+def _by_opencv(encoded: Path | bytes) -> Any:
+    """As it is stored: EXIF turns it for no other decoder either."""
+    cv2 = import_module("cv2")
+    cv2.setNumThreads(0)  # its threads would be lost in workers, which are forked
+    data = np.frombuffer(_content(encoded), np.uint8)
+    decoded = cv2.imdecode(data, cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION) if len(data) else None
+    if decoded is None:
+        raise ValueError("it finds no image")
+    return torch.from_numpy(cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB)).permute(2, 0, 1)
+
+
+def _by_torchcodec(encoded: Path | bytes) -> Any:
+    return import_module("torchcodec.decoders").decode_image(_content(encoded))
+
+
+DECODERS: dict[Decoder, Callable[[Path | bytes], Any]] = {
+    "pillow": _by_pillow,
+    "torchvision": _by_torchvision,
+    "simplejpeg": _by_simplejpeg,
+    "opencv": _by_opencv,
+    "torchcodec": _by_torchcodec,
+}
 NOT_DECODED = (OSError, RuntimeError, SyntaxError, ValueError)
 """What decoders raise."""
 
@@ -142,9 +183,9 @@ def pack(samples: Sequence[tuple[torch.Tensor, int]]) -> tuple[torch.Tensor, tor
     return torch.tensor([len(file) for file in files]), torch.cat(files), torch.tensor(labels)
 
 
-# The CPU cost of an image with the other decoder, sent as bytes, or decoded before; measured on the same files.
+# The CPU cost of an image with the other decoders, sent as bytes, or decoded before; measured on the same files.
 
-Way = Literal["usual", "pillow", "torchvision", "uint8", "decoded"]
+Way = Decoder | Literal["usual", "uint8", "decoded"]
 IMAGES = 12
 # CPU time for each alternative; large images get fewer tries.
 ENOUGH_NS = 250_000_000
@@ -156,10 +197,10 @@ def alternatives(config: RunConfig, files: FileSet) -> tuple[Alternative, ...]:
     One of them augments an image that was decoded before: what is missing to the whole is decoding.
 
     The files are read once before, so that all alternatives find them in the cache. Files that cannot be decoded
-    are skipped: the loader reports them.
+    are skipped: the loader reports them. A decoder that is not installed, or decodes not all of them, is left out.
     """
-    other: Decoder = "torchvision" if config.loader.decoder == "pillow" else "pillow"
-    ways: dict[Way, RunConfig] = {"usual": config, other: with_options(config, decoder=other)}
+    others = [name for name in DECODERS if name != config.loader.decoder and is_installed(name)]
+    ways: dict[Way, RunConfig] = {"usual": config, **{name: with_options(config, decoder=name) for name in others}}
     if config.loader.tensor == "float32":
         ways["uint8"] = with_options(config, tensor="uint8")
     made, before = {name: _images(way, files) for name, way in ways.items()}, _images(config, files)
@@ -167,12 +208,14 @@ def alternatives(config: RunConfig, files: FileSet) -> tuple[Alternative, ...]:
     for number in range(min(IMAGES, files.count)):
         try:
             decoded = before.decoded(number)
-            used = {name: _cpu_ns(partial(_sample, images, number), number) for name, images in made.items()}
-            used["decoded"] = _cpu_ns(partial(_augmented, before, decoded, number), number)
         except BadValue:
             continue
-        for name, cpu_ns in used.items():
-            timed[name].append(cpu_ns)
+        for name, images in [*made.items()]:
+            try:
+                timed[name].append(_cpu_ns(partial(_sample, images, number), number))
+            except (BadValue, ImportError):
+                del made[name], timed[name]
+        timed["decoded"].append(_cpu_ns(partial(_augmented, before, decoded, number), number))
         if sum(timed["usual"]) > ENOUGH_NS and number > 1:
             break
     if not timed["usual"]:

@@ -200,7 +200,7 @@ SWEEP = (
         "pipeline", Pipeline, "imagenet", LOADER, "imagenet: random resized crop and flip. crop: random crop.",
         label="{}",
     ),
-    Option("decoder", Decoder, "pillow", LOADER, "JPEG decoder.", label="{}"),
+    Option("decoder", Decoder, "pillow", LOADER, "JPEG decoder; the last three where installed.", label="{}"),
     Option(
         "tensor", TensorType, "float32", LOADER, "Type that workers send; uint8 is normalised on the device.",
         label="{}",
