@@ -24,6 +24,8 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "dali": "loaderprobe.loaders.libraries.dali:DaliLoader",
         "grain": "loaderprobe.loaders.libraries.grain:GrainLoader",
         "torchdata": "loaderprobe.loaders.libraries.torchdata:TorchdataLoader",
+        "webdataset": "loaderprobe.loaders.libraries.webdataset:WebdatasetLoader",
+        "datasets": "loaderprobe.loaders.libraries.datasets:DatasetsLoader",
     },
     "compute": {
         "cuda": "loaderprobe.compute.torch:CudaCompute",
@@ -38,10 +40,22 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         **{name: f"torchvision.models:{name}" for name in ("resnet18", "resnet50", "resnet152", "vgg16")},
     },
 }
-LIBRARIES = {"spdl": "spdl.pipeline", "dali": "nvidia.dali", "grain": "grain", "torchdata": "torchdata.nodes"}
+LIBRARIES = {
+    "spdl": "spdl.pipeline", "dali": "nvidia.dali", "grain": "grain", "torchdata": "torchdata.nodes",
+    "webdataset": "webdataset", "datasets": "datasets",
+}  # fmt: skip
 """What a loader imports, which the extra of its name installs."""
+DECODERS = {
+    "simplejpeg": ("simplejpeg", "simplejpeg"), "opencv": ("cv2", "opencv-python-headless"),
+    "torchcodec": ("torchcodec", "torchcodec"),
+}  # fmt: skip
+"""(module, package) of each decoder that torchvision does not bring."""
 NO_SERIAL = ("spdl", "dali")
 """Loaders that cannot work in the training thread."""
+ANY_LAYOUT = ("torch", "grain")
+"""Loaders that read large files, too: batches are made by processes, as threads would share what is open."""
+ONE_LAYOUT = {"webdataset": "tar", "datasets": "parquet"}
+"""Loaders of one layout of large files. All others read files of one image."""
 WITHOUT_TORCH = ("emulated", "emulated-sync")
 """Computes that are imported in no time."""
 # A model is made by any function, all others are classes.
@@ -88,6 +102,17 @@ def check_installed(kind: Kind, name: str) -> None:
         check_library(f"the loader {name}", LIBRARIES[name], f"'loaderprobe[{name}]'")
     if name not in BUILT_IN[kind] or not all(find_spec(package) for package in ("torch", "torchvision")):
         resolve(kind, name)
+
+
+def check_decoder(name: str) -> None:
+    """Raise MissingPart, with the line that installs it, for a decoder that is not there."""
+    if name in DECODERS:
+        check_library(f"the decoder {name}", *DECODERS[name])
+
+
+def is_installed(decoder: str) -> bool:
+    """True where the module of a decoder is there. It is not imported."""
+    return decoder not in DECODERS or find_spec(DECODERS[decoder][0]) is not None
 
 
 def check_library(user: str, module: str, package: str) -> None:

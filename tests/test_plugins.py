@@ -67,6 +67,9 @@ def test_a_missing_library_is_named_with_the_line_that_installs_it(name: str, mo
     monkeypatch.setattr(plugins, "find_spec", find)
     with pytest.raises(MissingPart, match=f"the loader {name} needs .* not installed") as caught:
         plugins.check_installed("loader", name)
+    with pytest.raises(MissingPart, match="the decoder opencv needs cv2") as decoder:
+        plugins.check_decoder("opencv")
+    assert decoder.value.hint == "pip install opencv-python-headless"
     assert caught.value.hint == f"pip install 'loaderprobe[{name}]'"
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
     assert name in project["optional-dependencies"]
@@ -138,7 +141,7 @@ def test_a_name_of_several_classes_stands_for_none(monkeypatch: pytest.MonkeyPat
     assert plugins.foreign_module("loader", "mine") == "acme.loading"
     with pytest.raises(BadValue) as caught:
         plugins.resolve("loader", "mime")
-    beside = "use dali, grain, mine, spdl, torch or torchdata,"
+    beside = "use dali, datasets, grain, mine, spdl, torch, torchdata or webdataset,"
     assert caught.value.hint.startswith(beside), "installed ones are listed beside the built-in"
 
 

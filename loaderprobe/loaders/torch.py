@@ -6,19 +6,22 @@ import io
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from importlib import import_module
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal, Self
 
+import numpy as np
 import torch
 from PIL import Image
-from torch.utils.data import DataLoader, Dataset, Sampler, default_collate
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, default_collate
 from torchvision import io as tvio
 from torchvision.transforms import v2
 
 from loaderprobe.datasets.layouts import FILES, format_of
 from loaderprobe.errors import BadValue, NoSpace
 from loaderprobe.loaders.switched import SHARED_MEMORY_HINT, SwitchedLoader
+from loaderprobe.plugins import is_installed
 from loaderprobe.records.config import (
     CHANNEL_DEVIATION,
     CHANNEL_MEAN,
@@ -34,7 +37,7 @@ from loaderprobe.stats import median
 from loaderprobe.system.limits import free_shared_memory_bytes, shared_memory_bytes
 from loaderprobe.units import format_bytes
 
-# From an image file to a training sample: the two input pipelines and the two decoders.
+# From an image file to a training sample: the input pipelines and the decoders.
 
 SIDE = 224
 
@@ -56,10 +59,52 @@ def pipeline_steps(pipeline: Pipeline, decoder: Decoder, tensor: TensorType) -> 
 
 def decode(encoded: Path | bytes, decoder: Decoder) -> Any:
     """An RGB image, of a whole file or of its bytes: a Pillow image, or a uint8 tensor of 3 x H x W."""
-    if decoder == "torchvision":
-        data = tvio.read_file(str(encoded)) if isinstance(encoded, Path) else as_tensor(encoded)
-        return tvio.decode_image(data, mode=tvio.ImageReadMode.RGB)
-    return Image.open(io.BytesIO(encoded.read_bytes() if isinstance(encoded, Path) else encoded)).convert("RGB")
+    return DECODERS[decoder](encoded)
+
+
+def _content(encoded: Path | bytes) -> bytes:
+    return encoded.read_bytes() if isinstance(encoded, Path) else encoded
+
+
+def _by_pillow(encoded: Path | bytes) -> Any:
+    return Image.open(io.BytesIO(_content(encoded))).convert("RGB")
+
+
+def _by_torchvision(encoded: Path | bytes) -> Any:
+    data = tvio.read_file(str(encoded)) if isinstance(encoded, Path) else as_tensor(encoded)
+    return tvio.decode_image(data, mode=tvio.ImageReadMode.RGB)
+
+
+def _by_simplejpeg(encoded: Path | bytes) -> Any:
+    """JPEG alone."""
+    decoded = import_module("simplejpeg").decode_jpeg(_content(encoded))
+    return torch.from_numpy(decoded).permute(2, 0, 1)
+
+
+def _by_opencv(encoded: Path | bytes) -> Any:
+    """As it is stored: EXIF turns it for no other decoder either."""
+    cv2 = import_module("cv2")
+    cv2.setNumThreads(0)  # its threads would be lost in workers, which are forked
+    data = np.frombuffer(_content(encoded), np.uint8)
+    decoded = cv2.imdecode(data, cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION) if len(data) else None
+    if decoded is None:
+        raise ValueError("it finds no image")
+    return torch.from_numpy(cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB)).permute(2, 0, 1)
+
+
+def _by_torchcodec(encoded: Path | bytes) -> Any:
+    return import_module("torchcodec.decoders").decode_image(_content(encoded))
+
+
+DECODERS: dict[Decoder, Callable[[Path | bytes], Any]] = {
+    "pillow": _by_pillow,
+    "torchvision": _by_torchvision,
+    "simplejpeg": _by_simplejpeg,
+    "opencv": _by_opencv,
+    "torchcodec": _by_torchcodec,
+}
+NOT_DECODED = (OSError, RuntimeError, SyntaxError, ValueError)
+"""What decoders raise."""
 
 
 def as_tensor(data: bytes) -> torch.Tensor:
@@ -108,7 +153,7 @@ class ImageFiles(_FilesInTurn):
         index = k % len(self._paths)
         try:
             return decode(self._encoded(index), self._decoder)
-        except (OSError, RuntimeError, SyntaxError, ValueError) as error:
+        except NOT_DECODED as error:
             raise BadValue(f"{self._paths[index]} cannot be decoded by {self._decoder}: {error}") from error
 
     def augmented(self, image: Any, k: int) -> tuple[torch.Tensor, int]:
@@ -138,9 +183,9 @@ def pack(samples: Sequence[tuple[torch.Tensor, int]]) -> tuple[torch.Tensor, tor
     return torch.tensor([len(file) for file in files]), torch.cat(files), torch.tensor(labels)
 
 
-# The CPU cost of an image with the other decoder, sent as bytes, or decoded before; measured on the same files.
+# The CPU cost of an image with the other decoders, sent as bytes, or decoded before; measured on the same files.
 
-Way = Literal["usual", "pillow", "torchvision", "uint8", "decoded"]
+Way = Decoder | Literal["usual", "uint8", "decoded"]
 IMAGES = 12
 # CPU time for each alternative; large images get fewer tries.
 ENOUGH_NS = 250_000_000
@@ -152,10 +197,10 @@ def alternatives(config: RunConfig, files: FileSet) -> tuple[Alternative, ...]:
     One of them augments an image that was decoded before: what is missing to the whole is decoding.
 
     The files are read once before, so that all alternatives find them in the cache. Files that cannot be decoded
-    are skipped: the loader reports them.
+    are skipped: the loader reports them. A decoder that is not installed, or decodes not all of them, is left out.
     """
-    other: Decoder = "torchvision" if config.loader.decoder == "pillow" else "pillow"
-    ways: dict[Way, RunConfig] = {"usual": config, other: with_options(config, decoder=other)}
+    others = [name for name in DECODERS if name != config.loader.decoder and is_installed(name)]
+    ways: dict[Way, RunConfig] = {"usual": config, **{name: with_options(config, decoder=name) for name in others}}
     if config.loader.tensor == "float32":
         ways["uint8"] = with_options(config, tensor="uint8")
     made, before = {name: _images(way, files) for name, way in ways.items()}, _images(config, files)
@@ -163,12 +208,14 @@ def alternatives(config: RunConfig, files: FileSet) -> tuple[Alternative, ...]:
     for number in range(min(IMAGES, files.count)):
         try:
             decoded = before.decoded(number)
-            used = {name: _cpu_ns(partial(_sample, images, number), number) for name, images in made.items()}
-            used["decoded"] = _cpu_ns(partial(_augmented, before, decoded, number), number)
         except BadValue:
             continue
-        for name, cpu_ns in used.items():
-            timed[name].append(cpu_ns)
+        for name, images in [*made.items()]:
+            try:
+                timed[name].append(_cpu_ns(partial(_sample, images, number), number))
+            except (BadValue, ImportError):
+                del made[name], timed[name]
+        timed["decoded"].append(_cpu_ns(partial(_augmented, before, decoded, number), number))
         if sum(timed["usual"]) > ENOUGH_NS and number > 1:
             break
     if not timed["usual"]:
@@ -227,18 +274,23 @@ def shared_memory_needed(config: RunConfig, largest_file_bytes: int = 0) -> int:
     return batch * (spec.batches_ahead + 1 + spec.workers) if spec.workers else 0
 
 
-def image_loader(config: RunConfig, files: FileSet, **options: Any) -> DataLoader[Any]:
+def samples_of(config: RunConfig, files: FileSet) -> _FilesInTurn:
+    """By number: (image 3 x 224 x 224, class number); for a GPU that decodes, (bytes as uint8, class number)."""
+    return EncodedFiles(files) if config.loader.gpu_decode else _images(config, files)
+
+
+def image_loader(config: RunConfig, files: FileSet, samples: Any = None) -> DataLoader[Any]:
     """The DataLoader of a configuration: (images N x 3 x 224 x 224, labels int64 N), without end, in order.
 
-    For a GPU that decodes: packed files, see `pack`.
+    For a GPU that decodes: packed files, see `pack`. `samples` are others than those of `samples_of`, in any order.
     """
     spec = config.loader
-    if spec.gpu_decode:
-        options["collate_fn"] = pack
+    samples = samples_of(config, files) if samples is None else samples
     return DataLoader(
-        EncodedFiles(files) if spec.gpu_decode else ImageFiles(files, spec.pipeline, spec.decoder, spec.tensor),
+        samples,
         batch_size=config.compute.batch_size,
-        sampler=InOrder(),
+        sampler=None if isinstance(samples, IterableDataset) else InOrder(),
+        collate_fn=pack if spec.gpu_decode else None,
         drop_last=True,
         num_workers=spec.workers,
         prefetch_factor=spec.prefetch_factor or None,
@@ -247,7 +299,6 @@ def image_loader(config: RunConfig, files: FileSet, **options: Any) -> DataLoade
         generator=torch.Generator().manual_seed(config.seed),
         # Workers are tied to this process, whose children they must be.
         multiprocessing_context="fork" if spec.workers else None,
-        **options,
     )
 
 
@@ -261,15 +312,16 @@ class TorchLoader(SwitchedLoader):
     def __init__(self, config: RunConfig, files: FileSet, scratch: Path) -> None:
         self._config = config
         self._largest_file_bytes = max(files.size_bytes, default=0)
-        loader = image_loader(config, files)
+        samples = self.samples_of(config, files)
         super().__init__(
-            loader,
-            scratch,
-            files_of=loader.dataset.files_of,  # type: ignore[attr-defined]  # it is our own data set
-            tied=True,
-            maps=bool(files.places),
+            image_loader(config, files, samples), scratch, files_of=samples.files_of, tied=True, maps=bool(files.places)
         )
         self._by_key = bool(files.places) and not files.streamed
+
+    @staticmethod
+    def samples_of(config: RunConfig, files: FileSet) -> Any:
+        """A data set with `files_of`, of which the workers make batches."""
+        return samples_of(config, files)
 
     def evicts(self) -> bool:
         """True where samples are read by their keys, in random order."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from loaderprobe.plugins import WITHOUT_TORCH, Kind, check_installed, check_name, resolve
+from loaderprobe.plugins import WITHOUT_TORCH, Kind, check_decoder, check_installed, check_name, resolve
 from loaderprobe.protocols import (
     Checked,
     Clock,
@@ -42,6 +42,7 @@ def check_parts(loader: LoaderSpec, compute: ComputeSpec) -> None:
     is not there. No device is used, and a built-in loader is not imported: a torch that is broken fails later.
     """
     check_installed("loader", loader.name)
+    check_decoder(loader.decoder)
     _checked(_arguments(loader, compute, SystemClock()))
 
 

@@ -16,7 +16,7 @@ from loaderprobe.units import join_words
 CacheState = Literal["cold", "warm", "as-found"]
 """as-found: the files are not known, so what the cache holds of them is neither changed nor checked."""
 Pipeline = Literal["imagenet", "crop"]
-Decoder = Literal["pillow", "torchvision"]
+Decoder = Literal["pillow", "torchvision", "simplejpeg", "opencv", "torchcodec"]
 TensorType = Literal["float32", "uint8"]
 """What a worker sends: normalised floats, or bytes that the device normalises."""
 Precision = Literal["auto", "bf16", "fp16", "fp32", "tf32"]

@@ -8,7 +8,7 @@ from typing import Literal
 
 from loaderprobe.errors import BadValue
 from loaderprobe.records.checks import check_at_least, check_equal_lengths, check_order
-from loaderprobe.records.config import RunConfig
+from loaderprobe.records.config import Decoder, RunConfig
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import LEAST_BYTES, LEAST_SAVED_S, MADE_AGAIN
 from loaderprobe.records.waits import StackSamples, WaitSamples
@@ -397,7 +397,7 @@ class ComputeInfo:
 class Alternative:
     """CPU time of one image in another way, beside that of the way at hand, on the same files in turn."""
 
-    name: Literal["pillow", "torchvision", "uint8", "decoded"]
+    name: Decoder | Literal["uint8", "decoded"]
     """Another decoder, tensors sent as bytes, or an image that was decoded before: that is no change to advise."""
     cpu_s: float
     usual_cpu_s: float

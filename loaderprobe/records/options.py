@@ -175,7 +175,7 @@ SWEEP = (
     ),
     Option(
         "layout", str, None, DATA, several=True, usual="files, or that of DATA", label="{}",
-        help="How the same images lie on storage: files, or many in large files: tar, parquet (see explain layouts).",
+        help="How the same images lie on storage: files, or in large files: tar, parquet, lmdb (see explain layouts).",
     ),
     Option("data_dir", Path, Path("loaderprobe-data"), DATA, "Directory of the generated data sets."),
     Option("images", int, None, DATA, "Images of each data set.", least=1, usual="as many as the sweep reads"),
@@ -188,8 +188,8 @@ SWEEP = (
     Option("serial", bool, True, LOADER, "Do not measure the serial loader.", typed="--no-serial"),
     Option(
         "loader", str, "torch", LOADER, several=True, label="{}",
-        help="torch, spdl, dali, grain, torchdata (see explain loaders), a plug-in or package.module:Class (see "
-        "explain plug-ins); several, separated by commas.",
+        help="torch, spdl, dali, grain, torchdata, webdataset, datasets (see explain loaders), a plug-in or "
+        "package.module:Class (see explain plug-ins); several, separated by commas.",
     ),
     Option(
         "prefetch_factor", int, (2,), LOADER, several=True, label="prefetch {}",
@@ -200,7 +200,7 @@ SWEEP = (
         "pipeline", Pipeline, "imagenet", LOADER, "imagenet: random resized crop and flip. crop: random crop.",
         label="{}",
     ),
-    Option("decoder", Decoder, "pillow", LOADER, "JPEG decoder.", label="{}"),
+    Option("decoder", Decoder, "pillow", LOADER, "JPEG decoder; the last three where installed.", label="{}"),
     Option(
         "tensor", TensorType, "float32", LOADER, "Type that workers send; uint8 is normalised on the device.",
         label="{}",
@@ -374,7 +374,7 @@ GENERATE = (
     Option(
         "layout", str, ("files",), DATA, several=True,
         help="How the images lie on storage, one set each: files, in a folder a class, or many in large files: tar, "
-        "parquet.",
+        "parquet, lmdb.",
     ),
     Option(
         "shard_images", int, None, DATA, "Images in a large file.", least=1, usual="a 32nd of them, at most 1000"

@@ -15,7 +15,7 @@ import torch
 from loaderprobe.api.sweep import sweep
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.image_data import image_files
-from loaderprobe.plugins import LIBRARIES, NO_SERIAL, check_installed, resolve
+from loaderprobe.plugins import LIBRARIES, NO_SERIAL, ONE_LAYOUT, check_installed, resolve
 from loaderprobe.protocols import Loader, OwnThreads, WithAlternatives
 from loaderprobe.records.config import RunConfig, with_options
 from loaderprobe.records.files import FileSet
@@ -24,7 +24,8 @@ from loaderprobe.testing import example_config
 BATCH, COUNT = 4, 10
 PROCESSES = {"grain"}
 """Whose workers are processes; those of the others are threads."""
-pytestmark = pytest.mark.parametrize("name", LIBRARIES)
+OF_FILES = [name for name in LIBRARIES if name not in ONE_LAYOUT]
+pytestmark = pytest.mark.parametrize("name", OF_FILES)
 
 
 @pytest.fixture(scope="module")

@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from loaderprobe.errors import BadValue, NoSpace
 from loaderprobe.loaders import torch as torch_loader
 from loaderprobe.loaders.torch import (
+    DECODERS,
     EncodedFiles,
     ImageFiles,
     TorchLoader,
@@ -21,9 +23,12 @@ from loaderprobe.loaders.torch import (
     image_loader,
     shared_memory_needed,
 )
+from loaderprobe.plugins import is_installed
 from loaderprobe.records.config import Decoder, Pipeline, with_options
 from loaderprobe.records.files import FileSet
 from loaderprobe.testing import example_config
+
+INSTALLED = [name for name in DECODERS if is_installed(name)]
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -56,7 +61,7 @@ def test_the_set_is_read_round_and_round(photographs: FileSet, tmp_path: Path) -
     assert tuple(labels.tolist()) == photographs.classes[4:6] + photographs.classes[:2]
 
 
-@pytest.mark.parametrize("decoder", ["pillow", "torchvision"])
+@pytest.mark.parametrize("decoder", INSTALLED)
 @pytest.mark.parametrize("pipeline", ["imagenet", "crop"])
 def test_pipelines_and_decoders_give_the_same_kind_of_sample(
     photographs: FileSet, pipeline: Pipeline, decoder: Decoder
@@ -69,11 +74,23 @@ def test_pipelines_and_decoders_give_the_same_kind_of_sample(
     assert label == photographs.classes[0]
 
 
-def test_decoders_agree(photographs: FileSet) -> None:
-    """Both decode the same image, but for rounding."""
+@pytest.mark.parametrize("decoder", INSTALLED[1:])
+def test_decoders_agree(photographs: FileSet, decoder: Decoder) -> None:
+    """All decode the same image, of a file or of its bytes, but for rounding."""
     path = photographs.absolute(0, 1)[0]
     pillow = torch.from_numpy(np.array(decode(path, "pillow"))).permute(2, 0, 1).float()
-    assert (pillow - decode(path, "torchvision").float()).abs().mean() < 1.0
+    for encoded in (path, path.read_bytes()):
+        assert (pillow - decode(encoded, decoder).float()).abs().mean() < 1.0
+
+
+@pytest.mark.parametrize("decoder", INSTALLED)
+@pytest.mark.parametrize("content", [b"\xff\xd8 no image", b""])
+def test_what_no_decoder_takes_is_named(photographs: FileSet, tmp_path: Path, decoder: Decoder, content: bytes) -> None:
+    """Whatever error the library has for it."""
+    (tmp_path / "bad.JPEG").write_bytes(content)
+    files = replace(photographs, root=str(tmp_path), paths=("bad.JPEG",), classes=(0,), size_bytes=(len(content),))
+    with pytest.raises(BadValue, match=rf"bad\.JPEG cannot be decoded by {decoder}: "):
+        ImageFiles(files, "imagenet", decoder, "float32")[0]
 
 
 @pytest.mark.parametrize(
@@ -94,12 +111,22 @@ def test_other_ways_are_measured_beside_the_usual_one(photographs: FileSet) -> N
     decoding and reading take CPU time; the crop is the same. Threads and random state stay."""
     threads, state = torch.get_num_threads(), torch.get_rng_state()
     found = alternatives(example_config(data=photographs.fingerprint), photographs)
-    assert [each.name for each in found] == ["torchvision", "uint8", "decoded"]
+    assert [each.name for each in found] == [*INSTALLED[1:], "uint8", "decoded"]
     assert all(each.cpu_s > 0 for each in found) and len({each.usual_cpu_s for each in found}) == 1
-    assert found[2].cpu_s < found[2].usual_cpu_s
+    assert found[-1].cpu_s < found[-1].usual_cpu_s
     assert torch.get_num_threads() == threads and torch.equal(torch.get_rng_state(), state)
     taken = example_config(data=photographs.fingerprint, decoder="torchvision", tensor="uint8")
-    assert [each.name for each in alternatives(taken, photographs)] == ["pillow", "decoded"]
+    others = [name for name in INSTALLED if name != "torchvision"]
+    assert [each.name for each in alternatives(taken, photographs)] == [*others, "decoded"]
+
+
+def test_a_decoder_of_fewer_formats_is_left_out(photographs: FileSet, tmp_path: Path) -> None:
+    """simplejpeg decodes JPEG alone; the others are measured."""
+    pytest.importorskip("simplejpeg")
+    Image.new("RGB", (300, 300)).save(tmp_path / "a.png")
+    files = replace(photographs, root=str(tmp_path), paths=("a.png",), classes=(0,), size_bytes=(1,))
+    found = [each.name for each in alternatives(example_config(data=files.fingerprint), files)]
+    assert "torchvision" in found and "simplejpeg" not in found
 
 
 def test_too_little_shared_memory_is_refused_before_a_worker_dies_of_it(

@@ -44,12 +44,12 @@ def _opened(path: Path) -> Any:
         file = pq.ParquetFile(path)
     except (pa.ArrowException, OSError) as error:
         raise BadValue(f"{path} is damaged: {error}", hint="write the file again") from error
-    if _image_column(file.schema_arrow) is None:
+    if image_column(file.schema_arrow) is None:
         raise BadValue(f"{path} has no column of encoded images", hint=f"its columns are {file.schema_arrow.names}")
     return file
 
 
-def _image_column(schema: Any) -> str | None:
+def image_column(schema: Any) -> str | None:
     """The first column of bytes, or of a struct with bytes."""
     import pyarrow.types as kinds
 
@@ -84,7 +84,7 @@ class Reader:
             self._file, self._open, self._block = _opened(self._root / path), path, -1
         if place[0] != self._block:
             schema = self._file.schema_arrow
-            image = _image_column(schema)
+            image = image_column(schema)
             label = next((name for name in LABELS if name in schema.names), None)
             try:
                 table = self._file.read_row_group(place[0], [image, *([label] if label else [])], use_threads=False)
