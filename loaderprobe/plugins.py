@@ -42,6 +42,8 @@ LIBRARIES = {"spdl": "spdl.pipeline", "dali": "nvidia.dali", "grain": "grain", "
 """What a loader imports, which the extra of its name installs."""
 NO_SERIAL = ("spdl", "dali")
 """Loaders that cannot work in the training thread."""
+ANY_LAYOUT = ("torch", "grain")
+"""Loaders that read large files, too: batches are made by processes, as threads would share what is open."""
 WITHOUT_TORCH = ("emulated", "emulated-sync")
 """Computes that are imported in no time."""
 # A model is made by any function, all others are classes.

@@ -15,7 +15,7 @@ from loaderprobe.analyze.knee import next_configs
 from loaderprobe.api.generate import make_sets
 from loaderprobe.api.load import Run, beside_results, judge_run, save_report
 from loaderprobe.api.shown import usual_out
-from loaderprobe.api.sweep_spec import bytes_to_make, check_spec, images_needed, spec_of, with_data
+from loaderprobe.api.sweep_spec import bytes_to_make, check_layouts, check_spec, images_needed, spec_of, with_data
 from loaderprobe.api.values import PathLike, listed, unheard
 from loaderprobe.datasets.folder import check_folder, generated_set
 from loaderprobe.datasets.generate.generate import SetRequest
@@ -154,6 +154,7 @@ def sweep(
         check_folder(Path(data))
     RunDirectory.check_new(place)
     check_spec(spec, nodes)
+    check_layouts(spec, layouts or ())
     heard = listener or ProgressOnly(progress)
     heard.checked(spec, bytes_to_make(requests, folder, count) if data is None else 0.0)
     if data is None:

@@ -13,11 +13,12 @@ from loaderprobe.api.values import counts, listed
 from loaderprobe.datasets.generate.generate import SetRequest
 from loaderprobe.datasets.generate.manifest import is_generated
 from loaderprobe.datasets.generate.pool import expected_mean
+from loaderprobe.datasets.layouts import LAYOUTS
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.assembly import check_names, check_parts
 from loaderprobe.measure.ranks.launch import check_crowd, check_gpus, parse_layout, spread, this_node
 from loaderprobe.measure.studies import batches_read
-from loaderprobe.plugins import NO_SERIAL
+from loaderprobe.plugins import ANY_LAYOUT, NO_SERIAL
 from loaderprobe.records.config import Auto, ComputeSpec, LoaderSpec, RunConfig, SweepSpec
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.options import SWEEP, check, of_python
@@ -242,6 +243,17 @@ def check_spec(spec: SweepSpec, nodes: Sequence[Node] | None = None) -> None:
         check_parts(loader, compute)
 
 
+def check_layouts(spec: SweepSpec, layouts: Iterable[str]) -> None:
+    """Raises BadValue for large files that a loader does not read, and where whole epochs are trained."""
+    names = dict.fromkeys(config.loader.name for config in spec.configs)
+    for layout in (name for name in layouts if name in LAYOUTS):
+        noun, instead = LAYOUTS[layout].noun, f"leave the layout {layout} out"
+        if spec.epochs:
+            raise BadValue(f"whole epochs are trained over files: --epochs and {noun}", hint=f"{instead}, or --epochs")
+        if other := next((name for name in names if name not in ANY_LAYOUT), None):
+            raise BadValue(f"the loader {other} does not read {noun}", hint=f"{instead}, or use --loader torch")
+
+
 def bytes_to_make(requests: Iterable[SetRequest], data_dir: Path, count: int) -> float:
     """Bytes, about, of those data sets of so many images that are not there."""
     missing = [request.pool() for request in requests if not is_generated(request.directory(data_dir))]
@@ -249,7 +261,7 @@ def bytes_to_make(requests: Iterable[SetRequest], data_dir: Path, count: int) ->
 
 
 def with_data(spec: SweepSpec, files: Sequence[FileSet]) -> SweepSpec:
-    """The spec for each of these data sets. Raises BadValue for one that is too small for its ranks."""
+    """The spec for each of these data sets. Raises BadValue for one that does not go with it."""
 
     def on_files(configs: Iterable[RunConfig]) -> tuple[RunConfig, ...]:
         alike = groupby(configs, key=lambda config: (config.ranks, config.nodes, config.compute, config.cache))
@@ -260,5 +272,6 @@ def with_data(spec: SweepSpec, files: Sequence[FileSet]) -> SweepSpec:
             for config in group
         )
 
+    check_layouts(spec, (file_set.layout for file_set in files))
     check_images(files, on_files(possible(spec)))
     return replace(spec, configs=on_files(spec.configs))

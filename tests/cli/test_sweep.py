@@ -24,6 +24,7 @@ from loaderprobe.api import sweep as verb
 from loaderprobe.api.load import judge_run
 from loaderprobe.api.sweep import more_of, plan
 from loaderprobe.api.sweep_spec import (
+    check_layouts,
     compute_names,
     images_needed,
     possible,
@@ -100,6 +101,27 @@ def test_a_full_buffer_needs_a_larger_set() -> None:
     assert needed(prefetch_factor="1,8") == needed(thorough=True) == (72 + 64 + 3 * 64) * 4
     with pytest.raises(BadValue, match="the first of whole epochs is cold"):
         needed(epochs=2, cache="warm")
+
+
+@pytest.mark.parametrize(
+    ("layout", "asked", "refused"),
+    [
+        ("files", {"epochs": 2, "loader": "spdl"}, None),
+        ("tar", {"epochs": 2}, "whole epochs are trained over files: --epochs and tar shards"),
+        ("parquet", {"loader": "torch,spdl"}, "the loader spdl does not read Parquet files"),
+        ("tar", {"loader": "own.module:Loader"}, "the loader own.module:Loader does not read tar shards"),
+        ("tar", {"loader": "grain"}, None),
+    ],
+)
+def test_what_does_not_read_a_layout_is_refused(layout: str, asked: dict[str, Any], refused: str | None) -> None:
+    """With the way out, and what goes is let through."""
+    spec = spec_of(compute="emulated:100", **asked)
+    if refused is None:
+        check_layouts(spec, ("files", layout))
+        return
+    with pytest.raises(BadValue) as error:
+        check_layouts(spec, ("files", layout))
+    assert error.value.message == refused and f"leave the layout {layout} out" in error.value.hint
 
 
 def test_resume_measures_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -305,12 +305,17 @@ class SetRequest:
             mean_bytes=self.mean_bytes,
             oddities=self.oddities,
             layout=self.layout,
-            shard_images=(self.shard_images or MOST_SHARD_IMAGES) if self.layout != FILES else 1,
+            shard_images=self._each(),
         )
+
+    def _each(self) -> int:
+        if self.layout == FILES:
+            return 1
+        return 0 if LAYOUTS[self.layout].single else self.shard_images or MOST_SHARD_IMAGES
 
     def fitted(self, root: Path, count: int) -> SetRequest:
         """With as many images a shard as the set there is has; of a new one of `count` images, the usual."""
-        if self.layout == FILES or self.shard_images is not None:
+        if self.layout == FILES or LAYOUTS[self.layout].single or self.shard_images is not None:
             return self
         there = self.directory(root)
         found = read_spec(there) if (there / SPEC).is_file() else None

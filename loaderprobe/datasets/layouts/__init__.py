@@ -78,6 +78,11 @@ class Layout:
     row_overhead: int = 0
     """Bytes that a sample takes beside its image, at most."""
 
+    @property
+    def single(self) -> bool:
+        """True where one file holds all of a set."""
+        return "{" not in self.file
+
     def place(self, number: int) -> tuple[int, int]:
         """Of sample `number` of a file."""
         return (number // self.block, number % self.block) if self.block else (0, number)
@@ -88,6 +93,10 @@ LAYOUTS: dict[str, Layout] = {
     "parquet": Layout(
         noun="Parquet files", file="shard-{number:06}.parquet", mark="*.parquet", block=100, library="pyarrow",
         package="pyarrow", row_overhead=128,
+    ),
+    "lmdb": Layout(
+        noun="LMDB databases", file="data.mdb", mark="data.mdb", block=1, library="lmdb", package="lmdb",
+        row_overhead=4096,
     ),
 }  # fmt: skip
 NAMES = (FILES, *LAYOUTS)
