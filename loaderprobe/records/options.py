@@ -178,6 +178,10 @@ SWEEP = (
         help="How the same images lie on storage: files, or in large files: tar, parquet, lmdb (see explain layouts).",
     ),
     Option("data_dir", Path, Path("loaderprobe-data"), DATA, "Directory of the generated data sets."),
+    Option(
+        "convert_to", Path, None, DATA,
+        help="With DATA and --layout: write the images that are read again under DIR, in layouts that DATA lacks.",
+    ),
     Option("images", int, None, DATA, "Images of each data set.", least=1, usual="as many as the sweep reads"),
     Option("seed", int, 0, DATA, "Seed of the generated data and of the order of measuring."),
     Option(

@@ -279,6 +279,23 @@ def test_verify_says_what_is_damaged(tmp_path: Path) -> None:
     assert invoke("generate", tmp_path / "64x48" / "train", "--verify").exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("layout", "asked", "words"),
+    [
+        ("files", (), "--convert-to needs DATA and --layout"),
+        ("tar", ("--layout", "files"), "there are no image files to write as files"),
+    ],
+)
+def test_what_cannot_be_converted_is_refused(tmp_path: Path, layout: str, asked: tuple[str, ...], words: str) -> None:
+    """Before anything is written."""
+    invoke("generate", tmp_path, *SMALL, "--layout", layout)
+    data = tmp_path / ("64x48" if layout == "files" else f"64x48-{layout}")
+    more = ("--out", tmp_path / "run", "--compute", "emulated:100", "--convert-to", tmp_path / "other")
+    done = invoke("sweep", data, *asked, *more)
+    assert done.exit_code == 2 and words in done.stderr
+    assert not (tmp_path / "other").exists()
+
+
 def test_a_sweep_does_not_take_a_layout_that_is_not_there(tmp_path: Path) -> None:
     """It says so before anything is measured, and what there is."""
     invoke("generate", tmp_path, *SMALL, "--layout", "tar")
