@@ -45,8 +45,6 @@ def with_another(config: RunConfig, path: Path, kind: Any) -> RunConfig:
 
     if path == ("nodes",):
         config = replace(config, ranks=2)  # they are spread over the nodes evenly
-    if path == ("layout",):
-        config = replace(config, resolution=f"{config.resolution} {config.layout}x")  # as data sets are labelled
     made: RunConfig = changed(config, path)
     return made
 
