@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from loaderprobe.datasets.generate.generate import check_space, images_a_shard, sync_filesystem, written_whole
-from loaderprobe.datasets.layouts import LAYOUTS, Sample, format_of
+from loaderprobe.datasets.layouts import LAYOUTS, Sample, complete, format_of
 from loaderprobe.errors import Refused
 from loaderprobe.records.files import FileSet
 from loaderprobe.store.codec import write_atomically, write_error
@@ -44,6 +44,7 @@ def convert(files: FileSet, layout: str, root: Path, progress: Callable[[int, in
                     form.write(_samples(files, parts[path]), part)
                     sync_filesystem(directory)
                 images -= len(parts[path])
+            complete(layout, directory / "train")
             progress(files.count, files.count)
     except OSError as error:
         raise write_error(error, directory) from error

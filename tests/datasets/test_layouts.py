@@ -58,6 +58,7 @@ def test_it_holds_the_same_images_as_files(tmp_path: Path, make: Make, made: Pat
     assert sorted(read) == sorted(expected) and (files.streamed or read == expected)
     assert [(len(image), label) for image, label in read] == list(zip(files.size_bytes, files.classes, strict=True))
     assert files.label == f"64x48 {files.layout}" and files.parts is not None
+    assert files.images_an_open == {"lmdb": COUNT, "mds": 1}.get(files.layout, COUNT // 4)
     assert {Path(path): path.stat().st_size for path in files.absolute(0, COUNT)} == {
         Path(path): size for path, size in files.parts.file_bytes.items()
     }
@@ -120,7 +121,7 @@ def test_a_missing_library_is_a_missing_part(name: str, monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, LAYOUTS[name].library, None)
     with pytest.raises(MissingPart) as error:
         check_layout(name)
-    assert error.value.hint == f"pip install {LAYOUTS[name].package}"
+    assert error.value.hint == f"pip install 'loaderprobe[{name}]'"
 
 
 def test_a_folder_is_written_in_a_layout(tmp_path: Path, make: Make, layout: str) -> None:
@@ -162,6 +163,15 @@ def test_an_unknown_layout_is_refused() -> None:
     with pytest.raises(BadValue) as error:
         check_layout("zip")
     assert all(name in error.value.hint for name in NAMES)
+
+
+def test_streaming_reads_our_mds(tmp_path: Path, make: Make) -> None:
+    """By the index, with the same images and classes."""
+    formats = pytest.importorskip("streaming.base.format")
+    made = make(tmp_path, layout="mds", shard_images=20)
+    (shards,) = (json.loads(path.read_text())["shards"] for path in made.rglob("index.json"))
+    rows = [row for shard in shards for row in formats.reader_from_json(str(made / "train"), None, shard)]
+    assert sorted((row["image"], row["label"]) for row in rows) == sorted(contents(whole(made)))
 
 
 def test_shards_of_an_earlier_version_are_read(tmp_path: Path, make: Make) -> None:

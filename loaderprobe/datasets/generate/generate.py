@@ -37,7 +37,7 @@ from loaderprobe.datasets.generate.manifest import (
 )
 from loaderprobe.datasets.generate.oddities import ODDITIES, OddityName
 from loaderprobe.datasets.generate.pool import Pool, PoolRequest, build_pool, expected_mean, is_pool, load_pool
-from loaderprobe.datasets.layouts import FILES, LAYOUTS, Sample, format_of
+from loaderprobe.datasets.layouts import FILES, LAYOUTS, Sample, complete, format_of
 from loaderprobe.errors import BadValue, ForeignDirectory, LoaderprobeError, MissingPart, NoSpace, Refused
 from loaderprobe.store.codec import write_atomically, write_error
 from loaderprobe.store.run_directory import lock_directory
@@ -598,6 +598,7 @@ def _make(
 
     work = Work(directory=directory, spec=spec, pool=pool, images=count)
     work.write(missing, processes, found, Book(journal))
+    complete(spec.layout, directory / "train")
     write_manifest(directory, _manifest_of(spec, count, [whole[number] for number in range(spec.files(count))]))
     journal.end(inventory.beyond)
 
