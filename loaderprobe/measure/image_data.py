@@ -68,7 +68,7 @@ def converted(sets: Sequence[FileSet], layouts: Sequence[str], root: Path, progr
         for layout in layouts if files.layout == FILES else ():
             if layout not in there:
                 size = format_bytes(sum(files.size_bytes))
-                stage = f"writing {files.label} as {LAYOUTS[layout].noun}, {size}, under {root}"
+                stage = f"writing {files.label} as {LAYOUTS[layout].noun}, {size}"
                 found.append(convert(files, layout, root, partial(progress, stage)))
     if missing := next((name for name in layouts if name not in {files.layout for files in found}), None):
         raise BadValue(f"there are no image files to write as {missing}", hint="give a folder of images as DATA")

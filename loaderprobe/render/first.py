@@ -506,8 +506,10 @@ def _few(some: list[Outlook]) -> list[Outlook]:
 
 def _opens(some: Sequence[Outlook]) -> Iterator[Line]:
     """Files opened a second: a line for all data sets, or one for each where large files hold many images."""
-    each = {round(need.needs[0].files_per_s / need.images_per_s, 9): need for need in reversed(some)}
-    for outlook in reversed(each.values()):
+    each: dict[float, Outlook] = {}
+    for outlook in some:
+        each.setdefault(round(outlook.needs[0].files_per_s / outlook.images_per_s, 9), outlook)
+    for outlook in each.values():
         what = "files opened" if len(each) == 1 else f"files opened, {outlook.data}"
         opens = (f"{UNKNOWN} {grouped(need.files_per_s / outlook.use)}/s" for need in outlook.needs)
         yield (what, *opens, "not known", "")
