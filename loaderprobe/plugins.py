@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.protocols import Compute, Loader
+from loaderprobe.records.config import DECODER_LIBRARIES
 from loaderprobe.units import join_words
 
 Kind = Literal["loader", "compute", "model"]
@@ -45,11 +46,6 @@ LIBRARIES = {
     "webdataset": "webdataset", "datasets": "datasets",
 }  # fmt: skip
 """What a loader imports, which the extra of its name installs."""
-DECODERS = {
-    "simplejpeg": ("simplejpeg", "simplejpeg"), "opencv": ("cv2", "opencv-python-headless"),
-    "torchcodec": ("torchcodec", "torchcodec"),
-}  # fmt: skip
-"""(module, package) of each decoder that torchvision does not bring."""
 NO_SERIAL = ("spdl", "dali")
 """Loaders that cannot work in the training thread."""
 ANY_LAYOUT = ("torch", "grain")
@@ -106,13 +102,8 @@ def check_installed(kind: Kind, name: str) -> None:
 
 def check_decoder(name: str) -> None:
     """Raise MissingPart, with the line that installs it, for a decoder that is not there."""
-    if name in DECODERS:
-        check_library(f"the decoder {name}", *DECODERS[name])
-
-
-def is_installed(decoder: str) -> bool:
-    """True where the module of a decoder is there. It is not imported."""
-    return decoder not in DECODERS or find_spec(DECODERS[decoder][0]) is not None
+    if name in DECODER_LIBRARIES:
+        check_library(f"the decoder {name}", *DECODER_LIBRARIES[name])
 
 
 def check_library(user: str, module: str, package: str) -> None:

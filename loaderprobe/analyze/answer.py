@@ -295,9 +295,35 @@ def _next_steps(report: Report) -> tuple[NextStep, ...]:
         # What rests on an inconclusive row may be said later, but is not what to do next.
         sure = [row for row in best_of(report, some) if row.bound and row.bound.cause != "inconclusive"]
         gains = [sure_gain for step in advised(sure) for sure_gain in _sure_gains(step)]
+        made += _other_layouts(best_of(report, some))
         made += sorted(gains, key=lambda each: -max(one.speedup for one in each.advice))[:1]
         made += [more_core for more_core in _more_cores(report, some) if more_core not in made]
     return tuple(made)
+
+
+def _other_layouts(rows: Rows) -> list[NextStep]:
+    """Of images that were measured in several layouts, the fastest where it surely gains over files, else over all."""
+    alike: dict[str, list[ConfigurationRow]] = {}
+    for row in rows:
+        if row.images_per_s and not row.images_per_s.too_wide:
+            alike.setdefault(row.config.resolution.removesuffix(f" {row.config.layout}"), []).append(row)
+    found = []
+    for same in alike.values():
+        slowest, *_, best = sorted(same, key=_rate) if len(same) > 1 else (same[0], same[0])
+        now = next((row for row in same if row.config.layout == "files"), slowest)
+        gain = None if now is best else _over(best, now)
+        if gain and gain.low >= WORTH:
+            facts: dict[str, float | str] = {
+                "layout": best.config.layout, "now": now.config.layout, "data": best.config.resolution,
+                "low": gain.low, "high": gain.high,
+            }  # fmt: skip
+            remark = Remark(code="other_layout", facts=facts)
+            found.append(NextStep(remark=remark, configurations=_keys([best, now])))
+    return found
+
+
+def _rate(row: ConfigurationRow) -> float:
+    return row.images_per_s.value if row.images_per_s else 0.0
 
 
 def _sure_gains(step: NextStep) -> list[NextStep]:

@@ -53,9 +53,9 @@ def generate(
 
     A resolution is `WIDTHxHEIGHT` in pixels, or `imagenet` for its real mixture. `mean_size` is the mean size of a
     file, as `"110kB"` or in bytes; without it, as in ImageNet. Each `layout` is a set of its own, of the same images:
-    `files`, `tar`, `parquet`, `lmdb`; `oddities` are odd files among them, by name; `pool` is the number of base images
-    that the files are varied from. An earlier set of the same settings is completed. `progress(stage, done, total)`
-    hears what is being done.
+    `files`, `tar`, `parquet`, `lmdb`, `mds`; `oddities` are odd files among them, by name; `pool` is the number of base
+    images that the files are varied from. An earlier set of the same settings is completed.
+    `progress(stage, done, total)` hears what is being done.
 
     Raises BadValue for values that cannot be, MissingPart without the library of a layout, and Refused and its kin
     rather than mix sets.

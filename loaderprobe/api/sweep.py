@@ -20,9 +20,9 @@ from loaderprobe.api.values import PathLike, listed, unheard
 from loaderprobe.datasets.folder import check_folder, generated_set
 from loaderprobe.datasets.generate.generate import SetRequest
 from loaderprobe.datasets.layouts import FILES, check_layout
-from loaderprobe.errors import LostRank, MissingPart, NoSpace
+from loaderprobe.errors import BadValue, LostRank, MissingPart, NoSpace
 from loaderprobe.measure.ceilings import Ceilings
-from loaderprobe.measure.image_data import image_sets
+from loaderprobe.measure.image_data import converted, image_sets
 from loaderprobe.measure.ranks.launch import Coordinator, check_one_node, most_ranks, on_this_machine
 from loaderprobe.measure.runner import ForkServer, Processes
 from loaderprobe.measure.studies import pending_studies, plan_studies, study_all
@@ -92,6 +92,7 @@ def sweep(
     resolutions: str | Iterable[str] = RESOLUTIONS,
     layout: str | Iterable[str] | None = None,
     data_dir: PathLike = "loaderprobe-data",
+    convert_to: PathLike | None = None,
     images: int | None = None,
     seed: int = 0,
     workers: str | int | Iterable[int | str] = (1, 2, 4, 8),
@@ -126,7 +127,8 @@ def sweep(
     """Measure every combination of data set, workers, device, model and cache state, and say what limits each.
 
     `data` is a folder of images, or of files that hold many in a layout; without it, data sets of `resolutions` are
-    generated under `data_dir`, in each `layout`. The options
+    generated under `data_dir`, in each `layout`. With `convert_to`, the images of a folder are written again there in
+    layouts that it lacks. The options
     are those of `loaderprobe sweep`, which `--help` explains: `serial=False` is `--no-serial`, `pin_memory=False` is
     `--no-pin-memory`, and what is a list there may be a list here. The run is kept in `out`, with `summary.json` and
     `report.html`; without `out`, in a directory named by the time. `progress(stage, done, total)` hears what is done:
@@ -148,6 +150,8 @@ def sweep(
         for resolution in listed(resolutions, parse_resolution)
         for each in layouts or (FILES,)
     ]
+    if convert_to is not None and (data is None or layouts is None):
+        raise BadValue("--convert-to needs DATA and --layout", hint="without DATA, all layouts are generated")
     folder, place = Path(data_dir), usual_out() if out is None else Path(out)
     count = images or images_needed(spec)
     if data is not None:
@@ -160,7 +164,10 @@ def sweep(
     if data is None:
         files = _generated(requests, folder, count, heard.progress)
     else:
-        files = image_sets(Path(data), sample=count, seed=seed, progress=heard.progress, layouts=layouts)
+        only = layouts if convert_to is None else None
+        files = image_sets(Path(data), sample=count, seed=seed, progress=heard.progress, layouts=only)
+    if convert_to is not None:
+        files = converted(files, layouts or (), Path(convert_to), heard.progress)
     spec = with_data(spec, files)
     if coordinator:
         coordinator.admit(spec.configs, files)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -21,10 +22,10 @@ from torchvision.transforms import v2
 from loaderprobe.datasets.layouts import FILES, format_of
 from loaderprobe.errors import BadValue, NoSpace
 from loaderprobe.loaders.switched import SHARED_MEMORY_HINT, SwitchedLoader
-from loaderprobe.plugins import is_installed
 from loaderprobe.records.config import (
     CHANNEL_DEVIATION,
     CHANNEL_MEAN,
+    DECODER_LIBRARIES,
     Decoder,
     Pipeline,
     RunConfig,
@@ -227,6 +228,11 @@ def alternatives(config: RunConfig, files: FileSet) -> tuple[Alternative, ...]:
         for name in timed
         if name != "usual"
     )
+
+
+def is_installed(decoder: Decoder) -> bool:
+    """True where the library of a decoder is there. It is not imported."""
+    return decoder not in DECODER_LIBRARIES or find_spec(DECODER_LIBRARIES[decoder][0]) is not None
 
 
 def _images(config: RunConfig, files: FileSet) -> ImageFiles:

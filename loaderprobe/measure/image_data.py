@@ -9,12 +9,12 @@ from typing import Any
 
 from loaderprobe.datasets.folder import generated_set, layout_in, scan_folder, scan_layout
 from loaderprobe.datasets.generate.manifest import sets_in
-from loaderprobe.datasets.layouts import FILES
+from loaderprobe.datasets.layouts import FILES, LAYOUTS
 from loaderprobe.errors import BadValue
 from loaderprobe.protocols import OnStage
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.files import FileSet
-from loaderprobe.units import join_words
+from loaderprobe.units import format_bytes, join_words
 
 PREFETCH_FACTOR = 2
 
@@ -55,6 +55,24 @@ def image_sets(
         (files for files in sets if layouts is None or files.layout in layouts),
         key=lambda files: files.mean_size_bytes,
     )
+
+
+def converted(sets: Sequence[FileSet], layouts: Sequence[str], root: Path, progress: OnStage) -> list[FileSet]:
+    """The sets of these layouts: those there are, else files written again under `root`. Raises what `convert` raises,
+    and BadValue where there are no files of the images."""
+    from loaderprobe.datasets.convert import convert
+
+    found = [files for files in sets if files.layout in layouts]
+    for files in sets:
+        there = {other.layout for other in sets if other.label.removesuffix(f" {other.layout}") == files.label}
+        for layout in layouts if files.layout == FILES else ():
+            if layout not in there:
+                size = format_bytes(sum(files.size_bytes))
+                stage = f"writing {files.label} as {LAYOUTS[layout].noun}, {size}"
+                found.append(convert(files, layout, root, partial(progress, stage)))
+    if missing := next((name for name in layouts if name not in {files.layout for files in found}), None):
+        raise BadValue(f"there are no image files to write as {missing}", hint="give a folder of images as DATA")
+    return found
 
 
 def loader_of_images(files: FileSet, *, batch_size: int, workers: int, device: str) -> Any:

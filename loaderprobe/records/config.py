@@ -17,6 +17,11 @@ CacheState = Literal["cold", "warm", "as-found"]
 """as-found: the files are not known, so what the cache holds of them is neither changed nor checked."""
 Pipeline = Literal["imagenet", "crop"]
 Decoder = Literal["pillow", "torchvision", "simplejpeg", "opencv", "torchcodec"]
+DECODER_LIBRARIES = {
+    "simplejpeg": ("simplejpeg", "simplejpeg"), "opencv": ("cv2", "opencv-python-headless"),
+    "torchcodec": ("torchcodec", "torchcodec"),
+}  # fmt: skip
+"""(module, package) of each decoder that torchvision does not bring."""
 TensorType = Literal["float32", "uint8"]
 """What a worker sends: normalised floats, or bytes that the device normalises."""
 Precision = Literal["auto", "bf16", "fp16", "fp32", "tf32"]

@@ -159,6 +159,11 @@ class FileSet:
         return PartFiles(file_bytes=found) if found else None
 
     @property
+    def images_an_open(self) -> int:
+        """Images that are read before another file is opened; MDS shards are opened for each."""
+        return 1 if self.layout in ("files", "mds") else max(1, self.count // len(self.file_bytes))
+
+    @property
     def streamed(self) -> bool:
         """True where samples are read in sequence, several a block."""
         return any(number for _, number in self.places)

@@ -175,9 +175,13 @@ SWEEP = (
     ),
     Option(
         "layout", str, None, DATA, several=True, usual="files, or that of DATA", label="{}",
-        help="How the same images lie on storage: files, or in large files: tar, parquet, lmdb (see explain layouts).",
+        help="How the same images lie on storage: files, or large files: tar, parquet, lmdb, mds (explain layouts).",
     ),
     Option("data_dir", Path, Path("loaderprobe-data"), DATA, "Directory of the generated data sets."),
+    Option(
+        "convert_to", Path, None, DATA,
+        help="With DATA and --layout: write the images that are read again under DIR, in layouts that DATA lacks.",
+    ),
     Option("images", int, None, DATA, "Images of each data set.", least=1, usual="as many as the sweep reads"),
     Option("seed", int, 0, DATA, "Seed of the generated data and of the order of measuring."),
     Option(
@@ -374,7 +378,7 @@ GENERATE = (
     Option(
         "layout", str, ("files",), DATA, several=True,
         help="How the images lie on storage, one set each: files, in a folder a class, or many in large files: tar, "
-        "parquet, lmdb.",
+        "parquet, lmdb, mds.",
     ),
     Option(
         "shard_images", int, None, DATA, "Images in a large file.", least=1, usual="a 32nd of them, at most 1000"

@@ -131,7 +131,10 @@ FIGURES: tuple[Figure, ...] = (
         help="Of max: MB/s over what the storage itself gave with as many readers; that is measured where storage may "
         "be the limit, and for the most workers.",
     ),
-    Figure("read_amplification", "times", "read amplification"),
+    Figure(
+        "read_amplification", "times", "read amplification", head="read/used",
+        help="Read/used: bytes read from storage over bytes of the images.",
+    ),
     Figure("other_read_bytes_per_s", "bytes/s", "other processes' reads"),
     Figure("decoding_cpu_fraction", "fraction", "decoding's share of CPU time"),
     Figure("instrument_cpu_fraction", "fraction", "overhead of recording"),
@@ -156,9 +159,11 @@ FIGURES: tuple[Figure, ...] = (
         for cause in GAP_CAUSES
     ),
 )  # fmt: skip
-TABLE = tuple(each for each in FIGURES if each.head)
-"""The columns of a table of configurations."""
 BY_COLUMN = {each.column: each for each in FIGURES}
+OF_LAYOUTS = (BY_COLUMN["read_amplification"],)
+"""Columns where several layouts are in a table."""
+TABLE = tuple(each for each in FIGURES if each.head and each not in OF_LAYOUTS)
+"""The columns of a table of configurations."""
 # Several figures that are missing for one reason.
 _TOGETHER = {
     "rates_images_per_s": "rates",

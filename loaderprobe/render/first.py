@@ -25,6 +25,7 @@ from loaderprobe.render.document import (
     Command,
     How,
     Item,
+    Line,
     Paragraph,
     Section,
     Shown,
@@ -503,15 +504,25 @@ def _few(some: list[Outlook]) -> list[Outlook]:
     return [need for need in some if need in (by_need[0], by_need[-1], *planned)]
 
 
+def _opens(some: Sequence[Outlook]) -> Iterator[Line]:
+    """Files opened a second: a line for all data sets, or one for each where large files hold many images."""
+    each: dict[float, Outlook] = {}
+    for outlook in some:
+        each.setdefault(round(outlook.needs[0].files_per_s / outlook.images_per_s, 9), outlook)
+    for outlook in each.values():
+        what = "files opened" if len(each) == 1 else f"files opened, {outlook.data}"
+        opens = (f"{UNKNOWN} {grouped(need.files_per_s / outlook.use)}/s" for need in outlook.needs)
+        yield (what, *opens, "not known", "")
+
+
 def _needs(report: Report, some: Sequence[Outlook], *, panel: Literal["main", ""] = "") -> Section:
     first = some[0]
     counts = [need.accelerators for need in first.needs]
     cores = report.summary.environment.cores_available
     source = "assumed" if first.compute == "cpu" else "specified" if first.specified else "measured"
     sizes = {data.label: data.mean_size_bytes for data in report.summary.run.data}
-    lines = [_need_line(need, cores, sizes.get(need.data)) for need in some]
-    opens = (f"{UNKNOWN} {grouped(need.files_per_s / first.use)}/s" for need in first.needs)
-    lines.append(("files opened", *opens, "not known", ""))
+    lines: list[Line] = [_need_line(need, cores, sizes.get(need.data)) for need in some]
+    lines += _opens(some)
     said = f"For {percent(first.utilization)} of {rate(first.images_per_s)} images/s ({source}), "
     said += f"{percent(1 - first.use)} of storage in reserve; {cores:g} cores here."
     missing = dict.fromkeys(remark_words(need.missing) for need in some if need.missing)

@@ -27,7 +27,17 @@ from loaderprobe.render.document import (
     items,
     table,
 )
-from loaderprobe.render.figures import TABLE, evidence_words, flat, reason_words, reasons, shown, words_of
+from loaderprobe.render.figures import (
+    OF_LAYOUTS,
+    TABLE,
+    Figure,
+    evidence_words,
+    flat,
+    reason_words,
+    reasons,
+    shown,
+    words_of,
+)
 from loaderprobe.render.first import advice_parts, first_screen, headline, more_needs, sample_of, shown_first
 from loaderprobe.render.format import MISSING, counted, figure, first_upper, rate
 from loaderprobe.render.gpu import window_parts
@@ -59,7 +69,6 @@ from loaderprobe.render.rows import as_columns
 from loaderprobe.render.words import knee_words, remark_words, sentence, then_words
 from loaderprobe.units import format_bytes, format_duration, join_words, significant
 
-GROUP_HEAD = ("configuration", *(column.head for column in TABLE), "bound", "speed-up if free → then limited by")
 _ONE_RANK = remark_words(Remark(code="one_rank"))
 """No reader misses what one rank loses to others."""
 _COLUMNS = {"images_per_s", "accelerator_utilization", "disk_read_bytes_per_s", "speedups"}
@@ -147,8 +156,11 @@ def _of_group(report: Report, group: RowGroup) -> Iterator[Shown | Fold]:
     if alone := group.ceiling_images_per_s:
         how = "specified, not measured" if group.emulated else "measured"
         yield Paragraph(text=f"Compute alone: {rate(alone)} images/s ({how}).", further=True)
-    lines = tuple(_line(report, row, group) for row in group.rows)
-    yield Table(head=GROUP_HEAD, lines=lines)
+    more = OF_LAYOUTS if len({row.config.layout for row in group.rows}) > 1 else ()
+    columns = (*TABLE, *more)
+    head = ("configuration", *(column.head for column in columns), "bound", "speed-up if free → then limited by")
+    yield Table(head=head, lines=tuple(_line(report, row, group, columns) for row in group.rows))
+    yield from (Paragraph(text=column.help, tone="quiet", further=True) for column in more)
     yield from _evidence(report, group)
     yield from further(items(_knees(report, group)))
 
@@ -162,10 +174,10 @@ def _knees(report: Report, group: RowGroup) -> list[tuple[str, str]]:
     return [(f"Knee of {label(row, group.rows, workers=False)}", knee_words(knee)) for row, knee in found if row]
 
 
-def _line(report: Report, row: ConfigurationRow, group: RowGroup) -> Line:
+def _line(report: Report, row: ConfigurationRow, group: RowGroup, columns: Sequence[Figure]) -> Line:
     return (
         label(row, group.rows),
-        *(shown(row, column.column) for column in TABLE),
+        *(shown(row, column.column) for column in columns),
         Cell(text=bound_words(row), tone=tone(row)),
         gain_words(row, then_of(report, row)),
     )

@@ -55,3 +55,28 @@ def _value(speedup: Interval | None) -> float | None:
 def test_gains_are_over_fewer_ranks_and_over_the_cpu(rows: list[ConfigurationRow], gains: list[Gains]) -> None:
     """Efficiency is over what there is more of: GPUs, or nodes of CPUs. A specified rate is compared with no other."""
     assert _gains(*rows) == [pytest.approx(each) for each in gains]
+
+
+def _in(layout: str, rate: float, half: float = 1.0) -> ConfigurationRow:
+    return _row(rate, half=half, layout=layout, resolution="500x375" if layout == "files" else f"500x375 {layout}")
+
+
+@pytest.mark.parametrize(
+    ("rows", "change"),
+    [
+        ([_in("files", 100), _in("tar", 210), _in("parquet", 150)], ("tar", "files")),
+        ([_in("lmdb", 50), _in("tar", 210), _in("parquet", 150)], ("tar", "lmdb")),
+        ([_in("files", 100), _in("tar", 103)], None),
+        ([_in("files", 100, half=30), _in("tar", 150, half=40)], None),
+        ([_in("files", 100), _in("tar", 90)], None),
+        ([_in("tar", 100), _row(300, resolution="250x188")], None),
+    ],
+    ids=["of three", "without files", "within noise", "bands overlap", "files are best", "other images"],
+)
+def test_the_layout_that_surely_gains_most_is_the_first_change(
+    rows: list[ConfigurationRow], change: tuple[str, str] | None
+) -> None:
+    """Over files, or over the slowest where files were not measured; of the same images only."""
+    steps = example_report(rows).summary.next
+    found = [step.remark for step in steps if step.remark and step.remark.code == "other_layout"]
+    assert [(each.facts["layout"], each.facts["now"]) for each in found] == ([change] if change else [])

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from loaderprobe.datasets.convert import convert
 from loaderprobe.datasets.folder import generated_set, layout_in, scan_layout
 from loaderprobe.datasets.layouts import LAYOUTS, NAMES, check_layout, format_of
-from loaderprobe.errors import BadValue, MissingPart
+from loaderprobe.errors import BadValue, MissingPart, NoSpace, Refused
 from loaderprobe.records.files import FileSet
 from tests.datasets.conftest import Make
 
@@ -57,6 +58,7 @@ def test_it_holds_the_same_images_as_files(tmp_path: Path, make: Make, made: Pat
     assert sorted(read) == sorted(expected) and (files.streamed or read == expected)
     assert [(len(image), label) for image, label in read] == list(zip(files.size_bytes, files.classes, strict=True))
     assert files.label == f"64x48 {files.layout}" and files.parts is not None
+    assert files.images_an_open == {"lmdb": COUNT, "mds": 1}.get(files.layout, COUNT // 4)
     assert {Path(path): path.stat().st_size for path in files.absolute(0, COUNT)} == {
         Path(path): size for path, size in files.parts.file_bytes.items()
     }
@@ -119,7 +121,41 @@ def test_a_missing_library_is_a_missing_part(name: str, monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, LAYOUTS[name].library, None)
     with pytest.raises(MissingPart) as error:
         check_layout(name)
-    assert error.value.hint == f"pip install {LAYOUTS[name].package}"
+    assert error.value.hint == f"pip install 'loaderprobe[{name}]'"
+
+
+def test_a_folder_is_written_in_a_layout(tmp_path: Path, make: Make, layout: str) -> None:
+    """The same images in the same order; a second call writes only what is missing, and nothing of other images."""
+    files, heard = whole(make(tmp_path)), list[tuple[int, int]]()
+
+    def converted(source: FileSet) -> FileSet:
+        return convert(source, layout, tmp_path / "other", lambda done, total: heard.append((done, total)))
+
+    found = converted(files)
+    assert list(contents(found)) == list(contents(files)) and found.size_bytes == files.size_bytes
+    assert heard[0] == (0, COUNT) and heard[-1] == (COUNT, COUNT)
+    assert found.label == f"64x48 {layout}" and found.file_bytes == {
+        path: (found.folder / path).stat().st_size for path in found.file_bytes
+    }
+    first, *others = found.absolute(0, COUNT)
+    (found.folder / "train" / f".{first.name}.part").write_bytes(b"half")
+    first.unlink()
+    written = {path: path.stat().st_mtime_ns for path in others}
+    again = converted(files)
+    assert again == found and list(contents(again)) == list(contents(files))
+    assert {path: path.stat().st_mtime_ns for path in others} == written
+    with pytest.raises(Refused, match="holds other images"):
+        converted(files.chosen(range(9)))
+    assert list(contents(again)) == list(contents(files))
+
+
+def test_space_is_looked_at_before_a_folder_is_written(tmp_path: Path, make: Make, layout: str) -> None:
+    """A set that is too large for the disk begins no file."""
+    files = whole(make(tmp_path))
+    huge = replace(files, size_bytes=(1 << 60,) * files.count)
+    with pytest.raises(NoSpace, match="take about"):
+        convert(huge, layout, tmp_path / "other", lambda *_: None)
+    assert not list((tmp_path / "other").rglob(LAYOUTS[layout].mark))
 
 
 def test_an_unknown_layout_is_refused() -> None:
@@ -127,6 +163,15 @@ def test_an_unknown_layout_is_refused() -> None:
     with pytest.raises(BadValue) as error:
         check_layout("zip")
     assert all(name in error.value.hint for name in NAMES)
+
+
+def test_streaming_reads_our_mds(tmp_path: Path, make: Make) -> None:
+    """By the index, with the same images and classes."""
+    formats = pytest.importorskip("streaming.base.format")
+    made = make(tmp_path, layout="mds", shard_images=20)
+    (shards,) = (json.loads(path.read_text())["shards"] for path in made.rglob("index.json"))
+    rows = [row for shard in shards for row in formats.reader_from_json(str(made / "train"), None, shard)]
+    assert sorted((row["image"], row["label"]) for row in rows) == sorted(contents(whole(made)))
 
 
 def test_shards_of_an_earlier_version_are_read(tmp_path: Path, make: Make) -> None:

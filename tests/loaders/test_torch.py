@@ -21,9 +21,9 @@ from loaderprobe.loaders.torch import (
     alternatives,
     decode,
     image_loader,
+    is_installed,
     shared_memory_needed,
 )
-from loaderprobe.plugins import is_installed
 from loaderprobe.records.config import Decoder, Pipeline, with_options
 from loaderprobe.records.files import FileSet
 from loaderprobe.testing import example_config

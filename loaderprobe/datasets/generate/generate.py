@@ -18,7 +18,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import msgspec
@@ -37,7 +37,7 @@ from loaderprobe.datasets.generate.manifest import (
 )
 from loaderprobe.datasets.generate.oddities import ODDITIES, OddityName
 from loaderprobe.datasets.generate.pool import Pool, PoolRequest, build_pool, expected_mean, is_pool, load_pool
-from loaderprobe.datasets.layouts import FILES, LAYOUTS, Sample, format_of
+from loaderprobe.datasets.layouts import FILES, LAYOUTS, Sample, complete, format_of
 from loaderprobe.errors import BadValue, ForeignDirectory, LoaderprobeError, MissingPart, NoSpace, Refused
 from loaderprobe.store.codec import write_atomically, write_error
 from loaderprobe.store.run_directory import lock_directory
@@ -141,22 +141,29 @@ def write_files(directory: Path, spec: SetSpec, pool: Pool, numbers: Iterable[in
     return [write_file(directory, spec, pool, number, spec.images_in(number, images)) for number in numbers]
 
 
-def write_file(directory: Path, spec: SetSpec, pool: Pool, number: int, indices: range) -> Entry:
-    """Write under another name first, so that an interrupted file never counts as complete."""
-    path = directory / spec.path(number)
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """Another name to write to first, so that an interrupted file never counts as complete."""
     part = path.with_name(f".{path.name}{PART}")
-    images: list[int] = []
+    part.unlink(missing_ok=True)  # of a process that was killed; a database would go on in it
     try:
-        if spec.layout == FILES:
-            part.write_bytes(pool.image(spec.seed, number, spec.oddities))
-        else:
-            format_of(spec.layout).write(_samples(spec, pool, indices, images), part)
-        size, digest = part.stat().st_size, _digest(part)
+        yield part
         part.replace(path)
     except BaseException:
         # Ctrl-C as much as a full disk.
         part.unlink(missing_ok=True)
         raise
+
+
+def write_file(directory: Path, spec: SetSpec, pool: Pool, number: int, indices: range) -> Entry:
+    """One file of a set, with what a manifest says of it."""
+    images: list[int] = []
+    with written_whole(directory / spec.path(number)) as part:
+        if spec.layout == FILES:
+            part.write_bytes(pool.image(spec.seed, number, spec.oddities))
+        else:
+            format_of(spec.layout).write(_samples(spec, pool, indices, images), part)
+        size, digest = part.stat().st_size, _digest(part)
     return Entry(number=number, images=len(indices), size_bytes=size, xxh3=digest, image_bytes=tuple(images))
 
 
@@ -246,9 +253,9 @@ def _remove_halves(directory: Path, spec: SetSpec) -> None:
             part.unlink()
 
 
-def check_space(directory: Path, spec: SetSpec, mean_bytes: float, images: int, files: int) -> None:
+def check_space(directory: Path, layout: str, mean_bytes: float, images: int, files: int, folders: int = 1) -> None:
     """Refuse before so many images in so many files are written. Raises NoSpace."""
-    each = mean_bytes + (LAYOUTS[spec.layout].row_overhead if spec.layout in LAYOUTS else 0)
+    each = mean_bytes + (LAYOUTS[layout].row_overhead if layout in LAYOUTS else 0)
     needed = round((images * each + files * HALF_BLOCK) * SPACE_MARGIN)
     stat = os.statvfs(directory)
     free = stat.f_bavail * stat.f_frsize
@@ -257,7 +264,7 @@ def check_space(directory: Path, spec: SetSpec, mean_bytes: float, images: int, 
             f"{directory} has {format_bytes(free)} free, and {images} images take about {format_bytes(needed)}",
             hint="choose another directory, or fewer images",
         )
-    if stat.f_files and stat.f_favail < files + spec.classes:
+    if stat.f_files and stat.f_favail < files + folders:
         raise NoSpace(f"{directory} has space for only {stat.f_favail} more files", hint="choose another file system")
 
 
@@ -265,6 +272,13 @@ def check_space(directory: Path, spec: SetSpec, mean_bytes: float, images: int, 
 
 MOST_SHARD_IMAGES, SHARDS = 1000, 32
 """Of a shard, and of a set, so that each of many workers has several; of a larger set more."""
+
+
+def images_a_shard(count: int) -> int:
+    """Of a set of so many images."""
+    return max(1, min(MOST_SHARD_IMAGES, count // SHARDS))
+
+
 # Painting those of all three usual resolutions takes some 10 s on two cores.
 BASE_IMAGES = 20
 MIXTURE_BASE_IMAGES = 256
@@ -319,9 +333,7 @@ class SetRequest:
             return self
         there = self.directory(root)
         found = read_spec(there) if (there / SPEC).is_file() else None
-        return replace(
-            self, shard_images=found.shard_images if found else max(1, min(MOST_SHARD_IMAGES, count // SHARDS))
-        )
+        return replace(self, shard_images=found.shard_images if found else images_a_shard(count))
 
     def directory(self, root: Path) -> Path:
         """`500x375`, or `500x375-tar`."""
@@ -560,18 +572,19 @@ def _make(
             return
         # A complete set never shrinks, not even when it is repaired.
         count = max(count, manifest.images)
+    enough = partial(check_space, directory, request.layout, folders=request.classes)
     if manifest is None and not (directory / "train").exists():
         # At once, whatever number is asked for.
-        check_space(directory, request.spec(), expected_mean(request.pool()), count, request.spec().files(count))
+        enough(expected_mean(request.pool()), count, request.spec().files(count))
     journal = Journal(directory)
     inventory = take_inventory(directory, request.spec(), manifest, journal, count)
     whole = dict(inventory.whole)
     missing = [number for number in range(request.spec().files(count)) if number not in whole]
     images = sum(len(request.spec().images_in(number, count)) for number in missing)
     # Painting takes time, so a disk that is far too small is refused before.
-    check_space(directory, request.spec(), expected_mean(request.pool()), images, len(missing))
+    enough(expected_mean(request.pool()), images, len(missing))
     pool, spec = _pool_of(directory, request, processes, on_base_image)
-    check_space(directory, spec, pool.mean_bytes, images, len(missing))
+    enough(pool.mean_bytes, images, len(missing))
     journal.begin([*whole.values(), *inventory.beyond])
     _make_folders(directory, spec, count)
     done = sum(entry.images for entry in whole.values())
@@ -585,6 +598,7 @@ def _make(
 
     work = Work(directory=directory, spec=spec, pool=pool, images=count)
     work.write(missing, processes, found, Book(journal))
+    complete(spec.layout, directory / "train")
     write_manifest(directory, _manifest_of(spec, count, [whole[number] for number in range(spec.files(count))]))
     journal.end(inventory.beyond)
 

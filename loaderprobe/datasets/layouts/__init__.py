@@ -72,9 +72,7 @@ class Layout:
     block: int
     """Most samples that are read in sequence; 0 for all of a file, 1 where each can be read alone."""
     library: str = ""
-    """The module that reads it; empty for Python's own."""
-    package: str = ""
-    """That has the module."""
+    """The module that reads it, which the extra of the layout's name installs; empty for Python's own."""
     row_overhead: int = 0
     """Bytes that a sample takes beside its image, at most."""
 
@@ -92,12 +90,12 @@ LAYOUTS: dict[str, Layout] = {
     "tar": Layout(noun="tar shards", file="shard-{number:06}.tar", mark="*.tar", block=0, row_overhead=2048),
     "parquet": Layout(
         noun="Parquet files", file="shard-{number:06}.parquet", mark="*.parquet", block=100, library="pyarrow",
-        package="pyarrow", row_overhead=128,
+        row_overhead=128,
     ),
     "lmdb": Layout(
-        noun="LMDB databases", file="data.mdb", mark="data.mdb", block=1, library="lmdb", package="lmdb",
-        row_overhead=4096,
+        noun="LMDB databases", file="data.mdb", mark="data.mdb", block=1, library="lmdb", row_overhead=4096,
     ),
+    "mds": Layout(noun="MDS shards", file="shard.{number:05}.mds", mark="*.mds", block=1, row_overhead=16),
 }  # fmt: skip
 NAMES = (FILES, *LAYOUTS)
 
@@ -109,7 +107,8 @@ def check_layout(name: str) -> str:
     layout = LAYOUTS.get(name)
     if layout and layout.library and find_spec(layout.library.partition(".")[0]) is None:
         raise MissingPart(
-            f"the layout {name} needs {layout.library}, which is not installed", hint=f"pip install {layout.package}"
+            f"the layout {name} needs {layout.library}, which is not installed",
+            hint=f"pip install 'loaderprobe[{name}]'",
         )
     return name
 
@@ -117,3 +116,9 @@ def check_layout(name: str) -> str:
 def format_of(name: str) -> Format:
     """The module of a layout. Raises what `check_layout` raises."""
     return cast(Format, import_module(f"{__name__}.{check_layout(name)}"))
+
+
+def complete(name: str, root: Path) -> None:
+    """Write what a layout has beside its files, if it has anything."""
+    if name != FILES and hasattr(form := format_of(name), "complete"):
+        form.complete(root)
