@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal, Self
 
 import torch
@@ -32,6 +34,7 @@ from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Alternative
 from loaderprobe.stats import median
 from loaderprobe.system.limits import free_shared_memory_bytes, shared_memory_bytes
+from loaderprobe.system.objects import read_object
 from loaderprobe.units import format_bytes
 
 # From an image file to a training sample: the two input pipelines and the two decoders.
@@ -78,11 +81,13 @@ class _FilesInTurn(Dataset[tuple[torch.Tensor, int]]):
         self._reader = None if files.layout == FILES else format_of(files.layout).Reader(files.folder)
 
     def files_of(self, batch: Sequence[int]) -> Iterator[Path]:
-        """The files that hold the samples of a batch."""
+        """The files that hold the samples of a batch; not called where those are objects."""
         return (self._paths[k % len(self._paths)] for k in batch)
 
     def _encoded(self, index: int) -> Path | bytes:
-        """The file of a sample, or its bytes where a file holds several."""
+        """The file of a sample, or its bytes where a file holds several, or where it is an object."""
+        if self._files.remote:
+            return read_object(self._files.root, self._files.paths[index])
         if self._reader is None:
             return self._paths[index]
         return self._reader.read(self._files.paths[index], self._files.places[index]).image
@@ -109,7 +114,8 @@ class ImageFiles(_FilesInTurn):
         try:
             return decode(self._encoded(index), self._decoder)
         except (OSError, RuntimeError, SyntaxError, ValueError) as error:
-            raise BadValue(f"{self._paths[index]} cannot be decoded by {self._decoder}: {error}") from error
+            path = f"{self._files.root}/{self._files.paths[index]}"
+            raise BadValue(f"{path} cannot be decoded by {self._decoder}: {error}") from error
 
     def augmented(self, image: Any, k: int) -> tuple[torch.Tensor, int]:
         """The sample of image `k`, which was decoded before."""
@@ -155,6 +161,9 @@ def alternatives(config: RunConfig, files: FileSet) -> tuple[Alternative, ...]:
     are skipped: the loader reports them.
     """
     other: Decoder = "torchvision" if config.loader.decoder == "pillow" else "pillow"
+    if files.remote:
+        with TemporaryDirectory() as folder:
+            return alternatives(config, _copied(files, Path(folder)))
     ways: dict[Way, RunConfig] = {"usual": config, other: with_options(config, decoder=other)}
     if config.loader.tensor == "float32":
         ways["uint8"] = with_options(config, tensor="uint8")
@@ -180,6 +189,15 @@ def alternatives(config: RunConfig, files: FileSet) -> tuple[Alternative, ...]:
         for name in timed
         if name != "usual"
     )
+
+
+def _copied(files: FileSet, folder: Path) -> FileSet:
+    """The first few objects as files: what it takes to fetch one is not to be compared."""
+    for path in files.paths[:IMAGES]:
+        copy = folder / path
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(read_object(files.root, path))
+    return replace(files, root=str(folder))
 
 
 def _images(config: RunConfig, files: FileSet) -> ImageFiles:
