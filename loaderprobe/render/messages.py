@@ -582,7 +582,7 @@ MESSAGES: dict[str, str] = {
         "{share:percent} of the reads"
     ),
     "action.faster_storage": "use storage {factor:2} times as fast[ ({bytes_per_s:bytes/s})]",
-    "action.faster_network": "use a network {factor:2} times as fast[ ({bytes_per_s:bytes/s})], or data nearer",
+    "action.faster_network": "use a faster network[ ({bytes_per_s:bytes/s})], or data nearer",
     "action.accelerator": (
         "train on [{ranks:count accelerator}, each|an accelerator] of {images_per_s:rate} {sample}s/s[ ({name}, "
         "specified)]"

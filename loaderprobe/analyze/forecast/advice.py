@@ -257,7 +257,7 @@ def recommend(measurement: Measurement, found: Experiments, around: Surroundings
     measurement = counted(measurement)
     by_laws = _by_laws(measurement, found, around)
     waits = remedies(measurement, found)
-    if around.storage.kind != "unknown":  # what more requests get is forecast then
+    if around.storage.kind != "unknown" or around.storage.is_flat:  # what more requests get is known then
         waits = tuple(each for each in waits if each.action.code != "requests_in_flight")
     own = (*_one_thread(measurement, found), *rank_remedies(measurement, found), *waits)
     if not own:
@@ -353,8 +353,7 @@ def _storage(fitted: Fit, place: DataPlace | None) -> list[AdviceOption]:
 
 def _network(fitted: Fit, storage: Storage) -> list[AdviceOption]:
     """A faster one, where it is known to be at its limit: no rate makes up for what each request waits."""
-    limited = storage.kind in ("token_bucket", "single_server")
-    return [_faster_storage(fitted, "faster_network")] if limited else []
+    return [_faster_storage(fitted, "faster_network")] if storage.is_flat else []
 
 
 def _in_memory(fitted: Fit, place: DataPlace | None) -> list[AdviceOption]:

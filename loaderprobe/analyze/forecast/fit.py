@@ -100,6 +100,13 @@ class Storage:
         return self.ceiling.kind.kind if self.ceiling and self.ceiling.kind else "unknown"
 
     @property
+    def is_flat(self) -> bool:
+        """True where many readers got no more than one, whatever the kind."""
+        kind = self.ceiling.kind if self.ceiling else None
+        rises = [each.value for each in kind.evidence if each.metric == "rise_of_ladder"] if kind else []
+        return any(rise <= thresholds.FLAT for rise in rises)
+
+    @property
     def bytes_per_s(self) -> float | None:
         """What readers got from it at most, cold; None where that is not known, or was the limit of the probe.
 
