@@ -49,7 +49,7 @@ _SAMPLES: Facts = {
     "factor": 4.0, "end": "flat", "hits_low": 0.04, "hits_high": 0.22, "slow_ranks": "7", "host_ranks": "8",
     "noise_band": 0.1, "how_known": "measured", "amplification": 23.1, "reason": "it rained", "error": "it broke",
     "stage": "round 1", "hint": "repair it", "text": "as it is",
-    "loader": _LOADER, "ablated": "where_open", "round": "round 1",
+    "loader": _LOADER, "ablated": "where_open", "experiments": "of_files", "round": "round 1",
 }  # fmt: skip
 _ENDS = {"share": 0.25, "bytes_per_s": 20.3e6, "_per_s": 123.4, "bytes": 3.2e6, "_s": 2.5, "_speedup": 1.7}
 _NAMED = (

@@ -97,15 +97,17 @@ class Judged:
         return self.is_complete and (self.bound.cause == "preprocessing" or self.storage_matters(WORTH))
 
     def storage_matters(self, least: float = CLEAR_LEAD) -> bool:
-        """False where storage cannot be the limit, and would gain less than `least` if it were free."""
+        """False where storage, or the network to it, cannot be the limit, and if free would gain less than `least`."""
         if not self.is_complete:
             return False  # nothing is known that a ceiling could explain
         bound, speedups = self.bound, self.verdict.speedups
         estimate = speedups.preprocessing
         if estimate is not None and estimate.how == "estimated" and bound.cause in ("preprocessing", "cpu", "either"):
             return True  # however little workers wait: without their work the storage may be at its limit
-        gain = speedups.storage
-        return gain is None or gain.value >= least or "storage" in (bound.cause, *bound.candidates)
+        name, gain = "storage", speedups.storage
+        if self.measurement.is_remote:
+            name, gain = "network", speedups.network
+        return gain is None or gain.value >= least or name in (bound.cause, *bound.candidates)
 
 
 def verdict(measurement: Measurement, ceiling: StorageCeiling | None = None) -> Verdict:

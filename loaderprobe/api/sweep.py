@@ -16,7 +16,7 @@ from loaderprobe.api.generate import make_sets
 from loaderprobe.api.load import Run, beside_results, judge_run, save_report
 from loaderprobe.api.shown import usual_out
 from loaderprobe.api.sweep_spec import bytes_to_make, check_layouts, check_spec, images_needed, spec_of, with_data
-from loaderprobe.api.values import PathLike, listed, unheard
+from loaderprobe.api.values import PathLike, data_path, listed, unheard
 from loaderprobe.datasets.folder import check_folder, generated_set
 from loaderprobe.datasets.generate.generate import SetRequest
 from loaderprobe.datasets.layouts import FILES, check_layout
@@ -126,9 +126,9 @@ def sweep(
 ) -> Run:
     """Measure every combination of data set, workers, device, model and cache state, and say what limits each.
 
-    `data` is a folder of images, or of files that hold many in a layout; without it, data sets of `resolutions` are
-    generated under `data_dir`, in each `layout`. With `convert_to`, the images of a folder are written again there in
-    layouts that it lacks. The options
+    `data` is a folder of images, or of files that hold many in a layout, or the URL of images (s3://, gs://, az://,
+    https://); without it, data sets of `resolutions` are generated under `data_dir`, in each `layout`. With
+    `convert_to`, the images of a folder are written again there in layouts that it lacks. The options
     are those of `loaderprobe sweep`, which `--help` explains: `serial=False` is `--no-serial`, `pin_memory=False` is
     `--no-pin-memory`, and what is a list there may be a list here. The run is kept in `out`, with `summary.json` and
     `report.html`; without `out`, in a directory named by the time. `progress(stage, done, total)` hears what is done:
@@ -141,6 +141,7 @@ def sweep(
     Raises BadValue for values that cannot be, MissingPart for a device or plug-in that is not there, Refused and its
     kin when `out` or `data_dir` hold something else.
     """
+    data = None if data is None else data_path(data)
     options = {name: value for name, value in locals().items() if name not in NO_OPTIONS}
     nodes = coordinator.nodes if coordinator else None
     spec = spec_of(**options, command=(command or written(options),), nodes=nodes)
@@ -150,12 +151,12 @@ def sweep(
         for resolution in listed(resolutions, parse_resolution)
         for each in layouts or (FILES,)
     ]
-    if convert_to is not None and (data is None or layouts is None):
-        raise BadValue("--convert-to needs DATA and --layout", hint="without DATA, all layouts are generated")
+    if convert_to is not None and (layouts is None or not isinstance(data, Path)):
+        raise BadValue("--convert-to needs a folder as DATA, and --layout", hint="without DATA, layouts are generated")
     folder, place = Path(data_dir), usual_out() if out is None else Path(out)
     count = images or images_needed(spec)
-    if data is not None:
-        check_folder(Path(data))
+    if isinstance(data, Path):
+        check_folder(data)
     RunDirectory.check_new(place)
     check_spec(spec, nodes)
     check_layouts(spec, layouts or (() if data is not None else (FILES,)))
@@ -165,13 +166,13 @@ def sweep(
         files = _generated(requests, folder, count, heard.progress)
     else:
         only = layouts if convert_to is None else None
-        files = image_sets(Path(data), sample=count, seed=seed, progress=heard.progress, layouts=only)
+        files = image_sets(data, sample=count, seed=seed, progress=heard.progress, layouts=only)
     if convert_to is not None:
         files = converted(files, layouts or (), Path(convert_to), heard.progress)
     spec = with_data(spec, files)
     if coordinator:
         coordinator.admit(spec.configs, files)
-    environment = describe_environment([Path(file_set.root) for file_set in files])
+    environment = describe_environment([file_set.root for file_set in files])
     record = RunRecord(created_utc=utc_timestamp(), spec=spec, environment=environment)
     return _completed(RunDirectory.create(place, record, files), heard, coordinator)
 

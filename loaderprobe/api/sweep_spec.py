@@ -20,7 +20,7 @@ from loaderprobe.measure.ranks.launch import check_crowd, check_gpus, parse_layo
 from loaderprobe.measure.studies import batches_read
 from loaderprobe.plugins import ANY_LAYOUT, NO_SERIAL, ONE_LAYOUT
 from loaderprobe.records.config import Auto, ComputeSpec, LoaderSpec, RunConfig, SweepSpec
-from loaderprobe.records.files import FileSet
+from loaderprobe.records.files import FileSet, is_url
 from loaderprobe.records.options import SWEEP, check, of_python
 from loaderprobe.records.ranks import Layout, Node
 from loaderprobe.system.environment import list_gpus
@@ -131,7 +131,12 @@ def spec_of(*, command: tuple[str, ...] = (), nodes: Sequence[Node] | None = Non
         ComputeSpec(name=name, model=model, **of_device | {"batch_size": of_device["batch_size"] or usual_batch(name)})
         for model, name in kinds
     ]
-    caches = listed(asked["cache"], parse_cache)
+    remote = is_url(asked["data"])
+    caches = ("as-found",) if remote else listed(asked["cache"], parse_cache)
+    if remote and asked["cache"] != "cold":
+        raise BadValue("no page cache holds what is behind a URL", hint="leave --cache out, or give a local copy")
+    if remote and (asked["layout"] is not None or any(loader.name != "torch" for loader in loaders)):
+        raise BadValue("behind a URL, torch's loader reads an image an object", hint="leave out --layout, --loader")
     spreads = dict.fromkeys(spread(layout, nodes) for layout in layouts_of(asked["ranks"], nodes))
     same = {"rounds": asked["rounds"], "seed": asked["seed"]}
     configs = tuple(
@@ -142,7 +147,8 @@ def spec_of(*, command: tuple[str, ...] = (), nodes: Sequence[Node] | None = Non
     )  # fmt: skip
     spec = SweepSpec(configs=configs, auto=auto, command=command, **own(SweepSpec))
     if spec.epochs and "cold" not in caches:
-        raise BadValue("the first of whole epochs is cold", hint="add cold to --cache, or leave --epochs out")
+        hint = "leave --epochs out" if remote else "add cold to --cache, or leave --epochs out"
+        raise BadValue("the first of whole epochs is cold", hint=hint)
     _check_alone(spec)
     return spec
 

@@ -7,22 +7,25 @@ import os
 import random
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from PIL import Image
 
 from loaderprobe.datasets.generate.manifest import read_manifest
 from loaderprobe.datasets.layouts import FILES, LAYOUTS, format_of
 from loaderprobe.errors import BadValue, MissingPart
-from loaderprobe.records.files import IMAGE_SUFFIXES, FileSet, SkippedFile
+from loaderprobe.records.files import IMAGE_SUFFIXES, FileSet, SkippedFile, masked
+from loaderprobe.system.objects import open_store
 from loaderprobe.units import join_words
 
 NAMED_SKIPS = 20
 THREADS = 4
+REQUESTS = 32
+"""At the same time, for sizes that a listing does not have (http)."""
 OnImages = Callable[[int, int], None]
 
 
@@ -64,18 +67,66 @@ def scan_folder(root: Path, *, sample: int, seed: int, progress: OnImages) -> Fi
             f"{base} holds no usable image ({skips.summary()})",
             hint=f"first: {skips.named[0].path}, {skips.named[0].reason}" if skips.named else "give a folder of images",
         )
+    usable = len(found) - (skips.count - skipped_by_name)
+    return _file_set(str(base), chosen, found, skips, label=_name(root), images_found=usable)
+
+
+def _file_set(
+    root: str, chosen: Sequence[tuple[str, int]], found: Iterable[str], skips: _Skips, *, label: str, images_found: int
+) -> FileSet:
+    """Of the chosen (path, bytes), with the classes of all that were found."""
     classes = {name: number for number, name in enumerate(sorted({_class_of(path) for path in found}))}
     return FileSet(
-        label=_name(root),
-        root=str(base),
+        label=label,
+        root=root,
         generated=False,
         paths=tuple(path for path, _ in chosen),
         classes=tuple(classes[_class_of(path)] for path, _ in chosen),
         size_bytes=tuple(size for _, size in chosen),
-        images_found=len(found) - (skips.count - skipped_by_name),
+        images_found=images_found,
         skipped_count=skips.count,
         skipped=tuple(skips.named),
     )
+
+
+def scan_url(url: str, *, sample: int, seed: int, progress: OnImages) -> FileSet:
+    """At most `sample` images behind a URL, as they are listed: none is read before it is trained on.
+
+    In the same order, and with the same classes, as those of a folder. Raises BadValue when there is none, MissingPart
+    without permission or the library for such URLs.
+    """
+    if masked(url) != url:
+        raise BadValue(
+            f"{masked(url)} has a part that may be a credential, and a run keeps its URL",
+            hint="give credentials in the environment, and the URL without userinfo and query",
+        )
+    store, skips = open_store(url), _Skips()
+    sizes = dict(row for row in store.listed() if _is_usable(*row, skips))
+    below = "train/" if any(name.startswith("train/") for name in sizes) else ""
+    found = sorted(name for name in sizes if name.startswith(below))
+    random.Random(seed).shuffle(found)
+    chosen: list[tuple[str, int]] = []
+    with ThreadPoolExecutor(REQUESTS) as threads:
+        for first in range(0, min(sample, len(found)), REQUESTS):
+            some = found[first : min(first + REQUESTS, sample)]
+            known = threads.map(lambda name: store.size_bytes(name) if sizes[name] is None else sizes[name], some)
+            chosen += [(name.removeprefix(below), size) for name, size in zip(some, known, strict=True) if size]
+            progress(first + len(some), min(sample, len(found)))
+    if not chosen:
+        raise BadValue(f"{url} holds no usable image ({skips.summary()})", hint="give the URL of a folder of images")
+    names, label = [name.removeprefix(below) for name in found], url.rstrip("/").rpartition("/")[2]
+    root = f"{url.rstrip('/')}/{below}".rstrip("/")
+    return _file_set(root, chosen, names, skips, label=label, images_found=len(found))
+
+
+def _is_usable(name: str, size_bytes: int | None, skips: _Skips) -> bool:
+    path = PurePosixPath(name)
+    reason = "not an image" if path.suffix.lower() not in IMAGE_SUFFIXES else "empty" if size_bytes == 0 else ""
+    if name != str(path) or ".." in path.parts:
+        reason = "its name is no path"
+    if reason:
+        skips.add(name, reason)
+    return not reason
 
 
 def _name(root: Path) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -36,6 +38,7 @@ from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Alternative
 from loaderprobe.stats import median
 from loaderprobe.system.limits import free_shared_memory_bytes, shared_memory_bytes
+from loaderprobe.system.objects import read_object
 from loaderprobe.units import format_bytes
 
 # From an image file to a training sample: the input pipelines and the decoders.
@@ -124,11 +127,13 @@ class _FilesInTurn(Dataset[tuple[torch.Tensor, int]]):
         self._reader = None if files.layout == FILES else format_of(files.layout).Reader(files.folder)
 
     def files_of(self, batch: Sequence[int]) -> Iterator[Path]:
-        """The files that hold the samples of a batch."""
+        """The files that hold the samples of a batch; not called where those are objects."""
         return (self._paths[k % len(self._paths)] for k in batch)
 
     def _encoded(self, index: int) -> Path | bytes:
-        """The file of a sample, or its bytes where a file holds several."""
+        """The file of a sample, or its bytes where a file holds several, or where it is an object."""
+        if self._files.remote:
+            return read_object(self._files.root, self._files.paths[index])
         if self._reader is None:
             return self._paths[index]
         return self._reader.read(self._files.paths[index], self._files.places[index]).image
@@ -155,7 +160,8 @@ class ImageFiles(_FilesInTurn):
         try:
             return decode(self._encoded(index), self._decoder)
         except NOT_DECODED as error:
-            raise BadValue(f"{self._paths[index]} cannot be decoded by {self._decoder}: {error}") from error
+            path = f"{self._files.root}/{self._files.paths[index]}"
+            raise BadValue(f"{path} cannot be decoded by {self._decoder}: {error}") from error
 
     def augmented(self, image: Any, k: int) -> tuple[torch.Tensor, int]:
         """The sample of image `k`, which was decoded before."""
@@ -200,6 +206,9 @@ def alternatives(config: RunConfig, files: FileSet) -> tuple[Alternative, ...]:
     The files are read once before, so that all alternatives find them in the cache. Files that cannot be decoded
     are skipped: the loader reports them. A decoder that is not installed, or decodes not all of them, is left out.
     """
+    if files.remote:
+        with TemporaryDirectory() as folder:
+            return alternatives(config, _copied(files, Path(folder)))
     others = [name for name in DECODERS if name != config.loader.decoder and is_installed(name)]
     ways: dict[Way, RunConfig] = {"usual": config, **{name: with_options(config, decoder=name) for name in others}}
     if config.loader.tensor == "float32":
@@ -233,6 +242,15 @@ def alternatives(config: RunConfig, files: FileSet) -> tuple[Alternative, ...]:
 def is_installed(decoder: Decoder) -> bool:
     """True where the library of a decoder is there. It is not imported."""
     return decoder not in DECODER_LIBRARIES or find_spec(DECODER_LIBRARIES[decoder][0]) is not None
+
+
+def _copied(files: FileSet, folder: Path) -> FileSet:
+    """The first few objects as files: what it takes to fetch one is not to be compared."""
+    for path in files.paths[:IMAGES]:
+        copy = folder / path
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(read_object(files.root, path))
+    return replace(files, root=str(folder))
 
 
 def _images(config: RunConfig, files: FileSet) -> ImageFiles:

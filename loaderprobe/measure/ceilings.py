@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from loaderprobe.analyze.judge import Judged
 from loaderprobe.analyze.ladder import kind_of
@@ -15,6 +16,7 @@ from loaderprobe.records.files import FileSet, LoaderFiles, PartFiles, UnknownFi
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.remark import Remark
 from loaderprobe.storage.ceiling import ceiling_of_parts, raise_ceiling
+from loaderprobe.storage.objects import probe_objects, sample_of
 from loaderprobe.storage.probe import ProbeRequest, probe_bandwidth
 from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.system.clock import SystemClock
@@ -39,7 +41,7 @@ class Ceilings:
 
     def after(self, order: Order, measured: Measurement) -> None:
         """Measure what the storage delivers to as many readers as `order` has workers, right after it has run."""
-        if order.config.cache != "cold" or order.config.nodes > 1:
+        if not (order.config.cache == "cold" or order.files.remote) or order.config.nodes > 1:
             return  # what one node gets is no ceiling of several
         most = max(config.readers for config in self.run.record.spec.configs if config.nodes == 1)
         if not (order.thorough or order.config.readers == most or Judged(measurement=measured).storage_matters()):
@@ -63,7 +65,7 @@ class Ceilings:
             known, measured = self._known(config.data), self.run.result(config.key)
             if known is None or known.kind is not None or not isinstance(measured, Measurement):
                 continue
-            if config.cache != "cold" or not Judged(measurement=measured).storage_matters():
+            if not (config.cache == "cold" or measured.is_remote) or not Judged(measurement=measured).storage_matters():
                 continue
             if left_s is None or left_s > KIND_LONGEST_S:
                 left_s = None if left_s is None else left_s - KIND_LONGEST_S
@@ -99,8 +101,12 @@ def ceiling_of(measured: Measurement, files: LoaderFiles, cache: PageCache) -> S
 
 def _with_kind(known: StorageCeiling, files: FileSet) -> StorageCeiling:
     request = ProbeRequest(path=files.folder, readers=KIND_READERS, seconds=KIND_S)
+    told: dict[str, Any] = {"on_phase": lambda *_: None, "clock": SystemClock()}
     try:
-        measured = probe_bandwidth(request, cache=LinuxPageCache(), on_phase=lambda *_: None, clock=SystemClock())
+        if files.remote:
+            measured = probe_objects(files.root, request, sample=sample_of(files), **told)
+        else:
+            measured = probe_bandwidth(request, cache=LinuxPageCache(), **told)
     except (LoaderprobeError, OSError) as error:
         failed = Remark(code="kind_failed", facts={"error": str(error)})
         return replace(known, missing=known.missing or failed)

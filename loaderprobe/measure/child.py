@@ -41,7 +41,7 @@ from loaderprobe.samplers import sampling
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.system.clock import SystemClock
-from loaderprobe.system.device import locate
+from loaderprobe.system.device import locate_root
 from loaderprobe.system.environment import list_gpus
 from loaderprobe.system.launcher import VISIBLE, own_gpu
 from loaderprobe.system.limits import file_memory_bytes
@@ -56,7 +56,7 @@ def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
     if placement is not None and config.compute.kind == "cuda":
         _see_own_gpu(config.compute, placement)
     files = _in_turn(config, order.files if placement is None else order.files.shard(placement.rank, placement.size))
-    location = locate(Path(files.root))
+    location = locate_root(files.root)
     others = _alternatives(order, files, on_stage)
     on_stage("starting the loader", 0, 0)
     with ExitStack() as stack:
@@ -80,9 +80,11 @@ def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
         recorder = Recorder(config, alternatives=others, earlier=order.earlier, joins=rank is None)
         if files.parts:
             recorder.access, recorder.sample_bytes = "parts", files.mean_size_bytes
+        if files.remote:
+            recorder.access, recorder.sample_bytes = "none", files.mean_size_bytes
         session = Session(
             recorder=recorder,
-            files=files.parts or files,
+            files=None if files.remote else files.parts or files,
             pool=files.count // config.compute.batch_size if files.parts else 0,
             parts=rank.joined(parts) if rank else parts,
             on_stage=on_stage,
@@ -154,7 +156,7 @@ def _parts(order: Order, files: FileSet, scratch: Path, stack: ExitStack) -> Par
     # Workers start before the device does: a process that has used CUDA cannot fork.
     loader = stack.enter_context(make_loader(order.config, files, scratch))
     compute = make_compute(order.config, clock)
-    location = locate(Path(order.files.root))
+    location = locate_root(order.files.root)
     return join_parts(loader, compute, clock, LinuxPageCache(), location, lambda: UNSEEN)
 
 

@@ -7,13 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.datasets.folder import generated_set, layout_in, scan_folder, scan_layout
+from loaderprobe.datasets.folder import generated_set, layout_in, scan_folder, scan_layout, scan_url
 from loaderprobe.datasets.generate.manifest import sets_in
 from loaderprobe.datasets.layouts import FILES, LAYOUTS
 from loaderprobe.errors import BadValue
 from loaderprobe.protocols import OnStage
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
-from loaderprobe.records.files import FileSet
+from loaderprobe.records.files import FileSet, is_url
 from loaderprobe.units import format_bytes, join_words
 
 PREFETCH_FACTOR = 2
@@ -29,7 +29,7 @@ def image_files(data: Path, *, sample: int, seed: int = 0, progress: OnStage = l
 
 
 def image_sets(
-    data: Path,
+    data: Path | str,
     *,
     sample: int,
     seed: int = 0,
@@ -38,8 +38,12 @@ def image_sets(
 ) -> list[FileSet]:
     """The same; of a folder of generated sets, as `generate` makes it, each set by itself, the smallest files first.
 
-    Only those in one of these `layouts`, unless they are None. Raises BadValue, MissingPart.
+    Only those in one of these `layouts`, unless they are None. `data` may be a URL. Raises BadValue, MissingPart.
     """
+    if is_url(data):
+        listing = partial(progress, "listing the images")
+        return [scan_url(str(data), sample=sample, seed=seed, progress=listing)]
+    data = Path(data)
     sets = [generated_set(path, sample=sample, seed=seed) for path in sets_in(data)]
     if not sets:
         layout = layout_in(data)

@@ -50,6 +50,7 @@ def plan_sweep(spec: SweepSpec, todo: Sequence[RunConfig], beside: tuple[StudyPl
         auto=spec.auto,
         rounds=max((config.rounds for config in todo), default=0),
         beside=beside,
+        remote=any(config.cache == "as-found" for config in todo),
     )
 
 

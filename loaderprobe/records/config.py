@@ -14,7 +14,8 @@ from loaderprobe.records.files import content_hash
 from loaderprobe.units import join_words
 
 CacheState = Literal["cold", "warm", "as-found"]
-"""as-found: the files are not known, so what the cache holds of them is neither changed nor checked."""
+"""as-found: the files are not known, or are objects behind a URL, so what the cache holds of them is neither changed
+nor checked."""
 Pipeline = Literal["imagenet", "crop"]
 Decoder = Literal["pillow", "torchvision", "simplejpeg", "opencv", "torchcodec"]
 DECODER_LIBRARIES = {
@@ -416,6 +417,8 @@ class SweepPlan:
     """What is measured beside the verdicts."""
     auto: Auto | None = None
     """With it, how many configurations follow is not known."""
+    remote: bool = False
+    """True for objects behind a URL, which no cache here is filled with."""
 
     @property
     def fitting(self) -> int:

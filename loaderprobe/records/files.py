@@ -94,7 +94,7 @@ class FileSet:
     label: str
     """`500x375`, `500x375 tar`; the name of the folder for a data set with resolutions of its own."""
     root: str
-    """Absolute path; `paths` are relative to it."""
+    """Absolute path, or the URL of a store of objects; `paths` are relative to it."""
     generated: bool
     paths: tuple[str, ...]
     """Of each sample, the file that holds it; a shard holds many."""
@@ -132,6 +132,11 @@ class FileSet:
     def content(self) -> str:
         """Depends on the names below the root, on sizes and order: the same for a copy on another storage."""
         return content_hash([self.paths, self.size_bytes])
+
+    @property
+    def remote(self) -> bool:
+        """True for objects behind a URL, of which this machine's page cache holds nothing."""
+        return is_url(self.root)
 
     @property
     def folder(self) -> Path:

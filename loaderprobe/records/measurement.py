@@ -469,6 +469,11 @@ class Measurement:
         """Workers that make batches side by side; 0 for the serial loader."""
         return min(self.config.loader.workers, 1) if self.own_threads else self.config.loader.workers
 
+    @property
+    def is_remote(self) -> bool:
+        """True for objects behind a URL: all that is read comes over the network."""
+        return self.storage_kind == "object"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFailure:

@@ -166,8 +166,8 @@ KEPT = (OUT, MD, JSON, QUIET)
 
 SWEEP = (
     Option(
-        "data", Path, None, ARGUMENT,
-        "Folder of images, one sub-folder per class. Without it, data sets are generated.",
+        "data", str, None, ARGUMENT,
+        "Folder of images, one sub-folder per class, or the URL of one. Without it, data sets are generated.",
     ),
     Option(
         "resolutions", str, RESOLUTIONS, DATA, "Resolutions of the generated data sets. imagenet: ImageNet's mixture.",

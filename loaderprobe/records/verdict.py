@@ -30,8 +30,8 @@ EvidenceCode = Literal[
 """What a verdict, or the kind of a device, follows from: a figure by its place in the summary (of a gap its share of
 the window), or one of its own. The last two are of a bandwidth probe."""
 ActionCode = Literal[
-    Remedy, "workers", "prefetch", "files_in_memory", "files_pinned", "faster_storage", "accelerator", "decoder",
-    "tensor", "slow_host", "own_shares", "one_thread", "accelerator_gains_nothing", "input_gains_nothing",
+    Remedy, "workers", "prefetch", "files_in_memory", "files_pinned", "faster_storage", "faster_network", "accelerator",
+    "decoder", "tensor", "slow_host", "own_shares", "one_thread", "accelerator_gains_nothing", "input_gains_nothing",
 ]  # fmt: skip
 """What is advised. files_in_memory: in the page cache, all or what it can hold. files_pinned: a part of the files that
 always stays. slow_host: the host of the ranks that all wait for. own_shares: of the data set, one for each rank.

@@ -24,7 +24,7 @@ from loaderprobe.render.document import (
 from loaderprobe.render.figures import FIGURES
 from loaderprobe.render.first import advice_parts, ladder_section, limits_training, next_sections
 from loaderprobe.render.format import counted, figure, interval, noun, percent, workers_words
-from loaderprobe.render.groups import resources_of, state_word, tone, trains
+from loaderprobe.render.groups import FILES, resources_of, state_word, tone, trains
 from loaderprobe.render.panels import ranks_section
 from loaderprobe.render.sweep import proof
 from loaderprobe.render.words import explanation, remark_words
@@ -81,7 +81,7 @@ def setting(row: ConfigurationRow, detail: Detail) -> str:
     loading = workers_words(config.loader.workers)
     if config.ranks > 1:
         loading = f"{config.ranks} ranks, each {loading}"
-    files = {"cold": "cold files", "warm": "warm files", "as-found": "files as found"}[config.cache]
+    files = FILES[config.cache]
     were = row.verdict.files_were if row.verdict else None
     if state_word(config.cache, were):
         files = f"{were} files, although cold ones were asked for"

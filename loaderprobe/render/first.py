@@ -45,7 +45,7 @@ from loaderprobe.render.format import (
     rate,
     workers_words,
 )
-from loaderprobe.render.groups import RowGroup, group_of, groups, letters_of, limit_map, map_key, tone
+from loaderprobe.render.groups import FILES, RowGroup, group_of, groups, letters_of, limit_map, map_key, tone
 from loaderprobe.render.words import action_words, code_line, forecast_words, remark_words
 from loaderprobe.units import format_rate, join_words, significant
 
@@ -297,8 +297,8 @@ def _apart(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
     """What sets a best configuration apart from the others: its data set, or the state of its files, or more."""
     several = len({other.config.resolution for other in among}) > 1
     name = short_label(row, among, workers=False)
-    cache = f"{row.config.cache} files"
-    return name if several else name.removeprefix(f"{row.config.resolution}, ").replace(row.config.cache, cache)
+    state = row.config.cache
+    return name if several else name.removeprefix(f"{row.config.resolution}, ").replace(state, FILES[state])
 
 
 def _subline(report: Report, group: RowGroup, shown: Sequence[ConfigurationRow]) -> str:
@@ -353,7 +353,7 @@ def ladder_section(report: Report, rows: Sequence[ConfigurationRow], *, label: s
     """Each row now, and if one part cost nothing; `label` is for one whose options the page says elsewhere."""
     unit = f"{sample_of(report)}s/s"
     states = {row.config.cache for row in rows}
-    files = f" with {states.pop()} files" if len(states) == 1 and not label else ""
+    files = f" with {FILES[states.pop()]}" if len(states) == 1 and not label else ""
     title = LADDER.format(unit=first_upper(unit), files=files)
     steps = [Step(label or short_label(row, rows), row, first_advice(report, row)) for row in rows]
     return Section(title=title, panel="main", parts=(ladder(steps, unit=unit),))

@@ -26,6 +26,7 @@ from loaderprobe.render.document import Cell, Table
 from loaderprobe.render.format import MISSING, counted, factor, interval, named, percent, workers_words
 from loaderprobe.units import join_words
 
+FILES: dict[CacheState, str] = {"cold": "cold files", "warm": "warm files", "as-found": "files as found"}
 COUNTED = ("ranks", "nodes")
 """Options of which there are so many: `1 rank`, `4 ranks`."""
 STATED = ("resolution", "layout", "workers", "compute", "cache")
@@ -150,7 +151,7 @@ class RowGroup:
     """Configurations that share a model, a device, a cache state and a number of ranks: their figures compare."""
 
     compute: str
-    cache: str
+    cache: CacheState
     emulated: bool
     seen: str
     """The device as the measurements name it; empty when none succeeded."""
@@ -195,7 +196,7 @@ class RowGroup:
         first = self.rows[0]
         common = {*unusual(first), *(["model"] if self.model else [])}.difference(differing(first, self.rows))
         options = (option_words(first.config, name) for name in OPTIONS if name in common)
-        return ", ".join((self.device, f"{self.cache} files", *options))
+        return ", ".join((self.device, FILES[self.cache], *options))
 
 
 def groups(report: Report) -> tuple[RowGroup, ...]:

@@ -583,6 +583,7 @@ MESSAGES: dict[str, str] = {
         "{share:percent} of the reads"
     ),
     "action.faster_storage": "use storage {factor:2} times as fast[ ({bytes_per_s:bytes/s})]",
+    "action.faster_network": "use a faster network[ ({bytes_per_s:bytes/s})], or data nearer",
     "action.accelerator": (
         "train on [{ranks:count accelerator}, each|an accelerator] of {images_per_s:rate} {sample}s/s[ ({name}, "
         "specified)]"
@@ -773,9 +774,11 @@ MESSAGES: dict[str, str] = {
     # What a sweep is about to measure.
     "sweep_plan.configurations": (
         "Plan: {configurations:count configuration}: the loader alone and in training, {rounds} rounds; then the same "
-        "with warm files, cached samples and no transport{ablated:code ablated}; in training itself, where the "
-        "prediction error is too large."
+        "with {experiments:code experiments}{ablated:code ablated}; in training itself, where the prediction error is "
+        "too large."
     ),
+    "experiments.of_files": "warm files, cached samples and no transport",
+    "experiments.of_objects": "no transport",
     "ablated.everywhere": "",
     "ablated.where_open": ", where the cause is still open",
     "sweep_plan.verdicts_measured": "Plan: all verdicts are already measured.",

@@ -172,7 +172,8 @@ def sweep_plan_words(plan: SweepPlan) -> Iterator[str]:
     facts = values(plan)
     if plan.configurations:
         ablated = "everywhere" if plan.thorough else "where_open"
-        yield message("sweep_plan.configurations", {**facts, "ablated": ablated})
+        experiments = "of_objects" if plan.remote else "of_files"
+        yield message("sweep_plan.configurations", {**facts, "ablated": ablated, "experiments": experiments})
         each_s = plan.budget_s / plan.configurations if plan.budget_s is not None else None
         left = plan.configurations - plan.fitting
         yield message(f"sweep_plan.{_time(plan)}", {**facts, "each_s": each_s, "left": left or None})

@@ -13,9 +13,12 @@ from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.remark import Remark
 from loaderprobe.storage.files import LARGE_BLOCK_BYTES, Piece, Sample, blocks, locate_pieces
+from loaderprobe.storage.objects import ONE_INTERPRETER, ObjectEngine, sample_of
 from loaderprobe.storage.phase import PhaseSettings, run_phase
 from loaderprobe.storage.reader import Supply, ThreadEngine
+from loaderprobe.system.device import locate_root
 from loaderprobe.system.limits import cores_available
+from loaderprobe.system.objects import open_store
 
 MOST_BLOCKS = 2048
 
@@ -23,14 +26,25 @@ MOST_BLOCKS = 2048
 def raise_ceiling(
     known: StorageCeiling | None, files: FileSet, readers: int, *, seconds: float, longest_s: float, cache: PageCache
 ) -> StorageCeiling:
-    """`known` with a phase at concurrency `readers` added: whole files of the set, in random order, cold; of files
-    that hold several samples, blocks.
+    """`known` with a phase at concurrency `readers` added: whole files or objects of the set, in random order,
+    cold; of files that hold several samples, blocks.
 
     If it cannot be measured, `missing` has the reason. KeyboardInterrupt is passed on.
     """
     known = known or StorageCeiling(data=files.fingerprint, phases=())
     if known.at(readers):
         return known
+    if files.remote:
+        sample = sample_of(files)
+        try:
+            engine = ObjectEngine(open_store(files.root), sample)
+        except LoaderprobeError as error:
+            return _failed(known, error)
+        settings = PhaseSettings(
+            name="files", engine=engine, supply=Supply(sample, None, seed=readers), location=locate_root(files.root),
+            cores_available=ONE_INTERPRETER, readers=readers, seconds=seconds, longest_s=longest_s,
+        )  # fmt: skip
+        return _with_phase(known, settings)
     if files.parts:
         whole = files.parts.file_bytes
         return ceiling_of_parts(whole, readers, seconds=seconds, longest_s=longest_s, cache=cache, known=known)
@@ -72,18 +86,28 @@ def _of_pieces(
         if not location.counts_reads:
             facts: dict[str, float | str] = {"filesystem": location.filesystem}
             return replace(known, missing=Remark(code="filesystem_not_counted", facts=facts))
-        phase = run_phase(
-            PhaseSettings(
-                name="files",
-                engine=ThreadEngine(),
-                supply=Supply(sample, cache, seed=readers),
-                location=location,
-                cores_available=cores_available(),
-                readers=readers,
-                seconds=seconds,
-                longest_s=longest_s,
-            )
-        )
     except (LoaderprobeError, OSError) as error:
-        return replace(known, missing=Remark(code="ceiling_failed", facts={"error": str(error)}))
+        return _failed(known, error)
+    settings = PhaseSettings(
+        name="files",
+        engine=ThreadEngine(),
+        supply=Supply(sample, cache, seed=readers),
+        location=location,
+        cores_available=cores_available(),
+        readers=readers,
+        seconds=seconds,
+        longest_s=longest_s,
+    )
+    return _with_phase(known, settings)
+
+
+def _with_phase(known: StorageCeiling, settings: PhaseSettings) -> StorageCeiling:
+    try:
+        phase = run_phase(settings)
+    except (LoaderprobeError, OSError) as error:
+        return _failed(known, error)
     return replace(known, phases=(*known.phases, phase), missing=None)
+
+
+def _failed(known: StorageCeiling, error: Exception) -> StorageCeiling:
+    return replace(known, missing=Remark(code="ceiling_failed", facts={"error": str(error)}))

@@ -13,7 +13,7 @@ from loaderprobe.errors import BadValue
 from loaderprobe.protocols import Clock
 from loaderprobe.records.bandwidth import BandwidthMeasurement, Engine
 from loaderprobe.records.environment import StorageLocation
-from loaderprobe.records.files import IMAGE_SUFFIXES
+from loaderprobe.records.files import IMAGE_SUFFIXES, FileSet
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.remark import Remark
 from loaderprobe.storage.files import LARGE_FILE_BYTES, Piece, Sample, blocks, shuffled
@@ -62,13 +62,22 @@ class ObjectEngine:
         return got, 1, first_ns, trouble
 
 
-def probe_objects(url: str, request: ProbeRequest, *, on_phase: OnPhase, clock: Clock) -> BandwidthMeasurement:
-    """Run all phases that objects have on a random sample of those under a URL.
+def sample_of(files: FileSet) -> Sample:
+    """All of these objects, whole."""
+    named = zip(files.paths, files.size_bytes, strict=True)
+    pieces = tuple(Piece(path=Path(path), offset=0, size_bytes=size) for path, size in named if size)
+    return Sample(pieces=pieces, found=len(pieces), images=True, block_bytes=None)
+
+
+def probe_objects(
+    url: str, request: ProbeRequest, *, on_phase: OnPhase, clock: Clock, sample: Sample | None = None
+) -> BandwidthMeasurement:
+    """Run all phases that objects have on a sample of those under a URL; without one, on a random one.
 
     Raises BadValue when there is nothing to read, MissingPart without permission or the library for such URLs.
     """
     store = open_store(url)
-    sample = sample_objects(store, limit_bytes=request.limit_bytes, seed=request.seed)
+    sample = sample or sample_objects(store, limit_bytes=request.limit_bytes, seed=request.seed)
     location = StorageLocation(
         path=store.url, filesystem=store.family, kind="object", mount="", source=store.endpoint, devices=()
     )

@@ -267,7 +267,7 @@ def _file_name(name: str) -> str:
 
 def _check_paths(files: FileSet, source: Path) -> None:
     """Raises DamagedRun for a file that is not under the root of its set."""
-    inside = Path(files.root).is_absolute() and "\0" not in files.root
+    inside = (files.remote or Path(files.root).is_absolute()) and "\0" not in files.root
     for name in files.file_bytes:
         if not inside or "\0" in name or name.startswith("/") or ".." in name.split("/"):
             raise DamagedRun(str(source), f"is damaged: {name!r} is not under {files.root!r}")

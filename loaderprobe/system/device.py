@@ -11,6 +11,7 @@ from pathlib import Path
 
 from loaderprobe.errors import masked_text
 from loaderprobe.records.environment import StorageKind, StorageLocation
+from loaderprobe.records.files import is_url
 from loaderprobe.records.remark import Remark, each_once
 
 # What devices and NFS mounts have read since boot, as the kernel publishes it.
@@ -103,6 +104,14 @@ class _Mount:
 def locate(path: Path) -> StorageLocation:
     """The storage that `path` lives on. Raises OSError when the path cannot be opened."""
     return _describe(path, _mount_of(path), frozenset())
+
+
+def locate_root(root: str) -> StorageLocation:
+    """The storage under a directory, or behind a URL."""
+    if not is_url(root):
+        return locate(Path(root))
+    scheme = root.partition("://")[0]
+    return StorageLocation(path=root, filesystem=scheme, kind="object", mount="", source="", devices=())
 
 
 def read_sectors(devices: Sequence[str], diskstats: Path | None = None) -> int | None:

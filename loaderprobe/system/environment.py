@@ -9,13 +9,13 @@ from pathlib import Path
 
 from loaderprobe.records.environment import Environment, Gpu
 from loaderprobe.records.remark import Remark
-from loaderprobe.system.device import locate
+from loaderprobe.system.device import locate_root
 from loaderprobe.system.host import cores_total
 from loaderprobe.system.limits import cores_available, cpu_model, memory_bytes, shared_memory_bytes
 
 
-def describe_environment(paths: Sequence[Path]) -> Environment:
-    """This machine, and the storage under `paths`."""
+def describe_environment(paths: Sequence[Path | str]) -> Environment:
+    """This machine, and the storage under `paths`, which may be URLs."""
     gpus, reason = list_gpus()
     return Environment(
         loaderprobe=version("loaderprobe"),
@@ -30,7 +30,7 @@ def describe_environment(paths: Sequence[Path]) -> Environment:
         shared_memory_bytes=shared_memory_bytes(),
         gpus=gpus,
         gpu_reason=reason,
-        storage=tuple(locate(path) for path in paths),
+        storage=tuple(locate_root(str(path)) for path in paths),
     )
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import http
+import os
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
@@ -91,6 +93,11 @@ class ObjectStore:
         found = self._answer(self.filesystem.info, self._path(name))
         return None if found["size"] is None else int(found["size"])
 
+    def read(self, name: str) -> bytes:
+        """A whole object. Raises as `listed` does."""
+        content: bytes = self._answer(self.filesystem.cat_file, self._path(name), f"{self.url.rstrip('/')}/{name}")
+        return content
+
     def get(self, name: str, offset: int, size_bytes: int, *, whole: bool) -> tuple[int, float, str]:
         """(bytes, seconds to the first byte of the last attempt, empty), or (0, 0, kind of failure)."""
         path = self._path(name)
@@ -110,20 +117,20 @@ class ObjectStore:
     def _path(self, name: str) -> str:
         return f"{self.root.rstrip('/')}/{name}" if name else self.root
 
-    def _answer(self, ask: Callable[..., Any], path: str, **given: Any) -> Any:
-        """What the file system says of a path."""
+    def _answer(self, ask: Callable[..., Any], path: str, url: str = "", **given: Any) -> Any:
+        """What the file system says of a path, which errors name by its URL."""
         try:
             return self._repeated(lambda: ask(path, **given))
         except Exception as error:  # noqa: BLE001  # see `get`
-            raise self._refused(kind_of(error)) from None  # its text may have what `masked` leaves out
+            raise self._refused(kind_of(error), url or self.url) from None  # its text may have what `masked` leaves out
 
-    def _refused(self, kind: str) -> LoaderprobeError:
+    def _refused(self, kind: str, url: str) -> LoaderprobeError:
         if kind in DENIED:
             variables = _VARIABLES.get(self.family, "those of the server")
-            return MissingPart(f"no permission to read {self.url}: {kind}", hint=f"set credentials: {variables}")
+            return MissingPart(f"no permission to read {url}: {kind}", hint=f"set credentials: {variables}")
         if kind == _STATUS[404]:
-            return BadValue(f"nothing is at {self.url}: {kind}", hint="list it with a tool of its provider")
-        return BadValue(f"{self.url} cannot be read: {kind}", hint="check the address of the server and the way to it")
+            return BadValue(f"nothing is at {url}: {kind}", hint="list it with a tool of its provider")
+        return BadValue(f"{url} cannot be read: {kind}", hint="check the address of the server and the way to it")
 
     def _repeated(self, once: Callable[[], T]) -> T:
         """What `once` gives, tried again after failures that pass."""
@@ -194,6 +201,17 @@ def open_store(url: str) -> ObjectStore:
     if family == "http" and url.endswith("/"):
         root = root.rstrip("/") + "/"
     return ObjectStore(url=masked(url), family=family, filesystem=filesystem, root=root)
+
+
+@lru_cache(maxsize=8)
+def _opened(url: str, _process: int) -> ObjectStore:
+    """Once in each process: what a worker has from before it was forked is of no use to it."""
+    return open_store(url)
+
+
+def read_object(url: str, name: str) -> bytes:
+    """A whole object below a URL. Raises BadValue, or MissingPart without permission."""
+    return _opened(url, os.getpid()).read(name)
 
 
 def _options(family: str) -> dict[str, Any]:

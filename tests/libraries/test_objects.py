@@ -9,15 +9,20 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 
+from loaderprobe import generate, plan, sweep
 from loaderprobe.api.bandwidth import bandwidth
 from loaderprobe.errors import BadValue, MissingPart
+from loaderprobe.records.verdict import Verdict
 from loaderprobe.system import objects
-from tests.planted.objects import ENVIRONMENT, SECRET, WEED, Proxy, proxied, put_images, seaweed
+from tests.planted.objects import ENVIRONMENT, SECRET, WEED, Proxy, proxied, put_folder, put_images, seaweed
 
 BUCKET = "planted"
+ONE_WORKER: dict[str, Any] = {"workers": 1, "serial": False, "compute": "emulated:2000", "batch_size": 4}
+ONLY_OF_FILES: tuple[dict[str, Any], ...] = ({"cache": "warm"}, {"epochs": 2})
 SIZES = [20_000 + 1_000 * k for k in range(40)]
 
 
@@ -94,6 +99,58 @@ def test_what_cannot_be_listed(proxy: Proxy, monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     with pytest.raises(BadValue, match="no connection"):
         bandwidth(f"s3://{BUCKET}/train")
+
+
+@pytest.fixture(scope="module")
+def photographs(server: int, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The URL of 120 photographs."""
+    folder = tmp_path_factory.mktemp("photographs")
+    made = generate(folder, resolutions="256x256", count=120)
+    put_folder(made[0], "photographs", {**ENVIRONMENT, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server}"})
+    return "s3://photographs"
+
+
+def worth(verdict: Verdict | None) -> dict[str, float]:
+    """By resource, its speed-up. Whether one is the cause also depends on what else this machine does."""
+    assert verdict is not None
+    found = {name: verdict.speedups.of(name) for name in ("network", "storage", "preprocessing", "compute")}
+    return {name: speedup.value if speedup else 0.0 for name, speedup in found.items()}
+
+
+def test_a_sweep_streams_objects(proxy: Proxy, photographs: str, tmp_path: Path) -> None:
+    """50 ms a request: the network is worth most, nothing is called cold, workers are advised, a plan is made."""
+    proxy.latency_s = 0.05
+    run = sweep(photographs, out=tmp_path / "run", images=120, **ONE_WORKER)
+    row = run.report().summary.configurations[0]
+    speedups = worth(row.verdict)
+    assert max(speedups, key=lambda name: speedups[name]) == "network" and row.config.cache == "as-found"
+    assert row.verdict
+    assert row.verdict.disk_ceiling_fraction is not None and row.verdict.cold_fraction is None
+    assert "workers" in {each.action.code for each in row.verdict.advice}
+    assert "cold" not in run.text() and SECRET not in (tmp_path / "run" / "summary.json").read_text()
+    files = run.directory.files(row.config.data)
+    assert (files.root, len(files.paths)) == ("s3://photographs/train", 120) and len(set(files.classes)) == 10
+    assert plan(run).source.data == files.root
+
+
+def test_a_limited_network_gets_no_more_workers(proxy: Proxy, photographs: str, tmp_path: Path) -> None:
+    """1 MB/s for all: the network is worth most, and no workers are advised."""
+    proxy.bytes_per_s = 1e6
+    run = sweep(photographs, out=tmp_path / "run", images=120, **ONE_WORKER)
+    row = run.report().summary.configurations[0]
+    speedups = worth(row.verdict)
+    assert row.verdict and max(speedups, key=lambda name: speedups[name]) == "network"
+    assert not {each.action.code for each in row.verdict.advice} & {"workers", "requests_in_flight"}
+
+
+def test_what_a_url_cannot_have() -> None:
+    """States of a page cache, whole epochs, and a part that may be a secret, which is not shown."""
+    for option in ONLY_OF_FILES:
+        with pytest.raises(BadValue, match=r"page cache|epochs"):
+            sweep("s3://photographs", compute="emulated:100", **option)
+    with pytest.raises(BadValue, match="may be a credential") as raised:
+        sweep("https://user:SECRET@127.0.0.1:9/a/", compute="emulated:100")
+    assert "SECRET" not in str(raised.value)
 
 
 def test_http_is_listed_by_its_index(tmp_path: Path) -> None:

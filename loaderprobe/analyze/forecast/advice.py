@@ -37,6 +37,7 @@ from loaderprobe.analyze.verdict.rule import (
 )
 from loaderprobe.analyze.verdict.validity import counted
 from loaderprobe.records import thresholds
+from loaderprobe.records.bandwidth import FROM_STORAGE
 from loaderprobe.records.config import PUBLISHED_MODEL, ComputeSpec, alike_but_for
 from loaderprobe.records.measurement import Alternative, Measurement, judged_activity, segments_of
 from loaderprobe.records.remark import Remark
@@ -255,7 +256,10 @@ def recommend(measurement: Measurement, found: Experiments, around: Surroundings
     """
     measurement = counted(measurement)
     by_laws = _by_laws(measurement, found, around)
-    own = (*_one_thread(measurement, found), *rank_remedies(measurement, found), *remedies(measurement, found))
+    waits = remedies(measurement, found)
+    if around.storage.kind != "unknown" or around.storage.is_flat:  # what more requests get is known then
+        waits = tuple(each for each in waits if each.action.code != "requests_in_flight")
+    own = (*_one_thread(measurement, found), *rank_remedies(measurement, found), *waits)
     if not own:
         return by_laws
     # That nothing on the input side helps is not true then.
@@ -307,7 +311,7 @@ def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings)
     taken = cores_are_busy(measurement, found)
     made = (
         *_workers(point, by_workers, taken=taken),
-        *_storage(fitted, around.place),
+        *(_network(fitted, around.storage) if measurement.is_remote else _storage(fitted, around.place)),
         *(_alternative(fitted, each) for each in measurement.alternatives if each.name != "decoded"),
         *accelerators(fitted, around.accelerators, found),
     )
@@ -324,7 +328,7 @@ def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings)
         and not (option.forecast.changed == "disk_speed" and _has_reserve(measurement, point, around.storage))
     ]
     return Recommendation(
-        forecasts=(*(option.forecast for option in made), *examples(fitted)),
+        forecasts=(*(option.forecast for option in made), *(() if measurement.is_remote else examples(fitted))),
         advice=(*sorted(worth, key=lambda each: -each.speedup), *_wasted(point, made, worth, before)),
     )
 
@@ -347,6 +351,11 @@ def _storage(fitted: Fit, place: DataPlace | None) -> list[AdviceOption]:
     return [*_in_memory(fitted, place), _faster_storage(fitted)] if fitted.anchor.from_storage else []
 
 
+def _network(fitted: Fit, storage: Storage) -> list[AdviceOption]:
+    """A faster one, where it is known to be at its limit: no rate makes up for what each request waits."""
+    return [_faster_storage(fitted, "faster_network")] if storage.is_flat else []
+
+
 def _in_memory(fitted: Fit, place: DataPlace | None) -> list[AdviceOption]:
     """All files in the page cache; of a larger set a part, pinned or in the page cache. No place: size not known."""
     if place is None:
@@ -366,7 +375,7 @@ def _in_memory(fitted: Fit, place: DataPlace | None) -> list[AdviceOption]:
     ]
 
 
-def _faster_storage(fitted: Fit) -> AdviceOption:
+def _faster_storage(fitted: Fit, code: ActionCode = "faster_storage") -> AdviceOption:
     factor = enough(lambda factor: disk(fitted, factor))
     forecast = disk(fitted, factor)
     if forecast.images_per_s is None:
@@ -375,7 +384,7 @@ def _faster_storage(fitted: Fit) -> AdviceOption:
     facts: dict[str, float | str] = {"factor": factor}
     if needs:
         facts["bytes_per_s"] = needs
-    return AdviceOption(forecast=forecast, action=Action(code="faster_storage", facts=facts))
+    return AdviceOption(forecast=forecast, action=Action(code=code, facts=facts))
 
 
 def _alternative(fitted: Fit, measured: Alternative) -> AdviceOption:
@@ -437,12 +446,13 @@ def _has_reserve(measurement: Measurement, point: Point, storage: Storage) -> bo
     """True where the storage gave far more to as many readers that did nothing else."""
     phase = storage.ceiling.at(measurement.config.readers) if storage.ceiling else None
     read = point.training * point.bytes_per_image
-    return phase is not None and phase.cache == "cold" and read < thresholds.FAR_BELOW_CEILING * phase.bw_bytes
+    return phase is not None and phase.cache in FROM_STORAGE and read < thresholds.FAR_BELOW_CEILING * phase.bw_bytes
 
 
 def _denied(option: AdviceOption, found: Experiments) -> bool:
     """True where a model promises from storage what the experiment, or the workers' waiting, does not."""
-    speedup = found.speedups.get("storage")
+    waited_for: SingleCause = "network" if option.action and option.action.code == "faster_network" else "storage"
+    speedup = found.speedups.get(waited_for)
     of_storage = option.forecast.changed in ("disk_speed", "page_cache_share", "pinned_share")
     return of_storage and (speedup is None or speedup.value < thresholds.WORTH)
 

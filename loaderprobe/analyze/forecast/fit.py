@@ -21,7 +21,7 @@ from loaderprobe.analyze.verdict.rates import (
 from loaderprobe.analyze.verdict.rule import prediction_error_of
 from loaderprobe.analyze.verdict.validity import as_found
 from loaderprobe.records import thresholds
-from loaderprobe.records.bandwidth import BandwidthPhase, KindOfDevice, StorageCeiling
+from loaderprobe.records.bandwidth import FROM_STORAGE, BandwidthPhase, KindOfDevice, StorageCeiling
 from loaderprobe.records.measurement import Measurement, Segment, segment_seconds, segments_of
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import Bottleneck
@@ -100,6 +100,13 @@ class Storage:
         return self.ceiling.kind.kind if self.ceiling and self.ceiling.kind else "unknown"
 
     @property
+    def is_flat(self) -> bool:
+        """True where many readers got no more than one, whatever the kind."""
+        kind = self.ceiling.kind if self.ceiling else None
+        rises = [each.value for each in kind.evidence if each.metric == "rise_of_ladder"] if kind else []
+        return any(rise <= thresholds.FLAT for rise in rises)
+
+    @property
     def bytes_per_s(self) -> float | None:
         """What readers got from it at most, cold; None where that is not known, or was the limit of the probe.
 
@@ -131,7 +138,7 @@ class Storage:
     @property
     def _phases(self) -> list[BandwidthPhase]:
         """Those from storage. Where reads are not counted, a known kind proves it: only waiting readers show one."""
-        good = ("cold",) if self.kind == "unknown" else ("cold", "unproved")
+        good = FROM_STORAGE if self.kind == "unknown" else (*FROM_STORAGE, "unproved")
         return [phase for phase in self.ceiling.phases if phase.cache in good] if self.ceiling else []
 
 
@@ -397,6 +404,8 @@ def _why_unproved(
 ) -> Remark | None:
     if not from_storage:
         return Remark(code="files_from_memory")
+    if measurement.is_remote:
+        return None
     if as_found(measurement) and (cold is None or cold < thresholds.COLD_AT_LEAST):
         return Remark(code="files_as_found")
     reason = found.missing.get("storage") if found.base == "baseline" else None

@@ -586,8 +586,10 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
     ratios = _all_ratios(seen, known, trained, among)
     how |= {name: "measured" for name in ratios if name not in how}
     # A ceiling of whole files limits the estimate; one of large blocks says nothing of small reads.
-    unlimited = math.isinf(seen.limits.storage_images_per_s) or measurement.access != "files"
-    asked = base == "baseline" and measurement.storage_kind != "memory" and unlimited and not _storage_has_spare(seen)
+    whole = measurement.access == "files" or measurement.is_remote
+    unlimited = math.isinf(seen.limits.storage_images_per_s) or not whole
+    spare = _storage_has_spare(seen, measurement, ceiling)
+    asked = base == "baseline" and measurement.storage_kind != "memory" and unlimited and not spare
     return Experiments(
         **values(seen),
         base=base,
@@ -721,17 +723,21 @@ def _above_ceiling(
     return (fastest * size, most) if fastest * size > ABOVE_CEILING * most else None
 
 
-def _storage_has_spare(seen: Seen) -> bool:
-    """True where the storage is known not to be at its limit while the loader runs as asked.
+def _storage_has_spare(seen: Seen, measurement: Measurement, ceiling: StorageCeiling | None) -> bool:
+    """True where the storage, or the network, is known not to be at its limit while the loader runs as asked.
 
     At its limit a worker waits for it at all times, unless it reads ahead of them. What reads ahead makes large reads,
     and moves as many bytes as the ceiling. So both must be far away.
     """
     if seen.cost is None or not seen.cost.wall_s or not seen.loader:
         return False
-    waiting = max(1, seen.limits.workers) * seen.cost.waited_at_most_s("storage") / seen.cost.wall_s
+    most = seen.limits.storage_images_per_s
+    if measurement.is_remote and (phase := ceiling.at(measurement.config.readers) if ceiling else None):
+        most = phase.files_per_s  # at least, where the cores were the limit of the probe
+    waited_s = seen.cost.waited_at_most_s("network" if measurement.is_remote else "storage")
+    waiting = max(1, seen.limits.workers) * waited_s / seen.cost.wall_s
     fastest = max(seen.loader.values())
-    return OPEN_LEAD * waiting <= 1 and OPEN_LEAD * fastest <= seen.limits.storage_images_per_s < math.inf
+    return OPEN_LEAD * waiting <= 1 and OPEN_LEAD * fastest <= most < math.inf
 
 
 def _loop(measurement: Measurement, compute: float, overhead_s: float) -> Loop:
@@ -767,7 +773,9 @@ def _limits(
     bytes_per_image = sum(s.delivered_bytes or 0 for s in made) / images if images else 0.0
     most = phase.bw_bytes if phase else math.inf
     cost = worker_cost(measurement.worker_batches, made)
-    if not images and cost is not None:
+    if measurement.is_remote:
+        bytes_per_image = measurement.sample_bytes or 0.0
+    elif not images and cost is not None:
         bytes_per_image = cost.read_bytes / cost.images
         most = phase.moved_bytes_per_s if phase else math.inf
     return Limits(

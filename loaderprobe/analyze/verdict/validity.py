@@ -21,7 +21,7 @@ from loaderprobe.analyze.verdict.rates import (
     worker_cost,
 )
 from loaderprobe.records import thresholds
-from loaderprobe.records.bandwidth import BandwidthPhase, StorageCeiling
+from loaderprobe.records.bandwidth import FROM_STORAGE, BandwidthPhase, StorageCeiling
 from loaderprobe.records.measurement import (
     Activity,
     Measurement,
@@ -649,7 +649,9 @@ def disk_use(
     cost = worker_cost(measurement.worker_batches, segments)
     seconds = cost.images / images_per_s if cost is not None else 0.0
     counted = measurement.storage_counts_reads and cost is not None
-    own = cost.read_bytes if counted and cost is not None else None
+    own: float | None = cost.read_bytes if counted and cost is not None else None
+    if measurement.is_remote and cost is not None and measurement.sample_bytes:
+        own = cost.images * measurement.sample_bytes
     moved = [segment.disk_bytes for segment in segments]
     all_moved = sum(each or 0 for each in moved) if None not in moved else None
     cold = cold_fraction(measurement, segments)
@@ -689,7 +691,7 @@ def ceiling_phase(
     phase = ceiling.at(readers)
     if phase is None:
         return None, ceiling.missing or Remark(code="ceiling_not_measured")
-    if phase.cache != "cold":
+    if phase.cache not in FROM_STORAGE:
         return None, Remark(code="ceiling_not_cold", facts={"files": phase.cache})
     if phase.at_least:
         return None, Remark(code="cores_below_ceiling", facts={"bytes_per_s": phase.bw_bytes})

@@ -549,7 +549,7 @@ class RankWatch:
 
 def check_files_here(files: FileSet, outcome: RankOutcome) -> RankOutcome:
     """The outcome of looking for the files on this node: `failed` where one is missing, or has another size."""
-    for name, size in files.file_bytes.items():
+    for name, size in () if files.remote else files.file_bytes.items():
         path = files.folder / name
         try:
             there = path.stat().st_size
