@@ -9,9 +9,11 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
+from threading import Lock
 
 from PIL import Image
 
@@ -26,6 +28,8 @@ NAMED_SKIPS = 20
 THREADS = 4
 REQUESTS = 32
 """At the same time, for sizes that a listing does not have (http)."""
+LARGE, ALONE = 30_000_000, Lock()
+"""Images of more pixels are decoded one at a time: Pillow refuses those beyond 179 million, which take 540 MB."""
 OnImages = Callable[[int, int], None]
 
 
@@ -311,7 +315,8 @@ def _trouble_of(source: Path | bytes) -> str | None:
     try:
         with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source) as image:
             image.draft("RGB", (max(1, image.width // 8), max(1, image.height // 8)))
-            image.load()
+            with ALONE if image.width * image.height > LARGE else nullcontext():
+                image.load()
     except PermissionError:
         raise
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:

@@ -65,7 +65,10 @@ def _nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
     # The tests' own loaders may hold workers until they are collected; those of a diagnosis have no owner any more.
     gc.collect()
     assert not [path for path in os.listdir(scratch) if path.startswith("loaderprobe-")]
-    assert not set(multiprocessing.active_children()) - before
+    left = set(multiprocessing.active_children()) - before
+    for process in left:
+        process.join(5)  # torch 2.6 ends workers that are late, and does not wait for them
+    assert not [process for process in left if process.is_alive()]
 
 
 @pytest.fixture(scope="session")
