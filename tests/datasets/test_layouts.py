@@ -65,13 +65,18 @@ def test_it_holds_the_same_images_as_files(tmp_path: Path, make: Make, made: Pat
 
 
 def test_it_is_recognised_without_its_manifest(made: Path, layout: str) -> None:
-    """By the names of its files, and every image is looked at; a sample takes whole shards, and not all."""
+    """By the names of its files, and every image is looked at; a sample takes whole shards, and not all. A folder whose
+    name is no UTF-8 is read as any other."""
     assert layout_in(made) == layout
     found = scan_layout(made, layout, sample=COUNT, seed=3, progress=lambda *_: None)
     assert sorted(contents(found)) == sorted(contents(whole(made)))
     assert found.images_found == COUNT and not found.skipped_count
     some = scan_layout(made, layout, sample=5, seed=0, progress=lambda *_: None)
     assert 5 <= some.count < COUNT and len(some.whole_bytes) == len(set(some.paths))
+    odd = made.rename(f"{made}\udcff")
+    assert [*contents(scan_layout(odd, layout, sample=COUNT, seed=3, progress=lambda *_: None))] == [
+        *contents(replace(found, root=found.root.replace(str(made), str(odd))))
+    ]
 
 
 def test_workers_take_turns_and_each_reads_on(made: Path) -> None:
@@ -113,6 +118,14 @@ def test_a_damaged_file_is_named(made: Path) -> None:
     assert error.value.hint and str(files.folder) in error.value.message
     with pytest.raises(BadValue, match="is damaged"):
         scan_layout(made, files.layout, sample=COUNT, seed=0, progress=lambda *_: None)
+
+
+def test_a_row_without_an_image_is_damage(tmp_path: Path) -> None:
+    """So is whatever else pyarrow, or a value in the file, raises."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pa.table({"image": pa.array([None], pa.binary())}), tmp_path / "a.parquet")
+    with pytest.raises(BadValue, match="is damaged"):
+        scan_layout(tmp_path, "parquet", sample=1, seed=0, progress=lambda *_: None)
 
 
 @pytest.mark.parametrize("name", [name for name in LAYOUTS if LAYOUTS[name].library])

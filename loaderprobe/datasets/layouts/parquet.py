@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any
 
@@ -35,15 +37,27 @@ def write(samples: Iterable[Sample], path: Path) -> None:
             writer.write_table(pa.Table.from_pylist(rows, schema))
 
 
+@contextmanager
+def _whole(path: Path) -> Iterator[None]:
+    """Raises BadValue for whatever a damaged file makes of pyarrow, and of its own values."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError, LookupError, TypeError, ValueError) as error:
+        raise BadValue(f"{path} is damaged: {error}", hint="write the file again") from error
+
+
 def _opened(path: Path) -> Any:
     """The open file. Raises BadValue for a damaged one, or one without images."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
-        file = pq.ParquetFile(path)
-    except (pa.ArrowException, OSError) as error:
-        raise BadValue(f"{path} is damaged: {error}", hint="write the file again") from error
+    source: Any = path
+    if str(path) != str(path).encode(errors="replace").decode():  # pyarrow takes no name that is not UTF-8
+        with path.open("rb") as stream:
+            source = pa.BufferReader(mmap(stream.fileno(), 0, access=ACCESS_READ))
+    file = pq.ParquetFile(source)
     if image_column(file.schema_arrow) is None:
         raise BadValue(f"{path} has no column of encoded images", hint=f"its columns are {file.schema_arrow.names}")
     return file
@@ -78,29 +92,30 @@ class Reader:
 
     def read(self, path: str, place: tuple[int, int]) -> Sample:
         """Raises BadValue for a damaged file."""
-        import pyarrow as pa
+        with _whole(self._root / path):
+            return self._read(path, place)
 
+    def _read(self, path: str, place: tuple[int, int]) -> Sample:
         if path != self._open:
             self._file, self._open, self._block = _opened(self._root / path), path, -1
         if place[0] != self._block:
             schema = self._file.schema_arrow
             image = image_column(schema)
             label = next((name for name in LABELS if name in schema.names), None)
-            try:
-                table = self._file.read_row_group(place[0], [image, *([label] if label else [])], use_threads=False)
-            except (pa.ArrowException, OSError) as error:
-                raise BadValue(f"{self._root / path} is damaged: {error}", hint="write the file again") from error
+            table = self._file.read_row_group(place[0], [image, *([label] if label else [])], use_threads=False)
             self._block, self._images = place[0], table[image]
             self._labels = table[label] if label else None
         value = self._images[place[1]].as_py()
         label_value = self._labels[place[1]].as_py() if self._labels is not None else 0
         data, name = (value["bytes"], value.get("path") or "") if isinstance(value, dict) else (value, "")
-        return Sample(name.rpartition(".")[0], data, int(label_value))
+        return Sample(name.rpartition(".")[0], bytes(data), int(label_value))
 
 
 def blocks(root: Path) -> Iterator[Block]:
     """A block a row group."""
     for path in sorted(root.rglob("*.parquet")):
-        metadata = _opened(path).metadata
-        for number in range(metadata.num_row_groups):
-            yield Block(str(path.relative_to(root)), number, metadata.row_group(number).num_rows)
+        with _whole(path):
+            metadata = _opened(path).metadata
+            rows = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+        for number, count in enumerate(rows):
+            yield Block(str(path.relative_to(root)), number, count)
