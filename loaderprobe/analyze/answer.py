@@ -302,16 +302,17 @@ def _next_steps(report: Report) -> tuple[NextStep, ...]:
 
 
 def _other_layouts(rows: Rows) -> list[NextStep]:
-    """Of images that were measured in several layouts, the fastest where it surely gains over files, else over all."""
+    """Of images in several layouts, the fastest where it surely gains over files; without files, over the slowest."""
     alike: dict[str, list[ConfigurationRow]] = {}
     for row in rows:
         if row.images_per_s and not row.images_per_s.too_wide:
             alike.setdefault(row.config.resolution.removesuffix(f" {row.config.layout}"), []).append(row)
     found = []
     for same in alike.values():
-        slowest, *_, best = sorted(same, key=_rate) if len(same) > 1 else (same[0], same[0])
-        now = next((row for row in same if row.config.layout == "files"), slowest)
-        gain = None if now is best else _over(best, now)
+        best = max(same, key=_rate)
+        now = next((row for row in same if row.config.layout == "files"), min(same, key=_rate))
+        alone = now is best or now.config.loader.name != best.config.loader.name
+        gain = None if alone else _over(best, now)
         if gain and gain.low >= WORTH:
             facts: dict[str, float | str] = {
                 "layout": best.config.layout, "now": now.config.layout, "data": best.config.resolution,

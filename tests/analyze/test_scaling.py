@@ -70,8 +70,17 @@ def _in(layout: str, rate: float, half: float = 1.0) -> ConfigurationRow:
         ([_in("files", 100, half=30), _in("tar", 150, half=40)], None),
         ([_in("files", 100), _in("tar", 90)], None),
         ([_in("tar", 100), _row(300, resolution="250x188")], None),
+        ([_in("files", 100), _row(300, layout="tar", resolution="500x375 tar", loader="webdataset")], None),
     ],
-    ids=["of three", "without files", "within noise", "bands overlap", "files are best", "other images"],
+    ids=[
+        "of three",
+        "without files",
+        "within noise",
+        "bands overlap",
+        "files are best",
+        "other images",
+        "another loader",
+    ],
 )
 def test_the_layout_that_surely_gains_most_is_the_first_change(
     rows: list[ConfigurationRow], change: tuple[str, str] | None
