@@ -70,25 +70,29 @@ def test_the_wheel_holds_the_whole_package(tmp_path: Path) -> None:
     assert held == {str(path.relative_to(root)) for path in whole} and "loaderprobe/py.typed" in held
 
 
+@pytest.mark.parametrize(
+    ("loader", "modes"),
+    [("draft", {"baseline", "warm", "cached_samples", "no_transport"}), ("pool", {"baseline", "warm"})],
+)
 def test_the_guides_package_is_measured(
-    site: Path, tmp_path: Path, photographs: FileSet, monkeypatch: pytest.MonkeyPatch
+    site: Path, tmp_path: Path, photographs: FileSet, monkeypatch: pytest.MonkeyPatch, loader: str, modes: set[str]
 ) -> None:
-    """Installed as its page says, its loader and its compute are named, run and judged as built-in ones are."""
+    """Installed as its page says, its loaders and its compute are named, run and judged as built-in ones are."""
     modules = {re.findall(r"^# (\S+\.py)$", code, re.MULTILINE)[0]: code for code in blocks("python")}
     (table,) = (tomllib.loads(text)["project"]["entry-points"] for text in blocks("toml"))
     install(site, "acme", table, {**modules, "acme/__init__.py": ""})
-    names = ("--loader", "draft", "--compute", "torchvision:mobilenet_v3_small")
+    names = ("--loader", loader, "--compute", "torchvision:mobilenet_v3_small")
     monkeypatch.setattr("loaderprobe.measure.ceilings.CEILING_S", 0.02)
     done = invoke("sweep", photographs.root, *names, *SMALL, "--out", tmp_path / "run", "--json")
     assert done.exit_code == 0, done.stderr
     (row,) = json.loads(done.stdout)["configurations"]
-    assert (row["loader"], row["compute"]) == ("draft", "torchvision:mobilenet_v3_small")
+    assert (row["loader"], row["compute"]) == (loader, "torchvision:mobilenet_v3_small")
     assert row["status"] == "measured"
     assert row["images_per_s"]["value"] > 0
     (path,) = (tmp_path / "run" / "measurements").iterdir()
     measured: dict[str, Any] = json.loads(path.read_text())["measurement"]
     assert measured["compute"]["device"] == "CPU, mobilenet_v3_small"
-    assert set(measured["modes"]) == {"baseline", "warm", "cached_samples", "no_transport"}
+    assert set(measured["modes"]) == modes
     assert sum(measured["worker_batches"]["images"]) > 0
 
 
