@@ -29,11 +29,16 @@ class GrainLoader(PythonLoader):
             .batch(config.compute.batch_size, drop_remainder=True, batch_fn=collate)
             .map(_as_arrays)
             .to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))
-            .mp_prefetch(grain.MultiprocessingOptions(spec.workers, spec.prefetch_factor))
+            .mp_prefetch(grain.MultiprocessingOptions(spec.workers, spec.prefetch_factor), worker_init_fn=_begin)
         )
         with closing(iter(batches)) as made:
             for batch in made:
                 yield tuple(torch.from_numpy(array) for array in batch)
+
+
+def _begin(_number: int, _count: int) -> None:
+    """In a process: torch takes one thread, as in its own workers; more would spin for each small operation."""
+    torch.set_num_threads(1)
 
 
 def _as_arrays(batch: Any) -> tuple[Any, ...]:
