@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import ceil
+from typing import Literal
 
 from loaderprobe.analyze.effects import of_intervals
 from loaderprobe.analyze.knee import fewest, ranked
-from loaderprobe.records.config import alike_but_for
+from loaderprobe.records.config import OPTIONS, alike_but_for
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import (
     Answer,
@@ -115,17 +116,17 @@ def main_speedups(row: ConfigurationRow) -> tuple[tuple[str, Speedup], ...]:
 
 
 def best_of(report: Report, rows: Rows) -> list[ConfigurationRow]:
-    """Of each data set the row with the workers that are enough, where that was measured; else the fastest."""
+    """Of each data set and loader the row with the workers that are enough, if that was measured; else the fastest."""
     found = {row.key: row for row in rows}
     return [found[key] for key in report.summary.best if key in found]
 
 
 def _best(rows: Rows, knees: Sequence[Knee]) -> list[ConfigurationRow]:
-    found: dict[str, list[ConfigurationRow]] = {row.config.resolution: [] for row in rows}
+    found: dict[tuple[str, str], list[ConfigurationRow]] = {}
     for row in rows:
         if row.images_per_s:
-            found[row.config.resolution].append(row)
-    return [_best_row(some, knees) for some in found.values() if some]
+            found.setdefault((row.config.resolution, row.config.loader.name), []).append(row)
+    return [_best_row(some, knees) for some in found.values()]
 
 
 def _best_row(rows: Rows, knees: Sequence[Knee]) -> ConfigurationRow:
@@ -232,11 +233,11 @@ def _level(leading: Sequence[Speedup], rounds: Sequence[int], *, of: int) -> str
 
 
 def _scaling(report: Report) -> Iterator[Scaling]:
-    """Rows of one data set and cache state side by side: each device with every number of ranks, model after model."""
+    """Rows of one data set, loader and cache state side by side: each device with every number of ranks, model after model."""
     alike: dict[Hashable, list[ConfigurationRow]] = {}
     places = {row.key: place for place, row in enumerate(report.summary.configurations)}
     for row in sorted(best_of(report, report.summary.configurations), key=lambda row: places[row.key]):
-        alike.setdefault((row.config.resolution, row.config.cache), []).append(row)
+        alike.setdefault((row.config.resolution, row.config.loader.name, row.config.cache), []).append(row)
     for rows in alike.values():
         yield from _scaled(rows)
 
@@ -295,31 +296,40 @@ def _next_steps(report: Report) -> tuple[NextStep, ...]:
         # What rests on an inconclusive row may be said later, but is not what to do next.
         sure = [row for row in best_of(report, some) if row.bound and row.bound.cause != "inconclusive"]
         gains = [sure_gain for step in advised(sure) for sure_gain in _sure_gains(step)]
-        made += _other_layouts(best_of(report, some))
+        for axis in USUAL:
+            made += _other_choices(best_of(report, some), axis)
         made += sorted(gains, key=lambda each: -max(one.speedup for one in each.advice))[:1]
         made += [more_core for more_core in _more_cores(report, some) if more_core not in made]
     return tuple(made)
 
 
-def _other_layouts(rows: Rows) -> list[NextStep]:
-    """Of images in several layouts, the fastest where it surely gains over files; without files, over the slowest."""
-    alike: dict[str, list[ConfigurationRow]] = {}
+Axis = Literal["layout", "loader"]
+USUAL: dict[Axis, str] = {"layout": "files", "loader": "torch"}
+
+
+def _other_choices(rows: Rows, axis: Axis) -> list[NextStep]:
+    """Of the same images and all else alike, the layout, or the loader, that surely gains over the usual one.
+
+    Where that was not measured, over the slowest.
+    """
+    alike: dict[tuple[str, str], list[ConfigurationRow]] = {}
     for row in rows:
         if row.images_per_s and not row.images_per_s.too_wide:
-            alike.setdefault(row.config.resolution.removesuffix(f" {row.config.layout}"), []).append(row)
+            images = row.config.resolution.removesuffix(f" {row.config.layout}")
+            other = row.config.loader.name if axis == "layout" else row.config.layout
+            alike.setdefault((images, other), []).append(row)
     found = []
     for same in alike.values():
         best = max(same, key=_rate)
-        now = next((row for row in same if row.config.layout == "files"), min(same, key=_rate))
-        alone = now is best or now.config.loader.name != best.config.loader.name
-        gain = None if alone else _over(best, now)
+        now = next((row for row in same if OPTIONS[axis].of(row.config) == USUAL[axis]), min(same, key=_rate))
+        gain = None if now is best else _over(best, now)
         if gain and gain.low >= WORTH:
             facts: dict[str, float | str] = {
-                "layout": best.config.layout, "now": now.config.layout, "data": best.config.resolution,
-                "low": gain.low, "high": gain.high,
+                "best": OPTIONS[axis].of(best.config), "now": OPTIONS[axis].of(now.config),
+                "data": best.config.resolution, "low": gain.low, "high": gain.high,
             }  # fmt: skip
-            remark = Remark(code="other_layout", facts=facts)
-            found.append(NextStep(remark=remark, configurations=_keys([best, now])))
+            code = "other_layout" if axis == "layout" else "other_loader"
+            found.append(NextStep(remark=Remark(code=code, facts=facts), configurations=_keys([best, now])))
     return found
 
 

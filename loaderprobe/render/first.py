@@ -322,7 +322,7 @@ def short_label(row: ConfigurationRow, among: Sequence[ConfigurationRow], *, wor
     """`500x375, 2 workers`, with the options that set the row apart from the others on the ladder."""
     options = [row.config.resolution, *([workers_words(row.config.loader.workers)] if workers else [])]
     named = {
-        "model": row.config.compute.model, "compute": row.config.compute.name,
+        "loader": row.config.loader.name, "model": row.config.compute.model, "compute": row.config.compute.name,
         "ranks": counted(row.config.ranks, "rank"), "cache": row.config.cache,
     }  # fmt: skip
     apart = [name for name in named if len({OPTIONS[name].of(other.config) for other in among}) > 1]

@@ -369,7 +369,8 @@ MESSAGES: dict[str, str] = {
     # What to do next, and what does not follow.
     "measure_longer": "measure longer: little is conclusive yet",
     "train_on_emulated": "an emulated accelerator shows what this input would feed",
-    "other_layout": "{data}: the layout {layout} trained {low-high:range 2} times as fast as {now} (measured)",
+    "other_layout": "{data}: the layout {best} trained {low-high:range 2} times as fast as {now} (measured)",
+    "other_loader": "{data}: the loader {best} trained {low-high:range 2} times as fast as {now} (measured)",
     "more_cores": (
         "more cores: {accelerator:accelerator} needs {low_cores-high_cores:range 2} (estimated), "
         "{cores_available:.3g} here"

@@ -88,4 +88,25 @@ def test_the_layout_that_surely_gains_most_is_the_first_change(
     """Over files, or over the slowest where files were not measured; of the same images only."""
     steps = example_report(rows).summary.next
     found = [step.remark for step in steps if step.remark and step.remark.code == "other_layout"]
-    assert [(each.facts["layout"], each.facts["now"]) for each in found] == ([change] if change else [])
+    assert [(each.facts["best"], each.facts["now"]) for each in found] == ([change] if change else [])
+
+
+@pytest.mark.parametrize(
+    ("rates", "change"),
+    [
+        ({"torch": 100, "spdl": 210, "dali": 150}, ("spdl", "torch")),
+        ({"grain": 50, "spdl": 210}, ("spdl", "grain")),
+        ({"torch": 100, "spdl": 103}, None),
+        ({"torch": 210, "spdl": 100}, None),
+    ],
+    ids=["of three", "without torch", "within noise", "torch is best"],
+)
+def test_the_loader_that_surely_gains_most_is_the_first_change(
+    rates: dict[str, float], change: tuple[str, str] | None
+) -> None:
+    """Over torch's, or over the slowest where that was not measured; each loader is on the first screen."""
+    rows = [_row(rate, loader=name) for name, rate in rates.items()]
+    report = example_report(rows)
+    found = [step.remark for step in report.summary.next if step.remark and step.remark.code == "other_loader"]
+    assert [(each.facts["best"], each.facts["now"]) for each in found] == ([change] if change else [])
+    assert {row.key for row in rows} == set(report.summary.best)
