@@ -233,7 +233,7 @@ def _level(leading: Sequence[Speedup], rounds: Sequence[int], *, of: int) -> str
 
 
 def _scaling(report: Report) -> Iterator[Scaling]:
-    """Rows of one data set, loader and cache state side by side: each device with every number of ranks, model after model."""
+    """Rows of one data set, loader and cache state: each device with every number of ranks, model after model."""
     alike: dict[Hashable, list[ConfigurationRow]] = {}
     places = {row.key: place for place, row in enumerate(report.summary.configurations)}
     for row in sorted(best_of(report, report.summary.configurations), key=lambda row: places[row.key]):

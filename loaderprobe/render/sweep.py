@@ -259,8 +259,11 @@ def _damaged(report: Report) -> list[tuple[str, str]]:
 def title(report: Report) -> str:
     """Data, storage, machine, day."""
     run, machine = report.summary.run, report.summary.environment
-    names = list(dict.fromkeys(row.config.resolution for row in report.summary.configurations))
+    configs = [row.config for row in report.summary.configurations]
+    names = list(dict.fromkeys(config.resolution.removesuffix(f" {config.layout}") for config in configs))
     data = (join_words(names) if len(names) < 3 else f"{names[0]} to {names[-1]}") if names else "no data"
+    layouts = list(dict.fromkeys(config.layout for config in configs))
+    data += f" as {join_words(layouts)}" if layouts[1:] else ""
     made = " (generated)" if run.data and all(data_set.generated for data_set in run.data) else ""
     places = dict.fromkeys(
         f"{place.filesystem} ({join_words(place.devices) or place.kind})" for place in machine.storage
