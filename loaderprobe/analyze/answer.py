@@ -319,14 +319,14 @@ def _other_choices(rows: Rows, axis: Axis) -> list[NextStep]:
             other = row.config.loader.name if axis == "layout" else row.config.layout
             alike.setdefault((images, other), []).append(row)
     found = []
-    for same in alike.values():
+    for (images, _), same in alike.items():
         best = max(same, key=_rate)
         now = next((row for row in same if OPTIONS[axis].of(row.config) == USUAL[axis]), min(same, key=_rate))
         gain = None if now is best else _over(best, now)
         if gain and gain.low >= WORTH:
             facts: dict[str, float | str] = {
                 "best": OPTIONS[axis].of(best.config), "now": OPTIONS[axis].of(now.config),
-                "data": best.config.resolution, "low": gain.low, "high": gain.high,
+                "data": images, "low": gain.low, "high": gain.high,
             }  # fmt: skip
             code = "other_layout" if axis == "layout" else "other_loader"
             found.append(NextStep(remark=Remark(code=code, facts=facts), configurations=_keys([best, now])))
