@@ -245,7 +245,12 @@ def check_folder(path: Path) -> None:
     except PermissionError as error:
         raise MissingPart(f"no permission to read {path}", hint="run as a user with read permission") from error
     except OSError as error:
-        raise BadValue(f"{path} is not a folder of images: {error.strerror}", hint="give a directory") from error
+        hint = (
+            "check the path; without one, images are generated"
+            if isinstance(error, FileNotFoundError)
+            else "give a directory"
+        )
+        raise BadValue(f"{path} is not a folder of images: {error.strerror}", hint=hint) from error
 
 
 def _images_under(base: Path, skips: _Skips) -> Iterator[str]:

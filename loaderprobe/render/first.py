@@ -172,7 +172,7 @@ def _now(step: Step, label: str, note: str) -> ChartRow:
         label=label,
         value=interval(now),
         note=note,
-        bars=(Bar(end=now.value, how="unsure" if step.unsure else "measured"),),
+        bars=(Bar(end=now.value),),
         interval=(now.low, now.high),
     )
 
@@ -289,7 +289,7 @@ def headline(report: Report, shown: Sequence[ConfigurationRow]) -> Headline:
         text = "; ".join(f"{limit} limits {join_words(names)}" for limit, names in named.items())
     else:
         text = f"{most} limits {len(rows)} of {len(shown)}"
-        text += "".join(f", {limit} {len(rows)}" for limit, rows in others)
+        text += "".join(f"; {limit} limits {len(rows)}" for limit, rows in others)
     return Headline(first_upper(text) + on, subline, tone(first))
 
 

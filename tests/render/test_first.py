@@ -83,7 +83,7 @@ def _limited(row: ConfigurationRow, cause: Cause, **changes: Any) -> Configurati
             "Storage limits 1x1; transport to the training process limits 2x2 on an emulated mlperf-h100",
             False,
         ),
-        (["storage"] * 3 + ["compute"], "Storage limits 3 of 4, compute 1 on an emulated mlperf-h100", False),
+        (["storage"] * 3 + ["compute"], "Storage limits 3 of 4; compute limits 1 on an emulated mlperf-h100", False),
         (["compute"], "Compute limits training on an emulated mlperf-h100, not its input", False),
         (["balanced"], "Input and compute are balanced on an emulated mlperf-h100", False),
         (["inconclusive"], "Not clear yet what limits training on an emulated mlperf-h100", True),
