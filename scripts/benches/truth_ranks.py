@@ -71,6 +71,11 @@ def _over_the_wire(command: Sequence[str]) -> list[str]:
     return ["unshare", "--net", "sh", "-c", WIRE, "sh", *command]
 
 
+def _by_torchrun(command: Sequence[str]) -> list[str]:
+    """It tells the plant which rank a process is."""
+    return [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *command[1:]]
+
+
 def _under_two_names(command: Sequence[str]) -> list[str]:
     started = [*TORCHRUN, "127.0.0.1:29544", "--local-addr", "127.0.0.1", *command[1:]]
     return ["sh", "-c", TWO_NAMES, "sh", *started]
@@ -82,7 +87,7 @@ CASES = (
     Case(name="storage", right=("storage",), ranks="2,4", limited=True),
     Case(name="decode", right=("preprocessing", "cpu"), data=LARGE),
     Case(name="compute", right=("compute",), options=("--compute", SLOW, "--batch-size", "8")),
-    Case(name="imbalance", right=("imbalance",), options=LATE, late=(1, "")),
+    Case(name="imbalance", right=("imbalance",), options=LATE, around=_by_torchrun, late=(1, "")),
     Case(name="host", right=("imbalance",), ranks="2x2", options=LATE, around=_under_two_names, late=(None, LATE_HOST)),
     Case(name="ddp", right=("compute",), options=DDP),
     Case(name="wire", right=("gradients",), options=DDP, around=_over_the_wire),
