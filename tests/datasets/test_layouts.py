@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -126,6 +128,18 @@ def test_a_row_without_an_image_is_damage(tmp_path: Path) -> None:
     pq.write_table(pa.table({"image": pa.array([None], pa.binary())}), tmp_path / "a.parquet")
     with pytest.raises(BadValue, match="is damaged"):
         scan_layout(tmp_path, "parquet", sample=1, seed=0, progress=lambda *_: None)
+
+
+@pytest.mark.parametrize("label", [b"\xff", "\u00b2".encode(), b"9" * 5000], ids=["no text", "no digit", "too long"])
+def test_a_class_that_is_no_number_is_damage(tmp_path: Path, label: bytes) -> None:
+    """In a shard that others wrote; a word is class 0, as for WebDataset it may be anything."""
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        for name, data in (("a.jpg", b"image"), ("a.cls", label)):
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, BytesIO(data))
+    with pytest.raises(BadValue, match="is damaged"):
+        scan_layout(tmp_path, "tar", sample=1, seed=0, progress=lambda *_: None)
 
 
 @pytest.mark.parametrize("name", [name for name in LAYOUTS if LAYOUTS[name].library])

@@ -55,7 +55,7 @@ def samples_in(path: Path) -> Iterator[Sample]:
                         label = file.read().decode().strip()
                 if image:
                     yield Sample(key, image, int(label) if label.isdigit() else 0)
-    except (tarfile.TarError, EOFError) as error:
+    except (tarfile.TarError, EOFError, ValueError) as error:  # ValueError: a class that is no number
         raise BadValue(f"{path} is damaged: {error}", hint="write the shard again") from error
 
 
