@@ -72,7 +72,7 @@ def _over_the_wire(command: Sequence[str]) -> list[str]:
 
 
 def _by_torchrun(command: Sequence[str]) -> list[str]:
-    """It tells the plant which rank a process is."""
+    """It sets RANK, by which the plant knows the late rank."""
     return [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *command[1:]]
 
 
