@@ -252,8 +252,8 @@ def test_a_data_set_that_keeps_its_samples_is_judged_on_new_ones(
     found = judge(loader, lambda batch: None, modes=("warm",))
     assert (found.measurement.access == "fresh") == new
     (note,) = [note for note in found.detail.notes if note.code == "samples_kept"]
-    assert float(note.facts["later_per_s"]) > 0
-    assert not new or float(note.facts["first_per_s"]) < 1.04 / samples.MAKING_S * max(workers, 1)
+    # A sample costs 20 ms of CPU time in the first epoch, and microseconds when it is kept.
+    assert float(note.facts["later_per_s"]) > (4 * float(note.facts["first_per_s"]) if new else 0)
     assert ("later epochs" in said(note)) == (not new)
 
 
