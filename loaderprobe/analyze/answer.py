@@ -298,9 +298,16 @@ def _next_steps(report: Report) -> tuple[NextStep, ...]:
         gains = [sure_gain for step in advised(sure) for sure_gain in _sure_gains(step)]
         for axis in USUAL:
             made += _other_choices(best_of(report, some), axis)
-        made += sorted(gains, key=lambda each: -max(one.speedup for one in each.advice))[:1]
-        made += [more_core for more_core in _more_cores(report, some) if more_core not in made]
+        first = sorted(gains, key=_most, reverse=True)[:1]
+        cores = [more_core for more_core in _more_cores(report, some) if more_core not in made]
+        # A gain that is not worth a word does not stand above what limits.
+        made += cores + first if first and _most(first[0]) < WORTH else first + cores
     return tuple(made)
+
+
+def _most(step: NextStep) -> float:
+    """The largest gain that a step is forecast to give."""
+    return max(advice.speedup for advice in step.advice)
 
 
 Axis = Literal["layout", "loader"]

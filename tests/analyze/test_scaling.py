@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import Interval
-from tests.examples.reports import example_report, example_row
+from tests.examples.reports import example_report, example_row, with_changes
 
 Gains = tuple[float | None, float | None, float | None]
 """Speed-up over fewer ranks, efficiency, speed-up over the CPU."""
@@ -110,3 +111,15 @@ def test_the_loader_that_surely_gains_most_is_the_first_change(
     found = [step.remark for step in report.summary.next if step.remark and step.remark.code == "other_loader"]
     assert [(each.facts["best"], each.facts["now"]) for each in found] == ([change] if change else [])
     assert {row.key for row in rows} == set(report.summary.best)
+
+
+@pytest.mark.parametrize(("gain", "first"), [(1.9, False), (1.03, True)])
+def test_missing_cores_stand_above_a_gain_that_is_not_worth_a_word(gain: float, first: bool) -> None:
+    """Beside full cores a sure gain of 3 % is not what to change first."""
+    rows = [
+        with_changes(row, advice=tuple(replace(each, speedup=min(each.speedup, gain)) for each in row.advice))
+        for row in example_report().summary.configurations
+        if row.bound and row.bound.cause in ("cpu", "storage")
+    ]
+    codes = [step.remark.code if step.remark else "" for step in example_report(rows).summary.next]
+    assert codes == (["more_cores", ""] if first else ["", "more_cores"])
