@@ -325,7 +325,12 @@ def timed(quiet: bool, left: str = "at most", ends: str = "measured") -> Iterato
                 left=f"{left} {format_duration(total - done)} left" if done < total else "",
             )  # fmt: skip
 
-        yield update
+        try:
+            yield update
+        except BaseException:
+            # An error stands alone: nothing is left of a bar that went no further.
+            bars.live.transient = True
+            raise
         if ends:
             bars.update(task, description=ends, completed=1, total=1, left="")
 
