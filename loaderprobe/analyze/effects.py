@@ -132,9 +132,15 @@ def mean_interval(figures: Sequence[Interval]) -> Interval:
 
 
 def of_rounds(ratios: Mapping[int, float], *, how: How = "measured") -> Effect:
-    """B over A in each round that measured both, one beside the other. The interval is that of the ratios."""
+    """B over A in each round that measured both, one beside the other: their median, with the interval of the factors.
+
+    A share of the time that is left, of which a speed-up is the inverse, is off by a factor rather than by an amount.
+    """
     logs = [math.log(max(1e-9, ratio)) for ratio in ratios.values()]
-    return replace(of_pairs(logs), rounds=ratios, band=interval(list(ratios.values())), how=how)
+    half = half_width_beside(logs, DRIFT) if len(logs) == 2 else half_width(logs)
+    middle = median(list(ratios.values()))
+    band = Interval(value=middle, low=middle * math.exp(-half), high=middle * math.exp(half))
+    return replace(of_pairs(logs), rounds=ratios, band=band, how=how)
 
 
 def of_pairs(logs: Sequence[float]) -> Effect:
