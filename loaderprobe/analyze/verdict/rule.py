@@ -141,10 +141,13 @@ def judge(found: Experiments, *, workers: int, cores_available: float) -> Bound:
     cpu_evidence = _cpu_limit(found, workers, cores_available)
     if top == "preprocessing" and cpu_evidence:
         waits = waiting_for_cores(*cpu_evidence, full=thresholds.CORES_IN_USE_SHARE)
-        if waits and (reason := _all_disturbed(found, top)):
-            return inconclusive(found, reason, evidence)
-        reason = _reason("all_cores_busy", **_speedup(found, top), **waits)
-        return Bound(side="input", cause="cpu", candidates=(), reason=reason, evidence=(*evidence, *cpu_evidence))
+        taken = _all_disturbed(found, top) if waits else None
+        if taken and lead_of(found, top) < thresholds.FAR_LEAD**2:
+            return inconclusive(found, taken, evidence)
+        if not taken:
+            reason = _reason("all_cores_busy", **_speedup(found, top), **waits)
+            return Bound(side="input", cause="cpu", candidates=(), reason=reason, evidence=(*evidence, *cpu_evidence))
+        # Whoever had the cores, no neighbour makes a lead as far as this one.
     reason = _reason("largest_speedup", **_speedup(found, top), **_waited(found, top), **_beside_compute(found, top))
     return Bound(side=side_of((top,)), cause=top, candidates=(), reason=reason, evidence=(*evidence, *cpu_evidence))
 
