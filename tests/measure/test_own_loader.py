@@ -95,6 +95,14 @@ def test_what_makes_no_loader_is_named(script: str, function: str, kind: type[Ex
         assert caught.match(said) and type(caught.value) is kind
 
 
+def test_a_script_named_like_a_module_of_python_is_refused_by_that_name(script: str) -> None:
+    """Python would give the other module, in which the function is missing."""
+    Path("glob.py").write_text(MODULE)
+    with pytest.raises(BadValue, match=r"glob\.py has the name of another module, .*glob\.py") as caught:
+        made(named("glob.py:alone"))
+    assert caught.value.hint == "give the file another name"
+
+
 @pytest.mark.parametrize("inside", ["__init__.py", ""])
 def test_nodes_are_asked_for_the_file_of_the_module(script: str, tmp_path: Path, inside: str) -> None:
     """It is found without its packages, which are the user's code and only run in ranks; also of packages without a

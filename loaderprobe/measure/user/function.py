@@ -97,7 +97,11 @@ def made(own: OwnLoader) -> tuple[Any, Callable[[Any], Any] | None]:
 
 def _function(own: OwnLoader) -> Callable[[], Any]:
     try:
-        found = getattr(import_module(own.module), own.function)
+        module = import_module(own.module)
+        _check_is_own(own, getattr(module, "__file__", None))
+        found = getattr(module, own.function)
+    except LoaderprobeError:
+        raise
     except (Exception, SystemExit) as error:  # a module of the user's own may raise anything while it is imported
         reason = str(error) if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: {error}"
         hint = f"check that {own.module} can be imported; what trains stands under if __name__ == '__main__'"
@@ -106,6 +110,14 @@ def _function(own: OwnLoader) -> Callable[[], Any]:
         raise BadValue(f"{own.name} is a {type(found).__name__}, not a function", hint=FORM)
     function: Callable[[], Any] = found
     return function
+
+
+def _check_is_own(own: OwnLoader, imported: str | None) -> None:
+    """Raises BadValue where a file is hidden by a module of the same name that Python has imported before."""
+    file = Path(own.folder, Path(own.name.rpartition(":")[0]).name)
+    if file.suffix == ".py" and not (imported and file.samefile(imported)):
+        where = imported or "Python itself"
+        raise BadValue(f"{file} has the name of another module, {where}", hint="give the file another name")
 
 
 def _called(own: OwnLoader, function: Callable[[], Any]) -> Any:
