@@ -92,7 +92,8 @@ class Try:
         )  # fmt: skip
 
     def sweep(self, *options: str) -> list[str]:
-        return [*PROGRAM, "sweep", str(self.images), *SMALL, *options, "--out", str(self.run)]
+        images = self.folder / "served" if FAULTS[self.fault].served else self.images
+        return [*PROGRAM, "sweep", str(images), *SMALL, *options, "--out", str(self.run)]
 
     def processes(self) -> list[psutil.Process]:
         """All that run, by the mark in their environment."""
@@ -219,6 +220,28 @@ def from_start(this: Try) -> Undo:
     return nothing
 
 
+def answered(ending: str) -> Inject:
+    """The file system under the images answers otherwise, until the command has ended."""
+
+    def inject(this: Try) -> Undo:
+        flag = this.images.with_name(f"images{ending}")
+        flag.touch()
+        this.came = True
+        return flag.unlink
+
+    return inject
+
+
+def little_memory(this: Try) -> Undo:
+    this.came = True
+
+    def back() -> None:
+        for group in MEMORY.glob("loaderprobe-campaign-*"):
+            group.rmdir()
+
+    return back
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """What happens, to what, and what may be said to the user."""
@@ -233,6 +256,8 @@ class Fault:
     """What a shell does before the command."""
     latest_s: float = 7.0
     """Of the random moments."""
+    served: bool = False
+    """Whether the images lie on a file system of this campaign's own, over FUSE."""
 
 
 def attached(this: Try) -> list[str]:
@@ -241,11 +266,24 @@ def attached(this: Try) -> list[str]:
     return [*PROGRAM, "run", "--budget", "6", "--out", str(this.run), "--", sys.executable, str(script)]
 
 
+def incapable(this: Try) -> list[str]:
+    return ["setpriv", "--bounding-set=-all", "--inh-caps=-all", *this.sweep("--budget", "10")]
+
+
 def generating(this: Try) -> list[str]:
     where = ["--data-dir", str(this.folder / "disk" / "data"), "--resolutions", "500x375", "--images", "24"]
     return [*PROGRAM, "sweep", *where, *SMALL, "--budget", "10", "--out", str(this.run)]
 
 
+MEMORY = Path("/sys/fs/cgroup/memory")
+LITTLE_MEMORY = " && ".join(
+    [
+        f"g={MEMORY}/loaderprobe-campaign-$$",
+        "mkdir $g",
+        "echo 400M > $g/memory.limit_in_bytes",
+        "echo $$ > $g/cgroup.procs",
+    ]
+)
 READ_ONLY = "mount -o remount,ro,bind disk"
 RESUMED_S = "24"
 """Enough for all that may be missing, on two busy cores: what is not tried again keeps its failure."""
@@ -265,6 +303,16 @@ INJECTED = {
     "vanished-data": Fault(vanish(lambda this: this.images), codes=(0, 2, 4), says="No such file|missing"),
     "two-sweeps": Fault(second, codes=(0,)),
     "64-descriptors": Fault(from_start, codes=(0, 4), says="open files", before="ulimit -n 64", latest_s=0),
+    "little-memory": Fault(
+        little_memory,
+        codes=(-9, 0, 1, 4),
+        says="memory|SIGKILL",
+        before=LITTLE_MEMORY,
+        latest_s=0,
+    ),
+    "no-capabilities": Fault(from_start, codes=(0,), command=incapable, latest_s=0),
+    "failing-reads": Fault(answered(".fails"), codes=(0, 3, 4), says="Input/output error", served=True),
+    "hanging-reads": Fault(answered(".hangs"), codes=(0, 4), says="answer|hang|seconds", latest_s=3, served=True),
     "no-proc": Fault(from_start, codes=(0, 3), says="/proc", before="mount -t tmpfs none /proc", latest_s=0),
 }
 
@@ -284,6 +332,20 @@ def signalled() -> Iterator[tuple[str, Fault]]:
         code = 128 + number
         yield f"{name}-script", Fault(send(number, "script"), codes=(0, 1, code), command=attached)
         yield f"{name}-run", Fault(parent, codes=(*ended, code), command=attached)
+
+
+@contextmanager
+def served(source: Path, place: Path) -> Iterator[None]:
+    """`source` at `place`, over FUSE, without a cache of what was read."""
+    place.mkdir()
+    words = [sys.executable, "-m", "tests.planted.slow_fuse", str(source), str(place), "{}", "drop"]
+    server = subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT)
+    try:
+        while not place.is_mount() and server.poll() is None:
+            time.sleep(0.02)
+        yield
+    finally:
+        server.communicate()
 
 
 @contextmanager
@@ -378,6 +440,8 @@ def tried(fault: str, seed: int, images: Path, logs: Path) -> Try:
         with ExitStack() as mounts:
             for name, mib in SIZES_MIB.items():
                 mounts.enter_context(mounted(folder / name, mib))
+            if FAULTS[fault].served:
+                mounts.enter_context(served(this.images, folder / "served"))
             attempt(this, FAULTS[fault])
     finally:
         for process in this.processes():

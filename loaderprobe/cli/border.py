@@ -198,6 +198,10 @@ def _parameter(option: Option) -> Parameter:
     )
 
 
+BROKEN = {errno.EIO, errno.ESTALE, errno.ENOTCONN, errno.ETIMEDOUT, errno.EREMOTEIO, errno.ENODEV, errno.ENXIO}
+"""What a disk that fails, or a file server that is gone, answers: no bug of ours, wherever it is met."""
+
+
 def exit_code_of(body: Callable[[], int]) -> int:
     """That of a command: what it returns, or that of the error that it raises, which is printed."""
     try:
@@ -213,7 +217,11 @@ def exit_code_of(body: Callable[[], int]) -> int:
         # The reader of our output has left; the null device takes what is still buffered.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_DONE
-    except Exception:  # noqa: BLE001  # the border of the program: exit code 1 means a bug
+    except Exception as error:  # noqa: BLE001  # the border of the program: exit code 1 means a bug
+        if isinstance(error, OSError) and error.errno in BROKEN:
+            what = f"{error.filename} cannot be read" if error.filename else "a file cannot be read"
+            hint = "check the disk, or the server of these files; dmesg has what the kernel saw"
+            return report_error(MissingPart(f"{what}: {error.strerror}", hint=hint))
         traceback.print_exc()
         stderr().print("This is a bug in loaderprobe: please report the lines above.", style="bold")
         return LoaderprobeError.exit_code

@@ -6,6 +6,7 @@ It needs mfusepy, libfuse and a /dev/fuse that the user may open, and either roo
 
 from __future__ import annotations
 
+import errno
 import importlib
 import json
 import os
@@ -21,6 +22,8 @@ REQUEST_BYTES = 1 << 17
 REQUESTS_AT_ONCE = 128
 """Reads of the page cache are background requests, of which the kernel sends only 12 at once unless set
 otherwise: the thirteenth reader would wait for the first."""
+FAILS, HANGS = ".fails", ".hangs"
+"""While a file is there that has the name of the source and this ending, reads fail with EIO, or are not answered."""
 NANOSECOND_TIMES = ("st_mtime", "st_atime", "st_ctime")
 ATTRIBUTES = ("st_mode", "st_nlink", "st_size", "st_uid", "st_gid", "st_ino")
 
@@ -96,6 +99,10 @@ class SlowFolder:
 
     def read(self, _path: str | None, size_bytes: int, offset: int, handle: int) -> bytes:
         """The bytes, no earlier than the schedule has them."""
+        while os.path.exists(f"{self._source}{HANGS}"):
+            time.sleep(0.05)
+        if os.path.exists(f"{self._source}{FAILS}"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
         arrival_s = time.monotonic()
         data = os.pread(handle, size_bytes, offset)
         wait_s = self._schedule.answer_s(arrival_s, len(data)) - time.monotonic()
