@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import IO, Protocol, Self, TypeVar
 
 import msgspec
+import psutil
 
 from loaderprobe.errors import LoaderprobeError, masked_text
 from loaderprobe.protocols import Clock
@@ -29,6 +30,7 @@ from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.ranks import RankPlacement, ReadTogether
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.system.host import utc_timestamp
+from loaderprobe.system.limits import SHARED_MEMORY
 from loaderprobe.system.process import ask_where, child_environment, signal_name
 from loaderprobe.system.scratch import scratch_directory, written_in
 
@@ -285,10 +287,24 @@ def run_order(
 
 def kill_group(child: Child) -> None:
     """End the child and every process it started, and wait for the child."""
+    members = _members(child.pid)
     # The group outlives its leader as long as a worker does; it is gone when all have ended by themselves.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
+    # torch names shared memory before it is mapped, and takes the name away after that: a kill may come in between.
+    for file in [file for pid in members for file in SHARED_MEMORY.glob(f"torch_{pid}_*")]:
+        file.unlink(missing_ok=True)
+
+
+def _members(group: int) -> list[int]:
+    """Processes of a process group."""
+    found = []
+    for pid in psutil.pids():
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if os.getpgid(pid) == group:
+                found.append(pid)
+    return found
 
 
 def _follow(

@@ -25,6 +25,7 @@ from loaderprobe.measure.runner import (
     Order,
     Start,
     explain_death,
+    kill_group,
     run_order,
 )
 from loaderprobe.protocols import Clock
@@ -318,3 +319,15 @@ def test_what_measures_imports_no_page() -> None:
     code = "import sys, loaderprobe.measure.child; print(*(name for name in sys.modules if 'render' in name))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "loaderprobe.render" not in done.stdout.split()
+
+
+def test_what_a_killed_process_named_in_shared_memory_is_removed() -> None:
+    """A kill may come between the two steps in which torch names a piece and takes the name away."""
+    waits = "import os; open(f'/dev/shm/torch_{os.getpid()}_1_1', 'w').close(); print(flush=True); input()"
+    order = [sys.executable, "-c", waits]
+    with subprocess.Popen(order, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as child:
+        assert child.stdout is not None and child.stdout.readline()
+        named = Path(f"/dev/shm/torch_{child.pid}_1_1")
+        assert named.exists()
+        kill_group(child)
+        assert not named.exists() and child.returncode == -signal.SIGKILL
