@@ -31,6 +31,8 @@ MORE_TIME = 2.0
 """The budget to measure again with, over the time that the run took."""
 MOST_ADVICE = 2
 """Changes worth making, of a configuration."""
+CHEAPER = ("preprocessing", "transport", "compute")
+"""Resources of which a change is named that has no forecast."""
 WANT_OF_TIME: tuple[ReasonCode, ...] = (
     "no_complete_round", "one_round_does_not_fit", "rounds_differ", "estimate_not_measured", "within_noise",
     "slower_without", "interval_too_wide", "lead_within_spread", "ranges_meet", "rounds_disturbed",
@@ -296,13 +298,27 @@ def _next_steps(report: Report) -> tuple[NextStep, ...]:
         # What rests on an inconclusive row may be said later, but is not what to do next.
         sure = [row for row in best_of(report, some) if row.bound and row.bound.cause != "inconclusive"]
         gains = [sure_gain for step in advised(sure) for sure_gain in _sure_gains(step)]
-        for axis in USUAL:
-            made += _other_choices(best_of(report, some), axis)
+        others = [step for axis in USUAL for step in _other_choices(best_of(report, some), axis)]
         first = sorted(gains, key=_most, reverse=True)[:1]
         cores = [more_core for more_core in _more_cores(report, some) if more_core not in made]
         # A gain that is not worth a word does not stand above what limits.
+        made += others
         made += cores + first if first and _most(first[0]) < WORTH else first + cores
+    if not made:
+        made += _cheaper(best_of(report, [row for some in devices for row in some]))
     return tuple(made)
+
+
+def _cheaper(rows: Rows) -> list[NextStep]:
+    """What takes less of the resource that limits, and the most that it gains: where no change has a forecast."""
+    for row in filter(firm, rows):
+        for resource, speedup in main_speedups(row):
+            if resource in CHEAPER and speedup.low >= WORTH:
+                facts: dict[str, float | str] = {"most": speedup.value}
+                facts |= {"how": speedup.how} if speedup.how == "estimated" else {}
+                remark = Remark(code=f"cheaper_{resource}", facts=facts)
+                return [NextStep(remark=remark, configurations=(row.key,))]
+    return []
 
 
 def _most(step: NextStep) -> float:

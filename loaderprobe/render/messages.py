@@ -371,6 +371,15 @@ MESSAGES: dict[str, str] = {
     "train_on_emulated": "an emulated accelerator shows what this input would feed",
     "other_layout": "{data}: the layout {best} trained {low-high:range 2} times as fast as {now} (measured)",
     "other_loader": "{data}: the loader {best} trained {low-high:range 2} times as fast as {now} (measured)",
+    "cheaper_preprocessing": (
+        "make a sample cheaper: a faster decoder, smaller images, fewer transforms; at most {most:2}x[ ({how})]"
+    ),
+    "cheaper_transport": (
+        "deliver less: uint8 tensors that are normalised on the device, smaller samples; at most {most:2}x[ ({how})]"
+    ),
+    "cheaper_compute": (
+        "make the step faster: a faster device, mixed precision, a smaller model; at most {most:2}x[ ({how})]"
+    ),
     "more_cores": (
         "more cores: {accelerator:accelerator} needs {low_cores-high_cores:range 2} (estimated), "
         "{cores_available:.3g} here"

@@ -123,3 +123,17 @@ def test_missing_cores_stand_above_a_gain_that_is_not_worth_a_word(gain: float, 
     ]
     codes = [step.remark.code if step.remark else "" for step in example_report(rows).summary.next]
     assert codes == (["more_cores", ""] if first else ["", "more_cores"])
+
+
+@pytest.mark.parametrize(
+    ("causes", "codes"),
+    [(["preprocessing"], ["cheaper_preprocessing"]), (["preprocessing", "storage"], [""]), (["inconclusive"], [])],
+)
+def test_where_no_change_has_a_forecast_what_takes_less_is_named(causes: list[str], codes: list[str]) -> None:
+    """With the most that it gains; not of a row that names no cause, nor beside a forecast."""
+    rows = [row for row in example_report().summary.configurations if row.bound and row.bound.cause in causes]
+    found = example_report(rows).summary.next
+    assert [step.remark.code if step.remark else "" for step in found] == codes
+    for step in found:
+        most = [row.verdict and row.verdict.speedups.preprocessing for row in rows if row.key in step.configurations]
+        assert step.remark is None or [step.remark.facts["most"]] == [speedup and speedup.value for speedup in most]
