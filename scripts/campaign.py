@@ -288,7 +288,7 @@ READ_ONLY = "mount -o remount,ro,bind disk"
 RESUMED_S = "24"
 """Enough for all that may be missing, on two busy cores: what is not tried again keeps its failure."""
 RANKS = ("--budget", "22", "--ranks", "2")
-INTERRUPTED, NO_SPACE = "interrupted", "[Nn]o space left"
+INTERRUPTED, NO_SPACE = "interrupted", "[Nn]o space left| free, and "
 
 
 INJECTED = {
@@ -322,7 +322,7 @@ def signalled() -> Iterator[tuple[str, Fault]]:
     for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT):
         name, kills = number.name.lower()[3:], number == signal.SIGKILL
         died = f"{number.name}|KeyboardInterrupt"
-        ended, parent, child = (-9,) if kills else (0, 130), send(number, "parent"), send(number, "child")
+        ended, parent, child = (-9,) if kills else (-2, 0, 130), send(number, "parent"), send(number, "child")
         yield f"{name}-parent", Fault(parent, codes=ended, says=INTERRUPTED)
         yield f"{name}-parent-of-ranks", Fault(parent, codes=ended, says=INTERRUPTED, options=RANKS, latest_s=10)
         yield f"{name}-forkserver", Fault(send(number, "forkserver"), codes=(0, 4), says="the forkserver")
@@ -386,7 +386,7 @@ def look_behind(this: Try) -> Iterator[str]:
 def check_said(this: Try, fault: Fault) -> None:
     if this.code not in fault.codes:
         this.wrong.append(f"exit code {this.code}")
-    if this.code not in (0, -9) and not re.search(fault.says, " ".join(this.said.split())):
+    if this.code not in (0, -9, -2) and not re.search(fault.says, " ".join(this.said.split())):
         this.wrong.append("says nothing of it")
     own = fault.command is attached and "in loaderprobe:" not in this.said
     if "Traceback" in this.said and not own:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import msgspec
 
@@ -163,9 +162,9 @@ def attached(
     def keep_found(result: Diagnosis) -> None:
         found.diagnosis = result
 
-    with TemporaryDirectory(prefix="loaderprobe-") as scratch:
+    with scratch_directory() as scratch:
         request = AttachRequest(
-            run=scratch, scratch=scratch, command="loaderprobe.attached()", budget_s=budget_s, cache=cache,
+            run=str(scratch), scratch=str(scratch), command="loaderprobe.attached()", budget_s=budget_s, cache=cache,
             after_steps=after_steps,
         )  # fmt: skip
         attachment = attachment_of(request, lambda code, facts: None, keep_found)

@@ -19,7 +19,6 @@ from types import TracebackType
 from typing import IO, Protocol, Self, TypeVar
 
 import msgspec
-import psutil
 
 from loaderprobe.errors import LoaderprobeError, masked_text
 from loaderprobe.protocols import Clock
@@ -30,9 +29,8 @@ from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.ranks import RankPlacement, ReadTogether
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.system.host import utc_timestamp
-from loaderprobe.system.limits import SHARED_MEMORY
 from loaderprobe.system.process import ask_where, child_environment, signal_name
-from loaderprobe.system.scratch import scratch_directory, written_in
+from loaderprobe.system.scratch import remove_batches, scratch_directory, written_in
 
 OUT_OF_MEMORY = "check dmesg for the out-of-memory killer"
 
@@ -292,15 +290,13 @@ def kill_group(child: Child) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
-    # torch names shared memory before it is mapped, and takes the name away after that: a kill may come in between.
-    for file in [file for pid in members for file in SHARED_MEMORY.glob(f"torch_{pid}_*")]:
-        file.unlink(missing_ok=True)
+    remove_batches(members)
 
 
 def _members(group: int) -> list[int]:
     """Processes of a process group."""
     found = []
-    for pid in psutil.pids():
+    for pid in (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if os.getpgid(pid) == group:
                 found.append(pid)

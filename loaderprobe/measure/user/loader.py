@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,6 +39,7 @@ from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.device import locate
 from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.system.process import process_usage, threads_of
+from loaderprobe.system.scratch import scratch_directory
 from loaderprobe.units import format_duration
 
 if TYPE_CHECKING:
@@ -462,13 +462,13 @@ def _measure(
 
     loader, own = given.loader, isinstance(given, OwnIterable)
     limit, clock = asked.deadline(asked.budget_s), SystemClock()
-    with tempfile.TemporaryDirectory(prefix="loaderprobe-") as scratch:
+    with scratch_directory() as scratch:
         driver: Any = (
             IterableLoader(given, clock, limit.check)
             if own
-            else UserLoader(given, Path(scratch), limit.check, limit.patience_s)
+            else UserLoader(given, scratch, limit.check, limit.patience_s)
         )
-        sampler = WaitsSampler(lambda: _threads(driver, loader, own=own), Path(scratch))
+        sampler = WaitsSampler(lambda: _threads(driver, loader, own=own), scratch)
         with random_state_kept(loader), driver, sampler:
             try:
                 if own:
