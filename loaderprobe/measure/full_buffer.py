@@ -5,19 +5,17 @@ Steady training, training from a full buffer, steady training: what drifts in a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
-from loaderprobe.measure.pace import Pace
+from loaderprobe.measure.pace import Pace, Part
 from loaderprobe.measure.parts import Parts
-from loaderprobe.measure.segment_runner import FIRST_STEP, asked_mode, warm_up
+from loaderprobe.measure.segment_runner import Counted, SegmentRunner, asked_mode
 from loaderprobe.measure.segments import Readiness, flush, train
 from loaderprobe.measure.studies import BUFFERS, STEPS, untimed
 from loaderprobe.protocols import OnStage, Switched
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import Mode, Segment
+from loaderprobe.records.measurement import Segment
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.studies import Prefilled
 from loaderprobe.system.host import utc_timestamp
@@ -30,41 +28,33 @@ FILL_S = 60.0
 LOOK_S = 0.002
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class PrefilledStudy:
-    """Runs it for one configuration; `steps` from a full buffer, `seconds` for them at most."""
+    """Runs it for one configuration, with segments as a session times them."""
 
     config: RunConfig
     files: FileSet
     parts: Parts
     on_stage: OnStage
-    steps: int = STEPS
-    seconds: float = MOST_SECONDS
-    _taken: int = field(init=False, default=0)
-    _batches: Iterator[Any] = field(init=False)
-    _ready: Readiness = field(init=False)
-
-    @property
-    def _mode(self) -> Mode:
-        return asked_mode(self.config)
 
     def run(self) -> Prefilled:
         """Before, prefilled, after; or the reason why not."""
-        started_utc = utc_timestamp()
-        why = self._impossible()
-        if why is not None:
-            return Prefilled(config=self.config, started_utc=started_utc, reason=why)
-        self._begin()
-        self.on_stage("steady training", 0, 3)
-        before = self._steady()
-        self.on_stage("filling the buffer", 1, 3)
-        prefilled = self._prefilled()
-        if prefilled is None:
-            why = Remark(code="buffer_not_filled", facts={"within_s": FILL_S})
-            return Prefilled(config=self.config, started_utc=started_utc, reason=why)
-        self.on_stage("steady training", 2, 3)
-        steady = before, self._steady()
-        return Prefilled(config=self.config, started_utc=started_utc, steady=steady, prefilled=prefilled)
+        started_utc, steady = utc_timestamp(), list[Segment]()
+        why, prefilled = self._impossible(), None
+        if why is None:
+            part, runner = Part(asked_mode(self.config), "training"), self._begun()
+            self.on_stage("steady training", 0, 3)
+            steady.append(runner.run(part, 0))
+            self.on_stage("filling the buffer", 1, 3)
+            prefilled = self._from_full_buffer(runner, part)
+            why = None if prefilled else Remark(code="buffer_not_filled", facts={"within_s": FILL_S})
+        if why is None:
+            self.on_stage("steady training", 2, 3)
+            steady.append(runner.run(part, 0))
+        return Prefilled(
+            config=self.config, started_utc=started_utc, steady=() if why else tuple(steady), prefilled=prefilled,
+            reason=why,
+        )  # fmt: skip
 
     def _impossible(self) -> Remark | None:
         """Why a full buffer cannot be studied; None where it can."""
@@ -75,71 +65,42 @@ class PrefilledStudy:
             return Remark(code="too_few_for_buffer", facts={"images": self.files.count, "least": least})
         return None
 
-    def _begin(self) -> None:
-        parts = self.parts.loader, self.parts.cache
-        self._ready = Readiness(self.config, self.files, "files", *parts, self._drop)
+    def _begun(self) -> SegmentRunner:
+        loader, cache = self.parts.loader, self.parts.cache
         self.on_stage("first batch", 0, 3)
-        self._batches = self.parts.loader.batches()
-        first = next(self._batches)
-        self._taken = 1
-        warm_up([self.parts.compute.copy(first)], self.config, self.parts.compute, self.parts.clock)
-
-    def _steady(self) -> Segment:
-        """As a session times training: after a flush, from an empty buffer."""
-        self._prepare(STEADY)
-        train(self._batches, self.parts.compute, self.parts.clock, FIRST_STEP)
-        self._taken += 1
+        batches = Counted(loader.batches(), 0)
+        ready = Readiness(self.config, self.files, "files", loader, cache, lambda count: flush(batches, count))
         pace = replace(STEADY, multiple=max(1, self.config.loader.workers))
-        return self._timed(self._ready.limit(pace, self._mode, untimed(self.config.loader) + 1))
+        runner = SegmentRunner(self.config, self.parts, batches, pace, ready, None)
+        runner.stand_in = (next(batches),)
+        runner.warm_up()
+        return runner
 
-    def _prefilled(self) -> Segment | None:
-        steps = max(self.steps, BUFFERS * self.config.loader.batches_ahead)
+    def _from_full_buffer(self, runner: SegmentRunner, part: Part) -> Segment | None:
+        """None where the buffer does not fill."""
+        steps = max(STEPS, BUFFERS * self.config.loader.batches_ahead)
         if self.config.cache == "cold":
             steps = min(steps, fitting(self.config, self.files))
-        pace = Pace(min_s=0.0, min_batches=steps, max_s=self.seconds, max_batches=steps)
-        self._prepare(pace)
-        return self._timed(pace) if self._filled() else None
-
-    def _prepare(self, pace: Pace) -> None:
-        self._ready.prepare(self._mode, taken=self._taken, pace=pace, cores=self.parts.cores_available)
+        pace = Pace(min_s=0.0, min_batches=steps, max_s=MOST_SECONDS, max_batches=steps)
+        runner.ready.prepare(part.mode, taken=runner.batches.count, pace=pace, cores=self.parts.cores_available)
         # Those were made from other files than those of the segment.
-        self._drop(self.config.loader.batches_begun)
+        flush(runner.batches, runner.to_flush)
+        if not self._filled(runner.batches.count):
+            return None
+        compute, clock = self.parts.compute, self.parts.clock
+        resident = runner.ready.resident(runner.batches.count)
+        return runner.timed(part, 0, lambda: train(runner.batches, compute, clock, pace), resident=resident)
 
-    def _filled(self) -> bool:
+    def _filled(self, taken: int) -> bool:
         """Wait until the workers have made all they may; False when that takes too long."""
         clock, loader = self.parts.clock, self.parts.loader
         end_ns = clock.now_ns() + round(FILL_S * 1e9)
         assert isinstance(loader, Switched)
-        while not loader.still(self._taken):
+        while not loader.still(taken):
             if clock.now_ns() > end_ns:
                 return False
             clock.sleep(LOOK_S)
         return True
-
-    def _timed(self, pace: Pace) -> Segment:
-        first = self._taken
-        resident = self._ready.resident(first)
-        disk = self.parts.read_devices()
-        steps = train(self._batches, self.parts.compute, self.parts.clock, pace)
-        count = len(steps.begin_ns)
-        self._taken += count
-        after = self.parts.read_devices()
-        return steps.segment(
-            mode=self._mode,
-            activity="training",
-            round=0,
-            first_batch=first,
-            batch_size=self.config.compute.batch_size,
-            delivered_bytes=self.files.delivered_bytes(
-                first * self.config.compute.batch_size, count * self.config.compute.batch_size
-            ),
-            disk_bytes=None if disk is None or after is None else after - disk,
-            resident_before=resident,
-        )
-
-    def _drop(self, count: int) -> None:
-        flush(self._batches, count)
-        self._taken += count
 
 
 def images_for(config: RunConfig, steps: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import repeat
@@ -145,18 +145,19 @@ class SegmentRunner:
         self._drop(self.ready.untimed(mode, self.to_flush))
         # Without transport, the step uses an earlier batch.
         instead = self.stand_in if mode == "no_transport" else ()
+        compute, clock = self.parts.compute, self.parts.clock
         if activity == "training":
-            train(self.batches, self.parts.compute, self.parts.clock, self._agreed(FIRST_STEP), instead)
-        self.parts.disturbance.begin()
-        disk_before = self.parts.read_devices()
-        first = self.batches.count
-        if activity == "training":
-            steps = train(self.batches, self.parts.compute, self.parts.clock, self._agreed(pace), instead)
-        else:
-            steps = self._load_only(part, pace)
+            train(self.batches, compute, clock, self._agreed(FIRST_STEP), instead)
+
+        def steps() -> Steps:
+            if activity == "training":
+                return train(self.batches, compute, clock, self._agreed(pace), instead)
+            return self._load_only(part, pace)
+
+        segment = self.timed(part, number, steps, resident=resident)
         if mode not in ("warm", "no_transport"):
-            self.ready.last_new = len(steps.begin_ns)
-        return self._record(steps, part, number, first_batch=first, resident=resident, disk_before=disk_before)
+            self.ready.last_new = segment.steps
+        return segment
 
     def _without_loader(self, part: Part, number: int) -> Segment:
         """Steps on batches that stay on the device, or of the exchange of gradients alone; no worker makes a batch."""
@@ -166,9 +167,9 @@ class SegmentRunner:
         with _no_exchange(compute) if part.mode == "no_exchange" else nullcontext():
             rest(self.parts.loader, self.batches.count, clock)
             train_resident(batches[:1], compute, clock, self._agreed(FIRST_STEP))
-            self.parts.disturbance.begin()
-            steps = train_resident(batches, compute, clock, self._agreed(self._resident_pace()))
-            return self._record(steps, part, number, first_batch=-1, resident=None, disk_before=None)
+            pace = self._agreed(self._resident_pace())
+            segment = self.timed(part, number, lambda: train_resident(batches, compute, clock, pace))
+            return replace(segment, disk_bytes=None)  # nothing of it is read
 
     def _without_input(self, part: Part, number: int) -> Segment:
         """This rank meets the others where they meet, and takes nothing; its workers rest."""
@@ -177,10 +178,7 @@ class SegmentRunner:
         collectives.barrier()
         for _ in range(self._lead_in):
             collectives.barrier()
-        self.parts.disturbance.begin()
-        disk_before = self.parts.read_devices()
-        steps = collectives.load(repeat(None), self.parts.clock, pace)
-        return self._record(steps, part, number, first_batch=-1, resident=None, disk_before=disk_before)
+        return self.timed(part, number, lambda: collectives.load(repeat(None), self.parts.clock, pace))
 
     def _load_only(self, part: Part, pace: Pace) -> Steps:
         if part.activity != "alone":
@@ -246,21 +244,23 @@ class SegmentRunner:
         pace = replace(pace, min_batches=pace.min_batches + self._lead_in)
         self.ready.prepare(mode, taken=self.batches.count, pace=pace, cores=self.parts.cores_available)
 
-    def _record(
-        self, steps: Steps, part: Part, number: int, *, first_batch: int, resident: float | None,
-        disk_before: int | None,
-    ) -> Segment:  # fmt: skip
-        """`first_batch` is -1 where no batch was taken."""
-        others = self.parts.disturbance.end()
-        disk_after = self.parts.read_devices() if disk_before is not None else None
-        known = first_batch >= 0
-        delivered, distinct = self.ready.delivered(first_batch, len(steps.begin_ns)) if known else (None, None)
+    def timed(self, part: Part, number: int, time: Callable[[], Steps], *, resident: float | None = None) -> Segment:
+        """The segment of these steps, with what the devices read and what other processes did meanwhile.
+
+        Where they take no batch, nothing is known of files.
+        """
+        self.parts.disturbance.begin()
+        disk_before, first_batch = self.parts.read_devices(), self.batches.count
+        steps = time()
+        others, disk_after = self.parts.disturbance.end(), self.parts.read_devices()
+        takes = self.batches.count > first_batch
+        delivered, distinct = self.ready.delivered(first_batch, len(steps.begin_ns)) if takes else (None, None)
         return steps.segment(
             mode=part.mode,
             activity=part.activity,
             without=part.without,
             round=number,
-            first_batch=first_batch,
+            first_batch=first_batch if takes else -1,
             batch_size=self.config.compute.batch_size,
             delivered_bytes=delivered,
             distinct_bytes=distinct,
