@@ -6,10 +6,10 @@ Loaders and computes may come from other packages: `loaderprobe explain plug-ins
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from loaderprobe.records.batch_size import BatchSizeProbe
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
@@ -44,13 +44,9 @@ class Clock(Protocol):
         """CPU time of all threads of this process."""
 
 
-class Sampler(Protocol):
+class Sampler(AbstractContextManager[Any, None], Protocol):
     """Reads one kind of counter periodically during training."""
 
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
     def sample(self) -> None:
         """Take one reading."""
 
@@ -71,13 +67,9 @@ class PageCache(Protocol):
         """Share of the files' pages in the cache; None where it is unknown for this user or file system."""
 
 
-class UtilizationMeter(Protocol):
+class UtilizationMeter(AbstractContextManager[Any, None], Protocol):
     """Reads how busy the training device is, in a thread of its own, while it is entered."""
 
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
     def readings(self) -> tuple[float, ...] | Missing:
         """Shares, 0 to 1, in the order of time; or why there are none. Called after leaving it."""
 
@@ -268,7 +260,7 @@ class Files(Protocol):
         """Bytes that a loader reads for those samples."""
 
 
-class Loader(Protocol):
+class Loader(AbstractContextManager[Any, None], Protocol):
     """Serves the batches of one file set in one configuration, without end.
 
     Made by `Class(config, files, scratch)`; `scratch` is a directory for its temporary files.
@@ -284,11 +276,6 @@ class Loader(Protocol):
 
     def records(self) -> WorkerBatches:
         """The cost of each batch made so far."""
-
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
 
 
 @runtime_checkable

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self
 
 from loaderprobe.errors import MissingPart
@@ -57,10 +56,8 @@ class Meter:
         self._thread.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._thread.__exit__(kind, error, trace)
+    def __exit__(self, *raised: object) -> None:
+        self._thread.__exit__(*raised)
         if self._cores is not None:
             # What a probe that is shorter than the period used.
             self._cores.sample()

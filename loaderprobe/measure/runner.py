@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Protocol, Self, TypeVar
 
 import msgspec
@@ -184,9 +183,7 @@ class ForkServer:
                 start_new_session=True,
             )
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._link.close()
         self._process.kill()
         self._process.wait()

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
-from types import TracebackType
 from typing import Any, Self
 
 from loaderprobe.protocols import Clock
@@ -351,9 +350,7 @@ class NvmlSampler(RecordedSampler):
             self._miss_all(reason)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._device is not None:
             if self._gpm is not None:
                 self._gpm.close()

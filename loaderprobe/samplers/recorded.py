@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Self
 
 from loaderprobe.protocols import Clock, Sampler
@@ -27,9 +26,7 @@ class RecordedSampler:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
     def record(self, name: str, unit: str, source: str, value: float) -> None:
         """Keep one reading, stamped now."""
@@ -80,9 +77,7 @@ class SamplerThread:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
         self._open.close()

@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from loaderprobe.records.measurement import Missing
@@ -71,9 +70,7 @@ class WaitsSampler:
             self._fail(Remark(code="waits_not_startable", facts={"error": str(error)}))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._check()
         self._end()
         if self._allowed:

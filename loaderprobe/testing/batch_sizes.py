@@ -7,7 +7,6 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import mean, stdev
-from types import TracebackType
 from typing import Self
 
 from loaderprobe.records.batch_size import BatchSizeProbe
@@ -76,9 +75,7 @@ class ScriptedMeter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
     def readings(self) -> tuple[float, ...] | Missing:
         """What it was made with."""
