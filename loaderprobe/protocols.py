@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from loaderprobe.records.batch_size import BatchSizeProbe
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import (
@@ -354,7 +353,7 @@ class Evicting(Protocol):
         """Let a stream begin again only after so many batches, or more; returns after how many it does."""
 
 
-# What decides on the next trial: the rounds of a measurement, the sizes of a search.
+# What decides on the next rounds of a measurement.
 
 
 class NextRound(Protocol):
@@ -368,10 +367,3 @@ Round = tuple[tuple[Mode, Activity], ...]
 
 Say = Callable[[str, Mapping[str, Any]], None]
 """Says something to the user of a script: the code of a sentence in `render/messages.py`, with its facts."""
-
-
-class BatchSizeProber(Protocol):
-    """Trains a copy of a model with batches of a given size."""
-
-    def probe(self, batch_size: int) -> BatchSizeProbe:
-        """Train some steps; where memory ends, a probe that does not fit. Raises BadValue when the model fails."""

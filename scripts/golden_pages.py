@@ -33,9 +33,10 @@ from loaderprobe.render.first import first_screen
 from loaderprobe.render.plan import plan_document
 from loaderprobe.render.terminal import document_text
 from loaderprobe.render.words import sweep_plan_words
-from loaderprobe.testing import FakeClock, ScriptedProber, example_config, example_environment
+from loaderprobe.testing import FakeClock, example_config, example_environment
 from tests.analyze.rank_runs import rank_run
 from tests.analyze.runs import FILES, Cost, alike
+from tests.batch_sizes import ScriptedProber
 from tests.examples.bandwidth import (
     example_bandwidth,
     example_operations,
@@ -126,7 +127,7 @@ def _studies() -> Pages:
 
 def _searched(rate: Any, *, most: int = 256, fits_up_to: int | None = None, data: str = "") -> BatchSizeReport:
     prober = ScriptedProber(rate=rate, noise=0.01, fits_up_to=fits_up_to, utilization=lambda size: size / 256)
-    probes, stop = search(Throughput(most=most), prober, clock=FakeClock())
+    probes, stop = search(Throughput(most=most), prober.probe, clock=FakeClock())
     return BatchSizeReport(
         origin=ORIGIN, model="net", device="a device", image_size=None if data else 32, precision="fp32",
         strategy="throughput", data=data, workers=2 if data else None, dataset_images=1000, most=most,

@@ -23,7 +23,7 @@ from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.api.sweep_spec import compute_names
 from loaderprobe.api.values import unheard
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
-from loaderprobe.measure.batch_size import ONE_S, Meter, WithReadings, search
+from loaderprobe.measure.batch_size import ONE_S, Meter, search, with_readings
 from loaderprobe.measure.image_data import image_files, loader_of_images
 from loaderprobe.policy import Policy
 from loaderprobe.protocols import OnStage
@@ -107,8 +107,8 @@ def batch_size(
     batches: Callable[[int], Any] = batch if callable(batch) else lambda size: repeated(batch, size)
     largest = most or (MOST if strategy == "throughput" else MOST_OF_PAPER)
     prober, limit = _prober(model, batches, loss, strategy, memory, iterations, precision)
-    asking = WithReadings(prober, remark_words) if strategy == "gpu-usage" else prober
-    probes, stop = search(_policy(strategy, largest, images), asking, clock=SystemClock(), progress=progress)
+    probe = with_readings(prober.probe, remark_words) if strategy == "gpu-usage" else prober.probe
+    probes, stop = search(_policy(strategy, largest, images), probe, clock=SystemClock(), progress=progress)
     if not stop.chosen:
         at = f" into {format_bytes(limit)}" if limit else ""
         raise BadValue(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,18 +31,13 @@ if TYPE_CHECKING:
 LEFT = Remark(code="study_left")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BesideResults:
-    """The file sets and ceilings of a run, as far as they can be read."""
+def beside_results(
+    run: RunDirectory, fingerprints: Iterable[str]
+) -> tuple[list[FileSet], dict[str, StorageCeiling], list[DamagedFile]]:
+    """(file sets of these fingerprints, by fingerprint the ceilings of the storage under them, what cannot be read).
 
-    files: tuple[FileSet, ...]
-    ceilings: dict[str, StorageCeiling]
-    """By fingerprint of the files; one that cannot be read has no phase, and says why."""
-    damaged: tuple[DamagedFile, ...]
-
-
-def beside_results(run: RunDirectory, fingerprints: Sequence[str]) -> BesideResults:
-    """Read the file sets of these fingerprints and the ceilings of the storage under them."""
+    A ceiling that cannot be read has no phase, and says why.
+    """
     files: list[FileSet] = []
     ceilings: dict[str, StorageCeiling] = {}
     damaged: list[DamagedFile] = []
@@ -60,7 +54,7 @@ def beside_results(run: RunDirectory, fingerprints: Sequence[str]) -> BesideResu
             found = StorageCeiling(data=fingerprint, phases=(), missing=Remark(code="file_damaged", facts=facts))
         if found is not None:
             ceilings[fingerprint] = found
-    return BesideResults(files=tuple(files), ceilings=ceilings, damaged=tuple(damaged))
+    return files, ceilings, damaged
 
 
 def studies_of(run: RunDirectory) -> tuple[Studies, tuple[DamagedFile, ...]]:
@@ -92,18 +86,18 @@ def judge_run(run: RunDirectory) -> Report:
     fingerprints = dict.fromkeys(config.data for config in spec.configs)
     if not fingerprints:
         raise BadValue(f"{run.path} holds no configuration")
-    beside = beside_results(run, tuple(fingerprints))
+    files, ceilings, damaged = beside_results(run, fingerprints)
     studies, unread = studies_of(run)
     return build_report(
         name=run.path.resolve().name,
         created_utc=run.record.created_utc,
         command=" ".join(spec.command),
         environment=run.record.environment,
-        files=beside.files,
+        files=files,
         results=[(config, run.result(config.key)) for config in spec.configs],
-        ceilings=beside.ceilings,
+        ceilings=ceilings,
         accelerators=RATES,
-        damaged=(*beside.damaged, *unread),
+        damaged=(*damaged, *unread),
         studies=studies,
     )
 

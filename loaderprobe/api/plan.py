@@ -50,18 +50,14 @@ Accelerator = tuple[str, Quantity]
 """Its name and its rate."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlanBasis:
-    """What the plan's figures come from."""
-
-    workload: PlanWorkload
-    source: PlanSource
+Basis = tuple[PlanWorkload, PlanSource]
+"""The figures of a plan, and what they come from."""
 
 
 def find(
     run: Run | BandwidthReport | Diagnosis | TraceReport | PathLike, data: str | None,
     kind: str | None, mean_size: float | None,
-) -> PlanBasis:  # fmt: skip
+) -> Basis:  # fmt: skip
     """The workload in a result. Raises BadValue where there is none that fits."""
     path = str(run) if isinstance(run, str | os.PathLike) else ""
     loaded: Any = load_any(Path(path)) if path else run
@@ -94,34 +90,34 @@ def accelerator_of(kind: str | None) -> Accelerator | None:
     return name, known(rate, "images/s", "given", source)
 
 
-def _of_bandwidth(report: BandwidthReport, path: str, kind: str | None) -> PlanBasis:
+def _of_bandwidth(report: BandwidthReport, path: str, kind: str | None) -> Basis:
     other = accelerator_of(kind)
     if other is None:
         raise BadValue("a bandwidth result has no accelerator", hint="name one: --kind mlperf-h100, or its images/s")
     source = PlanSource(kind="bandwidth", path=path, data=report.path, accelerator=other[0])
-    return PlanBasis(workload_of_bandwidth(report, *other), source)
+    return workload_of_bandwidth(report, *other), source
 
 
-def _of_diagnosis(found: Diagnosis, path: str, kind: str | None, mean_size: float | None) -> PlanBasis:
+def _of_diagnosis(found: Diagnosis, path: str, kind: str | None, mean_size: float | None) -> Basis:
     workload = workload_of_run(
         found.measurement, found.verdict, found.ceiling, samples=found.data.samples, other=accelerator_of(kind),
         mean_size=mean_size,
     )  # fmt: skip
     config, name = found.row.config, workload.accelerator
     source = PlanSource(kind="run", path=path, data=config.resolution, accelerator=name, configuration=config.title())
-    return PlanBasis(workload, source)
+    return workload, source
 
 
-def _of_trace(found: TraceReport, path: str, kind: str | None, mean_size: float | None) -> PlanBasis:
+def _of_trace(found: TraceReport, path: str, kind: str | None, mean_size: float | None) -> Basis:
     workload = workload_of_trace(
         found, other=accelerator_of(kind), mean_size=mean_size or IMAGENET_BYTES,
         size_source="mean_size" if mean_size else RECORDED,
         images=known(IMAGENET_IMAGES, "images", "assumed", RECORDED),
     )  # fmt: skip
-    return PlanBasis(workload, PlanSource(kind="trace", path=path, accelerator=workload.accelerator))
+    return workload, PlanSource(kind="trace", path=path, accelerator=workload.accelerator)
 
 
-def _of_sweep(run: Run, data: str | None, kind: str | None) -> PlanBasis:
+def _of_sweep(run: Run, data: str | None, kind: str | None) -> Basis:
     rows = [row for row in run.report().summary.configurations if row.verdict is not None]
     if not rows:
         raise BadValue(f"{run.path} holds no measured configuration", hint=f"loaderprobe sweep --resume {run.path}")
@@ -132,7 +128,7 @@ def _of_sweep(run: Run, data: str | None, kind: str | None) -> PlanBasis:
     measurement = run.directory.result(row.key)
     assert isinstance(measurement, Measurement) and row.verdict is not None
     files, fingerprint = run.directory.files(row.config.data), row.config.data
-    ceiling = beside_results(run.directory, [fingerprint]).ceilings.get(fingerprint)
+    ceiling = beside_results(run.directory, [fingerprint])[1].get(fingerprint)
     own = row.config.compute.name.removeprefix("emulated:")
     planned = None if other is None or (row.emulated and own == other[0]) else other
     workload = workload_of(measurement, row.verdict, files, ceiling, planned)
@@ -142,7 +138,7 @@ def _of_sweep(run: Run, data: str | None, kind: str | None) -> PlanBasis:
         kind="sweep", path=str(run.path), data=files.root, other_data=others, accelerator=workload.accelerator,
         configuration=row.config.title(),
     )  # fmt: skip
-    return PlanBasis(workload, source)
+    return workload, source
 
 
 def _choose_data(run: Run, rows: Sequence[ConfigurationRow], data: str | None) -> tuple[str, tuple[str, ...]]:
@@ -242,14 +238,14 @@ def plan(
     )
     offers = offers_of([storage] if isinstance(storage, str) else list(storage), now.date())
     file_bytes = None if mean_size is None else quantities.size(mean_size, "--mean-size")
-    found = find(run, data, None if kind is None else str(kind), file_bytes)
-    workload = found.workload.changed(
+    workload, source = find(run, data, None if kind is None else str(kind), file_bytes)
+    workload = workload.changed(
         images=None if images is None else quantities.count(images, "--images", most=quantities.MOST),
         file_bytes=file_bytes,
     )
     _check_cache(asked.cache, workload.images is None)
     made = make_plan(
-        workload, asked, offers, found.source, loaderprobe=version("loaderprobe"),
+        workload, asked, offers, source, loaderprobe=version("loaderprobe"),
         created_utc=now.isoformat(timespec="seconds"), images_per_s=RATES,
     )  # fmt: skip
     return Plan.of(made)

@@ -198,15 +198,11 @@ def resume(
     check_seconds("budget", budget_s)
     directory = RunDirectory.open(Path(run))
     if coordinator:
-        coordinator.admit(directory.record.spec.configs, file_sets(directory))
+        configs = directory.record.spec.configs
+        coordinator.admit(configs, beside_results(directory, {config.data for config in configs})[0])
     if budget_s is not None:
         directory.set_budget(budget_s)
     return _completed(directory, listener or ProgressOnly(progress), coordinator, foreign_modules(directory))
-
-
-def file_sets(run: RunDirectory) -> tuple[FileSet, ...]:
-    """Those of a run that can be read."""
-    return beside_results(run, list(dict.fromkeys(config.data for config in run.record.spec.configs))).files
 
 
 def foreign_modules(run: RunDirectory) -> tuple[str, ...]:

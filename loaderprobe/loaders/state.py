@@ -236,14 +236,6 @@ NO_FILE = ("/dev/shm/", "/dev/zero", "/memfd:", "/SYSV")
 CDATA = ctypes.Structure.__mro__[1]
 
 
-@dataclass(frozen=True, slots=True)
-class SharedState:
-    """What will be restored."""
-
-    notes: tuple[Remark, ...]
-    """What will not be restored, known before anything is touched."""
-
-
 @dataclass(frozen=True, slots=True, order=True)
 class MemoryPiece:
     """Bytes of this process's memory."""
@@ -253,10 +245,11 @@ class MemoryPiece:
 
 
 @contextmanager
-def shared_state_kept(loader: DataLoader[Any]) -> Iterator[SharedState]:
+def shared_state_kept(loader: DataLoader[Any]) -> Iterator[list[Remark]]:
     """Restore, at the end, the shared memory of a loader's parts and the attributes of its samplers.
 
-    Leave it after the workers have ended. No user code is called: values are found by inspection.
+    Yields notes on what will not be restored, known before anything is touched. Leave it after the workers have
+    ended. No user code is called: values are found by inspection.
     """
     parts = [value for value in vars(loader).values() if not isinstance(value, _BaseDataLoaderIter)]
     # The values that were found keep their memory mapped, unless they are closed.
@@ -273,7 +266,7 @@ def shared_state_kept(loader: DataLoader[Any]) -> Iterator[SharedState]:
         notes.append(Remark(code="manager_stays"))
     copies = [(piece, mappings.of(piece), ctypes.string_at(piece.start, piece.size)) for piece in saved]
     try:
-        yield SharedState(tuple(notes))
+        yield notes
     finally:
         _put_back(copies)
         for namespace, before in attributes:

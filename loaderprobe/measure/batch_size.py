@@ -7,7 +7,7 @@ from typing import Self
 
 from loaderprobe.errors import MissingPart
 from loaderprobe.policy import Ask, Policy, follow
-from loaderprobe.protocols import BatchSizeProber, Clock, OnStage
+from loaderprobe.protocols import Clock, OnStage
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeStop
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.remark import Remark
@@ -16,19 +16,23 @@ from loaderprobe.samplers.nvml import NvmlSampler
 from loaderprobe.samplers.recorded import PERIOD_S, SamplerThread
 from loaderprobe.system.limits import cores_available
 
+Probe = Callable[[int], BatchSizeProbe]
+"""Trains a copy of a model some steps with batches of a size; where memory ends, a probe that does not fit. Raises
+BadValue when the model fails."""
+
 
 def search(
-    strategy: Policy[int, BatchSizeProbe, BatchSizeStop], prober: BatchSizeProber, *, clock: Clock,
+    strategy: Policy[int, BatchSizeProbe, BatchSizeStop], probe: Probe, *, clock: Clock,
     progress: OnStage = lambda *_: None,
 ) -> tuple[tuple[BatchSizeProbe, ...], BatchSizeStop]:  # fmt: skip
     """All probes in order, and the end of the search. Ctrl-C ends it with the fastest size so far."""
 
-    def probe(ask: Ask[int]) -> BatchSizeProbe:
+    def measure(ask: Ask[int]) -> BatchSizeProbe:
         progress("batch sizes tried", round(ask.done), round(ask.total))
-        return prober.probe(ask.what)
+        return probe(ask.what)
 
     results, stop = follow(
-        strategy, probe, clock=clock, enough=lambda results: any(each.images_per_s for each in results.found)
+        strategy, measure, clock=clock, enough=lambda results: any(each.images_per_s for each in results.found)
     )
     probes = tuple(results.found)
     return probes, stop or BatchSizeStop(code="interrupted", chosen=max(probes, key=_rate).batch_size)
@@ -70,18 +74,17 @@ class Meter:
         return found or why or Missing(name=self._name, reason=Remark(code="not_read"))
 
 
-class WithReadings:
-    """A prober for a strategy that cannot do without utilization. Raises MissingPart where it is not read."""
+def with_readings(probe: Probe, words: Callable[[Remark], str]) -> Probe:
+    """For a strategy that cannot do without utilization: it raises MissingPart where that is not read."""
 
-    def __init__(self, prober: BatchSizeProber, words: Callable[[Remark], str]) -> None:
-        self._prober, self._words = prober, words
-
-    def probe(self, batch_size: int) -> BatchSizeProbe:
-        found = self._prober.probe(batch_size)
+    def checked(batch_size: int) -> BatchSizeProbe:
+        found = probe(batch_size)
         if found.fits and found.utilization is None:
             why = found.unavailable.get("utilization")
-            reason = f": {self._words(why)}" if why else ""
+            reason = f": {words(why)}" if why else ""
             raise MissingPart(
                 f"gpu-usage needs the utilization of the device{reason}", hint="use --strategy throughput"
             )
         return found
+
+    return checked

@@ -87,6 +87,10 @@ class Interval:
         """By what factor the value may be off: rates vary by factors, and so far as the upper end does."""
         return math.exp((self.high - self.value) / self.value)
 
+    def times(self, scale: float) -> Interval:
+        """The same in another unit."""
+        return Interval(value=self.value * scale, low=self.low * scale, high=self.high * scale)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speedup(Interval):

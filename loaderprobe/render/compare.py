@@ -93,8 +93,7 @@ def figure_words(row: Compared, value: Interval | None, *, unit: bool) -> str:
     scale, name = SCALES[row.unit]
     if row.unit == "1/s" and row.before and row.before.value >= THOUSANDS_FROM:
         scale, name = 1e-3, "k/s"
-    scaled = Interval(value=value.value * scale, low=value.low * scale, high=value.high * scale)
-    return f"{interval(scaled, '')}{f' {name}' if unit and name else ''}"
+    return f"{interval(value.times(scale), '')}{f' {name}' if unit and name else ''}"
 
 
 def _change(ratio: Interval | None) -> str:

@@ -23,6 +23,7 @@ from loaderprobe.render.document import (
     Chart,
     ChartRow,
     Command,
+    Document,
     How,
     Item,
     Line,
@@ -235,16 +236,6 @@ def _lane(step: Step) -> ChartRow:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Headline:
-    """The answer in a few words, its colour, and whether it is conclusive."""
-
-    text: str
-    subline: str = ""
-    tone: str = "inconclusive"
-    unsure: bool = False
-
-
 def limit_words(bound: SideAndCause) -> str:
     """`storage`, `storage or preprocessing`: what limits, where full cores count as what keeps them busy."""
     names = bound.candidates if bound.cause == "either" else (bound.cause,)
@@ -264,16 +255,16 @@ def limits_training(bound: SideAndCause, on: str = "", what: str = "training") -
     return f"{first_upper(limit_words(bound))} limit{'' if bound.cause == 'either' else 's'} {what}{on}"
 
 
-def headline(report: Report, shown: Sequence[ConfigurationRow]) -> Headline:
-    """Of the best configurations of the first device; the condition that they hold under stands in it."""
+def headed(report: Report, shown: Sequence[ConfigurationRow], document: Document) -> Document:
+    """The document under its answer: of the best configurations of the first device, with their condition in it."""
     if not shown:
-        return Headline("Nothing was measured", tone="failed", unsure=True)
+        return replace(document, headline="Nothing was measured", tone="failed", unsure=True)
     group = group_of(groups(report), shown[0].key)
     firm_rows = [row for row in shown if row.bound and firm(row)]
     on = f" on {group.short}" if group.emulated or group.cpu else ""
-    subline = _subline(report, group, shown)
+    document = replace(document, subline=_subline(report, group, shown), tone="inconclusive")
     if 2 * len(firm_rows) < len(shown):
-        return Headline(f"Not clear yet what limits training{on}", subline, unsure=True)
+        return replace(document, headline=f"Not clear yet what limits training{on}", unsure=True)
     limits: dict[str, list[ConfigurationRow]] = {}
     for row in firm_rows:
         assert row.bound
@@ -283,14 +274,14 @@ def headline(report: Report, shown: Sequence[ConfigurationRow]) -> Headline:
     assert first
     if not others:
         whole = "This CPU is what limits training" if group.cpu and most == "compute" else limits_training(first, on)
-        return Headline(whole, subline, tone(first), unsure=len(firm_rows) < len(shown))
+        return replace(document, headline=whole, tone=tone(first), unsure=len(firm_rows) < len(shown))
     if len(firm_rows) <= FULL:
         named = {limit: [_apart(row, shown) for row in rows] for limit, rows in ((most, rows), *others)}
         text = "; ".join(f"{limit} limits {join_words(names)}" for limit, names in named.items())
     else:
         text = f"{most} limits {len(rows)} of {len(shown)}"
         text += "".join(f"; {limit} limits {len(rows)}" for limit, rows in others)
-    return Headline(first_upper(text) + on, subline, tone(first))
+    return replace(document, headline=first_upper(text) + on, tone=tone(first))
 
 
 def _apart(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:

@@ -38,7 +38,7 @@ from loaderprobe.render.figures import (
     shown,
     words_of,
 )
-from loaderprobe.render.first import advice_parts, first_screen, headline, more_needs, sample_of, shown_first
+from loaderprobe.render.first import advice_parts, first_screen, headed, more_needs, sample_of, shown_first
 from loaderprobe.render.format import MISSING, counted, figure, first_upper, rate
 from loaderprobe.render.gpu import window_parts
 from loaderprobe.render.groups import (
@@ -85,13 +85,8 @@ _TABLE_NOTE = " ".join(
 def sweep_document(report: Report) -> Document:
     """The first screen, then every configuration by device and cache state, then what it rests on."""
     found = groups(report)
-    answer = headline(report, shown_first(report))
-    return Document(
+    document = Document(
         title=title(report),
-        headline=answer.text,
-        subline=answer.subline,
-        tone=answer.tone,
-        unsure=answer.unsure,
         sections=(
             *first_screen(report),
             scaling_section(report),
@@ -115,6 +110,7 @@ def sweep_document(report: Report) -> Document:
             Section(title="Machine, versions and command", parts=further(_machine(report))),
         ),
     )
+    return headed(report, shown_first(report), document)
 
 
 def report_columns(report: Report) -> dict[str, list[Value]]:

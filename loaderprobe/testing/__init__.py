@@ -3,11 +3,9 @@
 Nothing here may be needed by a measurement.
 """
 
-from loaderprobe.testing.batch_sizes import ScriptedMeter, ScriptedProber
 from loaderprobe.testing.fakes import (
     FakeClock,
     FakePageCache,
-    PlantedDisturbance,
     ProfiledCompute,
     ScriptedLoader,
     Service,
@@ -24,11 +22,8 @@ __all__ = [
     "FakeGroup",
     "FakePageCache",
     "FakeStore",
-    "PlantedDisturbance",
     "ProfiledCompute",
     "ScriptedLoader",
-    "ScriptedMeter",
-    "ScriptedProber",
     "Service",
     "example_arguments",
     "example_config",

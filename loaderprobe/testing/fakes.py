@@ -18,9 +18,7 @@ from loaderprobe.records.measurement import (
     DeviceKind,
     DeviceRecords,
     HostCalls,
-    Missing,
     Mode,
-    Others,
     Timeline,
     WorkerBatches,
 )
@@ -76,35 +74,6 @@ class FakePageCache:
     def resident(self, paths: Sequence[Path]) -> float | None:
         """Share of the files held."""
         return None if self._blind else sum(path in self.held for path in paths) / len(paths)
-
-
-class PlantedDisturbance:
-    """Other processes that take a share of the cores: in each timed part, from the first, the one that is planted.
-
-    After the last they take nothing.
-    """
-
-    def __init__(self, clock: Clock, shares: Sequence[float] = (), cores: int = 2) -> None:
-        self._clock, self._shares, self._cores = clock, list(shares), cores
-        self._begin = (0, 0)
-
-    def begin(self) -> None:
-        self._begin = self._clock.now_ns(), self._clock.process_cpu_ns()
-
-    def end(self) -> Others:
-        """It has ended: as planted, for the time in between."""
-        span_ns = max(1, self._clock.now_ns() - self._begin[0])
-        share = self._shares.pop(0) if self._shares else 0.0
-        return Others(
-            span_ns=span_ns,
-            cores=self._cores,
-            cpu_ns=round(share * self._cores * span_ns),
-            own_cpu_ns=self._clock.process_cpu_ns() - self._begin[1],
-            steal_ns=0,
-        )
-
-    def missing(self) -> Sequence[Missing]:
-        return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from loaderprobe.compute.batch_size import MemoryBudget, ProbeParts, TorchProber
 from loaderprobe.compute.trainer import usual_loss
 from loaderprobe.errors import BadValue
 from loaderprobe.system.clock import SystemClock
-from loaderprobe.testing import ScriptedMeter
+from tests.batch_sizes import ScriptedMeter
 from tests.compute.models import Broken, Hungry, Wide
 
 BATCH = (torch.randn(4, 3), torch.tensor([0, 1, 2, 3]))

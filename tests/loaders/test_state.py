@@ -175,7 +175,7 @@ def test_shared_memory_of_any_kind_is_put_back(block: Any, tmp_path: Path) -> No
     with shared_state_kept(loader_with(kept=kept, tensor=tensor, over=over, block=block, reverse=reverse)) as found:
         value.value, raw[1], over[2], tensor[3], reverse[4] = 2, 2.0, 2, 2.0, 2
         block.buf[5] = own[1] = file[1] = 2
-    assert found.notes == ()
+    assert found == []
     assert (value.value, raw[1], array[2], tensor[3].item(), reverse[4], block.buf[5]) == (1, 0.0, 0, 0.0, 0, 0)
     assert (own[1], file[1]) == (2, 2)
 
@@ -203,11 +203,11 @@ def test_what_cannot_be_put_back_is_said_beforehand(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(state, "MOST_BYTES", 1000)
     counter, cache = shared(1), shared(4000)
     with shared_state_kept(loader_with(cache=cache, counter=counter)) as found:
-        assert found.notes == (Remark(code="shared_memory_stays", facts={"size_bytes": 16_000}),)
+        assert found == [Remark(code="shared_memory_stays", facts={"size_bytes": 16_000})]
         counter[0] = cache[0] = 1.0
     assert (counter[0].item(), cache[0].item()) == (0.0, 1.0)
     with multiprocessing.Manager() as manager, shared_state_kept(loader_with(seen=manager.list())) as found:
-        assert any("Manager" in note for note in all_said(found.notes))
+        assert any("Manager" in note for note in all_said(found))
 
 
 class Resumable(Numbers):

@@ -14,7 +14,7 @@ from loaderprobe.api.generate import generate
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.measure import capabilities
 from loaderprobe.measure.assembly import alternatives, check_parts
-from loaderprobe.measure.batch_size import Meter, WithReadings
+from loaderprobe.measure.batch_size import Meter, with_readings
 from loaderprobe.measure.image_data import image_sets
 from loaderprobe.protocols import ComputeArguments
 from loaderprobe.records.config import RunConfig
@@ -31,12 +31,12 @@ from loaderprobe.testing import (
     FakePageCache,
     ProfiledCompute,
     ScriptedLoader,
-    ScriptedProber,
     Service,
     example_config,
     example_files,
     example_location,
 )
+from tests.batch_sizes import ScriptedProber
 
 
 class Plain(ProfiledCompute):
@@ -170,10 +170,10 @@ def test_the_share_of_the_cores_is_that_between_readings() -> None:
 def test_a_strategy_that_needs_utilization_says_that_it_is_not_there() -> None:
     """Instead of growing the batch for ever. A meter reads however short it is; of no GPU it gives the reason."""
     prober = ScriptedProber(rate=float, utilization=lambda size: 0.5)
-    assert WithReadings(prober, remark_words).probe(8).utilization == 0.5
+    assert with_readings(prober.probe, remark_words)(8).utilization == 0.5
     with pytest.raises(MissingPart, match="needs the utilization of the device: the device is scripted"):
-        WithReadings(ScriptedProber(rate=float), remark_words).probe(8)
-    assert not WithReadings(ScriptedProber(rate=float, fits_up_to=4), remark_words).probe(8).fits
+        with_readings(ScriptedProber(rate=float).probe, remark_words)(8)
+    assert not with_readings(ScriptedProber(rate=float, fits_up_to=4).probe, remark_words)(8).fits
     for gpu in (None, "GPU-none"):
         with Meter(SystemClock(), gpu, period_s=1.0) as meter:
             sum(range(100_000))

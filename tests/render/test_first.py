@@ -11,8 +11,8 @@ import pytest
 import loaderprobe
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.verdict import Cause, Side
-from loaderprobe.render.document import Chart, Command, Paragraph, Section, Table
-from loaderprobe.render.first import again_with, first_screen, headline, shown_first
+from loaderprobe.render.document import Chart, Command, Document, Paragraph, Section, Table
+from loaderprobe.render.first import again_with, first_screen, headed, shown_first
 from loaderprobe.render.pages import chart_html, chart_svg
 from loaderprobe.units import format_rate
 from tests.examples.reports import example_report, example_row, with_changes
@@ -101,8 +101,8 @@ def test_the_headline_is_the_verdict_on_the_best_configurations(causes: list[Cau
         _limited(example_row(resolution=f"{number}x{number}"), cause) for number, cause in enumerate(causes, start=1)
     ]
     report = example_report(rows)
-    found = headline(report, shown_first(report))
-    assert (found.text, found.unsure) == (said, unsure)
+    found = headed(report, shown_first(report), Document(title="", sections=()))
+    assert (found.headline, found.unsure) == (said, unsure)
 
 
 @pytest.mark.parametrize(

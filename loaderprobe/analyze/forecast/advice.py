@@ -128,8 +128,9 @@ def remedies(measurement: Measurement, found: Experiments) -> tuple[Advice, ...]
 
     Waits have a speed-up only where workers were looked at.
     """
+    now = _now(found)
     made = [
-        _remedies_advice(found, name, _action(measurement, found, name), _most(measurement, found, name))
+        _advised(found, _action(measurement, found, name), max(1.0, _most(measurement, found, name) / now))
         for name in INPUTS
         if name in REMEDIES
         and name in found.speedups
@@ -149,7 +150,7 @@ def _action(measurement: Measurement, found: Experiments, name: SingleCause) -> 
 
 def _most(measurement: Measurement, found: Experiments, name: SingleCause) -> float:
     """Images/s of training at best: without the wait, or with so many more workers that wait at the same time."""
-    now = median(list(found.end_to_end.values()))
+    now = _now(found)
     without = now * found.speedups[name].value
     if name != "network" or found.cost is None:
         return without
@@ -158,14 +159,20 @@ def _most(measurement: Measurement, found: Experiments, name: SingleCause) -> fl
     return min(now * thresholds.MORE_WORKERS, of_cores, now * max(1.0, found.free_input_speedup))
 
 
-def _remedies_advice(found: Experiments, name: str, action: Action, most: float) -> Advice:
-    """The range begins at the rate of today: a server, or the holder of a lock, may have no more to give."""
-    now = median(list(found.end_to_end.values()))
-    today = Interval(value=now, low=now, high=now)
-    after = Interval(value=max(now, most), low=now, high=max(now, most))
+def _now(found: Experiments) -> float:
+    return median(list(found.end_to_end.values())) if found.end_to_end else 0.0
+
+
+def _advised(found: Experiments, action: Action, most: float, command: str = "") -> Advice:
+    """Estimated to gain this factor at most.
+
+    The range begins at the rate of today: a server, or the holder of a lock, may have no more to give, and the whole of
+    what ranks lose is seldom won.
+    """
+    now = _now(found)
     return Advice(
-        action=action, speedup=after.value / now, before=today, after=after,
-        how="estimated",
+        action=action, command=command, speedup=most, before=Interval(value=now, low=now, high=now),
+        after=Interval(value=now * most, low=now, high=now * most), how="estimated",
     )  # fmt: skip
 
 
@@ -178,37 +185,24 @@ def rank_remedies(measurement: Measurement, found: Experiments) -> tuple[Advice,
     if measurement.ranks < 2 or not leading or not found.end_to_end:
         return ()
     if "gradients" in leading and found.speedups["gradients"].value >= thresholds.WORTH:
-        return (_rank_remedies_advice(found, REMEDIES["gradients"], {}, found.speedups["gradients"].value),)
+        return (_advised(found, Action(code=REMEDIES["gradients"]), found.speedups["gradients"].value),)
     if not any(name in INPUTS for name in leading):
         return ()
     if is_imbalanced(found) and found.among.slowest is not None:
         facts: dict[str, float | str] = {"rank": found.among.slowest.rank, "host": found.among.slowest.host}
-        return (_rank_remedies_advice(found, REMEDIES["imbalance"], facts, found.among.speedups()["imbalance"].value),)
+        slow_rank = Action(code=REMEDIES["imbalance"], facts=facts)
+        return (_advised(found, slow_rank, found.among.speedups()["imbalance"].value),)
     if (host := host_behind(found)) is not None:
         facts = {"slow_host": host.host, "slow_ranks": host.slow}
-        return (_rank_remedies_advice(found, "slow_host", facts, speedups_among(found)["imbalance"].value),)
+        return (_advised(found, Action(code="slow_host", facts=facts), speedups_among(found)["imbalance"].value),)
     loader = measurement.config.loader
     deep = thresholds.DEEP
     if straggles(found) and loader.workers and loader.prefetch_factor < deep:
         # Of what they lose by waiting for each other, at most all.
         lost = found.among.speedups()["straggler"].value
-        return (_rank_remedies_advice(found, "prefetch", {"batches": deep}, lost, command=f"prefetch_factor={deep}"),)
+        prefetch = Action(code="prefetch", facts={"batches": deep})
+        return (_advised(found, prefetch, lost, f"prefetch_factor={deep}"),)
     return ()
-
-
-def _rank_remedies_advice(
-    found: Experiments, code: ActionCode, facts: dict[str, float | str], most: float, *, command: str = ""
-) -> Advice:
-    """The range begins at the rate of today: the whole of what is lost is seldom won."""
-    return _advised(found, Action(code=code, facts=facts), Interval(value=most, low=1.0, high=most), command)
-
-
-def _advised(found: Experiments, action: Action, speedup: Interval, command: str) -> Advice:
-    now = median(list(found.end_to_end.values()))
-    return Advice(
-        action=action, command=command, speedup=speedup.value, before=Interval(value=now, low=now, high=now),
-        after=Interval(value=now * speedup.value, low=now * speedup.low, high=now * speedup.high), how="estimated",
-    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,7 +280,7 @@ def _one_thread(measurement: Measurement, found: Experiments) -> tuple[Advice, .
             command=_ON_ONE_THREAD,
             speedup=ratio,
             before=before,
-            after=Interval(value=now * ratio, low=now * low, high=now * high),
+            after=Interval(value=ratio, low=low, high=high).times(now),
             how="measured",
         ),
     )
@@ -425,7 +419,7 @@ def _as_tried(advice: Advice | None, found: Experiments) -> Advice | None:
         return advice
     now = advice.before.value
     if advice.action.code == "files_in_memory" and advice.action.facts["share"] == 1:
-        after = Interval(value=now * free.value, low=now * free.low, high=now * free.high)
+        after = free.times(now)
         if advice.how != "measured":
             model, value = advice.after, after.value
             low, high = (

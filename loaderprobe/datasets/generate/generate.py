@@ -191,31 +191,20 @@ HALF_BLOCK = 2048
 NUMBERED = re.compile(r"\D*(?:\d{8,}_)?0*(\d+)?\D*" + re.escape(PART))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inventory:
-    """The files of a set that are known to be complete."""
-
-    whole: dict[int, Entry]
-    """By number: the files of the set at its requested size."""
-    beyond: tuple[Entry, ...]
-    """Files of a larger set that was begun before: kept, and used when the set grows."""
-
-
 def take_inventory(
     directory: Path, spec: SetSpec, manifest: Manifest | None, journal: Journal, count: int
-) -> Inventory:
-    """Files in the manifest and the journal that still have their sizes.
+) -> tuple[dict[int, Entry], list[Entry]]:
+    """(by number the files of the set at its requested size, those of a larger set that was begun before).
 
+    The latter are kept for when the set grows. All are in the manifest or the journal, and still have their sizes.
     Removes only files that a killed process left half-written; a file without an entry is written again.
     """
     _remove_halves(directory, spec)
     known = _entries(manifest) if manifest else []
     found = {entry.number: entry for entry in (*known, *journal.entries()) if _has_size(directory, spec, entry)}
     inside = {number for number in found if number < spec.files(count)}
-    return Inventory(
-        whole={n: found[n] for n in sorted(inside) if found[n].images == len(spec.images_in(n, count))},
-        beyond=tuple(found[n] for n in sorted(found.keys() - inside)),
-    )
+    whole = {n: found[n] for n in sorted(inside) if found[n].images == len(spec.images_in(n, count))}
+    return whole, [found[n] for n in sorted(found.keys() - inside)]
 
 
 def is_whole(directory: Path, manifest: Manifest, count: int) -> bool:
@@ -577,15 +566,14 @@ def _make(
         # At once, whatever number is asked for.
         enough(expected_mean(request.pool()), count, request.spec().files(count))
     journal = Journal(directory)
-    inventory = take_inventory(directory, request.spec(), manifest, journal, count)
-    whole = dict(inventory.whole)
+    whole, beyond = take_inventory(directory, request.spec(), manifest, journal, count)
     missing = [number for number in range(request.spec().files(count)) if number not in whole]
     images = sum(len(request.spec().images_in(number, count)) for number in missing)
     # Painting takes time, so a disk that is far too small is refused before.
     enough(expected_mean(request.pool()), images, len(missing))
     pool, spec = _pool_of(directory, request, processes, on_base_image)
     enough(pool.mean_bytes, images, len(missing))
-    journal.begin([*whole.values(), *inventory.beyond])
+    journal.begin([*whole.values(), *beyond])
     _make_folders(directory, spec, count)
     done = sum(entry.images for entry in whole.values())
     progress(done, count)
@@ -600,7 +588,7 @@ def _make(
     work.write(missing, processes, found, Book(journal))
     complete(spec.layout, directory / "train")
     write_manifest(directory, _manifest_of(spec, count, [whole[number] for number in range(spec.files(count))]))
-    journal.end(inventory.beyond)
+    journal.end(beyond)
 
 
 def _make_folders(directory: Path, spec: SetSpec, count: int) -> None:

@@ -439,11 +439,11 @@ def measure_loader(
     from loaderprobe.loaders.unwrap import NotCopied, Otherwise, Unwrapped
 
     given: Any = loader if isinstance(loader, Unwrapped) else to_measure(loader)
-    with shared_state_kept(given.loader) as state:
+    with shared_state_kept(given.loader) as of_state:
         while True:
             try:
                 measured = _measure(given, compute, asked, on_stage, cache or LinuxPageCache())
-                notes = (*measured.measurement.notes, *state.notes)
+                notes = (*measured.measurement.notes, *of_state)
                 return replace(measured, measurement=replace(measured.measurement, notes=notes))
             except Otherwise as error:
                 given = error.instead  # without the wrapper, or with fewer workers: that ends

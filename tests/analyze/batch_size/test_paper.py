@@ -10,7 +10,8 @@ from loaderprobe.analyze.batch_size import PaperStrategy
 from loaderprobe.measure.batch_size import search
 from loaderprobe.records.batch_size import BatchSizeProbe, StopCode
 from loaderprobe.records.verdict import Interval
-from loaderprobe.testing import FakeClock, ScriptedProber
+from loaderprobe.testing import FakeClock
+from tests.batch_sizes import ScriptedProber
 
 GROWING = [10, 12, 15, 19, 24, 30, 37, 45, 54, 64, 74, 84, 94]
 """Steps of 2, 3, ... up to 10."""
@@ -61,7 +62,7 @@ def test_usage_moves_the_batch(name: str) -> None:
     busy, options, sizes, code, chosen = USAGE[name]
     prober = ScriptedProber(rate=lambda size: 100.0, utilization=busy, fits_up_to=options.get("fits_up_to"))
     _, stop = search(
-        PaperStrategy(name="gpu-usage", images=1, most=options.get("most", 256)), prober, clock=FakeClock()
+        PaperStrategy(name="gpu-usage", images=1, most=options.get("most", 256)), prober.probe, clock=FakeClock()
     )
     assert stop.code == code and stop.chosen == (stop.chosen if chosen is None else chosen)
     assert prober.asked == sizes if sizes else len(prober.asked) <= 100
@@ -74,7 +75,7 @@ def test_the_time_of_an_epoch_moves_the_batch(name: str) -> None:
     rate, options, sizes, code, chosen = TIME[name]
     prober = ScriptedProber(rate=rate)
     strategy = PaperStrategy(name="epoch-time", **{"images": 50_000, "most": 256, **options})
-    _, stop = search(strategy, prober, clock=FakeClock())
+    _, stop = search(strategy, prober.probe, clock=FakeClock())
     assert (prober.asked, stop.code) == (sizes, code) and stop.chosen == (stop.chosen if chosen is None else chosen)
 
 
