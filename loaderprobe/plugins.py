@@ -123,9 +123,9 @@ def foreign_module(kind: Kind, name: str) -> str | None:
 
 
 def methods(kind: Kind) -> tuple[str, ...]:
-    """What a class of this kind must have: the methods of its protocol; none for a model."""
-    own = vars(PROTOCOLS[kind]).items() if kind in PROTOCOLS else ()
-    return tuple(name for name, each in own if inspect.isfunction(each) and name not in _OF_EVERY_PROTOCOL)
+    """What a class of this kind must have: the methods of its protocol, inherited or not; none for a model."""
+    found = inspect.getmembers(PROTOCOLS[kind], inspect.isfunction) if kind in PROTOCOLS else ()
+    return tuple(name for name, _ in found if name not in _OF_EVERY_PROTOCOL)
 
 
 _OF_EVERY_PROTOCOL = ("__init__", "__subclasshook__")
