@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.assembly import make_compute
@@ -56,24 +56,35 @@ def capabilities(path: Path) -> tuple[Capability, ...]:
     )
 
 
+State = Literal["yes", "limited", "no"]
+
+
+def _capability(
+    name: CapabilityName, state: State, code: str, *further: Remark, step: StepCode | None = None, **facts: Any
+) -> Capability:
+    """A capability for one reason, with its facts, and for further ones."""
+    return Capability(name=name, state=state, why=(Remark(code=code, facts=facts), *further), next_step=step)
+
+
 def _storage(location: StorageLocation) -> Capability:
     if location.kind == "memory":
-        why = Remark(code="path_in_memory", facts={"path": location.path})
-        return Capability(name="storage", state="no", why=(why,), next_step="path_on_storage")
+        return _capability("storage", "no", "path_in_memory", path=location.path, step="path_on_storage")
     known = bool(location.counts_reads and location.devices)
-    where = {"filesystem": location.filesystem, "devices": ", ".join(location.devices) or location.source}
-    ahead = {} if location.read_ahead_bytes is None else {"read_ahead_bytes": location.read_ahead_bytes}
-    why = Remark(code="on_storage", facts={**where, **ahead})
-    return Capability(name="storage", state="yes" if known else "limited", why=(why, *location.notes))
+    where: dict[str, Any] = {
+        "filesystem": location.filesystem,
+        "devices": ", ".join(location.devices) or location.source,
+    }
+    if location.read_ahead_bytes is not None:
+        where["read_ahead_bytes"] = location.read_ahead_bytes
+    return _capability("storage", "yes" if known else "limited", "on_storage", *location.notes, **where)
 
 
 def _cold_reads(path: Path, location: StorageLocation) -> Capability:
     """Tried on a temporary file under `path`; otherwise the reason why not."""
     if location.kind == "memory":
-        return Capability(name="cold_reads", state="no", why=(Remark(code="memory_always_warm"),))
+        return _capability("cold_reads", "no", "memory_always_warm")
     if not os.access(path, os.W_OK):
-        why = Remark(code="no_trial_file", facts={"mount": location.mount})
-        return Capability(name="cold_reads", state="limited", why=(why,), next_step="directory_to_write")
+        return _capability("cold_reads", "limited", "no_trial_file", mount=location.mount, step="directory_to_write")
     cache = LinuxPageCache()
     with tempfile.NamedTemporaryFile(dir=path, prefix=".loaderprobe-") as file:
         file.write(os.urandom(PROBE_BYTES))
@@ -85,26 +96,23 @@ def _cold_reads(path: Path, location: StorageLocation) -> Capability:
     if left is None:
         return Capability(name="cold_reads", state="limited", why=(unknown or Remark(code="no_cache_state"),))
     if left > 0:
-        stays = Remark(code="stays_in_cache", facts={"share": left})
-        return Capability(name="cold_reads", state="no", why=(stays,))
-    return Capability(name="cold_reads", state="yes", why=(Remark(code="evicted"),))
+        return _capability("cold_reads", "no", "stays_in_cache", share=left)
+    return _capability("cold_reads", "yes", "evicted")
 
 
 def _device_reads(location: StorageLocation) -> Capability:
     if read_sectors(location.devices) is None:
-        return Capability(name="device_reads", state="no", why=(Remark(code="device_not_counted"),))
-    why = Remark(code="device_counted", facts={"devices": ", ".join(location.devices)})
-    return Capability(name="device_reads", state="yes", why=(why,))
+        return _capability("device_reads", "no", "device_not_counted")
+    return _capability("device_reads", "yes", "device_counted", devices=", ".join(location.devices))
 
 
 def _own_reads(location: StorageLocation) -> Capability:
     counters = read_process(os.getpid())
     if counters is None or counters.read_bytes is None:
-        return Capability(name="worker_reads", state="no", why=(Remark(code="reads_refused"),))
+        return _capability("worker_reads", "no", "reads_refused")
     if not location.counts_reads:
-        why = Remark(code="filesystem_counts_no_reads", facts={"filesystem": location.filesystem})
-        return Capability(name="worker_reads", state="limited", why=(why,))
-    return Capability(name="worker_reads", state="yes", why=(Remark(code="reads_counted"),))
+        return _capability("worker_reads", "limited", "filesystem_counts_no_reads", filesystem=location.filesystem)
+    return _capability("worker_reads", "yes", "reads_counted")
 
 
 def _waits() -> Capability:
@@ -113,9 +121,9 @@ def _waits() -> Capability:
         reason = _why_letters_only(child.pid)
         child.kill()
     if reason is None:
-        return Capability(name="waits", state="yes", why=(Remark(code="calls_seen"),))
+        return _capability("waits", "yes", "calls_seen")
     if not Path("/proc/self/task").is_dir():
-        return Capability(name="waits", state="no", why=(Remark(code="no_proc"),))
+        return _capability("waits", "no", "no_proc")
     step: StepCode | None = None
     if reason.code in ("ptrace_scope", "trace_refused"):
         step = "allow_ptrace" if yama_scope() > 1 else "add_sys_ptrace"
@@ -137,15 +145,12 @@ def _run_delay() -> Capability:
     known = meter.run_delay_known
     meter.close()
     if known:
-        return Capability(name="run_delay", state="yes", why=(Remark(code="delay_counted"),))
-    why = Remark(code="delay_not_counted")
-    return Capability(name="run_delay", state="limited", why=(why,), next_step="kernel_with_schedstat")
+        return _capability("run_delay", "yes", "delay_counted")
+    return _capability("run_delay", "limited", "delay_not_counted", step="kernel_with_schedstat")
 
 
 def _cores() -> Capability:
-    cores = cores_available()
-    why = Remark(code="cores", facts={"cores": cores, "all": cores_total()})
-    return Capability(name="cores", state="yes", why=(why,))
+    return _capability("cores", "yes", "cores", cores=cores_available(), all=cores_total())
 
 
 def _others() -> Capability:
@@ -157,21 +162,19 @@ def _others() -> Capability:
     if seen is None:
         why = tuple(each.reason for each in meter.missing())
         return Capability(name="other_processes", state="no", why=why)
-    facts = {"share": seen.cpu_ns / (seen.span_ns * seen.cores), "cores": float(seen.cores)}
-    return Capability(name="other_processes", state="yes", why=(Remark(code="others_take", facts={**facts}),))
+    share = seen.cpu_ns / (seen.span_ns * seen.cores)
+    return _capability("other_processes", "yes", "others_take", share=share, cores=float(seen.cores))
 
 
 def _shared_memory() -> Capability:
     free = free_shared_memory_bytes()
     if free is None:
-        why = Remark(code="no_shared_memory")
-        return Capability(name="shared_memory", state="no", why=(why,), next_step="mount_tmpfs")
+        return _capability("shared_memory", "no", "no_shared_memory", step="mount_tmpfs")
     if free < USUAL_SHARED_MEMORY:
-        why = Remark(code="shared_memory_small", facts={"free_bytes": free})
-        return Capability(name="shared_memory", state="limited", why=(why,), next_step="more_shared_memory")
-    return Capability(
-        name="shared_memory", state="yes", why=(Remark(code="shared_memory", facts={"free_bytes": free}),)
-    )
+        return _capability(
+            "shared_memory", "limited", "shared_memory_small", free_bytes=free, step="more_shared_memory"
+        )
+    return _capability("shared_memory", "yes", "shared_memory", free_bytes=free)
 
 
 _ON_A_GPU = RunConfig(
@@ -186,7 +189,7 @@ def _training() -> Capability:
     except LoaderprobeError as error:
         why = reported(error.message)
         return Capability(name="gpu_training", state="no", why=(why,), next_step="train_elsewhere")
-    return Capability(name="gpu_training", state="yes", why=(Remark(code="trains_on", facts={"device": info.device}),))
+    return _capability("gpu_training", "yes", "trains_on", device=info.device)
 
 
 def gpu_counters(clock: Clock) -> tuple[Capability, ...]:
@@ -221,7 +224,7 @@ def _gpu_counter(
         for item in items
         if isinstance(item, Missing) and item.name == name
     ]
-    state: Literal["yes", "limited", "no"] = "yes" if len(read) == len(found) else "limited" if read else "no"
+    state: State = "yes" if len(read) == len(found) else "limited" if read else "no"
     good = [Remark(code=code, facts={"gpus": ", ".join(dict.fromkeys(read))})] if read else []
     different = [each for number, each in enumerate(reasons) if each not in reasons[:number]]
     return Capability(name=name, state=state, why=(*good, *different))

@@ -33,7 +33,14 @@ CATALOGUE = ROOT / "render" / "messages.py"
 # What says a code with facts in place, by its name in measuring and in words.
 SAYING = ("message", "_message")
 # The kind of text of each record with a code.
-KINDS = {"Remark": "", "Action": "action.", "Reason": "reason.", "_reason": "reason.", **dict.fromkeys(SAYING, "")}
+KINDS = {
+    "Remark": "",
+    "Action": "action.",
+    "Reason": "reason.",
+    "_reason": "reason.",
+    "_capability": "",
+    **dict.fromkeys(SAYING, ""),
+}
 # Facts that no text asks for: what a remark follows from, and figures for whoever reads the JSON.
 BESIDE = {"because", "needed", "mount", "rank", "host", "hint", "ended_after_s", "noise_band", "resource", "how"}
 # Added to those of every reason: what is judged and how fast it is, and what the words of a verdict derive.
@@ -58,11 +65,12 @@ def _made() -> Iterator[tuple[str, str, set[str] | None]]:
         if maker not in KINDS:
             continue
         given = {each.arg: each.value for each in node.keywords}
-        code: ast.expr | None = given.get("code", node.args[0] if node.args else None)
+        args = node.args[2:] if maker == "_capability" else node.args
+        code: ast.expr | None = given.get("code", args[0] if args else None)
         facts = node.args[1] if maker in SAYING else given.get("facts", ast.Dict(keys=[], values=[]))
         names: set[str] | None = None
-        if maker == "_reason":
-            names = None if None in given else {name for name in given if name}
+        if maker in ("_reason", "_capability"):
+            names = None if None in given else {name for name in given if name and name != "step"}
         elif isinstance(facts, ast.Dict) and all(facts.keys):
             names = {key.value for key in facts.keys if isinstance(key, ast.Constant) and isinstance(key.value, str)}
         if isinstance(code, ast.Constant) and isinstance(code.value, str):
