@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import shlex
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +22,6 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Column
 
-from loaderprobe.cli.launched import in_ranks
 from loaderprobe.errors import (
     EXIT_DONE,
     EXIT_INTERRUPTED,
@@ -40,6 +40,9 @@ from loaderprobe.units import format_duration
 if TYPE_CHECKING:
     from loaderprobe.api.load import Run
     from loaderprobe.api.shown import Documented, Shown, ShownRecord
+    from loaderprobe.measure.ranks.launch import Coordinator
+    from loaderprobe.records.options import Launcher
+    from loaderprobe.records.ranks import Launched
 
 
 Found = TypeVar("Found", bound="Documented")
@@ -68,11 +71,15 @@ class Invocation:
         return self.quiet or self.json
 
     def check(self) -> None:
-        """Raises BadValue for more than one form."""
+        """Raises BadValue for more than one form, and what `check_out` raises for the place of the result."""
         if self.md + self.json + (self.html is not None) > 1:
             there = {option.name for option in self.options}
             *some, last = (f"--{form}" for form in FORMS if form in there)
             raise BadValue(f"{', '.join(some)} and {last} exclude each other", hint="use one of them")
+        if self.out is not None:
+            from loaderprobe.store.results import check_out
+
+            check_out(self.out)
 
     def show(self, found: ShownRecord | Run) -> None:
         """Print it for the terminal, or in one of two formats."""
@@ -136,6 +143,43 @@ def command(options: Sequence[Option]) -> Callable[[Callable[..., int]], Callabl
         return run
 
     return made
+
+
+def launched_here(join: Launcher | None, ranks: str | None) -> Launched | None:
+    """This process among those of a launcher; None without one. Raises BadValue where it is not known, for `ranks`."""
+    from loaderprobe.system.launcher import half_set, launched
+
+    here = launched(os.environ, join)
+    if here is None and ranks is not None and (missing := half_set(os.environ)):
+        raise BadValue(
+            f"a launcher set the variables of a process among several, but not {missing}",
+            hint=f"start it through torchrun, or set {missing} too",
+        )
+    return here
+
+
+def in_ranks(join: Launcher | None, ranks: str | None, measure: Callable[[Coordinator | None], int]) -> int:
+    """The part of this process; returns the exit code. `join` and `ranks` are as on the command line.
+
+    Rank 0 measures, and prints: with the others that the launcher started, which take part, or without one (None).
+    """
+    here = launched_here(join, ranks)
+    # By SIGTERM launchers end processes: what is done is kept.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if here is None:
+        return measure(None)
+    from loaderprobe.loaders.ranks import recorded
+    from loaderprobe.measure.ranks.launch import run_as_coordinator, run_as_worker
+
+    def part() -> int:
+        if here.rank == 0:
+            return run_as_coordinator(here, measure)
+        try:
+            return run_as_worker(here)
+        except KeyboardInterrupt:  # rank 0 says so for all
+            return EXIT_INTERRUPTED
+
+    return recorded(part)() or EXIT_DONE
 
 
 def called(

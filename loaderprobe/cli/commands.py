@@ -123,13 +123,9 @@ def trace(call: Invocation, *, files: list[Path], **asked: Any) -> int:
 
     Measures nothing, and needs neither a GPU nor the machine that trained. Several files are the ranks of one training.
     """  # fmt: skip
-    call.check()
     check_place(call.html, "--html")
-    if call.out is not None:
-        from loaderprobe.store.results import check_out
-
-        check_place(call.out, "--out")
-        check_out(call.out)
+    check_place(call.out, "--out")
+    call.check()
     from loaderprobe.api.trace import trace as verb
 
     with counting(call.quiet) as on_count:
@@ -163,10 +159,6 @@ def bandwidth(call: Invocation, **asked: Any) -> int:
     call.check()
     from loaderprobe.api.bandwidth import bandwidth as verb
 
-    if call.out is not None:
-        from loaderprobe.store.results import check_out
-
-        check_out(call.out)
     with counting(call.silent) as on_count:
         found = verb(**asked, command=command_line(), progress=on_count)
     call.show(found)
@@ -367,10 +359,6 @@ def compare(call: Invocation, *, results: list[Path], others: list[Path], **aske
     call.check()
     from loaderprobe.api.compare import compare as verb
 
-    if call.out is not None:
-        from loaderprobe.store.results import check_out
-
-        check_out(call.out)
     found = verb(before, after, **asked, command=command_line())
     if call.html is not None:
         call.write_page(found, "Comparison")
