@@ -229,7 +229,6 @@ class _Exchanging:
         return self._gradients.among_ranks
 
     def exchange(self, *, on: bool) -> None:
-        """Whether steps from now on exchange gradients."""
         self._gradients.exchanged = on
 
 

@@ -67,15 +67,12 @@ class TorchStore:
         _answered(self._store.set, key, value)
 
     def get(self, key: str) -> bytes:
-        """The value of a key that is there."""
         return bytes(_answered(self._store.get, key))
 
     def check(self, keys: list[str]) -> bool:
-        """True when all are there."""
         return bool(_answered(self._store.check, keys))
 
     def compare_set(self, key: str, expected_value: str, desired_value: str) -> bytes:
-        """Set the key if it has the expected value, or none where that is empty; returns the value it has then."""
         return bytes(_answered(self._store.compare_set, key, expected_value, desired_value))
 
 
@@ -202,7 +199,6 @@ class GlooGroup:
 
     @property
     def rank(self) -> int:
-        """The number of this rank in its group, from 0."""
         return self._rank
 
     @property
@@ -210,7 +206,6 @@ class GlooGroup:
         return self._size
 
     def all_reduce_max(self, *values: int, leaving: bool = False) -> tuple[int, ...]:
-        """The largest of each value over all ranks; raises LostRank."""
         options = dist.AllreduceOptions()
         options.reduceOp = dist.ReduceOp.MAX
         # A script may have set another device to make tensors on.
@@ -219,7 +214,6 @@ class GlooGroup:
         return tuple(tensor.tolist())
 
     def gather(self, value: bytes) -> tuple[bytes, ...]:
-        """The value of each rank, on rank 0; empty on the others. Raises LostRank."""
         packed = _packed(value, self.all_reduce_max(len(value))[0])
         options = dist.GatherOptions()
         options.rootRank = 0

@@ -136,11 +136,9 @@ class SwitchedLoader:
         return [worker.pid for worker in self._iterator._workers] if started else []
 
     def records(self) -> WorkerBatches:
-        """The cost of every batch so far."""
         return self._log.read()
 
     def modes(self) -> frozenset[Mode]:
-        """The modes that workers can be switched to."""
         return frozenset(
             {"baseline", "warm", "cached_samples", "no_transport"}
             if self._loader.num_workers
@@ -148,7 +146,6 @@ class SwitchedLoader:
         )
 
     def switch(self, mode: Mode) -> None:
-        """Make batches in this mode from now on; batches already begun keep their mode."""
         self._log.mode = mode
 
     def still(self, taken: int) -> bool:
@@ -174,11 +171,9 @@ class SwitchedLoader:
         _wait_for(lambda: self._log.all_released, MOST_RELEASE_S)
 
     def evict_ahead(self, paths: Sequence[Path]) -> None:
-        """From now on workers evict these files ahead of each sample; with none, no more."""
         self._eviction.set(paths)
 
     def begun_before(self, first_batch: int, time_ns: int) -> bool:
-        """True when a requested batch from `first_batch` on was begun before `time_ns`."""
         ahead = self._loader.num_workers * (self._loader.prefetch_factor or 0)
         return self._log.begun_before(first_batch, ahead, time_ns)
 

@@ -155,7 +155,6 @@ class ImageFiles(_FilesInTurn):
         return self.augmented(self.decoded(k), k)
 
     def decoded(self, k: int) -> Any:
-        """Image `k`, read and decoded."""
         index = k % len(self._paths)
         try:
             return decode(self._encoded(index), self._decoder)

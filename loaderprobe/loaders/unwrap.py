@@ -68,7 +68,6 @@ class Wrapper:
         return made
 
     def inside(self, copy: Any) -> Any:
-        """What is inside a copy."""
         value = vars(copy)[self.name]
         return value if self.index is None else value[self.index]
 

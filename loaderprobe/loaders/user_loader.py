@@ -435,7 +435,6 @@ class UserLoader(SwitchedLoader):
         return loader_files(self._pool_reads(), dataset, batch_size=batch_size, in_order=in_order)
 
     def take_new(self) -> None:
-        """From now on make only new batches."""
         self._pool.take_new()
         self._log.pool = ALWAYS_NEW
 
@@ -444,7 +443,6 @@ class UserLoader(SwitchedLoader):
         return not self._iterable
 
     def repeat(self, batches: int) -> None:
-        """From now on repeat the last batches."""
         self._pool.repeat(batches)
 
     def samples_in_files(self) -> int | None:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from loaderprobe.measure.pace import Pace
 from loaderprobe.protocols import Clock, Compute, Evicting, Files, Loader, PageCache, Renewing, Switched, Timed
+from loaderprobe.records import values
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import BatchFiles, PartFiles
 from loaderprobe.records.measurement import Access, Mode, Segment, WorkerBatches
@@ -31,18 +32,10 @@ class Steps:
 
     def segment(self, **seen: Any) -> Segment:
         """The record of the segment, with the session's data added."""
-        return Segment(
-            begin_ns=tuple(self.begin_ns),
-            ready_ns=tuple(self.ready_ns),
-            copied_ns=tuple(self.copied_ns),
-            end_ns=tuple(self.end_ns),
-            finished_ns=self.finished_ns,
-            device_begin_ns=self.device_begin_ns,
-            closed_ns=self.closed_ns,
-            thread_cpu_ns=self.thread_cpu_ns,
-            process_cpu_ns=self.process_cpu_ns,
-            **seen,
-        )
+        stamps: dict[str, Any] = {
+            name: tuple(each) if isinstance(each, list) else each for name, each in values(self).items()
+        }
+        return Segment(**stamps, **seen)
 
 
 def flush(batches: Iterator[Any], count: int) -> None:

@@ -19,5 +19,4 @@ class SystemClock:
         return time.thread_time_ns()
 
     def process_cpu_ns(self) -> int:
-        """CPU time of all threads of this process."""
         return time.process_time_ns()

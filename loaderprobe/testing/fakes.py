@@ -36,7 +36,6 @@ class FakeClock:
         self._cpu_ns = 0
 
     def now_ns(self) -> int:
-        """Now, in ns."""
         return self._now_ns
 
     def sleep(self, seconds: float) -> None:
@@ -48,7 +47,6 @@ class FakeClock:
         self._cpu_ns += round(seconds * 1e9)
 
     def thread_cpu_ns(self) -> int:
-        """CPU time worked."""
         return self._cpu_ns
 
     def process_cpu_ns(self) -> int:
@@ -132,7 +130,6 @@ class ScriptedLoader:
         )
 
     def switch(self, mode: Mode) -> None:
-        """Batches that no worker has begun by now are made in this mode."""
         now_ns = self.clock.now_ns()
         for number in list(self._asked_ns):
             if self._start_ns(number) < now_ns:
@@ -144,7 +141,6 @@ class ScriptedLoader:
         return True
 
     def begun_before(self, first_batch: int, time_ns: int) -> bool:
-        """True when a batch from `first_batch` on was begun before `time_ns`."""
         return any(number >= first_batch and start < time_ns for number, start in self._begun_ns.items())
 
     def batches(self) -> Iterator[Any]:

@@ -25,17 +25,14 @@ class FakeStore:
         self.values[key] = value
 
     def get(self, key: str) -> bytes:
-        """The value of a key that is there."""
         self._answer()
         return self.values[key].encode()
 
     def check(self, keys: list[str]) -> bool:
-        """True when all are there."""
         self._answer()
         return all(key in self.values for key in keys)
 
     def compare_set(self, key: str, expected_value: str, desired_value: str) -> bytes:
-        """Set the key if it has the expected value, or none where that is empty."""
         self._answer()
         with self._lock:
             if self.values.get(key, "") == expected_value:
@@ -70,7 +67,6 @@ class FakeGroup:
 
     @property
     def rank(self) -> int:
-        """The number of this rank in its group, from 0."""
         return self._rank
 
     @property
@@ -78,18 +74,15 @@ class FakeGroup:
         return len(self._table.answers)
 
     def all_reduce_max(self, *values: int, leaving: bool = False) -> tuple[int, ...]:
-        """The largest of each value over all ranks; raises LostRank."""
         answers = self._all(values)
         assert len({len(answer) for answer in answers}) == 1, "ranks ask for different things"
         return tuple(map(max, zip(*answers, strict=True)))
 
     def gather(self, value: bytes) -> tuple[bytes, ...]:
-        """The value of each rank, on rank 0; empty on the others."""
         answers = self._all(value)
         return tuple(answers) if self._rank == 0 else ()
 
     def broadcast(self, value: bytes) -> bytes:
-        """The value of rank 0, on all ranks."""
         first: bytes = self._all(value)[0]
         return first
 

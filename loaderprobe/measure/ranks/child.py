@@ -93,7 +93,6 @@ class RankGather:
         return joined(self._earlier, measurement) if self._earlier else measurement
 
     def gather(self, measurement: Measurement) -> None:
-        """Send what this rank measured to rank 0."""
         measured = RankMeasurement(
             rank=self._group.rank,
             host=host_name(),
