@@ -233,14 +233,21 @@ TABLE_SHARE = 0.001
 MOST_REMEMBERED = 4096
 
 
-class Socket(NamedTuple):
-    """A socket that may be waited on. local: between processes of this machine, without a network."""
-
-    kind: Literal["network", "local", "listening"]
-    peer: str | None
+DescriptorKind = Literal["file", "device", "pipe", "network", "local", "listening", "event", "timer", "unknown"]
 
 
-LOCAL = Socket("local", None)
+class Descriptor(NamedTuple):
+    """The target of a descriptor. device: a node in /dev. event: from threads of the process itself.
+
+    local: a socket between processes of this machine, without a network.
+    """
+
+    kind: DescriptorKind
+    subject: str | None = None
+    """Path of a file, address of a peer."""
+
+
+LOCAL = Descriptor("local")
 
 
 class TableBudget:
@@ -252,7 +259,7 @@ class TableBudget:
         self._now_ns, self._cpu_ns = now_ns, cpu_ns
         self._next_ns = 0
 
-    def spend(self, read: Callable[[], Socket | None]) -> Socket | None:
+    def spend(self, read: Callable[[], Descriptor | None]) -> Descriptor | None:
         """The result of `read`; None, without reading, while the budget is spent."""
         if self._now_ns() < self._next_ns:
             return None
@@ -267,9 +274,9 @@ class Sockets:
 
     def __init__(self, directory: str, budget: TableBudget) -> None:
         self._directory, self._budget = directory, budget
-        self._known: dict[str, Socket] = {}
+        self._known: dict[str, Descriptor] = {}
 
-    def find(self, number: int, inode: str) -> Socket:
+    def find(self, number: int, inode: str) -> Descriptor:
         """The socket behind descriptor `number`; a network socket has no peer where no table lists it."""
         known = self._known.get(inode)
         if known is not None:
@@ -278,7 +285,7 @@ class Sockets:
         local = protocol.startswith(("UNIX", "NETLINK", "PACKET"))
         found = LOCAL if local else self._budget.spend(lambda: self._in_tables(inode.encode()))
         if found is None:
-            return Socket("network", None)
+            return Descriptor("network")
         if len(self._known) >= MOST_REMEMBERED:
             self._known.clear()
         self._known[inode] = found
@@ -291,12 +298,12 @@ class Sockets:
         except OSError:
             return ""
 
-    def _in_tables(self, inode: bytes) -> Socket | None:
+    def _in_tables(self, inode: bytes) -> Descriptor | None:
         for name in TABLES:
             for line in _lines(f"{self._directory}/{name}"):
                 fields = line.split()
                 if len(fields) > 9 and fields[9] == inode:
-                    return Socket("listening", None) if fields[3] == LISTENING else Socket("network", peer(fields[2]))
+                    return Descriptor("listening") if fields[3] == LISTENING else Descriptor("network", peer(fields[2]))
         unix = (line.split() for line in _lines(f"{self._directory}/net/unix"))
         if any(len(fields) > 6 and fields[6] == inode for fields in unix):
             return LOCAL
@@ -328,20 +335,9 @@ def _lines(path: str) -> list[bytes]:
 
 # The files and sockets behind another process's descriptors, and the descriptors that a thread polls.
 
-DescriptorKind = Literal["file", "device", "pipe", "network", "local", "listening", "event", "timer", "unknown"]
 # A process that polls more than these is a server; the first ones are enough.
 MOST_POLLED = 32
 _POLLED = struct.Struct("=ihh")
-
-
-class Descriptor(NamedTuple):
-    """The target of a descriptor. device: a node in /dev. event: from threads of the process itself."""
-
-    kind: DescriptorKind
-    subject: str | None = None
-    """Path of a file, address of a peer."""
-
-
 UNKNOWN = Descriptor("unknown")
 _INSIDE: dict[str, Descriptor] = {
     "[eventfd]": Descriptor("event"),
@@ -375,8 +371,7 @@ class Descriptors:
             return Descriptor("device" if device else "file", link)
         name, _, rest = link.partition(":")
         if name == "socket":
-            found = self._sockets.find(number, rest.strip("[]"))
-            return Descriptor(found.kind, found.peer)
+            return self._sockets.find(number, rest.strip("[]"))
         if name == "pipe":
             return Descriptor("pipe")
         return _INSIDE.get(rest, UNKNOWN)

@@ -19,7 +19,7 @@ from loaderprobe.records.remark import Remark
 from loaderprobe.records.waits import WaitKind
 from loaderprobe.system import waits
 from loaderprobe.system.waits import (
-    Socket,
+    Descriptor,
     TableBudget,
     ThreadFiles,
     ThreadGone,
@@ -292,7 +292,7 @@ def test_tables_of_connections_are_read_seldom() -> None:
     """A table that took 1 ms is not read again for 1 s."""
     now, cpu = [0], iter((0, 1_000_000, 1_000_000, 2_000_000))
     budget = TableBudget(now_ns=lambda: now[0], cpu_ns=lambda: next(cpu))
-    found = Socket("network", REMOTE)
+    found = Descriptor("network", REMOTE)
     assert budget.spend(lambda: found) == found
     now[0] = 999_999_999
     assert budget.spend(lambda: found) is None
