@@ -124,8 +124,9 @@ def foreign_module(kind: Kind, name: str) -> str | None:
 
 def methods(kind: Kind) -> tuple[str, ...]:
     """What a class of this kind must have: the methods of its protocol, inherited or not; none for a model."""
-    found = inspect.getmembers(PROTOCOLS[kind], inspect.isfunction) if kind in PROTOCOLS else ()
-    return tuple(name for name, _ in found if name not in _OF_EVERY_PROTOCOL)
+    classes = PROTOCOLS[kind].mro() if kind in PROTOCOLS else ()
+    found = (name for each in classes for name, method in vars(each).items() if inspect.isfunction(method))
+    return tuple(name for name in found if name not in _OF_EVERY_PROTOCOL)
 
 
 _OF_EVERY_PROTOCOL = ("__init__", "__subclasshook__")

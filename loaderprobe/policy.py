@@ -62,7 +62,6 @@ class Result(Generic[Q_co, R_co]):
 
     what: Q_co
     found: R_co
-    took_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,9 +117,7 @@ def follow(
 
     try:
         while isinstance(asked := policy.next(so_far()), Ask):
-            asked_ns = clock.now_ns()
-            found = measure(asked)
-            done.append(Result(what=asked.what, found=found, took_s=(clock.now_ns() - asked_ns) / 1e9))
+            done.append(Result(what=asked.what, found=measure(asked)))
     except KeyboardInterrupt:
         if not enough(so_far()):
             raise

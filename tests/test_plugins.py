@@ -97,7 +97,7 @@ def loader(config, files, scratch): ...
         ("loader", "Mute", "has no batches or records"),
         ("loader", "Older", r"is not made by Class\(config, files, scratch\)"),
         ("compute", "Chatty", r"is not made by Class\(arguments\)"),
-        ("compute", "ScriptedLoader", "has no copy, finish, info or step"),
+        ("compute", "ScriptedLoader", "has no info, copy, step or finish"),
         ("loader", "loader", "is not a class"),
     ],
 )

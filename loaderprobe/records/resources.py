@@ -90,8 +90,6 @@ class Resource:
     """Beside its letter; without it the noun."""
     plural: str = ""
     """Of what is free in `speed-up if {plural} were free`; without it the noun."""
-    if_free: str = ""
-    """In place of `if {noun} were free`."""
     figure: str = ""
     """What its speed-up is, in the table of figures; without it `speed-up if {plural} were free`."""
     kinds: str = ""
@@ -152,12 +150,12 @@ RESOURCES: tuple[Resource, ...] = (
     Resource(
         name="imbalance", side="input", known_by="ranks", remedy="slow_rank",
         letter="R", color="#D55E00", style="bold red", noun="one rank", answer="slow ranks", cell="slow ranks",
-        short="slow ranks", legend="slow ranks", if_free="if no rank were slower",
+        short="slow ranks", legend="slow ranks",
         figure="speed-up with a middle rank's input in place of the slowest's",
     ),
     Resource(
         name="straggler", side="input", known_by="ranks", is_cause=False, noun="slow batches",
-        if_free="if slow batches held up no others", figure="loading of ranks by themselves over that in step",
+        figure="loading of ranks by themselves over that in step",
     ),
     Resource(
         name="gradients", side="compute", known_by="ranks", remedy="exchange",
