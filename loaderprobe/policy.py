@@ -87,17 +87,23 @@ class Policy(Protocol[Q, R_contra, S_co]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fixed(Generic[Q_co]):
-    """The policy that asks each of these once."""
+class Fixed(Generic[Q]):
+    """The policy that asks each of these once; with a limit of seconds, none that takes longer than is left."""
 
-    asks: Sequence[Q_co]
+    asks: Sequence[Q]
+    """No two alike."""
+    takes: Callable[[Q], float] = lambda ask: 1.0
+    """Seconds that one is expected to take; 1 where no time is known."""
+    left_s: float | None = None
 
-    def next(self, results: Results[object, R]) -> Ask[Q_co] | Stop[Ended]:
-        """The one after those that are done."""
-        number = len(results.done)
-        if number == len(self.asks):
-            return Stop(reason="complete")
-        return Ask(what=self.asks[number], done=number, total=len(self.asks))
+    def next(self, results: Results[Q, R]) -> Ask[Q] | Stop[Ended]:
+        """The next that there is time for."""
+        begun = self.asks.index(results.done[-1].what) + 1 if results.done else 0
+        for ask in self.asks[begun:]:
+            if self.left_s is None or results.spent_s + self.takes(ask) <= self.left_s:
+                done = sum(self.takes(each.what) for each in results.done)
+                return Ask(what=ask, done=done, takes=self.takes(ask), total=sum(map(self.takes, self.asks)))
+        return Stop(reason="complete" if len(results.done) == len(self.asks) else "no_time")
 
 
 def follow(

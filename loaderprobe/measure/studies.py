@@ -11,7 +11,7 @@ from loaderprobe.analyze.judge import Judged
 from loaderprobe.errors import DamagedRun
 from loaderprobe.measure.runner import Order, Processes
 from loaderprobe.measure.sweep import START_SECONDS, Orders
-from loaderprobe.policy import Ask, Ended, Results, Stop, follow
+from loaderprobe.policy import Ask, Fixed, follow
 from loaderprobe.protocols import Clock, OnStage
 from loaderprobe.records.config import LoaderSpec, RunConfig, Study, StudyPlan, SweepSpec, asks_for
 from loaderprobe.records.files import FileSet
@@ -93,29 +93,12 @@ def _seconds(study: Study, spec: SweepSpec, files: FileSet, images_per_s: float 
     return spec.epochs * files.count / images_per_s if images_per_s else 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StudiesPolicy:
-    """Each study once. With a limit of seconds, what takes longer than is left waits for a resume."""
-
-    tasks: Sequence[StudyTask]
-    left_s: float | None
-
-    def next(self, results: Results[StudyTask, None]) -> Ask[StudyTask] | Stop[Ended]:
-        """The next that there is time for."""
-        begun = self.tasks.index(results.done[-1].what) + 1 if results.done else 0
-        for task in self.tasks[begun:]:
-            if self.left_s is None or results.spent_s + task.expected_s <= self.left_s:
-                done_s = sum(each.what.expected_s for each in results.done)
-                whole_s = sum(each.expected_s for each in self.tasks)
-                return Ask(what=task, done=done_s, takes=task.expected_s, total=whole_s)
-        return Stop(reason="complete" if len(results.done) == len(self.tasks) else "no_time")
-
-
 def study_all(
     run: RunDirectory, processes: Processes, *, clock: Clock, on_stage: OnStage, left_s: float | None
 ) -> None:
-    """Measure each by `StudiesPolicy`, and keep it at once."""
-    spec, policy = run.record.spec, StudiesPolicy(tasks=tasks(run), left_s=left_s)
+    """Measure each that there is time for, and keep it at once; the others wait for a resume."""
+    spec = run.record.spec
+    policy = Fixed(asks=tasks(run), takes=lambda task: task.expected_s, left_s=left_s)
     orders = Orders(
         processes=processes, clock=clock, on_stage=on_stage, time_limit_s=spec.time_limit_s, budget_s=left_s,
         begin_ns=clock.now_ns(),
@@ -134,7 +117,7 @@ def study_all(
             config=task.config, files=task.files, budget_s=None, begin_ns=clock.now_ns(), study=task.study,
             epochs=spec.epochs,
         )  # fmt: skip
-        label = f"{TITLES[task.study]}: {policy.tasks.index(task) + 1}/{len(policy.tasks)}"
+        label = f"{TITLES[task.study]}: {policy.asks.index(task) + 1}/{len(policy.asks)}"
         found = orders.measured(ask, order, STUDIES[task.study], label)
         if isinstance(found, RunFailure):
             return Remark(code="failed", facts={"error": found.reason, "stage": found.stage, "hint": found.hint})

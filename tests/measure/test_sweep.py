@@ -19,7 +19,7 @@ from loaderprobe.measure.full_buffer import PrefilledStudy, images_for
 from loaderprobe.measure.further import CUT_SHORT, NO_TIME, enough_said, joined
 from loaderprobe.measure.pace import Durations, Part
 from loaderprobe.measure.runner import RAISE_BUDGET, RAISE_TIME_LIMIT, Event, Order
-from loaderprobe.measure.studies import StudiesPolicy, StudyTask, batches_read, pages_bytes, study_all, too_small
+from loaderprobe.measure.studies import StudyTask, batches_read, pages_bytes, study_all, too_small
 from loaderprobe.measure.sweep import (
     DEALT,
     SweepPolicy,
@@ -29,7 +29,7 @@ from loaderprobe.measure.sweep import (
     sweep,
     usual_seconds,
 )
-from loaderprobe.policy import Result, Results, Stop
+from loaderprobe.policy import Fixed, Result, Results, Stop
 from loaderprobe.records.config import RunConfig, SweepSpec, asks_for
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, Missing, RunFailure, Series
@@ -595,5 +595,7 @@ def test_what_a_budget_has_no_time_for_waits(
 ) -> None:
     """A study that takes longer than is left is passed over, and the policy says that not all is measured."""
     results = [Result(what=TASKS[n - 1], found=None) for n in done]
-    found = StudiesPolicy(tasks=TASKS, left_s=left_s).next(Results(done=results, spent_s=spent_s))
+    found = Fixed(asks=TASKS, takes=lambda task: task.expected_s, left_s=left_s).next(
+        Results(done=results, spent_s=spent_s)
+    )
     assert (found.reason if isinstance(found, Stop) else found.what.config.loader.workers) == expected
