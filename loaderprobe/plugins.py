@@ -156,7 +156,7 @@ def _lack(kind: Kind, found: Any) -> str | None:
 
 def _target(kind: Kind, name: str) -> tuple[str, str]:
     """(module, class) behind a name, checked and not imported. Raises BadValue."""
-    points = _entry_points(kind)
+    points = list(entry_points(group=f"loaderprobe.{kind}s"))
     taken = [point for point in points if point.name == name]
     targets = {each for each in (BUILT_IN[kind].get(name), *(point.value for point in taken)) if each}
     if len(targets) > 1:
@@ -188,8 +188,3 @@ def _ambiguous(kind: Kind, name: str, taken: list[EntryPoint]) -> BadValue:
         f"the {kind} '{name}' is ambiguous: it is the name of {join_words([*ours, *owners])}",
         hint=f"rename the entry point of the package or uninstall it; {taken[0].value} names the class itself",
     )
-
-
-def _entry_points(kind: Kind) -> list[EntryPoint]:
-    """Of all installed packages, in the group `loaderprobe.loaders` or `loaderprobe.computes`."""
-    return list(entry_points(group=f"loaderprobe.{kind}s"))

@@ -48,7 +48,7 @@ def capabilities(path: Path) -> tuple[Capability, ...]:
         _own_reads(location),
         _waits(),
         _run_delay(),
-        _cores(),
+        _capability("cores", "yes", "cores", cores=cores_available(), all=cores_total()),
         _others(),
         _shared_memory(),
         _training(),
@@ -147,10 +147,6 @@ def _run_delay() -> Capability:
     if known:
         return _capability("run_delay", "yes", "delay_counted")
     return _capability("run_delay", "limited", "delay_not_counted", step="kernel_with_schedstat")
-
-
-def _cores() -> Capability:
-    return _capability("cores", "yes", "cores", cores=cores_available(), all=cores_total())
 
 
 def _others() -> Capability:

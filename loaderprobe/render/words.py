@@ -11,7 +11,7 @@ from loaderprobe.records.config import SweepPlan
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import RESOURCE
 from loaderprobe.records.thresholds import WIDE_RANGE
-from loaderprobe.records.verdict import Action, Advice, Bound, Forecast, Interval, Knee
+from loaderprobe.records.verdict import Action, Advice, Bound, Interval, Knee
 from loaderprobe.render.format import Facts, Sentence, first_upper, noun
 from loaderprobe.render.messages import MESSAGES
 from loaderprobe.units import join_words
@@ -120,7 +120,7 @@ def _is_rough(forecast: Interval) -> bool:
 
 def knee_words(knee: Knee) -> str:
     """`2 workers, 640 images/s; beyond it, CPU cores are the limit.`, or why there is no knee."""
-    beyond = [forecast for forecast in knee.forecasts if knee.workers is None or _count(forecast) > knee.workers]
+    beyond = [forecast for forecast in knee.forecasts if knee.workers is None or int(forecast.to) > knee.workers]
     why = next((remark_words(forecast.refused) for forecast in beyond if forecast.refused), "")
     if knee.workers is None or knee.images_per_s is None:
         return message("knee.unknown", {"why": why})
@@ -142,10 +142,6 @@ def _end(knee: Knee, why: str, *, more: bool) -> str:
     if knee.bottleneck is None:
         return "no_gain" if more else "rises"
     return "no_gain" if knee.bottleneck == "preprocessing" else "limited"
-
-
-def _count(forecast: Forecast) -> int:
-    return int(forecast.to)
 
 
 LIMIT_WORDS: dict[str, str] = {

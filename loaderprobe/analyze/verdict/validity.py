@@ -535,10 +535,11 @@ def _without_disturbed(measurement: Measurement) -> Measurement:
     good = {id(each) for each in _fair(measurement)}
     enough = Counter(_kind(segment) for segment in measurement.segments if id(segment) in good)
     base: Kind = (base_mode(measurement), "loader_only", None)
+    least = min(thresholds.ENOUGH_ROUNDS, measurement.config.rounds)
     kept = tuple(
         segment
         for segment in measurement.segments
-        if id(segment) in good or _kind(segment) == base or enough[_kind(segment)] < _least(measurement)
+        if id(segment) in good or _kind(segment) == base or enough[_kind(segment)] < least
     )
     return measurement if len(kept) == len(measurement.segments) else replace(measurement, segments=kept)
 
@@ -553,10 +554,6 @@ def _fair(measurement: Measurement) -> list[Segment]:
         return segment.mode == "resident" or other is None or like(segment, other)
 
     return [each for each in measurement.segments if alike(each) and not is_disturbed(measurement, each)]
-
-
-def _least(measurement: Measurement) -> int:
-    return min(thresholds.ENOUGH_ROUNDS, measurement.config.rounds)
 
 
 def _without_slow_start(measurement: Measurement) -> Measurement:

@@ -18,7 +18,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -47,11 +47,6 @@ from loaderprobe.units import Resolution, format_bytes, format_resolution
 # Make written data durable on one file system, not on the whole machine.
 
 
-@cache
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
-
-
 def sync_filesystem(path: Path) -> None:
     """Wait until all data written to the file system of the directory `path` is on the disk (syncfs(2)).
 
@@ -59,7 +54,7 @@ def sync_filesystem(path: Path) -> None:
     """
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        if _libc().syncfs(directory):
+        if ctypes.CDLL(None, use_errno=True).syncfs(directory):
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number), str(path))
     finally:
