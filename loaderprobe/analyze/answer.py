@@ -429,7 +429,6 @@ def _more_cores(report: Report, rows: Rows) -> list[NextStep]:
 
 
 def _not_known(report: Report) -> Iterable[Remark]:
-    """What does not follow from this run."""
     if not report.summary.environment.gpus:
         yield Remark(code="real_gpu")
     if any(each.generated for each in report.summary.run.data):

@@ -50,7 +50,6 @@ class Judged:
 
     @cached_property
     def experiments(self) -> Experiments:
-        """Of the rounds that count."""
         return run_experiments(self.measurement, self.ceiling)
 
     @cached_property

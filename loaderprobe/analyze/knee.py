@@ -129,6 +129,5 @@ def _next_config(rows: Sequence[ConfigurationRow], knees: Sequence[Knee], auto: 
 
 
 def _knee(rows: Sequence[ConfigurationRow], knees: Sequence[Knee]) -> int | None:
-    """Of these rows in the report."""
     keys = {row.key for row in rows}
     return next((knee.workers for knee in knees if knee.keys and keys.issuperset(knee.keys)), None)

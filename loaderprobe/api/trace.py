@@ -272,7 +272,6 @@ def _timeline(found: Recording, events: Sequence[RawEvent], device: int, steps: 
 def _notes(
     found: Recording, timeline: Timeline, steps: StepSpans, launch: float, no_occupancy: bool
 ) -> Iterable[Remark]:
-    """Doubts, and what was left out."""
     count, lost = float(len(steps.steps)), float(without_launch(timeline))
     times = [end - begin for begin, end in steps.steps]
     mean = fmean(times)
@@ -317,7 +316,6 @@ def _notes_of_all(ranks: Sequence[TraceRank]) -> Iterable[Remark]:
 
 
 def _gpu(found: Recording, device: int) -> Mapping[str, Any]:
-    """The properties of a GPU, as they were recorded."""
     listed = found.head.get("deviceProperties")
     every = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
     return next((each for each in every if each.get("id") == device), {})

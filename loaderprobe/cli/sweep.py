@@ -82,7 +82,6 @@ class Told:
         self._bars.__exit__(*raised)
 
     def checked(self, spec: SweepSpec, made_bytes: float) -> None:
-        """Say what is going to be trained and generated."""
         any_device = "auto" in parse_list(self._asked["compute"], str)
         if any_device and not any(config.compute.name == "cuda" for config in spec.configs):
             say(
@@ -106,12 +105,10 @@ class Told:
         self.progress = self._bars.enter_context(timed(self._call.silent, "about", ends=""))
 
     def judged(self, run: Run) -> None:
-        """Print the report."""
         self._bars.close()
         self.run = run
         self._call.show(run)
 
     def saved(self, page: Path) -> None:
-        """Say where its page is."""
         if not self._call.json:
             show(f"\nReport: {page}")

@@ -61,7 +61,6 @@ class BatchSource:
         return int(getattr(self.made, "num_workers", 0) or 0) * int(getattr(self.made, "prefetch_factor", 0) or 0)
 
     def take(self) -> Any:
-        """A batch on the device."""
         if self._stream is None:
             return self.made
         with self.part("load"):
@@ -219,7 +218,6 @@ class TorchProber:
         return replace(found, wall_s=(self._parts.clock.now_ns() - begin_ns) / 1e9)
 
     def step(self, batch: Any) -> None:
-        """One training step of the copy."""
         self._size = samples_in(batch)
         self._step(moved(batch, self.device))
 

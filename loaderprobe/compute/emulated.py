@@ -153,6 +153,5 @@ class SynchronousCompute(EmulatedCompute):
     synchronous = True
 
     def step(self, batch: Any) -> None:
-        """Queue one step and wait for its end."""
         super().step(batch)
         self._wait_until(self._ends[-1]())

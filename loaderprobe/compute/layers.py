@@ -347,7 +347,6 @@ class Hooks:
                 handle.remove()
 
     def begin_step(self) -> None:
-        """Calls are counted from 0 again."""
         self._calls.clear()
 
     def innermost(self) -> Call | None:

@@ -263,7 +263,6 @@ class CudaCompute(_Exchanging):
             raise MissingPart(f"there is no GPU to train on{f': {error}' if error else ''}", hint=INSTEAD)
 
     def info(self) -> ComputeInfo:
-        """The GPU's name and the training options."""
         how = [
             self._trainer.words(),
             *(["batches copied on a separate stream"] if self._side else []),
@@ -280,7 +279,6 @@ class CudaCompute(_Exchanging):
         )
 
     def uuid(self) -> str:
-        """The GPU's UUID in NVML's form."""
         return uuid_of(self._device)
 
     def copy(self, batch: Any) -> Any:
@@ -317,7 +315,6 @@ class CudaCompute(_Exchanging):
         return self._events.finish()
 
     def begun(self) -> tuple[int, ...]:
-        """Begin of each of those steps on the GPU."""
         return self._events.begun
 
     def profile(self, feed: Callable[[int], Iterator[Any]], *, steps: int, warm_up: int, batch_size: int) -> Timeline:

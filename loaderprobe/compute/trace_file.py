@@ -371,7 +371,6 @@ class _Reader:
     _threads: dict[Any, int] = field(default_factory=dict)
 
     def take(self, event: _Event) -> None:
-        """Keep what counts of an event."""
         kind = event.cat
         if event.ph != "X" or type(kind) is not str:
             return

@@ -200,7 +200,6 @@ class IterableLoader:
 
     @property
     def taken(self) -> int:
-        """Number of batches so far."""
         return len(self._rows)
 
     def workers(self) -> Sequence[int]:

@@ -131,7 +131,6 @@ class SwitchedLoader:
         return batches
 
     def workers(self) -> Sequence[int]:
-        """The workers' process ids; empty for the serial loader."""
         started = self._loader.num_workers and self._iterator is not None
         return [worker.pid for worker in self._iterator._workers] if started else []
 

@@ -92,7 +92,6 @@ class Unwrapped:
         return made
 
     def release(self, rewrapped: Any) -> None:
-        """Release what the copies of the wrappers hold."""
         for wrapper in self.wrappers:
             # Accelerate lists the loaders that are being iterated, and takes the last for the one in training.
             if type(rewrapped).__module__.startswith("accelerate."):
@@ -106,7 +105,6 @@ class Unwrapped:
         return replace(self, wrappers=(), notes=(*self.notes, note))
 
     def with_workers(self, workers: int, note: Remark) -> Unwrapped:
-        """The same loader with another number of workers."""
         copied = bare_copy(self.loader)
         copied.__dict__["num_workers"] = workers
         return replace(self, loader=copied, notes=(*self.notes, note))
@@ -263,7 +261,6 @@ def _holds_one(value: Any, depth: int) -> bool:
 
 
 def _where_else(given: Any) -> str:
-    """The hint for an object that holds no DataLoader."""
     kind = type(given)
     giver = next((name for name in GIVERS if callable(getattr(kind, name, None))), None)
     if giver:

@@ -97,7 +97,6 @@ class BatchPool:
         return float("inf") if length is None else max(0, length - len(self._kept) - self.odd)
 
     def take_new(self) -> None:
-        """From now on yield only new batches."""
         self._fresh, self._again = True, []
 
     def repeat(self, count: int) -> None:
@@ -387,7 +386,6 @@ class UserLoader(SwitchedLoader):
         return list(self._iterator._workers_status).count(False) if self._loader.num_workers else 0
 
     def notes(self) -> tuple[Remark, ...]:
-        """Notes on differences from the loader's settings."""
         notes = list(self._given.notes)
         if not self._users.__dict__.get("in_order", True):
             notes.append(Remark(code="taken_in_order"))

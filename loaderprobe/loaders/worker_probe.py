@@ -58,7 +58,6 @@ class WorkerSignals:
         return made
 
     def path(self, worker: int) -> Path:
-        """The pipe of one worker."""
         return self.folder / str(worker)
 
     def send(self) -> None:

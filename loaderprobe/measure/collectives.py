@@ -46,7 +46,6 @@ class Collectives:
 
     @property
     def rank(self) -> int:
-        """The rank of this process, from 0."""
         return self._group.rank
 
     @property

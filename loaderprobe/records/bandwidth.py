@@ -401,5 +401,4 @@ class StorageCeiling:
                 raise BadValue(f"ceiling: a phase of {phase.readers} readers read {phase.storage_bytes} bytes")
 
     def at(self, readers: int) -> BandwidthPhase | None:
-        """The phase with this number of readers."""
         return next((phase for phase in self.phases if phase.readers == readers), None)

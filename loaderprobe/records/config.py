@@ -200,7 +200,6 @@ class RunConfig:
         return content_hash(_unusual(self))
 
     def title(self) -> str:
-        """A short name for people."""
         workers = self.loader.workers
         loader = "" if self.loader.name == "torch" else f"{self.loader.name}, "
         loading = "serial" if workers == 0 else f"{workers} worker{'s' if workers > 1 else ''}"
@@ -291,7 +290,6 @@ class Setting:
     """`dataclasses.MISSING` where it is always asked for."""
 
     def of(self, config: RunConfig) -> Any:
-        """Its value in a configuration."""
         return reduce(getattr, self.path, config)
 
     def usual(self, config: RunConfig) -> bool:

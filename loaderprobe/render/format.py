@@ -186,7 +186,6 @@ class Sentence(Formatter):
         return self.filled(self.texts[code])
 
     def filled(self, template: str) -> str:
-        """A text with its facts."""
         return self._said(parsed(template))
 
     def _said(self, parts: Parts) -> str:

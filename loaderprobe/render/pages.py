@@ -63,7 +63,6 @@ def _blocks(parts: Sequence[Part]) -> Iterator[str]:
 
 
 def _block(part: Shown) -> Iterator[str]:
-    """Of one that is no item."""
     if isinstance(part, Paragraph):
         yield f"**{escaped(part.text)}**" if part.strong else escaped(part.text)
     elif isinstance(part, Command):

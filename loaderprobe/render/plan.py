@@ -349,7 +349,6 @@ def _label(quantity: Quantity) -> str:
 
 
 def _supply_notes(supply: PlanSupply, asked: Asked) -> list[str]:
-    """What is to be known of a storage beside its limits."""
     lines = [remark_words(note) for note in supply.notes]
     if supply.label == "measured" and supply.feeds is not None and asked.nodes > 1:
         lines.insert(
@@ -385,7 +384,6 @@ def _enough_cache(size: CacheSize, nodes: int) -> str:
 
 
 def _from_words(plan: PlanReport) -> str:
-    """What the plan was made from."""
     source = plan.source
     others = f" (also in the run: {join_words(source.other_data)}; --data)" if source.other_data else ""
     if source.kind == "trace":
@@ -452,7 +450,6 @@ def delivery_command(plan: PlanReport) -> str:
 
 
 def _readers(plan: PlanReport) -> int:
-    """Of one of those ranks."""
     return plan.acceptance.workers or -(-plan.acceptance.readers // plan.asked.of_node)
 
 

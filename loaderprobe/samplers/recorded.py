@@ -83,7 +83,6 @@ class SamplerThread:
         self._open.close()
 
     def sample_all(self) -> None:
-        """One reading of each sampler."""
         for sampler in list(self._samplers):
             try:
                 sampler.sample()

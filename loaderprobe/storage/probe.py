@@ -224,7 +224,6 @@ class Probe:
         return self.location.kind != "object" and fast and lasts and min(processes_for(self.cores), phase.readers) > 1
 
     def _names(self, step: Names) -> MetadataPhase:
-        """Opens or stats of the files."""
         seconds = METADATA_SHARE * self.request.seconds
         return run_metadata(
             MetadataSettings(

@@ -12,7 +12,6 @@ class SystemClock:
         return time.perf_counter_ns()
 
     def sleep(self, seconds: float) -> None:
-        """Wait without using the CPU."""
         time.sleep(seconds)
 
     def thread_cpu_ns(self) -> int:

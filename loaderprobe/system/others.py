@@ -79,7 +79,6 @@ class OthersMeter:
         )
 
     def missing(self) -> Sequence[Missing]:
-        """Why there is nothing to read, if so."""
         if self._machine() is not None:
             return ()
         there = Path(self._proc, "stat").is_file()

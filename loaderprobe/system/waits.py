@@ -176,13 +176,11 @@ class ThreadTable:
         return files
 
     def forget(self, tid: int) -> None:
-        """Close the files of a thread that has ended."""
         files = self._files.pop(tid, None)
         if files is not None:
             files.close()
 
     def others(self, tid: int) -> Iterator[int]:
-        """All current threads of the process except this one."""
         try:
             if self._task is None:
                 self._task = os.open("task", os.O_RDONLY | os.O_DIRECTORY, dir_fd=self._directory)

@@ -70,7 +70,6 @@ class FakePageCache:
         self.held.update(paths)
 
     def resident(self, paths: Sequence[Path]) -> float | None:
-        """Share of the files held."""
         return None if self._blind else sum(path in self.held for path in paths) / len(paths)
 
 
@@ -301,7 +300,6 @@ class ProfiledCompute:
         return ended
 
     def begun(self) -> tuple[int, ...]:
-        """When each of those began."""
         return self._last_begun_ns
 
     def profile(self, feed: Callable[[int], Iterator[Any]], *, steps: int, warm_up: int, batch_size: int) -> Timeline:

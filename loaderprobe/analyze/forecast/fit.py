@@ -257,7 +257,6 @@ class ServiceTimes:
         )
 
     def with_cached(self, share: float) -> ServiceTimes:
-        """With this share of the images in memory."""
         return replace(
             self,
             latency_s=self.latency_s * (1 - share),

@@ -46,7 +46,6 @@ class Demand:
     requests: Quantity
 
     def times(self, accelerators: float) -> Demand:
-        """Of so many accelerators together."""
         return Demand(
             read_bytes=scaled(self.read_bytes, accelerators, f"N {self.read_bytes.formula}"),
             opens=scaled(self.opens, accelerators, f"N {self.opens.formula}"),

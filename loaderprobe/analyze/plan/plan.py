@@ -129,7 +129,6 @@ def catalogue_offer(entry: CatalogueEntry, name: str, size: float | None, today:
 
 
 def _notes(entry: CatalogueEntry, missing: Sequence[str]) -> tuple[Remark, ...]:
-    """What is not published, and what the catalogue says besides."""
     lacks = [Remark(code="not_published", facts={"limits": " ".join(missing)})] if missing else []
     return (*lacks, *([Remark(code="quoted", facts={"text": entry.note})] if entry.note else []))
 
@@ -206,7 +205,6 @@ def workers_of(workload: PlanWorkload, utilization: float) -> Quantity | Remark:
 
 
 def _whole_workers(workload: PlanWorkload, utilization: float) -> Quantity | Remark:
-    """Rounded up, as workers are whole."""
     found = workers_of(workload, utilization)
     if isinstance(found, Remark):
         return found

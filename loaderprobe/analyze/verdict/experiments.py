@@ -280,7 +280,6 @@ class Seen:
 
     @classmethod
     def of(cls, measurement: Measurement, ceiling: StorageCeiling | None) -> Seen:
-        """From the segments that count."""
         base = base_mode(measurement)
         judged = segments_of(measurement, base, judged_activity(measurement))
         loader_only = segments_of(measurement, base, "loader_only")
@@ -329,7 +328,6 @@ class Seen:
 
     @property
     def waiting(self) -> Waiting | None:
-        """What workers were seen waiting for."""
         return self.cost.waiting if self.cost else None
 
     @property
@@ -346,7 +344,6 @@ class Seen:
 
     @property
     def free_input_speedup(self) -> float:
-        """The speed-up of training if the whole input were free."""
         predicted = self.predicted
         free = [replace(self.loops[n], overhead_s=0.0).end_to_end(math.inf) / rate for n, rate in predicted.items()]
         return min(median(free), self.most) if free else math.inf

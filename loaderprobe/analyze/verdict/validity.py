@@ -617,7 +617,6 @@ class DiskUse:
     unavailable: dict[str, Remark]
 
     def evidence(self) -> tuple[Evidence, ...]:
-        """The figures that are known, for the verdict."""
         return (
             *evidence_of([("disk_ceiling_fraction", self.ceiling_fraction, thresholds.SATURATED)]),
             *evidence_of([("cold_fraction", self.cold_fraction, None)]),

@@ -325,7 +325,6 @@ class SetRequest:
         return root / (name if self.layout == FILES else f"{name}-{self.layout}")
 
     def pool(self) -> PoolRequest:
-        """The pool that it needs."""
         return PoolRequest(
             resolution=None if isinstance(self.resolution, str) else self.resolution,
             seed=self.seed,

@@ -76,7 +76,6 @@ class Segments:
 
     @classmethod
     def made(cls, asked: Sequence[OddityName]) -> Segments:
-        """The segments of the requested kinds."""
         return cls(
             exif=tuple(_exif(orientation) for orientation in range(1, 9)) if "exif" in asked else (),
             icc=_profile() if "icc" in asked else b"",

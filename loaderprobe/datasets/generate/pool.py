@@ -207,7 +207,6 @@ class Base:
 
     @classmethod
     def of(cls, encoded: Encoded) -> Base:
-        """The base of an encoded image."""
         return cls(
             start=encoded.start,
             tables=encoded.tables,

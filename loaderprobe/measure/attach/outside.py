@@ -147,7 +147,6 @@ class Outside:
         )
 
     def _kinds(self) -> Counter[str]:
-        """What the thread was seen waiting for."""
         waits = self._waits.samples() if self._waits else None
         return Counter(WAIT_KINDS[kind] for kind in waits.kind) if isinstance(waits, WaitSamples) else Counter()
 

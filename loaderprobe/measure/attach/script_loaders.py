@@ -228,7 +228,6 @@ class ScriptLoader:
         self.passes.loop_began()
 
     def record(self) -> SeenLoader:
-        """For the report."""
         loader = self.loader
         return SeenLoader(
             number=self.number,
@@ -263,7 +262,6 @@ class SeenLoaders:
         return self._all[-1]
 
     def known(self, loader: Any) -> ScriptLoader | None:
-        """This loader, if it was seen before."""
         return next((seen for seen in self._all if seen.known.is_original(loader)), None)
 
     def took(self, seen: ScriptLoader, begin_ns: int, ready_ns: int) -> None:
@@ -314,7 +312,6 @@ class SeenLoaders:
         return [loader.record() for loader in self._current if loader is not chosen]
 
     def why_none(self, asked: int | None) -> WhyNot:
-        """Why none was chosen by the end of the script."""
         if asked is not None and asked >= len(self._all):
             return "no_such_loader"
         trained = [seen for seen in self._all if seen.trained]

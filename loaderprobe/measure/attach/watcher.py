@@ -257,7 +257,6 @@ class Watcher:
         return self._so_far(trained)
 
     def record(self) -> Attached:
-        """What this process saw, for the command."""
         seen = tuple(loader.record() for loader in self._all)
         why: WhyNot | None = None if any(self._trains_on(loader) for loader in self._all) else "no_backward"
         if why and self._outside.passes:
@@ -313,7 +312,6 @@ class Watcher:
         return found
 
     def _bound(self, seen: Watched, part: Sequence[LoopStep], records: WorkerBatches) -> Bound | None:
-        """The estimated verdict on some steps."""
         if _on_gpu():
             return None
         measured = observed(

@@ -144,7 +144,6 @@ class RankChild:
 
     @property
     def group(self) -> Group:
-        """For what the ranks agree on."""
         return self._groups.group
 
     @property
@@ -159,7 +158,6 @@ class RankChild:
         )
 
     def joined(self, parts: Parts) -> Parts:
-        """The parts of a session in step with the other ranks."""
         group, node = self._groups.group, self._placement.node
         self._gathered = RankGather(group, parts.next_round, node=node, earlier=self._order.earlier)
         of_rank = replace(
