@@ -27,7 +27,7 @@ from typing import Any
 from loaderprobe.analyze.caches import lru_hits, page_cache_hits, pinned_hits
 from loaderprobe.stats import mean
 from scripts.benches.compared import Compared, Kind
-from scripts.benches.harness import Progress, part_of, photographs
+from scripts.benches.harness import Progress, part_of, photographs, photographs_in
 from tests.planted.slow_reader import evict
 from tests.planted.small_memory import SmallMemory, pages_bytes, small_memory
 
@@ -76,7 +76,7 @@ class Seen:
 
 def read_plain(folder: Path) -> Callable[[Sequence[int]], None]:
     """Processes that read whole files."""
-    files = photographs_of(folder)
+    files = photographs_in(folder)
     pool = multiprocessing.get_context("fork").Pool(READERS)
 
     def epoch(numbers: Sequence[int]) -> None:
@@ -106,7 +106,7 @@ def read_by_loader(folder: Path) -> Callable[[Sequence[int]], None]:
     from torch.utils.data import DataLoader
 
     order: list[int] = []
-    files: Any = Sizes(photographs_of(folder))
+    files: Any = Sizes(photographs_in(folder))
     loader = DataLoader(files, batch_size=BATCH_SIZE, sampler=order, num_workers=WORKERS, persistent_workers=True)
 
     def epoch(numbers: Sequence[int]) -> None:
@@ -118,10 +118,6 @@ def read_by_loader(folder: Path) -> Callable[[Sequence[int]], None]:
 
 
 READ = {"plain": read_plain, "loader": read_by_loader}
-
-
-def photographs_of(folder: Path) -> list[Path]:
-    return sorted(folder.rglob("*.JPEG"))
 
 
 def read(given: dict[str, Any]) -> None:
@@ -165,7 +161,7 @@ def _in_little_memory(undo: ExitStack, count: int) -> SmallMemory:
 
     size = count * MOST_IMAGE_BYTES
     place = undo.enter_context(small_memory(fill=fill, scratch=Path(scratch), size_bytes=size))
-    files = pages_bytes(photographs_of(place.folder / RESOLUTION))
+    files = pages_bytes(photographs_in(place.folder / RESOLUTION))
     print(f"Linux {os.uname().release}, {place.how}, {files / 1e6:.0f} MB of files")
     return place
 
@@ -186,7 +182,7 @@ def measure_caches(chosen: argparse.Namespace, out: Path) -> bool:
 
 def measure_row(place: SmallMemory, folder: Path, row: Row, seed: int) -> Seen:
     """One repetition."""
-    files = photographs_of(folder)
+    files = photographs_in(folder)
     sizes = [pages_bytes([file]) for file in files]
     hits: list[float] = []
     held: list[float] = []

@@ -35,8 +35,9 @@ from loaderprobe.protocols import ComputeArguments
 from loaderprobe.records.config import ComputeSpec, LoaderSpec
 from loaderprobe.system.clock import SystemClock
 from scripts.benches.compared import Compared, Kind
-from scripts.benches.harness import Plant, part_of, photographs, planted
+from scripts.benches.harness import Plant, part_of, photographs, photographs_in, planted
 from scripts.benches.truth_verdict import Photographs
+from tests.planted.small_memory import pages_bytes
 
 RATE = 60.0
 """Images/s of one accelerator: four of them leave the cores half idle."""
@@ -48,7 +49,6 @@ IMAGES, SIDE = 1024, 256
 COUNTS = (2, 3, 4)
 UTILIZATION = 0.9
 SETTLE_S, WINDOW_S = 3.0, 10.0
-PAGE_BYTES = 4096
 OFF_AT_MOST = 0.03
 
 
@@ -129,8 +129,8 @@ def limit_of(disk: Disk, photos: Path) -> float:
     images = disk.feeds * UTILIZATION * RATE
     if disk.kind == "requests":
         return round(images)
-    sizes = [path.stat().st_size for path in photos.rglob("*.JPEG")]
-    return images * sum(-(-size // PAGE_BYTES) * PAGE_BYTES for size in sizes) / len(sizes)
+    files = photographs_in(photos)
+    return images * pages_bytes(files) / len(files)
 
 
 def train(given: dict[str, Any]) -> None:

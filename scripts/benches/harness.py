@@ -54,6 +54,11 @@ def photographs(root: Path, resolution: str, count: int, classes: int = 4) -> Pa
     return generate(root, request, count=count, processes=2, progress=lambda *_: None)
 
 
+def photographs_in(folder: Path) -> list[Path]:
+    """Those of all classes, by name."""
+    return sorted(folder.rglob("*.JPEG"))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plant:
     """A folder with data, on a slow disk or on this machine's own."""

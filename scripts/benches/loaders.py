@@ -34,6 +34,7 @@ from torchvision import transforms
 from torchvision.transforms import v2
 
 from scripts.benches.beside import held_lock
+from scripts.benches.harness import photographs_in
 
 PHOTOGRAPHS = 1500
 TINY_FILES = 4000
@@ -123,10 +124,6 @@ class Samples(Finish, Dataset[Sample]):
 
     def read(self, index: int) -> Any:
         raise NotImplementedError
-
-
-def photographs_in(folder: Path) -> list[Path]:
-    return sorted(folder.rglob("*.JPEG"))
 
 
 def part_of_worker(items: Sequence[T]) -> Sequence[T]:

@@ -13,23 +13,29 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
-import subprocess
+import socket
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import nn
+
 from loaderprobe.api.load import load as load_run
+from loaderprobe.loaders.torch import ImageFiles, TorchLoader
+from loaderprobe.records.config import RunConfig
+from loaderprobe.records.files import FileSet
 from loaderprobe.records.report import ConfigurationRow
-from scripts.benches.harness import Progress, photographs, ran, wanted
-from scripts.benches.plants import LATE_HOST
+from scripts.benches.harness import Plant, Progress, answer, photographs, planted, ran, wanted
 from scripts.benches.score import Marks, Row, Said
-from tests.planted.slow_disk import CannotPlant, SlowDisk, slow_disk
 
 MARKS = Marks(right_at_least=1.0)
 SMALL, LARGE = "500x375", "1024x768"
@@ -40,7 +46,9 @@ LIMIT_S = 400.0
 OFF_AT_MOST = 0.03
 FAST, SLOW = "emulated:100000", "emulated:60"
 """Accelerators."""
-PLANTS = "scripts.benches.plants"
+PLANTS = "scripts.benches.truth_ranks"
+LATE_RANK, LATE_HOST, LATE_S = 1, "late", 0.015
+"""Seconds of an image; the rank is of two."""
 ROUNDS = 3
 WIRE = 'ip link set lo up && tc qdisc add dev lo root tbf rate 3gbit burst 1mb latency 20ms && exec "$@"'
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "2",
@@ -94,6 +102,32 @@ CASES = (
 )
 
 
+class LateFiles(ImageFiles):
+    """Images, each of which takes longer on one rank, or host; torchrun says which rank a process is."""
+
+    def __getitem__(self, k: int) -> tuple[torch.Tensor, int]:
+        of_two = os.environ.get("WORLD_SIZE") == "2"
+        if (of_two and os.environ.get("RANK") == str(LATE_RANK)) or socket.gethostname() == LATE_HOST:
+            time.sleep(LATE_S)
+        return super().__getitem__(k)
+
+
+class LateLoader(TorchLoader):
+    """The DataLoader of a sweep, over those."""
+
+    def __init__(self, config: RunConfig, files: FileSet, scratch: Path) -> None:
+        super().__init__(config, files, scratch)
+        # Made by the sweep's own code, so that nothing else differs; workers start later.
+        self._loader.dataset.__class__ = LateFiles
+
+
+def wide(num_classes: int) -> nn.Module:
+    """For 1,000 classes 14.5 million parameters, 58 MB of gradients, for little work."""
+    return nn.Sequential(
+        nn.AdaptiveAvgPool2d(16), nn.Flatten(), nn.Linear(3 * 16 * 16, 8192), nn.ReLU(), nn.Linear(8192, num_classes)
+    )
+
+
 def names() -> list[str]:
     return [*(case.name for case in CASES), "bandwidth"]
 
@@ -118,26 +152,17 @@ def measure(chosen: argparse.Namespace, out: Path) -> bool:
     return complete
 
 
-@contextmanager
-def limited(scratch: Path) -> Iterator[SlowDisk | None]:
+def limited(undo: ExitStack, name: str, scratch: Path) -> Plant | None:
     """The small photographs on the disk of 20 MB/s; None where none can be planted, and the reason is printed."""
     fill = partial(shutil.copytree, scratch / "own" / SMALL, dirs_exist_ok=True)
-    with ExitStack() as undo:
-        try:
-            ways: Any = ("blkio", "io.max")
-            yield undo.enter_context(
-                slow_disk(kind="token_bucket", fill=fill, scratch=scratch, bytes_per_s=LIMIT, ways=ways)
-            )
-        except CannotPlant as error:
-            print(f"left out: {error}")
-            yield None
+    return planted(undo, name, "token_bucket", LIMIT, fill=fill, scratch=scratch, ways=("blkio", "io.max"))
 
 
 def _swept(case: Case, scratch: Path, out: Path, rounds: int) -> bool:
     with ExitStack() as undo:
         data, around = scratch / "own" / case.data, case.around
         if case.limited:
-            disk = undo.enter_context(limited(scratch))
+            disk = limited(undo, case.name, scratch)
             if disk is None:
                 return False
             data, around = disk.folder, disk.command
@@ -149,21 +174,12 @@ def _swept(case: Case, scratch: Path, out: Path, rounds: int) -> bool:
         return ran(["sh", "-c", 'exec "$@" >/dev/null', "sh", *around(command)], case.name, LIMIT_S)
 
 
-def _probe(disk: SlowDisk) -> list[str]:
-    return [sys.executable, "-m", "loaderprobe", "bandwidth", str(disk.folder), "--readers", "2", "--json", "--quiet"]
-
-
 def _ladder(scratch: Path) -> Any:
     """`bandwidth` with one, two and four ranks on the limited disk."""
-    with limited(scratch) as disk:
-        return disk and _answer(disk.command([*_probe(disk), "--ranks", f"1,2,{RANKS}"]))
-
-
-def _answer(command: Sequence[str]) -> Any:
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
-    if done.returncode:
-        raise SystemExit(f"bandwidth ended with code {done.returncode}")
-    return json.loads(done.stdout)
+    with ExitStack() as undo:
+        disk = limited(undo, "bandwidth", scratch)
+        probe = [sys.executable, "-m", "loaderprobe", "bandwidth", "--readers", "2", "--json", "--quiet"]
+        return disk and answer(disk.command([*probe, "--ranks", f"1,2,{RANKS}", str(disk.folder)]))
 
 
 def load(folder: Path, chosen: argparse.Namespace) -> list[Row]:

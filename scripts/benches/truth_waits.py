@@ -66,6 +66,7 @@ from scripts.benches.loaders import (
 from scripts.benches.score import Marks, Said
 from scripts.benches.score import Row as Judged
 from tests.planted.slow_reader import evict, files_in
+from tests.planted.small_memory import PAGE_BYTES, pages_bytes
 
 MARKS = Marks(right_at_least=0.9)
 RESOLUTION = "500x375"
@@ -91,7 +92,6 @@ ENOUGH_S = 1.0
 AT_MOST_S = 3.0
 FIRST_PASS_S = 10.0
 """At most, of a first pass."""
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 CACHESTAT = 451
 """The system call that counts the cached pages of a file, by its number on all 64-bit Linux from 6.5 on."""
 WARM = """
@@ -118,8 +118,7 @@ def files_of(row: Row, place: Place) -> list[Path]:
 
 def sample_bytes(row: Row, place: Place) -> float:
     """In pages, of which files are read; 0 for what is no file."""
-    files = files_in(place.folder) if row.on_files else []
-    return sum(-(-file.stat().st_size // PAGE_BYTES) * PAGE_BYTES for file in files) / row.samples
+    return pages_bytes(files_in(place.folder)) / row.samples if row.on_files else 0.0
 
 
 def read_ahead_kb(folder: Path) -> int | None:
@@ -157,8 +156,7 @@ def resident(files: Sequence[Path]) -> float | None:
         if failed:
             return None
         pages += found[0]
-    total = sum(-(-file.stat().st_size // os.sysconf("SC_PAGE_SIZE")) for file in files)
-    return pages / total if total else None
+    return pages * PAGE_BYTES / pages_bytes(files) if files else None
 
 
 def measure_round(

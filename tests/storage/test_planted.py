@@ -43,7 +43,7 @@ def test_a_throttled_disk_is_bandwidth_limited(plant_disk: PlantDisk) -> None:
 def test_a_sweep_holds_the_disk_against_its_ceiling(
     plant_disk: PlantDisk, photographs: FileSet, tmp_path: Path
 ) -> None:
-    """Two workers on the slow disk: input, storage, at over 85 % of the ceiling; with warm files, not storage."""
+    """Two workers on the slow disk: input, storage, at over 85 % of the ceiling."""
 
     def fill(folder: Path) -> None:
         # As many as a segment takes: all are read before they are warm.
@@ -57,14 +57,12 @@ def test_a_sweep_holds_the_disk_against_its_ceiling(
     if disk.members is None:
         pytest.skip("FUSE does not count reads, so there is no ceiling to hold them against")
     summary = run_on(
-        disk, "sweep", disk.folder / "photographs", "--workers", 2, "--no-serial", "--cache", "cold,warm",
-        "--compute", "emulated:mlperf-h100", "--batch-size", 4, "--rounds", 2, "--budget", 30, "--json",
+        disk, "sweep", disk.folder / "photographs", "--workers", 2, "--no-serial",
+        "--compute", "emulated:mlperf-h100", "--batch-size", 4, "--rounds", 2, "--budget", 15, "--json",
         "--out", tmp_path / "run",
     )  # fmt: skip
-    cold, warm = summary["configurations"]
+    (cold,) = summary["configurations"]
     assert (cold["bound"]["side"], cold["bound"]["cause"]) == ("input", "storage"), cold["bound"]
     assert cold["disk_ceiling_fraction"] > 0.85 and 0.95 < cold["read_amplification"] < 1.2
     assert "of its ceiling at concurrency 2" in cold["bound"]["sentence"]
     assert any(each["metric"] == "disk_ceiling_fraction" for each in cold["bound"]["evidence"])
-    assert warm["bound"]["cause"] != "storage" and warm["disk_ceiling_fraction"] is None
-    assert warm["unavailable"]["disk_ceiling_fraction"]["code"] == "warm_as_asked"
