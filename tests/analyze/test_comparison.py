@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
 
-from loaderprobe.analyze.comparison import MeasuredRow, SideRow, compare_rows, judge_gates
+from loaderprobe.analyze.comparison import SideRow, compare_rows, judge_gates
 from loaderprobe.analyze.effects import RunReading, interval
 from loaderprobe.records.compare import Compared, Subject, Unit
-from loaderprobe.records.verdict import Interval, ShortVerdict
+from loaderprobe.records.verdict import ShortVerdict
 
 QUIET = (99.0, 100.0, 101.0)
 NOISY = (70.0, 100.0, 130.0)
@@ -125,10 +123,3 @@ def test_null_sweeps_rarely_fail_and_planted_losses_mostly_do() -> None:
 
     assert sum(failed(1.0) for _ in range(100)) <= 5
     assert sum(failed(0.9) for _ in range(100)) >= 90
-
-
-def run(rounds: int, spread: float = 0.1) -> MeasuredRow:
-    """Of so many rounds; its steps vary by `spread`."""
-    figure = Interval(value=100.0, low=100.0 * (1 - spread), high=100.0 * (1 + spread))
-    reading = RunReading(values=tuple(100.0 + number for number in range(rounds)), figure=figure)
-    return cast(MeasuredRow, SimpleNamespace(reading=reading, row=SimpleNamespace(verdict=None)))

@@ -21,8 +21,6 @@ from loaderprobe.analyze.effects import (
 from loaderprobe.records.thresholds import REPEAT
 from loaderprobe.records.verdict import Interval
 
-FLAT = Interval(value=1.0, low=1.0, high=1.0)
-
 
 def reading(*values: float, low: float | None = None, high: float | None = None) -> RunReading:
     """One run; its interval is empty unless given."""

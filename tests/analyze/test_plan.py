@@ -11,7 +11,7 @@ import pytest
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.plan.plan import catalogue_offer
 from loaderprobe.analyze.plan.sources import workload_of_run
-from loaderprobe.analyze.plan.workload import PlanWorkload, known
+from loaderprobe.analyze.plan.workload import PlanWorkload
 from loaderprobe.errors import BadValue
 from loaderprobe.records.catalogue import Amount, CatalogueEntry, Tier
 from loaderprobe.records.measurement import ComputeInfo, Measurement
@@ -20,7 +20,6 @@ from loaderprobe.storage.catalogue import entry_named, published
 from tests.analyze.runs import FILE_BYTES, Cost, alike, run
 
 DEVICE = ComputeInfo(name="step", device="H200", synchronous=False, specified_images_per_s=None, source="your own step")
-OTHER = ("h100", known(1786.0, "images/s", "given", "h100"))
 
 
 def measured(**facts: Any) -> Measurement:

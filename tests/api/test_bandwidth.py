@@ -29,14 +29,11 @@ from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.testing import FakeGroup, example_config
 from tests.cli.invoke import invoke
 from tests.conftest import Run
-from tests.examples.bandwidth import example_bandwidth, example_operations, example_rank_bandwidth, example_ranks
+from tests.examples.bandwidth import example_bandwidth
 from tests.planted.files import random_files
 from tests.skips import needs_cold_reads
 
 TWO_NODES = (Node(host="a", processes=(0, 1), gpus=0), Node(host="b", processes=(2, 3), gpus=0))
-OPENS = (*example_operations({4: 1000.0}), *example_operations({4: 900.0}, "stat", metadata="warm"))
-ONE = replace(example_bandwidth(), metadata=OPENS)
-RANKS = example_rank_bandwidth(example_ranks(20e6), example_ranks(6.9e6, 6.8e6, 6.8e6, 4e6))
 QUICK = ("--readers", "1,2", "--seconds", "0.1", "--json")
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ import loaderprobe
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.system.clock import SystemClock
 from loaderprobe.testing import FakeClock
-from tests.api.samples import Pairs
 from tests.said import all_said
 
 SIZE = 4
@@ -33,17 +31,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
 
 def batch() -> torch.Tensor:
     return torch.zeros(SIZE, 3, 8, 8)
-
-
-def generator(spend: Callable[[], None], most: int = 10) -> Callable[[], Iterator[Any]]:
-    """A function whose epochs are of `most` batches; each begins with `spend`."""
-
-    def batches() -> Iterator[Any]:
-        for _ in range(most):
-            spend()
-            yield batch()
-
-    return batches
 
 
 class Ahead:
@@ -96,14 +83,6 @@ def test_what_gives_no_batches_is_refused(kind: str, says: str, hint: str) -> No
         loaderprobe.diagnose(functools.partial(wrong, kind), budget_s=5)
     assert hint in caught.value.hint
     assert (kind == "raises") == isinstance(caught.value.__cause__, KeyError)
-
-
-class Locked(Pairs):
-    """A batch sampler that cannot be copied, and begins again."""
-
-    def __init__(self) -> None:
-        super().__init__(64, 4)
-        self.lock = threading.Lock()
 
 
 def test_a_generator_is_closed_and_random_state_is_put_back(clock: FakeClock) -> None:

@@ -61,11 +61,6 @@ def test_no_deadlock(data: st.DataObject) -> None:
     assert together(ranks).ranks == size
 
 
-def stepped(finished: tuple[int, ...]) -> float:
-    """Steps/s of a device, from the end of its first to that of its last."""
-    return (len(finished) - 1) * 1e9 / (finished[-1] - finished[0])
-
-
 def test_a_rank_alone_begins_with_buffers_as_empty_as_it_ends() -> None:
     """A fast rank does not wait for a slow one after its lead-in: what it loads meanwhile is not of the time alone."""
     found = together(

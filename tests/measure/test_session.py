@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,29 +29,6 @@ from loaderprobe.testing import (
 from tests.measure.conftest import Measure
 from tests.measure.scripted import scripted_session
 from tests.said import all_said, said
-
-
-@dataclass(frozen=True)
-class Shards:
-    """Files of many samples each, which is all that a session needs to know."""
-
-    shards: int = 64
-    samples: int = 64
-    sample_bytes: int = 100_000
-
-    @property
-    def count(self) -> int:
-        """Samples in all shards."""
-        return self.shards * self.samples
-
-    def absolute(self, first: int, count: int) -> list[Path]:
-        """Each shard once."""
-        numbers = (k // self.samples % self.shards for k in range(first, first + count))
-        return [Path(f"/nowhere/{number}.tar") for number in dict.fromkeys(numbers)]
-
-    def delivered_bytes(self, first: int, count: int) -> int:
-        """All samples are of one size."""
-        return count * self.sample_bytes
 
 
 def test_every_file_is_read_once_in_a_cold_segment(measure_fake: Measure) -> None:

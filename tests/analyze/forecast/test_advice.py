@@ -22,7 +22,7 @@ from loaderprobe.analyze.forecast.fit import Storage
 from loaderprobe.analyze.verdict.experiments import Experiments, run_experiments
 from loaderprobe.records.measurement import Alternative, Measurement
 from loaderprobe.records.thresholds import WORTH
-from loaderprobe.records.verdict import ActionCode, Advice
+from loaderprobe.records.verdict import ActionCode
 from loaderprobe.render.words import action_words, knee_words, remark_words
 from tests.analyze.measured import FILES, measured
 from tests.analyze.rank_runs import rank_run
@@ -153,20 +153,6 @@ def test_forecasts_that_cannot_be_made_are_refused() -> None:
     assert {"page_cache_share", "pinned_share"} <= {
         each.changed for each in advised(FULL, SLOW_DISK, place=MANY).forecasts
     }
-
-
-def without_storage(value: float, low: float, high: float, *, trained: bool = False) -> dict[str, Advice]:
-    """Advice where the experiment of free storage gained so much, of the loader alone or of training itself."""
-    found = run_experiments(FULL)
-    tried = replace(found.speedups["storage"], value=value, low=low, high=high)
-    found = replace(found, speedups={**found.speedups, "storage": tried})
-    found = replace(found, seen_without=frozenset({"storage"})) if trained else found
-    made = recommend(FULL, found, Surroundings(storage=SLOW_DISK.storage(), place=FITS))
-    (everything,) = (
-        each for each in made.forecasts if each.to.startswith("100 %") and each.changed == "page_cache_share"
-    )
-    assert everything.how == ("measured" if trained else "estimated")
-    return {each.action.code: each for each in made.advice}
 
 
 def judged(measurements: Sequence[Measurement], truth: Truth | None = None) -> list[tuple[Measurement, Experiments]]:

@@ -186,9 +186,6 @@ def test_parts_that_do_not_sum_are_an_error() -> None:
         replace(whole, sync_ns=whole.sync_ns + 1)
 
 
-HALF = TimelineScript(unit_ns=1).kernel(0, 50, blocks_per_sm=0.5, occupancy=0.25).build(100)
-
-
 kernels = st.tuples(
     st.integers(-10, 60), st.integers(0, 30), st.sampled_from((0.125, 0.5, 2.0)), st.booleans(), st.booleans()
 )

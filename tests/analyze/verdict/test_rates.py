@@ -19,8 +19,6 @@ from loaderprobe.records.verdict import Interval
 from loaderprobe.records.waits import WaitKind
 from tests.analyze.runs import BATCH, Cost, alike, run, segment
 
-SECOND = 10**9
-
 
 def half(found: Interval) -> float:
     """Half the interval, as a share of the value."""
