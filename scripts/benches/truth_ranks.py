@@ -225,7 +225,7 @@ def _probed(phase: dict[str, Any], limit: dict[str, Any]) -> Row:
     slowest = min(phase["by_rank"], key=lambda each: each["bw_bytes"])
     fastest = max(each["bw_bytes"] for each in phase["by_rank"])
     told = (
-        f"{together / 1e6:.2f} MB/s together, {phase['last_done_bw_bytes'] / 1e6:.2f} to the last, R x slowest "
+        f"{together / 1e6:.2f} MB/s together, R x slowest "
         f"{ranks * slowest['bw_bytes'] / 1e6:.2f}, fairness {slowest['bw_bytes'] / fastest:.2f}; {limit['sentence']}"
     )
     wrong = ranks == RANKS and abs(together / LIMIT - 1) > OFF_AT_MOST
