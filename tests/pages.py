@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from loaderprobe.records.bandwidth import BandwidthReport
 from loaderprobe.records.report import Report
-from loaderprobe.render.bandwidth import bandwidth_document
 from loaderprobe.render.pages import document_markdown, document_page
 from loaderprobe.render.rows import csv_text
 from loaderprobe.render.sweep import report_columns, sweep_document
@@ -25,7 +23,3 @@ def html_report(report: Report) -> str:
 
 def csv_report(report: Report) -> str:
     return csv_text(report_columns(report))
-
-
-def bandwidth_text(report: BandwidthReport, width: int = 80, color: bool = False) -> str:
-    return document_text(bandwidth_document(report), width=width, color=color)

@@ -1,0 +1,187 @@
+"""Pages through the writers: they fit, hostile text acts on no reader, and what programs read follows its schema."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import date
+from io import StringIO
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loaderprobe.records.plan import CacheAsked, PlanReport
+from loaderprobe.render.bandwidth import bandwidth_document
+from loaderprobe.render.document import Document, Section, Table
+from loaderprobe.render.json import result_json, result_schema, summary_json, summary_schema
+from loaderprobe.render.plan import catalogue_document, catalogue_json, plan_document
+from loaderprobe.render.rows import csv_text
+from loaderprobe.render.sweep import sweep_document
+from loaderprobe.render.terminal import document_text
+from loaderprobe.storage.catalogue import published
+from tests.examples.bandwidth import (
+    example_bandwidth,
+    example_operations,
+    example_phase,
+    example_rank_bandwidth,
+    example_ranks,
+)
+from tests.examples.plan import example_asked, example_plan, example_workload
+from tests.examples.reports import example_report, example_row
+from tests.pages import markdown_report, terminal_report
+
+WIDEST = replace(
+    example_bandwidth(),
+    phases=tuple(
+        example_phase(
+            1 << step, rate, at_least=True, settled=False, bw_high=1.4 * rate, cache="mixed", cold_fraction=0.5
+        )
+        for step, rate in enumerate((0.0512e6, 61.3e6, 12_345e6))
+    ),
+    metadata=(
+        *example_operations({1: 1e6, 64: 1.23e6}, at_least=True),
+        *example_operations({1: 330.0, 4: 1250.0, 16: 3300.0}, "stat"),
+    ),
+)
+"""Rates from kB/s to GB/s in one table, all marked, and a million opens/s: gaps and shares give way, then tables stand
+below each other."""
+RANKS = example_rank_bandwidth(example_ranks(20e6), example_ranks(6.9e6, 6.8e6, 6.8e6, 4e6))
+PLAN = example_plan(asked=replace(example_asked(), cache=CacheAsked(kind="page", bytes=75e9), nic_bytes_per_s=12.5e9))
+BARE = example_plan(example_workload(cpu_s=None, wait_s=None, storage=None, images=None))
+PAGES: dict[str, tuple[Document, set[str]]] = {
+    "sweep": (sweep_document(example_report()), set()),
+    "bandwidth": (bandwidth_document(example_bandwidth()), {"61.3", "118", ">=301"}),
+    "widest bandwidth": (
+        bandwidth_document(WIDEST), {">=12300", "opens/s", "stats,", ">=1,000,000", "4.36,"},
+    ),
+    "bandwidth of ranks": (bandwidth_document(RANKS), {"20.0", "24.5", "fair"}),
+    "bandwidth of nothing": (bandwidth_document(example_rank_bandwidth()), set()),
+    "plan": (plan_document(PLAN), set()),
+    "bare plan": (plan_document(BARE), set()),
+    "plan of one": (plan_document(example_plan(asked=example_asked(1))), set()),
+}  # fmt: skip
+"""A page, and words of it that are whole at any width."""
+FITS = [(name, width) for name in PAGES for width in ((40, 80, 200) if "plan" in name else (60, 80, 120))]
+
+
+@pytest.mark.parametrize(("name", "width"), FITS)
+def test_a_page_fits(name: str, width: int) -> None:
+    """No line is longer than the width that was asked for, and no figure is cut."""
+    document, whole = PAGES[name]
+    text = document_text(document, width=width)
+    assert max(len(line) for line in text.splitlines()) <= width
+    assert whole <= set(text.split()) and not ("bandwidth" in name and "…" in text)
+
+
+def test_long_names_do_not_run_over() -> None:
+    """A name longer than the terminal is folded, not cut and not let through."""
+    text = terminal_report(example_report([example_row(resolution="r" * 130, reason=None)]))
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert text.count("r") >= 130
+
+
+@given(width=st.integers(50, 130), long=st.integers(5, 120))
+def test_a_table_that_does_not_fit_loses_no_word(width: int, long: int) -> None:
+    """Texts are folded, and nothing is cut off at the edge of the page."""
+    table = Table(
+        head=("figure", "value", "label", "source"),
+        lines=(
+            ("wait of a worker for a file", "522 us (433 us to 611 us)", "measured", "one file at low load"),
+            ("size of a request", "131 kB", "assumed", "128 KiB, the read-ahead of most Linux systems"[:long]),
+            ("G, rate of one accelerator", "1786 images/s", "given", "ResNet-50 on H100: 0.224 s per batch of 400"),
+        ),
+    )
+    shown = document_text(Document(title="", sections=(Section(parts=(table,)),)), width=width)
+    assert max(map(len, shown.splitlines())) <= width
+    assert {word for line in (table.head, *table.lines) for cell in line for word in str(cell).split()} <= set(
+        shown.split()
+    )
+
+
+def test_escape_sequences_in_names_are_defused() -> None:
+    """A path cannot send commands to the terminal."""
+    text = terminal_report(example_report([example_row(status="failed", reason="cannot read \x1b[2Ja\udcff.jpg")]))
+    assert "\x1b" not in text and "\\x1b[2Ja\\udcff.jpg" in text
+    text.encode()
+
+
+def test_csv_has_no_formula() -> None:
+    """A name that a spreadsheet would run is text there; a negative number stays a number."""
+    text = csv_text({"name": ["=cmd()", "+1", "-x", "@SUM(A1)", "\t=1", "a=b\x1b[2J\udcff"], "s": [-1.5] * 6})
+    rows = list(csv.DictReader(StringIO(text)))
+    assert [row["name"] for row in rows] == ["'=cmd()", "'+1", "'-x", "'@SUM(A1)", "'\\t=1", "a=b\\x1b[2J\\udcff"]
+    assert {row["s"] for row in rows} == {"-1.5"}
+
+
+def test_markdown_tables_survive_hostile_text() -> None:
+    """Pipes, newlines and tags in a path change neither the table nor the page."""
+    report = example_report()
+    data = replace(report.summary.run.data[0], root="/data/a|b\n<script>alert(1)</script>`*")
+    run = replace(report.summary.run, data=(data,))
+    text = markdown_report(replace(report, summary=replace(report.summary, run=run)))
+    assert "<script>" not in text
+    (line,) = [line for line in text.splitlines() if "/data/a" in line]
+    assert line.replace("\\|", "").count("|") == 5 and "\\`" in line
+
+
+def test_surroundings_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """COLUMNS, TERM and NO_COLOR do not change the text."""
+    before = terminal_report(example_report(), color=True)
+    for name, value in (("COLUMNS", "40"), ("TERM", "dumb"), ("NO_COLOR", "1")):
+        monkeypatch.setenv(name, value)
+    assert terminal_report(example_report(), color=True) == before
+
+
+MADE: dict[str, tuple[Callable[[], str], Callable[[], str]]] = {
+    "summary": (lambda: summary_json(example_report()), summary_schema),
+    "plan": (lambda: result_json(PLAN), lambda: result_schema(PlanReport)),
+}
+"""A result as JSON, and its schema."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "where", "value"),
+    [
+        ("summary", (), None),
+        ("summary", ("schema",), "loaderprobe/bandwidth"),
+        ("summary", ("schema_version",), 99),
+        ("summary", ("configurations", 0, "workers"), "two"),
+        ("summary", ("configurations", 0, "bound", "side"), "disk"),
+        ("summary", ("configurations", 0, "images_per_s"), 12.0),
+        ("plan", (), None),
+        ("plan", ("schema",), "loaderprobe/bandwidth"),
+        ("plan", ("schema_version",), 99),
+        ("plan", ("needs", 0, "at_utilization", "label"), "guessed"),
+        ("plan", ("supplies", 0, "first_limit"), "luck"),
+        ("plan", ("inputs", "rate", "value"), "many"),
+    ],
+)
+def test_a_result_follows_its_schema(kind: str, where: tuple[Any, ...], value: object) -> None:
+    """Another schema, another version, a wrong type or an unknown word does not validate."""
+    tree, schema = (json.loads(made()) for made in MADE[kind])
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator, place = jsonschema.Draft202012Validator(schema), tree
+    if not where:
+        validator.validate(tree)
+        return
+    for step in where[:-1]:
+        place = place[step]
+    place[where[-1]] = value
+    with pytest.raises(jsonschema.ValidationError):
+        validator.validate(tree)
+
+
+def test_the_catalogue_shows_every_entry_with_source_and_date() -> None:
+    """And says which are stale."""
+    page = document_text(catalogue_document(published(), date(2026, 11, 22)), width=100)
+    old = document_text(catalogue_document(published(), date(2027, 11, 21)), width=100)
+    for entry in published():
+        assert entry.name in page and entry.source.split(",")[0] in " ".join(page.split())
+    assert "12 months" not in page
+    assert " ".join(old.split()).count("12 months ago or longer: check it") == len(published())
+    assert len(json.loads(catalogue_json(published()))) == len(published())
