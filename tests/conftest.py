@@ -26,10 +26,7 @@ from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store import run_directory
 from loaderprobe.system.clock import SystemClock
 from loaderprobe.testing import example_config
-from tests.planted.fixtures import plant_disk
 from tests.warm import Warm
-
-__all__ = ["plant_disk"]  # a fixture
 
 # Workers that come from a forkserver then need not import it each.
 multiprocessing.set_forkserver_preload(["torch"])

@@ -1,12 +1,17 @@
-"""Configurations, file sets and other records: what names them, and what cannot be and is not made."""
+"""Records: their keys and hashes, options and figures in flat rows, the summary and labels, and tables that agree."""
 
 from __future__ import annotations
 
+import csv
+import json
 import subprocess
 import sys
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import MISSING, fields, is_dataclass, replace
+from functools import reduce
+from io import StringIO
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from hypothesis import given
@@ -14,7 +19,7 @@ from hypothesis import strategies as st
 
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import StorageCeiling
-from loaderprobe.records.config import with_options
+from loaderprobe.records.config import OPTIONS, RunConfig, with_options
 from loaderprobe.records.files import content_hash
 from loaderprobe.records.measurement import Measurement, Mode
 from loaderprobe.records.resources import (
@@ -30,14 +35,66 @@ from loaderprobe.records.resources import (
     ResourceName,
     SingleCause,
 )
-from loaderprobe.records.verdict import EvidenceCode, Rates, Speedups
+from loaderprobe.records.verdict import DeviceUse, EvidenceCode, Rates, Speedups, Verdict
 from loaderprobe.records.waits import WAIT_KINDS
+from loaderprobe.render.figures import FIGURES, flat
+from loaderprobe.render.groups import full_label
+from loaderprobe.render.json import summary_json
 from loaderprobe.testing import example_config, example_files
 from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth
 from tests.examples import timelines
 from tests.examples.bandwidth import example_phase
-from tests.other_options import PATHS, with_another
+from tests.examples.reports import example_report, example_row
+from tests.pages import csv_report
+
+Fields = tuple[str, ...]
+
+
+def walk(record: Any = RunConfig, path: Fields = ()) -> Iterator[tuple[Fields, Any]]:
+    """(the fields that lead to it, its type) of every field that is no record itself."""
+    kinds = get_type_hints(record)
+    for each in fields(record):
+        if is_dataclass(kinds[each.name]):
+            yield from walk(kinds[each.name], (*path, each.name))
+        else:
+            yield (*path, each.name), kinds[each.name]
+
+
+PATHS = list(walk())
+
+
+def flat_name(path: Fields) -> str:
+    """The name that a field has in flat tables."""
+    return path[-2] if len(path) > 1 and path[-1] == "name" else path[-1]
+
+
+def value_at(config: RunConfig, path: Fields) -> Any:
+    """The value of a field."""
+    return reduce(getattr, path, config)
+
+
+def with_another(config: RunConfig, path: Fields, kind: Any) -> RunConfig:
+    """The configuration with another value of this one field."""
+
+    def changed(record: Any, path: Fields) -> Any:
+        first, *rest = path
+        found = getattr(record, first)
+        return replace(record, **{first: changed(found, tuple(rest)) if rest else _another(kind, found)})
+
+    if path == ("nodes",):
+        config = replace(config, ranks=2)  # they are spread over the nodes evenly
+    made: RunConfig = changed(config, path)
+    return made
+
+
+def _another(kind: Any, value: Any) -> Any:
+    if kind is bool:
+        return not value
+    if kind is int:
+        return value + 1
+    return f"{value}x" if kind is str else next(each for each in get_args(kind) if each != value)
+
 
 MADE: Measurement = measured(Truth(), 2)
 SEGMENT, RECORDS = MADE.segments[0], MADE.worker_batches
@@ -172,3 +229,50 @@ def test_the_table_of_resources_is_what_codes_and_fields_say() -> None:
 def test_columns_of_older_versions_may_be_empty() -> None:
     """What was not recorded then is no damage."""
     assert replace(RECORDS, collate_ns=(), instrument_ns=()).collate_ns == ()
+
+
+@pytest.mark.parametrize(("path", "kind"), PATHS, ids=lambda given: ".".join(given) if type(given) is tuple else "")
+def test_every_option_is_in_summary_csv_and_flat_row(path: Fields, kind: Any) -> None:
+    """With the value that the configuration has, under a name of its own."""
+    row = example_row()
+    row = replace(row, config=with_another(row.config, path, kind))
+    name, value = flat_name(path), value_at(row.config, path)
+    report = example_report([row])
+    (summary,) = json.loads(summary_json(report))["configurations"]
+    (line,) = csv.DictReader(StringIO(csv_report(report)))
+    assert summary[name] == flat(row)[name] == value
+    assert line[name] == str(value)
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [(path, kind) for path, kind in PATHS if path != ("layout",)],
+    ids=lambda given: ".".join(given) if type(given) is tuple else "",
+)
+def test_every_option_that_is_not_as_usual_is_in_the_label(path: Fields, kind: Any) -> None:
+    """Of a row alone where it has a default, else beside another value. The data set's name says its layout."""
+    usual = example_row()
+    row = replace(usual, config=with_another(usual.config, path, kind))
+    beside = [usual, row] if OPTIONS[flat_name(path)].default is MISSING else [row]
+    words, others = full_label(row, example_report(beside)), full_label(usual, example_report([usual, *beside][:2]))
+    value = value_at(row.config, path)
+    assert words != others
+    assert kind is bool or str(value).removeprefix("emulated:") in words
+
+
+def test_names_of_options_differ() -> None:
+    """No two fields share a flat name, and the table of options has exactly those that walking finds."""
+    assert sorted(OPTIONS) == sorted(flat_name(path) for path, _ in PATHS)
+    assert {each.path for each in OPTIONS.values()} == {path for path, _ in PATHS}
+
+
+def test_every_figure_of_a_verdict_has_a_column() -> None:
+    """Walking the record finds no number that the table forgets."""
+    numbers = {f"gpu_window.use.{each.name}" for each in fields(DeviceUse)}
+    for name, kind in get_type_hints(Verdict).items():
+        inner = next((each for each in (kind, *get_args(kind)) if is_dataclass(each)), None)
+        if kind in (float, float | None) or name == "images_per_s":
+            numbers.add(name)
+        elif inner and name not in ("bound", "advice", "unavailable"):
+            numbers |= {f"{name}.{each.name}" for each in fields(inner) if each.name != "waits"}
+    assert numbers - {each.at for each in FIGURES} == set()

@@ -99,7 +99,7 @@ def test_one_number_of_ranks_is_measured() -> None:
     coordinator: Any = SimpleNamespace(nodes=NODES, admit=lambda *_, **__: None, run=ran)
     for ranks in (None, "2", "2x1"):
         with pytest.raises(BadValue, match="stopped"):
-            diagnose("tests.examples.own_ranks:make_loader", ranks=ranks, coordinator=coordinator)
+            diagnose("tests.examples.ranks:make_loader", ranks=ranks, coordinator=coordinator)
     assert asked == [(4, 2), (2, 1), (2, 2)]
     one: Any = SimpleNamespace(nodes=(Node(host="a", processes=(0, 1), gpus=0),))
     refused: tuple[tuple[Any, str | int, Any, str], ...] = (
@@ -240,7 +240,7 @@ def measures(rank: int, port: int, scratch: Path) -> None:
     )  # fmt: skip
     order = Order(
         config=example_config(ranks=2), files=example_files(1), budget_s=0.5, begin_ns=0,
-        own=named("tests.examples.own_ranks:make_loader"), placement=placement,
+        own=named("tests.examples.ranks:make_loader"), placement=placement,
     )  # fmt: skip
     found = measure_own(order, lambda *_: None)
     (scratch / f"rank-{rank}.json").write_bytes(encode("own-loader", found))

@@ -1,4 +1,4 @@
-"""Damaged runs on the command line: exit codes, what is shown, and what is never imported or opened."""
+"""Stored results that are damaged: by a disk, by hand, or by someone who means harm."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import errno
 import json
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -16,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loaderprobe.api import sweep as verb
-from loaderprobe.api.load import judge_run
+from loaderprobe.api.load import judge_run, load_any
 from loaderprobe.api.sweep import foreign_modules
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.records.environment import SCHEMA_VERSION
@@ -300,3 +303,48 @@ def test_a_name_that_is_none_is_refused_before_anything_is_measured(tmp_path: Pa
     """An error of ours with the name in it."""
     with pytest.raises(BadValue):
         foreign_modules(full_run(tmp_path / "run", loader=name))
+
+
+RUNS = sorted(path for path in Path("fixtures/runs").iterdir() if path.is_dir())
+STRANGE: tuple[Any, ...] = (
+    None, -1, 0, 1e308, 1e-308, float("inf"), float("nan"), "", "\x1b[31m", "<script>", "=cmd()", [], {}, True, 2**63,
+)  # fmt: skip
+
+
+def change(tree: Any, random: Random) -> None:
+    """One value is another, or gone."""
+    container, key = random.choice(places(tree))
+    old = container[key]
+    if random.random() < 0.2:
+        del container[key]
+    elif isinstance(old, int | float) and random.random() < 0.7:
+        container[key] = random.choice((-old, 0, 1e6 * old, 1e-6 * old, 1e300))
+    elif isinstance(old, list) and random.random() < 0.5:
+        container[key] = random.choice((old[:-1], old[::-1], 2 * old))
+    else:
+        container[key] = random.choice(STRANGE)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(RUNS), st.integers(0, 2**32))
+def test_a_changed_result_is_shown_or_refused(run: Path, seed: int) -> None:
+    """In every format, or with an error that says what is wrong; nothing in it reaches a terminal or a page raw."""
+    random = Random(seed)
+    with TemporaryDirectory() as folder:
+        copy = shutil.copytree(run, Path(folder, run.name))
+        file = random.choice(sorted(path for path in copy.rglob("*.json") if path.name != "summary.json"))
+        try:
+            tree = json.loads(file.read_text())
+        except ValueError:
+            return  # it is damaged already
+        for _ in range(random.choice((1, 1, 3))):
+            change(tree, random)
+        file.write_text(json.dumps(tree))
+        try:
+            found = load_any(copy)
+        except LoaderprobeError as error:
+            assert error.message and error.hint
+            return
+        assert "\x1b" not in found.text() + found.markdown()
+        assert "<script>" not in found.html()
+        assert found.json() and found.csv()

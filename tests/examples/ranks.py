@@ -1,11 +1,14 @@
-"""A training of several ranks, started by a launcher: `ranks.py WAY`. The ways are what its ranks do unlike."""
+"""A training of several ranks, started by a launcher: `ranks.py WAY`. The ways are what its ranks do unlike.
+
+`make_loader` makes the loader and the step of one rank, as scripts of DistributedDataParallel do.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -66,6 +69,24 @@ def train(way: str) -> int:
                 os.kill(os.getpid(), signal.SIGKILL)
             if steps == most:
                 return steps
+
+
+def make_loader() -> tuple[DataLoader[Any], Callable[[Any], None]]:
+    """Each rank's own share, and a model whose gradients all exchange."""
+    dist.init_process_group("gloo", init_method="env://")
+    assert (dist.get_rank(), dist.get_world_size()) == (int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
+    data = Costly(sample_s=0.0001)
+    loader = DataLoader(data, BATCH, sampler=DistributedSampler(data))
+    model = DistributedDataParallel(torch.nn.Linear(10, 10))
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+
+    def step(batch: Any) -> None:
+        inputs, targets = batch
+        torch.nn.functional.cross_entropy(model(inputs), targets).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return loader, step
 
 
 if __name__ == "__main__":

@@ -1,17 +1,42 @@
+"""Documents through the four writers, and pages: whole, inert, and with a table for each chart."""
+
 from __future__ import annotations
 
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from loaderprobe.analyze.answer import answered
+from loaderprobe.analyze.gpu import read_window
 from loaderprobe.records.config import RunConfig
+from loaderprobe.records.measurement import Rejected, Timeline
 from loaderprobe.records.remark import reported
 from loaderprobe.records.report import ConfigurationRow, Report
-from loaderprobe.records.verdict import Bound, Reason
+from loaderprobe.records.verdict import Bound, Reason, TimelineView
+from loaderprobe.render.document import (
+    Bar,
+    Cell,
+    Chart,
+    ChartRow,
+    Command,
+    Document,
+    Fold,
+    Item,
+    Paragraph,
+    Section,
+    Table,
+    further,
+)
+from loaderprobe.render.gpu import timelines_chart
+from loaderprobe.render.pages import chart_html, document_markdown, document_page
+from loaderprobe.render.terminal import document_text
 from scripts.goldens import SHOWN
+from tests.analyze.runs import Cost, alike, run
+from tests.examples import timelines
 from tests.examples.reports import example_report, example_row, with_changes
 from tests.pages import html_report
 from tests.said import quoted
@@ -152,3 +177,143 @@ def test_emulated_is_marked_everywhere(html: str, page: Page) -> None:
     assert "on an emulated mlperf-h100" in page.text and "1786 images/s (specified)" in page.text
     captions = re.findall("<figcaption>(.*?)</figcaption>", html)
     assert sum("emulated:mlperf-h100" in caption for caption in captions) >= 3
+
+
+MAP = Table(
+    head=("workers", *(str(count) for count in range(12))),
+    lines=(("photos", *(Cell(text=f"{100 + count}±9 S", tone="storage", words="storage") for count in range(12))),),
+    map=True,
+    caption="by workers",
+)
+RATES = Table(
+    head=("what", "images/s", "how"),
+    lines=(("loader", "100", "measured"), ("loader if storage were free", "400", "-")),
+)
+PROOF = Fold(
+    subject="2 workers", verdict=Cell(text="input: storage", tone="storage"), text="It waits.",
+    parts=(Paragraph(text="the proof"),),
+)  # fmt: skip
+DRAWN = Chart(rows=(ChartRow(label="a row", value="7", bars=(Bar(end=7.0),)),), high=10.0, caption="A finding")
+PAGE = Document(
+    title="A page",
+    tone="storage",
+    sections=(
+        Section(parts=(Paragraph(text="The answer.", strong=True), Item(text="do it; try it:"))),
+        Section(title="A device", parts=(MAP,), under=True),
+        Section(title="Rates", name="rates", parts=(RATES, Command(text="--workers 4 > x"))),
+        Section(title="Data", parts=further([Paragraph(text="where it lies")])),
+        Section(title="Drawn", name="drawn", parts=further([DRAWN])),
+        Section(title="Evidence"),
+        Section(title="Of the device", parts=(PROOF,), under=True),
+    ),
+)
+
+
+def test_a_terminal_leaves_out_what_is_further_and_what_is_folded() -> None:
+    """With their headings; all else is there, in order."""
+    text = document_text(PAGE)
+    marks = ("A page", "The answer.", "- do it; try it:", "A device", "Rates", "loader if storage were free", "> x")
+    assert [text.index(mark) for mark in marks] == sorted(text.index(mark) for mark in marks)
+    assert not any(words in text for words in ("Data", "where it lies", "Evidence", "the proof", "Drawn"))
+
+
+def test_markdown_has_what_is_further() -> None:
+    """A chart as a table; neither what is folded, nor headings without anything under them."""
+    text = document_markdown(PAGE)
+    assert "by workers\n\n| workers |" in text and "| a row | 7 |" in text
+    assert "## Data\n\nwhere it lies" in text and "- do it" in text and "```\n--workers 4 > x\n```" in text
+    assert not any(words in text for words in ("Evidence", "Of the device", "the proof", "<svg"))
+
+
+def test_a_page_has_all_of_it() -> None:
+    """Charts in their section, the proof behind a click."""
+    html = document_page(PAGE, made_by="me")
+    text = Page(html).text
+    assert all(words in text for words in ("the proof", "where it lies", "A finding", "me"))
+    head, rest = html.split("<h2>Rates")
+    assert 'class="map"' in head and "<strong>The answer.</strong>" in head and "<svg" in rest
+    assert '<section id="drawn">' in rest and re.search(r"<h2>Evidence</h2>.*<h3>Of the device</h3>", rest, re.DOTALL)
+
+
+def test_a_notebook_has_the_page_in_one_element() -> None:
+    """Its styles hold in that element only, so that they change nothing else of the notebook; nothing runs."""
+    html, whole = (document_page(PAGE, made_by="me", inline=inline) for inline in (True, False))
+    part, page = Page(html), Page(whole)
+    outside = {"html", "head", "body", "meta", "title"}
+    assert html.startswith('<div class="loaderprobe"') and not {*outside, "script", "iframe"} & {*part.tags}
+    assert part.tags[2:] == [tag for tag in page.tags if tag not in (*outside, "style")]
+    style, _, text = html.partition("</style>")
+    assert text.partition("</footer>")[0].strip() == whole.partition("<body>")[2].partition("</footer>")[0].strip()
+    rules = style.partition(".loaderprobe.loaderprobe.loaderprobe {")[2]
+    assert rules.count("{") == rules.count("}") - 1 and rules.rstrip().endswith("}")
+    assert not re.search(r"(^|[\s,}])(:root|body) *\{", rules)
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_a_map_that_does_not_fit_goes_on_below(width: int) -> None:
+    """No cell is cut or folded, and each part has the names of its lines."""
+    text = document_text(PAGE, width=width)
+    assert all(len(line) <= width for line in text.splitlines())
+    assert re.findall(r"\d+±9 S", text) == [f"{100 + count}±9 S" for count in range(12)]
+    assert text.count("photos") == text.count("workers ") - text.count("--workers ") >= (1 if width == 200 else 2)
+
+
+def test_text_from_outside_acts_in_no_writer() -> None:
+    """In titles, subjects, cells, commands and folds."""
+    parts = (
+        Paragraph(text=EVIL), Item(subject=EVIL, text=EVIL), Command(text=EVIL),
+        Table(head=(EVIL,), lines=((EVIL,), (Cell(text=EVIL, tone="storage", words=EVIL),))),
+        Fold(subject=EVIL, verdict=Cell(text=EVIL, tone="storage"), text=EVIL, parts=()),
+    )  # fmt: skip
+    evil = Document(title=EVIL, sections=(Section(title=EVIL, parts=(*parts, *further(parts[:4]))),))
+    for html in (document_page(evil, made_by=EVIL, inline=inline) for inline in (True, False)):
+        page = Page(html)
+        assert "script" not in page.tags and EVIL in page.text
+    assert "<script>" not in document_markdown(evil).replace(f"```\n{EVIL}\n```", "")
+
+
+MS = 1_000_000
+
+
+def seen(timeline: Timeline) -> Any:
+    return read_window(run(alike(baseline=800, warm=800), Cost(), facts={"timeline": timeline}))
+
+
+def drawn(timeline: Timeline) -> TimelineView:
+    view = seen(timeline).view
+    assert isinstance(view, TimelineView)
+    return view
+
+
+def with_windows(*made: Timeline) -> Report:
+    """The example, in which the first so many rows of 500x375 were profiled."""
+    report = example_report()
+    chosen = [r for r in report.summary.configurations if r.config.resolution == "500x375" and r.status == "measured"]
+    # The example has two worker counts on each device; here they are one device with as many counts as windows.
+    rows = tuple(
+        with_changes(chosen[0], workers=2 * number, prefetch_factor=2, gpu_window=seen(each).window)
+        for number, each in enumerate(made)
+    )
+    details = tuple(
+        replace(report.details[0], key=row.key, view=seen(each).view) for row, each in zip(rows, made, strict=True)
+    )
+    return answered(replace(report, summary=replace(report.summary, configurations=rows), details=details))
+
+
+def test_a_view_is_small_and_escaped() -> None:
+    """Few marks even for thousands of kernels, and nothing of a name acts."""
+    view = drawn(timelines.launch_bound(100))
+    for length_ns in (view.window_ns, view.window_ns // 100, 40_000):
+        html = chart_html(timelines_chart([(EVIL, view)], length_ns))
+        assert html.count("<rect") < 300 and len(html) < 60_000
+        assert not re.search(r"http|<script|href", html)
+
+
+def test_a_refused_window_shows_its_reason_and_nothing_else() -> None:
+    """No timeline, no table; the same where records were left out, which is said beside the figures."""
+    page = Page(html_report(with_windows(timelines.starved(plain_ns=MS))))
+    assert "refused above 5.0 %" in page.text
+    assert "training thread in next()" not in page.text
+    rejected = (Rejected(reason="no_stamp", count=3),)
+    kept = html_report(with_windows(timelines.starved(rejected=rejected)))
+    assert "3 records of the profiler left out: without a valid time" in kept

@@ -9,14 +9,33 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from loaderprobe.records.files import FileSet
-from tests.planted.fixtures import PlantDisk
-from tests.planted.slow_disk import SlowDisk
+from tests.planted.files import random_files
+from tests.planted.slow_disk import CannotPlant, SlowDisk, slow_disk
+
+PlantDisk = Callable[..., SlowDisk]
+
+
+@pytest.fixture(scope="module")
+def plant_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlantDisk]:
+    """Plants slow disks that last as long as the module; takes the arguments of `slow_disk` but for `scratch`."""
+    with ExitStack() as undo:
+
+        def plant(**options: object) -> SlowDisk:
+            options = {"fill": random_files, "scratch": tmp_path_factory.mktemp("slow-disk"), **options}
+            try:
+                return undo.enter_context(slow_disk(**options))  # type: ignore[arg-type]  # options by name, for brevity
+            except CannotPlant as error:
+                pytest.skip(str(error))
+
+        yield plant
 
 
 def run_on(disk: SlowDisk, *command: object) -> dict[str, Any]:

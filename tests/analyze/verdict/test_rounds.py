@@ -1,17 +1,22 @@
-"""What is measured next: screening first, then only the modes that decide, and no longer than it takes."""
+"""What is measured next: rounds, again after disturbances, and on one thread."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loaderprobe.analyze.forecast.advice import Recommendation, Surroundings, recommend
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.verdict.rounds import ablations, deciding, further_round, next_round
-from loaderprobe.records.measurement import Activity, Measurement, Mode
-from loaderprobe.records.thresholds import CERTAIN_LEAD
+from loaderprobe.analyze.verdict.experiments import run_experiments
+from loaderprobe.analyze.verdict.rounds import ablations, deciding, further_round, next_round, one_thread_notes
+from loaderprobe.analyze.verdict.validity import is_disturbed
+from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Mode, Others, segment_seconds
+from loaderprobe.records.thresholds import CERTAIN_LEAD, MOST_PAIRS
 from tests.analyze.rank_runs import rank_run
 from tests.analyze.runs import Cost, Round, alike, run
 from tests.analyze.verdict.test_truths import (
@@ -246,3 +251,136 @@ def test_every_configuration_comes_to_an_end(
     compute_speedup = verdict(measurement).speedups.compute
     settled = not thorough and compute_speedup is not None and compute_speedup.value >= CERTAIN_LEAD
     assert trained >= (1 if settled else rounds)
+
+
+MS = 1_000_000
+
+
+def others(share: float = 0.0, **changes: Any) -> Others:
+    """Of a second on two cores that own processes keep half busy."""
+    span_ns, cores = 1000 * MS, int(changes.pop("cores", 2))
+    own_ns = changes.pop("own_cpu_ns", span_ns)
+    return Others(
+        span_ns=span_ns, cores=cores, cpu_ns=round(share * cores * span_ns), own_cpu_ns=own_ns,
+        steal_ns=changes.pop("steal_ns", 0), **changes,
+    )  # fmt: skip
+
+
+def seen(*each: Others | None, **facts: Any) -> Measurement:
+    """As many segments as are given, on two cores unless said otherwise."""
+    found = run(alike(4, baseline=100, warm=200), Cost(cpu_s=0.005), facts={"cores_available": 2.0, **facts})
+    segments = found.segments[: len(each)]
+    return replace(found, segments=tuple(replace(s, others=o) for s, o in zip(segments, each, strict=True)))
+
+
+def reads(others_bytes: int, **facts: Any) -> Measurement:
+    """Of 100 MB that the devices read, own processes read all but these."""
+    found = seen(others(own_read_bytes=100 * 10**6 - others_bytes))
+    return replace(found, segments=(replace(found.segments[0], disk_bytes=100 * 10**6),), **facts)
+
+
+def beside_many(share: float) -> Measurement:
+    """On 64 cores, of which own processes use 8."""
+    return seen(others(share, cores=64, own_cpu_ns=8000 * MS), cores_available=64.0)
+
+
+# Cores that stay idle are in the way of none; of 8 cores a quota allows 2: the other 6 are free for others.
+DISTURBED: dict[str, tuple[Measurement, bool]] = {
+    "38 % of two cores": (seen(others(0.38)), True),
+    "5 %": (seen(others(0.05)), False),
+    "15 % stolen": (seen(others(steal_ns=300 * MS)), True),
+    "7 %": (seen(others(steal_ns=150 * MS)), False),
+    "most cores are idle": (beside_many(0.3), False),
+    "nearly none is": (beside_many(0.8), True),
+    "not read": (seen(None), False),
+    "cores that may not be used": (seen(others(0.5, cores=8)), False),
+    "and some that may": (seen(others(0.9, cores=8)), True),
+    "no other reads": (reads(0), False),
+    "5 %, of what was read": (reads(5 * 10**6), False),
+    "20 %, of what was read": (reads(20 * 10**6), True),
+    "those of ranks are not known": (reads(20 * 10**6, ranks=2), False),
+    "nor those of this storage": (reads(20 * 10**6, storage_counts_reads=False), False),
+}
+
+
+@pytest.mark.parametrize("name", DISTURBED)
+def test_what_others_take_disturbs_where_few_cores_are_left(name: str) -> None:
+    """Or from a tenth of what devices read; waiting of own threads is no sign of others."""
+    measurement, is_so = DISTURBED[name]
+    assert any(is_disturbed(measurement, segment) for segment in measurement.segments) is is_so
+
+
+DECODING = Cost(cpu_s=0.01, cold=1.0)
+USUAL = {"baseline": 100.0, "training": 80.0, "resident": 400.0}
+SPINS, BESIDE = 2.0, 1.2
+
+
+def serial(
+    rounds: Sequence[Mapping[str, float]], *, cores: float = SPINS, workers: int = 0, **facts: Any
+) -> Measurement:
+    """The training thread is busy throughout; its process keeps `cores` busy, and on one thread a single one."""
+    changes: dict[str, Any] = {"prefetch_factor": 2} if workers else {}
+    found = run(
+        rounds, DECODING, {"one_thread": DECODING}, synchronous=True, workers=workers, **changes,
+        facts={"modes": ("baseline", "warm", "cached_samples", "one_thread"), **facts},
+    )  # fmt: skip
+    own = min(cores, 1.0)
+
+    def busy(mode: str) -> float:
+        return own if mode == "one_thread" else cores
+
+    return replace(
+        found,
+        segments=tuple(
+            replace(
+                each,
+                thread_cpu_ns=round(own * 1e9 * segment_seconds(each)),
+                process_cpu_ns=round(busy(each.mode) * 1e9 * segment_seconds(each)),
+            )
+            for each in found.segments
+        ),
+    )
+
+
+def pair(loader: float, training: float) -> dict[str, float]:
+    return {**USUAL, "one_thread": loader, "training_one_thread": training}
+
+
+def recommended(measurement: Measurement) -> Recommendation:
+    return recommend(measurement, run_experiments(measurement), Surroundings())
+
+
+def without_step() -> Measurement:
+    """Two rounds of the loader alone that gain more than their steps vary by."""
+    made = serial([{"baseline": 100.0}, *[{"baseline": 100.0, "one_thread": 107.0}] * 2])
+    return replace(made, compute=replace(made.compute, name=NO_STEP, specified_images_per_s=None))
+
+
+# Whether it is measured next, advised first, and noted.
+TRIED: dict[str, tuple[Measurement, bool, bool, bool]] = {
+    "a round in which other threads took a core": (serial([USUAL]), True, False, False),
+    "nothing seen yet": (serial([USUAL], segments=()), False, False, False),
+    "one core is busy": (serial([USUAL], cores=1.0), False, False, False),
+    "not possible": (serial([USUAL], modes=("baseline", "warm", "cached_samples")), False, False, False),
+    "workers": (serial([USUAL], workers=2), False, False, False),
+    "a pair without a gain": (serial([USUAL, pair(101.0, 81.0)]), False, False, True),
+    "a pair that gains is repeated": (serial([USUAL, pair(250.0, 160.0)]), True, True, True),
+    "twice": (serial([USUAL, *[pair(250.0, 160.0)] * MOST_PAIRS]), False, True, True),
+    "a small gain in one pair": (serial([USUAL, pair(130.0, 95.0)]), True, False, True),
+    "rounds that differ": (serial([USUAL, pair(130.0, 95.0), pair(99.0, 80.0)]), False, False, True),
+    "the step loses": (serial([USUAL, *[pair(130.0, 70.0)] * 2]), False, False, False),
+    "threads that are used": (serial([USUAL, pair(60.0, 55.0)]), False, False, False),
+    "the loader without a step": (without_step(), False, True, True),
+}
+
+
+@pytest.mark.parametrize("name", TRIED)
+def test_what_spins_is_measured_on_one_thread_and_advised_where_it_gains(name: str) -> None:
+    """One pair shows that nothing is gained; a gain is measured twice, and what the step pays for is none."""
+    measurement, next_one, advised, noted = TRIED[name]
+    asked = {activity for mode, activity in next_round(measurement, thorough=False) if mode == "one_thread"}
+    assert asked == ({"loader_only", "training"} if next_one else set())
+    if measurement.segments:
+        codes = [each.action.code for each in recommended(measurement).advice]
+        assert codes[:1] == ["one_thread"] if advised else "one_thread" not in codes
+        assert bool(one_thread_notes(measurement)) is noted

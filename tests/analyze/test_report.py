@@ -1,4 +1,4 @@
-"""What models gain on other devices and with more ranks: made-up rates, and what follows from them."""
+"""What a report adds to verdicts: scaling, the next limit, and short benchmarks from a full buffer."""
 
 from __future__ import annotations
 
@@ -7,9 +7,15 @@ from typing import Any
 
 import pytest
 
+from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.report import buffer_effect, enough, next_limits
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow
-from loaderprobe.records.verdict import Interval
-from tests.examples.reports import example_report, example_row, with_changes
+from loaderprobe.records.studies import Prefilled, over_steady
+from loaderprobe.records.verdict import Interval, Speedup, Verdict
+from tests.analyze.measured import measured
+from tests.analyze.scripted import Truth
+from tests.examples.reports import CASES, example_report, example_row, verdict_of, with_changes
 
 Gains = tuple[float | None, float | None, float | None]
 """Speed-up over fewer ranks, efficiency, speed-up over the CPU."""
@@ -137,3 +143,74 @@ def test_where_no_change_has_a_forecast_what_takes_less_is_named(causes: list[st
     for step in found:
         most = [row.verdict and row.verdict.speedups.preprocessing for row in rows if row.key in step.configurations]
         assert step.remark is None or [step.remark.facts["most"]] == [speedup and speedup.value for speedup in most]
+
+
+def with_speedups(**speedups: float) -> Verdict:
+    """1024x768 with 2 workers on an emulated H100: 63 images/s, mostly waiting for storage."""
+    made = verdict_of(CASES[-1])
+    found = {name: Speedup(value=value, low=value, high=value, how="measured") for name, value in speedups.items()}
+    return replace(made, speedups=replace(made.speedups, **found))
+
+
+NOW = with_speedups().images_per_s.value
+# 1786 images/s are what compute takes, and 660 what the CPU time of an image allows.
+LIMITS: dict[str, tuple[dict[str, float], dict[str, Any], dict[str, str | None]]] = {
+    "up to compute alone": ({"preprocessing": 1786 / NOW}, {}, {"preprocessing": "compute"}),
+    "up to the cores, but not of free preprocessing": (
+        {"storage": 660 / NOW, "preprocessing": 660 / NOW}, {}, {"storage": "cores", "preprocessing": "storage"},
+    ),
+    "the largest part of a worker that is left": (
+        {"storage": 2.0, "preprocessing": 1.1}, {}, {"storage": "preprocessing", "preprocessing": "storage"},
+    ),
+    # However long workers wait for it: twice as fast, training would read a tenth of what it gave to as many.
+    "storage far below its ceiling": (
+        {"preprocessing": 2.0}, {"disk_ceiling_fraction": 0.05}, {"preprocessing": "transport"},
+    ),
+    "not so far": ({"preprocessing": 2.0}, {"disk_ceiling_fraction": 0.3}, {"preprocessing": "storage"}),
+    "a ceiling that is not known": (
+        {"preprocessing": 2.0}, {"disk_ceiling_fraction": None}, {"preprocessing": "storage"},
+    ),
+    "a speed-up that is not known": ({}, {}, {"transport": None}),
+    "no times of workers": ({"storage": 1.5}, {"worker_time": None}, {"storage": None}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_what_limits_training_once_a_resource_is_free(name: str) -> None:
+    """Compute, the cores, or the largest part of a worker's time that is left."""
+    speedups, changes, expected = LIMITS[name]
+    found = next_limits(replace(with_speedups(**speedups), **changes), 2)
+    assert {resource: found.get(resource) for resource in expected} == expected
+
+
+SLOW = measured(Truth(compute=100000.0), 2)
+"""Its loader is the limit."""
+
+
+@pytest.mark.parametrize(
+    ("iterations", "free", "most", "ratio"),
+    [(100, 12, 10.0, 100 / 88), (12, 12, 10.0, 10.0), (10, 12, 10.0, 10.0), (13, 12, 10.0, 10.0), (100, 12, 1.1, 1.1)],
+)
+def test_free_batches_cost_nothing(iterations: int, free: float, most: float, ratio: float) -> None:
+    """k iterations cost k minus those at the steady rate; compute alone is the most there is."""
+    assert over_steady(iterations, free, most) == pytest.approx(ratio)
+
+
+@pytest.mark.parametrize(("free", "most", "iterations"), [(12.0, 10.0, 612), (60.0, 2.0, 3060), (12.0, 1.01, 1)])
+def test_iterations_that_are_enough(free: float, most: float, iterations: int) -> None:
+    """51 times the free batches for 2 %; where compute is the limit, the first one will do."""
+    assert enough(free, most) == iterations
+    assert over_steady(iterations, free, most) <= 1.02 + 1e-9
+    assert iterations == 1 or over_steady(iterations - 1, free, most) > 1.02
+
+
+def test_an_effect_that_was_not_measured_is_estimated() -> None:
+    """From the rates of the verdict; a study that was refused gives its reason."""
+    judged = verdict(SLOW)
+    few = Remark(code="too_few_for_buffer", facts={"images": 99, "least": 100})
+    refused = Prefilled(config=SLOW.config, started_utc="", reason=few)
+    found = buffer_effect(SLOW, judged, refused)
+    assert found is not None
+    assert (found.batches, found.how, found.reason) == (4, "estimated", few)
+    assert {each.iterations: each.over_steady for each in found.runs}[100] == pytest.approx(100 / 96.5)
+    assert found.measured(100) is None and found.predicted(100) == pytest.approx(100 / 96.5)
