@@ -48,6 +48,7 @@ from tests.examples.plan import example_asked, example_plan, example_workload
 from tests.examples.reports import example_report, example_row
 from tests.examples.studies import example_effect, example_epochs
 from tests.pages import html_report, terminal_report
+from tests.stored import failure
 
 Pages = Iterator[tuple[str, str]]
 ORIGIN = Origin(created_utc="2026-11-22T10:00:00+00:00", command="loaderprobe", environment=example_environment())
@@ -84,9 +85,9 @@ def _report_on(*measured: Measurement | RunFailure) -> Report:
 
 
 def _ranks() -> Pages:
-    failed = RunFailure(
-        config=_even().config, stage="round 1: baseline loader_only", reason="a worker was killed", hint="",
-        exit_code=None, signal="SIGKILL", log=(), started_utc="", wall_s=1.0, rank=1, host="node7",
+    failed = failure(
+        _even().config, "a worker was killed", stage="round 1: baseline loader_only", exit_code=None, signal="SIGKILL",
+        rank=1, host="node7",
     )  # fmt: skip
     yield "a rank that failed", terminal_report(_report_on(failed))
 

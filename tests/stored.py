@@ -9,6 +9,7 @@ from typing import Any
 
 from loaderprobe.records.bandwidth import DeviceKind, StorageCeiling
 from loaderprobe.records.config import RunConfig, SweepSpec, with_options
+from loaderprobe.records.environment import Environment
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Alternative, FirstPass, Measurement, RunFailure, Series
 from loaderprobe.records.waits import WAIT_KINDS, WaitSamples
@@ -23,6 +24,25 @@ SMALL_FILES = example_files(32)
 TRUTH = Truth(bytes_per_s=20e6)
 MEASUREMENTS = tuple(measured(Truth(compute=1000.0), workers) for workers in (0, 2))
 FAILED, PENDING = (measured(Truth(compute=1000.0), workers).config for workers in (3, 4))
+
+
+def failure(config: RunConfig, reason: str = "it broke", **changes: Any) -> RunFailure:
+    """Of a configuration, half way."""
+    usual: dict[str, Any] = {
+        "stage": "half", "hint": "", "exit_code": 1, "signal": None, "log": (), "started_utc": "", "wall_s": 1.0,
+    }  # fmt: skip
+    return RunFailure(config=config, reason=reason, **(usual | changes))
+
+
+def empty_run(
+    path: Path, *configs: RunConfig, files: FileSet = FILES, environment: Environment | None = None, **spec: Any
+) -> RunDirectory:
+    """A run of these configurations, of which nothing is measured; `spec` are other fields of what was asked for."""
+    record = RunRecord(
+        created_utc="2026-11-21T07:00:00+00:00", spec=SweepSpec(configs=configs, **spec),
+        environment=environment or example_environment(),
+    )  # fmt: skip
+    return RunDirectory.create(path, record, [files])
 
 
 def plain_run(path: Path) -> RunDirectory:
@@ -51,20 +71,10 @@ def _written(
     path: Path, files: FileSet, measurements: Sequence[Measurement], failed: RunConfig, *pending: RunConfig
 ) -> RunDirectory:
     configs = (*(each.config for each in measurements), failed, *pending)
-    record = RunRecord(
-        created_utc="2026-11-21T07:00:00+00:00",
-        spec=SweepSpec(configs=configs, command=("loaderprobe", "sweep")),
-        environment=example_environment(),
-    )
-    run = RunDirectory.create(path, record, [files])
+    run = empty_run(path, *configs, files=files, command=("loaderprobe", "sweep"))
     for each in measurements:
         run.save(each)
-    run.save(
-        RunFailure(
-            config=failed, stage="round 1", reason="the worker was killed", hint="", exit_code=None, signal="SIGKILL",
-            log=(), started_utc="2026-11-21T07:01:00+00:00", wall_s=2.0,
-        )
-    )  # fmt: skip
+    run.save(failure(failed, "the worker was killed", stage="round 1", exit_code=None, signal="SIGKILL"))
     return run
 
 

@@ -32,6 +32,7 @@ from tests.conftest import Run
 from tests.examples.bandwidth import example_bandwidth
 from tests.planted.files import random_files
 from tests.skips import needs_cold_reads
+from tests.stored import failure
 
 TWO_NODES = (Node(host="a", processes=(0, 1), gpus=0), Node(host="b", processes=(2, 3), gpus=0))
 QUICK = ("--readers", "1,2", "--seconds", "0.1", "--json")
@@ -63,11 +64,8 @@ def test_one_rank_reads_and_one_that_fails_is_named_with_its_host(tmp_path: Path
     assert phase.bw_bytes > 0 and phase.by_rank[0].host == "a" and found.images and not found.interrupted
     assert found.limit.code in ("one_step_of_ranks", "probe_busy", "from_memory") and found.kind.kind == "unknown"
     failing: Any = CoordinatorOfOne(
-        RunFailure(
-            config=example_config(), stage="run 1", reason="the measuring process was killed by SIGKILL", hint="",
-            exit_code=None, signal="SIGKILL", log=(), started_utc="", wall_s=1.0, rank=1, host="b",
-        )
-    )  # fmt: skip
+        failure(example_config(), "the measuring process was killed by SIGKILL", stage="run 1", rank=1, host="b")
+    )
     with pytest.raises(LoaderprobeError, match=r"rank 1 \(b\): the measuring process was killed by SIGKILL \(run 1\)"):
         loaderprobe.bandwidth(tmp_path, coordinator=failing)
     (tmp_path / "one").mkdir()

@@ -15,13 +15,13 @@ from loaderprobe.api.diagnose import diagnosis
 from loaderprobe.api.load import Run
 from loaderprobe.errors import BadValue, NotComparable
 from loaderprobe.records.bandwidth import BandwidthReport
-from loaderprobe.records.config import SweepSpec, with_options
+from loaderprobe.records.config import with_options
 from loaderprobe.records.diagnosis import DataFound, OwnMeasured
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.files import FileSet
 from loaderprobe.render.json import result_json
-from loaderprobe.store.run_directory import RunDirectory, RunRecord
-from loaderprobe.testing import example_environment, example_files, example_location
+from loaderprobe.store.run_directory import RunDirectory
+from loaderprobe.testing import example_files, example_location
 from tests.analyze.measured import measured
 from tests.analyze.runs import scaled
 from tests.analyze.scripted import Truth
@@ -31,6 +31,7 @@ from tests.examples.bandwidth import (
     example_operations,
     example_phase,
 )
+from tests.stored import empty_run
 
 RUNS = Path(__file__).parents[2] / "fixtures" / "runs"
 TRUTH = Truth(compute=1000.0)
@@ -50,12 +51,8 @@ def stored(
         segments = tuple(rounds[segment.round][place] for place, segment in enumerate(found.segments))
         config = with_options(found.config, data=kept.fingerprint)
         measurements.append(replace(found, segments=segments, config=config))
-    record = RunRecord(
-        created_utc="2026-11-21T07:00:00+00:00",
-        spec=SweepSpec(configs=tuple(each.config for each in measurements), command=("loaderprobe", "sweep")),
-        environment=environment or example_environment(),
-    )
-    run = RunDirectory.create(path, record, [kept])
+    configs = (each.config for each in measurements)
+    run = empty_run(path, *configs, files=kept, environment=environment, command=("loaderprobe", "sweep"))
     for measurement in measurements:
         run.save(measurement)
     return path

@@ -33,11 +33,12 @@ from loaderprobe.records.ranks import Node, RankInput, RankPlacement
 from loaderprobe.records.remark import Remark
 from loaderprobe.render.pages import document_markdown
 from loaderprobe.store.codec import decode, encode
-from loaderprobe.store.run_directory import RunDirectory, RunRecord
-from loaderprobe.testing import FakeGroup, example_config, example_environment, example_files
+from loaderprobe.store.run_directory import RunDirectory
+from loaderprobe.testing import FakeGroup, example_config, example_files
 from tests.analyze.rank_runs import rank_run
 from tests.analyze.runs import alike
 from tests.examples.ranks import STEPS, train
+from tests.stored import empty_run, failure
 from tests.warm import in_two_ranks
 
 NODES = (Node(host="a", processes=(0, 1), gpus=2), Node(host="b", processes=(2, 3), gpus=1))
@@ -91,10 +92,7 @@ def test_one_number_of_ranks_is_measured() -> None:
 
     def ran(order: Order, *_: object, **__: object) -> RunFailure:
         asked.append((order.config.ranks, order.config.nodes))
-        return RunFailure(
-            config=order.config, stage="start", reason="stopped", hint="", exit_code=2, signal=None, log=(),
-            started_utc="", wall_s=0.0,
-        )  # fmt: skip
+        return failure(order.config, "stopped", exit_code=2)
 
     coordinator: Any = SimpleNamespace(nodes=NODES, admit=lambda *_, **__: None, run=ran)
     for ranks in (None, "2", "2x1"):
@@ -150,11 +148,8 @@ def spreads(spec: SweepSpec) -> list[tuple[int, int]]:
 def run_of(path: Path, *ranks: int) -> RunDirectory:
     """A run that has not begun, with a configuration of each number of ranks."""
     files = example_files(4096)
-    configs = tuple(example_config(data=files.fingerprint, ranks=each) for each in ranks)
-    record = RunRecord(
-        created_utc="2026-11-22T00:00:00+00:00", spec=SweepSpec(configs=configs), environment=example_environment()
-    )
-    return RunDirectory.create(path, record, [files])
+    configs = (example_config(data=files.fingerprint, ranks=each) for each in ranks)
+    return empty_run(path, *configs, files=files)
 
 
 def test_each_rank_reads_files_of_its_own() -> None:

@@ -25,14 +25,13 @@ from loaderprobe.errors import BadValue
 from loaderprobe.measure.ranks import launch
 from loaderprobe.measure.ranks.launch import Coordinator
 from loaderprobe.measure.runner import Child, Order
-from loaderprobe.records.config import RunConfig, SweepSpec
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.render.json import summary_json
 from loaderprobe.store.codec import decode, encode
-from loaderprobe.store.run_directory import RunDirectory, RunRecord
-from loaderprobe.testing import example_environment
+from loaderprobe.store.run_directory import RunDirectory
 from tests.analyze.rank_runs import rank_run
 from tests.analyze.runs import FILES, alike
+from tests.stored import empty_run
 
 ROOT = Path(__file__).parent.parent.parent
 PROGRAM = "tests.cli.test_launched"
@@ -61,14 +60,6 @@ class Scripted:
             )
 
 
-def run_of(path: Path, *configs: RunConfig) -> RunDirectory:
-    """A run of these configurations, of which nothing is measured."""
-    record = RunRecord(
-        created_utc="2026-11-22T00:00:00+00:00", spec=SweepSpec(configs=configs), environment=example_environment()
-    )
-    return RunDirectory.create(path, record, [FILES])
-
-
 def rows_of(run: RunDirectory) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads(summary_json(judge_run(run)))["configurations"]
     return found
@@ -81,7 +72,7 @@ def main(path: str, measured: str, *options: str) -> int:
 
     def swept(coordinator: Coordinator | None) -> int:
         assert coordinator is not None
-        run = run_of(Path(path), *((failing, config) if "fails" in options else (config,)))
+        run = empty_run(Path(path), *((failing, config) if "fails" in options else (config,)), files=FILES)
         coordinator.admit((config,), ())
         sweep.measure(run, lambda *_: None, coordinator)
         sys.stdout.write(json.dumps(rows_of(run)) + "\n")
@@ -134,7 +125,7 @@ def started(way: Any, python: str, folder: Path, options: Sequence[str]) -> tupl
     assert len(printed) == 1, ended
     # torchrun shows any exit code of a process as 1; all end with that of rank 0.
     assert {each.returncode for each in running} == {1 if way is torchrun else 4}, ended
-    expected = run_of(folder / "expected", given.config)
+    expected = empty_run(folder / "expected", given.config, files=FILES)
     expected.save(given)
     return json.loads(printed[0]), rows_of(expected)[0]
 

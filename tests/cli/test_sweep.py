@@ -39,16 +39,15 @@ from loaderprobe.measure.sweep import pending
 from loaderprobe.measure.sweep import sweep as sweep_by
 from loaderprobe.records.config import Auto, RunConfig, SweepSpec
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import RunFailure
-from loaderprobe.store.run_directory import RunDirectory, RunRecord, lock_directory
-from loaderprobe.testing import FakeClock, example_environment
+from loaderprobe.store.run_directory import RunDirectory, lock_directory
+from loaderprobe.testing import FakeClock
 from loaderprobe.units import parse_count
-from tests.analyze.measured import FILES, measured
+from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth
 from tests.cli.invoke import invoke
 from tests.conftest import shorten_sweeps
 from tests.planted.loaders import without_torch
-from tests.stored import FAILED, PENDING, plain_run
+from tests.stored import FAILED, PENDING, empty_run, failure, plain_run
 
 
 def measure_nothing(*_: Any) -> None:
@@ -231,9 +230,7 @@ def made_run(
 ) -> RunDirectory:  # fmt: skip
     """A run that begins with these numbers of workers."""
     auto = Auto(workers=workers, prefetch_factor=prefetch_factor, most_workers=32)
-    spec = SweepSpec(configs=tuple(measured(truth, count).config for count in counts), auto=auto, **options)
-    record = RunRecord(created_utc="2026-01-01T00:00:00+00:00", spec=spec, environment=example_environment())
-    return RunDirectory.create(path, record, [FILES])
+    return empty_run(path, *(measured(truth, count).config for count in counts), auto=auto, **options)
 
 
 class Runner:
@@ -250,10 +247,7 @@ class Runner:
         self.clock.sleep(10.0)
         loader = order.config.loader
         if loader.workers >= self.fails_from:
-            return RunFailure(
-                config=order.config, stage="round 1", reason="a worker was killed", hint="", exit_code=None,
-                signal="SIGKILL", log=(), started_utc="", wall_s=10.0,
-            )  # fmt: skip
+            return failure(order.config, "a worker was killed")
         faster = {2: 1.0, 4: 1.2, 8: 1.21}.get(loader.prefetch_factor, 1.0)
         truth = replace(self.truth, latency_s=self.truth.latency_s / faster, cpu_s=self.truth.cpu_s / faster)
         return replace(measured(truth, loader.workers), config=order.config)

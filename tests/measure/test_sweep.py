@@ -38,18 +38,18 @@ from loaderprobe.records.studies import Epoch, EpochsMeasured, Prefilled
 from loaderprobe.records.waits import WaitSamples
 from loaderprobe.render.words import remark_words, sweep_plan_words
 from loaderprobe.store.codec import decode, encode
-from loaderprobe.store.run_directory import RunDirectory, RunRecord
+from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.testing import (
     FakeClock,
     FakePageCache,
     ScriptedLoader,
     Service,
     example_config,
-    example_environment,
     example_files,
 )
 from tests.measure.conftest import Measure
 from tests.measure.scripted import scripted_parts, scripted_session
+from tests.stored import empty_run, failure
 
 FILES = example_files(4096)
 # Cold segments of the first take seconds; of the second one round is enough.
@@ -75,13 +75,6 @@ def no_storage(monkeypatch: pytest.MonkeyPatch) -> None:
 def one_round(monkeypatch: pytest.MonkeyPatch) -> None:
     """One order is enough for each configuration."""
     monkeypatch.setattr("loaderprobe.measure.sweep.further_round", lambda measured, *, thorough: ())
-
-
-def failure(config: RunConfig, reason: str = "it broke", hint: str = "") -> RunFailure:
-    return RunFailure(
-        config=config, stage="half", reason=reason, hint=hint, exit_code=1, signal=None, log=(), started_utc="",
-        wall_s=1.0,
-    )  # fmt: skip
 
 
 class Children:
@@ -126,9 +119,7 @@ def run_of(
     path: Path, budget_s: float | None = None, *, configs: tuple[RunConfig, ...] = CONFIGS, files: FileSet = FILES,
     epochs: int = 0,
 ) -> RunDirectory:  # fmt: skip
-    spec = SweepSpec(configs=configs, budget_s=budget_s, epochs=epochs)
-    record = RunRecord(created_utc="2026-01-01T00:00:00+00:00", spec=spec, environment=example_environment())
-    return RunDirectory.create(path / "run", record, [files])
+    return empty_run(path / "run", *configs, files=files, budget_s=budget_s, epochs=epochs)
 
 
 def swept(run: RunDirectory, children: Children) -> Heard:

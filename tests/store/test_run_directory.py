@@ -17,7 +17,7 @@ from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.report import ranks_view
 from loaderprobe.errors import BadValue, DamagedRun, ForeignDirectory, Locked, MissingPart, Refused
 from loaderprobe.records.config import SweepSpec
-from loaderprobe.records.measurement import Measurement, RankSeen, RunFailure
+from loaderprobe.records.measurement import Measurement, RankSeen
 from loaderprobe.records.report import DamagedFile
 from loaderprobe.store.codec import encode
 from loaderprobe.store.rank_files import MOST_SEGMENTS, read_rank, shortened, write_ranks
@@ -26,14 +26,12 @@ from loaderprobe.testing import Service, example_config, example_environment, ex
 from tests.analyze.rank_runs import rank_run
 from tests.analyze.runs import alike
 from tests.measure.conftest import Measure, measure_fake
+from tests.stored import failure
 
 __all__ = ["measure_fake"]
 FILES = example_files(1024)
 CONFIG = example_config(data=FILES.fingerprint)
-FAILURE = RunFailure(
-    config=CONFIG, stage="round 1", reason="it broke", hint="repair it", exit_code=None, signal="SIGKILL",
-    log=("last words",), started_utc="2026-01-01T00:00:00+00:00", wall_s=1.5,
-)  # fmt: skip
+FAILURE = failure(CONFIG, hint="repair it", signal="SIGKILL", log=("last words",))
 
 
 @pytest.fixture
