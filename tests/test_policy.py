@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from loaderprobe.policy import Ask, Fixed, Result, Results, Stop, follow
 from loaderprobe.testing import FakeClock
 
@@ -28,22 +26,6 @@ def test_a_policy_hears_of_all_results_and_of_the_time() -> None:
     results, reason = follow(Doubling(), measure, clock=clock)
     assert (results.found, reason, results.spent_s) == ([2, 4, 8], "late", 14.0)
     assert results.done[1] == Result(what=4, found=4)
-
-
-def interrupted(ask: Ask[int]) -> int:
-    """Ctrl-C comes at the third."""
-    if ask.what == 3:
-        raise KeyboardInterrupt
-    return 10 * ask.what
-
-
-def test_ctrl_c_keeps_results_that_are_enough() -> None:
-    """Without a reason of the policy; where they are not, it is passed on."""
-    policy = Fixed(asks=(1, 2, 3, 4))
-    results, reason = follow(policy, interrupted, clock=FakeClock(), enough=lambda results: len(results.done) == 2)
-    assert (results.found, reason) == ([10, 20], None)
-    with pytest.raises(KeyboardInterrupt):
-        follow(policy, interrupted, clock=FakeClock())
 
 
 def test_an_ask_says_how_far_everything_is() -> None:

@@ -76,12 +76,6 @@ def _entry(**changes: Any) -> CatalogueEntry:
     return CatalogueEntry(**(fields | changes))
 
 
-def test_a_limit_grows_with_the_size_to_its_maximum() -> None:
-    """1.2 GB/s at 2 TiB, 1.5 GB/s from 5 TiB on."""
-    rates = [catalogue_offer(_entry(), "x", size, TODAY).limits[0].limit.value for size in (2, 5, 10)]
-    assert rates == [1.2e9, 1.5e9, 1.5e9]
-
-
 @pytest.mark.parametrize("size", [None, 1.0, 11.0])
 def test_a_size_that_is_not_sold_is_a_bad_value(size: float | None) -> None:
     """None, too small, too large; and `efs-elastic:5TiB` means nothing."""

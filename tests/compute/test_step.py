@@ -10,12 +10,11 @@ import pytest
 import torch
 
 from loaderprobe.compute import step as module
-from loaderprobe.compute.emulated import EmulatedCompute, SynchronousCompute, parse_rate
-from loaderprobe.compute.step import NoCompute, StepCompute
+from loaderprobe.compute.emulated import EmulatedCompute, parse_rate
+from loaderprobe.compute.step import StepCompute
 from loaderprobe.compute.torch import StepEvents
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.config import ACCELERATORS
-from loaderprobe.records.measurement import NO_STEP
 from loaderprobe.testing import FakeClock, example_arguments
 
 STEP_S, LAUNCH_S = 0.010, 0.001
@@ -149,17 +148,6 @@ def test_a_step_may_take_its_batch_apart() -> None:
     assert batch == {"image": image, "rest": [[image], (image, {"label": image})]}
 
 
-def test_no_step_takes_no_time() -> None:
-    """And says that there is none."""
-    clock = FakeClock()
-    compute = NoCompute(example_arguments(clock))
-    now_ns = clock.now_ns()
-    for _ in range(3):
-        compute.step(torch.zeros(4, 3))
-    assert compute.finish() == (now_ns,) * 3
-    assert (clock.now_ns(), compute.info().name) == (now_ns, NO_STEP)
-
-
 @pytest.mark.parametrize(("loading_s", "idle_ms"), [(0.030, 20), (0.005, 0)])
 def test_the_wait_that_a_device_feels_lies_between_two_steps(gpu: Gpu, loading_s: float, idle_ms: int) -> None:
     """A loader of 30 ms beside steps of 10 ms leaves 20 ms; one of 5 ms leaves none, though the host waits for it.
@@ -208,15 +196,6 @@ def test_the_host_runs_two_steps_ahead(waits_s: list[int], host_s: list[int], en
     assert host == host_s
     assert [(time - start) / SECOND for time in device.finish()] == ends_s
     assert device.finish() == ()
-
-
-def test_the_synchronous_device_waits_for_each_step() -> None:
-    """It measures what tools that sleep measure."""
-    clock = FakeClock()
-    device = SynchronousCompute(example_arguments(clock, compute="emulated:100"))
-    start = clock.now_ns()
-    device.step(BATCH)
-    assert clock.now_ns() - start == SECOND and device.info().synchronous
 
 
 @pytest.mark.parametrize(

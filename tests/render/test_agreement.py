@@ -7,14 +7,12 @@ import re
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import loaderprobe
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.render.panels import per_image
-from loaderprobe.units import format_rate
 from tests.stored import full_run
 
 
@@ -79,24 +77,6 @@ def _read(name: str) -> str:
     if name.endswith(".html"):
         text = unescape(re.sub(r"<[^>]*>", " ", _UNSEEN.sub(" ", text)))
     return " ".join(text.replace("\\", "").split())
-
-
-def _summary(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((SHOWN / f"{name}.json").read_text(encoding="utf-8"))
-    return found
-
-
-@pytest.mark.parametrize("page", ["storage.txt", "storage.md", "storage.html"])
-def test_a_need_and_a_supply_have_one_figure(page: str) -> None:
-    """What 64 accelerators need and what the storage gave, on the first page and in the plan."""
-    (need,) = _summary("storage")["needs"]
-    of_64 = next(each for each in need["needs"] if each["accelerators"] == 64)
-    plan = {each["name"]: each["at_utilization"]["value"] for each in _summary("plan")["needs"]}
-    assert plan["read_bytes"] == of_64["read_bytes_per_s"]
-    assert plan["opens"] == of_64["files_per_s"]
-    shown = _read(page)
-    for rate in (of_64["read_bytes_per_s"] / need["use"], need["supply"]["read_bytes_per_s"]):
-        assert format_rate(rate) in shown
 
 
 @pytest.mark.parametrize(

@@ -44,18 +44,6 @@ def _record() -> RunRecord:
     return RunRecord(created_utc="now", spec=SweepSpec(configs=(CONFIG,)), environment=example_environment())
 
 
-def test_a_measurement_comes_back_as_it_was(run: RunDirectory, measure_fake: Measure) -> None:
-    """Every raw value survives the file, and a measurement replaces the failure of an earlier try."""
-    run.save(FAILURE)
-    assert run.result(CONFIG.key) == FAILURE
-    assert not run.has_measurement(CONFIG.key)
-    measurement = measure_fake(Service(cpu_s=0.001, blocked_s=0.001), files=FILES)
-    run.save(measurement)
-    assert isinstance(run.result(CONFIG.key), Measurement)
-    assert run.result(CONFIG.key) == measurement
-    assert not list((run.path / "failures").iterdir())
-
-
 def of_ranks(measured: Measurement, ranks: int) -> Measurement:
     """The same of several ranks, which saw the same."""
     count = len(measured.segments)
