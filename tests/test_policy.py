@@ -1,4 +1,4 @@
-"""The runner: asks until the policy stops, hands on what came of each ask, and keeps what is done when Ctrl-C comes."""
+"""The runner: asks until the policy stops, and hands on what came of each ask and the time."""
 
 from __future__ import annotations
 

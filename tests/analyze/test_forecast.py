@@ -67,10 +67,10 @@ def faster(truth: Truth, factor: float) -> Truth:
     return replace(truth, bytes_per_s=truth.bytes_per_s * factor)
 
 
-def fitted(truth: Truth, kind: KindOfDevice, *, anchor: int = 1) -> Fit:
+def fitted(truth: Truth, kind: KindOfDevice) -> Fit:
     """To one and two workers on a storage that was taken for another kind."""
     points = (truth.point(1), truth.point(2))
-    found = fit(points, points[anchor - 1], truth.storage(kind))
+    found = fit(points, points[0], truth.storage(kind))
     assert isinstance(found, Fit)
     return found
 

@@ -25,10 +25,10 @@ from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.runner import Order
 from loaderprobe.measure.user.loader import data_found
 from loaderprobe.records.bandwidth import StorageCeiling
-from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig, Study, with_options
+from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig, Study
 from loaderprobe.records.diagnosis import DataFound, OwnMeasured
 from loaderprobe.records.files import BatchFiles, FileSet, UnknownFiles, UnknownFilesCode
-from loaderprobe.records.measurement import NO_STEP, Measurement
+from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.remark import Remark, reported
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.studies import Epoch, EpochsMeasured, Prefilled
@@ -48,13 +48,9 @@ RUNS = Path(__file__).parents[2] / "fixtures" / "runs"
 SEEN = DataFound(hidden=None, size_bytes=1e9, root="/data/photos/train")
 
 
-def _found(data: DataFound = SEEN, with_step: bool = True, **changes: Any) -> Diagnosis:
+def _found(data: DataFound = SEEN, **changes: Any) -> Diagnosis:
     """Of workers that mostly wait for a slow disk."""
-    raw = replace(measured(Truth(bytes_per_s=20e6, cpu_s=0.0038, compute=900.0), 2), **changes)
-    if not with_step:
-        compute = replace(raw.compute, name=NO_STEP)
-        raw = replace(raw, compute=compute, config=with_options(raw.config, compute=NO_STEP))
-    return _of(raw, data)
+    return _of(replace(measured(Truth(bytes_per_s=20e6, cpu_s=0.0038, compute=900.0), 2), **changes), data)
 
 
 def _of(raw: Measurement, data: DataFound = SEEN, ceiling: StorageCeiling | None = None) -> Diagnosis:

@@ -93,9 +93,9 @@ def profiled(clock: FakeClock, trouble: Exception | None = None) -> Compute:
     return ProfiledCompute(clock, STEP_S, trouble)
 
 
-def with_window(make: MakeCompute = profiled, *, count: int = 4096, budget_s: float | None = None) -> Measurement:
+def with_window(make: MakeCompute = profiled, *, budget_s: float | None = None) -> Measurement:
     """Of two workers that deliver a cold batch of 16 every 32 ms, with the window, as the child does it."""
-    clock, files = FakeClock(), example_files(count)
+    clock, files = FakeClock(), example_files(4096)
     config = example_config(data=files.fingerprint, compute="cuda", workers=2)
     service = Service(cpu_s=0.002, blocked_s=0.002)
     session = scripted_session(service, clock, make(clock), config, files, FakePageCache(), budget_s=budget_s)
