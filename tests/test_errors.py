@@ -39,6 +39,13 @@ def test_each_error_is_drawn_with_its_exit_code(kind: type[LoaderprobeError]) ->
     assert int(drawn[1]) == kind.exit_code if drawn else kind.exit_code == kind.__mro__[1].exit_code  # type: ignore[attr-defined]  # the class above is one of ours
 
 
+def test_an_error_carries_its_next_step() -> None:
+    """The message is the text of the exception, the hint stands beside it."""
+    error = errors.NoSpace("full", hint="free some")
+    assert (str(error), error.message, error.hint) == ("full", "full", "free some")
+    assert errors.BadValue("x").hint == ""
+
+
 @pytest.mark.parametrize(
     ("text", "kept"),
     [

@@ -11,10 +11,11 @@ import torch
 
 from loaderprobe.compute import step as module
 from loaderprobe.compute.emulated import EmulatedCompute, parse_rate
-from loaderprobe.compute.step import StepCompute
+from loaderprobe.compute.step import NoCompute, StepCompute
 from loaderprobe.compute.torch import StepEvents
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.config import ACCELERATORS
+from loaderprobe.records.measurement import NO_STEP
 from loaderprobe.testing import FakeClock, example_arguments
 
 STEP_S, LAUNCH_S = 0.010, 0.001
@@ -215,3 +216,14 @@ def test_named_accelerators_have_their_published_rate_and_its_source(name: str, 
     assert len(ACCELERATORS[name].source) > 20
     info = EmulatedCompute(example_arguments(FakeClock(), compute=f"emulated:{name}")).info()
     assert info.specified_images_per_s == pytest.approx(rate) and "emulated" in info.device
+
+
+def test_no_step_takes_no_time() -> None:
+    """And says that there is none."""
+    clock = FakeClock()
+    compute = NoCompute(example_arguments(clock))
+    now_ns = clock.now_ns()
+    for _ in range(3):
+        compute.step(torch.zeros(4, 3))
+    assert compute.finish() == (now_ns,) * 3
+    assert (clock.now_ns(), compute.info().name) == (now_ns, NO_STEP)
