@@ -31,8 +31,10 @@ MORE_TIME = 2.0
 """The budget to measure again with, over the time that the run took."""
 MOST_ADVICE = 2
 """Changes worth making, of a configuration."""
-CHEAPER = ("preprocessing", "transport", "compute")
-"""Resources of which a change is named that has no forecast."""
+CHEAPER: dict[str, str] = {
+    "preprocessing": "cheaper_preprocessing", "transport": "cheaper_transport", "compute": "cheaper_compute",
+}  # fmt: skip
+"""The remark on resources of which a change is named that has no forecast."""
 WANT_OF_TIME: tuple[ReasonCode, ...] = (
     "no_complete_round", "one_round_does_not_fit", "rounds_differ", "estimate_not_measured", "within_noise",
     "slower_without", "interval_too_wide", "lead_within_spread", "ranges_meet", "rounds_disturbed",
@@ -316,7 +318,7 @@ def _cheaper(rows: Rows) -> list[NextStep]:
             if resource in CHEAPER and speedup.low >= WORTH:
                 facts: dict[str, float | str] = {"most": speedup.value}
                 facts |= {"how": speedup.how} if speedup.how == "estimated" else {}
-                remark = Remark(code=f"cheaper_{resource}", facts=facts)
+                remark = Remark(code=CHEAPER[resource], facts=facts)
                 return [NextStep(remark=remark, configurations=(row.key,))]
     return []
 

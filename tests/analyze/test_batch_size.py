@@ -46,7 +46,7 @@ def searched(
     shape: Shape, *, noise: float = 0.0, drift: float = 0.0, seed: int = 0, most: int = MOST
 ) -> tuple[Sequence[BatchSizeProbe], BatchSizeStop]:
     prober = ScriptedProber(rate=shape.rate, noise=noise, drift=drift, fits_up_to=shape.fits_up_to, seed=seed)
-    return search(Throughput(most=most), prober, clock=FakeClock())
+    return search(Throughput(most=most), prober.probe, clock=FakeClock())
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -80,11 +80,11 @@ def test_ctrl_c_keeps_the_fastest_so_far() -> None:
     """And is passed on where there is none yet; until then the search says how many it tried, of the most."""
     heard: list[tuple[str, int, int]] = []
     prober = Interrupted(rate=float, seed=3)
-    probes, stop = search(Throughput(), prober, clock=FakeClock(), progress=lambda *said: heard.append(said))
+    probes, stop = search(Throughput(), prober.probe, clock=FakeClock(), progress=lambda *said: heard.append(said))
     assert heard[:2] == [("batch sizes tried", 0, MOST_PROBES), ("batch sizes tried", 1, MOST_PROBES)]
     assert (len(probes), stop.code, stop.chosen) == (3, "interrupted", 8)
     with pytest.raises(KeyboardInterrupt):
-        search(Throughput(), Interrupted(rate=float, seed=0), clock=FakeClock())
+        search(Throughput(), Interrupted(rate=float, seed=0).probe, clock=FakeClock())
 
 
 def test_of_equals_the_smaller_is_chosen() -> None:
