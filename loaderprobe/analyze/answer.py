@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from math import ceil
 from typing import Literal
 
 from loaderprobe.analyze.effects import of_intervals
 from loaderprobe.analyze.knee import fewest, ranked
 from loaderprobe.records.config import OPTIONS, alike_but_for
+from loaderprobe.records.files import Staged
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import (
     Answer,
     ConfigurationRow,
+    DataInfo,
     Limited,
     NextStep,
     Report,
@@ -49,6 +52,7 @@ def answered(report: Report) -> Report:
     rows = report.summary.configurations
     best = [row for some in by_device(rows) for row in _best(some, report.summary.knees)]
     report = replace(report, summary=replace(report.summary, best=_keys(best)))
+    report = replace(report, summary=replace(report.summary, staging=tuple(_staging(report))))
     return replace(
         report,
         summary=replace(
@@ -285,6 +289,42 @@ def _hardware(row: ConfigurationRow) -> int:
     return row.config.nodes if on_cpu([row]) else row.config.ranks
 
 
+# What epochs take from a copy.
+
+
+def _staging(report: Report) -> Iterator[Remark]:
+    """Of each device and loader, where cold files were read from the data and from the copy."""
+    copies = {data.label: data for data in report.summary.run.data if data.staged}
+    best = [row for row in best_of(report, report.summary.configurations) if row.config.cache != "warm"]
+    names = ("data", "resolution", "cache", "workers", "prefetch_factor")
+    for row, source in product(best, best):
+        data, gain = copies.get(row.config.resolution), _over(row, source)
+        alike = alike_but_for(source.config, *names) == alike_but_for(row.config, *names)
+        if data and data.staged and data.staged.source == source.config.resolution and alike and gain:
+            memory_bytes = 0 if source.config.cache == "as-found" else report.summary.environment.memory_bytes
+            yield _staged(data, data.staged, _rate(source), gain, memory_bytes)
+
+
+def _staged(data: DataInfo, staged: Staged, source_per_s: float, gain: Interval, memory_bytes: int) -> Remark:
+    """Nothing sure is gained; or what an epoch takes of all images that were found, and when copying is paid back.
+
+    `memory_bytes` may hold what is read from there.
+    """
+    facts: dict[str, float | str] = {"data": staged.source, "low": gain.low, "high": gain.high}
+    if gain.low <= 1:
+        return Remark(code="staging_gains_nothing", facts=facts)
+    source_s, whole_bytes = data.images_found / source_per_s, data.images_found * data.mean_size_bytes
+    later_s = source_s * (staged.share / gain.value + 1 - staged.share)
+    facts |= {"images": data.images_found, "source_s": source_s, "later_s": later_s}
+    facts |= {"share": staged.share} if staged.share < 1 else {}
+    facts |= {"memory_bytes": memory_bytes} if memory_bytes > whole_bytes else {}
+    if staged.bytes_per_s:
+        copying_s = staged.share * whole_bytes / staged.bytes_per_s
+        facts |= {"copying_s": copying_s, "bytes_per_s": staged.bytes_per_s, "first_s": max(source_s, copying_s)}
+        facts |= {"epochs": ceil(copying_s / (source_s - later_s))}
+    return Remark(code="staging", facts=facts)
+
+
 # What to do next, and what does not follow.
 
 
@@ -293,6 +333,8 @@ def _next_steps(report: Report) -> tuple[NextStep, ...]:
     rows = report.summary.configurations
     devices = [some for some in by_device(rows) if not on_cpu(some)]
     made = _longer(report, [row for some in devices for row in some] or rows)
+    copies = [remark for remark in report.summary.staging if remark.code == "staging"]
+    made += [NextStep(remark=replace(remark, code="train_from_copy")) for remark in copies]
     if not devices:
         emulated = NextStep(remark=Remark(code="train_on_emulated"), command="--compute emulated:mlperf-h100")
         return (*made, emulated) if measured(rows) else ()

@@ -437,6 +437,7 @@ def _data_info(files: FileSet) -> DataInfo:
         mean_size_bytes=files.mean_size_bytes,
         skipped_count=files.skipped_count,
         skipped=tuple(f"{file.path}: {file.reason}" for file in files.skipped),
+        staged=files.staged,
     )
 
 

@@ -22,7 +22,7 @@ from loaderprobe.datasets.generate.generate import SetRequest
 from loaderprobe.datasets.layouts import FILES, check_layout
 from loaderprobe.errors import BadValue, LostRank, MissingPart, NoSpace
 from loaderprobe.measure.ceilings import Ceilings
-from loaderprobe.measure.image_data import converted, image_sets
+from loaderprobe.measure.image_data import converted, image_sets, with_copies
 from loaderprobe.measure.ranks.launch import Coordinator, check_one_node, most_ranks, on_this_machine
 from loaderprobe.measure.runner import ForkServer, Processes
 from loaderprobe.measure.studies import pending_studies, plan_studies, study_all
@@ -93,6 +93,7 @@ def sweep(
     layout: str | Iterable[str] | None = None,
     data_dir: PathLike = "loaderprobe-data",
     convert_to: PathLike | None = None,
+    stage: PathLike | None = None,
     images: int | None = None,
     seed: int = 0,
     workers: str | int | Iterable[int | str] = (1, 2, 4, 8),
@@ -128,11 +129,12 @@ def sweep(
 
     `data` is a folder of images, or of files that hold many in a layout, or the URL of images (s3://, gs://, az://,
     https://); without it, data sets of `resolutions` are generated under `data_dir`, in each `layout`. With
-    `convert_to`, the images of a folder are written again there in layouts that it lacks. The options
-    are those of `loaderprobe sweep`, which `--help` explains: `serial=False` is `--no-serial`, `pin_memory=False` is
-    `--no-pin-memory`, and what is a list there may be a list here. The run is kept in `out`, with `summary.json` and
-    `report.html`; without `out`, in a directory named by the time. `progress(stage, done, total)` hears what is done:
-    images while data are made, then seconds.
+    `convert_to`, the images of a folder are written again there in layouts that it lacks. With `stage`, a copy that is
+    made there is measured as well, and what epochs take from it. The options are those of `loaderprobe sweep`, which
+    `--help` explains: `serial=False` is `--no-serial`, `pin_memory=False` is `--no-pin-memory`, and what is a list
+    there may be a list here. The run is kept in `out`, with `summary.json` and `report.html`; without `out`, in a
+    directory named by the time. `progress(stage, done, total)` hears what is done: images while data are made, then
+    seconds.
 
     A configuration that fails is a row with its reason, and the sweep goes on. KeyboardInterrupt keeps what is
     done, for `resume`. Several `ranks` train in step in processes of their own: on this machine, or those that
@@ -169,6 +171,8 @@ def sweep(
         files = image_sets(data, sample=count, seed=seed, progress=heard.progress, layouts=only)
     if convert_to is not None:
         files = converted(files, layouts or (), Path(convert_to), heard.progress)
+    if stage is not None:
+        files = with_copies(files, Path(stage), heard.progress)
     spec = with_data(spec, files)
     if coordinator:
         coordinator.admit(spec.configs, files)

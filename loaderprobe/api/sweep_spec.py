@@ -276,7 +276,13 @@ def with_data(spec: SweepSpec, files: Sequence[FileSet]) -> SweepSpec:
     def on_files(configs: Iterable[RunConfig]) -> tuple[RunConfig, ...]:
         alike = groupby(configs, key=lambda config: (config.ranks, config.nodes, config.compute, config.cache))
         return tuple(
-            replace(config, data=file_set.fingerprint, resolution=file_set.label, layout=file_set.layout)
+            replace(
+                config,
+                data=file_set.fingerprint,
+                resolution=file_set.label,
+                layout=file_set.layout,
+                cache="cold" if config.cache == "as-found" and not file_set.remote else config.cache,
+            )
             for group in (list(group) for _, group in alike)
             for file_set in files
             for config in group

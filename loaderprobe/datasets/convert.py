@@ -1,20 +1,30 @@
-"""Images of one's own, written again in another layout: in whole files, of which those that are there are kept."""
+"""Images written again elsewhere, in another layout or as they are: whole files, of which those there are kept."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
 
 from loaderprobe.datasets.generate.generate import check_space, images_a_shard, sync_filesystem, written_whole
-from loaderprobe.datasets.layouts import LAYOUTS, Sample, complete, format_of
-from loaderprobe.errors import Refused
-from loaderprobe.records.files import FileSet
+from loaderprobe.datasets.layouts import FILES, LAYOUTS, Sample, complete, format_of
+from loaderprobe.errors import BadValue, Refused
+from loaderprobe.protocols import PageCache
+from loaderprobe.records.files import FileSet, Staged
 from loaderprobe.store.codec import write_atomically, write_error
 from loaderprobe.store.run_directory import lock_directory
+from loaderprobe.system.objects import read_object
 
 SOURCE = "source.txt"
-"""The fingerprint of the files that a directory is made from."""
+"""The fingerprint of the files that a directory is made from; of a copy, what holds them."""
+COPIED = "copied.txt"
+"""Bytes and seconds of all copying into a directory."""
+COPIERS = 16
+"""Files that are copied at the same time."""
 
 
 def convert(files: FileSet, layout: str, root: Path, progress: Callable[[int, int], None]) -> FileSet:
@@ -32,7 +42,7 @@ def convert(files: FileSet, layout: str, root: Path, progress: Callable[[int, in
     }
     try:
         with lock_directory(directory):
-            _check_source(directory, files)
+            _check_source(directory, files.fingerprint, "--convert-to", "; --images and --seed choose the images")
             missing = [path for path in parts if not (directory / path).exists()]
             images = sum(len(parts[path]) for path in missing)
             check_space(directory, layout, files.mean_size_bytes, images, len(missing))
@@ -47,7 +57,7 @@ def convert(files: FileSet, layout: str, root: Path, progress: Callable[[int, in
             complete(layout, directory / "train")
             progress(files.count, files.count)
     except OSError as error:
-        raise write_error(error, directory) from error
+        raise write_error(error, directory, "--convert-to") from error
     return replace(
         files,
         label=f"{files.label} {layout}",
@@ -59,18 +69,108 @@ def convert(files: FileSet, layout: str, root: Path, progress: Callable[[int, in
     )
 
 
-def _check_source(directory: Path, files: FileSet) -> None:
+def _check_source(directory: Path, source: str, option: str, more: str = "") -> None:
     """Raises Refused where the directory is made from other files, or holds anything else."""
-    source = directory / SOURCE
-    there = source.read_text() if source.exists() else ""
+    found = directory / SOURCE
+    there = found.read_text(errors="surrogateescape") if found.exists() else ""
     strange = [path.name for path in directory.iterdir() if path.name not in (".lock", f".{SOURCE}.part")]
-    if there != files.fingerprint and (there or strange):
+    if there != source and (there or strange):
         raise Refused(
             f"{directory} holds other images, or others of that folder",
-            hint="choose another --convert-to, or remove it; --images and --seed choose the images",
+            hint=f"choose another {option}, or remove it{more}",
         )
 
 
 def _samples(files: FileSet, numbers: range) -> Iterator[Sample]:
     for number in numbers:
         yield Sample(f"{number:08}", (files.folder / files.paths[number]).read_bytes(), files.classes[number])
+
+
+def stage(files: FileSet, root: Path, cache: PageCache, progress: Callable[[int, int], None]) -> FileSet:
+    """The same files in `root/NAME-staged`, copied by several threads; the same call goes on where it was stopped.
+
+    Local files are evicted first, so that they are copied from their storage. Raises Refused for a directory that
+    holds something else, Locked, NoSpace before a file is copied and where space runs out, MissingPart without
+    permission, BadValue for a file that cannot be read, or is no longer as it was listed.
+    """
+    directory, sizes = root.absolute() / f"{files.label.strip('/').replace(' ', '-')}-staged", files.file_bytes
+    if not files.remote and directory.is_relative_to(files.folder):
+        raise Refused(f"{directory} is among the images that are copied", hint="choose another --stage")
+    try:
+        with lock_directory(directory):
+            _check_source(directory, files.root, "--stage")
+            missing = {path: size for path, size in sizes.items() if not _is_there(directory / path, size)}
+            stat, kept = os.statvfs(directory), sum(sizes.values()) - sum(missing.values())
+            whole = sum(sizes.values()) * max(1.0, files.images_found / files.count)
+            share = min(1.0, (stat.f_bavail * stat.f_frsize + kept) / whole)
+            images = sum(path in missing for path in files.paths)
+            folders = {(directory / path).parent for path in missing}
+            each = sum(missing.values()) / max(1, images)
+            check_space(directory, FILES, each, images, len(missing), len(folders))
+            write_atomically(directory / SOURCE, os.fsencode(files.root))
+            for folder in folders:
+                folder.mkdir(parents=True, exist_ok=True)
+            if not files.remote:
+                cache.evict([files.folder / path for path in missing])
+            begun_s = time.perf_counter()
+            _copy_all(files, missing, directory, lambda done: progress(len(sizes) - len(missing) + done, len(sizes)))
+            sync_filesystem(directory)
+            rate = _rate(directory / COPIED, sum(missing.values()), time.perf_counter() - begun_s)
+            for folder in folders:
+                complete(files.layout, folder)
+    except OSError as error:
+        raise write_error(error, directory, "--stage") from error
+    base = files.label.removesuffix(f" {files.layout}")
+    return replace(
+        files,
+        label=f"{base} staged{files.label.removeprefix(base)}",
+        root=str(directory),
+        skipped_count=0,
+        skipped=(),
+        staged=Staged(source=files.label, bytes_per_s=rate, share=share),
+    )
+
+
+def _is_there(path: Path, size_bytes: int) -> bool:
+    return path.is_file() and path.stat().st_size == size_bytes
+
+
+def _copy_all(files: FileSet, sizes: dict[str, int], directory: Path, progress: Callable[[int], None]) -> None:
+    with ThreadPoolExecutor(COPIERS) as threads:
+        begun = [threads.submit(_copy, files, path, size, directory / path) for path, size in sizes.items()]
+        try:
+            progress(0)
+            for done, copied in enumerate(as_completed(begun), 1):
+                copied.result()
+                progress(done)
+        except BaseException:
+            # Ctrl-C as much as a full disk.
+            threads.shutdown(cancel_futures=True)
+            raise
+
+
+def _copy(files: FileSet, path: str, size_bytes: int, copy: Path) -> None:
+    with written_whole(copy) as part:
+        if files.remote:
+            part.write_bytes(read_object(files.root, path))
+        else:
+            try:
+                source = (files.folder / path).open("rb")
+            except OSError as error:
+                raise BadValue(f"{files.folder / path} cannot be read: {error.strerror}") from error
+            with source, part.open("wb") as target:
+                shutil.copyfileobj(source, target, 1 << 20)
+        if (found := part.stat().st_size) != size_bytes:
+            raise BadValue(f"{files.root}/{path} had {size_bytes} bytes, and has {found}", hint="begin a new sweep")
+
+
+def _rate(kept: Path, size_bytes: int, seconds: float) -> float | None:
+    """Bytes/s of all copying so far, which `kept` keeps; None where nothing was copied."""
+    if size_bytes:
+        before = map(float, kept.read_text().split()) if kept.exists() else (0.0, 0.0)
+        total = [sum(pair) for pair in zip(before, (size_bytes, seconds), strict=True)]
+        write_atomically(kept, f"{total[0]:.0f} {total[1]:.3f}".encode())
+    if not kept.exists():
+        return None
+    copied_bytes, took_s = map(float, kept.read_text().split())
+    return copied_bytes / took_s

@@ -14,6 +14,7 @@ from loaderprobe.errors import BadValue
 from loaderprobe.protocols import OnStage
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.files import FileSet, is_url
+from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.units import format_bytes, join_words
 
 PREFETCH_FACTOR = 2
@@ -76,6 +77,17 @@ def converted(sets: Sequence[FileSet], layouts: Sequence[str], root: Path, progr
                 found.append(convert(files, layout, root, partial(progress, stage)))
     if missing := next((name for name in layouts if name not in {files.layout for files in found}), None):
         raise BadValue(f"there are no image files to write as {missing}", hint="give a folder of images as DATA")
+    return found
+
+
+def with_copies(sets: Sequence[FileSet], root: Path, progress: OnStage) -> list[FileSet]:
+    """Each set, and after it a copy under `root`. Raises what `stage` raises."""
+    from loaderprobe.datasets.convert import stage
+
+    found: list[FileSet] = []
+    for files in sets:
+        said = f"copying {files.label} to {root}, {format_bytes(sum(files.file_bytes.values()))}"
+        found += [files, stage(files, root, LinuxPageCache(), partial(progress, said))]
     return found
 
 

@@ -77,6 +77,18 @@ class SkippedFile:
     reason: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staged:
+    """That the files are a copy, made to be measured beside those that they were copied from."""
+
+    source: str
+    """The label of that data set."""
+    bytes_per_s: float | None
+    """Of copying, until all was on the disk; None where nothing had to be copied."""
+    share: float
+    """Of all images that were found, those that there is space for."""
+
+
 @lru_cache(maxsize=2)  # a measurement asks for all files before every segment
 def _below(root: str, paths: tuple[str, ...]) -> tuple[Path, ...]:
     folder = Path(root)
@@ -112,6 +124,8 @@ class FileSet:
     skipped_count: int = 0
     skipped: tuple[SkippedFile, ...] = ()
     """The first few of the skipped files."""
+    staged: Staged | None = None
+    """None of files that are where they were given."""
 
     def __post_init__(self) -> None:
         if not len(self.paths) == len(self.classes) == len(self.size_bytes):

@@ -182,6 +182,10 @@ SWEEP = (
         "convert_to", Path, None, DATA,
         help="With DATA and --layout: write the images that are read again under DIR, in layouts that DATA lacks.",
     ),
+    Option(
+        "stage", Path, None, DATA,
+        help="Also measure from a copy of the images that are read, which is made under DIR: what it gains, and when.",
+    ),
     Option("images", int, None, DATA, "Images of each data set.", least=1, usual="as many as the sweep reads"),
     Option("seed", int, 0, DATA, "Seed of the generated data and of the order of measuring."),
     Option(

@@ -8,6 +8,7 @@ from typing import Literal
 
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.environment import Environment
+from loaderprobe.records.files import Staged
 from loaderprobe.records.ranks import RanksView
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import Bottleneck
@@ -114,6 +115,7 @@ class DataInfo:
     skipped_count: int
     skipped: tuple[str, ...]
     """`path: reason` of the first few."""
+    staged: Staged | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,6 +257,8 @@ class Summary:
     """Of each data set, on each device, the configuration with the workers that are enough; else the fastest."""
     scaling: tuple[Scaling, ...] = ()
     """Where several models, devices or numbers of ranks compare."""
+    staging: tuple[Remark, ...] = ()
+    """What epochs take from a copy, where one was made (`--stage`)."""
     next: tuple[NextStep, ...] = ()
     needs: tuple[Outlook, ...] = ()
     """What accelerators would ask of the machine, one for each data set and device."""

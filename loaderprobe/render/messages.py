@@ -380,6 +380,14 @@ MESSAGES: dict[str, str] = {
     "cheaper_compute": (
         "make the step faster: a faster device, mixed precision, a smaller model; at most {most:2}x[ ({how})]"
     ),
+    "train_from_copy": "train {data} from a copy: {low-high:range 2} times as fast (measured)",
+    "staging": (
+        "{data}: an epoch of {images:.0f} images takes {source_s:duration}, and {later_s:duration} from the copy[, "
+        "which has space for {share:percent} of it] (estimated from these rates)[. Copying takes {copying_s:duration} "
+        "at {bytes_per_s:bytes/s} and is paid back after {epochs:count epoch}; copied beside the first epoch, that one "
+        "takes {first_s:duration} at least][. Memory of {memory_bytes:bytes} may serve later epochs instead]"
+    ),
+    "staging_gains_nothing": "{data}: training is {low-high:range 2} times as fast from the copy, no sure gain",
     "more_cores": (
         "more cores: {accelerator:accelerator} needs {low_cores-high_cores:range 2} (estimated), "
         "{cores_available:.3g} here"

@@ -89,6 +89,10 @@ def sweep_document(report: Report) -> Document:
         title=title(report),
         sections=(
             *first_screen(report),
+            Section(
+                title="From a copy",
+                parts=tuple(Paragraph(text=f"{remark_words(each)}.") for each in report.summary.staging),
+            ),
             scaling_section(report),
             Section(title="Every configuration", parts=tuple(_before_table(report))),
             *(Section(title=group.title, parts=tuple(_of_group(report, group)), under=True) for group in found),

@@ -109,15 +109,15 @@ def write_atomically(path: Path, data: bytes) -> None:
         raise
 
 
-def write_error(error: OSError, path: Path) -> NoSpace | MissingPart:
-    """The error to raise when writing `path` failed with `error`."""
+def write_error(error: OSError, path: Path, option: str = "--out") -> NoSpace | MissingPart:
+    """The error to raise when writing `path`, which `option` chose, failed with `error`."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return NoSpace(f"no space left to write {path}", hint="free some, or choose another place with --out")
+        return NoSpace(f"no space left to write {path}", hint=f"free some, or choose another place with {option}")
     if error.errno == errno.ENOENT:
         return MissingPart(
             f"{path} cannot be written: its directory is not there",
-            hint="check whether it was moved or removed, or choose another place with --out",
+            hint=f"check whether it was moved or removed, or choose another place with {option}",
         )
     return MissingPart(
-        f"{path} cannot be written: {error.strerror}", hint="choose a place you may write to, with --out"
+        f"{path} cannot be written: {error.strerror}", hint=f"choose a place you may write to, with {option}"
     )

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from loaderprobe.analyze.answer import answered
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.report import buffer_effect, enough, next_limits
+from loaderprobe.records.files import Staged
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.studies import Prefilled, over_steady
@@ -214,3 +216,35 @@ def test_an_effect_that_was_not_measured_is_estimated() -> None:
     assert (found.batches, found.how, found.reason) == (4, "estimated", few)
     assert {each.iterations: each.over_steady for each in found.runs}[100] == pytest.approx(100 / 96.5)
     assert found.measured(100) is None and found.predicted(100) == pytest.approx(100 / 96.5)
+
+
+@pytest.mark.parametrize(
+    ("rates", "half", "share", "found"),
+    [
+        ((100, 400), 1, 1.0, {"source_s": 100, "later_s": 25, "copying_s": 300, "first_s": 300, "epochs": 4}),
+        ((100, 400), 1, 0.5, {"source_s": 100, "later_s": 62.5, "copying_s": 150, "share": 0.5, "epochs": 4}),
+        ((100, 102), 5, 1.0, None),
+        ((100, 90), 1, 1.0, None),
+    ],
+    ids=["all of it", "half of it fits", "within noise", "slower"],
+)
+def test_what_epochs_take_from_a_copy(
+    rates: tuple[float, float], half: float, share: float, found: dict[str, float] | None
+) -> None:
+    """10,000 images of 30 kB, copied at 1 MB/s; a copy that surely gains is the first change, another never is."""
+    names = ("photos", "photos staged")
+    rows = [_row(rate, half=half, resolution=name) for rate, name in zip(rates, names, strict=True)]
+    rows = [replace(row, config=replace(row.config, cache="cold", data=row.config.resolution)) for row in rows]
+    report = example_report(rows)
+    known: dict[str, Any] = {"images_found": 10_000, "mean_size_bytes": 30e3}
+    staged = Staged(source="photos", bytes_per_s=1e6, share=share)
+    data = [
+        replace(each, **known, staged=staged if "staged" in each.label else None) for each in report.summary.run.data
+    ]
+    run = replace(report.summary.run, data=tuple(data))
+    summary = answered(replace(report, summary=replace(report.summary, run=run))).summary
+    (remark,) = summary.staging
+    assert (remark.code == "staging") == (found is not None)
+    assert {name: remark.facts[name] for name in found or ()} == pytest.approx(found or {})
+    first = [step.remark.code for step in summary.next if step.remark]
+    assert ("train_from_copy" in first[:1]) == (found is not None)

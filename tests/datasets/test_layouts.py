@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import shutil
 import sys
 import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
 from io import BytesIO
+from itertools import count
 from pathlib import Path
 
 import pytest
 
-from loaderprobe.datasets.convert import convert
+from loaderprobe.datasets.convert import convert, stage
 from loaderprobe.datasets.folder import generated_set, layout_in, scan_layout
 from loaderprobe.datasets.layouts import LAYOUTS, NAMES, check_layout, format_of
 from loaderprobe.errors import BadValue, MissingPart, NoSpace, Refused
 from loaderprobe.records.files import FileSet
+from loaderprobe.testing import FakePageCache
 from tests.datasets.conftest import Make
 
 COUNT = 70
 
 
 def installed(name: str) -> str:
-    if LAYOUTS[name].library:
+    if name in LAYOUTS and LAYOUTS[name].library:
         pytest.importorskip(LAYOUTS[name].library)
     return name
 
@@ -183,6 +187,72 @@ def test_space_is_looked_at_before_a_folder_is_written(tmp_path: Path, make: Mak
     with pytest.raises(NoSpace, match="take about"):
         convert(huge, layout, tmp_path / "other", lambda *_: None)
     assert not list((tmp_path / "other").rglob(LAYOUTS[layout].mark))
+
+
+@pytest.fixture(params=NAMES)
+def any_layout(request: pytest.FixtureRequest) -> str:
+    return installed(request.param)
+
+
+def staged(source: FileSet, place: Path) -> FileSet:
+    return stage(source, place, FakePageCache(), lambda *_: None)
+
+
+def test_a_copy_holds_the_same_files(tmp_path: Path, make: Make, any_layout: str) -> None:
+    """In the same order, read cold; a second call copies what is missing or cut short, and keeps the rate."""
+    files, heard, cache = whole(make(tmp_path, layout=any_layout)), list[tuple[int, int]](), FakePageCache()
+    cache.warm(files.absolute(0, COUNT))
+    found = stage(files, tmp_path / "copy", cache, lambda *done: heard.append(done))
+    assert not cache.held
+    assert list(contents(found)) == list(contents(files)) and found.content == files.content
+    assert found.label == ("64x48 staged" if any_layout == "files" else f"64x48 staged {any_layout}")
+    assert found.staged and found.staged.source == files.label and found.staged.share == 1
+    assert heard[0][0] == 0 and heard[-1] == (len(files.file_bytes),) * 2
+    again = staged(files, tmp_path / "copy")
+    assert again == found
+    first, *others = found.absolute(0, COUNT)
+    first.write_bytes(b"half")
+    written = {path: path.stat().st_mtime_ns for path in others}
+    assert list(contents(staged(files, tmp_path / "copy"))) == list(contents(files))
+    assert {path: path.stat().st_mtime_ns for path in others} == written
+
+
+def test_a_copy_grows_and_takes_no_place_of_others(tmp_path: Path, make: Make) -> None:
+    """More of the same images go beside those that are there; other images, and a place among the images, do not."""
+    files = whole(make(tmp_path))
+    few = staged(files.chosen(range(9)), tmp_path / "copy")
+    assert set(staged(files, tmp_path / "copy").absolute(0, COUNT)) > set(few.absolute(0, 9))
+    with pytest.raises(Refused, match="holds other images"):
+        staged(replace(files, root=str(tmp_path / "moved")), tmp_path / "copy")
+    with pytest.raises(Refused, match="among the images"):
+        staged(files, files.folder / "copy")
+    with pytest.raises(NoSpace, match="take about"):
+        staged(replace(files, size_bytes=(1 << 60,) * COUNT), tmp_path / "copy")
+    part = staged(replace(files, images_found=10**15), tmp_path / "copy").staged
+    assert part and 0 < part.share < 1
+
+
+def test_a_full_disk_leaves_whole_files(tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No half one; with space again, the copy goes on. A file that is gone is named."""
+    files, written = whole(make(tmp_path)), count()
+
+    def filling(source: BytesIO, target: BytesIO, _: int) -> None:
+        if next(written) >= 5:
+            target.write(b"half")
+            raise OSError(errno.ENOSPC, "No space left on device")
+        target.write(source.read())
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "copyfileobj", filling)
+        with pytest.raises(NoSpace) as full:
+            staged(files, tmp_path / "copy")
+    assert "--stage" in full.value.hint
+    there = [path for path in (tmp_path / "copy").rglob("*") if path.suffix in (".JPEG", ".part")]
+    assert len(there) == 5 and {path.suffix for path in there} == {".JPEG"}
+    assert list(contents(staged(files, tmp_path / "copy"))) == list(contents(files))
+    files.absolute(0, 1)[0].unlink()
+    with pytest.raises(BadValue, match="cannot be read"):
+        staged(files, tmp_path / "other")
 
 
 def test_an_unknown_layout_is_refused() -> None:

@@ -133,6 +133,18 @@ def test_a_sweep_streams_objects(proxy: Proxy, photographs: str, tmp_path: Path)
     assert plan(run).source.data == files.root
 
 
+def test_a_copy_of_objects_is_trained_on(proxy: Proxy, photographs: str, tmp_path: Path) -> None:
+    """Beside the objects, from cold files; it surely gains, and the rate of copying is that of several requests."""
+    proxy.latency_s = 0.05
+    run = sweep(photographs, out=tmp_path / "run", images=120, stage=tmp_path / "copy", **ONE_WORKER)
+    summary = run.report().summary
+    assert [row.config.cache for row in summary.configurations] == ["as-found", "cold"]
+    (remark,) = summary.staging
+    assert remark.code == "staging" and remark.facts["epochs"] == 1 and "From a copy" in run.text()
+    assert float(remark.facts["copying_s"]) < float(remark.facts["source_s"]) == remark.facts["first_s"]
+    assert len(list((tmp_path / "copy").rglob("*.JPEG"))) == 120
+
+
 def test_a_limited_network_gets_no_more_workers(proxy: Proxy, photographs: str, tmp_path: Path) -> None:
     """1 MB/s for all: the network is worth most, and no workers are advised."""
     proxy.bytes_per_s = 1e6
