@@ -13,7 +13,7 @@ from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.measurement import Missing, Others
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.waits import WaitSamples
-from loaderprobe.system.device import read_sectors
+from loaderprobe.system.device import read_sectors, reads_from_storage
 from loaderprobe.system.limits import cores_available
 from loaderprobe.system.others import OthersMeter
 
@@ -56,7 +56,7 @@ class Parts:
     location: StorageLocation
     cores_available: float
     read_devices: Callable[[], int | None]
-    """Bytes that the devices under the data have read so far; None when not visible."""
+    """Bytes that the devices under the data, or the server, have read so far; None when not visible."""
     next_round: NextRound
     """Chooses the segments of the next round."""
     waits: Callable[[], WaitSamples | Missing] = lambda: UNSEEN
@@ -83,7 +83,7 @@ def join_parts(
         cache=cache,
         location=location,
         cores_available=cores_available(),
-        read_devices=lambda: read_sectors(location.devices),
+        read_devices=lambda: read_sectors(location.devices) if location.devices else reads_from_storage(location),
         next_round=decide,
         waits=waits,
         disturbance=OthersMeter(own),

@@ -87,9 +87,10 @@ FROM_STORAGE: tuple[CacheLabel, ...] = ("cold", "remote")
 """No cache of this machine served it."""
 MetadataOperation = Literal["open", "stat"]
 """open: open and close, without a read. stat: ask for size and times by name."""
-MetadataLabel = Literal["cold", "warm", "unproved"]
-"""cold: names and inodes were dropped, and came from storage or the NFS server by count. warm: they were not dropped,
-or came from memory all the same. unproved: dropped, but nothing counts where they came from."""
+MetadataLabel = Literal["cold", "asked", "warm", "unproved"]
+"""cold: names and inodes were dropped, and came from storage or the server by count. asked: they were not dropped, but
+the server was asked each time, by count. warm: they were not dropped, or came from memory all the same. unproved:
+dropped, but nothing counts where they came from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +250,8 @@ class MetadataPhase:
     storage_bytes: int | None
     """What this process read from storage meanwhile; None where the file system does not account reads."""
     server_calls: int | None
-    """Calls for names and attributes that the NFS client sent meanwhile, for the whole mount; None elsewhere."""
+    """Calls for names and attributes that the NFS client sent meanwhile, or read calls of the program that serves a
+    FUSE mount, for the whole mount; None elsewhere."""
     metadata: MetadataLabel
     cpu_cores: float
     at_least: bool
@@ -333,9 +335,13 @@ class BandwidthMeasurement:
 
     @property
     def best_opens(self) -> MetadataPhase | None:
-        """The fastest opens by the lower end of their interval; cold ones before others."""
+        """Of names that were cold where any were."""
+        return self.best_of("open")
+
+    def best_of(self, operation: MetadataOperation) -> MetadataPhase | None:
+        """The fastest by the lower end of their interval; cold ones before others."""
         return max(
-            self.operations("open"),
+            self.operations(operation),
             key=lambda phase: (phase.metadata == "cold", phase.ops_low, phase.ops_per_s),
             default=None,
         )

@@ -13,6 +13,8 @@ from loaderprobe.records.bandwidth import (
     CacheLabel,
     Feed,
     Latency,
+    MetadataLabel,
+    MetadataOperation,
     MetadataPhase,
     RankRead,
 )
@@ -42,7 +44,8 @@ from loaderprobe.units import format_bytes, format_duration, format_rate, join_w
 _ONCE: dict[str, str] = {"direct": "O_DIRECT", "sequential": "sequential", "paced": "with pauses"}
 """Phases beside the ladder, as rows are named. The paced one is evidence of the kind of device: its rate means nothing.
 """
-_TONES: dict[CacheLabel, tuple[str, str, str]] = {
+_TONES: dict[CacheLabel | MetadataLabel, tuple[str, str, str]] = {
+    "asked": ("storage", "", "from the server"),
     "cold": ("storage", "", "from storage"),
     "mixed": ("either", "M", "partly from memory"),
     "warm": ("warning", "M", "from memory"),
@@ -52,6 +55,7 @@ _TONES: dict[CacheLabel, tuple[str, str, str]] = {
 """By where the bytes came from: tone and letter of a bar, and what they stand for."""
 _NAMES = {
     "cold": "names and inodes were dropped, and came back by count",
+    "asked": "the server was asked each time, by count; names may have been in memory",
     "warm": "names and inodes were in memory",
     "unproved": "names and inodes were dropped; nothing counts whether storage answered",
 }
@@ -102,11 +106,15 @@ def _condition(report: BandwidthReport, best: BandwidthPhase) -> str:
 
 
 def _sections(report: BandwidthReport, best: BandwidthPhase | None) -> Iterator[Section]:
+    names = Section(title="Opens/s and stats/s by concurrency", parts=tuple(_names(report)), panel="main")
+    served = report.location.kind in ("fuse", "network")
+    # A file server is asked for each name, which is its first limit.
+    yield from [names] if served else []
     yield Section(title="MB/s by concurrency", parts=tuple(_ladder(report)), panel="main")
     yield Section(title="What limits it", parts=tuple(_limits(report, best)), panel="side")
     yield Section(title="How many accelerators that feeds", parts=tuple(_feeds(report)), panel="main")
-    if any(phase.metadata != "warm" for phase in report.metadata):
-        yield Section(title="Opens/s by concurrency", parts=tuple(_opens(report)), panel="main")
+    if not served and any(phase.metadata != "warm" for phase in report.metadata):
+        yield names
     yield Section(title="How sure", parts=tags(_sure(report, best)), panel="side")
     yield Section(title="Not known", parts=tags(_not_known(report)), panel="side")
     phases = [*(report.steps if report.by_ranks else report.ladder), *(p for p in report.phases if p.name != "files")]
@@ -191,28 +199,33 @@ def _feed_row(feed: Feed, in_step: Feed | None) -> ChartRow:
     )
 
 
-def _opens(report: BandwidthReport) -> Iterator[Part]:
-    """Of names that were cold where any were."""
-    best = report.best_opens
-    if best:
-        opens = report.operations("open")
-        yield Chart(
-            rows=tuple(
-                ChartRow(
-                    label=counted(phase.readers, "reader"),
-                    value=_per_s(phase),
-                    bars=(Bar(end=phase.ops_per_s, tone=_TONES[phase.metadata][0], letter=_TONES[phase.metadata][1]),),
-                    interval=(phase.ops_low, phase.ops_high),
-                    level=best.ops_per_s,
-                    level_how="measured" if best.metadata == "cold" and not best.short else "estimated",
-                )
-                for phase in opens
-            ),
-            unit="opens/s",
-            level=f"best step: {grouped(best.ops_per_s)} opens/s",
-            names=tuple((_TONES[phase.metadata][0], _NAMES[phase.metadata]) for phase in opens),
-            ends="concurrency,opens/s",
-        )
+def _names(report: BandwidthReport) -> Iterator[Part]:
+    """Opens, and stats unless all came from memory; of names that were cold where any were."""
+    operations: tuple[MetadataOperation, ...] = ("open", "stat")
+    for operation in operations:
+        best, phases = report.best_of(operation), report.operations(operation)
+        if best and (operation == "open" or any(phase.metadata != "warm" for phase in phases)):
+            yield Chart(
+                rows=tuple(
+                    ChartRow(
+                        label=counted(phase.readers, "reader"),
+                        value=_per_s(phase),
+                        bars=(
+                            Bar(end=phase.ops_per_s, tone=_TONES[phase.metadata][0], letter=_TONES[phase.metadata][1]),
+                        ),
+                        interval=(phase.ops_low, phase.ops_high),
+                        level=best.ops_per_s,
+                        level_how="measured" if best.metadata == "cold" and not best.short else "estimated",
+                    )
+                    for phase in phases
+                ),
+                unit=f"{operation}s/s",
+                level=f"best step: {grouped(best.ops_per_s)} {operation}s/s",
+                names=tuple((_TONES[phase.metadata][0], _NAMES[phase.metadata]) for phase in phases),
+                ends=f"concurrency,{operation}s/s",
+            )
+        elif best:
+            yield Paragraph(text=f"{grouped(best.ops_per_s)} {operation}s/s from memory.", tone="quiet")
 
 
 def _operations(report: BandwidthReport) -> tuple[Part, ...]:
@@ -263,7 +276,7 @@ def _not_known(report: BandwidthReport) -> Iterator[str]:
     if best and best.cache == "remote":
         yield "what a cache of the store served"
         yield "what several processes get: one reads here"
-    elif opens is None or opens.metadata == "warm":
+    elif opens is None or opens.metadata in ("asked", "warm"):
         yield "cold opens/s: --drop-caches (root)"
     elif opens.metadata == "unproved":
         yield "which cache answered opens"

@@ -16,7 +16,7 @@ from loaderprobe.storage.files import LARGE_BLOCK_BYTES, Piece, Sample, blocks, 
 from loaderprobe.storage.objects import ONE_INTERPRETER, ObjectEngine, sample_of
 from loaderprobe.storage.phase import PhaseSettings, run_phase
 from loaderprobe.storage.reader import Supply, ThreadEngine
-from loaderprobe.system.device import locate_root
+from loaderprobe.system.device import locate_root, reads_from_storage
 from loaderprobe.system.limits import cores_available
 from loaderprobe.system.objects import open_store
 
@@ -83,7 +83,7 @@ def _of_pieces(
     sample = Sample(pieces=tuple(pieces), found=len(pieces), images=True, block_bytes=None)
     try:
         location = locate_pieces(root, pieces)
-        if not location.counts_reads:
+        if not location.counts_reads and reads_from_storage(location) is None:
             facts: dict[str, float | str] = {"filesystem": location.filesystem}
             return replace(known, missing=Remark(code="filesystem_not_counted", facts=facts))
     except (LoaderprobeError, OSError) as error:

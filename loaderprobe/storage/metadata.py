@@ -20,7 +20,7 @@ from loaderprobe.records.environment import StorageLocation
 from loaderprobe.storage.files import Piece, Sample
 from loaderprobe.storage.phase import BUSY_SHARE, Total, latency, own_reads, read_until
 from loaderprobe.storage.reader import ReadEngine, Reading, ReadOrder, Supply, ThreadEngine, steady_slices
-from loaderprobe.system.device import NFS, server_name_calls
+from loaderprobe.system.device import NFS, PROC, fuse_counters, server_name_calls
 
 READERS = (1, 4, 16, 64)
 MOUNTSTATS = Path("/proc/self/mountstats")
@@ -103,6 +103,8 @@ def metadata_label(
     location: StorageLocation, drops: int, storage_bytes: int | None, server_calls: int | None, operations: int
 ) -> MetadataLabel:
     """`cold` only where names and inodes were dropped, and a count shows that they came back from outside memory."""
+    if not drops and server_calls is not None and server_calls >= operations:
+        return "asked"
     if not drops or location.in_memory:
         return "warm"
     if location.counts_reads and storage_bytes is not None:
@@ -118,7 +120,9 @@ def _order(settings: MetadataSettings, total: Total) -> ReadOrder:
 
 
 def _server_calls(location: StorageLocation) -> int | None:
-    return server_name_calls(location.mount, MOUNTSTATS) if location.filesystem in NFS else None
+    if location.filesystem in NFS:
+        return server_name_calls(location.mount, MOUNTSTATS)
+    return fuse_counters(location, PROC).get("syscr")
 
 
 def _figures(settings: MetadataSettings, total: Total, drops: int) -> MetadataPhase:

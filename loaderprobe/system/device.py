@@ -7,12 +7,14 @@ import re
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from loaderprobe.errors import masked_text
 from loaderprobe.records.environment import StorageKind, StorageLocation
 from loaderprobe.records.files import is_url
 from loaderprobe.records.remark import Remark, each_once
+from loaderprobe.system.process import io_counters
 
 # What devices and NFS mounts have read since boot, as the kernel publishes it.
 
@@ -56,6 +58,39 @@ def server_name_calls(mount_point: str, mountstats: Path) -> int | None:
         if len(fields := line.split()) > 1 and fields[0].removesuffix(":") in NAME_CALLS
     ]
     return sum(counts) if counts else None
+
+
+def fuse_counters(location: StorageLocation, proc: Path) -> dict[str, int]:
+    """`rchar` (bytes) and `syscr` (calls) that the program which serves a FUSE mount has read, for all processes.
+
+    Its reads of requests count, too, and where it has the data from is its own affair. Empty for a block device behind
+    FUSE, where the program may not be looked at, and where the kernel does not name its mount (6.18 does).
+    """
+    if location.kind != "fuse" or location.devices:
+        return {}
+    try:
+        device = Path(location.mount).stat().st_dev
+    except OSError:
+        return {}
+    major, minor = os.major(device), os.minor(device)
+    found = [io_counters(server) for server in _servers_of((minor & 0xFF) | (major << 8) | ((minor >> 8) << 20), proc)]
+    if not found or not all(found):
+        return {}
+    return {name: sum(counters[name] for counters in found) for name in ("rchar", "syscr")}
+
+
+@lru_cache(maxsize=8)
+def _servers_of(connection: int, proc: Path) -> tuple[Path, ...]:
+    """Processes with the FUSE connection open, which has the number of its file system as the kernel encodes it."""
+    found = []
+    for files in proc.glob("[0-9]*/fdinfo"):
+        try:
+            fuse = [file for file in (files.parent / "fd").iterdir() if str(file.readlink()) == "/dev/fuse"]
+            named = any(f"fuse_connection:\t{connection}\n" in (files / file.name).read_text() for file in fuse)
+        except OSError:  # of another user, or ended meanwhile
+            continue
+        found += [files.parent] if named else []
+    return tuple(found)
 
 
 def _of_mount(mount_point: str, mountstats: Path) -> list[str]:
@@ -137,9 +172,12 @@ def read_sectors(devices: Sequence[str], diskstats: Path | None = None) -> int |
 def reads_from_storage(location: StorageLocation, proc: Path | None = None) -> int | None:
     """Bytes that the storage under `location` has read since boot, for all processes; None where not all are counted.
 
-    Counted by the devices of a local file system or of an overlay of such, and by the client of NFS.
+    Counted by the devices of a local file system or of an overlay of such, by the client of NFS, and by the program
+    that serves a FUSE mount.
     """
     proc = proc or PROC
+    if location.kind == "fuse":
+        return fuse_counters(location, proc).get("rchar")
     if location.filesystem in NFS:
         return server_read_bytes(location.mount, proc / "self/mountstats")
     if location.kind not in ("block", "overlay") or not {"block", "memory"}.issuperset(location.layers):

@@ -38,7 +38,7 @@ def read_process(pid: int, proc: Path = Path("/proc")) -> ProcessCounters | None
     if not directory.is_dir():
         return None
     delays = [_run_delay_ns(thread) for thread in (directory / "task").glob("*")]
-    counters = _io(directory)
+    counters = io_counters(directory)
     return ProcessCounters(
         cpu_s=_cpu_s(directory),
         run_delay_s=sum(delay or 0 for delay in delays) / NS if delays and None not in delays else None,
@@ -64,7 +64,8 @@ def _run_delay_ns(thread: Path) -> int | None:
         return None
 
 
-def _io(directory: Path) -> dict[str, int]:
+def io_counters(directory: Path) -> dict[str, int]:
+    """Of the process with this directory of /proc, by the kernel's names; empty without permission."""
     try:
         lines = (directory / "io").read_text().splitlines()
     except OSError:

@@ -323,14 +323,16 @@ def settings_of(sample: Sample, **changes: object) -> MetadataSettings:
         ({"kind": "network", "filesystem": "nfs4"}, 3, 0, None, "unproved"),
         ({"kind": "network", "filesystem": "nfs4"}, 3, 0, 100, "cold"),
         ({"kind": "network", "filesystem": "nfs4"}, 3, 0, 99, "warm"),
-        ({"kind": "network", "filesystem": "nfs4"}, 0, 0, 100, "warm"),
+        ({"kind": "network", "filesystem": "nfs4"}, 0, 0, 100, "asked"),
+        ({"kind": "network", "filesystem": "nfs4"}, 0, 0, 99, "warm"),
+        ({"kind": "fuse", "devices": ()}, 0, None, 200, "asked"),
         ({"kind": "memory", "filesystem": "tmpfs"}, 1, 10**9, None, "warm"),
     ],
 )
 def test_only_dropped_and_counted_names_are_cold(
     changes: dict[str, object], drops: int, storage_bytes: int | None, server_calls: int | None, label: str
 ) -> None:
-    """Dropped is not enough: bytes must come back from storage, or calls reach the server; without a drop neither."""
+    """Dropped is not enough: bytes must come back from storage, or calls reach the server; undropped, it was asked."""
     place = replace(BLOCK, **changes)  # type: ignore[arg-type]  # fields by name
     assert metadata_label(place, drops, storage_bytes, server_calls, 100) == label
 

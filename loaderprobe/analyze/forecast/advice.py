@@ -416,7 +416,7 @@ def _as_tried(advice: Advice | None, found: Experiments) -> Advice | None:
     """
     free = found.speedups.get("storage")
     if advice is None or free is None or free.how != "measured":
-        return advice
+        return None if advice and found.never_warm and advice.action.code == "files_in_memory" else advice
     now = advice.before.value
     if advice.action.code == "files_in_memory" and advice.action.facts["share"] == 1:
         after = free.times(now)

@@ -89,6 +89,8 @@ def cold_opens(found: BandwidthMeasurement) -> MetadataPhase | Remark:
     if not opens:
         why = next((part.reason for part in found.missing if part.name == "metadata"), None)
         return Remark(code="unavailable", facts=why.because) if why else Remark(code="opens_not_measured")
+    if any(phase.metadata == "asked" for phase in opens):
+        return Remark(code="opens_asked")
     if not any(phase.drops for phase in opens):
         return Remark(code="opens_from_memory")
     if any(phase.metadata == "unproved" for phase in opens):

@@ -41,6 +41,7 @@ from loaderprobe.analyze.verdict.validity import (
     fair,
     files_were,
     met_warm,
+    never_warm,
     waiting_evidence,
     why_not_as_asked,
     why_not_on_a_rank,
@@ -396,6 +397,8 @@ class Experiments(Seen):
     """Bytes/s of samples said to be cold, and the ceiling of the storage that they exceed; None where they do not."""
     by_waiting: bool
     """True where only the workers' waiting separates cold files from warm ones."""
+    never_warm: bool
+    """True where the file system was seen to keep no files in memory."""
     evidence: tuple[Evidence, ...]
     """The waits that separate them then."""
     among: AmongRanks
@@ -489,8 +492,9 @@ class LoaderParts:
             return Without(rates=self.loader)
         measured = self._measured("warm")
         keeps_samples = measured and measured.missing and measured.missing.code == "samples_kept"
-        if measured is None or (keeps_samples and self._looked_at):
-            # A data set that keeps its samples shows no warm files, only how workers waited for cold ones.
+        if measured is None or ((keeps_samples or never_warm(self.measurement)) and self._looked_at):
+            # A data set that keeps its samples shows no warm files, only how workers waited for cold ones; nor does a
+            # file system that keeps no files in memory.
             reason = None if "warm" in possible_modes(self.measurement) else self._why_not_storage()
             measured = Without(missing=reason) if reason else self._estimated("storage")
         return measured if measured.missing is None else replace(measured, at_most=self._by_costs("most storage"))
@@ -609,6 +613,7 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         met_warm=_met_warm(measurement, seen, taken),
         above_ceiling=_above_ceiling(measurement, judged, [seen.loader, seen.end_to_end], ceiling),
         by_waiting=by_waiting(measurement),
+        never_warm=never_warm(measurement),
         evidence=waiting_evidence(measurement),
         among=among,
     )

@@ -391,7 +391,7 @@ def cores_in_training(measurement: Measurement, segments: Iterable[Segment]) -> 
 
 def cold_fraction(measurement: Measurement, segments: Sequence[Segment]) -> float | None:
     """Bytes read from storage over bytes delivered; None where reads are not accounted, or no size is known."""
-    cost = worker_cost(measurement.worker_batches, segments)
+    read = read_bytes(measurement, segments)
     # A file that is drawn twice comes from storage once.
     known = measurement.access == "files"
     distinct = (
@@ -399,9 +399,19 @@ def cold_fraction(measurement: Measurement, segments: Sequence[Segment]) -> floa
         for s in segments
     )
     delivered = sum(each or 0 for each in distinct)
-    if cost is None or not delivered or not measurement.storage_counts_reads:
+    return read / delivered if read is not None and delivered else None
+
+
+def read_bytes(measurement: Measurement, segments: Sequence[Segment]) -> float | None:
+    """From storage, by the workers; of a file server, for all who use it. None where neither is counted."""
+    cost = worker_cost(measurement.worker_batches, segments)
+    if cost is None:
         return None
-    return cost.read_bytes / delivered
+    if measurement.storage_counts_reads:
+        return cost.read_bytes
+    moved = [segment.disk_bytes for segment in segments]
+    served = measurement.storage_kind in ("fuse", "network") and None not in moved and measurement.ranks == 1
+    return sum(each or 0 for each in moved) if served else None
 
 
 def delivered_bytes(measurement: Measurement, segment: Segment) -> float | None:

@@ -16,6 +16,7 @@ from loaderprobe.analyze.verdict.rates import (
     cold_fraction,
     cost_of_batches,
     rates_by_round,
+    read_bytes,
     step_images,
     waiting_of,
     worker_cost,
@@ -359,6 +360,8 @@ def _why_not_by_waiting(measurement: Measurement, mode: Mode) -> Remark | None:
         if share < thresholds.NEGLIGIBLE_WAIT:
             return None
         return Remark(code="warm_files_waited_for", facts={"share": share})
+    if mode != "warm" and _waited_for_storage(measurement, mode):
+        return None
     if not _of(measurement, "warm"):
         return Remark(code="no_warm_segment")
     # The warm segments are warm when the cold ones beside them waited for so much longer.
@@ -368,6 +371,26 @@ def _why_not_by_waiting(measurement: Measurement, mode: Mode) -> Remark | None:
     if cold_s >= thresholds.CLEARLY_LONGER * warm_s and cold_s - warm_s >= thresholds.LEAST_WAIT_S:
         return None
     return Remark(code="waits_alike", facts={"cold_s": cold_s, "warm_s": warm_s})
+
+
+def never_warm(measurement: Measurement) -> bool:
+    """True where files that had just been read came from the server again: the file system keeps none in memory."""
+    found = why_not_as_asked(measurement, "warm") if _of(measurement, "warm") else None
+    codes = ("waits_alike", "bytes_from_storage")
+    return found is not None and found.code in codes and not measurement.storage_counts_reads
+
+
+def _waited_for_storage(measurement: Measurement, mode: Mode) -> bool:
+    """True where workers were seen to wait in opens and reads of files, as they do for no file in memory.
+
+    A mode that waits for much less than the configuration as asked met files in memory.
+    """
+    seen = waiting_of(measurement, segments_of(measurement, "baseline", "loader_only"))
+    asked_s, waited_s = _wait_s(measurement, "baseline"), _wait_s(measurement, mode)
+    if seen is None or asked_s is None or waited_s is None:
+        return False
+    waits = seen.count("storage") > thresholds.NEGLIGIBLE_WAIT * seen.samples
+    return waits and thresholds.CLEARLY_LONGER * waited_s > asked_s
 
 
 def _of(measurement: Measurement, mode: Mode) -> list[Segment]:
@@ -644,8 +667,7 @@ def disk_use(
     """
     cost = worker_cost(measurement.worker_batches, segments)
     seconds = cost.images / images_per_s if cost is not None else 0.0
-    counted = measurement.storage_counts_reads and cost is not None
-    own: float | None = cost.read_bytes if counted and cost is not None else None
+    own = read_bytes(measurement, segments)
     if measurement.is_remote and cost is not None and measurement.sample_bytes:
         own = cost.images * measurement.sample_bytes
     moved = [segment.disk_bytes for segment in segments]
@@ -658,6 +680,8 @@ def disk_use(
             unavailable[name] = _UNCOUNTED
     elif cold is None or cold < thresholds.COLD_AT_LEAST:
         unavailable["read_amplification"] = Remark(code="files_came_from_memory")
+    if not measurement.storage_counts_reads:
+        all_moved = None  # what the server read for others is in its own count
     if own is None or all_moved is None:
         unavailable["other_read_bytes_per_s"] = _UNCOUNTED if own is None else Remark(code="devices_not_visible")
     if own is None or phase is None:

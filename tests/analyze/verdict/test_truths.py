@@ -465,6 +465,9 @@ COLD = {
     ),
     "waits that tell cold from warm": Row(uncounted(0.05), STORAGE),
     "waits that do not": Row(uncounted(3.0), f"{INPUT} ablation_missing"),
+    "files that memory never holds": Row(
+        looked(uncounted(6.0), "storage", "metadata"), STORAGE, how={"storage": "estimated"},
+    ),
     "cached samples must wait, too": Row(
         uncounted(0.1, cached_samples=9000), f"{INPUT} ablation_missing", missing={"preprocessing": "waits_alike"},
     ),
@@ -1074,6 +1077,11 @@ DISKS = {
     "no device byte is counted": Row(
         delivering(storage_counts_reads=False), f"{INPUT} ablation_missing", ceiling=moving(in_bytes()),
         missing=dict.fromkeys(IN_MEMORY, "reads_not_counted"),
+    ),
+    "a file server counts": Row(
+        delivering(storage_counts_reads=False, storage_kind="fuse"), NOT_MEASURED, ceiling=moving(in_bytes()),
+        figures={SHARE: 1.0, "disk_read_bytes_per_s": 1540e3, "read_amplification": 2.2, "cold_fraction": 1.0},
+        missing={"other_read_bytes_per_s": "devices_not_visible"},
     ),
     "warm files": Row(
         run(alike(warm=700), Cost(cpu_s=0.008, cold=0.0), cache="warm", workers=2), NOT_MEASURED,
