@@ -6,6 +6,7 @@ import os
 import re
 import stat
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -73,7 +74,13 @@ def fuse_counters(location: StorageLocation, proc: Path) -> dict[str, int]:
     except OSError:
         return {}
     major, minor = os.major(device), os.minor(device)
-    found = [io_counters(server) for server in _servers_of((minor & 0xFF) | (major << 8) | ((minor >> 8) << 20), proc)]
+    connection = (minor & 0xFF) | (major << 8) | ((minor >> 8) << 20)
+    servers = _servers_of(connection, proc)
+    if not all(_serves(server, connection) for server in servers):
+        # Unmounted since, and another mount has its number.
+        _servers_of.cache_clear()
+        servers = _servers_of(connection, proc)
+    found = [io_counters(server.parents[1]) for server in servers]
     if not found or not all(found):
         return {}
     return {name: sum(counters[name] for counters in found) for name in ("rchar", "syscr")}
@@ -81,16 +88,20 @@ def fuse_counters(location: StorageLocation, proc: Path) -> dict[str, int]:
 
 @lru_cache(maxsize=8)
 def _servers_of(connection: int, proc: Path) -> tuple[Path, ...]:
-    """Processes with the FUSE connection open, which has the number of its file system as the kernel encodes it."""
-    found = []
-    for files in proc.glob("[0-9]*/fdinfo"):
-        try:
-            fuse = [file for file in (files.parent / "fd").iterdir() if str(file.readlink()) == "/dev/fuse"]
-            named = any(f"fuse_connection:\t{connection}\n" in (files / file.name).read_text() for file in fuse)
-        except OSError:  # of another user, or ended meanwhile
-            continue
-        found += [files.parent] if named else []
+    """Of each process with the FUSE connection open, the entry in fdinfo; it has the number of its file system."""
+    found: list[Path] = []
+    for files in proc.glob("[0-9]*/fd"):
+        with suppress(OSError):  # of another user, or ended meanwhile
+            names = [file.name for file in files.iterdir() if str(file.readlink()) == "/dev/fuse"]
+            infos = [files.parent / "fdinfo" / name for name in names]
+            found += [info for info in infos if _serves(info, connection)][:1]
     return tuple(found)
+
+
+def _serves(info: Path, connection: int) -> bool:
+    with suppress(OSError):  # it has ended
+        return f"fuse_connection:\t{connection}\n" in info.read_text()
+    return False
 
 
 def _of_mount(mount_point: str, mountstats: Path) -> list[str]:

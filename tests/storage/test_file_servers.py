@@ -22,7 +22,7 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     if lacking := missing(client):
         pytest.skip(f"not installed: apt-get install {lacking}")
     if getpass.getuser() != "root":
-        pytest.skip("sshd of another user lets nobody in but that user")
+        pytest.skip("only root may start an sshd that takes other users")
     (made,) = generate(tmp_path_factory.mktemp("photographs"), resolutions="256x256", count=120)
     with mounted(client, made, tmp_path_factory.mktemp("server")) as (place, link):
         if not fuse_counters(locate(place), PROC):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,12 +14,14 @@ from loaderprobe.records.environment import StorageKind, StorageLocation
 from loaderprobe.system import device
 from loaderprobe.system.device import (
     device_read_bytes,
+    fuse_counters,
     locate,
     read_sectors,
     reads_from_storage,
     server_name_calls,
     server_read_bytes,
 )
+from loaderprobe.testing.fakes import example_location
 from tests.system.fake_kernel import Kernel
 
 SECTORS = {"vda": 10, "vdb": 1, "sda": 100, "sdb": 1000, "sdc": 5, "loop3": 20, "loop4": 7, "zram0": 3}
@@ -298,6 +302,35 @@ def test_what_a_client_read_from_its_server(
     assert (server_read_bytes(point, stats), server_name_calls(point, stats)) == (read_bytes, calls)
     location = StorageLocation(path=point, filesystem="nfs4", kind="network", mount=point, source="", devices=())
     assert reads_from_storage(location, tmp_path) == read_bytes
+
+
+def test_what_the_program_behind_a_fuse_mount_read(tmp_path: Path) -> None:
+    """Of those that serve this mount; after it another program may serve a mount of its number, or none."""
+    number = tmp_path.stat().st_dev
+    minor = os.minor(number)
+    here = (minor & 0xFF) | os.major(number) << 8 | (minor & ~0xFF) << 12
+    place = replace(example_location(str(tmp_path)), kind="fuse", mount=str(tmp_path), devices=())
+
+    def serve(pid: str, connection: int, read_bytes: int) -> Path:
+        process = tmp_path / pid
+        for folder in ("fd", "fdinfo"):
+            (process / folder).mkdir(parents=True)
+        (process / "fd/7").symlink_to("/dev/fuse")
+        (process / "fd/8").symlink_to("/dev/null")
+        (process / "fdinfo/7").write_text(f"pos:\t0\nino:\t90\nfuse_connection:\t{connection}\n")
+        (process / "io").write_text(f"rchar: {read_bytes}\nwchar: 5\nsyscr: {read_bytes // 10}\n")
+        return process
+
+    serve("20", here + 1, 999)
+    first = serve("10", here, 1000)
+    assert reads_from_storage(place, tmp_path) == 1000
+    assert fuse_counters(place, tmp_path) == {"rchar": 1000, "syscr": 100}
+    shutil.rmtree(first)
+    serve("30", here, 70)
+    assert reads_from_storage(place, tmp_path) == 70
+    (tmp_path / "30/io").unlink()
+    assert reads_from_storage(place, tmp_path) is None
+    assert reads_from_storage(replace(place, devices=("sda",)), tmp_path) is None
 
 
 def test_the_storage_of_this_machine(tmp_path: Path) -> None:
