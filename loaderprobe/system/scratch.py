@@ -20,7 +20,7 @@ MARK = ".loaderprobe-scratch"
 
 @contextmanager
 def scratch_directory() -> Iterator[Path]:
-    """A new temporary directory, removed in the end; those of processes that were killed are removed first."""
+    """A new temporary directory, removed in the end; those of killed processes are removed before and after."""
     folder = Path(tempfile.gettempdir())
     remove_abandoned(folder)
     with written_in(folder):
@@ -33,6 +33,7 @@ def scratch_directory() -> Iterator[Path]:
                 # Named once it is locked: before that no process removes it, nor on a file system without locks.
                 unlocked.rename(Path(name) / MARK)
             yield Path(name)
+    remove_abandoned(folder)
 
 
 @contextmanager

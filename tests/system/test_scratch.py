@@ -38,6 +38,10 @@ def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path, monke
     assert (held / "left").exists()
     with scratch_directory():
         assert not held.exists()
+        # Of a process that this one started, and that is killed meanwhile.
+        abandoned = tmp_path / "loaderprobe-script"
+        abandoned.mkdir()
+        (abandoned / MARK).touch()
     assert list(tmp_path.iterdir()) == [other]
 
 
