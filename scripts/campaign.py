@@ -415,8 +415,9 @@ def attempt(this: Try, fault: Fault) -> None:
     if this.came and this.code == 0 and fault.says == INTERRUPTED and time.monotonic() - began > LEAVE_S:
         this.wrong.append("goes on after the signal")
     undo()
-    # A killed parent removes nothing: the next command does so for it.
-    this.left += [each for each in look_behind(this) if not (this.code == -signal.SIGKILL and each.startswith("tmp/"))]
+    # What was killed removes nothing, and workers of a script may outlive it for a moment: the next command does so.
+    killed = this.code == -signal.SIGKILL or fault.command is attached
+    this.left += [each for each in look_behind(this) if not (killed and each.startswith("tmp/"))]
     if this.came:
         check_said(this, fault)
     if this.before - this.measured():
