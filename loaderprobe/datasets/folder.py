@@ -211,7 +211,11 @@ def scan_layout(root: Path, layout: str, *, sample: int, seed: int, progress: On
                 kept.append((block.path, place, len(read.image), read.label))
             progress(len(kept), min(sample, found))
     if not kept:
-        raise BadValue(f"{base} holds no usable image in {LAYOUTS[layout].noun} ({skips.summary()})")
+        first = f"first: {skips.named[0].path}, {skips.named[0].reason}; " if skips.named else ""
+        raise BadValue(
+            f"{base} holds no usable image in {LAYOUTS[layout].noun} ({skips.summary()})",
+            hint=f"{first}each sample needs an encoded image, as in a JPEG file",
+        )
     paths = tuple(path for path, *_ in kept)
     return FileSet(
         label=f"{_name(root)} {layout}",

@@ -335,14 +335,13 @@ class TorchLoader(SwitchedLoader):
     def __init__(self, config: RunConfig, files: FileSet, scratch: Path) -> None:
         self._config = config
         self._largest_file_bytes = max(files.size_bytes, default=0)
-        samples = self.samples_of(config, files)
+        samples = self.samples_of(config, files, scratch)
         super().__init__(
             image_loader(config, files, samples), scratch, files_of=samples.files_of, tied=True, maps=bool(files.places)
         )
         self._by_key = bool(files.places) and not files.streamed
 
-    @staticmethod
-    def samples_of(config: RunConfig, files: FileSet) -> Any:
+    def samples_of(self, config: RunConfig, files: FileSet, _scratch: Path) -> Any:
         """A data set with `files_of`, of which the workers make batches."""
         return samples_of(config, files)
 

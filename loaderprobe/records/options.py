@@ -175,7 +175,8 @@ SWEEP = (
     ),
     Option(
         "layout", str, None, DATA, several=True, usual="files, or that of DATA", label="{}",
-        help="How the same images lie on storage: files, or large files: tar, parquet, lmdb, mds (explain layouts).",
+        help="How the same images lie on storage: files, or large ones: tar, parquet, lmdb, mds, litdata (explain "
+        "layouts).",
     ),
     Option("data_dir", Path, Path("loaderprobe-data"), DATA, "Directory of the generated data sets."),
     Option(
@@ -196,8 +197,8 @@ SWEEP = (
     Option("serial", bool, True, LOADER, "Do not measure the serial loader.", typed="--no-serial"),
     Option(
         "loader", str, "torch", LOADER, several=True, label="{}",
-        help="torch, spdl, dali, grain, torchdata, webdataset, datasets (see explain loaders), a plug-in or "
-        "package.module:Class (see explain plug-ins); several, separated by commas.",
+        help="torch, spdl, dali, grain, torchdata, webdataset, datasets, litdata, mds (see explain loaders), a plug-in "
+        "or package.module:Class (see explain plug-ins); several, separated by commas.",
     ),
     Option(
         "prefetch_factor", int, (2,), LOADER, several=True, label="prefetch {}",

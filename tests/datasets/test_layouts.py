@@ -17,7 +17,7 @@ import pytest
 
 from loaderprobe.datasets.convert import convert, stage
 from loaderprobe.datasets.folder import generated_set, layout_in, scan_layout
-from loaderprobe.datasets.layouts import LAYOUTS, NAMES, check_layout, format_of
+from loaderprobe.datasets.layouts import LAYOUTS, NAMES, Sample, check_layout, complete, format_of
 from loaderprobe.errors import BadValue, MissingPart, NoSpace, Refused
 from loaderprobe.records.files import FileSet
 from loaderprobe.testing import FakePageCache
@@ -124,6 +124,30 @@ def test_a_damaged_file_is_named(made: Path) -> None:
     assert error.value.hint and str(files.folder) in error.value.message
     with pytest.raises(BadValue, match="is damaged"):
         scan_layout(made, files.layout, sample=COUNT, seed=0, progress=lambda *_: None)
+
+
+def test_shards_without_an_image_are_refused(tmp_path: Path, layout: str) -> None:
+    """With the first sample, what is wrong with it, and what a sample needs."""
+    name = LAYOUTS[layout].file.format(number=0)
+    format_of(layout).write([Sample("a", b"pixels", 0)], tmp_path / name)
+    complete(layout, tmp_path)
+    with pytest.raises(BadValue, match="holds no usable image") as error:
+        scan_layout(tmp_path, layout, sample=1, seed=0, progress=lambda *_: None)
+    assert error.value.hint.startswith(f"first: {name}, sample 0, ")
+    assert error.value.hint.endswith("each sample needs an encoded image, as in a JPEG file")
+
+
+def test_litdata_reads_our_chunks(tmp_path: Path, make: Make) -> None:
+    """By the index, with the same images and classes; and its own rows, of Arrow, are refused by torch's reader."""
+    litdata = pytest.importorskip("litdata")
+    made = make(tmp_path, layout="litdata", shard_images=20)
+    rows = [*litdata.StreamingDataset(str(made / "train"))]
+    assert sorted((bytes(row["image"]), row["label"]) for row in rows) == sorted(contents(whole(made)))
+    writer = litdata.streaming.writer.BinaryWriter(str(tmp_path / "own"), chunk_size=9)
+    writer.add_item(0, {"image": b"image", "label": 1})
+    writer.done(), writer.merge()
+    with pytest.raises(BadValue, match=r"compressed, encrypted or of Arrow rows"):
+        scan_layout(tmp_path / "own", "litdata", sample=1, seed=0, progress=lambda *_: None)
 
 
 def test_a_row_without_an_image_is_damage(tmp_path: Path) -> None:

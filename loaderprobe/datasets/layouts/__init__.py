@@ -7,16 +7,19 @@ as users of the layout do in a worker of torch's DataLoader (`Reader`), and list
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol, TypeVar, cast
 
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.units import join_words
 
 FILES = "files"
+T = TypeVar("T")
 
 
 class Sample(NamedTuple):
@@ -96,6 +99,7 @@ LAYOUTS: dict[str, Layout] = {
         noun="LMDB databases", file="data.mdb", mark="data.mdb", block=1, library="lmdb", row_overhead=4096,
     ),
     "mds": Layout(noun="MDS shards", file="shard.{number:05}.mds", mark="*.mds", block=1, row_overhead=16),
+    "litdata": Layout(noun="litdata chunks", file="chunk-0-{number}.bin", mark="chunk-*.bin", block=0, row_overhead=20),
 }  # fmt: skip
 NAMES = (FILES, *LAYOUTS)
 
@@ -122,3 +126,33 @@ def complete(name: str, root: Path) -> None:
     """Write what a layout has beside its files, if it has anything."""
     if name != FILES and hasattr(form := format_of(name), "complete"):
         form.complete(root)
+
+
+# What the modules share.
+
+
+@contextmanager
+def damage(path: Path, *errors: type[Exception]) -> Iterator[None]:
+    """Raises BadValue for these errors, which a damaged file makes."""
+    try:
+        yield
+    except errors as error:
+        raise BadValue(f"{path} is damaged: {error}", hint="write it again, or leave it out") from error
+
+
+def found(root: Path, name: str) -> Iterator[tuple[Path, str]]:
+    """The files below a directory that hold a layout, each with its path below it."""
+    for path in sorted(root.rglob(LAYOUTS[name].mark)):
+        yield path, str(path.relative_to(root))
+
+
+def batched(samples: Iterable[T], count: int) -> Iterator[list[T]]:
+    """At most so many at a time, as itertools has it from Python 3.12 on."""
+    rest = iter(samples)
+    while some := list(islice(rest, count)):
+        yield some
+
+
+def class_of(text: str | bytes) -> int:
+    """Of a number, else 0. Raises ValueError for digits that `int` does not take."""
+    return int(text) if text.isdigit() else 0

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from itertools import groupby
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from loaderprobe.datasets.layouts import Block, Sample
-from loaderprobe.errors import BadValue
+from loaderprobe.datasets.layouts import Block, Sample, batched, class_of, damage, found
 
 MOST_BYTES = 1 << 40
 """Of addresses; the file takes what is written."""
@@ -25,7 +23,7 @@ def write(samples: Iterable[Sample], path: Path) -> None:
     import lmdb
 
     with lmdb.open(str(path), subdir=False, map_size=MOST_BYTES, lock=False) as environment:
-        for _, some in groupby(enumerate(samples), lambda numbered: numbered[0] // TOGETHER):
+        for some in batched(enumerate(samples), TOGETHER):
             with environment.begin(write=True) as transaction:
                 for number, sample in some:
                     transaction.put(f"{number:08}_{sample.label}".encode(), sample.image, append=True)
@@ -37,15 +35,13 @@ class _Database:
     def __init__(self, path: Path) -> None:
         import lmdb
 
-        try:
-            self.environment = lmdb.open(str(path), subdir=False, readonly=True, lock=False, readahead=False)
+        with damage(path, lmdb.Error, OSError):
+            self.environment = lmdb.open(os.fsencode(path), subdir=False, readonly=True, lock=False, readahead=False)
             end = (self.environment.info()["last_pgno"] + 1) * self.environment.stat()["psize"]
             if path.stat().st_size < end:  # reading there would be a bus error
                 raise lmdb.Error("it ends too early")
             with self.environment.begin() as transaction, transaction.cursor() as cursor:
                 self.keys: list[bytes] = list(cursor.iternext(values=False))
-        except (lmdb.Error, OSError) as error:
-            raise BadValue(f"{path} is damaged: {error}", hint="write the file again") from error
 
 
 _opened: WeakValueDictionary[tuple[int, Path], _Database] = WeakValueDictionary()
@@ -69,13 +65,10 @@ class Reader:
         database = self._database[path]
         key = database.keys[place[0]]
         with database.environment.begin() as transaction:
-            label = key.rpartition(b"_")[2]
-            return Sample(key.decode(errors="replace"), transaction.get(key), int(label) if label.isdigit() else 0)
+            return Sample(key.decode(errors="replace"), transaction.get(key), class_of(key.rpartition(b"_")[2]))
 
 
 def blocks(root: Path) -> Iterator[Block]:
     """A block a key."""
-    for path in sorted(root.rglob("*.mdb")):
-        if path.name != "lock.mdb":
-            for number in range(len(_database(path).keys)):
-                yield Block(str(path.relative_to(root)), number, 1)
+    for path, name in found(root, "lmdb"):
+        yield from (Block(name, number, 1) for number in range(len(_database(path).keys)))

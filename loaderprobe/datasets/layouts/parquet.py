@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.datasets.layouts import LAYOUTS, Block, Sample
+from loaderprobe.datasets.layouts import LAYOUTS, Block, Sample, batched, damage, found
 from loaderprobe.errors import BadValue
 
 FEATURES = {"image": {"_type": "Image"}, "label": {"dtype": "int64", "_type": "Value"}}
@@ -26,30 +26,14 @@ def write(samples: Iterable[Sample], path: Path) -> None:
         [("image", image), ("label", pa.int64())],
         metadata={"huggingface": json.dumps({"info": {"features": FEATURES}})},
     )
-    rows: list[dict[str, Any]] = []
     with pq.ParquetWriter(path, schema, compression="none", use_dictionary=False) as writer:
-        for sample in samples:
-            rows.append({"image": {"bytes": sample.image, "path": f"{sample.name}.jpg"}, "label": sample.label})
-            if len(rows) == LAYOUTS["parquet"].block:
-                writer.write_table(pa.Table.from_pylist(rows, schema))
-                rows = []
-        if rows:
+        for some in batched(samples, LAYOUTS["parquet"].block):
+            rows = [{"image": {"bytes": each.image, "path": f"{each.name}.jpg"}, "label": each.label} for each in some]
             writer.write_table(pa.Table.from_pylist(rows, schema))
 
 
-@contextmanager
-def _whole(path: Path) -> Iterator[None]:
-    """Raises BadValue for whatever a damaged file makes of pyarrow, and of its own values."""
-    import pyarrow as pa
-
-    try:
-        yield
-    except (pa.ArrowException, OSError, LookupError, TypeError, ValueError) as error:
-        raise BadValue(f"{path} is damaged: {error}", hint="write the file again") from error
-
-
 def _opened(path: Path) -> Any:
-    """The open file. Raises BadValue for a damaged one, or one without images."""
+    """The open file. Raises BadValue for one without images."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -63,59 +47,58 @@ def _opened(path: Path) -> Any:
     return file
 
 
+def _whole(path: Path) -> AbstractContextManager[None]:
+    """Raises BadValue for whatever a damaged file makes of pyarrow, and of its own values."""
+    import pyarrow as pa
+
+    return damage(path, pa.ArrowException, OSError, LookupError, TypeError, ValueError)
+
+
 def image_column(schema: Any) -> str | None:
     """The first column of bytes, or of a struct with bytes."""
     import pyarrow.types as kinds
 
     for column in schema:
-        within = column.type.field("bytes").type if _is_image_struct(column.type) else column.type
+        struct = kinds.is_struct(column.type) and column.type.get_field_index("bytes") >= 0
+        within = column.type.field("bytes").type if struct else column.type
         if kinds.is_binary(within) or kinds.is_large_binary(within):
             return str(column.name)
     return None
-
-
-def _is_image_struct(kind: Any) -> bool:
-    import pyarrow.types as kinds
-
-    return bool(kinds.is_struct(kind) and kind.get_field_index("bytes") >= 0)
 
 
 class Reader:
     """Holds the row group of the last sample."""
 
     def __init__(self, root: Path) -> None:
-        self._root = root
-        self._file: Any = None
-        self._open, self._block = "", -1
+        self._root, self._group = root, ("", -1)
         self._images: Any = None
         self._labels: Any = None
 
     def read(self, path: str, place: tuple[int, int]) -> Sample:
         """Raises BadValue for a damaged file."""
         with _whole(self._root / path):
-            return self._read(path, place)
+            if (path, place[0]) != self._group:
+                self._read(path, place[0])
+            value, label = (
+                self._images[place[1]].as_py(),
+                self._labels[place[1]].as_py() if self._labels is not None else 0,
+            )
+            data, name = (value["bytes"], value.get("path") or "") if isinstance(value, dict) else (value, "")
+            return Sample(name.rpartition(".")[0], bytes(data), int(label))
 
-    def _read(self, path: str, place: tuple[int, int]) -> Sample:
-        if path != self._open:
-            self._file, self._open, self._block = _opened(self._root / path), path, -1
-        if place[0] != self._block:
-            schema = self._file.schema_arrow
-            image = image_column(schema)
-            label = next((name for name in LABELS if name in schema.names), None)
-            table = self._file.read_row_group(place[0], [image, *([label] if label else [])], use_threads=False)
-            self._block, self._images = place[0], table[image]
-            self._labels = table[label] if label else None
-        value = self._images[place[1]].as_py()
-        label_value = self._labels[place[1]].as_py() if self._labels is not None else 0
-        data, name = (value["bytes"], value.get("path") or "") if isinstance(value, dict) else (value, "")
-        return Sample(name.rpartition(".")[0], bytes(data), int(label_value))
+    def _read(self, path: str, group: int) -> None:
+        if path != self._group[0]:
+            self._file = _opened(self._root / path)
+        schema = self._file.schema_arrow
+        image, label = image_column(schema), next((name for name in LABELS if name in schema.names), None)
+        table = self._file.read_row_group(group, [image, *([label] if label else [])], use_threads=False)
+        self._images, self._labels, self._group = table[image], table[label] if label else None, (path, group)
 
 
 def blocks(root: Path) -> Iterator[Block]:
     """A block a row group."""
-    for path in sorted(root.rglob("*.parquet")):
+    for path, name in found(root, "parquet"):
         with _whole(path):
-            metadata = _opened(path).metadata
-            rows = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
-        for number, count in enumerate(rows):
-            yield Block(str(path.relative_to(root)), number, count)
+            groups = _opened(path).metadata
+            rows = [groups.row_group(number).num_rows for number in range(groups.num_row_groups)]
+        yield from (Block(name, number, count) for number, count in enumerate(rows))

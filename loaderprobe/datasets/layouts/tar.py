@@ -10,23 +10,21 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 
-from loaderprobe.datasets.layouts import Block, Sample
+from loaderprobe.datasets.layouts import Block, Sample, class_of, damage, found
 from loaderprobe.errors import BadValue
 from loaderprobe.records.files import IMAGE_SUFFIXES
 
 BUFFER = 1 << 20
+DAMAGE = (tarfile.TarError, EOFError)
 
 
 def write(samples: Iterable[Sample], path: Path) -> None:
     """All else than names, images and classes is zero, so that the bytes depend on the samples alone."""
     with path.open("wb", buffering=BUFFER) as file:
         for sample in samples:
-            for name, data in (
-                (f"{sample.name}.jpg", sample.image),
-                (f"{sample.name}.cls", str(sample.label).encode()),
-            ):
+            for suffix, data in (("jpg", sample.image), ("cls", str(sample.label).encode())):
                 # tarfile's own `addfile` takes as long as making the image.
-                info = tarfile.TarInfo(name)
+                info = tarfile.TarInfo(f"{sample.name}.{suffix}")
                 info.size, info.mode = len(data), 0o644
                 file.write(info.tobuf(tarfile.USTAR_FORMAT) + data + bytes(-len(data) % tarfile.BLOCKSIZE))
         # POSIX: two empty blocks end an archive, which is filled up to whole records.
@@ -42,21 +40,19 @@ def _key(member: tarfile.TarInfo) -> str:
 
 def samples_in(path: Path) -> Iterator[Sample]:
     """The samples of a shard, in their order. Raises BadValue for a damaged shard."""
-    try:
-        with tarfile.open(path, mode="r|", bufsize=BUFFER) as tar:
-            for key, members in groupby((member for member in tar if member.isfile()), _key):
-                image, label = b"", "0"
-                for member in members:
-                    tar.members.clear()  # type: ignore[attr-defined]  # or it keeps all
-                    file, suffix = tar.extractfile(member), Path(member.name).suffix.lower()
-                    if file is not None and suffix in IMAGE_SUFFIXES:
-                        image = file.read()
-                    elif file is not None and suffix == ".cls":
-                        label = file.read().decode().strip()
-                if image:
-                    yield Sample(key, image, int(label) if label.isdigit() else 0)
-    except (tarfile.TarError, EOFError, ValueError) as error:  # ValueError: a class that is no number
-        raise BadValue(f"{path} is damaged: {error}", hint="write the shard again") from error
+    # ValueError: a class that is no number.
+    with damage(path, *DAMAGE, ValueError), tarfile.open(path, mode="r|", bufsize=BUFFER) as tar:
+        for key, members in groupby((member for member in tar if member.isfile()), _key):
+            image, label = b"", "0"
+            for member in members:
+                tar.members.clear()  # type: ignore[attr-defined]  # or it keeps all
+                file, suffix = tar.extractfile(member), Path(member.name).suffix.lower()
+                if file is not None and suffix in IMAGE_SUFFIXES:
+                    image = file.read()
+                elif file is not None and suffix == ".cls":
+                    label = file.read().decode().strip()
+            if image:
+                yield Sample(key, image, class_of(label))
 
 
 class Reader:
@@ -83,12 +79,7 @@ class Reader:
 
 def blocks(root: Path) -> Iterator[Block]:
     """A block a shard."""
-    for path in sorted(root.rglob("*.tar")):
-        try:
-            with tarfile.open(path) as tar:
-                keys = [
-                    _key(each) for each in tar if each.isfile() and Path(each.name).suffix.lower() in IMAGE_SUFFIXES
-                ]
-        except (tarfile.TarError, EOFError) as error:
-            raise BadValue(f"{path} is damaged: {error}", hint="write the shard again") from error
-        yield Block(str(path.relative_to(root)), 0, len(keys))
+    for path, name in found(root, "tar"):
+        with damage(path, *DAMAGE), tarfile.open(path) as tar:
+            keys = [_key(each) for each in tar if each.isfile() and Path(each.name).suffix.lower() in IMAGE_SUFFIXES]
+        yield Block(name, 0, len(keys))

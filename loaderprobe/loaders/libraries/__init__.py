@@ -5,14 +5,20 @@ Loaders that users bring to `diagnose` do not belong here.
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from tempfile import mkdtemp
+from threading import current_thread, local, main_thread
 from typing import Any
 
+import numpy as np
+import torch
 from torch.utils.data import IterableDataset
 
+from loaderprobe.datasets.layouts import damage
 from loaderprobe.errors import BadValue
 from loaderprobe.loaders.iterable import IterableLoader, OwnIterable
 from loaderprobe.loaders.torch import NOT_DECODED, TorchLoader, as_tensor, decode, image_loader, pipeline_steps
@@ -20,6 +26,7 @@ from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet
 from loaderprobe.system.clock import SystemClock
 
+INDEX = "index.json"
 Encoded = tuple[bytes, int]
 """An image as it is encoded, and its class."""
 
@@ -47,7 +54,7 @@ class PythonLoader(OwnThreadsLoader):
 class Stream(IterableDataset[Any]):
     """What a worker's share of some shards holds, decoded and augmented as torch's workers do it."""
 
-    def __init__(self, config: RunConfig, files: FileSet, encoded: Callable[[list[str]], Iterator[Encoded]]) -> None:
+    def __init__(self, config: RunConfig, files: FileSet, encoded: Callable[[], Iterator[Encoded]]) -> None:
         self._spec, self._shards, self._encoded = config.loader, files, encoded
         if len(files.whole_bytes) < config.loader.workers:
             raise BadValue(
@@ -64,7 +71,7 @@ class Stream(IterableDataset[Any]):
         """One pass. Raises BadValue for what cannot be decoded."""
         spec = self._spec
         transform = pipeline_steps(spec.pipeline, spec.decoder, spec.tensor)
-        for encoded, label in self._encoded([str(path) for path in self._shards.absolute(0, self._shards.count)]):
+        for encoded, label in self._encoded():
             if spec.gpu_decode:
                 yield as_tensor(encoded), label
                 continue
@@ -81,21 +88,79 @@ class Stream(IterableDataset[Any]):
 class StreamLoader(TorchLoader, ABC):
     """A library that streams whole shards in torch's workers, and deals them out: all ablations that shards allow."""
 
-    @classmethod
-    def samples_of(cls, config: RunConfig, files: FileSet) -> Stream:
+    def samples_of(self, config: RunConfig, files: FileSet, scratch: Path) -> Stream:
         """Shards in the order in which the set has them. Raises BadValue for fewer than workers."""
-        return Stream(config, files, cls.encoded)
+        return Stream(config, files, partial(self.encoded, self.opened(config, files, scratch)))
+
+    def evicts(self) -> bool:
+        """False: whatever the layout, nothing asks for a sample by its key."""
+        return False
+
+    def opened(self, config: RunConfig, files: FileSet, scratch: Path) -> Any:
+        """What a worker makes its pass of: the paths of the shards."""
+        return [str(path) for path in files.absolute(0, files.count)]
 
     @staticmethod
     @abstractmethod
-    def encoded(shards: list[str]) -> Iterator[Encoded]:
-        """In a worker: one pass over its share of these files."""
+    def encoded(opened: Any) -> Iterator[Encoded]:
+        """In a worker: one pass over its share of the shards."""
+
+
+def linked(
+    config: RunConfig, files: FileSet, scratch: Path, entries: str, file_of: Callable[[Any], tuple[str, int]]
+) -> str:
+    """A folder with links to the shards of the set, and an index of them alone, in their order.
+
+    `entries` are those of the index; `file_of` gives (name, bytes) of one. Raises BadValue for what it cannot have, and
+    for a shard that is not as long as its entry says: the libraries wait for the rest of it, or end without a word.
+    """
+    name, shards = config.loader.name, files.absolute(0, files.count)
+    source = shards[0].parent
+    if config.ranks > 1:
+        raise BadValue(f"{name} deals shards to ranks by itself", hint="compare loaders with one rank")
+    with damage(source / INDEX, OSError, ValueError, LookupError, TypeError):
+        index = json.loads((source / INDEX).read_bytes())
+        known = {file_of(entry)[0]: entry for entry in index[entries]}
+        index[entries] = [known[path.name] for path in shards if path.parent == source]
+    for entry, path in zip(index[entries], shards, strict=True):
+        if file_of(entry)[1] != path.stat().st_size:
+            raise BadValue(f"{path} is damaged: {INDEX} has another size for it", hint="write it again")
+    folder = Path(mkdtemp(prefix="linked-", dir=scratch))
+    (folder / INDEX).write_text(json.dumps(index))
+    for path in shards:
+        (folder / path.name).symlink_to(path)
+    return str(folder)
+
+
+def encoded_in(row: Any) -> Encoded:
+    """The first bytes and the first number of a row. Raises BadValue for one without bytes."""
+    values = [*row.values()] if isinstance(row, dict) else [*row]
+    image = next((value for value in values if isinstance(value, bytes | memoryview)), None)
+    if image is None:
+        raise BadValue("the library decodes images of this set by itself", hint="--loader torch reads their bytes")
+    return bytes(image), next((int(value) for value in values if isinstance(value, int | np.integer)), 0)
 
 
 def samples_of(config: RunConfig, files: FileSet) -> tuple[Any, Callable[[Sequence[Any]], Any]]:
     """(the samples by number, what makes a batch of some), as torch's workers have them; pinned where theirs are."""
     loader: Any = image_loader(config, files)
     return loader.dataset, partial(_pinned, loader.collate_fn) if loader.pin_memory else loader.collate_fn
+
+
+def by_threads(samples: Any) -> Callable[[int], Any]:
+    """A sample by its number, for threads of a library: torch takes one thread in each, as in its own workers.
+
+    More spin for each small operation: one thread of SPDL made 12 to 88 images/s on two busy cores, and 400 so.
+    """
+    known = local()
+
+    def sample(number: int) -> Any:
+        if not hasattr(known, "one") and current_thread() is not main_thread():
+            torch.set_num_threads(1)
+            known.one = True
+        return samples[number]
+
+    return sample
 
 
 def _pinned(collate: Callable[[Sequence[Any]], Any], samples: Sequence[Any]) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 from spdl.pipeline import PipelineBuilder
 
-from loaderprobe.loaders.libraries import PythonLoader, samples_of
+from loaderprobe.loaders.libraries import PythonLoader, by_threads, samples_of
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet
 
@@ -24,7 +24,7 @@ class SpdlLoader(PythonLoader):
         pipeline = (
             PipelineBuilder()
             .add_source(count())
-            .pipe(samples.__getitem__, concurrency=threads, output_order="input", max_failures=0)
+            .pipe(by_threads(samples), concurrency=threads, output_order="input", max_failures=0)
             .aggregate(config.compute.batch_size, drop_last=True)
             .pipe(collate, max_failures=0)
             .add_sink(config.loader.batches_ahead)

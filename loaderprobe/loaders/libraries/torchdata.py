@@ -8,7 +8,7 @@ from typing import Any
 
 from torchdata.nodes import Batcher, IterableWrapper, Loader, Mapper, ParallelMapper, Prefetcher
 
-from loaderprobe.loaders.libraries import PythonLoader, samples_of
+from loaderprobe.loaders.libraries import PythonLoader, by_threads, samples_of
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet
 
@@ -21,6 +21,6 @@ class TorchdataLoader(PythonLoader):
         """The nodes, one in another."""
         samples, collate = samples_of(config, files)
         threads = config.loader.workers
-        mapped = ParallelMapper(IterableWrapper(count()), samples.__getitem__, num_workers=threads, method="thread")
+        mapped = ParallelMapper(IterableWrapper(count()), by_threads(samples), num_workers=threads, method="thread")
         batches = Mapper(Batcher(mapped, config.compute.batch_size, drop_last=True), collate)
         yield from Loader(Prefetcher(batches, config.loader.batches_ahead) if threads else batches)

@@ -1,0 +1,47 @@
+"""MosaicML's Streaming: MDS shards, whose samples it deals out to torch's workers, which begin each pass together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from streaming import StreamingDataset
+from streaming.base.shared import SharedMemory
+
+from loaderprobe.loaders.libraries import Encoded, PythonLoader, Stream, encoded_in, linked
+from loaderprobe.loaders.torch import image_loader
+from loaderprobe.records.config import RunConfig
+from loaderprobe.records.files import FileSet
+
+
+class MdsLoader(PythonLoader):
+    """Workers are torch's. They cannot be switched: one that begins a pass waits for all others to do so."""
+
+    @staticmethod
+    def make(config: RunConfig, files: FileSet) -> Iterator[Any]:
+        """Samples are not shuffled again: the set has its shards in random order."""
+        with TemporaryDirectory(prefix="loaderprobe-") as scratch:
+            folder = linked(config, files, Path(scratch), "shards", _file_of)
+            samples = StreamingDataset(local=folder, batch_size=config.compute.batch_size)
+            try:
+                yield from image_loader(config, files, Stream(config, files, partial(_endless, samples)))
+            finally:
+                # The library does this at the end of the process, which may be another's child.
+                for value in vars(samples).values():
+                    memory = getattr(value, "shm", value)
+                    if isinstance(memory, SharedMemory):
+                        memory.cleanup()
+
+
+def _endless(samples: Any) -> Iterator[Encoded]:
+    """In a worker."""
+    while True:
+        for row in samples:
+            yield encoded_in(row)
+
+
+def _file_of(shard: Any) -> tuple[str, int]:
+    return shard["raw_data"]["basename"], shard["raw_data"]["bytes"]
