@@ -1,0 +1,309 @@
+"""Each loader of `sweep --loader` through loaderprobe and bare, on the same images in memory: images/s in turn.
+
+A loader has a process of its own. Through loaderprobe it is a segment of a sweep, with all that is sampled meanwhile.
+Bare it is a plain loop over the library, written as its own documentation does, with the same work: decode by Pillow
+(DALI by itself), RandomResizedCrop 224, flip, normalise, batches of 16 in float32.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
+from torchvision.transforms import v2
+
+from loaderprobe.analyze.verdict.rates import segment_rate
+from loaderprobe.compute.step import NoCompute
+from loaderprobe.datasets.folder import generated_set
+from loaderprobe.datasets.generate.generate import SetRequest, generate
+from loaderprobe.errors import MissingPart
+from loaderprobe.measure.pace import Pace, Part
+from loaderprobe.measure.parts import UNSEEN, join_parts
+from loaderprobe.measure.segment_runner import Counted, SegmentRunner
+from loaderprobe.measure.segments import Readiness, flush
+from loaderprobe.plugins import ONE_LAYOUT, check_installed, resolve
+from loaderprobe.protocols import Loader, OwnThreads
+from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN, RunConfig
+from loaderprobe.records.files import FileSet
+from loaderprobe.samplers import sampling
+from loaderprobe.samplers.waits import WaitsSampler
+from loaderprobe.stats import median
+from loaderprobe.system.clock import SystemClock
+from loaderprobe.system.device import locate_root
+from loaderprobe.system.limits import cores_available
+from loaderprobe.system.pagecache import LinuxPageCache
+from loaderprobe.system.process import threads_of
+from loaderprobe.testing import example_arguments, example_config
+from scripts.benches.harness import alternated, answer, child, spread, wanted
+
+IMAGES, RESOLUTION, SHARD_IMAGES = 1000, (256, 256), 50
+BATCH, WORKERS, AHEAD = 16, 2, 2
+PAUSE_S = 0.3
+"""Before a turn: who has just worked is given less of a core that others want."""
+EQUAL = 0.03
+"""The most by which the rates of a loader may differ. Turns are short: others on the machine slow both alike."""
+AUGMENT = v2.Compose(
+    [
+        v2.RandomResizedCrop(224, antialias=True),
+        v2.RandomHorizontalFlip(),
+        v2.PILToTensor(),
+        v2.ToDtype(torch.float32, scale=True),
+        v2.Normalize(CHANNEL_MEAN, CHANNEL_DEVIATION),
+    ]
+)
+
+
+class Photographs(Dataset[tuple[torch.Tensor, int]]):
+    """As many as anyone may take: the images of the set, without end."""
+
+    def __init__(self, files: FileSet) -> None:
+        self.paths, self.labels = files.absolute(0, files.count), files.classes
+
+    def __len__(self) -> int:
+        return 1 << 30
+
+    def __getitem__(self, k: int) -> tuple[torch.Tensor, int]:
+        number = k % len(self.paths)
+        with Image.open(self.paths[number]) as image:
+            return AUGMENT(image.convert("RGB")), self.labels[number]
+
+
+def bare_torch(files: FileSet) -> Iterator[Any]:
+    yield from DataLoader(Photographs(files), BATCH, num_workers=WORKERS, prefetch_factor=AHEAD, drop_last=True)
+
+
+def bare_spdl(files: FileSet) -> Iterator[Any]:
+    torch.set_num_threads(1)  # of each thread: more spin for each small operation
+    from spdl.pipeline import PipelineBuilder
+
+    pipeline = (
+        PipelineBuilder()
+        .add_source(count())
+        .pipe(Photographs(files).__getitem__, concurrency=WORKERS, output_order="input")
+        .aggregate(BATCH, drop_last=True)
+        .pipe(default_collate)
+        .add_sink(WORKERS * AHEAD)
+        .build(num_threads=WORKERS)
+    )
+    with pipeline.auto_stop():
+        yield from pipeline
+
+
+def bare_torchdata(files: FileSet) -> Iterator[Any]:
+    torch.set_num_threads(1)
+    from torchdata import nodes
+
+    samples = nodes.ParallelMapper(
+        nodes.IterableWrapper(count()), Photographs(files).__getitem__, num_workers=WORKERS, method="thread"
+    )
+    batches = nodes.Mapper(nodes.Batcher(samples, BATCH, drop_last=True), default_collate)
+    yield from nodes.Loader(nodes.Prefetcher(batches, WORKERS * AHEAD))
+
+
+def _arrays(sample: tuple[torch.Tensor, int]) -> tuple[Any, int]:
+    return sample[0].numpy(), sample[1]
+
+
+def bare_grain(files: FileSet) -> Iterator[Any]:
+    import grain
+
+    batches = (
+        grain.MapDataset.source(Photographs(files))
+        .map(_arrays)
+        .batch(BATCH, drop_remainder=True)
+        .to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))
+        # Its threads and torch's would fight for the cores.
+        .mp_prefetch(grain.MultiprocessingOptions(WORKERS, AHEAD), worker_init_fn=_one_thread)
+    )
+    for batch in batches:
+        yield tuple(map(torch.from_numpy, batch))
+
+
+def _one_thread(_number: int, _count: int) -> None:
+    torch.set_num_threads(1)
+
+
+def bare_dali(files: FileSet) -> Iterator[Any]:
+    from nvidia.dali import fn, pipeline_def, types
+    from nvidia.dali.plugin.pytorch import DALIGenericIterator
+
+    @pipeline_def  # type: ignore[untyped-decorator]  # it ships no types
+    def pipeline() -> tuple[Any, Any]:
+        encoded, labels = fn.readers.file(files=[*map(str, files.absolute(0, files.count))], labels=[*files.classes])
+        images = fn.random_resized_crop(fn.decoders.image(encoded), size=(224, 224), antialias=True)
+        return fn.crop_mirror_normalize(
+            images, mirror=fn.random.coin_flip(), dtype=types.FLOAT, output_layout="CHW",
+            mean=[255 * each for each in CHANNEL_MEAN], std=[255 * each for each in CHANNEL_DEVIATION],
+        ), labels  # fmt: skip
+
+    made = pipeline(batch_size=BATCH, num_threads=WORKERS, prefetch_queue_depth=AHEAD, device_id=None)
+    for (batch,) in DALIGenericIterator(made, ["images", "labels"]):
+        yield batch["images"], batch["labels"]
+
+
+def bare_webdataset(files: FileSet) -> Iterator[Any]:
+    import webdataset as wds
+
+    shards = [*map(str, files.absolute(0, files.count))]
+    samples = (
+        wds.WebDataset(shards, shardshuffle=False).repeat().decode("pil").to_tuple("jpg", "cls").map_tuple(AUGMENT)
+    )
+    yield from DataLoader(samples, BATCH, num_workers=WORKERS, prefetch_factor=AHEAD)
+
+
+class Repeated(IterableDataset[tuple[torch.Tensor, int]]):
+    """Rows of an image and a class, without end: where an epoch ends, workers wait for the next."""
+
+    def __init__(self, rows: Any) -> None:
+        self.rows = rows
+
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, int]]:
+        while True:
+            for row in self.rows:
+                image = row["image"]
+                image = image if isinstance(image, Image.Image) else Image.open(io.BytesIO(image))
+                yield AUGMENT(image.convert("RGB")), row["label"]
+
+
+def bare_rows(rows: Any) -> Iterator[Any]:
+    yield from DataLoader(Repeated(rows), BATCH, num_workers=WORKERS, prefetch_factor=AHEAD)
+
+
+def bare_datasets(files: FileSet) -> Iterator[Any]:
+    from datasets import load_dataset
+
+    shards = [*map(str, files.absolute(0, files.count))]
+    return bare_rows(load_dataset("parquet", data_files=shards, split="train", streaming=True))
+
+
+def bare_litdata(files: FileSet) -> Iterator[Any]:
+    from litdata import StreamingDataset
+
+    return bare_rows(StreamingDataset(str(files.absolute(0, 1)[0].parent)))
+
+
+def bare_mds(files: FileSet) -> Iterator[Any]:
+    from streaming import StreamingDataset
+
+    return bare_rows(StreamingDataset(local=str(files.absolute(0, 1)[0].parent), batch_size=BATCH))
+
+
+BARE: dict[str, Callable[[FileSet], Iterator[Any]]] = {
+    "torch": bare_torch,
+    "spdl": bare_spdl,
+    "torchdata": bare_torchdata,
+    "grain": bare_grain,
+    "dali": bare_dali,
+    "webdataset": bare_webdataset,
+    "datasets": bare_datasets,
+    "litdata": bare_litdata,
+    "mds": bare_mds,
+}
+
+
+def bare_rate(batches: Iterator[Any], seconds: float) -> float:
+    """Images/s, without what was made before."""
+    time.sleep(PAUSE_S)
+    flush(batches, WORKERS * AHEAD + WORKERS)
+    begin_s, taken = time.perf_counter(), 0
+    while taken % WORKERS or time.perf_counter() < begin_s + seconds:
+        next(batches)
+        taken += 1
+    return taken * BATCH / (time.perf_counter() - begin_s)
+
+
+def runner_of(loader: Loader, config: RunConfig, files: FileSet, seconds: float) -> SegmentRunner:
+    """As a session begins one."""
+    clock, location = SystemClock(), locate_root(files.root)
+    compute = NoCompute(example_arguments(clock))
+    parts = join_parts(loader, compute, clock, LinuxPageCache(), location, lambda: UNSEEN)
+    batches = Counted(loader.batches(), 0)
+    ready = Readiness(
+        config, files.parts or files, "parts" if files.parts else "files", loader, parts.cache,
+        lambda taken: flush(batches, taken), files.count // BATCH if files.parts else 0,
+    )  # fmt: skip
+    pace = Pace(min_s=seconds, max_s=seconds, multiple=WORKERS)
+    return SegmentRunner(config, parts, batches, pace, ready, None)
+
+
+def segment_of(runner: SegmentRunner, scratch: Path) -> float:
+    """Images/s of the loader alone in one segment, with the samplers of a sweep."""
+    loader = runner.parts.loader
+    with (
+        WaitsSampler(lambda: threads_of(loader.workers()), scratch) as looking,
+        sampling(runner.parts.clock, runner.parts.location.devices, loader.workers, None),
+    ):
+        if isinstance(loader, OwnThreads):
+            loader.new_processes = looking.follow_threads
+        time.sleep(PAUSE_S)
+        return segment_rate(runner.run(Part("warm", "loader_only"), 0), synchronous=False)
+
+
+def run_child(name: str, folder: str, rounds: int, seconds: float) -> dict[str, list[float]]:
+    """Images/s of each round: through loaderprobe, and bare."""
+    files = generated_set(Path(folder), sample=IMAGES, seed=0)
+    config = example_config(
+        data=files.fingerprint, cache="warm", loader=name, workers=WORKERS, prefetch_factor=AHEAD, batch_size=BATCH,
+        layout=files.layout,
+    )  # fmt: skip
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        resolve("loader", name)(config, files.dealt(WORKERS, BATCH), Path(scratch)) as loader,
+    ):
+        runner, bare = runner_of(loader, config, files, seconds), BARE[name](files)
+        runs = {
+            "loaderprobe": partial(segment_of, runner, Path(scratch)),
+            "bare": partial(bare_rate, bare, seconds),
+        }
+        alternated(runs, 0)  # all that begins late has begun
+        made = [alternated(runs, number) for number in range(rounds)]
+    return {way: [each[way] for each in made] for way in runs}
+
+
+def layout_of(name: str) -> str:
+    return ONE_LAYOUT.get(name, "files")
+
+
+def installed(name: str) -> bool:
+    try:
+        check_installed("loader", name)
+    except MissingPart as error:
+        print(f"{name}: left out: {error.message}")
+    else:
+        return True
+    return False
+
+
+def measure(only: str, rounds: int, seconds: float) -> int:
+    """Print a row a loader; 1 where the median ratio of one is off by more than `EQUAL`."""
+    print(f"{IMAGES} images of 256x256 in memory, {WORKERS} workers, batch {BATCH}, {cores_available():g} cores")
+    print(f"{rounds} rounds of {seconds:g} s\n| loader | images/s | bare | ratio |\n|---|---|---|---|")
+    wrong = 0
+    with tempfile.TemporaryDirectory(prefix="loaderprobe-bench-") as scratch:
+        for name in filter(installed, wanted([*BARE], only) if only else BARE):
+            request = SetRequest(resolution=RESOLUTION, layout=layout_of(name), shard_images=SHARD_IMAGES)
+            folder = generate(Path(scratch), request, count=IMAGES, processes=2, progress=lambda *_: None)
+            found = answer(child("library_rates", name, folder, rounds, seconds), quiet=True)
+            ratios = [ours / bare for ours, bare in zip(found["loaderprobe"], found["bare"], strict=True)]
+            rates = " | ".join(f"{median(values):.0f}" for values in found.values())
+            print(f"| {name} | {rates} | {spread(ratios)} |", flush=True)
+            wrong += abs(median(ratios) - 1) > EQUAL
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    name, folder, rounds, seconds = sys.argv[1:]
+    print(json.dumps(run_child(name, folder, int(rounds), float(seconds))), flush=True)
+    os._exit(0)  # torchdata's threads would end the process with a signal
