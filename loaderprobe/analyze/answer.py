@@ -26,7 +26,7 @@ from loaderprobe.records.report import (
 from loaderprobe.records.resources import JUDGED, RESOURCE, SPEEDUPS, ResourceName
 from loaderprobe.records.thresholds import FAR_BEYOND_NOISE, WORTH
 from loaderprobe.records.verdict import Advice, Interval, Knee, ReasonCode, Speedup
-from loaderprobe.units import significant
+from loaderprobe.units import join_words, significant
 
 Rows = Sequence[ConfigurationRow]
 
@@ -375,20 +375,10 @@ USUAL: dict[Axis, str] = {"layout": "files", "loader": "torch"}
 
 
 def _other_choices(rows: Rows, axis: Axis) -> list[NextStep]:
-    """Of the same images and all else alike, the layout, or the loader, that surely gains over the usual one.
-
-    Where that was not measured, over the slowest.
-    """
-    alike: dict[tuple[str, str], list[ConfigurationRow]] = {}
-    for row in rows:
-        if row.images_per_s and not row.images_per_s.too_wide:
-            images = row.config.resolution.removesuffix(f" {row.config.layout}")
-            other = row.config.loader.name if axis == "layout" else row.config.layout
-            alike.setdefault((images, other), []).append(row)
+    """The layout, or the loader, that surely gains over the usual one, or over the slowest without that."""
     found = []
-    for (images, _), same in alike.items():
+    for images, same, now in _alike_but_for(rows, axis):
         best = max(same, key=_rate)
-        now = next((row for row in same if OPTIONS[axis].of(row.config) == USUAL[axis]), min(same, key=_rate))
         gain = None if now is best else _over(best, now)
         if gain and gain.low >= WORTH:
             facts: dict[str, float | str] = {
@@ -398,6 +388,37 @@ def _other_choices(rows: Rows, axis: Axis) -> list[NextStep]:
             code = "other_layout" if axis == "layout" else "other_loader"
             found.append(NextStep(remark=Remark(code=code, facts=facts), configurations=_keys([best, now])))
     return found
+
+
+def _alike_but_for(rows: Rows, axis: Axis) -> Iterator[tuple[str, Rows, ConfigurationRow]]:
+    """(the images, the rows that differ in nothing else, the usual of them or the slowest)."""
+    alike: dict[tuple[str, str], list[ConfigurationRow]] = {}
+    for row in rows:
+        if row.images_per_s and not row.images_per_s.too_wide:
+            images = row.config.resolution.removesuffix(f" {row.config.layout}")
+            other = row.config.loader.name if axis == "layout" else row.config.layout
+            alike.setdefault((images, other), []).append(row)
+    for (images, _), same in alike.items():
+        usual = (row for row in same if OPTIONS[axis].of(row.config) == USUAL[axis])
+        yield images, same, next(usual, min(same, key=_rate))
+
+
+def layout_notes(report: Report) -> Iterator[Remark]:
+    """Of files of one image: that large files gain nothing with any device, as measured, or as storage is no limit."""
+    rows = [row for some in by_device(report.summary.configurations) if not on_cpu(some) for row in some]
+    for images, same, _ in _alike_but_for(best_of(report, rows), "layout"):
+        files = [row for row in same if row.config.layout == "files"]
+        others = [row for row in same if row not in files]
+        pairs = [(row, now) for row in others for now in files if row.config.compute == now.config.compute]
+        free = [row.verdict.speedups.storage for row in files if row.verdict and row.config.cache == "cold"]
+        why: dict[str, float | str] = {}
+        if pairs and all((gain := _over(row, now)) and gain.value < WORTH for row, now in pairs):
+            why = {"layouts": join_words(list(dict.fromkeys(row.config.layout for row in others)))}
+        elif files and not others and len(free) == len(files) and all(each and each.high < WORTH for each in free):
+            most = max((each for each in free if each), key=lambda each: each.value)
+            why = {"speedup": most.value, "how": most.how}
+        if why:
+            yield Remark(code="layout_gains_nothing", facts={"data": images, **why})
 
 
 def _rate(row: ConfigurationRow) -> float:

@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass, field, replace
 from math import ceil
 from typing import Any
 
-from loaderprobe.analyze.answer import answered
+from loaderprobe.analyze.answer import answered, layout_notes
 from loaderprobe.analyze.forecast.advice import DataPlace, Recommendation, Surroundings, recommend_groups
+from loaderprobe.analyze.forecast.changes import OneAFile
 from loaderprobe.analyze.forecast.fit import Storage
 from loaderprobe.analyze.gpu import checked_against_rates
 from loaderprobe.analyze.judge import Judged
@@ -232,7 +233,11 @@ def outlooks(
                 else []
             )
     sizes = {each.label: each.mean_size_bytes for each in by_fingerprint.values()}
-    planned = nearest_to_imagenet({each.data: sizes.get(each.data, 1.0) for each in found}) if len(sizes) > 1 else ""
+    planned = (
+        nearest_to_imagenet({each.data: sizes.get(each.data, 1.0) for each in found})
+        if found and len(sizes) > 1
+        else ""
+    )
     return tuple(replace(each, planned=each.data == planned) for each in found)
 
 
@@ -364,7 +369,7 @@ def build_report(
     details: list[Detail] = []
     recommendations, knees = recommend_groups(
         [(found.measurement, found.experiments) for found in judged.values() if isinstance(found, Judged)],
-        {file.fingerprint: _around(file, environment.memory_bytes, ceilings.get(file.fingerprint)) for file in files},
+        {file.fingerprint: _around(file, environment, ceilings.get(file.fingerprint)) for file in files},
         accelerators or {},
     )
     for config, result in results:
@@ -385,7 +390,9 @@ def build_report(
         knees=knees,
         needs=outlooks(rows, measurements, files, ceilings, accelerators or {}),
     )
-    return answered(Report(summary=summary, details=tuple(details)))
+    report = answered(Report(summary=summary, details=tuple(details)))
+    run = replace(summary.run, notes=(*summary.run.notes, *layout_notes(report)))
+    return replace(report, summary=replace(report.summary, run=run))
 
 
 def _judged(measurement: Measurement, ceiling: StorageCeiling | None) -> Judged | DamagedFile:
@@ -441,10 +448,13 @@ def _data_info(files: FileSet) -> DataInfo:
     )
 
 
-def _around(files: FileSet, memory_bytes: float, ceiling: StorageCeiling | None) -> Surroundings:
-    size_bytes = files.mean_size_bytes * files.images_found
-    place = DataPlace(root=files.root, size_bytes=size_bytes, memory_bytes=memory_bytes) if files.size_bytes else None
-    return Surroundings(storage=Storage(ceiling=ceiling), place=place)
+def _around(files: FileSet, environment: Environment, ceiling: StorageCeiling | None) -> Surroundings:
+    mean, memory_bytes = files.mean_size_bytes, environment.memory_bytes
+    place = DataPlace(root=files.root, size_bytes=mean * files.images_found, memory_bytes=memory_bytes)
+    under = [each for each in environment.storage if files.folder.is_relative_to(each.path)]
+    ahead = max(under, key=lambda each: len(each.path)).read_ahead_bytes if under else None
+    one = OneAFile(image_bytes=mean, read_ahead_bytes=ahead) if mean and ahead and files.layout == "files" else None
+    return Surroundings(storage=Storage(ceiling=ceiling), place=place if files.size_bytes else None, images=one)
 
 
 def row_of(judged: Judged, advised: Recommendation) -> ConfigurationRow:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,10 +13,12 @@ from loaderprobe.analyze.ladder import kind_of
 from loaderprobe.errors import DamagedRun, LoaderprobeError
 from loaderprobe.measure.runner import Order
 from loaderprobe.protocols import PageCache
-from loaderprobe.records.bandwidth import StorageCeiling
+from loaderprobe.records.bandwidth import FROM_STORAGE, StorageCeiling
 from loaderprobe.records.files import FileSet, LoaderFiles, PartFiles, UnknownFiles
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.thresholds import BY_REQUESTS
+from loaderprobe.records.verdict import Evidence
 from loaderprobe.storage.ceiling import ceiling_of_parts, raise_ceiling
 from loaderprobe.storage.objects import probe_objects, sample_of
 from loaderprobe.storage.probe import ProbeRequest, probe_bandwidth
@@ -29,6 +33,8 @@ CEILING_SHARE = 0.2
 # What separates kinds: one reader, a few, many, and one that pauses.
 KIND_READERS = (1, 4, 16)
 KIND_S = 1.0
+# What separates bytes/s from requests/s: small files and large ones.
+SIZE_READERS, LARGER = 4, 1.3
 # Five phases that may each take five times their shortest time.
 KIND_LONGEST_S = 25.0
 
@@ -110,4 +116,27 @@ def _with_kind(known: StorageCeiling, files: FileSet) -> StorageCeiling:
     except (LoaderprobeError, OSError) as error:
         failed = Remark(code="kind_failed", facts={"error": str(error)})
         return replace(known, missing=known.missing or failed)
-    return replace(known, kind=kind_of(measured))
+    kind = kind_of(measured)
+    if kind.kind in ("token_bucket", "single_server") and not files.remote and files.layout == "files":
+        kind = replace(kind, evidence=(*kind.evidence, *_by_file_size(files)))
+    return replace(known, kind=kind)
+
+
+def _by_file_size(files: FileSet) -> Iterator[Evidence]:
+    """How far the rate of the largest quarter of the files is above that of the smallest, for how much larger they are.
+
+    None where they are of about one size, or cannot be seen to come from storage.
+    """
+    order = sorted(range(files.count), key=files.size_bytes.__getitem__)
+    ends = [files.chosen(numbers) for numbers in (order[: len(order) // 4], order[-(len(order) // 4) :])]
+    larger = ends[1].mean_size_bytes / ends[0].mean_size_bytes
+    probed = [
+        raise_ceiling(None, some, SIZE_READERS, seconds=KIND_S, longest_s=KIND_S, cache=LinuxPageCache()).at(
+            SIZE_READERS
+        )
+        for some in (ends if larger > LARGER else ())
+    ]
+    rates = [phase.bw_bytes for phase in probed if phase and phase.cache in FROM_STORAGE]
+    if len(rates) == 2:
+        share = math.log(rates[1] / rates[0]) / math.log(larger)
+        yield Evidence(metric="rate_by_file_size", value=share, threshold=BY_REQUESTS, unit="")

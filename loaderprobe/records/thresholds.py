@@ -280,6 +280,8 @@ MOST_DOWN = 0.9
 """No rate is forecast to fall by more."""
 MODELS_DISAGREE = 1.3
 """Where the kind of the storage is not known, the three models may differ by this factor."""
+BY_REQUESTS = 0.5
+"""Of twice the size of files, the share of twice the bytes/s: 1 where requests limit, 0 where bytes do."""
 MOST_WORKERS_A_CORE = 2
 """No forecast for more workers than this times the cores that were measured on."""
 MOST_FACTOR = 1000.0

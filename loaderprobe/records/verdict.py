@@ -26,17 +26,19 @@ EvidenceCode = Literal[
     "gpu_window.gaps.communication_ns",
     "loader_over_training", "free_input_at_most", "compute_over_training", "run_delay_fraction", "loader_cores",
     "training_cores", "warm_file_wait_fraction", "cold_over_warm_wait", "rise_of_ladder", "paced_reading_time",
+    "rate_by_file_size",
 ]  # fmt: skip
 """What a verdict, or the kind of a device, follows from: a figure by its place in the summary (of a gap its share of
-the window), or one of its own. The last two are of a bandwidth probe."""
+the window), or one of its own. The last three are of a bandwidth probe."""
 ActionCode = Literal[
     Remedy, "workers", "prefetch", "files_in_memory", "files_pinned", "faster_storage", "faster_network", "accelerator",
-    "decoder", "tensor", "slow_host", "own_shares", "one_thread", "accelerator_gains_nothing", "input_gains_nothing",
+    "decoder", "tensor", "shards", "slow_host", "own_shares", "one_thread", "accelerator_gains_nothing",
+    "input_gains_nothing",
 ]  # fmt: skip
 """What is advised. files_in_memory: in the page cache, all or what it can hold. files_pinned: a part of the files that
-always stays. slow_host: the host of the ranks that all wait for. own_shares: of the data set, one for each rank.
-one_thread: torch's operations of the serial loader, which the step does without. The last two are changes that are not
-worth making."""
+always stays. shards: the images in large files. slow_host: the host of the ranks that all wait for. own_shares: of the
+data set, one for each rank. one_thread: torch's operations of the serial loader, which the step does without. The last
+two are changes that are not worth making."""
 How = Literal["measured", "estimated"]
 FilesWere = Literal["cold", "partly warm", "warm"]
 """What the files were in the segments of the configuration as asked, by bytes where they are counted."""
@@ -332,7 +334,7 @@ class Verdict:
 # What training would run at after a change, with its range, or why nothing can be said; and the knee of workers.
 
 Changed = Literal[
-    "workers", "disk_speed", "accelerator", "page_cache_share", "pinned_share", "tensor", "decoder",
+    "workers", "disk_speed", "accelerator", "page_cache_share", "pinned_share", "tensor", "decoder", "layout",
 ]  # fmt: skip
 """page_cache_share: of the files that the kernel's page cache can hold. pinned_share: of the files that always stay
 in memory, locked there or as a copy in tmpfs."""

@@ -247,6 +247,7 @@ _OWN: dict[EvidenceCode, str] = {
     "cold_over_warm_wait": "wait for a file, cold over warm",
     "rise_of_ladder": "rate of the most readers over that of one",
     "paced_reading_time": "reading time with pauses over that without",
+    "rate_by_file_size": "share of the gain in size by which large files give more bytes/s than small ones",
 }
 _BAR = {
     "input_wait_fraction": "threshold: XProf, moderately input-bound",

@@ -341,6 +341,7 @@ MESSAGES: dict[str, str] = {
         "the kind of storage is not known, and forecasts range from {least_images_per_s:rate} to "
         "{most_images_per_s:rate} images/s"
     ),
+    "requests_or_bytes": "it is not known whether this storage limits bytes/s or requests/s: try --layout files,tar",
     # What was found of what can be measured here.
     "on_storage": "{filesystem} on {devices}[, read-ahead {read_ahead_bytes:KiB}]",
     "path_in_memory": "{path} is in memory, not on storage",
@@ -371,6 +372,10 @@ MESSAGES: dict[str, str] = {
     "measure_longer": "measure longer: little is conclusive yet",
     "train_on_emulated": "an emulated accelerator shows what this input would feed",
     "other_layout": "{data}: the layout {best} trained {low-high:range 2} times as fast as {now} (measured)",
+    "layout_gains_nothing": (
+        "{data}: large files (shards) gain nothing: [{layouts} trained no faster than files (measured)|files in memory "
+        "train {speedup:times} times as fast, {how}]"
+    ),
     "other_loader": "{data}: the loader {best} trained {low-high:range 2} times as fast as {now} (measured)",
     "cheaper_preprocessing": (
         "make a sample cheaper: a faster decoder, smaller images, fewer transforms; at most {most:2}x[ ({how})]"
@@ -601,6 +606,7 @@ MESSAGES: dict[str, str] = {
         "pin {share:percent} of the files in memory ({bytes:bytes}, by vmtouch -l or a copy in tmpfs), which answers "
         "{share:percent} of the reads"
     ),
+    "action.shards": "keep the images in large files: tar shards, read in sequence",
     "action.faster_storage": "use storage {factor:2} times as fast[ ({bytes_per_s:bytes/s})]",
     "action.faster_network": "use a faster network[ ({bytes_per_s:bytes/s})], or data nearer",
     "action.accelerator": (

@@ -3,6 +3,7 @@
 disks    more and fewer workers, other accelerators, faster disks, on planted disks; some 11 minutes, as root
 caches   hits of the page cache in shuffled epochs in little memory; some 4 minutes, as root
 plan     what a plan says of accelerators that then train at once on a slow disk; some 5 minutes, as root
+shards   what tar shards gain over files, on planted disks; some 7 minutes, as root
 
 With --keep the raw results stay, and what is there already of `disks` is not measured again; --from judges what was
 kept, and measures nothing. Ends with code 1 where errors are larger than the kind allows, too few ranges hold, a rule
@@ -23,6 +24,7 @@ MODULES = {
     "disks": "forecast_disks",
     "caches": "forecast_memory",
     "plan": "forecast_plan",
+    "shards": "forecast_shards",
 }
 
 

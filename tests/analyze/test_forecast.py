@@ -19,12 +19,16 @@ from loaderprobe.analyze.forecast.advice import (
     recommend_groups,
 )
 from loaderprobe.analyze.forecast.changes import (
+    TAR_BYTES,
+    TAR_READ_BYTES,
+    OneAFile,
     accelerator,
     alternative,
     cached,
     disk,
     find_knee,
     pinned,
+    shards,
     unchanged,
     worker_forecasts,
     workers,
@@ -35,7 +39,7 @@ from loaderprobe.records.bandwidth import BandwidthPhase, KindOfDevice, StorageC
 from loaderprobe.records.measurement import Alternative, Measurement
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import WORTH
-from loaderprobe.records.verdict import ActionCode, Forecast, Interval
+from loaderprobe.records.verdict import ActionCode, Evidence, Forecast, Interval
 from loaderprobe.render.words import action_words, knee_words, remark_words
 from tests.analyze.measured import FILES, measured
 from tests.analyze.rank_runs import rank_run
@@ -174,6 +178,63 @@ def test_a_faster_disk_never_lowers_a_forecast(
         slow, fast = disk(found, factor), disk(found, factor * more)
         if slow.images_per_s and fast.images_per_s:
             assert fast.images_per_s.value >= slow.images_per_s.value * (1 - 1e-9)
+
+
+IMAGE, AHEAD = 25_000.0, 125_000
+FEW = OneAFile(image_bytes=IMAGE, read_ahead_bytes=AHEAD)
+
+
+def sized(truth: Truth, share: float | None) -> Storage:
+    """Its storage, whose rate with the size of files was seen."""
+    storage = truth.storage()
+    assert storage.ceiling and storage.ceiling.kind
+    seen = () if share is None else (Evidence(metric="rate_by_file_size", value=share, threshold=0.5, unit=""),)
+    return Storage(ceiling=replace(storage.ceiling, kind=replace(storage.ceiling.kind, evidence=seen)))
+
+
+AWAITED = (1 + TAR_BYTES / IMAGE) / 5 * (1 - AHEAD / TAR_READ_BYTES)
+"""Requests an image that are waited for, of one for each file."""
+FEW_BYTES = replace(TOKEN_BUCKET, bytes_per_image=IMAGE, bytes_per_s=5e6)
+
+
+@pytest.mark.parametrize(
+    ("truth", "share", "expected"),
+    [
+        (
+            Truth(model="latency", latency_s=0.02, bytes_per_image=IMAGE),
+            None,
+            Truth(model="latency", latency_s=0.02 * AWAITED),
+        ),
+        (FEW_BYTES, 0.1, 200 / (1 + TAR_BYTES / IMAGE)),
+        (FEW_BYTES, 0.9, 480.0),
+        (FEW_BYTES, None, "requests_or_bytes"),
+    ],
+    ids=["latency", "bytes", "requests", "not known"],
+)
+def test_shards_take_fewer_requests_for_as_many_bytes(
+    truth: Truth, share: float | None, expected: Truth | float | str
+) -> None:
+    """A fifth of the requests where five images are read ahead; never faster than files in memory."""
+    made = shards(truth.fit(1, 2, anchor=2, measured={"storage": 480.0}), FEW, sized(truth, share))
+    if isinstance(expected, str):
+        assert made.refused and made.refused.code == expected
+    else:
+        wanted = expected.training(2) if isinstance(expected, Truth) else expected
+        assert rate(made) == pytest.approx(wanted, rel=0.02)
+
+
+def test_requests_of_shards_bring_from_what_is_read_ahead_to_what_is_read_at_once() -> None:
+    """Both are in the range where requests are the limit: 4.7 images a request to 39."""
+    made = shards(replace(FEW_BYTES, bytes_per_s=1e6).fit(1, 2, anchor=2), FEW, sized(FEW_BYTES, 0.9))
+    assert made.images_per_s and made.images_per_s.low < 40 * 4.7 and made.images_per_s.high > 450
+
+
+def test_shards_of_large_images_gain_little() -> None:
+    """Of images of two and a half reads ahead, three requests become two and a half and what a shard adds."""
+    truth = Truth(model="latency", latency_s=0.06, bytes_per_image=2.5 * AHEAD)
+    images = OneAFile(image_bytes=2.5 * AHEAD, read_ahead_bytes=AHEAD)
+    gain = rate(shards(truth.fit(1, 2, anchor=2), images, truth.storage())) / truth.training(2)
+    assert 1.1 < gain < 3 / 2.5 / (1 - AHEAD / TAR_READ_BYTES)
 
 
 @pytest.mark.parametrize(

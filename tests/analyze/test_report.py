@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.analyze.answer import answered
+from loaderprobe.analyze.answer import answered, layout_notes
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.report import buffer_effect, enough, next_limits
 from loaderprobe.records.files import Staged
@@ -98,6 +98,21 @@ def test_the_layout_that_surely_gains_most_is_the_first_change(
     steps = example_report(rows).summary.next
     found = [step.remark for step in steps if step.remark and step.remark.code == "other_layout"]
     assert [(each.facts["best"], each.facts["now"]) for each in found] == ([change] if change else [])
+
+
+@pytest.mark.parametrize(
+    ("rows", "facts"),
+    [
+        ([_in("files", 100), _in("tar", 103), _in("lmdb", 60)], {"data": "500x375", "layouts": "tar and lmdb"}),
+        ([_in("files", 100), _in("tar", 210)], None),
+        ([_in("files", 100, half=30), _in("tar", 110, half=40)], None),
+        ([_in("tar", 100)], None),
+    ],
+    ids=["measured", "tar gains", "not clear", "no files"],
+)
+def test_large_files_that_gain_nothing_are_said_to(rows: list[ConfigurationRow], facts: dict[str, str] | None) -> None:
+    """Where they were measured, and none gained."""
+    assert [note.facts for note in layout_notes(example_report(rows))] == ([facts] if facts else [])
 
 
 @pytest.mark.parametrize(

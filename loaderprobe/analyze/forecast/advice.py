@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from loaderprobe.analyze.caches import page_cache_hits
 from loaderprobe.analyze.forecast.changes import (
+    OneAFile,
     accelerator,
     alternative,
     cached,
@@ -20,6 +21,7 @@ from loaderprobe.analyze.forecast.changes import (
     find_knee,
     pinned,
     refused,
+    shards,
     worker_forecasts,
 )  # fmt: skip
 from loaderprobe.analyze.forecast.fit import Fit, Point, Storage, fit, point_of
@@ -229,6 +231,8 @@ class Surroundings:
     workers: Mapping[int, Forecast] = field(default_factory=dict)
     """By number of workers, where they were made for all neighbours together."""
     place: DataPlace | None = None
+    images: OneAFile | None = None
+    """None where large files hold them, or where what is read ahead is not known."""
     accelerators: Mapping[str, float] = field(default_factory=dict)
     """Images/s by name."""
 
@@ -305,7 +309,7 @@ def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings)
     taken = cores_are_busy(measurement, found)
     made = (
         *_workers(point, by_workers, taken=taken),
-        *(_network(fitted, around.storage) if measurement.is_remote else _storage(fitted, around.place)),
+        *(_network(fitted, around.storage) if measurement.is_remote else _storage(fitted, around)),
         *(_alternative(fitted, each) for each in measurement.alternatives if each.name != "decoded"),
         *accelerators(fitted, around.accelerators, found),
     )
@@ -341,8 +345,14 @@ def _workers(point: Point, by_workers: Mapping[int, Forecast], *, taken: bool) -
     return [AdviceOption(forecast=by_workers[chosen], action=action, command=f"num_workers={chosen}")]
 
 
-def _storage(fitted: Fit, place: DataPlace | None) -> list[AdviceOption]:
-    return [*_in_memory(fitted, place), _faster_storage(fitted)] if fitted.anchor.from_storage else []
+def _storage(fitted: Fit, around: Surroundings) -> list[AdviceOption]:
+    if not fitted.anchor.from_storage:
+        return []
+    made = [*_in_memory(fitted, around.place), _faster_storage(fitted)]
+    if around.images:
+        large, action = shards(fitted, around.images, around.storage), Action(code="shards", facts={})
+        made.append(AdviceOption(forecast=large, action=action, command="--layout tar"))
+    return made
 
 
 def _network(fitted: Fit, storage: Storage) -> list[AdviceOption]:
@@ -447,7 +457,7 @@ def _denied(option: AdviceOption, found: Experiments) -> bool:
     """True where a model promises from storage what the experiment, or the workers' waiting, does not."""
     waited_for: SingleCause = "network" if option.action and option.action.code == "faster_network" else "storage"
     speedup = found.speedups.get(waited_for)
-    of_storage = option.forecast.changed in ("disk_speed", "page_cache_share", "pinned_share")
+    of_storage = option.forecast.changed in ("disk_speed", "page_cache_share", "pinned_share", "layout")
     return of_storage and (speedup is None or speedup.value < thresholds.WORTH)
 
 

@@ -22,6 +22,21 @@ from loaderprobe.records.verdict import Changed, Forecast, How, Interval, Knee
 from loaderprobe.stats import lowest
 from loaderprobe.units import significant
 
+TAR_BYTES = 1800
+"""Of a sample beside its image: two headers, its class, and what fills up blocks of 512 bytes (POSIX ustar)."""
+TAR_READ_BYTES = 1 << 20
+"""What a reader of tar takes at once, here and in others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneAFile:
+    """Images that lie one a file."""
+
+    image_bytes: float
+    read_ahead_bytes: int
+    """What a request of a file that is read in sequence brings at most."""
+
+
 # The outcome of one change to a measured configuration: the rate of training, its range, and its bottleneck.
 
 
@@ -132,6 +147,47 @@ def disk(fit: Fit, factor: float) -> Forecast:
     return _forecast(fit, change)
 
 
+def shards(fit: Fit, images: OneAFile, storage: Storage) -> Forecast:
+    """With the same images in tar shards that workers read in sequence.
+
+    A file takes a request for each part of it that is read ahead. So does a shard, but its parts hold whole images, and
+    of those that are read at once the last arrives while images are decoded. Where requests are the limit, one brings
+    more than what is read ahead, and no more than what is read at once: the forecast is between these, and its range
+    holds both.
+    """
+    if fit.anchor.unproved:
+        return refused("layout", "tar", fit.anchor.unproved)
+    ahead, by_requests = images.read_ahead_bytes, storage.by_requests
+    if by_requests is None and storage.kind in ("token_bucket", "single_server"):
+        return refused("layout", "tar", Remark(code="requests_or_bytes"))
+    at_once = max(ahead, TAR_READ_BYTES)
+    waited = ahead / (1 - ahead / at_once) if ahead < at_once else math.inf
+    brings = (ahead, math.sqrt(ahead * at_once), at_once) if by_requests else (ahead, waited, waited)
+    larger = 1 + TAR_BYTES / images.image_bytes
+    now = math.ceil(images.image_bytes / ahead)
+    # No layout makes the loader faster than memory does, where that was measured.
+    most = max(fit.anchor.measured.get("storage", math.inf), fit.anchor.loader)
+
+    def made(brought: float) -> Forecast:
+        requests = min(1.0, larger * images.image_bytes / brought / now)
+        change = Change(
+            changed="layout", to="tar", at=fit.anchor, loader=lambda _, rate: min(rate, most),
+            alter=lambda service: service.in_shards(requests, larger, by_requests=bool(by_requests)),
+        )  # fmt: skip
+        return _forecast(fit, change)
+
+    return _ranging([made(brought) for brought in brings])
+
+
+def _ranging(made: Sequence[Forecast]) -> Forecast:
+    """The one in the middle of three, whose range holds those of all; or the first that is refused."""
+    rates = [each.images_per_s for each in made if each.images_per_s]
+    if len(rates) < len(made):
+        return next(each for each in made if each.refused)
+    low, high = min(rate.low for rate in rates), max(rate.high for rate in rates)
+    return replace(made[1], images_per_s=replace(rates[1], low=low, high=high))
+
+
 def cached(fit: Fit, share: float) -> Forecast:
     """With memory for this share of the files in the page cache, which answers less than that: `page_cache_hits`.
 
@@ -140,12 +196,7 @@ def cached(fit: Fit, share: float) -> Forecast:
     hits = page_cache_hits(share)
     hit = f", {100 * hits.low:.0f} to {100 * hits.high:.0f} % hits" if hits.low < hits.high else ""
     to = f"{100 * share:.0f} % of the files{hit}"
-    made = [_answered(fit, "page_cache_share", to, each) for each in (hits.low, hits.value, hits.high)]
-    rates = [each.images_per_s for each in made if each.images_per_s]
-    if len(rates) < len(made):
-        return next(each for each in made if each.refused)
-    low, high = min(rate.low for rate in rates), max(rate.high for rate in rates)
-    return replace(made[1], images_per_s=replace(rates[1], low=low, high=high))
+    return _ranging([_answered(fit, "page_cache_share", to, each) for each in (hits.low, hits.value, hits.high)])
 
 
 def pinned(fit: Fit, share: float) -> Forecast:

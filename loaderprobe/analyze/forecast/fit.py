@@ -107,6 +107,13 @@ class Storage:
         return any(rise <= thresholds.FLAT for rise in rises)
 
     @property
+    def by_requests(self) -> bool | None:
+        """True where it limits requests/s, False where bytes/s, as small and large files showed; None if unknown."""
+        kind = self.ceiling.kind if self.ceiling else None
+        shares = [each.value for each in kind.evidence if each.metric == "rate_by_file_size"] if kind else []
+        return next((share > thresholds.BY_REQUESTS for share in shares), None)
+
+    @property
     def bytes_per_s(self) -> float | None:
         """What readers got from it at most, cold; None where that is not known, or was the limit of the probe.
 
@@ -262,6 +269,16 @@ class ServiceTimes:
             latency_s=self.latency_s * (1 - share),
             transfer_s=self.transfer_s * (1 - share),
             bytes_per_image=self.bytes_per_image * (1 - share),
+        )
+
+    def in_shards(self, requests: float, larger: float, *, by_requests: bool) -> ServiceTimes:
+        """With so many requests an image for one before, and so many bytes."""
+        asked = requests if by_requests else larger
+        return replace(
+            self,
+            latency_s=self.latency_s * requests,
+            transfer_s=self.transfer_s * asked,
+            bytes_per_image=self.bytes_per_image * asked,
         )
 
     def with_cpu(self, cpu_s: float, usual_cpu_s: float) -> ServiceTimes:
