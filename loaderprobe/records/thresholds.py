@@ -280,6 +280,9 @@ MOST_DOWN = 0.9
 """No rate is forecast to fall by more."""
 MODELS_DISAGREE = 1.3
 """Where the kind of the storage is not known, the three models may differ by this factor."""
+LAYOUT_SAVES = 0.25
+"""By this share at most the images of large files are faster than those of small ones, where none waits for storage:
+fewer files are opened. From: tar from a disk of 100 requests/s was 11 to 19 % above what files had in memory."""
 BY_REQUESTS = 0.5
 """Of twice the size of files, the share of twice the bytes/s: 1 where requests limit, 0 where bytes do."""
 MOST_WORKERS_A_CORE = 2
