@@ -12,6 +12,9 @@ from loaderprobe import bandwidth, generate, sweep
 from loaderprobe.system.device import PROC, fuse_counters, locate
 from tests.planted.file_servers import Client, Link, missing, mounted
 
+# Minutes of real servers: `scripts/bench libraries` has them, as it has the object store.
+pytest.importorskip("s3fs")
+
 Server = tuple[Path, Link]
 
 
