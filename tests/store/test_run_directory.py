@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import subprocess
@@ -10,6 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -183,11 +185,16 @@ def test_a_lock_is_free_once_the_workers_of_a_killed_process_are_gone(
 ) -> None:
     """Workers inherit the lock and die a moment later than the process that was killed."""
 
-    def while_waiting(_: float) -> None:
-        holder.kill()
-        holder.wait()
+    def refused_once(*arguments: Any) -> None:
+        try:
+            flock(*arguments)
+        except OSError:
+            holder.kill()
+            holder.wait()
+            raise
 
-    monkeypatch.setattr("filelock._api.time.sleep", while_waiting)
+    flock = fcntl.flock
+    monkeypatch.setattr("fcntl.flock", refused_once)
     with lock_directory(tmp_path):
         assert holder.returncode
 
