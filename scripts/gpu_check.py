@@ -21,12 +21,22 @@ import torch
 from torch.profiler import ProfilerActivity
 
 import loaderprobe
-from loaderprobe.analyze.gpu import attribute, intersect, merge, overhead_of, total, use_of, why_refused
+from loaderprobe.analyze.gpu import (
+    attribute,
+    intersect,
+    merge,
+    overhead_of,
+    total,
+    use_of,
+    why_refused,
+    without_profiler,
+)
 from loaderprobe.compute.kineto import DeviceLimits
 from loaderprobe.compute.profile import Device, Stage, record_window
 from loaderprobe.compute.torch import CudaCompute
 from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.segments import train
+from loaderprobe.records.remark import Remark
 from loaderprobe.render.words import remark_words
 from loaderprobe.samplers import sampling
 from loaderprobe.system.clock import SystemClock
@@ -35,7 +45,8 @@ from loaderprobe.testing import example_arguments
 MISSING, FAILED = 3, 4
 LIMIT_S = 150.0
 """Of one check."""
-STEPS, WARM_UP, SIZE = 30, 3, 64
+STEPS, WARM_UP, SIZE, SMALL = 30, 3, 256, 16
+"""Images of a batch that keeps an H100 busy, and of one whose steps a host cannot launch fast enough."""
 BUSY, IDLE = 0.9, 0.1
 """Shares of time: a GPU that trains, and one that does nothing."""
 SAMPLED_S = 3.0
@@ -43,7 +54,7 @@ SPUN_CYCLES = 20_000_000
 TINY_KERNELS = 3000
 COPIED = 1024
 """Images that come over for each step on 16."""
-ROUNDS, ROUND_BATCHES = 6, 60
+ROUNDS, ROUND_BATCHES = 6, 20
 LEAST_RATIO = 0.99
 """The instrument may cost 1 % of images/s."""
 
@@ -80,13 +91,18 @@ def windowed(compute: Any, step: Callable[[Any], None], feed: Feed = lambda coun
     stage = Stage(step=step, synchronize=torch.cuda.synchronize, activities=(ProfilerActivity.CUDA,))
     timeline = record_window(feed, stage, device, steps=STEPS, warm_up=WARM_UP, batch_size=SIZE)
     compute.finish()
-    gaps, use, refused = attribute(timeline).gaps_of(STEPS), use_of(timeline), why_refused(timeline)
+    split = attribute(timeline).gaps_of(STEPS)
+    at_own_pace = without_profiler(split, timeline)
+    refused = why_refused(timeline) or (at_own_pace if isinstance(at_own_pace, Remark) else None)
+    gaps = split if isinstance(at_own_pace, Remark) else at_own_pace
+    use = use_of(timeline, gaps.window_ns)
     shares = {"input": gaps.share("input", "loader"), "copy": gaps.share("copy"), "host": gaps.share("launch", "sync")}
     records = list(zip(timeline.records.kind, timeline.records.begin_ns, timeline.records.end_ns, strict=True))
     copies, kernels = (merge((b, e) for kind, b, e in records if kind == name) for name in ("h2d", "kernel"))
     return {
         "named": "busy" if use.training_busy > BUSY else max(shares, key=lambda name: shares[name]),
-        "busy": use.training_busy, "shares": shares, "refused": refused and refused.code,
+        "busy": use.training_busy, "busy_profiled": split.share("compute"), "shares": shares,
+        "refused": refused and refused.code,
         "sm_efficiency": use.sm_efficiency_estimated, "occupancy": use.occupancy_estimated,
         "overhead": overhead_of(timeline), "launches": timeline.launches,
         "launches_without_record": timeline.launches_without_record,
@@ -134,6 +150,20 @@ def one_block() -> Found:
         met and seen.get("gpu_utilization", 0.0) > BUSY and seen.get("gpu_sm_utilization", 0.0) < max(3 * one_sm, 0.05)
     )
     return {"one_sm": one_sm, "sampled": seen, "window": window, "met": met}
+
+
+def small() -> Found:
+    """Steps that the host launches too slowly: without the profiler's cost the window is as busy as by counters."""
+    compute, batch = trainer(SMALL)
+
+    def steps() -> None:
+        for _ in range(5):
+            compute.step(batch)
+        compute.finish()
+
+    seen, window = sampled(compute.uuid(), steps), windowed(compute, lambda _: compute.step(batch))
+    agrees = abs(seen.get("gpu_utilization", 2.0) - window["busy"]) < IDLE
+    return {"sampled": seen, "window": window, "met": agrees and window["refused"] is None}
 
 
 def resident() -> Found:
@@ -245,7 +275,7 @@ def sweep() -> Found:
     return {"configurations": rows, "met": met}
 
 
-ALL = (counters, one_block, resident, starved, pageable, overlap, item, tiny, overhead, marked, sweep)
+ALL = (counters, one_block, small, resident, starved, pageable, overlap, item, tiny, overhead, marked, sweep)
 CHECKS: dict[str, Callable[[], Found]] = {check.__name__: check for check in ALL}
 """Each says in its docstring what it proves."""
 

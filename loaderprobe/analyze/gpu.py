@@ -334,7 +334,8 @@ def step_figures(segments: Sequence[Segment]) -> dict[str, float | str]:
     """Milliseconds a step of the device, and of exposed wait before it, at the middle and the 95th percentile.
 
     `exposed_wait_fraction` is the share of the segments' time that the device waited. Empty where the device has no
-    events. The first step of a segment begins from an idle device, so no wait is counted before it.
+    events. A segment begins as the device has ended the step before it: what it then waits for its first batch counts.
+    Where workers began together, that is the wait for them all.
     """
     timed = [segment for segment in segments if segment.device_begin_ns and segment.finished_ns]
     steps = [
@@ -345,11 +346,11 @@ def step_figures(segments: Sequence[Segment]) -> dict[str, float | str]:
     waits = [
         max(0, begin - ended)
         for segment in timed
-        for ended, begin in zip(segment.finished_ns[:-1], segment.device_begin_ns[1:], strict=True)
+        for ended, begin in zip((segment.begin_ns[0], *segment.finished_ns[:-1]), segment.device_begin_ns, strict=True)
     ]
     if not waits:
         return {}
-    whole_ns = sum(segment.finished_ns[-1] - segment.device_begin_ns[0] for segment in timed)
+    whole_ns = sum(segment.finished_ns[-1] - segment.begin_ns[0] for segment in timed)
     found: dict[str, float | str] = {"exposed_wait_fraction": sum(waits) / whole_ns} if whole_ns > 0 else {}
     for name, values in (("step_ms", steps), ("exposed_wait_ms", waits)):
         found[f"{name}_p50"] = quantile([value * MS for value in values], 0.5)
@@ -528,11 +529,8 @@ Kernel = tuple[int, int, float | None, float | None]
 """(begin, end, occupancy, blocks per SM) of one, cut to the window; ns."""
 
 
-def use_of(timeline: Timeline) -> DeviceUse:
-    """The figures of one window; estimates are None where too few kernels tell their grid.
-
-    The window must not be empty.
-    """
+def use_of(timeline: Timeline, window_ns: int) -> DeviceUse:
+    """The figures of one window, over so many ns; estimates are None where too few kernels tell their grid."""
     records, kind = timeline.records, timeline.records.kind
     rows = (
         (max(begin, timeline.begin_ns), min(end, timeline.end_ns), occupancy, blocks)
@@ -545,7 +543,6 @@ def use_of(timeline: Timeline) -> DeviceUse:
     known = [(end - begin, occupancy) for begin, end, occupancy, _ in kernels if occupancy is not None]
     known_ns, whole_ns = sum(ns for ns, _ in known), sum(end - begin for begin, end, *_ in kernels)
     exchanges, trains = _exchanges(timeline), _is_training(timeline)
-    window_ns = timeline.end_ns - timeline.begin_ns
     training = _on_device(timeline, lambda i: kind[i] == "kernel" and trains(i) and not exchanges(i))
     return DeviceUse(
         training_busy=total(training) / window_ns,
@@ -616,7 +613,10 @@ def read_window(measurement: Measurement) -> WindowReading:
     if refused:
         return WindowReading(window=window, missing={"gpu_window": refused})
     found = attribute(timeline)
-    gaps, use = found.gaps_of(timeline.steps), use_of(timeline)
+    gaps = without_profiler(found.gaps_of(timeline.steps), timeline)
+    if isinstance(gaps, Remark):
+        return WindowReading(window=replace(window, refused=gaps), missing={"gpu_window": gaps})
+    use = use_of(timeline, gaps.window_ns)
     doubts = (_too_short(measurement, timeline), _too_fast(window))
     return WindowReading(
         window=replace(window, gaps=gaps, use=use, doubts=tuple(filter(None, doubts))),
@@ -648,6 +648,26 @@ def overhead_of(timeline: Timeline) -> float | None:
     return (busy_ns - (timeline.plain_ns - timeline.plain_wait_ns)) / timeline.plain_ns
 
 
+def without_profiler(gaps: Gaps, timeline: Timeline) -> Gaps | Remark:
+    """The same split at the pace that the steps have without the profiler; the reason where it cannot be had.
+
+    Kernels take as long with it as without. What it costs is the host's time, a little in each call, so it comes off
+    launches, and then off what follows a sync.
+    """
+    slowed_ns = max(0, round((overhead_of(timeline) or 0.0) * timeline.plain_ns))
+    launch_ns = min(slowed_ns, gaps.launch_ns)
+    sync_ns = min(slowed_ns - launch_ns, gaps.sync_ns)
+    beyond = (slowed_ns - launch_ns - sync_ns) / (timeline.plain_ns or 1)
+    if beyond > thresholds.MOST_OVERHEAD:
+        return Remark(code="profiler_slows", facts={"exact_share": beyond, "most": thresholds.MOST_OVERHEAD})
+    return replace(
+        gaps,
+        window_ns=gaps.window_ns - launch_ns - sync_ns,
+        launch_ns=gaps.launch_ns - launch_ns,
+        sync_ns=gaps.sync_ns - sync_ns,
+    )
+
+
 def why_refused(timeline: Timeline) -> Remark | None:
     """Why a window gives no figures; None when it does."""
     window_ns = timeline.end_ns - timeline.begin_ns
@@ -660,11 +680,8 @@ def why_refused(timeline: Timeline) -> Remark | None:
     lost = timeline.launches_without_record / timeline.launches if timeline.launches else 0.0
     if lost > thresholds.MOST_WITHOUT_RECORD:
         return Remark(code="launches_lost", facts={"exact_share": lost, "most": thresholds.MOST_WITHOUT_RECORD})
-    overhead = overhead_of(timeline)
-    if overhead is None:
+    if overhead_of(timeline) is None:
         return Remark(code="steps_not_timed")
-    if overhead > thresholds.MOST_OVERHEAD:
-        return Remark(code="profiler_slows", facts={"exact_share": overhead, "most": thresholds.MOST_OVERHEAD})
     most_ns = thresholds.MOST_CLOCK_SHIFT_NS + thresholds.MOST_CLOCK_DRIFT * window_ns
     moved_ns = abs(timeline.clock_shift_ns)
     if moved_ns > most_ns:

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
-from importlib.metadata import version
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -39,6 +38,7 @@ from loaderprobe.records.thresholds import USE, UTILIZATION
 from loaderprobe.records.trace import TraceReport
 from loaderprobe.render.plan import need_columns, plan_document
 from loaderprobe.storage.catalogue import catalogue, entry_named
+from loaderprobe.system.environment import own_version
 from loaderprobe.units import join_words, parse_bytes
 
 IMAGENET_IMAGES = 1_281_167
@@ -245,7 +245,7 @@ def plan(
     )
     _check_cache(asked.cache, workload.images is None)
     made = make_plan(
-        workload, asked, offers, source, loaderprobe=version("loaderprobe"),
+        workload, asked, offers, source, loaderprobe=own_version(),
         created_utc=now.isoformat(timespec="seconds"), images_per_s=RATES,
     )  # fmt: skip
     return Plan.of(made)

@@ -149,7 +149,7 @@ class GpuDecoder:
     nvJPEG's hardware path ignores the order of streams: it may write into memory that earlier queued kernels still
     read (torchvision issue 9606). So only the decoder uses the stream that owns the memory, and synchronises it before
     each call. Memory that training still uses returns to that stream's pool only after training has finished with
-    it (`record_stream`). This has not been tried on a GPU yet.
+    it (`record_stream`). On an H100 images kept their colours; the overwriting of that issue was not provoked.
     """
 
     def __init__(self, device: torch.device) -> None:

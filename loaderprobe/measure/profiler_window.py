@@ -70,7 +70,7 @@ def seconds_wanted(compute: Compute, config: RunConfig, segments: Sequence[Segme
     step_s = seconds_a_step(segments, asked_mode(config))
     if not isinstance(compute, Profiling) or step_s is None:
         return 0.0
-    steps = max(USUAL_STEPS, 2 * config.loader.batches_ahead) + flushed + WINDOW_WARM_UP
+    steps = USUAL_STEPS + flushed + WINDOW_WARM_UP
     return min(MOST_SECONDS, 2 * steps * step_s)
 
 
@@ -84,15 +84,14 @@ def seconds_a_step(segments: Sequence[Segment], mode: Mode) -> float | None:
 
 
 def window_steps(config: RunConfig, step_s: float, flushed: int, limit_s: float) -> int | Missing:
-    """Steps of the window: more than the batches made ahead, and as many as usual where time allows.
+    """Steps of the window: twice the batches made ahead, or as many as usual, where time allows.
 
-    A window of fewer than twice the batches ahead would use them up and look compute-bound. Returns the reason
-    when so many steps would take longer than `limit_s`; `flushed` batches and the warm-up go before them.
+    Fewer may use up what was made ahead, and look compute-bound. Returns the reason when the least would take longer
+    than `limit_s`; `flushed` batches and the warm-up go before them.
     """
-    least = max(LEAST_STEPS, 2 * config.loader.batches_ahead)
-    usual = max(USUAL_STEPS, least)
+    usual = max(USUAL_STEPS, 2 * config.loader.batches_ahead)
     fit = int(limit_s / step_s) - flushed - WINDOW_WARM_UP if step_s > 0 else usual
-    if fit < least:
-        needed_s = (least + flushed + WINDOW_WARM_UP) * step_s
-        return _none("window_too_long", steps=least, needed_s=needed_s, limit_s=limit_s)
+    if fit < LEAST_STEPS:
+        needed_s = (LEAST_STEPS + flushed + WINDOW_WARM_UP) * step_s
+        return _none("window_too_long", steps=LEAST_STEPS, needed_s=needed_s, limit_s=limit_s)
     return min(usual, fit)

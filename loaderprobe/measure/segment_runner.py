@@ -137,7 +137,8 @@ class SegmentRunner:
             return self._without_input(part, number)
         if mode in ("resident", "no_exchange", "exchange"):
             return self._without_loader(part, number)
-        pace = self._paced(mode, untimed_steps=int(activity == "training"))
+        leads = activity == "training" or (self._lead_in == 0 and self.config.loader.batches_ahead > 0)
+        pace = self._paced(mode, untimed_steps=int(leads))
         self._prepare(mode, pace)
         resident = self.ready.resident(self.batches.count)
         self._switch(part)
@@ -148,6 +149,11 @@ class SegmentRunner:
         compute, clock = self.parts.compute, self.parts.clock
         if activity == "training":
             train(self.batches, compute, clock, self._agreed(FIRST_STEP), instead)
+        elif leads:
+            # After a flush all workers begin at once, so that their batches come at once, and in a row through what is
+            # behind them: on an H100, with 16 workers, pinning those took half as long as making them. From one batch
+            # on, a whole period of the workers has it once.
+            self._drop(1)
 
         def steps() -> Steps:
             if activity == "training":

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 from math import lcm
 from typing import Any
 
+from loaderprobe.analyze.verdict.rates import rates_by_round
 from loaderprobe.analyze.verdict.rounds import deciding
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.further import CUT_SHORT, NO_TIME, joined
-from loaderprobe.measure.pace import OVERHEAD, Durations, Part, pace_for
+from loaderprobe.measure.pace import COMPUTE_ALONE, OVERHEAD, Durations, Part, pace_for
 from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.profiler_window import NOT_ASKED, OF_RANKS, record_window, seconds_wanted, why_not_profiled
 from loaderprobe.measure.segment_runner import Counted, SegmentRunner, asked_mode
@@ -37,7 +38,9 @@ from loaderprobe.records.measurement import (
     WorkerBatches,
 )
 from loaderprobe.records.remark import Remark, each_once
+from loaderprobe.records.thresholds import UTILIZATION
 from loaderprobe.records.waits import WaitSamples
+from loaderprobe.stats import mean
 from loaderprobe.system.host import utc_timestamp
 
 
@@ -354,9 +357,18 @@ class Session:
         return [Part(*decisive) for decisive in deciding(self.measurement((), ()), asked)]
 
     def _window_s(self) -> float:
-        if self.parts.collectives.size > 1:
-            return 0.0  # there is none
+        """Seconds kept for the profiler window: none where an input limits, for there it changes no verdict."""
+        if self.parts.collectives.size > 1 or self._limited_by_input():
+            return 0.0
         return seconds_wanted(self.parts.compute, self.config, self.recorder.segments, self._runner.to_flush)
+
+    def _limited_by_input(self) -> bool:
+        """True where training stays far below compute alone."""
+        measured = self.measurement((), ())
+        rates = [
+            list(rates_by_round(measured, mode, "training").values()) for mode in (self.base_mode, COMPUTE_ALONE.mode)
+        ]
+        return all(rates) and mean(rates[0]) < UTILIZATION * mean(rates[1])
 
     def _begin(self) -> None:
         clock, earlier = self.parts.clock, self.recorder.earlier

@@ -262,7 +262,7 @@ SWEEP = (
         help="Also train this many whole epochs, the first one cold: rate of each, and share read from storage.",
     ),
     Option(
-        "budget_s", float, None, MEASURING, typed="--budget", usual="17 a configuration, 40 with a GPU",
+        "budget_s", float, None, MEASURING, typed="--budget", usual="17 a configuration, 60 with a GPU",
         help="Seconds for the whole sweep. What has not begun by then is left for --resume, which takes a new "
         "--budget.",
     ),

@@ -229,7 +229,7 @@ LEAST_COVERAGE = 0.9
 SYNCS_A_STEP = 0.5
 """From so many syncs a step on, they are worth a word."""
 MOST_OVERHEAD = 0.05
-"""A profiler that slows the steps by more than this has measured itself."""
+"""Of the steps' time that the profiler may cost beyond what launches hold: else it has measured itself."""
 MOST_WITHOUT_RECORD = 0.01
 """Of the kernels: each that was lost is a gap that was not there."""
 MOST_CLOCK_SHIFT_NS = 50_000

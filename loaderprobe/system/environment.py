@@ -18,7 +18,7 @@ def describe_environment(paths: Sequence[Path | str]) -> Environment:
     """This machine, and the storage under `paths`, which may be URLs."""
     gpus, reason = list_gpus()
     return Environment(
-        loaderprobe=version("loaderprobe"),
+        loaderprobe=own_version(),
         python=platform.python_version(),
         torch=_version("torch"),
         torchvision=_version("torchvision"),
@@ -32,6 +32,11 @@ def describe_environment(paths: Sequence[Path | str]) -> Environment:
         gpu_reason=reason,
         storage=tuple(locate_root(str(path)) for path in paths),
     )
+
+
+def own_version() -> str:
+    """Of loaderprobe, which may run from a folder of its sources."""
+    return _version("loaderprobe") or "not installed"
 
 
 def _version(distribution: str) -> str | None:

@@ -121,19 +121,31 @@ def test_without_a_window_there_is_its_reason(make: MakeCompute, budget_s: float
     assert words in next(said(each.reason) for each in found.missing if each.name == "gpu_timeline")
 
 
+@pytest.mark.parametrize(("step_s", "kept"), [(STEP_S, False), (40 * STEP_S, True)])
+def test_no_time_is_kept_for_a_window_that_cannot_change_the_verdict(step_s: float, kept: bool) -> None:
+    """Where an input limits, by the first round; it then has what is left. On an H100 the rounds had too little."""
+    clock, files = FakeClock(), example_files(4096)
+    config = example_config(data=files.fingerprint, compute="cuda", workers=2)
+    compute = ProfiledCompute(clock, step_s, None)
+    session = scripted_session(Service(cpu_s=0.002), clock, compute, config, files, FakePageCache(), budget_s=60.0)
+    session.run()
+    assert bool(session._window_s()) is kept
+
+
 @pytest.mark.parametrize(
     ("loader", "step_s", "flushed", "expected"),
     [
         ({"workers": 0}, 0.1, 0, 20),
         ({"workers": 16, "prefetch_factor": 2}, 0.1, 48, 64),
         ({"workers": 0}, 4.0, 0, 8),
-        ({"workers": 8}, 1.0, 24, None),
+        ({"workers": 8}, 1.0, 24, 18),
+        ({"workers": 8}, 2.0, 24, None),
     ],
 )
 def test_a_window_sees_past_what_was_made_ahead(
     loader: dict[str, Any], step_s: float, flushed: int, expected: int | None
 ) -> None:
-    """Twice the batches ahead at least, 20 where there is time, fewer for slow loaders, none where that is too few."""
+    """Twice the batches ahead, or 20, where there is time; fewer for slow loaders, none where that is too few."""
     found = window_steps(example_config(**loader), step_s, flushed, 45.0)
     if expected is None:
         assert isinstance(found, Missing) and "would take" in said(found.reason)

@@ -14,7 +14,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import TypeVar
 
@@ -38,7 +37,7 @@ from loaderprobe.records.ranks import (
     ReadResult,
 )
 from loaderprobe.system.clock import SystemClock
-from loaderprobe.system.environment import list_gpus
+from loaderprobe.system.environment import list_gpus, own_version
 from loaderprobe.system.host import host_name, utc_timestamp
 from loaderprobe.system.launcher import address_towards, interface_of, launched
 from loaderprobe.system.limits import allow_open_files, connections_of, cores_available
@@ -706,7 +705,7 @@ def join_processes(here: Launched) -> RankProcess:
         host=host,
         node=here.node or host,
         gpus=_gpus(),
-        version=version("loaderprobe"),
+        version=own_version(),
         address=address_towards(here.address, here.port),
     )
     prefix = f"{PREFIX}/{here.attempt}"
@@ -828,7 +827,7 @@ def on_this_machine(ranks: int) -> Iterator[Coordinator]:
         processes = []
         for rank in range(ranks):
             here = replace(first, rank=rank, port=holder.port, agent_store=True)
-            info = ProcessInfo(rank=rank, host=host, node=host, gpus=gpus, version=version("loaderprobe"))
+            info = ProcessInfo(rank=rank, host=host, node=host, gpus=gpus, version=own_version())
             processes.append(RankProcess(here, info, *clients(here, PREFIX), SystemClock(), PREFIX))
         workers = [
             threading.Thread(target=_run_worker, args=(process, start), daemon=True)

@@ -200,7 +200,9 @@ def test_efficiency_is_the_mean_over_every_nanosecond(drawn: list[tuple[int, int
     timeline = script.build(50)
     filled = sum(min(1.0, sum(k[2] for k in drawn if k[0] <= at < k[0] + k[1])) for at in range(50)) / 50
     ran = any(k[0] < 50 and k[0] + k[1] > 0 and k[1] for k in drawn)
-    assert use_of(timeline).sm_efficiency_estimated == (pytest.approx(filled) if ran else None)
+    assert use_of(timeline, timeline.end_ns - timeline.begin_ns).sm_efficiency_estimated == (
+        pytest.approx(filled) if ran else None
+    )
 
 
 ranges = st.lists(st.tuples(st.integers(-20, 60), st.integers(-20, 60)), max_size=12)

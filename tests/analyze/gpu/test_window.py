@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,11 +14,13 @@ from hypothesis import strategies as st
 import loaderprobe
 from loaderprobe.analyze.gpu import disagreement, read_window, syncs_per_step
 from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.verdict.rates import rates_by_round
 from loaderprobe.analyze.verdict.rule import judged_by_gaps, with_gaps
 from loaderprobe.records.measurement import Measurement, Timeline
 from loaderprobe.records.remark import Remark, reported
 from loaderprobe.records.resources import TIME_PARTS, GapCause
 from loaderprobe.records.verdict import Bound, Gaps, GpuWindow, Reason
+from loaderprobe.store.codec import decode
 from tests.analyze.runs import Cost, alike, run
 from tests.examples import timelines
 from tests.examples.timelines import TimelineScript
@@ -154,7 +157,7 @@ def test_a_copy_and_the_wait_right_behind_it_are_one_sync(calls: list[tuple[str,
     ("timeline", "rates"),
     [
         (timelines.launch_bound(plain_ns=10**6), {}),
-        (timelines.launch_bound(7), {}),
+        (timelines.launch_bound(7), {"loader": 800}),
         (timelines.copied_pageable(), {}),
         (timelines.compute_bound(), {}),
         (timelines.copied_pageable(), {"training": 480, "loader": 480}),
@@ -164,7 +167,61 @@ def test_a_copy_and_the_wait_right_behind_it_are_one_sync(calls: list[tuple[str,
 def test_a_window_in_doubt_changes_no_verdict(timeline: Timeline, rates: dict[str, float]) -> None:
     """Refused, too short, at odds with the rates, or without idle time; and an experiment is not overruled."""
     assert bound(profiled(timeline, **rates)) == bound(profiled(None, **rates))
-    assert bound(profiled(None, **rates)).side == ("input" if rates else "compute")
+    sides: dict[float | None, str] = {480: "input", 800: "balanced", None: "compute"}
+    assert bound(profiled(None, **rates)).side == sides[rates.get("loader")]
+
+
+H100 = Path(__file__).parents[3] / "fixtures" / "measurements" / "h100-500x375-n8.json.gz"
+
+
+def test_on_an_h100_the_window_says_what_events_counters_and_rates_say() -> None:
+    """A window of our own, beside the rounds: NVIDIA H100 80GB, driver 580, torch 2.11, ResNet-50, 8 workers.
+
+    They are of different moments of one configuration, whose rates differed by 10 % from minute to minute.
+    """
+    measurement = decode("measurement", gzip.decompress(H100.read_bytes()), Measurement, H100.name)
+    judged, window = verdict(measurement), read_window(measurement).window
+    assert window and window.gaps and window.use and not window.rejected
+    assert measurement.timeline and measurement.timeline.launches == 26_709
+    assert measurement.timeline.launches_without_record == 0 and window.profiler_overhead == pytest.approx(0, abs=0.02)
+    busy, counted = window.gaps.share("compute"), {k: v for k, v in judged.gpu.items() if isinstance(v, float)}
+    assert counted["graphics_utilization"] == pytest.approx(busy, abs=0.15)
+    assert counted["exposed_wait_fraction"] == pytest.approx(1 - busy, abs=0.1)
+    assert 0.4 < counted["sm_utilization"] / counted["utilization"] < 1
+    trained, alone = (rates_by_round(measurement, mode, "training")[0] for mode in ("baseline", "resident"))
+    assert disagreement(window.gaps, trained / alone) is None
+    assert window.gaps.share("unknown", "launch", "sync", "loader") < 0.002
+    assert window.use.occupancy_coverage == 1 and 0.5 < (window.use.occupancy_estimated or 0) < 0.7
+
+
+def test_a_short_window_counts_where_rates_say_compute() -> None:
+    """A full queue is then no exception: whether the device or its host is late is seen in a few steps."""
+    assert bound(profiled(timelines.launch_bound(7))).cause == "host"
+
+
+LATE_NS = 2_680_000
+"""What launching takes of each step of `launch_bound`."""
+
+
+@pytest.mark.parametrize("slowed_ns", [0, LATE_NS // 3, LATE_NS, LATE_NS + 200_000])
+def test_what_the_profiler_cost_comes_off_launches(slowed_ns: int) -> None:
+    """Kernels take as long with it. On an H100 it slowed steps of 16 images by 40 %: the window was busy for 27 % of
+    the time, for 38 % at the pace without it, and by NVML's counter for 45 %.
+    """
+    timeline = timelines.launch_bound()
+    steps, whole_ns = timeline.steps, timeline.end_ns - timeline.begin_ns
+    before = read_window(profiled(timeline)).window
+    plain_ns = whole_ns - steps * slowed_ns
+    found = read_window(profiled(replace(timeline, plain_ns=plain_ns))).window
+    assert before and before.gaps and found
+    if slowed_ns > LATE_NS:
+        assert found.refused and found.refused.code == "profiler_slows"
+        return
+    assert found.gaps and found.use and before.use
+    assert found.gaps.window_ns == plain_ns
+    assert found.gaps.launch_ns == before.gaps.launch_ns - steps * slowed_ns
+    assert found.use.training_busy == pytest.approx(before.use.training_busy * whole_ns / plain_ns)
+    assert found.gaps.compute_ns == before.gaps.compute_ns
 
 
 def test_the_measured_exchange_of_gradients_keeps_its_name() -> None:
