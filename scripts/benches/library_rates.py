@@ -84,14 +84,21 @@ def bare_torch(files: FileSet) -> Iterator[Any]:
     yield from DataLoader(Photographs(files), BATCH, num_workers=WORKERS, prefetch_factor=AHEAD, drop_last=True)
 
 
+class OfThreads(Photographs):
+    """For threads of a library, each of which has one of torch's, as torch's own workers: more spin in small steps."""
+
+    def __getitem__(self, k: int) -> tuple[torch.Tensor, int]:
+        torch.set_num_threads(1)
+        return super().__getitem__(k)
+
+
 def bare_spdl(files: FileSet) -> Iterator[Any]:
-    torch.set_num_threads(1)  # of each thread: more spin for each small operation
     from spdl.pipeline import PipelineBuilder
 
     pipeline = (
         PipelineBuilder()
         .add_source(count())
-        .pipe(Photographs(files).__getitem__, concurrency=WORKERS, output_order="input")
+        .pipe(OfThreads(files).__getitem__, concurrency=WORKERS, output_order="input")
         .aggregate(BATCH, drop_last=True)
         .pipe(default_collate)
         .add_sink(WORKERS * AHEAD)
@@ -102,37 +109,31 @@ def bare_spdl(files: FileSet) -> Iterator[Any]:
 
 
 def bare_torchdata(files: FileSet) -> Iterator[Any]:
-    torch.set_num_threads(1)
     from torchdata import nodes
 
     samples = nodes.ParallelMapper(
-        nodes.IterableWrapper(count()), Photographs(files).__getitem__, num_workers=WORKERS, method="thread"
+        nodes.IterableWrapper(count()), OfThreads(files).__getitem__, num_workers=WORKERS, method="thread"
     )
     batches = nodes.Mapper(nodes.Batcher(samples, BATCH, drop_last=True), default_collate)
     yield from nodes.Loader(nodes.Prefetcher(batches, WORKERS * AHEAD))
 
 
-def _arrays(sample: tuple[torch.Tensor, int]) -> tuple[Any, int]:
-    return sample[0].numpy(), sample[1]
+def _collated(samples: list[tuple[torch.Tensor, int]]) -> tuple[Any, ...]:
+    """By torch, as the product does it: Grain's own batching of arrays takes 1.6 times as long in all."""
+    return tuple(each.numpy() for each in default_collate(samples))
 
 
 def bare_grain(files: FileSet) -> Iterator[Any]:
     import grain
 
     batches = (
-        grain.MapDataset.source(Photographs(files))
-        .map(_arrays)
-        .batch(BATCH, drop_remainder=True)
+        grain.MapDataset.source(OfThreads(files))
+        .batch(BATCH, drop_remainder=True, batch_fn=_collated)
         .to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))
-        # Its threads and torch's would fight for the cores.
-        .mp_prefetch(grain.MultiprocessingOptions(WORKERS, AHEAD), worker_init_fn=_one_thread)
+        .mp_prefetch(grain.MultiprocessingOptions(WORKERS, AHEAD))
     )
     for batch in batches:
         yield tuple(map(torch.from_numpy, batch))
-
-
-def _one_thread(_number: int, _count: int) -> None:
-    torch.set_num_threads(1)
 
 
 def bare_dali(files: FileSet) -> Iterator[Any]:
