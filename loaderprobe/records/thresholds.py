@@ -276,6 +276,9 @@ NEAR_KNEE = 0.2
 """Near a knee the rate lies below both limits: by up to so much. From: a fifth in the experiments."""
 UNSEEN_HANDOVER = 0.25
 """Of a worker's time: sending samples, which a serial loader does not show. From: float images took up to a quarter."""
+UNSEEN_COPIES = 3.0
+"""The same in times of putting samples together. From: batches of 100 MB, which two workers made no faster than one
+serial loader that put them together for 83 % of its time."""
 MOST_DOWN = 0.9
 """No rate is forecast to fall by more."""
 MODELS_DISAGREE = 1.3

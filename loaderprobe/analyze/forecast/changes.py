@@ -92,7 +92,8 @@ def _drift(fit: Fit, change: Change, service: ServiceTimes, loader: float) -> tu
     unseen = change.at.workers and not service.parent_s and not fit.anchor.workers
     down = math.hypot(fit.drift, max(0.0, 1 - at_speed(1 / (1 + fit.cpu_drift))))
     up = math.hypot(fit.drift, max(0.0, at_speed(1 + fit.cpu_drift) - 1))
-    return min(thresholds.MOST_DOWN, down + (thresholds.UNSEEN_HANDOVER if unseen else 0.0)), up
+    sent = 1 - 1 / (1 + thresholds.UNSEEN_COPIES * fit.anchor.collated)
+    return min(thresholds.MOST_DOWN, down + (max(thresholds.UNSEEN_HANDOVER, sent) if unseen else 0.0)), up
 
 
 def _terms(at: Point, service: ServiceTimes, loader: float) -> dict[Bottleneck, float]:

@@ -321,6 +321,8 @@ class Point:
     """False when the files came from memory by intent."""
     sending_s: float = 0.0
     """CPU time of a worker's other threads, which send its batches."""
+    collated: float = 0.0
+    """Share of a worker's time that puts samples together; workers copy as much again to send them."""
     measured: dict[str, float] = field(default_factory=dict)
     """Images/s of the loader without a resource, where that was measured."""
     trained_warm: bool = False
@@ -377,6 +379,7 @@ def point_of(measurement: Measurement, found: Experiments) -> Point | Remark:
         cores=measurement.cores_available,
         from_storage=from_storage,
         sending_s=max(0.0, (cost.process_cpu_s or 0.0) - cost.cpu_s) / cost.images if measurement.workers else 0.0,
+        collated=cost.collate_s / cost.wall_s if cost.wall_s else 0.0,
         measured=_measured(measurement, found),
         trained_warm="storage" in found.seen_without,
         unproved=_why_unproved(measurement, found, cold, from_storage=from_storage),

@@ -548,7 +548,8 @@ def rate_without(resource: str, rate: float, cost: WorkerCost, limits: Limits) -
     """Images/s of a loader of `rate` images/s without `resource`: at least `rate`, at most `UNBOUNDED` times that."""
     per_image = cost.per_image()
     wall_s, busy_s = cost.wall_s / cost.images, per_image.cpu_s + per_image.run_delay_s
-    collate_s = min(cost.collate_s / cost.images, busy_s)
+    # The serial loader sends nothing: putting a batch together is part of making it.
+    collate_s = min(cost.collate_s / cost.images, busy_s) if limits.workers else 0.0
     # Of putting a batch together, as much is CPU time as of the rest that does not wait for storage.
     collate_cpu_s = collate_s * per_image.cpu_s / busy_s if busy_s else 0.0
     whole_cpu_s = max(cost.cpu_s, cost.process_cpu_s or 0.0) / cost.images

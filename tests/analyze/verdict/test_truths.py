@@ -183,6 +183,11 @@ ABLATIONS = {
         f"{EITHER} limit_not_known preprocessing storage",
         speedups={"transport": 1, "storage": 10 / 8, "preprocessing": 10 / 4}, how={"transport": "measured"},
     ),
+    # Batches of 100 MB: of 8 ms, 7 put samples together.
+    "and collating is its preprocessing": Row(
+        run(alike(baseline=100), Cost(cpu_s=0.009, collate_s=0.007), workers=0, **AS_FOUND), PREPROCESSING,
+        speedups={"transport": 1, "preprocessing": 10},
+    ),
     "warm files have no storage": Row(
         run(alike(warm=250, cached_samples=2000, no_transport=270), Cost(cpu_s=0.008, cold=0.0), cache="warm"),
         PREPROCESSING, speedups={"storage": 1, "preprocessing": 8},
