@@ -251,6 +251,8 @@ def test_a_data_set_that_keeps_its_samples_is_judged_on_new_ones(
     loader = DataLoader(samples.Kept(samples_), batch_size=2, num_workers=workers)
     found = judge(loader, lambda batch: None, modes=("warm",))
     assert (found.measurement.access == "fresh") == new
+    # They come from no file, so none is cold or warm: that once kept the verdict open.
+    assert found.measurement.config.cache == "as-found"
     (note,) = [note for note in found.detail.notes if note.code == "samples_kept"]
     # A sample costs 20 ms of CPU time in the first epoch, and microseconds when it is kept.
     assert float(note.facts["later_per_s"]) > (4 * float(note.facts["first_per_s"]) if new else 0)

@@ -314,7 +314,7 @@ def files_were(measurement: Measurement) -> FilesWere | None:
         elsewhere = read_elsewhere(measurement)
         if elsewhere is not None and elsewhere.code == "read_before":
             return "partly warm"
-        if measurement.access == "none":
+        if as_found(measurement):
             return None
         if base == "baseline" and elsewhere is None and _why_not_repeated(measurement, base):
             return "partly warm"

@@ -32,7 +32,7 @@ from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.files import BatchFiles, LoaderFiles, PartFiles, UnknownFiles, content_hash
 from loaderprobe.records.measurement import Access, FirstPass, Measurement, WorkerBatches, judged_activity
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.thresholds import LEAST_BYTES, LEAST_SAVED_S, MADE_AGAIN
+from loaderprobe.records.thresholds import LEAST_BYTES, LEAST_SAVED_S, MADE_AGAIN, NEGLIGIBLE_WAIT
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.stats import median
 from loaderprobe.system.clock import SystemClock
@@ -226,6 +226,14 @@ def _reads_nothing(properties: LoaderProperties, first_pass: FirstPass) -> bool:
     """
     read = max(first_pass.called_bytes, first_pass.read_bytes, first_pass.again_read_bytes)
     return read < LEAST_BYTES * first_pass.images and (properties.read_again or 0.0) < LEAST_BYTES
+
+
+def _waits_for_nothing(properties: LoaderProperties) -> bool:
+    """True where no file is known, and making samples read nothing and waited for nothing: none can be cold or warm."""
+    found = properties.first_pass
+    if found is None or not isinstance(properties.files, UnknownFiles) or not _reads_nothing(properties, found):
+        return False
+    return found.wall_s - found.cpu_s < NEGLIGIBLE_WAIT * found.wall_s
 
 
 def _usual(files: LoaderFiles) -> Access:
@@ -651,7 +659,7 @@ def _config(driver: Any, loader: Any, asked: LoaderRequest, properties: LoaderPr
         resolution=_name(properties.files, loader),
         loader=LoaderSpec(name=name, workers=loader.num_workers, prefetch_factor=loader.prefetch_factor or 0),
         compute=ComputeSpec(name="own", batch_size=max(1, driver.records().images[0])),
-        cache="as-found" if properties.access == "none" else asked.cache,
+        cache="as-found" if properties.access == "none" or _waits_for_nothing(properties) else asked.cache,
         rounds=asked.rounds,
         ranks=asked.ranks,
         nodes=asked.nodes,
