@@ -79,7 +79,7 @@ class Try:
         return self.folder / "disk" / "run"
 
     def start(self, words: Sequence[str], before: str = "") -> subprocess.Popen[str]:
-        """Start a command in a mount namespace with a /dev/shm of its own; a shell does `before` first, else exits: 99."""
+        """Start a command in a mount namespace with its own /dev/shm; a shell does `before` first, or exits with 99."""
         inside = f'mount --bind {self.folder}/shm /dev/shm && {before or ":"} || exit 99; exec "$@"'
         environment = {
             **os.environ, MARK: str(self.folder), "TMPDIR": str(self.folder / "tmp"), "OMP_NUM_THREADS": "1",

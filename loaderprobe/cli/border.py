@@ -243,10 +243,7 @@ def _parameter(option: Option) -> Parameter:
 
 
 BROKEN = {errno.EIO, errno.ESTALE, errno.EREMOTEIO}
-"""What a disk that fails, or a file server that is gone, answers: no bug of ours, wherever it is met.
-
-ENOTCONN is one of them where it has a file (of FUSE); without one it is of a socket.
-"""
+"""What a disk that fails, or a file server that is gone, answers, as ENOTCONN of a file does: no bug of ours."""
 
 
 def exit_code_of(body: Callable[[], int]) -> int:
