@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,8 +79,8 @@ class Try:
         return self.folder / "disk" / "run"
 
     def start(self, words: Sequence[str], before: str = "") -> subprocess.Popen[str]:
-        """Start a command in a mount namespace with a /dev/shm of its own; a shell does `before` first."""
-        inside = f'mount --bind {self.folder}/shm /dev/shm && {before or ":"} && exec "$@"'
+        """Start a command in a mount namespace with its own /dev/shm; a shell does `before` first, or exits with 99."""
+        inside = f'mount --bind {self.folder}/shm /dev/shm && {before or ":"} || exit 99; exec "$@"'
         environment = {
             **os.environ, MARK: str(self.folder), "TMPDIR": str(self.folder / "tmp"), "OMP_NUM_THREADS": "1",
             "PYTHONPATH": str(ROOT),
@@ -258,6 +258,8 @@ class Fault:
     """Of the random moments."""
     served: bool = False
     """Whether the images lie on a file system of this campaign's own, over FUSE."""
+    needs: Path = ROOT
+    """Without this directory, or where it cannot be written, the fault is left out."""
 
 
 def attached(this: Try) -> list[str]:
@@ -309,6 +311,7 @@ INJECTED = {
         says="memory|SIGKILL",
         before=LITTLE_MEMORY,
         latest_s=0,
+        needs=MEMORY,
     ),
     "no-capabilities": Fault(from_start, codes=(0,), command=incapable, latest_s=0),
     "failing-reads": Fault(answered(".fails"), codes=(0, 3, 4), says="Input/output error", served=True),
@@ -469,6 +472,15 @@ def row_of(fault: str, tries: Sequence[Try]) -> list[str]:
     ]
 
 
+def possible(names: Iterable[str]) -> Iterator[str]:
+    """Those of these faults that can be tried here; says which are left out."""
+    for name in names:
+        if os.access(FAULTS[name].needs, os.W_OK):
+            yield name
+        else:
+            print(f"{name}: left out, for {FAULTS[name].needs} is not there or cannot be written", flush=True)
+
+
 HEADS = ["fault", "came", "measured", "lost", "exit codes", "completed", "what was said", "left behind"]
 FAULTS = {**dict(signalled()), **INJECTED}
 
@@ -497,7 +509,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with suppress(KeyboardInterrupt), tempfile.TemporaryDirectory(prefix="campaign-data-") as data:
         made = ["generate", data, "--resolutions", "64x64", "--count", str(IMAGES)]
         subprocess.run([*PROGRAM, *made], check=True, capture_output=True, cwd=ROOT)
-        for fault in asked.only or FAULTS:
+        for fault in possible(asked.only or FAULTS):
             tries: list[Try] = []
             for seed in range(asked.seed, asked.seed + asked.tries):
                 this = tried(fault, seed, Path(data) / "64x64", asked.logs)

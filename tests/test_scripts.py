@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ import torch
 from scripts.benches.forecast import MODULES
 from scripts.benches.score import Row, Said
 from scripts.benches.truth import FAMILIES
+from scripts.campaign import FAULTS, MEMORY, possible
 
 ROOT = Path(__file__).parents[1]
 BENCHES = ROOT / "scripts" / "benches"
@@ -147,6 +149,17 @@ def test_setup_installs_what_is_asked_for_and_only_once(tmp_path: Path) -> None:
     assert (installed("dev"), installed("dev"), installed()) == ([".[dev]"], [], [])
     project.write_text("another")
     assert (installed("dev"), installed()) == ([".[dev]"], [])
+
+
+def test_the_campaign_leaves_out_what_cannot_be_done_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A fault of a control group where there is none, which would be a failure of mkdir: its output names it."""
+    assert FAULTS["little-memory"].needs == MEMORY
+    needs = replace(FAULTS["little-memory"], needs=tmp_path / "nowhere")
+    monkeypatch.setitem(FAULTS, "little-memory", needs)
+    assert [*possible(["stop-child", "little-memory", "full-disk"])] == ["stop-child", "full-disk"]
+    assert capsys.readouterr().out.startswith(f"little-memory: left out, for {tmp_path}/nowhere is not there")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")

@@ -242,8 +242,8 @@ def _parameter(option: Option) -> Parameter:
     )
 
 
-BROKEN = {errno.EIO, errno.ESTALE, errno.ENOTCONN, errno.ETIMEDOUT, errno.EREMOTEIO, errno.ENODEV, errno.ENXIO}
-"""What a disk that fails, or a file server that is gone, answers: no bug of ours, wherever it is met."""
+BROKEN = {errno.EIO, errno.ESTALE, errno.EREMOTEIO}
+"""What a disk that fails, or a file server that is gone, answers, as ENOTCONN of a file does: no bug of ours."""
 
 
 def exit_code_of(body: Callable[[], int]) -> int:
@@ -262,7 +262,7 @@ def exit_code_of(body: Callable[[], int]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_DONE
     except Exception as error:  # noqa: BLE001  # the border of the program: exit code 1 means a bug
-        if isinstance(error, OSError) and error.errno in BROKEN:
+        if isinstance(error, OSError) and error.errno in BROKEN | ({errno.ENOTCONN} if error.filename else set()):
             what = f"{error.filename} cannot be read" if error.filename else "a file cannot be read"
             hint = "check the disk, or the server of these files; dmesg has what the kernel saw"
             return report_error(MissingPart(f"{what}: {error.strerror}", hint=hint))

@@ -7,12 +7,13 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from loaderprobe.datasets.generate.generate import check_space, images_a_shard, sync_filesystem, written_whole
 from loaderprobe.datasets.layouts import FILES, LAYOUTS, Sample, complete, format_of
-from loaderprobe.errors import BadValue, Refused
+from loaderprobe.errors import BadValue, NoSpace, Refused
 from loaderprobe.protocols import PageCache
 from loaderprobe.records.files import FileSet, Staged
 from loaderprobe.store.codec import write_atomically, write_error
@@ -40,24 +41,21 @@ def convert(files: FileSet, layout: str, root: Path, progress: Callable[[int, in
         f"train/{row.file.format(number=first // each)}": range(first, min(first + each, files.count))
         for first in range(0, files.count, each)
     }
-    try:
-        with lock_directory(directory):
-            _check_source(directory, files.fingerprint, "--convert-to", "; --images and --seed choose the images")
-            missing = [path for path in parts if not (directory / path).exists()]
-            images = sum(len(parts[path]) for path in missing)
-            check_space(directory, layout, files.mean_size_bytes, images, len(missing))
-            write_atomically(directory / SOURCE, files.fingerprint.encode())
-            (directory / "train").mkdir(exist_ok=True)
-            for path in missing:
-                progress(files.count - images, files.count)
-                with written_whole(directory / path) as part:
-                    form.write(_samples(files, parts[path]), part)
-                    sync_filesystem(directory)
-                images -= len(parts[path])
-            complete(layout, directory / "train")
-            progress(files.count, files.count)
-    except OSError as error:
-        raise write_error(error, directory, "--convert-to") from error
+    with _writing(directory, "--convert-to"):
+        _check_source(directory, files.fingerprint, "--convert-to", "; --images and --seed choose the images")
+        missing = [path for path in parts if not (directory / path).exists()]
+        images = sum(len(parts[path]) for path in missing)
+        check_space(directory, layout, files.mean_size_bytes, images, len(missing))
+        write_atomically(directory / SOURCE, files.fingerprint.encode())
+        (directory / "train").mkdir(exist_ok=True)
+        for path in missing:
+            progress(files.count - images, files.count)
+            with written_whole(directory / path) as part:
+                form.write(_samples(files, parts[path]), part)
+                sync_filesystem(directory)
+            images -= len(parts[path])
+        complete(layout, directory / "train")
+        progress(files.count, files.count)
     return replace(
         files,
         label=f"{files.label} {layout}",
@@ -67,6 +65,29 @@ def convert(files: FileSet, layout: str, root: Path, progress: Callable[[int, in
         places=tuple(row.place(number - numbers.start) for numbers in parts.values() for number in numbers),
         whole_bytes={path: (directory / path).stat().st_size for path in parts},
     )
+
+
+@contextmanager
+def _writing(directory: Path, option: str) -> Iterator[None]:
+    """Hold what `option` chose for writing; where nothing could be written, no directory is left that was not there.
+
+    Raises Locked, NoSpace, MissingPart without permission.
+    """
+    new = [path for path in (directory, *directory.parents) if not path.exists()]
+    try:
+        with lock_directory(directory):
+            yield
+    except (OSError, NoSpace) as error:
+        trouble = write_error(error, directory, option) if isinstance(error, OSError) else error
+        if isinstance(trouble, NoSpace):
+            trouble.hint = f"free some, choose another place with {option}, or fewer --images"
+        with suppress(OSError):
+            for path in new:
+                (path / ".lock").unlink(missing_ok=True)
+                path.rmdir()
+        if trouble is error:
+            raise
+        raise trouble from error
 
 
 def _check_source(directory: Path, source: str, option: str, more: str = "") -> None:
@@ -94,32 +115,29 @@ def stage(files: FileSet, root: Path, cache: PageCache, progress: Callable[[int,
     permission, BadValue for a file that cannot be read, or is no longer as it was listed.
     """
     directory, sizes = root.absolute() / f"{files.label.strip('/').replace(' ', '-')}-staged", files.file_bytes
-    if not files.remote and directory.is_relative_to(files.folder):
-        raise Refused(f"{directory} is among the images that are copied", hint="choose another --stage")
-    try:
-        with lock_directory(directory):
-            _check_source(directory, files.root, "--stage")
-            missing = {path: size for path, size in sizes.items() if not _is_there(directory / path, size)}
-            stat, kept = os.statvfs(directory), sum(sizes.values()) - sum(missing.values())
-            whole = sum(sizes.values()) * max(1.0, files.images_found / files.count)
-            share = min(1.0, (stat.f_bavail * stat.f_frsize + kept) / whole)
-            images = sum(path in missing for path in files.paths)
-            folders = {(directory / path).parent for path in missing}
-            each = sum(missing.values()) / max(1, images)
-            check_space(directory, FILES, each, images, len(missing), len(folders))
-            write_atomically(directory / SOURCE, os.fsencode(files.root))
-            for folder in folders:
-                folder.mkdir(parents=True, exist_ok=True)
-            if not files.remote:
-                cache.evict([files.folder / path for path in missing])
-            begun_s = time.perf_counter()
-            _copy_all(files, missing, directory, lambda done: progress(len(sizes) - len(missing) + done, len(sizes)))
-            sync_filesystem(directory)
-            rate = _rate(directory / COPIED, sum(missing.values()), time.perf_counter() - begun_s)
-            for folder in folders:
-                complete(files.layout, folder)
-    except OSError as error:
-        raise write_error(error, directory, "--stage") from error
+    if not files.remote and directory.resolve().is_relative_to(files.folder.resolve()):
+        raise Refused(f"{directory} is among the images that are copied", hint="choose a --stage outside DATA")
+    with _writing(directory, "--stage"):
+        _check_source(directory, files.root, "--stage")
+        missing = {path: size for path, size in sizes.items() if not _is_there(directory / path, size)}
+        stat, kept = os.statvfs(directory), sum(sizes.values()) - sum(missing.values())
+        whole = sum(sizes.values()) * max(1.0, files.images_found / files.count)
+        share = min(1.0, (stat.f_bavail * stat.f_frsize + kept) / whole)
+        images = sum(path in missing for path in files.paths)
+        folders = {(directory / path).parent for path in missing}
+        each = sum(missing.values()) / max(1, images)
+        check_space(directory, FILES, each, images, len(missing), len(folders))
+        write_atomically(directory / SOURCE, os.fsencode(files.root))
+        for folder in folders:
+            folder.mkdir(parents=True, exist_ok=True)
+        if not files.remote:
+            cache.evict([files.folder / path for path in missing])
+        begun_s = time.perf_counter()
+        _copy_all(files, missing, directory, lambda done: progress(len(sizes) - len(missing) + done, len(sizes)))
+        sync_filesystem(directory)
+        rate = _rate(directory / COPIED, sum(missing.values()), time.perf_counter() - begun_s)
+        for folder in folders:
+            complete(files.layout, folder)
     base = files.label.removesuffix(f" {files.layout}")
     return replace(
         files,
@@ -157,7 +175,10 @@ def _copy(files: FileSet, path: str, size_bytes: int, copy: Path) -> None:
             try:
                 source = (files.folder / path).open("rb")
             except OSError as error:
-                raise BadValue(f"{files.folder / path} cannot be read: {error.strerror}") from error
+                raise BadValue(
+                    f"{files.folder / path} cannot be read: {error.strerror}",
+                    hint="check its permissions and its disk, then begin again: what was copied is kept",
+                ) from error
             with source, part.open("wb") as target:
                 shutil.copyfileobj(source, target, 1 << 20)
         if (found := part.stat().st_size) != size_bytes:

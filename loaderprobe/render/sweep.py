@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 
@@ -146,10 +145,11 @@ def _before_table(report: Report) -> Iterator[Shown]:
 
 
 def not_complete(report: Report) -> str:
-    """How many configurations are pending, and the command that continues, from where the run's directory stands."""
+    """How many configurations are pending, and the command that continues: a page may be read anywhere."""
     run = report.summary.run
     pending = counted(run.pending, "configuration")
-    return f"Not complete: {pending} not measured yet; loaderprobe sweep --resume {shlex.quote(run.name)} continues."
+    command = "loaderprobe sweep --resume RUN"
+    return f"Not complete: {pending} not measured yet; {command} continues, where RUN is the path of {run.name}."
 
 
 def _of_group(report: Report, group: RowGroup) -> Iterator[Shown | Fold]:
@@ -234,10 +234,11 @@ def skipped_files(report: Report) -> list[str]:
     found = []
     for data in report.summary.run.data:
         named = data.skipped[:_MOST_SKIPPED]
-        more = data.skipped_count - len(named)
+        more, stored = data.skipped_count - len(named), len(data.skipped) - len(named)
+        where = "in summary.json" if stored == more else f"the next {stored} of them in summary.json"
         if data.skipped_count:
             of = f"{data.label}: {data.skipped_count} of {counted(data.images_found + data.skipped_count, 'file')}"
-            found.append(f"{of} skipped: {'; '.join([*named, *([f'{more} more'] if more else [])])}.")
+            found.append(f"{of} skipped: {'; '.join([*named, *([f'{more} more, {where}'] if more else [])])}.")
     return found
 
 

@@ -116,7 +116,7 @@ def write_error(error: OSError, path: Path, option: str = "--out") -> NoSpace | 
     if error.errno == errno.ENOENT:
         return MissingPart(
             f"{path} cannot be written: its directory is not there",
-            hint=f"check whether it was moved or removed, or choose another place with {option}",
+            hint=f"check whether it was moved or removed, or name a directory that can be written, with {option}",
         )
     return MissingPart(
         f"{path} cannot be written: {error.strerror}", hint=f"choose a place you may write to, with {option}"

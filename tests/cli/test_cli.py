@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -116,6 +118,30 @@ def test_mistakes_are_found_before_torch_is_imported(tmp_path: Path) -> None:
     done = json.loads(run_python(WITHOUT_TORCH, json.dumps(mistakes)).stdout)
     assert [code for code, _ in done] == [2, 5, 2, 2, 2, 2, 2, 2, 2]
     assert not any("training on the CPU" in said for _, said in done)
+
+
+@pytest.mark.parametrize(
+    ("number", "file", "code"),
+    [
+        (errno.EIO, "a.jpg", 3), (errno.EIO, None, 3), (errno.ESTALE, "a.jpg", 3), (errno.EREMOTEIO, "a.jpg", 3),
+        (errno.ENOTCONN, "a.jpg", 3), (errno.ENOTCONN, None, 1), (errno.ETIMEDOUT, None, 1), (errno.ENXIO, "a.jpg", 1),
+        (errno.ENODEV, "a.jpg", 1),
+    ],
+)  # fmt: skip
+def test_a_disk_that_fails_is_no_bug(
+    number: int, file: str | None, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nor is a file server that is gone: it says what failed, and where to look. A socket, which has no file, is."""
+
+    def body() -> int:
+        raise OSError(number, os.strerror(number), file)
+
+    assert border.exit_code_of(body) == code
+    said = " ".join(capsys.readouterr().err.split())
+    assert os.strerror(number) in said
+    if code == 3:
+        assert f"error: {file or 'a file'} cannot be read: " in said and "try: check the disk, or the server" in said
+    assert ("Traceback" in said) == (code == 1)
 
 
 @pytest.mark.parametrize("command", ["report", "doctor", "bandwidth", "plan", "trace"])

@@ -205,12 +205,13 @@ def test_a_folder_is_written_in_a_layout(tmp_path: Path, make: Make, layout: str
 
 
 def test_space_is_looked_at_before_a_folder_is_written(tmp_path: Path, make: Make, layout: str) -> None:
-    """A set that is too large for the disk begins no file."""
+    """A set that is too large for the disk leaves nothing; both options that help are named."""
     files = whole(make(tmp_path))
     huge = replace(files, size_bytes=(1 << 60,) * files.count)
-    with pytest.raises(NoSpace, match="take about"):
+    with pytest.raises(NoSpace, match="take about") as full:
         convert(huge, layout, tmp_path / "other", lambda *_: None)
-    assert not list((tmp_path / "other").rglob(LAYOUTS[layout].mark))
+    assert "--convert-to" in full.value.hint and "--images" in full.value.hint
+    assert not (tmp_path / "other").exists()
 
 
 @pytest.fixture(params=NAMES)
@@ -242,18 +243,32 @@ def test_a_copy_holds_the_same_files(tmp_path: Path, make: Make, any_layout: str
 
 
 def test_a_copy_grows_and_takes_no_place_of_others(tmp_path: Path, make: Make) -> None:
-    """More of the same images go beside those that are there; other images, and a place among the images, do not."""
+    """More of the same images go beside those that are there; other images do not."""
     files = whole(make(tmp_path))
     few = staged(files.chosen(range(9)), tmp_path / "copy")
     assert set(staged(files, tmp_path / "copy").absolute(0, COUNT)) > set(few.absolute(0, 9))
     with pytest.raises(Refused, match="holds other images"):
         staged(replace(files, root=str(tmp_path / "moved")), tmp_path / "copy")
-    with pytest.raises(Refused, match="among the images"):
-        staged(files, files.folder / "copy")
     with pytest.raises(NoSpace, match="take about"):
         staged(replace(files, size_bytes=(1 << 60,) * COUNT), tmp_path / "copy")
     part = staged(replace(files, images_found=10**15), tmp_path / "copy").staged
     assert part and 0 < part.share < 1
+
+
+def test_where_a_copy_cannot_be_made(tmp_path: Path, make: Make) -> None:
+    """Too little space leaves nothing. The hint names what helps; `..` may lead out of the images."""
+    files = whole(make(tmp_path / "data"))
+    with pytest.raises(NoSpace) as full:
+        staged(replace(files, size_bytes=(1 << 60,) * COUNT), tmp_path / "new" / "copy")
+    assert "--stage" in full.value.hint and "--images" in full.value.hint
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+    with pytest.raises(Refused, match="among the images") as among:
+        staged(files, tmp_path / ".." / tmp_path.name / files.folder.relative_to(tmp_path) / "copy")
+    assert "outside DATA" in among.value.hint
+    with pytest.raises(MissingPart) as nowhere:
+        staged(files, Path("/proc/nowhere"))
+    assert "a directory that can be written, with --stage" in nowhere.value.hint
+    assert list(contents(staged(files, files.folder / ".." / "copy"))) == list(contents(files))
 
 
 def test_a_full_disk_leaves_whole_files(tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,13 +285,14 @@ def test_a_full_disk_leaves_whole_files(tmp_path: Path, make: Make, monkeypatch:
         patch.setattr(shutil, "copyfileobj", filling)
         with pytest.raises(NoSpace) as full:
             staged(files, tmp_path / "copy")
-    assert "--stage" in full.value.hint
+    assert "--stage" in full.value.hint and "--images" in full.value.hint
     there = [path for path in (tmp_path / "copy").rglob("*") if path.suffix in (".JPEG", ".part")]
     assert len(there) == 5 and {path.suffix for path in there} == {".JPEG"}
     assert list(contents(staged(files, tmp_path / "copy"))) == list(contents(files))
     files.absolute(0, 1)[0].unlink()
-    with pytest.raises(BadValue, match="cannot be read"):
+    with pytest.raises(BadValue, match="cannot be read") as gone:
         staged(files, tmp_path / "other")
+    assert "begin again" in gone.value.hint
 
 
 def test_an_unknown_layout_is_refused() -> None:

@@ -78,6 +78,28 @@ def test_a_page_fits(name: str, width: int) -> None:
     assert whole <= set(text.split()) and not ("bandwidth" in name and "…" in text)
 
 
+@pytest.mark.parametrize(
+    ("count", "says"),
+    [(3, "1; 2; 3."), (4, "1; 2; 3; 1 more, in summary.json."), (58, "55 more, the next 17 of them in summary.json.")],
+)
+def test_skipped_files_are_named_or_where_they_are(count: int, says: str) -> None:
+    """Three beside the answer; the summary has 20."""
+    report = example_report()
+    data = replace(
+        report.summary.run.data[0], skipped_count=count, skipped=tuple(map(str, range(1, min(count, 20) + 1)))
+    )
+    summary = replace(report.summary, run=replace(report.summary.run, data=(data,)))
+    assert says in " ".join(terminal_report(replace(report, summary=summary)).split())
+
+
+def test_a_run_that_is_not_complete_names_no_wrong_path() -> None:
+    """A page may be read in any directory, so its command has RUN, and not the name of the run's directory."""
+    run = replace(example_report().summary.run, name="l0", complete=False, pending=2)
+    report = replace(example_report(), summary=replace(example_report().summary, run=run))
+    said = " ".join(terminal_report(report).split())
+    assert "loaderprobe sweep --resume RUN continues, where RUN is the path of l0." in said
+
+
 def test_long_names_do_not_run_over() -> None:
     """A name longer than the terminal is folded, not cut and not let through."""
     text = terminal_report(example_report([example_row(resolution="r" * 130, reason=None)]))

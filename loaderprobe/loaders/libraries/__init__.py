@@ -118,10 +118,13 @@ def linked(
     source = shards[0].parent
     if config.ranks > 1:
         raise BadValue(f"{name} deals shards to ranks by itself", hint="compare loaders with one rank")
+    if len({path.parent for path in shards}) > 1:
+        what = f"{name} reads shards of one directory, and {files.root} has them in several"
+        raise BadValue(what, hint="put them in one, with one index.json, or use --loader torch")
     with damage(source / INDEX, OSError, ValueError, LookupError, TypeError):
         index = json.loads((source / INDEX).read_bytes())
         known = {file_of(entry)[0]: entry for entry in index[entries]}
-        index[entries] = [known[path.name] for path in shards if path.parent == source]
+        index[entries] = [known[path.name] for path in shards]
     for entry, path in zip(index[entries], shards, strict=True):
         if file_of(entry)[1] != path.stat().st_size:
             raise BadValue(f"{path} is damaged: {INDEX} has another size for it", hint="write it again")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from streaming import StreamingDataset
@@ -15,6 +13,7 @@ from loaderprobe.loaders.libraries import Encoded, PythonLoader, Stream, encoded
 from loaderprobe.loaders.torch import image_loader
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet
+from loaderprobe.system.scratch import scratch_directory
 
 
 class MdsLoader(PythonLoader):
@@ -23,8 +22,8 @@ class MdsLoader(PythonLoader):
     @staticmethod
     def make(config: RunConfig, files: FileSet) -> Iterator[Any]:
         """Samples are not shuffled again: the set has its shards in random order."""
-        with TemporaryDirectory(prefix="loaderprobe-") as scratch:
-            folder = linked(config, files, Path(scratch), "shards", _file_of)
+        with scratch_directory() as scratch:
+            folder = linked(config, files, scratch, "shards", _file_of)
             samples = StreamingDataset(local=folder, batch_size=config.compute.batch_size)
             try:
                 yield from image_loader(config, files, Stream(config, files, partial(_endless, samples)))
