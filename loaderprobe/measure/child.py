@@ -27,7 +27,7 @@ from loaderprobe.measure.epochs import EpochsStudy, in_epochs
 from loaderprobe.measure.full_buffer import PrefilledStudy
 from loaderprobe.measure.parts import UNSEEN, Parts, join_parts
 from loaderprobe.measure.ranks.child import RankChild, read_rank
-from loaderprobe.measure.runner import MOST_BYTES, OUT_OF_MEMORY, Event, Order
+from loaderprobe.measure.runner import MOST_BYTES, OUT_OF_MEMORY, Event, Order, kill_group
 from loaderprobe.measure.session import Recorder, Session
 from loaderprobe.measure.user.function import measure_own
 from loaderprobe.plugins import resolve
@@ -255,31 +255,43 @@ def keep_together(scratch: Path) -> None:
 def serve(link_fd: int, parent: int) -> None:
     """Fork a child for every message (its order, its result), send its process id, wait, and send its exit status.
 
-    Returns when the sweep has ended, whose process is `parent`; `link_fd` is the socket to it.
+    Returns when the sweep has ended, whose process is `parent`; `link_fd` is the socket to it. Where the sweep is
+    killed, nobody else is left to end its child and the workers, and to remove what they leave in shared memory.
     """
-    die_with_parent(parent)
+    child = 0
+
+    def end(*_: object) -> None:
+        with suppress(ChildProcessError):  # it has just ended by itself
+            if child:
+                kill_group(child, lambda: os.waitpid(child, 0))
+        os._exit(1)
+
+    signal.signal(signal.SIGTERM, end)
+    die_with_parent(parent, signal.SIGTERM)
     link = socket.socket(fileno=link_fd)
     while True:
         message, fds, _, _ = socket.recv_fds(link, MOST_BYTES, 2)
         if not message:
             return
         order, result = map(Path, msgspec.json.decode(message, type=tuple[str, str]))
-        pid = os.fork()
-        if pid == 0:
+        child = os.fork()
+        if child == 0:
             _begin_life(order, result, fds, link)
         # The child leads its process group before its id is sent, so that the group can be ended as a whole.
-        os.setpgid(pid, pid)
+        os.setpgid(child, child)
         for fd in fds:
             os.close(fd)
         with suppress(BrokenPipeError):  # the sweep has ended; the next receive says so
-            link.sendall(struct.pack("q", pid))
-            _, status = os.waitpid(pid, 0)
+            link.sendall(struct.pack("q", child))
+            _, status = os.waitpid(child, 0)
+            child = 0
             link.sendall(struct.pack("q", os.waitstatus_to_exitcode(status)))
 
 
 def _begin_life(order: Path, result: Path, fds: list[int], link: socket.socket) -> None:
     """Run the child: its own process group, events to its output, everything else to the log."""
     server = os.getppid()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     link.close()
     os.setpgid(0, 0)
     events, log = fds[0], fds[1]

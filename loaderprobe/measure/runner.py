@@ -172,6 +172,7 @@ class ForkServer:
         return self
 
     def _begin(self) -> None:
+        self._last: ForkServerChild | None = None
         self._link, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
@@ -189,8 +190,12 @@ class ForkServer:
         self._process.wait()
 
     def start(self, order: Path, result: Path, log: Path) -> ForkServerChild:
-        """A new child. If the forkserver has ended, or ends before it has forked, a new one is started, once."""
-        if self._process.poll() is None:
+        """A new child. If the forkserver has ended, or ends before it has forked, a new one is started, once.
+
+        So it is where nobody waited for the child before: its exit status would be taken for the id of the next, and 1
+        for a group to kill is every process of the machine.
+        """
+        if self._process.poll() is None and (self._last is None or self._last.returncode is not None):
             with suppress(LoaderprobeError):
                 return self._fork(order, result, log)
         self.__exit__(None, None, None)
@@ -210,7 +215,8 @@ class ForkServer:
                 raise LoaderprobeError(GONE, hint=OUT_OF_MEMORY) from error
             finally:
                 os.close(write_end)
-        return ForkServerChild(pid, os.fdopen(read_end, "rb", buffering=0), self._link)
+        self._last = ForkServerChild(pid, os.fdopen(read_end, "rb", buffering=0), self._link)
+        return self._last
 
     def run(
         self, order: Order, type_: type[R], *, clock: Clock, time_limit_s: float, on_event: Callable[[Event], None]
@@ -255,7 +261,7 @@ def run_order(
                 with suppress(subprocess.TimeoutExpired):
                     child.wait(STACKS_S)
         finally:
-            kill_group(child)
+            kill_group(child.pid, child.wait)
         if child.returncode == 0 and result_path.is_file():
             return _checked(order, type_, result_path)
         log_lines = tuple(masked_text(log_path.read_text(errors="replace")).splitlines()[-LOG_LINES:])
@@ -280,13 +286,13 @@ def run_order(
     )
 
 
-def kill_group(child: Child) -> None:
-    """End the child and every process it started, and wait for the child."""
-    members = _members(child.pid)
+def kill_group(leader: int, wait: Callable[[], object]) -> None:
+    """End a child and every process it started, and wait for it."""
+    members = _members(leader)
     # The group outlives its leader as long as a worker does; it is gone when all have ended by themselves.
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGKILL)
-    child.wait()
+        os.killpg(leader, signal.SIGKILL)
+    wait()
     remove_batches(members)
 
 

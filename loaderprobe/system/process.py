@@ -73,9 +73,9 @@ def io_counters(directory: Path) -> dict[str, int]:
     return {name: int(value) for name, _, value in (line.partition(": ") for line in lines)}
 
 
-def die_with_parent(parent: int) -> None:
+def die_with_parent(parent: int, by: signal.Signals = signal.SIGKILL) -> None:
     """Ask the kernel to kill this process when `parent` ends, so that no orphan keeps reading."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, by)
     if os.getppid() != parent:
         # The parent ended before the request.
         os._exit(1)

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -244,10 +245,27 @@ def test_a_killed_child_is_told_by_its_signal(server_without_torch: ForkServer, 
     """The forkserver waits for its children and passes on how they ended."""
     (tmp_path / "order.json").write_bytes(b"no order")
     child = server_without_torch.start(tmp_path / "order.json", tmp_path / "result.json", tmp_path / "log.txt")
-    os.kill(child.pid, signal.SIGKILL)
+    with suppress(ProcessLookupError):  # it may have ended by its order
+        os.kill(child.pid, signal.SIGKILL)
     assert child.wait(60) in (-signal.SIGKILL, 1)
     assert child.stdout is not None
     child.stdout.close()
+
+
+def test_a_child_that_nobody_waited_for_is_not_taken_for_the_next(
+    run_forked: Run, server_without_torch: ForkServer, tmp_path: Path
+) -> None:
+    """Its exit status stood where the id of the next child stands: 1, whose group is every process there is."""
+    (tmp_path / "order.json").write_bytes(b"no order")
+    child = server_without_torch.start(tmp_path / "order.json", tmp_path / "result.json", tmp_path / "log.txt")
+    assert child.stdout is not None
+    with child.stdout:
+        child.stdout.read()
+    following = server_without_torch.start(tmp_path / "order.json", tmp_path / "result.json", tmp_path / "log.txt")
+    assert following.pid != 1 and following.wait(60) == 1
+    assert following.stdout is not None
+    following.stdout.close()
+    assert isinstance(run_forked(), Measurement)
 
 
 def test_a_log_on_a_full_disk_hides_no_reason(server_without_torch: ForkServer, tmp_path: Path) -> None:
@@ -272,6 +290,28 @@ def test_a_forkserver_that_was_killed_costs_one_configuration_and_not_the_sweep(
     assert isinstance(failure, RunFailure) and failure.signal == "SIGKILL"
     assert "the forkserver" in failure.reason
     assert isinstance(run_forked(), Measurement)
+
+
+def test_a_forkserver_whose_sweep_was_killed_ends_its_child_and_what_it_leaves(
+    run_forked: Run, server_without_torch: ForkServer
+) -> None:
+    """The kernel asks it to end by SIGTERM; what a worker had just named in shared memory goes, too."""
+    server = server_without_torch._process
+    named: list[Path] = []
+
+    def killed(_: Event) -> None:
+        if named:
+            return
+        (child,) = subprocess.run(["pgrep", "-P", str(server.pid)], capture_output=True, check=True).stdout.split()
+        named.append(Path(f"/dev/shm/torch_{int(child)}_1_1"))
+        named[-1].touch()
+        server.terminate()
+        server.wait()
+
+    failure = run_forked(on_event=killed)
+    assert isinstance(failure, RunFailure) and failure.signal == "SIGKILL"
+    assert named and not named[0].exists()
+    assert isinstance(run_forked(), Measurement)  # by a new one
 
 
 def test_an_interrupt_of_a_measuring_process_costs_nothing(run_forked: Run, server_without_torch: ForkServer) -> None:
@@ -329,5 +369,5 @@ def test_what_a_killed_process_named_in_shared_memory_is_removed() -> None:
         assert child.stdout is not None and child.stdout.readline()
         named = Path(f"/dev/shm/torch_{child.pid}_1_1")
         assert named.exists()
-        kill_group(child)
+        kill_group(child.pid, child.wait)
         assert not named.exists() and child.returncode == -signal.SIGKILL
