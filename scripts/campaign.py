@@ -12,6 +12,7 @@ import random
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -232,6 +233,14 @@ def answered(ending: str) -> Inject:
     return inject
 
 
+def step_clock(this: Try) -> Undo:
+    """The wall clock jumps by an hour, as where a machine wakes or its time is set; the monotonic one does not."""
+    with (this.folder / "clock").open("r+b", buffering=0) as file:
+        file.write(struct.pack("q", this.random.choice([3600, -3600])))
+    this.came = True
+    return nothing
+
+
 def little_memory(this: Try) -> Undo:
     this.came = True
 
@@ -286,6 +295,10 @@ LITTLE_MEMORY = " && ".join(
         "echo $$ > $g/cgroup.procs",
     ]
 )
+OWN_CLOCK = (
+    f"cc -shared -fPIC -o clock.so {ROOT}/tests/planted/clock.c && head -c 8 /dev/zero > clock && "
+    "export STEPPED_CLOCK=$PWD/clock LD_PRELOAD=$PWD/clock.so"
+)
 READ_ONLY = "mount -o remount,ro,bind disk"
 RESUMED_S = "24"
 """Enough for all that may be missing, on two busy cores: what is not tried again keeps its failure."""
@@ -296,6 +309,7 @@ INTERRUPTED, NO_SPACE = "interrupted", "[Nn]o space left| free, and "
 INJECTED = {
     "stop-child": Fault(stop("child"), codes=(0,)),
     "stop-parent": Fault(stop("parent"), codes=(0,)),
+    "clock-steps": Fault(step_clock, codes=(0,), before=OWN_CLOCK),
     "full-disk": Fault(fill("disk"), codes=(5,), says=NO_SPACE),
     "full-temporary": Fault(fill("tmp"), codes=(0, 4, 5), says=NO_SPACE),
     "full-shm": Fault(fill("shm"), codes=(0, 4), says="shared memory"),
