@@ -354,11 +354,11 @@ def _next_steps(report: Report) -> tuple[NextStep, ...]:
 
 
 def _cheaper(rows: Rows) -> list[NextStep]:
-    """What takes less of the resource that limits, and the most that it gains: where no change has a forecast."""
+    """What takes less of the resource that limits, and the gain if it took none: where no change has a forecast."""
     for row in filter(firm, rows):
         for resource, speedup in main_speedups(row):
             if resource in CHEAPER and speedup.low >= WORTH:
-                facts: dict[str, float | str] = {"most": speedup.value}
+                facts: dict[str, float | str] = {"low": speedup.low, "high": speedup.high}
                 facts |= {"how": speedup.how} if speedup.how == "estimated" else {}
                 remark = Remark(code=CHEAPER[resource], facts=facts)
                 return [NextStep(remark=remark, configurations=(row.key,))]

@@ -378,13 +378,16 @@ MESSAGES: dict[str, str] = {
     ),
     "other_loader": "{data}: the loader {best} trained {low-high:range 2} times as fast as {now} (measured)",
     "cheaper_preprocessing": (
-        "make a sample cheaper: a faster decoder, smaller images, fewer transforms; at most {most:2}x[ ({how})]"
+        "make a sample cheaper: a faster decoder, smaller images, fewer transforms; {low-high:range 2}x if that "
+        "cost nothing[ ({how})]"
     ),
     "cheaper_transport": (
-        "deliver less: uint8 tensors that are normalised on the device, smaller samples; at most {most:2}x[ ({how})]"
+        "deliver less: uint8 tensors that are normalised on the device, smaller samples; {low-high:range 2}x if that "
+        "cost nothing[ ({how})]"
     ),
     "cheaper_compute": (
-        "make the step faster: a faster device, mixed precision, a smaller model; at most {most:2}x[ ({how})]"
+        "make the step faster: a faster device, mixed precision, a smaller model; {low-high:range 2}x if that "
+        "cost nothing[ ({how})]"
     ),
     "train_from_copy": "train {data} from a copy: {low-high:range 2} times as fast (measured)",
     "staging": (

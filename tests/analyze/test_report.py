@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.analyze.answer import answered, layout_notes
+from loaderprobe.analyze.answer import answered, layout_notes, speedup_of
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.report import buffer_effect, enough, next_limits
 from loaderprobe.records.files import Staged
@@ -153,13 +153,14 @@ def test_missing_cores_stand_above_a_gain_that_is_not_worth_a_word(gain: float, 
     [(["preprocessing"], ["cheaper_preprocessing"]), (["preprocessing", "storage"], [""]), (["inconclusive"], [])],
 )
 def test_where_no_change_has_a_forecast_what_takes_less_is_named(causes: list[str], codes: list[str]) -> None:
-    """With the most that it gains; not of a row that names no cause, nor beside a forecast."""
+    """With the interval of its gain; not of a row that names no cause, nor beside a forecast."""
     rows = [row for row in example_report().summary.configurations if row.bound and row.bound.cause in causes]
     found = example_report(rows).summary.next
     assert [step.remark.code if step.remark else "" for step in found] == codes
     for step in found:
-        most = [row.verdict and row.verdict.speedups.preprocessing for row in rows if row.key in step.configurations]
-        assert step.remark is None or [step.remark.facts["most"]] == [speedup and speedup.value for speedup in most]
+        gains = [speedup_of(row, "preprocessing") for row in rows if row.key in step.configurations]
+        ends = [{"low": gain.low, "high": gain.high} for gain in gains if gain and gain.low < gain.high]
+        assert step.remark is None or [{name: step.remark.facts[name] for name in ("low", "high")}] == ends
 
 
 def with_speedups(**speedups: float) -> Verdict:
