@@ -137,7 +137,9 @@ def _table(table: Table, places: Sequence[int], fixed: Mapping[int, int], gap: i
             min_width=least,
         )
     for line in table.lines:
-        made.add_row(*(_cell(line[place]) for place in places))
+        # Of a table in parts, the first has every line.
+        if places[1:2] in ([], [1]) or any(cell_text(line[place]) for place in places[1:]):
+            made.add_row(*(_cell(line[place]) for place in places))
     return made
 
 
