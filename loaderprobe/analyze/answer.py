@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from math import ceil
+from pathlib import PurePath
 from typing import Literal
 
 from loaderprobe.analyze.effects import of_intervals
@@ -299,29 +300,42 @@ def _staging(report: Report) -> Iterator[Remark]:
     names = ("data", "resolution", "cache", "workers", "prefetch_factor")
     for row, source in product(best, best):
         data, gain = copies.get(row.config.resolution), _over(row, source)
+        staged = data.staged if data else None
         alike = alike_but_for(source.config, *names) == alike_but_for(row.config, *names)
-        if data and data.staged and data.staged.source == source.config.resolution and alike and gain:
+        if data and staged and staged.source == source.config.resolution and alike and gain:
             memory_bytes = 0 if source.config.cache == "as-found" else report.summary.environment.memory_bytes
-            yield _staged(data, data.staged, _rate(source), gain, memory_bytes)
+            devices = _devices(report, staged.source), _devices(report, data.label)
+            both = join_words(devices[0]) if devices[0] == devices[1] else ""
+            yield _staged(data, staged, _rate(source), gain, memory_bytes, both)
 
 
-def _staged(data: DataInfo, staged: Staged, source_per_s: float, gain: Interval, memory_bytes: int) -> Remark:
+def _devices(report: Report, data: str) -> tuple[str, ...]:
+    """The block devices below a data set; none where they are not visible."""
+    roots = [each.root for each in report.summary.run.data if each.label == data]
+    places = report.summary.environment.storage
+    under = [place for root in roots for place in places if PurePath(root).is_relative_to(place.path)]
+    return max(under, key=lambda place: len(place.path)).devices if under else ()
+
+
+def _staged(
+    data: DataInfo, staged: Staged, source_per_s: float, gain: Interval, memory_bytes: int, device: str
+) -> Remark:
     """Nothing sure is gained; or what an epoch takes of all images that were found, and when copying is paid back.
 
-    `memory_bytes` may hold what is read from there.
+    `memory_bytes` may hold what is read from there; `device` has both, if any does.
     """
-    facts: dict[str, float | str] = {"data": staged.source, "low": gain.low, "high": gain.high}
-    if gain.low <= 1:
-        return Remark(code="staging_gains_nothing", facts=facts)
     source_s, whole_bytes = data.images_found / source_per_s, data.images_found * data.mean_size_bytes
     later_s = source_s * (staged.share / gain.value + 1 - staged.share)
+    facts: dict[str, float | str] = {"data": staged.source, "low": gain.low, "high": gain.high}
+    copying_s = staged.share * whole_bytes / staged.bytes_per_s if staged.bytes_per_s else 0.0
+    facts |= {"copying_s": copying_s, "bytes_per_s": staged.bytes_per_s} if staged.bytes_per_s else {}
+    if gain.low <= 1:
+        return Remark(code="staging_gains_nothing", facts=facts | ({"device": device} if device else {}))
     facts |= {"images": data.images_found, "source_s": source_s, "later_s": later_s}
     facts |= {"share": staged.share} if staged.share < 1 else {}
     facts |= {"memory_bytes": memory_bytes} if memory_bytes > whole_bytes else {}
-    if staged.bytes_per_s:
-        copying_s = staged.share * whole_bytes / staged.bytes_per_s
-        facts |= {"copying_s": copying_s, "bytes_per_s": staged.bytes_per_s, "first_s": max(source_s, copying_s)}
-        facts |= {"epochs": ceil(copying_s / (source_s - later_s))}
+    if copying_s:
+        facts |= {"first_s": max(source_s, copying_s), "epochs": ceil(copying_s / (source_s - later_s))}
     return Remark(code="staging", facts=facts)
 
 
@@ -404,7 +418,7 @@ def _alike_but_for(rows: Rows, axis: Axis) -> Iterator[tuple[str, Rows, Configur
 
 
 def layout_notes(report: Report) -> Iterator[Remark]:
-    """Of files of one image: that large files gain nothing with any device, as measured, or as storage is no limit."""
+    """Of files of one image: that large files gain nothing with any device, as measured, or as free storage would."""
     rows = [row for some in by_device(report.summary.configurations) if not on_cpu(some) for row in some]
     for images, same, _ in _alike_but_for(best_of(report, rows), "layout"):
         files = [row for row in same if row.config.layout == "files"]
@@ -414,9 +428,9 @@ def layout_notes(report: Report) -> Iterator[Remark]:
         why: dict[str, float | str] = {}
         if pairs and all((gain := _over(row, now)) and gain.value < WORTH for row, now in pairs):
             why = {"layouts": join_words(list(dict.fromkeys(row.config.layout for row in others)))}
-        elif files and not others and len(free) == len(files) and all(each and each.high < WORTH for each in free):
+        elif files and not others and len(free) == len(files) and all(each and each.value < WORTH for each in free):
             most = max((each for each in free if each), key=lambda each: each.value)
-            why = {"speedup": most.value, "how": most.how}
+            why = {"low": most.low, "high": most.high, "how": most.how}
         if why:
             yield Remark(code="layout_gains_nothing", facts={"data": images, **why})
 

@@ -373,8 +373,8 @@ MESSAGES: dict[str, str] = {
     "train_on_emulated": "an emulated accelerator shows what this input would feed",
     "other_layout": "{data}: the layout {best} trained {low-high:range 2} times as fast as {now} (measured)",
     "layout_gains_nothing": (
-        "{data}: large files (shards) gain nothing: [{layouts} trained no faster than files (measured)|files in memory "
-        "train {speedup:times} times as fast, {how}]"
+        "large files (shards) [gain nothing: {layouts} trained no faster than files (measured)|bring no sure gain: "
+        "files in memory train {low-high:range 2} times as fast ({how})]"
     ),
     "other_loader": "{data}: the loader {best} trained {low-high:range 2} times as fast as {now} (measured)",
     "cheaper_preprocessing": (
@@ -396,7 +396,10 @@ MESSAGES: dict[str, str] = {
         "at {bytes_per_s:bytes/s} and is paid back after {epochs:count epoch}; copied beside the first epoch, that one "
         "takes {first_s:duration} at least][. Memory of {memory_bytes:bytes} may serve later epochs instead]"
     ),
-    "staging_gains_nothing": "{data}: training is {low-high:range 2} times as fast from the copy, no sure gain",
+    "staging_gains_nothing": (
+        "{data}: training is {low-high:range 2} times as fast from the copy, no sure gain[; both are on one device, "
+        "{device}, which a copy does not make faster][. Copying takes {copying_s:duration} at {bytes_per_s:bytes/s}]"
+    ),
     "more_cores": (
         "more cores: {accelerator:accelerator} needs {low_cores-high_cores:range 2} (estimated), "
         "{cores_available:.3g} here"

@@ -38,7 +38,7 @@ from loaderprobe.render.figures import (
     shown,
     words_of,
 )
-from loaderprobe.render.first import advice_parts, first_screen, headed, more_needs, sample_of, shown_first
+from loaderprobe.render.first import advice_parts, first_screen, headed, more_needs, on_data, sample_of, shown_first
 from loaderprobe.render.format import MISSING, counted, figure, first_upper, rate
 from loaderprobe.render.gpu import window_parts
 from loaderprobe.render.groups import (
@@ -215,14 +215,15 @@ def without_figures(report: Report, status: str) -> list[tuple[str, str]]:
 
 
 def notes(report: Report) -> list[tuple[str, str]]:
-    """(where, note) for each different note that a measurement left."""
+    """(where, note) for each different note on a data set, and that a measurement left."""
     rows = measured(report.summary.configurations)
     left = [(note, row) for row in rows if (detail := detail_of(report, row)) for note in each_once(detail.notes)]
     found: dict[Hashable, list[ConfigurationRow]] = {}
     for note, row in left:
         found.setdefault(subject_of(note), []).append(row)
     said = each_once(note for note, _ in left)
-    return [(_which(found[subject_of(note)], rows, report), remark_words(note)) for note in said]
+    of_data = [(str(note.facts["data"]), remark_words(note)) for note in report.summary.run.notes if on_data(note)]
+    return [*of_data, *((_which(found[subject_of(note)], rows, report), remark_words(note)) for note in said)]
 
 
 _MOST_SKIPPED = 3
