@@ -592,6 +592,12 @@ MESSAGES: dict[str, str] = {
         "training keeps {own_cores:.2g} of {cores:.2g} cores busy. Workers may hold up its steps, so compute alone "
         "may be faster than it looks from training."
     ),
+    # Why rates that stand together do not agree.
+    "part.above_prediction": (
+        "Training ran at {share:percent} of what the loader alone and compute predict: rates differ from minute to "
+        "minute."
+    ),
+    "part.beyond_cores": "The limit of the CPU cores is for all the work on a sample; what is free takes no core.",
     # What else is to be known of a verdict, behind its reason.
     "part.beside_reason": (
         "[ The storage delivers {read_bytes_per_s:bytes/s}: {ceiling_share:percent} of its ceiling at concurrency "
