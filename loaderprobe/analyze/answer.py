@@ -6,7 +6,6 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from math import ceil
-from pathlib import PurePath
 from typing import Literal
 
 from loaderprobe.analyze.effects import of_intervals
@@ -300,21 +299,13 @@ def _staging(report: Report) -> Iterator[Remark]:
     names = ("data", "resolution", "cache", "workers", "prefetch_factor")
     for row, source in product(best, best):
         data, gain = copies.get(row.config.resolution), _over(row, source)
-        staged = data.staged if data else None
         alike = alike_but_for(source.config, *names) == alike_but_for(row.config, *names)
-        if data and staged and staged.source == source.config.resolution and alike and gain:
+        if data and data.staged and data.staged.source == source.config.resolution and alike and gain:
             memory_bytes = 0 if source.config.cache == "as-found" else report.summary.environment.memory_bytes
-            devices = _devices(report, staged.source), _devices(report, data.label)
-            both = join_words(devices[0]) if devices[0] == devices[1] else ""
-            yield _staged(data, staged, _rate(source), gain, memory_bytes, both)
-
-
-def _devices(report: Report, data: str) -> tuple[str, ...]:
-    """The block devices below a data set; none where they are not visible."""
-    roots = [each.root for each in report.summary.run.data if each.label == data]
-    places = report.summary.environment.storage
-    under = [place for root in roots for place in places if PurePath(root).is_relative_to(place.path)]
-    return max(under, key=lambda place: len(place.path)).devices if under else ()
+            roots = [each.root for each in report.summary.run.data if each.label in (data.label, data.staged.source)]
+            devices = [place.devices for root in roots if (place := report.summary.environment.below(root))]
+            device = join_words(devices[0]) if len(devices) == 2 and devices[0] == devices[1] else ""
+            yield _staged(data, data.staged, _rate(source), gain, memory_bytes, device)
 
 
 def _staged(
@@ -322,7 +313,7 @@ def _staged(
 ) -> Remark:
     """Nothing sure is gained; or what an epoch takes of all images that were found, and when copying is paid back.
 
-    `memory_bytes` may hold what is read from there; `device` has both, if any does.
+    `memory_bytes` may hold what is read from there; `device` has both, if one does.
     """
     source_s, whole_bytes = data.images_found / source_per_s, data.images_found * data.mean_size_bytes
     later_s = source_s * (staged.share / gain.value + 1 - staged.share)

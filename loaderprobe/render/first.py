@@ -13,7 +13,6 @@ from typing import Literal
 
 from loaderprobe.analyze.answer import best_of, firm, measured
 from loaderprobe.records.config import OPTIONS
-from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow, NextStep, Outlook, Report, StorageSupply
 from loaderprobe.records.resources import RESOURCE, SPEEDUPS, Resource
 from loaderprobe.records.thresholds import WORTH
@@ -439,11 +438,6 @@ def _gains(report: Report, rows: Sequence[ConfigurationRow]) -> Chart:
     )
 
 
-def on_data(note: Remark) -> bool:
-    """True of a run's note on one data set, which does not say how sure the run is."""
-    return "data" in note.facts
-
-
 def _how_sure(report: Report, shown: Sequence[ConfigurationRow]) -> Iterator[Shown]:
     """The level, the count that it follows from, and the map of all configurations of what is shown."""
     found = groups(report)
@@ -461,7 +455,8 @@ def _how_sure(report: Report, shown: Sequence[ConfigurationRow]) -> Iterator[Sho
         bands = dict.fromkeys(significant(100 * float(sure.facts[name]), 2) for name in ("low_band", "high_band"))
         parts.append(f"rates ±{' to '.join(bands)} %")
     yield Paragraph(text=", ".join(parts), strong=True)
-    if notes := [note for note in report.summary.run.notes if not on_data(note)]:
+    # Those on one data set stand among the notes.
+    if notes := [note for note in report.summary.run.notes if "data" not in note.facts]:
         said = "; ".join(map(remark_words, notes))
         yield Paragraph(text=f"{first_upper(said)}.", tone="quiet", further=True)
     key = map_key([row for group in first for row in group.rows])

@@ -38,7 +38,7 @@ from loaderprobe.render.figures import (
     shown,
     words_of,
 )
-from loaderprobe.render.first import advice_parts, first_screen, headed, more_needs, on_data, sample_of, shown_first
+from loaderprobe.render.first import advice_parts, first_screen, headed, more_needs, sample_of, shown_first
 from loaderprobe.render.format import MISSING, counted, figure, first_upper, rate
 from loaderprobe.render.gpu import window_parts
 from loaderprobe.render.groups import (
@@ -222,8 +222,11 @@ def notes(report: Report) -> list[tuple[str, str]]:
     for note, row in left:
         found.setdefault(subject_of(note), []).append(row)
     said = each_once(note for note, _ in left)
-    of_data = [(str(note.facts["data"]), remark_words(note)) for note in report.summary.run.notes if on_data(note)]
-    return [*of_data, *((_which(found[subject_of(note)], rows, report), remark_words(note)) for note in said)]
+    of_data = [note for note in report.summary.run.notes if "data" in note.facts]
+    return [
+        *((str(note.facts["data"]), remark_words(note)) for note in of_data),
+        *((_which(found[subject_of(note)], rows, report), remark_words(note)) for note in said),
+    ]
 
 
 _MOST_SKIPPED = 3

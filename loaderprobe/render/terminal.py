@@ -279,7 +279,7 @@ def _cells(chart: Chart, row: ChartRow, cells: int) -> Text:
         drawn[at] = "│" if row.level_how == "measured" else "╎"
     if row.point:
         at = place(row.point.end)
-        drawn[at] = _dot(row.point)
+        drawn[at] = MARKS[row.point.how][2]
         styles[at] = STYLES.get(row.point.tone, "")
     text = Text()
     for char, style in zip(drawn, styles, strict=True):
@@ -293,14 +293,10 @@ def _block(bar: Bar) -> str:
     return "▓" if bar.tone != "now" and bar.how == "measured" else MARKS[bar.how][0]
 
 
-def _dot(point: Bar) -> str:
-    return {"measured": "●", "estimated": "◉"}.get(point.how, "○")
-
-
 def _legend(chart: Chart, rows: Sequence[ChartRow]) -> list[str]:
     """A text for each tone with the marks that it has in these rows, and for what else is drawn."""
     drawn = [(bar.tone, _block(bar)) for row in rows for bar in row.bars]
-    drawn += [(row.point.tone, _dot(row.point)) for row in rows if row.point]
+    drawn += [(row.point.tone, MARKS[row.point.how][2]) for row in rows if row.point]
     entries = [
         f"{''.join(dict.fromkeys(mark for of, mark in drawn if of == tone))} {words}"
         for tone, words in tones_of(chart, rows).items()
