@@ -302,26 +302,31 @@ def _staging(report: Report) -> Iterator[Remark]:
         alike = alike_but_for(source.config, *names) == alike_but_for(row.config, *names)
         if data and data.staged and data.staged.source == source.config.resolution and alike and gain:
             memory_bytes = 0 if source.config.cache == "as-found" else report.summary.environment.memory_bytes
-            yield _staged(data, data.staged, _rate(source), gain, memory_bytes)
+            roots = [each.root for each in report.summary.run.data if each.label in (data.label, data.staged.source)]
+            devices = [place.devices for root in roots if (place := report.summary.environment.below(root))]
+            device = join_words(devices[0]) if len(devices) == 2 and devices[0] == devices[1] else ""
+            yield _staged(data, data.staged, _rate(source), gain, memory_bytes, device)
 
 
-def _staged(data: DataInfo, staged: Staged, source_per_s: float, gain: Interval, memory_bytes: int) -> Remark:
+def _staged(
+    data: DataInfo, staged: Staged, source_per_s: float, gain: Interval, memory_bytes: int, device: str
+) -> Remark:
     """Nothing sure is gained; or what an epoch takes of all images that were found, and when copying is paid back.
 
-    `memory_bytes` may hold what is read from there.
+    `memory_bytes` may hold what is read from there; `device` has both, if one does.
     """
-    facts: dict[str, float | str] = {"data": staged.source, "low": gain.low, "high": gain.high}
-    if gain.low <= 1:
-        return Remark(code="staging_gains_nothing", facts=facts)
     source_s, whole_bytes = data.images_found / source_per_s, data.images_found * data.mean_size_bytes
     later_s = source_s * (staged.share / gain.value + 1 - staged.share)
+    facts: dict[str, float | str] = {"data": staged.source, "low": gain.low, "high": gain.high}
+    copying_s = staged.share * whole_bytes / staged.bytes_per_s if staged.bytes_per_s else 0.0
+    facts |= {"copying_s": copying_s, "bytes_per_s": staged.bytes_per_s} if staged.bytes_per_s else {}
+    if gain.low <= 1:
+        return Remark(code="staging_gains_nothing", facts=facts | ({"device": device} if device else {}))
     facts |= {"images": data.images_found, "source_s": source_s, "later_s": later_s}
     facts |= {"share": staged.share} if staged.share < 1 else {}
     facts |= {"memory_bytes": memory_bytes} if memory_bytes > whole_bytes else {}
-    if staged.bytes_per_s:
-        copying_s = staged.share * whole_bytes / staged.bytes_per_s
-        facts |= {"copying_s": copying_s, "bytes_per_s": staged.bytes_per_s, "first_s": max(source_s, copying_s)}
-        facts |= {"epochs": ceil(copying_s / (source_s - later_s))}
+    if copying_s:
+        facts |= {"first_s": max(source_s, copying_s), "epochs": ceil(copying_s / (source_s - later_s))}
     return Remark(code="staging", facts=facts)
 
 
@@ -354,11 +359,11 @@ def _next_steps(report: Report) -> tuple[NextStep, ...]:
 
 
 def _cheaper(rows: Rows) -> list[NextStep]:
-    """What takes less of the resource that limits, and the most that it gains: where no change has a forecast."""
+    """What takes less of the resource that limits, and the gain if it took none: where no change has a forecast."""
     for row in filter(firm, rows):
         for resource, speedup in main_speedups(row):
             if resource in CHEAPER and speedup.low >= WORTH:
-                facts: dict[str, float | str] = {"most": speedup.value}
+                facts: dict[str, float | str] = {"low": speedup.low, "high": speedup.high}
                 facts |= {"how": speedup.how} if speedup.how == "estimated" else {}
                 remark = Remark(code=CHEAPER[resource], facts=facts)
                 return [NextStep(remark=remark, configurations=(row.key,))]
@@ -404,7 +409,7 @@ def _alike_but_for(rows: Rows, axis: Axis) -> Iterator[tuple[str, Rows, Configur
 
 
 def layout_notes(report: Report) -> Iterator[Remark]:
-    """Of files of one image: that large files gain nothing with any device, as measured, or as storage is no limit."""
+    """Of files of one image: that large files gain nothing with any device, as measured, or as free storage would."""
     rows = [row for some in by_device(report.summary.configurations) if not on_cpu(some) for row in some]
     for images, same, _ in _alike_but_for(best_of(report, rows), "layout"):
         files = [row for row in same if row.config.layout == "files"]
@@ -414,9 +419,9 @@ def layout_notes(report: Report) -> Iterator[Remark]:
         why: dict[str, float | str] = {}
         if pairs and all((gain := _over(row, now)) and gain.value < WORTH for row, now in pairs):
             why = {"layouts": join_words(list(dict.fromkeys(row.config.layout for row in others)))}
-        elif files and not others and len(free) == len(files) and all(each and each.high < WORTH for each in free):
+        elif files and not others and len(free) == len(files) and all(each and each.value < WORTH for each in free):
             most = max((each for each in free if each), key=lambda each: each.value)
-            why = {"speedup": most.value, "how": most.how}
+            why = {"low": most.low, "high": most.high, "how": most.how}
         if why:
             yield Remark(code="layout_gains_nothing", facts={"data": images, **why})
 

@@ -451,8 +451,8 @@ def _data_info(files: FileSet) -> DataInfo:
 def _around(files: FileSet, environment: Environment, ceiling: StorageCeiling | None) -> Surroundings:
     mean, memory_bytes = files.mean_size_bytes, environment.memory_bytes
     place = DataPlace(root=files.root, size_bytes=mean * files.images_found, memory_bytes=memory_bytes)
-    under = [each for each in environment.storage if files.folder.is_relative_to(each.path)]
-    ahead = max(under, key=lambda each: len(each.path)).read_ahead_bytes if under else None
+    below = environment.below(files.root)
+    ahead = below.read_ahead_bytes if below else None
     one = OneAFile(image_bytes=mean, read_ahead_bytes=ahead) if mean and ahead and files.layout == "files" else None
     return Surroundings(storage=Storage(ceiling=ceiling), place=place if files.size_bytes else None, images=one)
 

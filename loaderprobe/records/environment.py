@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Literal
 
 from loaderprobe.records.remark import Remark
@@ -80,6 +81,11 @@ class Environment:
     gpu_reason: Remark | None
     """Why no GPU is listed; None when one is."""
     storage: tuple[StorageLocation, ...]
+
+    def below(self, root: str) -> StorageLocation | None:
+        """The storage of a data set; None where it is not known."""
+        under = [each for each in self.storage if PurePath(root).is_relative_to(each.path)]
+        return max(under, key=lambda each: len(each.path), default=None)
 
 
 # Where a result comes from, and the version of all files and results.

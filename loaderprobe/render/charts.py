@@ -26,13 +26,13 @@ STYLES: dict[str, str] = {
     "quiet": "dim", "strong": "bold", "warning": "yellow", "good": "green", "change": "blue",
 }  # fmt: skip
 """The same in a terminal."""
-MARKS: dict[How, tuple[str, str]] = {
-    "measured": ("█", "measured"),
-    "estimated": ("▒", "estimated"),
-    "specified": ("▒", "specified"),
-    "unsure": ("░", "may be nothing"),
+MARKS: dict[How, tuple[str, str, str]] = {
+    "measured": ("█", "measured", "●"),
+    "estimated": ("▒", "estimated", "◉"),
+    "specified": ("▒", "specified", "○"),
+    "unsure": ("░", "may be nothing", "○"),
 }
-"""By how a mark is known: its block in a terminal, and what the legend says."""
+"""By how a mark is known: its block in a terminal, what the legend says, and its dot in a terminal."""
 BASE = "base"
 """The tone of a thin line: what is there already, before what a bar adds."""
 _MOST_TICKS = 5

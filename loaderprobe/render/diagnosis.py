@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from loaderprobe.analyze.answer import speedup_of
+from loaderprobe.analyze.answer import main_speedups, speedup_of
 from loaderprobe.records.report import ConfigurationRow, Detail, Report
-from loaderprobe.records.resources import AMONG_RANKS, ONLY_WAITED, ResourceName
+from loaderprobe.records.resources import AMONG_RANKS, INPUTS, ONLY_WAITED, ResourceName
 from loaderprobe.records.thresholds import WORTH
 from loaderprobe.render.document import (
     Bar,
@@ -23,11 +23,11 @@ from loaderprobe.render.document import (
 )
 from loaderprobe.render.figures import FIGURES
 from loaderprobe.render.first import advice_parts, ladder_section, limits_training, next_sections
-from loaderprobe.render.format import counted, figure, interval, noun, percent, workers_words
+from loaderprobe.render.format import counted, figure, interval, noun, percent, ranged, workers_words
 from loaderprobe.render.groups import FILES, resources_of, state_word, tone, trains
 from loaderprobe.render.panels import ranks_section
 from loaderprobe.render.sweep import proof
-from loaderprobe.render.words import explanation, remark_words
+from loaderprobe.render.words import explanation, message, remark_words
 from loaderprobe.units import format_duration, significant
 
 _COSTS_ALL: tuple[str, ...] = ("same_samples", "same_batches")
@@ -107,6 +107,9 @@ def _how_sure(row: ConfigurationRow, detail: Detail) -> Iterator[Shown]:
     band = (rate.high - rate.low) / 2 / rate.value
     noise = f"rate ±{significant(100 * band, 2)} %" if rounds > 1 else "noise not known"
     clear = "one cause leads" if bound.firm else "causes alike" if bound.cause == "either" else "inconclusive"
+    if bound.firm and rounds > 1:
+        for _, lead in main_speedups(row)[:1]:
+            clear += f" ({ranged(significant(lead.low, 2), significant(lead.high, 2))}x)"
     yield Paragraph(text=f"{clear}, {counted(rounds, 'round')}, {noise}", strong=True)
     yield Paragraph(text=explanation(bound, sample=detail.sample))
 
@@ -166,3 +169,9 @@ def _measured_in(report: Report, row: ConfigurationRow) -> Iterator[str]:
     yield f"Measured in {format_duration(report.summary.run.wall_s)}, {counted(rounds, 'round')}."
     if instrument is not None:
         yield f"Recording took {percent(instrument)} of the loader's CPU time."
+    for found in row.verdict.bound.evidence:
+        if found.metric == "prediction_error" and found.threshold and found.value > found.threshold:
+            yield message("part.above_prediction", {"share": 1 + found.value})
+    rates = row.verdict.rates_images_per_s
+    if rates.cpu_limit and any((rates.without(name) or 0.0) > rates.cpu_limit for name in INPUTS):
+        yield message("part.beyond_cores", {})

@@ -127,6 +127,9 @@ def ladder(steps: Sequence[Step], *, unit: str = UNIT) -> Chart:
     high = 1.04 * max(most, 0.0 if beyond else alone)
     high = min(high, 1.6 * max(alone, now)) if alone and not beyond else high
     limits = {part.name: part for step in steps for name, _ in step.gains() if (part := step.drawn(name))}
+    nouns = [RESOURCE[part.part_of or name].noun for name, part in limits.items()]
+    # Preprocessing may be there twice: with full cores, and with free ones.
+    parts = [part.cell if nouns.count(noun) > 1 else noun for part, noun in zip(limits.values(), nouns, strict=True)]
     cut = f"{MOST_LANES} of {len(steps)} shown, all of them below" if len(steps) > MOST_LANES and not full else ""
     return Chart(
         rows=rows,
@@ -139,8 +142,8 @@ def ladder(steps: Sequence[Step], *, unit: str = UNIT) -> Chart:
             ("now", "now"),
             ("change", "change first"),
             *(
-                (name, f"{part.letter} {INSTANT.format(RESOURCE[part.part_of or name].noun)}".strip())
-                for name, part in limits.items()
+                (name, f"{limits[name].letter} {INSTANT.format(part)}".strip())
+                for name, part in zip(limits, parts, strict=True)
             ),
         ),
         ends=f"if free,{unit} or speed-up",
@@ -452,7 +455,8 @@ def _how_sure(report: Report, shown: Sequence[ConfigurationRow]) -> Iterator[Sho
         bands = dict.fromkeys(significant(100 * float(sure.facts[name]), 2) for name in ("low_band", "high_band"))
         parts.append(f"rates ±{' to '.join(bands)} %")
     yield Paragraph(text=", ".join(parts), strong=True)
-    if notes := report.summary.run.notes:
+    # Those on one data set stand among the notes.
+    if notes := [note for note in report.summary.run.notes if "data" not in note.facts]:
         said = "; ".join(map(remark_words, notes))
         yield Paragraph(text=f"{first_upper(said)}.", tone="quiet", further=True)
     key = map_key([row for group in first for row in group.rows])

@@ -373,18 +373,21 @@ MESSAGES: dict[str, str] = {
     "train_on_emulated": "an emulated accelerator shows what this input would feed",
     "other_layout": "{data}: the layout {best} trained {low-high:range 2} times as fast as {now} (measured)",
     "layout_gains_nothing": (
-        "{data}: large files (shards) gain nothing: [{layouts} trained no faster than files (measured)|files in memory "
-        "train {speedup:times} times as fast, {how}]"
+        "large files (shards) [gain nothing: {layouts} trained no faster than files (measured)|bring no sure gain: "
+        "files in memory train {low-high:range 2} times as fast ({how})]"
     ),
     "other_loader": "{data}: the loader {best} trained {low-high:range 2} times as fast as {now} (measured)",
     "cheaper_preprocessing": (
-        "make a sample cheaper: a faster decoder, smaller images, fewer transforms; at most {most:2}x[ ({how})]"
+        "make a sample cheaper: a faster decoder, smaller images, fewer transforms; {low-high:range 2}x if that "
+        "cost nothing[ ({how})]"
     ),
     "cheaper_transport": (
-        "deliver less: uint8 tensors that are normalised on the device, smaller samples; at most {most:2}x[ ({how})]"
+        "deliver less: uint8 tensors that are normalised on the device, smaller samples; {low-high:range 2}x if that "
+        "cost nothing[ ({how})]"
     ),
     "cheaper_compute": (
-        "make the step faster: a faster device, mixed precision, a smaller model; at most {most:2}x[ ({how})]"
+        "make the step faster: a faster device, mixed precision, a smaller model; {low-high:range 2}x if that "
+        "cost nothing[ ({how})]"
     ),
     "train_from_copy": "train {data} from a copy: {low-high:range 2} times as fast (measured)",
     "staging": (
@@ -393,7 +396,10 @@ MESSAGES: dict[str, str] = {
         "at {bytes_per_s:bytes/s} and is paid back after {epochs:count epoch}; copied beside the first epoch, that one "
         "takes {first_s:duration} at least][. Memory of {memory_bytes:bytes} may serve later epochs instead]"
     ),
-    "staging_gains_nothing": "{data}: training is {low-high:range 2} times as fast from the copy, no sure gain",
+    "staging_gains_nothing": (
+        "{data}: training is {low-high:range 2} times as fast from the copy, no sure gain[; both are on one device, "
+        "{device}, which a copy does not make faster][. Copying takes {copying_s:duration} at {bytes_per_s:bytes/s}]"
+    ),
     "more_cores": (
         "more cores: {accelerator:accelerator} needs {low_cores-high_cores:range 2} (estimated), "
         "{cores_available:.3g} here"
@@ -586,6 +592,12 @@ MESSAGES: dict[str, str] = {
         "training keeps {own_cores:.2g} of {cores:.2g} cores busy. Workers may hold up its steps, so compute alone "
         "may be faster than it looks from training."
     ),
+    # Why rates that stand together do not agree.
+    "part.above_prediction": (
+        "Training ran at {share:percent} of what the loader alone and compute predict: rates differ from minute to "
+        "minute."
+    ),
+    "part.beyond_cores": "The limit of the CPU cores is for all the work on a sample; what is free takes no core.",
     # What else is to be known of a verdict, behind its reason.
     "part.beside_reason": (
         "[ The storage delivers {read_bytes_per_s:bytes/s}: {ceiling_share:percent} of its ceiling at concurrency "

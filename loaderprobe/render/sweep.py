@@ -215,14 +215,18 @@ def without_figures(report: Report, status: str) -> list[tuple[str, str]]:
 
 
 def notes(report: Report) -> list[tuple[str, str]]:
-    """(where, note) for each different note that a measurement left."""
+    """(where, note) for each different note on a data set, and that a measurement left."""
     rows = measured(report.summary.configurations)
     left = [(note, row) for row in rows if (detail := detail_of(report, row)) for note in each_once(detail.notes)]
     found: dict[Hashable, list[ConfigurationRow]] = {}
     for note, row in left:
         found.setdefault(subject_of(note), []).append(row)
     said = each_once(note for note, _ in left)
-    return [(_which(found[subject_of(note)], rows, report), remark_words(note)) for note in said]
+    of_data = [note for note in report.summary.run.notes if "data" in note.facts]
+    return [
+        *((str(note.facts["data"]), remark_words(note)) for note in of_data),
+        *((_which(found[subject_of(note)], rows, report), remark_words(note)) for note in said),
+    ]
 
 
 _MOST_SKIPPED = 3

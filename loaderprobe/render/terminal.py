@@ -12,6 +12,7 @@ from rich.text import Text
 
 from loaderprobe.render.charts import BASE, MARKS, STYLES, hows_of, marks_of, on_axis, ticks, tones_of
 from loaderprobe.render.document import (
+    Bar,
     Cell,
     Chart,
     ChartRow,
@@ -136,7 +137,9 @@ def _table(table: Table, places: Sequence[int], fixed: Mapping[int, int], gap: i
             min_width=least,
         )
     for line in table.lines:
-        made.add_row(*(_cell(line[place]) for place in places))
+        # Of a table in parts, the first has every line.
+        if places[1:2] in ([], [1]) or any(cell_text(line[place]) for place in places[1:]):
+            made.add_row(*(_cell(line[place]) for place in places))
     return made
 
 
@@ -218,24 +221,25 @@ def chart_text(chart: Chart, width: int) -> Iterator[Text]:
         if cells >= 6:
             line.append_text(_cells(chart, row, cells))
         line.append(" ")
-        for number, part in enumerate(_wrapped(visible(end), width - labels - cells - 2)):
+        for number, part in enumerate(_wrapped(visible(end).split(" "), width - labels - cells - 2)):
             line.append(part if not number else f"\n{' ' * (labels + cells + 2)}{part}")
         yield line
-    if chart.unit and (legend := _legend_text(chart, rows)):
-        yield Text(legend, style="dim")
+    if chart.unit and any(map(marks_of, rows)) and (entries := _legend(chart, rows)):
+        yield Text("\n".join(_wrapped(entries, width, gap="  ")), style="dim")
 
 
 def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
-def _wrapped(text: str, width: int) -> list[str]:
+def _wrapped(parts: Sequence[str], width: int, gap: str = " ") -> list[str]:
+    """Lines of whole parts."""
     lines = [""]
-    for word in text.split(" "):
-        if len(lines[-1]) + len(word) + 1 > width and lines[-1]:
-            lines.append(word)
+    for part in parts:
+        if len(lines[-1]) + len(gap) + len(part) > width and lines[-1]:
+            lines.append(part)
         else:
-            lines[-1] = f"{lines[-1]} {word}" if lines[-1] else word
+            lines[-1] = f"{lines[-1]}{gap}{part}" if lines[-1] else part
     return lines
 
 
@@ -264,9 +268,7 @@ def _cells(chart: Chart, row: ChartRow, cells: int) -> Text:
     for bar in row.bars:
         begin, end = place(bar.begin), round(on_axis(chart, bar.end) / 100 * cells)
         end = max(end, begin + 1) if bar.end > bar.begin else begin
-        block = "▓" if bar.tone != "now" and bar.how == "measured" else MARKS[bar.how][0]
-        block = "─" if bar.tone == BASE else block
-        drawn[begin:end] = block * (end - begin)
+        drawn[begin:end] = _block(bar) * (end - begin)
         styles[begin:end] = [STYLES.get(bar.tone, "")] * (end - begin)
         if bar.letter and end - begin >= 3:
             drawn[(begin + end) // 2] = bar.letter
@@ -277,7 +279,7 @@ def _cells(chart: Chart, row: ChartRow, cells: int) -> Text:
         drawn[at] = "│" if row.level_how == "measured" else "╎"
     if row.point:
         at = place(row.point.end)
-        drawn[at] = {"measured": "●", "estimated": "◉"}.get(row.point.how, "○")
+        drawn[at] = MARKS[row.point.how][2]
         styles[at] = STYLES.get(row.point.tone, "")
     text = Text()
     for char, style in zip(drawn, styles, strict=True):
@@ -285,13 +287,24 @@ def _cells(chart: Chart, row: ChartRow, cells: int) -> Text:
     return text
 
 
-def _legend_text(chart: Chart, rows: Sequence[ChartRow]) -> str:
-    bars = [bar for row in rows for bar in marks_of(row)]
-    entries = [f"{'█' if tone == 'now' else '▓'} {words}" for tone, words in tones_of(chart, rows).items()]
+def _block(bar: Bar) -> str:
+    if bar.tone == BASE:
+        return "─"
+    return "▓" if bar.tone != "now" and bar.how == "measured" else MARKS[bar.how][0]
+
+
+def _legend(chart: Chart, rows: Sequence[ChartRow]) -> list[str]:
+    """A text for each tone with the marks that it has in these rows, and for what else is drawn."""
+    drawn = [(bar.tone, _block(bar)) for row in rows for bar in row.bars]
+    drawn += [(row.point.tone, MARKS[row.point.how][2]) for row in rows if row.point]
+    entries = [
+        f"{''.join(dict.fromkeys(mark for of, mark in drawn if of == tone))} {words}"
+        for tone, words in tones_of(chart, rows).items()
+    ]
     entries += [f"{MARKS[how][0]} {MARKS[how][1]}" for how in hows_of(rows) if how != "measured"]
     if any(row.interval for row in rows):
         entries.append("╌ 95 %")
     levels = [row for row in rows if row.level is not None]
     if chart.level and levels:
         entries.append(f"{'│' if levels[0].level_how == 'measured' else '╎'} {chart.level}")
-    return "  ".join(entries) if bars else ""
+    return entries

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.plan.needs import demand
 from loaderprobe.analyze.plan.plan import catalogue_offer
 from loaderprobe.analyze.plan.sources import workload_of_run
 from loaderprobe.analyze.plan.workload import PlanWorkload
@@ -46,6 +47,14 @@ def test_parts_of_files_count_by_what_came_from_storage(access: str) -> None:
     found = workload(hidden(access))
     assert found.file_bytes.value == FILE_BYTES and "from storage" in found.file_bytes.source
     assert found.amplification.value == 1 and Remark(code="bytes_as_read") in found.notes
+
+
+@pytest.mark.parametrize(("cold", "expected"), [(0.9, 1.0), (1.2, 1.2)])
+def test_a_need_holds_without_the_caches_that_hid_reads(cold: float, expected: float) -> None:
+    """What storage must give never falls below the bytes that are delivered; read-ahead adds to them."""
+    rounds = alike(baseline=250.0, training=250.0, resident=500.0)
+    found = workload(run(rounds, Cost(blocked_s=0.004, cold=cold), facts={"compute": DEVICE}))
+    assert demand(found, 1.0).read_bytes.value == pytest.approx(expected * 500 * FILE_BYTES)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.analyze.answer import answered, layout_notes
+from loaderprobe.analyze.answer import answered, layout_notes, speedup_of
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.report import buffer_effect, enough, next_limits
 from loaderprobe.records.files import Staged
@@ -66,6 +66,12 @@ def test_gains_are_over_fewer_ranks_and_over_the_cpu(rows: list[ConfigurationRow
     assert _gains(*rows) == [pytest.approx(each) for each in gains]
 
 
+def _stored(speedup: float, high: float) -> ConfigurationRow:
+    """Of cold files, with this speed-up if storage were free."""
+    made = verdict_of(CASES[-1]).speedups
+    return example_row(speedups=replace(made, storage=Speedup(value=speedup, low=speedup, high=high, how="measured")))
+
+
 def _in(layout: str, rate: float, half: float = 1.0) -> ConfigurationRow:
     return _row(rate, half=half, layout=layout, resolution="500x375" if layout == "files" else f"500x375 {layout}")
 
@@ -107,11 +113,15 @@ def test_the_layout_that_surely_gains_most_is_the_first_change(
         ([_in("files", 100), _in("tar", 210)], None),
         ([_in("files", 100, half=30), _in("tar", 110, half=40)], None),
         ([_in("tar", 100)], None),
+        ([_stored(1.02, 1.2)], {"data": "1024x768", "low": 1.02, "high": 1.2, "how": "measured"}),
+        ([_stored(1.06, 1.2)], None),
     ],
-    ids=["measured", "tar gains", "not clear", "no files"],
+    ids=["measured", "tar gains", "not clear", "no files", "storage is no limit", "storage gains"],
 )
-def test_large_files_that_gain_nothing_are_said_to(rows: list[ConfigurationRow], facts: dict[str, str] | None) -> None:
-    """Where they were measured, and none gained."""
+def test_large_files_that_gain_nothing_are_said_to(
+    rows: list[ConfigurationRow], facts: dict[str, str | float] | None
+) -> None:
+    """Where they were measured, and none gained; of files alone wherever no gain is forecast, as storage gains none."""
     assert [note.facts for note in layout_notes(example_report(rows))] == ([facts] if facts else [])
 
 
@@ -153,13 +163,14 @@ def test_missing_cores_stand_above_a_gain_that_is_not_worth_a_word(gain: float, 
     [(["preprocessing"], ["cheaper_preprocessing"]), (["preprocessing", "storage"], [""]), (["inconclusive"], [])],
 )
 def test_where_no_change_has_a_forecast_what_takes_less_is_named(causes: list[str], codes: list[str]) -> None:
-    """With the most that it gains; not of a row that names no cause, nor beside a forecast."""
+    """With the interval of its gain; not of a row that names no cause, nor beside a forecast."""
     rows = [row for row in example_report().summary.configurations if row.bound and row.bound.cause in causes]
     found = example_report(rows).summary.next
     assert [step.remark.code if step.remark else "" for step in found] == codes
     for step in found:
-        most = [row.verdict and row.verdict.speedups.preprocessing for row in rows if row.key in step.configurations]
-        assert step.remark is None or [step.remark.facts["most"]] == [speedup and speedup.value for speedup in most]
+        gains = [speedup_of(row, "preprocessing") for row in rows if row.key in step.configurations]
+        ends = [{"low": gain.low, "high": gain.high} for gain in gains if gain and gain.low < gain.high]
+        assert step.remark is None or [{name: step.remark.facts[name] for name in ("low", "high")}] == ends
 
 
 def with_speedups(**speedups: float) -> Verdict:
@@ -239,27 +250,30 @@ def test_an_effect_that_was_not_measured_is_estimated() -> None:
         ((100, 400), 1, 1.0, {"source_s": 100, "later_s": 25, "copying_s": 300, "first_s": 300, "epochs": 4}),
         ((100, 400), 1, 0.5, {"source_s": 100, "later_s": 62.5, "copying_s": 150, "share": 0.5, "epochs": 4}),
         ((100, 102), 5, 1.0, None),
-        ((100, 90), 1, 1.0, None),
+        ((100, 90), 1, 0.5, None),
     ],
     ids=["all of it", "half of it fits", "within noise", "slower"],
 )
 def test_what_epochs_take_from_a_copy(
     rates: tuple[float, float], half: float, share: float, found: dict[str, float] | None
 ) -> None:
-    """10,000 images of 30 kB, copied at 1 MB/s; a copy that surely gains is the first change, another never is."""
+    """10,000 images of 30 kB, copied at 1 MB/s; a copy that surely gains is the first change, another never is.
+
+    What copying takes is said of both, and of a copy that gains nothing where it is on the device of the data.
+    """
     names = ("photos", "photos staged")
     rows = [_row(rate, half=half, resolution=name) for rate, name in zip(rates, names, strict=True)]
     rows = [replace(row, config=replace(row.config, cache="cold", data=row.config.resolution)) for row in rows]
     report = example_report(rows)
     known: dict[str, Any] = {"images_found": 10_000, "mean_size_bytes": 30e3}
     staged = Staged(source="photos", bytes_per_s=1e6, share=share)
-    data = [
-        replace(each, **known, staged=staged if "staged" in each.label else None) for each in report.summary.run.data
-    ]
+    copied = {"staged": staged} if share == 1 else {"staged": staged, "root": "/elsewhere"}
+    data = [replace(each, **known, **copied if "staged" in each.label else {}) for each in report.summary.run.data]
     run = replace(report.summary.run, data=tuple(data))
     summary = answered(replace(report, summary=replace(report.summary, run=run))).summary
     (remark,) = summary.staging
     assert (remark.code == "staging") == (found is not None)
+    assert remark.facts["copying_s"] == 300 * share and ("device" in remark.facts) == (found is None and share == 1)
     assert {name: remark.facts[name] for name in found or ()} == pytest.approx(found or {})
     first = [step.remark.code for step in summary.next if step.remark]
     assert ("train_from_copy" in first[:1]) == (found is not None)

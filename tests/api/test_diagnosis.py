@@ -37,7 +37,8 @@ from loaderprobe.render.sweep import report_columns
 from loaderprobe.render.words import action_words
 from loaderprobe.store.run_directory import RunDirectory
 from tests.analyze.measured import STEPS, measured
-from tests.analyze.runs import BATCH
+from tests.analyze.runs import BATCH, Cost, alike
+from tests.analyze.runs import run as scripted
 from tests.analyze.scripted import Truth
 from tests.examples.bandwidth import example_phase
 from tests.said import all_said, quoted
@@ -77,6 +78,16 @@ def test_it_says_what_limits_and_by_how_much() -> None:
     Console(file=out, width=50).print(odd)
     assert max(map(len, out.getvalue().splitlines())) <= 50 and "\x1b" not in out.getvalue()
     assert "[bold]note[/bold]" in " ".join(out.getvalue().split())
+
+
+def test_rates_that_do_not_agree_are_explained() -> None:
+    """Training above its prediction, and a rate above the limit of the cores; a cause that leads has its range."""
+    rounds = alike(training=240.0, baseline=180.0, warm=1620.0, cached_samples=182.0, no_transport=181.0)
+    apart = _of(scripted(rounds, Cost(blocked_s=0.007), facts={"cores_available": 4.0})).text(width=200)
+    together = _found().text(width=200)
+    for said in ("Training ran at 133 % of what the loader alone and compute predict", "what is free takes no core"):
+        assert said in apart and said not in together
+    assert "How sure: one cause leads (9.0x), 3 rounds" in apart
 
 
 def test_a_result_of_the_first_version_is_judged_again(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 import loaderprobe
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.verdict import Cause, Side
 from loaderprobe.render.document import Chart, Command, Document, Paragraph, Section, Table
@@ -16,7 +18,7 @@ from loaderprobe.render.first import again_with, first_screen, headed, shown_fir
 from loaderprobe.render.pages import chart_html, chart_svg
 from loaderprobe.units import format_rate
 from tests.examples.reports import example_report, example_row, with_changes
-from tests.pages import terminal_report
+from tests.pages import html_report, markdown_report, terminal_report
 
 RUNS = Path(__file__).parents[2] / "fixtures" / "runs"
 SWEEPS = ("causes", "cpu", "profiler", "ranks", "storage")
@@ -43,6 +45,16 @@ def test_the_first_screen_of_a_terminal_has_the_five_answers(name: str) -> None:
     for answer in ("limit", "Change first", "How sure", "Not known", "for 64", "files opened"):
         assert answer in text, text
     assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize("write", [terminal_report, markdown_report, html_report])
+def test_a_note_on_a_data_set_stands_in_every_format(write: Callable[[Report], str]) -> None:
+    """Not beside how sure the run is, which a terminal says in one line."""
+    facts: dict[str, float | str] = {"data": "1024x768", "low": 1.0, "high": 1.2, "how": "measured"}
+    made, note = example_report([example_row()]), Remark(code="layout_gains_nothing", facts=facts)
+    run = replace(made.summary.run, notes=(note,))
+    text = " ".join(write(replace(made, summary=replace(made.summary, run=run))).split())
+    assert text.count("bring no sure gain: files in memory train 1.0 to 1.2 times as fast") == 1
 
 
 @pytest.mark.parametrize("name", SWEEPS)

@@ -50,7 +50,7 @@ def workload_of_bandwidth(found: BandwidthMeasurement, accelerator: str, rate: Q
         rate=rate,
         file_bytes=known(found.mean_size_bytes, "B", "measured", source),
         requests_per_file=requests([found.mean_size_bytes], exact=False),
-        amplification=_amplification(found),
+        amplification=amplification_of(found.best.amplification if found.best else None, "counted by the probe"),
         images=known(found.files_found, "images", "measured", "files found"),
         storage=storage if isinstance(storage, MeasuredStorage) else None,
         refused=refused,
@@ -119,13 +119,6 @@ def _storage(found: BandwidthMeasurement) -> MeasuredStorage | Remark:
     if found.from_memory and found.best and found.best.cache == "cold":
         return Remark(code="ladder_from_memory")
     return best_of(found.ladder, found.mean_size_bytes)
-
-
-def _amplification(found: BandwidthMeasurement) -> Quantity:
-    best = found.best
-    if best is None or best.amplification is None:
-        return known(1.0, "x", "assumed", "bytes from storage were not counted")
-    return known(best.amplification, "x", "measured", "counted by the probe")
 
 
 # Of a bandwidth result of ranks: readers of the storage are counted, in whichever rank they are.
@@ -197,7 +190,9 @@ def workload_of_run(
         other,
         file_bytes=file_bytes,
         requests_per_file=requests([file_bytes.value], exact=False),
-        amplification=known(1.0, "x", "measured", "part of the bytes") if as_read else amplification_of(verdict),
+        amplification=known(1.0, "x", "measured", "part of the bytes")
+        if as_read
+        else amplification_of(verdict.read_amplification, "counted in the run"),
         images=None if samples is None else known(samples, "images", "measured", "samples of the data set"),
     )
     codes: dict[str, bool] = {"bytes_as_read": as_read, "samples_as_images": not measurement.images}
@@ -253,7 +248,7 @@ def workload_of_trace(
         rate=rate,
         file_bytes=known(mean_size, "B", "given" if size_source == "mean_size" else "assumed", size_source),
         requests_per_file=requests([mean_size], exact=False),
-        amplification=known(1.0, "x", "assumed", "bytes from storage were not counted"),
+        amplification=amplification_of(None, ""),
         images=images,
         refused=_REFUSED,
     )

@@ -285,7 +285,7 @@ def workload_of(
         other,
         file_bytes=_file_bytes(files),
         requests_per_file=requests(files.size_bytes, exact=True),
-        amplification=amplification_of(verdict),
+        amplification=amplification_of(verdict.read_amplification, "counted in the run"),
         images=known(files.images_found, "images", "measured", "files found"),
     )
 
@@ -353,11 +353,11 @@ def _file_bytes(files: FileSet) -> Quantity:
     return known(files.mean_size_bytes, "B", "measured", f"{used} of {found} files", half=half)
 
 
-def amplification_of(verdict: Verdict) -> Quantity:
-    """Bytes from storage over bytes of the files; 1 is assumed where they were not counted."""
-    if verdict.read_amplification is None:
+def amplification_of(counted: float | None, source: str) -> Quantity:
+    """Bytes from storage over bytes of the files: at least 1, as caches may hide reads; 1 where none were counted."""
+    if counted is None:
         return known(1.0, "x", "assumed", "bytes from storage were not counted")
-    return known(verdict.read_amplification, "x", "measured", "counted in the run")
+    return known(max(1.0, counted), "x", "measured", source if counted >= 1 else f"{source}: below 1, counts as 1")
 
 
 def _worker_times(
