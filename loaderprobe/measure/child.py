@@ -256,7 +256,7 @@ def serve(link_fd: int, parent: int) -> None:
     """Fork a child for every message (its order, its result), send its process id, wait, and send its exit status.
 
     Returns when the sweep has ended, whose process is `parent`; `link_fd` is the socket to it. Where the sweep is
-    killed, nobody else is left to end its child and the workers, and to remove what they leave in shared memory.
+    killed, no other process is left to end its child and the workers, and to remove what they leave in shared memory.
     """
     child = 0
 

@@ -192,7 +192,7 @@ class ForkServer:
     def start(self, order: Path, result: Path, log: Path) -> ForkServerChild:
         """A new child. If the forkserver has ended, or ends before it has forked, a new one is started, once.
 
-        So it is where nobody waited for the child before: its exit status would be taken for the id of the next, and 1
+        So it is where the child before was not waited for: its exit status would be taken for the id of the next, and 1
         for a group to kill is every process of the machine.
         """
         if self._process.poll() is None and (self._last is None or self._last.returncode is not None):

@@ -252,7 +252,7 @@ def test_a_killed_child_is_told_by_its_signal(server_without_torch: ForkServer, 
     child.stdout.close()
 
 
-def test_a_child_that_nobody_waited_for_is_not_taken_for_the_next(
+def test_a_child_that_was_not_waited_for_is_not_taken_for_the_next(
     run_forked: Run, server_without_torch: ForkServer, tmp_path: Path
 ) -> None:
     """Its exit status stood where the id of the next child stands: 1, whose group is every process there is."""
