@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from loaderprobe.analyze.effects import interval
-from loaderprobe.analyze.forecast.advice import OF_A_BENCHMARK
 from loaderprobe.analyze.verdict.rates import rates_by_round
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import FROM_STORAGE, BandwidthPhase, StorageCeiling, fastest
@@ -246,16 +245,17 @@ def nearest_to_imagenet(mean_sizes: Mapping[str, float]) -> str:
     return min(mean_sizes, key=lambda label: abs(math.log(max(mean_sizes[label], 1.0) / IMAGENET_BYTES)))
 
 
-RECIPE = "a100-amp"
-"""Whose published rate of a training stands beside the pace of a storage benchmark."""
+RECIPES = {"mlperf-a100": "a100-amp", "mlperf-h100": "h100-bf16"}
+"""Whose rate of a training stands beside the pace of a storage benchmark."""
 
 
 def pace_of(accelerator: str, images_per_s: Mapping[str, float]) -> Remark | None:
     """That a rate is the pace of a storage benchmark, with that of a training beside it; None for other rates."""
-    if not accelerator.startswith(OF_A_BENCHMARK) or RECIPE not in images_per_s:
+    recipe = RECIPES.get(accelerator, "")
+    if recipe not in images_per_s:
         return None
     facts: dict[str, float | str] = {
-        "accelerator": accelerator, "recipe": RECIPE, "recipe_images_per_s": images_per_s[RECIPE],
+        "accelerator": accelerator, "recipe": recipe, "recipe_images_per_s": images_per_s[recipe],
     }  # fmt: skip
     return Remark(code="pace_of_a_benchmark", facts=facts)
 
