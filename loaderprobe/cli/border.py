@@ -262,7 +262,9 @@ def exit_code_of(body: Callable[[], int]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_DONE
     except Exception as error:  # noqa: BLE001  # the border of the program: exit code 1 means a bug
-        if isinstance(error, OSError) and error.errno in BROKEN | ({errno.ENOTCONN} if error.filename else set()):
+        if isinstance(error, OSError) and error.errno in BROKEN | (
+            {errno.ENOTCONN, errno.ETIMEDOUT} if error.filename else set()
+        ):
             what = f"{error.filename} cannot be read" if error.filename else "a file cannot be read"
             hint = "check the disk, or the server of these files; dmesg has what the kernel saw"
             return report_error(MissingPart(f"{what}: {error.strerror}", hint=hint))

@@ -261,10 +261,15 @@ def serve(link_fd: int, parent: int) -> None:
     child = 0
 
     def end(*_: object) -> None:
-        with suppress(ChildProcessError):  # it has just ended by itself
-            if child:
-                kill_group(child, lambda: os.waitpid(child, 0))
+        if child:
+            with suppress(OSError):  # it has ended, or leads its group already
+                os.setpgid(child, child)
+            kill_group(child, waited)
         os._exit(1)
+
+    def waited() -> None:
+        with suppress(ChildProcessError):  # it had ended by itself
+            os.waitpid(child, 0)
 
     signal.signal(signal.SIGTERM, end)
     die_with_parent(parent, signal.SIGTERM)

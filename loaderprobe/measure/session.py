@@ -26,6 +26,7 @@ from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import PartFiles
 from loaderprobe.records.measurement import (
     Access,
+    Activity,
     Alternative,
     ComputeInfo,
     FirstPass,
@@ -363,12 +364,11 @@ class Session:
         return seconds_wanted(self.parts.compute, self.config, self.recorder.segments, self._runner.to_flush)
 
     def _limited_by_input(self) -> bool:
-        """True where training stays far below compute alone."""
-        measured = self.measurement((), ())
-        rates = [
-            list(rates_by_round(measured, mode, "training").values()) for mode in (self.base_mode, COMPUTE_ALONE.mode)
-        ]
-        return all(rates) and mean(rates[0]) < UTILIZATION * mean(rates[1])
+        """True where training and the loader alone both stay far below compute alone."""
+        measured, base = self.measurement((), ()), self.base_mode
+        asked: tuple[tuple[Mode, Activity], ...] = ((base, "training"), (base, "loader_only"), COMPUTE_ALONE[:2])
+        rates = [list(rates_by_round(measured, mode, activity).values()) for mode, activity in asked]
+        return all(rates) and max(mean(rates[0]), mean(rates[1])) < UTILIZATION * mean(rates[2])
 
     def _begin(self) -> None:
         clock, earlier = self.parts.clock, self.recorder.earlier

@@ -277,8 +277,8 @@ NEAR_KNEE = 0.2
 UNSEEN_HANDOVER = 0.25
 """Of a worker's time: sending samples, which a serial loader does not show. From: float images took up to a quarter."""
 UNSEEN_COPIES = 3.0
-"""The same in times of putting samples together. From: batches of 100 MB, which two workers made no faster than one
-serial loader that put them together for 83 % of its time."""
+"""Of the time of putting samples together: sending them takes up to so many times as long. From: batches of 100 MB,
+which two workers made no faster than a serial loader that put them together for 83 % of its time."""
 MOST_DOWN = 0.9
 """No rate is forecast to fall by more."""
 MODELS_DISAGREE = 1.3

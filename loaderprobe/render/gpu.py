@@ -86,6 +86,8 @@ def _filled(shares: Sequence[float]) -> Iterator[tuple[int, int]]:
             begin = -1
 
 
+SHOWN_COST = 0.01
+"""Of the steps' time."""
 MEASURED = {"sm_utilization": "SM utilization, measured (GPM)", "sm_occupancy": "occupancy, measured (GPM)"}
 """Figures of the GPU's counters, by their name in `gpu`."""
 
@@ -145,6 +147,9 @@ def _table(caption: str, rows: Sequence[ConfigurationRow]) -> Table:
     for name, words in MEASURED.items():
         if any(name in counters(row) for row in rows):
             lines.append((words, tuple(_measured(row, name) for row in rows)))
+    costs = [row.gpu_window.profiler_overhead or 0.0 for row in rows if row.gpu_window]
+    if max(costs) > SHOWN_COST:
+        lines.append(("cost of the profiler, drawn, not counted", tuple(percent(max(0.0, cost)) for cost in costs)))
     all_gaps = [row.gpu_window.gaps for row in rows if row.gpu_window and row.gpu_window.gaps]
     lines += [
         (f"idle: {MOMENTS[cause].moment} ({MOMENTS[cause].letter})", tuple(_idle(g, g.of(cause)) for g in all_gaps))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -312,6 +313,33 @@ def test_a_forkserver_whose_sweep_was_killed_ends_its_child_and_what_it_leaves(
     assert isinstance(failure, RunFailure) and failure.signal == "SIGKILL"
     assert named and not named[0].exists()
     assert isinstance(run_forked(), Measurement)  # by a new one
+
+
+FORKED = """\
+import sys, pathlib
+from loaderprobe.measure.runner import ForkServer
+folder = pathlib.Path(sys.argv[1])
+with ForkServer() as server:
+    child = server.start(folder / "order.json", folder / "result.json", folder / "log.txt")
+    print(server._process.pid, child.pid, flush=True)
+    input()
+"""
+
+
+def test_a_sweep_that_is_killed_leaves_no_child(tmp_path: Path) -> None:
+    """The kernel then asks the forkserver to end, which ends what it has started before it goes."""
+    os.mkfifo(tmp_path / "order.json")  # the child waits for what it is asked
+    order = [sys.executable, "-c", FORKED, str(tmp_path)]
+    with subprocess.Popen(order, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as sweep:
+        assert sweep.stdout is not None
+        server, child = map(int, sweep.stdout.readline().split())
+        named = Path(f"/dev/shm/torch_{child}_1_1")
+        named.touch()
+        ended = os.pidfd_open(server)
+        sweep.kill()
+        assert select.select([ended], [], [], 60)[0]
+        os.close(ended)
+    assert not named.exists() and not Path(f"/proc/{child}").exists()
 
 
 def test_an_interrupt_of_a_measuring_process_costs_nothing(run_forked: Run, server_without_torch: ForkServer) -> None:

@@ -121,12 +121,25 @@ def test_without_a_window_there_is_its_reason(make: MakeCompute, budget_s: float
     assert words in next(said(each.reason) for each in found.missing if each.name == "gpu_timeline")
 
 
-@pytest.mark.parametrize(("step_s", "kept"), [(STEP_S, False), (40 * STEP_S, True)])
-def test_no_time_is_kept_for_a_window_that_cannot_change_the_verdict(step_s: float, kept: bool) -> None:
+class SlowCopies(ProfiledCompute):
+    """Copies take as long as two steps: the loader is fast enough, and so is compute alone."""
+
+    def copy(self, batch: Any) -> Any:
+        self.clock.sleep(2 * self.step_s)
+        return batch
+
+
+@pytest.mark.parametrize(
+    ("kind", "step_s", "kept"),
+    [(ProfiledCompute, STEP_S, False), (ProfiledCompute, 40 * STEP_S, True), (SlowCopies, 40 * STEP_S, True)],
+)
+def test_no_time_is_kept_for_a_window_that_cannot_change_the_verdict(
+    kind: type[ProfiledCompute], step_s: float, kept: bool
+) -> None:
     """Where an input limits, by the first round; it then has what is left. On an H100 the rounds had too little."""
     clock, files = FakeClock(), example_files(4096)
     config = example_config(data=files.fingerprint, compute="cuda", workers=2)
-    compute = ProfiledCompute(clock, step_s, None)
+    compute = kind(clock, step_s, None)
     session = scripted_session(Service(cpu_s=0.002), clock, compute, config, files, FakePageCache(), budget_s=60.0)
     session.run()
     assert bool(session._window_s()) is kept

@@ -236,7 +236,7 @@ def _read_from_eviction(measurement: Measurement, segments: Sequence[Segment], i
     ends = sorted(s.first_batch + s.steps for s in measurement.segments)
     begins = [
         max(
-            s.first_batch - loader.batches_begun - (s.activity == "training"),
+            s.first_batch - loader.batches_begun - 1,
             *(end for end in ends if end <= s.first_batch),
             0,
         )

@@ -224,6 +224,18 @@ def test_what_the_profiler_cost_comes_off_launches(slowed_ns: int) -> None:
     assert found.gaps.compute_ns == before.gaps.compute_ns
 
 
+def test_where_the_loader_sets_the_pace_the_profiler_cost_waits() -> None:
+    """The window is as long with it, and waits are shorter by what it cost: that time is input."""
+    timeline = timelines.launch_bound()
+    before, hidden_ns = read_window(profiled(timeline)).window, timeline.steps * LATE_NS // 3
+    paced = replace(timeline, plain_wait_ns=timeline.plain_wait_ns + hidden_ns)
+    found = read_window(profiled(paced)).window
+    assert before and before.gaps and found and found.gaps
+    assert found.gaps.window_ns == before.gaps.window_ns
+    assert found.gaps.input_ns == before.gaps.input_ns + hidden_ns
+    assert found.gaps.launch_ns == before.gaps.launch_ns - hidden_ns
+
+
 def test_the_measured_exchange_of_gradients_keeps_its_name() -> None:
     """Leaving it out of the steps has shown it: one window says no more."""
     measured = Bound(side="compute", cause="gradients", candidates=(), reason=BY_RATES, evidence=())
