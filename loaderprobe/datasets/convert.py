@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -172,17 +171,23 @@ def _copy(files: FileSet, path: str, size_bytes: int, copy: Path) -> None:
         if files.remote:
             part.write_bytes(read_object(files.root, path))
         else:
-            try:
-                source = (files.folder / path).open("rb")
-            except OSError as error:
-                raise BadValue(
-                    f"{files.folder / path} cannot be read: {error.strerror}",
-                    hint="check its permissions and its disk, then begin again: what was copied is kept",
-                ) from error
-            with source, part.open("wb") as target:
-                shutil.copyfileobj(source, target, 1 << 20)
+            with part.open("wb") as target:
+                target.writelines(_pieces(files.folder / path))
         if (found := part.stat().st_size) != size_bytes:
             raise BadValue(f"{files.root}/{path} had {size_bytes} bytes, and has {found}", hint="begin a new sweep")
+
+
+def _pieces(file: Path) -> Iterator[bytes]:
+    """A file in pieces. Raises BadValue where it cannot be read, which is no error of writing."""
+    try:
+        with file.open("rb") as source:
+            while piece := source.read(1 << 20):
+                yield piece
+    except OSError as error:
+        raise BadValue(
+            f"{file} cannot be read: {error.strerror}",
+            hint="check its permissions and its disk, then begin again: what was copied is kept",
+        ) from error
 
 
 def _rate(kept: Path, size_bytes: int, seconds: float) -> float | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import shutil
 import sys
 import tarfile
 from collections.abc import Iterator
@@ -275,24 +274,28 @@ def test_a_full_disk_leaves_whole_files(tmp_path: Path, make: Make, monkeypatch:
     """No half one; with space again, the copy goes on. A file that is gone is named."""
     files, written = whole(make(tmp_path)), count()
 
-    def filling(source: BytesIO, target: BytesIO, _: int) -> None:
+    def filling(file: Path) -> Iterator[bytes]:
         if next(written) >= 5:
-            target.write(b"half")
+            yield b"half"
             raise OSError(errno.ENOSPC, "No space left on device")
-        target.write(source.read())
+        yield file.read_bytes()
 
     with monkeypatch.context() as patch:
-        patch.setattr(shutil, "copyfileobj", filling)
+        patch.setattr("loaderprobe.datasets.convert._pieces", filling)
         with pytest.raises(NoSpace) as full:
             staged(files, tmp_path / "copy")
     assert "--stage" in full.value.hint and "--images" in full.value.hint
     there = [path for path in (tmp_path / "copy").rglob("*") if path.suffix in (".JPEG", ".part")]
     assert len(there) == 5 and {path.suffix for path in there} == {".JPEG"}
     assert list(contents(staged(files, tmp_path / "copy"))) == list(contents(files))
-    files.absolute(0, 1)[0].unlink()
-    with pytest.raises(BadValue, match="cannot be read") as gone:
-        staged(files, tmp_path / "other")
-    assert "begin again" in gone.value.hint
+    (first,) = files.absolute(0, 1)
+    first.unlink()
+    for elsewhere in ("nowhere", "/proc/self/mem"):  # which opens, and gives EIO
+        first.unlink(missing_ok=True)
+        first.symlink_to(elsewhere)
+        with pytest.raises(BadValue, match="cannot be read") as gone:
+            staged(files, tmp_path / "other")
+        assert "begin again" in gone.value.hint
 
 
 def test_an_unknown_layout_is_refused() -> None:
