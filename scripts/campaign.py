@@ -36,6 +36,8 @@ LIMIT_S, LEAVE_S, FIND_S = 60.0, 3.0, 8.0
 """Of a command; for its processes to end after it; for a process to appear that a fault needs."""
 NOT_OURS = re.compile("filler|torchinductor_.*")
 """In temporary folders: that of this campaign, and the cache that torch keeps for later processes."""
+OF_A_SCRIPT = re.compile(f"{NOT_OURS.pattern}|pymp-.*")
+"""A script that is interrupted leaves the sockets of its workers without loaderprobe, too: 4 of 4 did."""
 IMAGES = 64
 SIZES_MIB = {"disk": 8, "shm": 128, "tmp": 16}
 """Of the file systems of a try: of the run, of what its processes have as /dev/shm, and of temporary files."""
@@ -396,8 +398,9 @@ def look_behind(this: Try) -> Iterator[str]:
         with suppress(psutil.Error):
             yield f"process {' '.join(process.cmdline())[-60:]}"
             process.kill()
+    known = OF_A_SCRIPT if FAULTS[this.fault].command is attached else NOT_OURS
     for place in (this.folder / "tmp", this.folder / "shm"):
-        yield from (f"{place.name}/{path.name}" for path in place.iterdir() if not NOT_OURS.fullmatch(path.name))
+        yield from (f"{place.name}/{path.name}" for path in place.iterdir() if not known.fullmatch(path.name))
 
 
 def check_said(this: Try, fault: Fault) -> None:
