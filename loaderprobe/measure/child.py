@@ -27,7 +27,7 @@ from loaderprobe.measure.epochs import EpochsStudy, in_epochs
 from loaderprobe.measure.full_buffer import PrefilledStudy
 from loaderprobe.measure.parts import UNSEEN, Parts, join_parts
 from loaderprobe.measure.ranks.child import RankChild, read_rank
-from loaderprobe.measure.runner import MOST_BYTES, OUT_OF_MEMORY, Event, Order, kill_group
+from loaderprobe.measure.runner import MOST_BYTES, OUT_OF_MEMORY, SHARED_MEMORY_HINT, Event, Order, kill_group
 from loaderprobe.measure.session import Recorder, Session
 from loaderprobe.measure.user.function import measure_own
 from loaderprobe.plugins import resolve
@@ -173,9 +173,6 @@ def result_of(order: Order, scratch: Path, on_stage: OnStage) -> Any:
 #
 # Standard output carries events, one JSON object a line; what libraries print goes to standard error.
 
-_SHARED_MEMORY_HINT = (
-    "give the container more /dev/shm (docker run --shm-size), or lower --batch-size, --workers or --prefetch-factor"
-)
 _KILLED_WORKER = re.compile(r"DataLoader worker \(pid (\d+)\) is killed by signal: ([^.]+)\.")
 """What torch raises in the middle of anything, as soon as it hears of a worker's end."""
 
@@ -187,7 +184,7 @@ def explain_error(error: BaseException) -> tuple[str, str]:
     """
     text = str(error)
     if re.search(r"No space left on device(?!: ['\"])", text) or "unable to allocate shared memory" in text:
-        return "a loader worker ran out of shared memory", _SHARED_MEMORY_HINT
+        return "a loader worker ran out of shared memory", SHARED_MEMORY_HINT
     if killed := _KILLED_WORKER.search(text):
         return _of_worker(*killed.groups())
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -201,7 +198,7 @@ def explain_error(error: BaseException) -> tuple[str, str]:
 
 def _of_worker(pid: str, described: str) -> tuple[str, str]:
     if described == signal.strsignal(signal.SIGBUS):
-        return f"a loader worker (pid {pid}) ran out of shared memory", _SHARED_MEMORY_HINT
+        return f"a loader worker (pid {pid}) ran out of shared memory", SHARED_MEMORY_HINT
     name = next((Signal.name for Signal in signal.Signals if signal.strsignal(Signal) == described), described)
     return f"a loader worker (pid {pid}) was killed by {name}", f"{OUT_OF_MEMORY}; fewer workers need less memory"
 

@@ -28,6 +28,7 @@ from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.ranks import RankPlacement, ReadTogether
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.system.host import utc_timestamp
+from loaderprobe.system.limits import free_shared_memory_bytes
 from loaderprobe.system.process import ask_where, child_environment, signal_name
 from loaderprobe.system.scratch import remove_batches, scratch_directory, written_in
 
@@ -237,6 +238,9 @@ def _receive_number(link: socket.socket) -> int:
 LOG_LINES = 40
 STACKS_S = 0.5
 """For a child that hangs to write where it is."""
+SHARED_MEMORY_HINT = (
+    "give the container more /dev/shm (docker run --shm-size), or lower --batch-size, --workers or --prefetch-factor"
+)
 RAISE_TIME_LIMIT = "raise --time-limit, or check the log for a hang"
 RAISE_BUDGET = "the budget left it no more time: raise --budget, or check the log for a hang"
 END_OF_OUTPUT = None
@@ -271,6 +275,9 @@ def run_order(
         reason = GONE
     if timed_out:
         reason, hint = f"timeout: not finished after {time_limit_s:.0f} s", RAISE_TIME_LIMIT
+        if free_shared_memory_bytes() == 0:
+            # Workers may wait in it without an error.
+            reason, hint = f"{reason}, and shared memory is full", SHARED_MEMORY_HINT
     elif last.failure:
         reason, hint, by_signal = last.failure, last.hint, None
     return RunFailure(

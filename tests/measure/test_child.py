@@ -374,10 +374,15 @@ def test_temporary_files_of_a_child_go_with_its_order(tmp_path: Path, monkeypatc
     assert tempfile.gettempdir() == "/tmp/short"
 
 
-def test_waiting_has_a_limit(run_forked: Run, server_without_torch: ForkServer) -> None:
+def test_waiting_has_a_limit(
+    run_forked: Run, server_without_torch: ForkServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A child that takes longer than it may is reported as such, and ended."""
     hung = run_forked(limit_s=0.0)
-    assert isinstance(hung, RunFailure) and "not finished after 0 s" in hung.reason
+    assert isinstance(hung, RunFailure) and hung.reason == "timeout: not finished after 0 s"
+    monkeypatch.setattr("loaderprobe.measure.runner.free_shared_memory_bytes", lambda: 0)
+    full = run_forked(limit_s=0.0)
+    assert isinstance(full, RunFailure) and "shared memory is full" in full.reason and "/dev/shm" in full.hint
     children = subprocess.run(["pgrep", "-P", str(server_without_torch._process.pid)], capture_output=True, check=False)
     assert children.stdout == b""
 
