@@ -66,7 +66,7 @@ def test_a_sweep_holds_the_disk_against_its_ceiling(
 
     def fill(folder: Path) -> None:
         # As many as a segment takes: all are read before they are warm.
-        for path in photographs.absolute(0, 120):
+        for path in photographs.absolute(0, 104):
             place = folder / "photographs" / path.parent.name
             place.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, place)
