@@ -86,8 +86,6 @@ def _filled(shares: Sequence[float]) -> Iterator[tuple[int, int]]:
             begin = -1
 
 
-SHOWN_COST = 0.01
-"""Of the steps' time."""
 MEASURED = {"sm_utilization": "SM utilization, measured (GPM)", "sm_occupancy": "occupancy, measured (GPM)"}
 """Figures of the GPU's counters, by their name in `gpu`."""
 
@@ -148,7 +146,7 @@ def _table(caption: str, rows: Sequence[ConfigurationRow]) -> Table:
         if any(name in counters(row) for row in rows):
             lines.append((words, tuple(_measured(row, name) for row in rows)))
     costs = [row.gpu_window.profiler_overhead or 0.0 for row in rows if row.gpu_window]
-    if max(costs) > SHOWN_COST:
+    if max(costs) > 0:
         lines.append(("cost of the profiler, drawn, not counted", tuple(percent(max(0.0, cost)) for cost in costs)))
     all_gaps = [row.gpu_window.gaps for row in rows if row.gpu_window and row.gpu_window.gaps]
     lines += [

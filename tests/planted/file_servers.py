@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from tests.planted.objects import free_port
+from tests.planted.slow_cgroup import until
 
 SSHD = Path("/usr/sbin/sshd")
 STARTED_S = 30.0
@@ -100,15 +101,15 @@ def mounted(client: Client, folder: Path, scratch: Path) -> Iterator[tuple[Path,
 
 def _await(port: int, log: Path) -> None:
     """Until the server takes connections."""
-    until = time.monotonic() + STARTED_S
-    while True:
-        try:
+
+    def answers() -> bool:
+        with suppress(OSError):
             socket.create_connection(("127.0.0.1", port)).close()
-            return
-        except OSError as error:
-            if time.monotonic() > until:
-                raise RuntimeError(f"sshd has not started:\n{log.read_text()[-2000:]}") from error
-            time.sleep(0.05)
+            return True
+        return False
+
+    if not until(answers, STARTED_S):
+        raise RuntimeError(f"sshd has not started:\n{log.read_text()[-2000:]}")
 
 
 def _mount(client: Client, folder: Path, place: Path, port: int, key: Path) -> None:

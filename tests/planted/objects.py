@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from tests.planted.slow_cgroup import until
+
 KEY, SECRET = "AKIAPLANTED", "planted/secret+key"
 ENVIRONMENT = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_DEFAULT_REGION": "us-east-1"}
 STARTED_S = 60.0
@@ -48,11 +50,8 @@ def seaweed(scratch: Path) -> Iterator[int]:
     ]
     with (scratch / "log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as server:
         try:
-            until = time.monotonic() + STARTED_S
-            while not _answers(port):
-                if server.poll() is not None or time.monotonic() > until:
-                    raise RuntimeError(f"SeaweedFS has not started:\n{(scratch / 'log').read_text()[-2000:]}")
-                time.sleep(0.1)
+            if not until(lambda: server.poll() is not None or _answers(port), STARTED_S) or server.poll() is not None:
+                raise RuntimeError(f"SeaweedFS has not started:\n{(scratch / 'log').read_text()[-2000:]}")
             yield port
         finally:
             server.kill()
@@ -99,8 +98,8 @@ class Proxy:
             return
         with self.lock:
             self.free_at = max(self.free_at, time.monotonic()) + size_bytes / self.bytes_per_s
-            until = self.free_at
-        time.sleep(max(0.0, until - time.monotonic()))
+            free_at = self.free_at
+        time.sleep(max(0.0, free_at - time.monotonic()))
 
 
 CHUNK_BYTES = 16 << 10

@@ -229,7 +229,7 @@ def _read_from_eviction(measurement: Measurement, segments: Sequence[Segment], i
     """Bytes from storage an image, of so many images from each eviction on, but not beyond the segment.
 
     What the kernel reads ahead at first, and around each page of a mapped file, falls as the cache fills: only the
-    same stretch reads as much again.
+    same stretch reads as much again. One batch leads a segment, untimed.
     """
     loader = measurement.config.loader
     batches = -(-images // step_images(measurement))
