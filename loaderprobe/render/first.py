@@ -66,11 +66,10 @@ INSTANT = "instant {}"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One measured row on the ladder, with the change that is named first."""
+    """One measured row on the ladder."""
 
     label: str
     row: ConfigurationRow
-    advice: Advice | None
 
     @property
     def verdict(self) -> Verdict:
@@ -120,7 +119,7 @@ def ladder(steps: Sequence[Step], *, unit: str = UNIT) -> Chart:
     lanes = tuple(step.under_level(_lane(step)) for step in steps[:MOST_LANES])
     rows = tuple(row for step in steps for row in _rungs(step)) if full else lanes
     now = max(step.verdict.images_per_s.high for step in steps)
-    most = max([now, *(_longest(step) for step in steps)])
+    most = max([now, *(step.end(name, found.high) for step in steps for name, found in step.gains())])
     alone = max((step.alone for step in steps if step.alone), default=0.0)
     # A row that compute limits gains by factors that no axis holds, and an accelerator may be far from what trains.
     beyond = alone > FAR * most
@@ -140,7 +139,6 @@ def ladder(steps: Sequence[Step], *, unit: str = UNIT) -> Chart:
         level=_level_words(alone, beyond=beyond),
         names=(
             ("now", "now"),
-            ("change", "change first"),
             *(
                 (name, f"{limits[name].letter} {INSTANT.format(part)}".strip())
                 for name, part in zip(limits, parts, strict=True)
@@ -150,22 +148,16 @@ def ladder(steps: Sequence[Step], *, unit: str = UNIT) -> Chart:
     )
 
 
-def _longest(step: Step) -> float:
-    ends = [step.end(name, found.high) for name, found in step.gains()]
-    return max([*ends, step.advice.after.high if step.advice else 0.0])
-
-
 def _level_words(alone: float, *, beyond: bool) -> str:
     """What the level is; where it lies beyond the axis, with its figure."""
     return "" if not alone else f"compute alone: {rate(alone)}, beyond this axis" if beyond else "compute alone"
 
 
 def _rungs(step: Step) -> Iterator[ChartRow]:
-    """A line for the configuration, one for now, for the change that is named first and for each part."""
+    """A line for the configuration, one for now and one for each part."""
     busy = ", all cores busy" if step.verdict.bound.cause == "cpu" else ""
     yield ChartRow(label=f"{step.label}{busy}", head=True)
     rows = [_now(step, "now", "" if step.several else "1 round")]
-    rows += [_changed(step, step.advice)] if step.advice and step.advice.is_worth_making else []
     rows += [_free(step, name, found) for name, found in step.gains()[:MOST_GAINS]]
     yield from map(step.under_level, rows)
 
@@ -190,19 +182,6 @@ def _free(step: Step, name: str, found: Speedup) -> ChartRow:
         strong=gain.how == "measured" and step.several,
         bars=(_base(step), gain),
         interval=(step.end(name, found.low), step.end(name, found.high)) if step.several else None,
-    )
-
-
-def _changed(step: Step, advice: Advice) -> ChartRow:
-    after = advice.after
-    how: How = "unsure" if not advice.surely_gains else advice.how
-    return ChartRow(
-        label="change first",
-        value=f"{significant(advice.speedup)}x",
-        note=f"→ {rate(after.low)} to {rate(after.high)}{'' if advice.how == 'measured' else ', est.'}",
-        strong=how == "measured",
-        bars=(_base(step), Bar(begin=step.verdict.images_per_s.value, end=after.value, tone="change", how=how)),
-        interval=(after.low, after.high),
     )
 
 
@@ -349,7 +328,7 @@ def ladder_section(report: Report, rows: Sequence[ConfigurationRow], *, label: s
     states = {row.config.cache for row in rows}
     files = f" with {FILES[states.pop()]}" if len(states) == 1 and not label else ""
     title = LADDER.format(unit=first_upper(unit), files=files)
-    steps = [Step(label or short_label(row, rows), row, first_advice(report, row)) for row in rows]
+    steps = [Step(label or short_label(row, rows), row) for row in rows]
     return Section(title=title, panel="main", parts=(ladder(steps, unit=unit),))
 
 
