@@ -25,8 +25,7 @@ from loaderprobe.render.figures import FIGURES
 from loaderprobe.render.first import advice_parts, ladder_section, limits_training, next_sections
 from loaderprobe.render.format import counted, figure, interval, noun, percent, ranged, workers_words
 from loaderprobe.render.groups import FILES, resources_of, state_word, tone, trains
-from loaderprobe.render.panels import ranks_section
-from loaderprobe.render.sweep import proof
+from loaderprobe.render.sweep import proof, ranks_section
 from loaderprobe.render.words import explanation, message, remark_words
 from loaderprobe.units import format_duration, significant
 

@@ -198,6 +198,14 @@ class RowGroup:
         options = (option_words(first.config, name) for name in OPTIONS if name in common)
         return ", ".join((self.device, FILES[self.cache], *options))
 
+    @property
+    def lines(self) -> dict[str, list[ConfigurationRow]]:
+        """The rows by data set, and by what else sets lines apart, the fewest workers first."""
+        found: dict[str, list[ConfigurationRow]] = {line_of(row, self.rows): [] for row in self.rows}
+        for row in sorted(self.rows, key=lambda row: row.config.loader.workers):
+            found[line_of(row, self.rows)].append(row)
+        return found
+
 
 def groups(report: Report) -> tuple[RowGroup, ...]:
     """The rows as they stand together."""
@@ -289,9 +297,7 @@ def limit_map(group: RowGroup, *, most: int) -> Table:
     With more columns than `most`, cells have letters alone.
     """
     counts = sorted({row.config.loader.workers for row in group.rows})
-    lines: dict[str, dict[int, ConfigurationRow]] = {}
-    for row in group.rows:
-        lines.setdefault(line_of(row, group.rows), {}).setdefault(row.config.loader.workers, row)
+    lines = {name: {row.config.loader.workers: row for row in reversed(rows)} for name, rows in group.lines.items()}
     return Table(
         head=("workers", *("serial" if count == 0 else str(count) for count in counts)),
         lines=tuple(

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import partial
+from typing import Any
 
-from loaderprobe.analyze.answer import firm, measured, speedup_of
+from loaderprobe.analyze.answer import best_ceiling, firm, measured, read_rate, speedup_of
+from loaderprobe.records.config import OPTIONS
+from loaderprobe.records.ranks import RankRow, RanksView
 from loaderprobe.records.remark import Remark, each_once, subject_of
 from loaderprobe.records.report import ConfigurationRow, Report
-from loaderprobe.records.resources import ResourceName
-from loaderprobe.records.verdict import Forecast
+from loaderprobe.records.resources import RESOURCE, WAITED, ResourceName
+from loaderprobe.records.studies import BufferEffect, EpochFigures, Epochs
+from loaderprobe.records.thresholds import ALIKE, COLD_AT_LEAST
+from loaderprobe.records.verdict import Forecast, Interval, WorkerTime
+from loaderprobe.render.charts import TONES
 from loaderprobe.render.document import (
+    Bar,
     Cell,
+    Chart,
+    ChartRow,
     Column,
     Command,
     Document,
@@ -19,6 +29,7 @@ from loaderprobe.render.document import (
     Item,
     Line,
     Paragraph,
+    Part,
     Section,
     Shown,
     Table,
@@ -38,7 +49,7 @@ from loaderprobe.render.figures import (
     words_of,
 )
 from loaderprobe.render.first import advice_parts, first_screen, headed, more_needs, sample_of, shown_first
-from loaderprobe.render.format import MISSING, counted, figure, first_upper, rate
+from loaderprobe.render.format import MISSING, counted, figure, first_upper, interval, megabytes_per_s, percent, rate
 from loaderprobe.render.gpu import window_parts
 from loaderprobe.render.groups import (
     NEXT,
@@ -49,19 +60,13 @@ from loaderprobe.render.groups import (
     gain_words,
     groups,
     label,
+    letters_of,
+    loading,
     resources_of,
     then_of,
     tone,
     trains,
-)
-from loaderprobe.render.panels import (
-    epoch_cells,
-    epochs_section,
-    panel_sections,
-    ranks_section,
-    scaling_section,
-    short_run_cells,
-    short_runs_section,
+    used_words,
 )
 from loaderprobe.render.rows import Cell as Value
 from loaderprobe.render.rows import as_columns
@@ -408,3 +413,322 @@ def _machine(report: Report) -> Iterator[Shown]:
         text=f"loaderprobe {run.name}; its configurations took {format_duration(run.wall_s)}. {when}", tone="quiet"
     )
     yield from items(environment_facts(report))
+
+
+def panel_sections(report: Report) -> Iterator[Section]:
+    """Charts of one figure by workers, for each device."""
+    yield _panel(report, "Rates by workers", "rates", "images/s", _rate, level="compute alone")
+    yield _panel(
+        report,
+        "Where worker time goes",
+        "workers",
+        "ms an image",
+        _worker_time,
+        names=tuple((name, f"{letter} {words}") for name, letter, words in TIME_OF_WORKER),
+        note="One image in one worker, the loader alone. The worker of the serial loader is the training thread.",
+    )
+    title = "Read rate against what the storage gives"
+    yield _panel(report, title, "reads", "MB/s", partial(_read, report), level="storage alone")
+
+
+def _panel(
+    report: Report,
+    title: str,
+    name: str,
+    unit: str,
+    row_of: Callable[[ConfigurationRow], ChartRow | None],
+    *,
+    note: str = "",
+    **chart: Any,
+) -> Section:
+    """A chart for each device that has a figure, its rows by data set; `row_of` gives None where there is none."""
+    parts: list[Shown] = []
+    for group in groups(report):
+        found: list[ChartRow] = []
+        for line, rows in group.lines.items():
+            found += [ChartRow(label=line, head=True), *(row_of(row) or _empty(row) for row in rows)]
+        if any(bar.end for row in found for bar in row.bars):
+            parts.append(Chart(rows=tuple(found), caption=group.title, unit=unit, ends=f"workers,{unit}", **chart))
+    parts += [Paragraph(text=note, tone="quiet")] if parts and note else []
+    return Section(title=title, name=name, parts=further(parts))
+
+
+def _empty(row: ConfigurationRow) -> ChartRow:
+    return ChartRow(label=loading(row), note="not measured" if row.status == "measured" else row.status)
+
+
+def _rate(row: ConfigurationRow) -> ChartRow | None:
+    if not row.verdict:
+        return None
+    now, used = row.verdict.images_per_s, used_words(row)
+    limits = f"{letters_of(row)} {bound_words(row)}"
+    return ChartRow(
+        label=loading(row),
+        value=interval(now),
+        note=limits if used == MISSING else f"{limits}, {used} of alone",
+        bars=(Bar(end=now.value, tone=tone(row) if tone(row) in TONES else "inconclusive", letter=letters_of(row)),),
+        interval=(now.low, now.high),
+        level=row.verdict.rates_images_per_s.compute,
+        level_how="specified" if row.emulated else "measured",
+    )
+
+
+TIME_OF_WORKER: tuple[tuple[str, str, str], ...] = (
+    ("preprocessing", RESOURCE["preprocessing"].letter, "decoding and augmentation (CPU)"),
+    ("cores", "Q", "ready, no core free"),
+    *((name, RESOURCE[name].letter, f"waiting: {RESOURCE[name].kinds or name}") for name in WAITED),
+    ("unknown", RESOURCE["unknown"].letter, "waiting, not attributed"),
+    ("rest", "O", "other: sending, waiting to send"),
+)
+"""Where the time of one image in a worker goes: (tone, letter, words)."""
+
+
+def _worker_time(row: ConfigurationRow) -> ChartRow | None:
+    spent = per_image(row)
+    if spent is None:
+        return None
+    bars, begin = [], 0.0
+    for (name, letter, _words), seconds in zip(TIME_OF_WORKER, spent, strict=True):
+        bars.append(Bar(begin=begin, end=begin + seconds * 1e3, tone=name, letter=letter))
+        begin += seconds * 1e3
+    most = max(range(len(spent)), key=lambda place: spent[place])
+    share = f"{percent(spent[most] / sum(spent))} {TIME_OF_WORKER[most][2].partition(' (')[0]}"
+    return ChartRow(label=loading(row), value=figure(begin), note=share, bars=tuple(bars))
+
+
+def per_image(row: ConfigurationRow) -> tuple[float, ...] | None:
+    """Seconds of one image in one worker by `TIME_OF_WORKER`: workers over images/s of the loader alone, in all."""
+    spent, loader = (row.verdict.worker_time, row.verdict.rates_images_per_s.loader) if row.verdict else (None, None)
+    if spent is None or not loader:
+        return None
+    whole = row.config.readers / loader
+    known = _known_parts(spent)
+    # The parts are means over all rounds, the rate is the median of them: parts of more than all of it are scaled.
+    scale = min(1.0, whole / sum(known)) if sum(known) else 1.0
+    scaled = [part * scale for part in known]
+    return (*scaled, max(0.0, whole - sum(scaled)))
+
+
+def _known_parts(spent: WorkerTime) -> list[float]:
+    waits = [spent.waits.get(name, 0.0) for name in WAITED]
+    return [spent.cpu_s, spent.run_delay_s, *waits, max(0.0, spent.blocked_s - sum(waits))]
+
+
+_LEAST_READ = 1_000
+"""Bytes/s: less is written as nothing, and is not drawn."""
+
+
+def _read(report: Report, row: ConfigurationRow) -> ChartRow | None:
+    read, best = read_rate(row), best_ceiling(report, row)
+    if read is None or read < _LEAST_READ:
+        return None
+    least = ">= " if best and best.at_least else ""
+    most = best and best.read_bytes_per_s
+    return ChartRow(
+        label=loading(row),
+        value=megabytes_per_s(read),
+        note=f"{percent(read / most)} of {least}{megabytes_per_s(most)}" if most else "",
+        bars=(Bar(end=read / 1e6, tone="storage"),),
+        level=most / 1e6 if most else None,
+        level_how="at least" if least else "measured",
+    )
+
+
+SCALING_NOTE = "Speed-up: over the fewest ranks of the same model and device; loaderprobe explain ranks."
+
+
+def scaling_section(report: Report) -> Section:
+    """A line for each model, device and number of ranks; empty where nothing compares. One model needs no column."""
+    found = {scaling.configuration: scaling for scaling in report.summary.scaling}
+    rows = [row for row in report.summary.configurations if row.key in found]
+    apart = [name for name in ("resolution", "cache") if len({OPTIONS[name].of(row.config) for row in rows}) > 1]
+    models, loading = ({OPTIONS[name].of(row.config) for row in rows} for name in ("model", "workers"))
+
+    def model(row: ConfigurationRow) -> str:
+        named = [row.config.compute.model] if len(models) > 1 or apart else []
+        return ", ".join([*named, *(str(OPTIONS[name].of(row.config)) for name in apart)])
+
+    columns = (
+        Column("model", model),
+        Column("on", _on),
+        Column("workers", lambda row: str(row.config.loader.workers or "serial") if len(loading) > 1 else ""),
+        Column("images/s", lambda row: f"{interval(row.images_per_s)}{too_noisy(row.images_per_s)}"),
+        Column("speed-up", lambda row: _gained(found[row.key].speedup)),
+        Column("efficiency", lambda row: percent(share) if (share := found[row.key].efficiency) else ""),
+        Column("over CPU", lambda row: _gained(found[row.key].over_cpu)),
+        Column("limited by", bound_words),
+    )
+    note = further([Paragraph(text=SCALING_NOTE, tone="quiet")]) if rows else ()
+    return Section(title="Models, devices and ranks", parts=(*table(rows, columns), *note), panel="main")
+
+
+def _on(row: ConfigurationRow) -> str:
+    config = row.config
+    over = f" on {counted(config.nodes, 'node')}" if config.nodes > 1 else ""
+    return f"{f'{config.ranks} x ' if config.ranks > 1 else ''}{config.compute.name}{over}"
+
+
+def too_noisy(value: Interval | None) -> str:
+    """Beside a rate whose band is wider than itself."""
+    return ", too noisy" if value and value.too_wide else ""
+
+
+def _gained(speedup: Interval | None) -> str:
+    """With a word where its range holds 1."""
+    if speedup is None:
+        return ""
+    return f"{interval(speedup)}{' (noise)' if speedup.low <= 1 <= speedup.high else ''}"
+
+
+_MOST_RANKS = 32
+
+
+def ranks_section(report: Report) -> Section:
+    """What each rank loads by itself; a terminal has those that are uneven."""
+    parts: list[Shown] = []
+    for row in report.summary.configurations:
+        detail = detail_of(report, row)
+        if detail and detail.ranks:
+            chart = _rank_chart(detail.ranks, f"{detail.sample}s", full_label(row, report))
+            parts += chart if detail.ranks.uneven else further(chart)
+    return Section(title="Ranks", name="ranks", parts=tuple(parts))
+
+
+def _rank_chart(view: RanksView, sample: str, caption: str) -> list[Shown]:
+    """Of few ranks all; of more those that are slow, and some beside them."""
+    chosen = view.rows if view.uneven and len(view.rows) <= _MOST_RANKS else view.shown
+    unit = f"{sample}/s by itself"
+    chart = Chart(rows=tuple(map(_rank_row, chosen)), unit=unit, caption=caption, ends=f"rank,{unit}")
+    count = len(view.rows) - len(chosen)
+    others = f"{counted(count, 'other rank')} not shown. " if count else ""
+    note = "By itself: waiting for no other rank. Input, waits for others: a step of the loader alone, in step."
+    return [chart, Paragraph(text=f"{others}{note}", tone="quiet")]
+
+
+def _rank_row(row: RankRow) -> ChartRow:
+    alone = row.alone_images_per_s
+    role = f"{row.role}, " if row.role else ""
+    return ChartRow(
+        label=f"rank {row.rank}{f' ({row.host})' if row.host else ''}",
+        value=MISSING if alone is None else rate(alone),
+        note=f"{role}input {figure(row.input_s * 1e3)}, waits {figure(row.waiting_s * 1e3)} ms",
+        bars=(Bar(end=alone, tone="imbalance"),) if alone else (),
+    )
+
+
+def epochs_section(report: Report) -> Section:
+    """A chart for each configuration whose epochs were asked for, and whether its set fits into memory."""
+    parts: list[Part] = []
+    for row in report.summary.configurations:
+        if row.epochs and row.epochs.reason:
+            why = remark_words(row.epochs.reason)
+            parts.append(Paragraph(text=f"{full_label(row, report)}: not measured, {why}."))
+        elif row.epochs:
+            rows = tuple(_epoch_row(number, epoch) for number, epoch in enumerate(row.epochs.epochs, 1))
+            parts.append(
+                Chart(
+                    rows=rows,
+                    unit="images/s",
+                    caption=full_label(row, report),
+                    ends="epoch,images/s",
+                )
+            )
+            parts.append(Paragraph(text=_fit_words(row.epochs), tone="quiet"))
+    return Section(title="Epochs", name="epochs", parts=tuple(parts))
+
+
+def _epoch_row(number: int, epoch: EpochFigures) -> ChartRow:
+    share = epoch.cold_fraction
+    warm = number == 1 and share is not None and share < COLD_AT_LEAST
+    note = "" if share is None else f"{percent(share)} from storage{', so not cold' if warm else ''}"
+    return ChartRow(
+        label=f"epoch {number}", value=rate(epoch.images_per_s), note=note, bars=(Bar(end=epoch.images_per_s),)
+    )
+
+
+def _fit_words(epochs: Epochs) -> str:
+    if epochs.memory_bytes is None or epochs.fit is None:
+        return "How much memory files may take is not known here."
+    memory, whole = epochs.memory_bytes, epochs.whole_set_bytes
+    part = f" ({percent(memory / epochs.set_bytes)})" if epochs.fit != "fits" else ""
+    words = f"The set of {format_bytes(epochs.set_bytes)} {epochs.fit}{part}: files may take {format_bytes(memory)}."
+    if whole <= 1.01 * epochs.set_bytes:
+        return words
+    if memory >= whole:
+        return f"{words} All images found, {format_bytes(whole)}, fit as well."
+    return (
+        f"{words} Of all images found, {format_bytes(whole)}, at least {percent(1 - memory / whole)} comes from "
+        "storage in every epoch (estimated)."
+    )
+
+
+def epoch_cells(row: ConfigurationRow) -> dict[str, Value]:
+    """Columns of a flat table; none for a row whose epochs were not asked for."""
+    if row.epochs is None:
+        return {}
+    cells: dict[str, Value] = {}
+    for number, epoch in enumerate(row.epochs.epochs, 1):
+        cells |= {
+            f"epoch_{number}_images_per_s": epoch.images_per_s,
+            f"epoch_{number}_cold_fraction": epoch.cold_fraction,
+        }
+    memory = {"epoch_set_bytes": row.epochs.set_bytes, "file_memory_bytes": row.epochs.memory_bytes}
+    return cells | memory | {"set_in_memory": row.epochs.fit}
+
+
+SHOWN = (10, 20, 50, 100, 200)
+"""Iterations of the table."""
+SHORT_RUNS_NOTE = (
+    "The rate over the first iterations, over the steady rate, minus 1, where the buffer was full before; for 2 %: the "
+    "iterations that are enough (estimated). loaderprobe explain sweep."
+)
+
+
+def short_runs_section(report: Report) -> Section:
+    """A table for each device where a full buffer was measured, or was to be."""
+    parts: list[Shown] = []
+    for group in groups(report):
+        found = [(row, row.buffer) for row in group.rows if row.buffer]
+        if any(effect.how == "measured" or effect.reason for _, effect in found):
+            parts += table(found, _SHORT_RUNS, caption=group.title)
+            missing = dict.fromkeys(remark_words(effect.reason) for _, effect in found if effect.reason)
+            parts += [Paragraph(text=f"Not measured: {reason}.", tone="quiet") for reason in missing]
+    parts += further([Paragraph(text=SHORT_RUNS_NOTE, tone="quiet")]) if parts else ()
+    return Section(title="Short benchmarks", name="short_runs", parts=tuple(parts))
+
+
+def _excess(pair: tuple[ConfigurationRow, BufferEffect], iterations: int) -> str:
+    """`+19 %`; within 2 %, or within the noise band, it is none."""
+    effect, over_steady = pair[1], _at(pair[1], iterations)
+    if over_steady is None:
+        return ""
+    more, none = over_steady - 1, max(ALIKE, effect.noise)
+    if abs(more) <= none:
+        return f"±{significant(none * 100, 1)} %"
+    return f"{'+' if more > 0 else '−'}{percent(abs(more))}"  # noqa: RUF001  # the sign, as typeset
+
+
+_SHORT_RUNS = (
+    Column("data", lambda pair: pair[0].config.resolution),
+    Column("workers", lambda pair: str(pair[0].config.loader.workers)),
+    Column("prefetch", lambda pair: str(pair[0].config.loader.prefetch_factor)),
+    Column("batches", lambda pair: str(pair[1].batches)),
+    *(Column(str(count), partial(_excess, iterations=count)) for count in SHOWN),
+    Column("for 2 %", lambda pair: f"{pair[1].enough:,}"),
+    Column("how", lambda pair: pair[1].how),
+)
+
+
+def short_run_cells(row: ConfigurationRow) -> dict[str, Value]:
+    """Columns of a flat table; none for a row without a buffer."""
+    effect = row.buffer
+    if effect is None:
+        return {}
+    cells: dict[str, Value] = {"buffered_batches": effect.batches}
+    cells |= {f"rate_over_steady_after_{count}_iterations": _at(effect, count) for count in SHOWN}
+    return cells | {"rate_over_steady_how": effect.how, "iterations_within_2_percent": effect.enough}
+
+
+def _at(effect: BufferEffect, iterations: int) -> float | None:
+    """As measured where it was, as estimated where all is."""
+    return effect.predicted(iterations) if effect.how == "estimated" else effect.measured(iterations)

@@ -12,7 +12,7 @@ import pytest
 
 import loaderprobe
 from loaderprobe.records.report import ConfigurationRow, Report
-from loaderprobe.render.panels import per_image
+from loaderprobe.render.sweep import per_image
 from tests.stored import full_run
 
 
