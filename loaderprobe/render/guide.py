@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from loaderprobe.records import thresholds
-from loaderprobe.render.terminal import Page
+from loaderprobe.render.terminal import printed
 
 _GROUP_OR_ROW = re.compile(r'^# ([^\n]+)$|^([A-Z_]+) = [^\n]+\n"""(.+?)"""$', re.MULTILINE | re.DOTALL)
 _CUT = "\N{HORIZONTAL ELLIPSIS}"
@@ -60,9 +60,7 @@ class _Guide(Markdown):
 
 def guide_text(page: str, *, width: int = 80, color: bool = False) -> str:
     """A page, written in Markdown, in at most `width` columns; lines of code keep their length."""
-    found = Page(width=width, color=color)
-    found.add(_Guide(page), crop=False)
-    return found.text()
+    return printed([_Guide(page)], width=width, color=color, crop=False)
 
 
 def threshold_tables() -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 
 from rich.console import Console, RenderableType
@@ -34,14 +34,37 @@ _LONGEST_NAME = 24
 
 def document_text(document: Document, *, width: int = 80, color: bool = False) -> str:
     """The page in at most `width` columns, ending with a newline; ANSI colours only with `color`."""
-    page = Page(width=width, color=color)
+    return printed(_lines(document, width), width=width, color=color)
+
+
+def printed(lines: Iterable[RenderableType], *, width: int, color: bool, crop: bool = True) -> str:
+    """What rich can draw, wrapped, without trailing blanks; without `crop`, longer lines stay whole."""
+    file = StringIO()
+    # An empty environment keeps COLUMNS, TERM and NO_COLOR of the caller out of the result.
+    console = Console(
+        file=file,
+        width=width,
+        height=100,
+        color_system="standard" if color else None,
+        force_terminal=color,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+        _environ={},
+    )
+    for line in lines:
+        console.print(line, crop=crop)
+    return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
+
+
+def _lines(document: Document, width: int) -> Iterator[RenderableType]:
+    title = f"{STYLES.get(document.tone, '')} bold".strip()
+    yield _text(document.headline or document.title, title)
     if document.headline:
-        page.title(document.headline, style=STYLES.get(document.tone, ""))
         if document.subline:
-            page.paragraph(document.subline)
-        page.paragraph(document.title, style="dim")
-    else:
-        page.title(document.title, style=STYLES.get(document.tone, ""))
+            yield _text(document.subline)
+        yield _text(document.title, "dim")
     before = ""
     for section in document.sections:
         parts = [part for part in map(unfolded, section.parts) if part and not part.further]
@@ -49,35 +72,47 @@ def document_text(document: Document, *, width: int = 80, color: bool = False) -
             continue
         beside = section.panel == "side"
         if (section.title or not section.under) and not (beside and before == "side"):
-            page.gap()
+            yield ""
         before = section.panel
         if beside and isinstance(first := parts[0], Paragraph | Tags):
             parts = parts[1:]
-            page.item(section.title, first.text if isinstance(first, Paragraph) else ", ".join(first.texts), flush=True)
+            text = first.text if isinstance(first, Paragraph) else ", ".join(first.texts)
+            yield from _item(section.title, text, width, indent=0)
         elif section.title and section.panel != "main":
-            page.paragraph(section.title, style="bold")
+            yield _text(section.title, "bold")
         for part in parts:
-            _add(page, part)
-    return page.text()
+            yield from _part(part, width)
 
 
-def _add(page: Page, part: Shown) -> None:
+def _text(text: str, style: str = "") -> Text:
+    """Wrapped text from the left edge."""
+    return Text(visible(text), style=style, overflow="fold")
+
+
+def _part(part: Shown, width: int) -> Iterator[RenderableType]:
     if isinstance(part, Paragraph):
-        page.paragraph(part.text, style=f"{STYLES.get(part.tone, '')}{' bold' if part.strong else ''}".strip())
+        yield _text(part.text, f"{STYLES.get(part.tone, '')}{' bold' if part.strong else ''}".strip())
     elif isinstance(part, Command):
-        page.command(part.text, part.label)
+        line = Text(f"{part.label}: " if part.label else "", overflow="fold").append(visible(part.text), style="cyan")
+        yield Padding(line, (0, 0, 0, 2 if part.label else 6))
     elif isinstance(part, Item):
-        page.item(part.subject, part.text)
+        yield from _item(part.subject, part.text, width)
     elif isinstance(part, Tags):
-        page.paragraph(", ".join(part.texts))
+        yield _text(", ".join(part.texts))
     elif isinstance(part, Chart):
-        for line in chart_text(part, page.width):
-            page.add(line)
+        yield from chart_text(part, width)
     else:
         if part.caption:
-            page.paragraph(part.caption, style="dim")
-        for made in _tables(part, page.width):
-            page.add(made)
+            yield _text(part.caption, "dim")
+        yield from _tables(part, width)
+
+
+def _item(subject: str, text: str, width: int, *, indent: int = 2) -> Iterator[Padding]:
+    """`subject: text`, wrapped, further lines indented by two more; `- text` without a subject."""
+    line = Text("" if subject else "- ", overflow="fold")
+    line.append(f"{visible(subject)}: " if subject and text else visible(subject), style="bold").append(visible(text))
+    for number, part in enumerate(line.wrap(Console(_environ={}), max(8, width - 4), overflow="fold")):
+        yield Padding(part, (0, 0, 0, indent + 2 * bool(number)))
 
 
 def _tables(table: Table, width: int) -> Iterator[RenderableType]:
@@ -145,64 +180,6 @@ def _table(table: Table, places: Sequence[int], fixed: Mapping[int, int], gap: i
 
 def _cell(cell: str | Cell) -> Text:
     return Text(visible(cell_text(cell)), style=STYLES.get(cell.tone, "") if isinstance(cell, Cell) else "")
-
-
-class Page:
-    """Collects paragraphs, lists and tables; `text` gives them wrapped to `width` columns."""
-
-    def __init__(self, *, width: int, color: bool) -> None:
-        # An empty environment keeps COLUMNS, TERM and NO_COLOR of the caller out of the result.
-        self._console = Console(
-            file=StringIO(),
-            width=width,
-            height=100,
-            color_system="standard" if color else None,
-            force_terminal=color,
-            highlight=False,
-            markup=False,
-            emoji=False,
-            legacy_windows=False,
-            _environ={},
-        )
-
-    @property
-    def width(self) -> int:
-        return self._console.width
-
-    def gap(self) -> None:
-        self._console.print()
-
-    def title(self, text: str, *, style: str = "") -> None:
-        self._console.print(Text(visible(text), style=f"{style} bold".strip(), overflow="fold"))
-
-    def paragraph(self, text: str, *, style: str = "") -> None:
-        """Wrapped text from the left edge."""
-        self._console.print(Text(visible(text), style=style, overflow="fold"))
-
-    def item(self, subject: str, text: str, *, flush: bool = False) -> None:
-        """`subject: text`, wrapped, further lines indented; `- text` without a subject. `flush`: at the left edge."""
-        line = Text(overflow="fold")
-        line.append("" if subject else "- ")
-        line.append(f"{visible(subject)}: " if subject and text else visible(subject), style="bold")
-        line.append(visible(text))
-        for number, part in enumerate(line.wrap(self._console, max(8, self._console.width - 4), overflow="fold")):
-            self._console.print(Padding(part, (0, 0, 0, 2 * bool(number) + 2 * (not flush))))
-
-    def command(self, text: str, label: str = "") -> None:
-        """Something to type, under an item."""
-        line = Text(f"{label}: " if label else "", overflow="fold")
-        line.append(visible(text), style="cyan")
-        self._console.print(Padding(line, (0, 0, 0, 2 if label else 6)))
-
-    def add(self, renderable: RenderableType, *, crop: bool = True) -> None:
-        """Anything else that rich can draw; without `crop`, longer lines stay whole."""
-        self._console.print(renderable, crop=crop)
-
-    def text(self) -> str:
-        """Everything so far, without trailing blanks."""
-        file = self._console.file
-        assert isinstance(file, StringIO)
-        return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
 
 
 def chart_text(chart: Chart, width: int) -> Iterator[Text]:
