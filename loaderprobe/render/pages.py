@@ -12,12 +12,10 @@ from loaderprobe.records.resources import RESOURCE
 from loaderprobe.render.charts import BASE, MARKS, TONES, how_known, hows_of, on_axis, ticks, tones_of
 from loaderprobe.render.document import (
     Bar,
-    Cell,
     Chart,
     ChartRow,
     Command,
     Document,
-    Fold,
     Item,
     Paragraph,
     Part,
@@ -95,9 +93,8 @@ def _item(item: Item) -> str:
 
 def pipe_table(head: Sequence[str], lines: Sequence[Sequence[str]], right: Container[int]) -> str:
     """A table; the columns of `right` are aligned there."""
-    rule = ["---:" if column in right else "---" for column in range(len(head))]
-    escaped_head, *escaped_lines = ([escaped(cell) for cell in line] for line in (head, *lines))
-    rows = [escaped_head, rule, *escaped_lines]
+    rows = [[escaped(cell) for cell in line] for line in (head, *lines)]
+    rows.insert(1, ["---:" if column in right else "---" for column in range(len(head))])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
@@ -106,12 +103,6 @@ def escaped(text: str) -> str:
     text = visible(text).replace("\n", " ")
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return "".join(f"\\{char}" if char in "\\`*_[]|#" else char for char in text)
-
-
-_KINDS = {
-    Paragraph: "paragraph", Command: "command", Item: "item", Table: "table", Fold: "fold", Cell: "cell",
-    Tags: "tags", Chart: "chart",
-}  # fmt: skip
 
 
 def document_page(document: Document, *, made_by: str, inline: bool = False) -> str:
@@ -127,7 +118,7 @@ def document_page(document: Document, *, made_by: str, inline: bool = False) -> 
     found.reverse()
     return _template().render(
         document=document,
-        hatched=_hatched(document),
+        hatched=any(hows_of(chart.rows) for chart in _charts(document.sections)),
         first=[section for _, section in found if section.panel],
         sections=[(level, section) for level, section in found if not section.panel],
         made_by=made_by,
@@ -137,17 +128,12 @@ def document_page(document: Document, *, made_by: str, inline: bool = False) -> 
 
 def document_picture(document: Document) -> str | None:
     """The first chart of the first screen as one SVG file, under the headline; None where there is none."""
-    charts = [
-        part for section in document.sections if section.panel for part in section.parts if isinstance(part, Chart)
-    ]
-    title = document.headline or document.title
-    return chart_svg(charts[0], title=title, subtitle=document.subline) if charts else None
+    chart = next(_charts([section for section in document.sections if section.panel]), None)
+    return chart and chart_svg(chart, title=document.headline or document.title, subtitle=document.subline)
 
 
-def _hatched(document: Document) -> bool:
-    """True where a chart needs the patterns of what is estimated."""
-    charts = [part for section in document.sections for part in section.parts if isinstance(part, Chart)]
-    return any(hows_of(chart.rows) for chart in charts)
+def _charts(sections: Sequence[Section]) -> Iterator[Chart]:
+    yield from (part for section in sections for part in section.parts if isinstance(part, Chart))
 
 
 @cache
@@ -166,7 +152,7 @@ def _template() -> jinja2.Template:
     )
     # Charts are the only text that is not escaped: their makers did that.
     environment.globals.update(
-        kind=lambda part: _KINDS.get(type(part), ""),
+        kind=lambda part: type(part).__name__.lower(),
         inline=Markup,
         tones=TONES,
         hatches=hatches,
@@ -183,29 +169,27 @@ _LEAST_LETTER = 4.0
 
 def chart_html(chart: Chart) -> str:
     """One figure. All text is escaped."""
-    lines = [_row_html(chart, row) for row in chart.rows]
+    body = "".join(_row_html(chart, row) for row in chart.rows)
     if chart.unit:
-        lines.append(
-            f'<div class="row axis"><span class="label">{_safe(chart.unit)}</span>{_track(_ticks(chart))}'
-            "<span></span></div>"
-        )
+        label = f'<span class="label">{_safe(chart.unit)}</span>'
+        body += f'<div class="row axis">{label}{_track(_ticks(chart))}<span></span></div>'
     caption = f"<figcaption>{_safe(chart.caption)}</figcaption>" if chart.caption else ""
-    body = "".join(lines)
-    return f'<figure class="bars">{caption}<div class="rows">{body}</div>{_legend_html(chart)}</figure>'
+    legend = "".join(
+        f'<li><svg width="20" height="12" aria-hidden="true">{mark}</svg> {_safe(words)}</li>'
+        for mark, words in _legend(chart)
+    )
+    legend = legend and f'<ul class="legend">{legend}</ul>'
+    return f'<figure class="bars">{caption}<div class="rows">{body}</div>{legend}</figure>'
 
 
 def _ticks(chart: Chart) -> str:
     """The figures below the axis."""
-    return "".join(
-        f'<text class="quiet" x="{on_axis(chart, tick):.2f}%" y="14" text-anchor="{_anchor(chart, tick)}">'
-        f"{tick:,.10g}</text>"
-        for tick in ticks(chart.low, chart.high)
-    )
-
-
-def _anchor(chart: Chart, tick: float) -> str:
-    at = on_axis(chart, tick)
-    return "start" if at < 3 else "end" if at > 97 else "middle"
+    found = []
+    for tick in ticks(chart.low, chart.high):
+        at = on_axis(chart, tick)
+        anchor = "start" if at < 3 else "end" if at > 97 else "middle"
+        found.append(f'<text class="quiet" x="{at:.2f}%" y="14" text-anchor="{anchor}">{tick:,.10g}</text>')
+    return "".join(found)
 
 
 def _row_html(chart: Chart, row: ChartRow) -> str:
@@ -242,8 +226,7 @@ def _marks(chart: Chart, row: ChartRow) -> Iterator[str]:
         yield from _letters(chart, row, bar, begin, end)
     if row.level is not None and row.level <= chart.high:
         at = on_axis(chart, row.level)
-        dash = "" if row.level_how == "measured" else ' stroke-dasharray="4 3"'
-        yield f'<line class="level" x1="{at:.2f}%" x2="{at:.2f}%" y1="0" y2="{_HEIGHT}"{dash}/>'
+        yield f'<line class="level" x1="{at:.2f}%" x2="{at:.2f}%" y1="0" y2="{_HEIGHT}"{_dash(row)}/>'
     if row.interval:
         yield from _whisker(chart, row.interval, middle)
     if row.point:
@@ -316,18 +299,13 @@ def _legend(chart: Chart) -> list[tuple[str, str]]:
         entries.append(('<path class="whisker" d="M1 2v8M1 6h18M19 2v8"/>', "95 % interval"))
     levels = [row for row in chart.rows if row.level is not None]
     if chart.level and levels:
-        dash = "" if levels[0].level_how == "measured" else ' stroke-dasharray="4 3"'
         how = "" if levels[0].level_how == "measured" else f" ({levels[0].level_how})"
-        entries.append((f'<line class="level" x1="10" x2="10" y1="0" y2="12"{dash}/>', chart.level + how))
+        entries.append((f'<line class="level" x1="10" x2="10" y1="0" y2="12"{_dash(levels[0])}/>', chart.level + how))
     return entries
 
 
-def _legend_html(chart: Chart) -> str:
-    shown = "".join(
-        f'<li><svg width="20" height="12" aria-hidden="true">{mark}</svg> {_safe(words)}</li>'
-        for mark, words in _legend(chart)
-    )
-    return f'<ul class="legend">{shown}</ul>' if shown else ""
+def _dash(row: ChartRow) -> str:
+    return "" if row.level_how == "measured" else ' stroke-dasharray="4 3"'
 
 
 def _safe(text: str) -> str:
