@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 
@@ -37,9 +37,9 @@ from loaderprobe.render.figures import evidence_words
 from loaderprobe.render.format import counted, grouped, megabytes_per_s, percent, plus_minus, rate
 from loaderprobe.render.rows import Cell as Value
 from loaderprobe.render.rows import as_columns
-from loaderprobe.render.words import LIMIT_WORDS, kind_words, limit_words, remark_words
+from loaderprobe.render.words import LIMIT_WORDS, kind_words, limit_words, place_words, remark_words
 from loaderprobe.stats import median
-from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
+from loaderprobe.units import format_bytes, format_duration, format_rate, significant
 
 _ONCE: dict[str, str] = {"direct": "O_DIRECT", "sequential": "sequential", "paced": "with pauses"}
 """Phases beside the ladder, as rows are named. The paced one is evidence of the kind of device: its rate means nothing.
@@ -206,19 +206,7 @@ def _names(report: BandwidthReport) -> Iterator[Part]:
         best, phases = report.best_of(operation), report.operations(operation)
         if best and (operation == "open" or any(phase.metadata != "warm" for phase in phases)):
             yield Chart(
-                rows=tuple(
-                    ChartRow(
-                        label=counted(phase.readers, "reader"),
-                        value=_per_s(phase),
-                        bars=(
-                            Bar(end=phase.ops_per_s, tone=_TONES[phase.metadata][0], letter=_TONES[phase.metadata][1]),
-                        ),
-                        interval=(phase.ops_low, phase.ops_high),
-                        level=best.ops_per_s,
-                        level_how="measured" if best.metadata == "cold" and not best.short else "estimated",
-                    )
-                    for phase in phases
-                ),
+                rows=tuple(_names_row(phase, best) for phase in phases),
                 unit=f"{operation}s/s",
                 level=f"best step: {grouped(best.ops_per_s)} {operation}s/s",
                 names=tuple((_TONES[phase.metadata][0], _NAMES[phase.metadata]) for phase in phases),
@@ -226,6 +214,18 @@ def _names(report: BandwidthReport) -> Iterator[Part]:
             )
         elif best:
             yield Paragraph(text=f"{grouped(best.ops_per_s)} {operation}s/s from memory.", tone="quiet")
+
+
+def _names_row(phase: MetadataPhase, best: MetadataPhase) -> ChartRow:
+    tone, letter, _ = _TONES[phase.metadata]
+    return ChartRow(
+        label=counted(phase.readers, "reader"),
+        value=_per_s(phase),
+        bars=(Bar(end=phase.ops_per_s, tone=tone, letter=letter),),
+        interval=(phase.ops_low, phase.ops_high),
+        level=best.ops_per_s,
+        level_how="measured" if best.metadata == "cold" and not best.short else "estimated",
+    )
 
 
 def _operations(report: BandwidthReport) -> tuple[Part, ...]:
@@ -290,29 +290,15 @@ def _not_known(report: BandwidthReport) -> Iterator[str]:
         yield "burst credit, which can last for minutes on cloud volumes"
 
 
-def _of_ranks(get: Callable[[BandwidthPhase], str]) -> Callable[[BandwidthPhase], str]:
-    return lambda phase: get(phase) if phase.by_rank else ""
-
-
-def _first(phase: BandwidthPhase) -> str:
-    """Of an object, where the library shows it."""
-    return _p50_p99(phase.clat_ns) if phase.cache == "remote" and phase.clat_ns != phase.file_ns else ""
+def _others(phase: BandwidthPhase) -> str:
+    seen = (phase.other_bytes_per_s or 0) > OTHER_READS * phase.bw_bytes
+    return megabytes_per_s(phase.other_bytes_per_s) if seen else ""
 
 
 def _fell(phase: BandwidthPhase) -> str:
     first, last = phase.first_third_bw_bytes, phase.last_third_bw_bytes
     fell = phase.name != "paced" and last < (1 - _FALLEN_FROM) * first
     return f"{megabytes_per_s(first)} to {megabytes_per_s(last)}" if fell else ""
-
-
-def _amplified(phase: BandwidthPhase) -> str:
-    ahead = phase.amplification or 0.0
-    return f"{significant(ahead)}x" if ahead > _AMPLIFIED_FROM else ""
-
-
-def _others(phase: BandwidthPhase) -> str:
-    seen = (phase.other_bytes_per_s or 0) > OTHER_READS * phase.bw_bytes
-    return megabytes_per_s(phase.other_bytes_per_s) if seen else ""
 
 
 def _cache_cell(phase: BandwidthPhase) -> Cell:
@@ -326,7 +312,12 @@ def _p50_p99(latency: Latency) -> str:
 
 
 _COLUMNS = (
-    Column("first, ms", _first, "first: p50, p99 from a request to the first byte of its reply"),
+    Column(
+        "first, ms",
+        # Of an object, where the library shows it.
+        lambda phase: _p50_p99(phase.clat_ns) if phase.cache == "remote" and phase.clat_ns != phase.file_ns else "",
+        "first: p50, p99 from a request to the first byte of its reply",
+    ),
     Column(
         "p50, p99 ms",
         lambda phase: _p50_p99(phase.file_ns or phase.clat_ns),
@@ -334,16 +325,20 @@ _COLUMNS = (
     ),
     Column(
         "last done",
-        _of_ranks(lambda phase: megabytes_per_s(phase.last_done_bw_bytes)),
+        lambda phase: megabytes_per_s(phase.last_done_bw_bytes) if phase.by_rank else "",
         "last done: MB/s, all bytes over the time of the last rank",
     ),
     Column(
         "R x slowest",
-        _of_ranks(lambda phase: megabytes_per_s(phase.in_step_bw_bytes)),
+        lambda phase: megabytes_per_s(phase.in_step_bw_bytes) if phase.by_rank else "",
         "R x slowest: MB/s that ranks in step get if the others' share stays unused",
     ),
-    Column("fair", _of_ranks(lambda phase: f"{phase.fairness:.2f}"), "fair: slowest rank over fastest"),
-    Column("read-ahead", _amplified, "read-ahead: bytes read from storage over bytes delivered"),
+    Column("fair", lambda phase: f"{phase.fairness:.2f}" if phase.by_rank else "", "fair: slowest rank over fastest"),
+    Column(
+        "read-ahead",
+        lambda phase: f"{significant(more)}x" if (more := phase.amplification or 0.0) > _AMPLIFIED_FROM else "",
+        "read-ahead: bytes read from storage over bytes delivered",
+    ),
     Column("others", _others, "others: MB/s that other processes read from the same device meanwhile"),
     Column("fell", _fell, "fell: MB/s of the first and the last third, where credit or a throttle may end"),
     Column(
@@ -357,23 +352,22 @@ _COLUMNS = (
 def _ranks(most: BandwidthPhase | None) -> Iterator[Section]:
     if most is None or most.ranks == 1:
         return
-    chart = _spread([(f"{rank.rank} on {rank.host}", [rank]) for rank in most.by_rank], most)
     hosts: dict[str, list[RankRead]] = {}
     for rank in most.by_rank:
         hosts.setdefault(rank.host, []).append(rank)
-    charts = [chart, *([_spread(list(hosts.items()), most)] if 1 < len(hosts) < most.ranks else [])]
+    charts = [_spread({f"{rank.rank} on {rank.host}": [rank] for rank in most.by_rank}, most)]
+    charts += [_spread(hosts, most)] if 1 < len(hosts) < most.ranks else []
     few = f", the slowest, the middle and the fastest of {most.ranks:,}" if most.ranks > _MOST_RANKS else ""
     yield Section(title=f"MB/s of each rank{few}", parts=tuple(charts))
 
 
-def _spread(groups: Sequence[tuple[str, Sequence[RankRead]]], most: BandwidthPhase) -> Chart:
+def _spread(groups: Mapping[str, Sequence[RankRead]], most: BandwidthPhase) -> Chart:
     """A row a rank or host, the slowest first, with a mark at the median rank."""
-    ordered = sorted(groups, key=lambda group: min(rank.bw_bytes for rank in group[1]))
+    ordered = sorted(groups, key=lambda name: min(rank.bw_bytes for rank in groups[name]))
     shown = ordered if len(ordered) <= _MOST_RANKS else [ordered[0], ordered[len(ordered) // 2], ordered[-1]]
     middle = median([rank.bw_bytes for rank in most.by_rank])
-    rows = tuple(_spread_row(name, [rank.bw_bytes for rank in ranks], ranks, middle) for name, ranks in shown)
     return Chart(
-        rows=rows,
+        rows=tuple(_spread_row(name, groups[name], middle) for name in shown),
         unit="MB/s",
         level=f"median: {megabytes_per_s(middle)} MB/s",
         ends="rank,MB/s",
@@ -381,8 +375,9 @@ def _spread(groups: Sequence[tuple[str, Sequence[RankRead]]], most: BandwidthPha
     )
 
 
-def _spread_row(name: str, rates: Sequence[float], ranks: Sequence[RankRead], middle: float) -> ChartRow:
-    slowest, fastest, several = min(rates), max(rates), len(ranks) > 1
+def _spread_row(name: str, ranks: Sequence[RankRead], middle: float) -> ChartRow:
+    rates, several = [rank.bw_bytes for rank in ranks], len(ranks) > 1
+    slowest, fastest = min(rates), max(rates)
     return ChartRow(
         label=name,
         value=" to ".join(dict.fromkeys((megabytes_per_s(slowest), megabytes_per_s(fastest)))),
@@ -410,7 +405,7 @@ def _measured(value: float, unit: str) -> str:
 
 def _notes(report: BandwidthReport) -> list[tuple[str, str]]:
     """(subject, fact), each once, with all the phases that it belongs to."""
-    notes = [("Storage", _place(report)), ("Files", _files(report))]
+    notes = [("Storage", place_words(report.location)), ("Files", _files(report))]
     notes += [("Files", remark_words(note)) for note in report.notes]
     notes += [("Storage", remark_words(note)) for note in report.location.notes]
     notes += [
@@ -475,19 +470,6 @@ def _block(size_bytes: int) -> str:
 def _cache(report: BandwidthReport, phase: BandwidthPhase) -> CacheLabel:
     """Where its bytes came from; of a file system in memory no device stands behind them, whatever is counted."""
     return "warm" if report.location.in_memory else phase.cache
-
-
-def _place(report: BandwidthReport) -> str:
-    """`ext4 (block) mounted on /data from /dev/vdb1, device vda, read-ahead 128 KiB`."""
-    found = report.location
-    if found.kind == "object":
-        return f"objects of {found.filesystem} at {found.source}"
-    kind = "" if found.kind == "unknown" else f" ({found.kind})"
-    devices = f", device {join_words(found.devices)}" if found.devices else ""
-    if not found.devices and found.kind not in ("memory", "network", "fuse"):
-        devices = ", no block device to see"
-    ahead = "" if found.read_ahead_bytes is None else f", read-ahead {found.read_ahead_bytes / 1024:.0f} KiB"
-    return f"{found.filesystem}{kind} mounted on {found.mount} from {found.source}{devices}{ahead}"
 
 
 def _files(report: BandwidthReport) -> str:

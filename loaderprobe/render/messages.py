@@ -486,6 +486,12 @@ MESSAGES: dict[str, str] = {
     # Before a figure of a storage whose limit was not reached.
     "part.at_least": "",
     "part.at_least.yes": "at least ",
+    # What a storage is, and where.
+    "part.objects": "objects of {filesystem} at {source}",
+    "part.place": (
+        "{filesystem}[ ({kind})] mounted on {mount} from {source}[, device {devices}][, read-ahead "
+        "{read_ahead_bytes:KiB}]"
+    ),
     # Behind a figure.
     "how.measured": "",
     "how.estimated": " (estimated)",

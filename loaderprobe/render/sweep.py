@@ -70,7 +70,7 @@ from loaderprobe.render.groups import (
 )
 from loaderprobe.render.rows import Cell as Value
 from loaderprobe.render.rows import as_columns
-from loaderprobe.render.words import knee_words, remark_words, sentence, then_words
+from loaderprobe.render.words import knee_words, place_words, remark_words, sentence, then_words
 from loaderprobe.units import format_bytes, format_duration, join_words, significant
 
 _ONE_RANK = remark_words(Remark(code="one_rank"))
@@ -305,11 +305,8 @@ def environment_facts(report: Report) -> list[tuple[str, str]]:
         ("loaderprobe", machine.loaderprobe),
     ]
     for place in machine.storage:
-        devices = f", device {join_words(place.devices)}" if place.devices else ", block device not visible"
-        ahead = "" if place.read_ahead_bytes is None else f", read-ahead {place.read_ahead_bytes / 1024:.0f} KiB"
-        said = "".join(f"; {remark_words(note)}" for note in place.notes)
-        where = f"{place.filesystem} ({place.kind}) on {place.mount}, {place.source}"
-        known.append(("Storage", f"{place.path}: {where}{devices}{ahead}{said}"))
+        said = "; ".join([place_words(place), *map(remark_words, place.notes)])
+        known.append(("Storage", f"{place.path}: {said}"))
     return known
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from loaderprobe.records import values
 from loaderprobe.records.bandwidth import DeviceKind, Limit
 from loaderprobe.records.config import SweepPlan
+from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import RESOURCE
 from loaderprobe.records.thresholds import WIDE_RANGE
@@ -161,6 +162,17 @@ def limit_words(limit: Limit) -> str:
 def kind_words(kind: DeviceKind) -> str:
     """What the device of a storage is, or why that is not known, as a sentence."""
     return message(f"kind.{kind.code}", kind.facts)
+
+
+def place_words(place: StorageLocation) -> str:
+    """`ext4 (block) mounted on /data from /dev/vdb1, device vda, read-ahead 128 KiB`."""
+    hidden = "" if place.kind in ("memory", "network", "fuse") else "not visible"
+    facts = {
+        **values(place),
+        "kind": "" if place.kind == "unknown" else place.kind,
+        "devices": join_words(place.devices) or hidden,
+    }
+    return message("part.objects" if place.kind == "object" else "part.place", facts)
 
 
 def sweep_plan_words(plan: SweepPlan) -> Iterator[str]:
