@@ -34,7 +34,7 @@ from loaderprobe.render.document import (
     tags,
 )
 from loaderprobe.render.figures import evidence_words
-from loaderprobe.render.format import counted, grouped, megabytes_per_s, percent, plus_minus, rate
+from loaderprobe.render.format import counted, grouped, megabytes_per_s, percent, plus_minus, rate, span
 from loaderprobe.render.rows import Cell as Value
 from loaderprobe.render.rows import as_columns
 from loaderprobe.render.words import LIMIT_WORDS, kind_words, limit_words, place_words, remark_words
@@ -377,13 +377,12 @@ def _spread(groups: Mapping[str, Sequence[RankRead]], most: BandwidthPhase) -> C
 
 def _spread_row(name: str, ranks: Sequence[RankRead], middle: float) -> ChartRow:
     rates, several = [rank.bw_bytes for rank in ranks], len(ranks) > 1
-    slowest, fastest = min(rates), max(rates)
     return ChartRow(
         label=name,
-        value=" to ".join(dict.fromkeys((megabytes_per_s(slowest), megabytes_per_s(fastest)))),
+        value=span(rates, megabytes_per_s),
         note=f"{len(ranks)} ranks" if several else f"done after {format_duration(ranks[0].seconds)}",
-        bars=(Bar(end=slowest / 1e6, tone="storage"),),
-        point=Bar(end=fastest / 1e6) if several else None,
+        bars=(Bar(end=min(rates) / 1e6, tone="storage"),),
+        point=Bar(end=max(rates) / 1e6) if several else None,
         level=middle / 1e6,
     )
 

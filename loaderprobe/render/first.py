@@ -44,6 +44,7 @@ from loaderprobe.render.format import (
     percent,
     ranged,
     rate,
+    span,
     workers_words,
 )
 from loaderprobe.render.groups import FILES, RowGroup, group_of, groups, letters_of, limit_map, map_key, tone
@@ -197,10 +198,9 @@ def _gain(step: Step, name: str, found: Speedup) -> Bar:
 
 def _spread(step: Step, found: Speedup) -> str:
     """`3.7 to 3.9`, and that it is estimated."""
-    ends = list(dict.fromkeys(significant(end, 2) for end in (found.low, found.high)))
-    within = "" if len(ends) == 1 else " to ".join(ends)
-    estimated = "est." if found.how == "estimated" else ""
-    return ", ".join(filter(None, (within if step.several else "1 round", estimated)))
+    low, high = (significant(end, 2) for end in (found.low, found.high))
+    within = "1 round" if not step.several else "" if low == high else f"{low} to {high}"
+    return ", ".join(filter(None, (within, "est." if found.how == "estimated" else "")))
 
 
 def _lane(step: Step) -> ChartRow:
@@ -429,10 +429,9 @@ def _how_sure(report: Report, shown: Sequence[ConfigurationRow]) -> Iterator[Sho
     level = str(sure.facts["level"]) if sure else "low"
     parts = [f"{squares[level]} {level}", f"{len(clear)} of {len(of)} clear"]
     if sure:
-        rounds = dict.fromkeys(f"{float(sure.facts[name]):.0f}" for name in ("low_rounds", "high_rounds"))
-        parts.append(f"{' to '.join(rounds)} round{'s' * (list(rounds) != ['1'])}")
-        bands = dict.fromkeys(significant(100 * float(sure.facts[name]), 2) for name in ("low_band", "high_band"))
-        parts.append(f"rates ±{' to '.join(bands)} %")
+        rounds, bands = ([float(sure.facts[f"{end}_{of}"]) for end in ("low", "high")] for of in ("rounds", "band"))
+        parts.append(f"{span(rounds, '{:.0f}'.format)} round{'s' * (max(rounds) > 1)}")
+        parts.append(f"rates ±{span(bands, lambda band: significant(100 * band, 2))} %")
     yield Paragraph(text=", ".join(parts), strong=True)
     # Those on one data set stand among the notes.
     if notes := [note for note in report.summary.run.notes if "data" not in note.facts]:

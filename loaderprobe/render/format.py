@@ -24,7 +24,7 @@ A field without a word is shown as it is. `[...]` is left out where one of its o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from string import Formatter
 from typing import Any
@@ -138,6 +138,11 @@ def ranged(low: str, high: str) -> str:
         return low
     number, _, unit = low.partition(" ")
     return f"{number if high.endswith((f' {unit}', f' {unit}s')) else low} to {high}"
+
+
+def span(values: Collection[float], show: Callable[[float], str] = significant) -> str:
+    """From the least to the most: `15 to 33 %`; one of them where both read the same."""
+    return ranged(show(min(values)), show(max(values)))
 
 
 def noun(name: str) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import date
 from pathlib import PurePath
+from typing import Any, Literal
 
 import msgspec
 
@@ -39,7 +40,8 @@ from loaderprobe.render.document import (
     table,
     tags,
 )
-from loaderprobe.render.format import MISSING, counted, figure, grouped, percent, rate
+from loaderprobe.render.format import MISSING, counted, figure, grouped, percent, rate, span
+from loaderprobe.render.rows import as_columns, own_cells
 from loaderprobe.render.words import LIMIT_WORDS, remark_words
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
 
@@ -106,13 +108,15 @@ def _sections(plan: PlanReport) -> Iterator[Section]:
     yield Section(title="The rate", parts=tuple(_rate(plan)), panel="side")
     yield Section(title="Not known", name="unknown", parts=tags(_not_known(plan)), panel="side")
     yield Section(title="The test to sign, on delivery", name="test", parts=tuple(_test(plan)))
-    yield Section(title="Storages", name="storages", parts=items(_storages(plan)))
+    notes = {supply.name: "; ".join(_supply_notes(supply, plan.asked)) for supply in plan.supplies}
+    storages = items((name, said) for name, said in notes.items() if said)
+    yield Section(title="Storages", name="storages", parts=storages)
     yield Section(title="Caches", name="caches", parts=tuple(_caches(plan)))
     inputs = [pair for pair in plan.inputs.items() if pair[0] != "rate"]  # which stands beside the answer
     yield Section(title="Computed from", name="inputs", parts=table(inputs, _INPUTS))
-    notes = tuple(Paragraph(text=remark_words(note)) for note in plan.notes)
+    said = tuple(Paragraph(text=remark_words(note)) for note in plan.notes)
     made = f"loaderprobe {plan.loaderprobe}, {plan.created_utc[:10]}. {_from_words(plan)}"
-    yield Section(parts=(*notes, Paragraph(text=f"{made} Formulas: loaderprobe explain plan.", tone="quiet")))
+    yield Section(parts=(*said, Paragraph(text=f"{made} Formulas: loaderprobe explain plan.", tone="quiet")))
 
 
 def _verdict(plan: PlanReport, feeds: float, at_least: bool) -> str:
@@ -162,7 +166,14 @@ _FIXED = ("read_time", "capacity", "checkpoint")
 def _needs(plan: PlanReport) -> Table:
     asked = plan.asked
     counts = sorted({1, asked.of_node, asked.accelerators})
-    lines = [_need_line(need, counts, asked.accelerators) for need in plan.needs]
+    lines = [
+        (
+            NEED[need.name],
+            *(_need(need, count, asked.accelerators) for count in counts),
+            f"{need.at_utilization.weakest}{_spread(need.at_utilization)}",
+        )
+        for need in plan.needs
+    ]
     seconds, images = plan.epochs.seconds, plan.inputs.get("images")
     if seconds is not None and images is not None:
         epochs = (amount(seconds, seconds.value * asked.accelerators / count) for count in counts)
@@ -172,11 +183,6 @@ def _needs(plan: PlanReport) -> Table:
         lines=tuple(lines),
         caption="Reads in flight, times, workers and cores have no headroom.",
     )
-
-
-def _need_line(need: Need, counts: Sequence[int], planned: int) -> tuple[str, ...]:
-    label = f"{need.at_utilization.weakest}{_spread(need.at_utilization)}"
-    return NEED[need.name], *(_need(need, count, planned) for count in counts), label
 
 
 def _need(need: Need, count: int, planned: int) -> str:
@@ -203,12 +209,6 @@ def _not_known(plan: PlanReport) -> Iterator[str]:
     if plan.asked.checkpoint is None:
         yield "checkpoints: --checkpoint 205MB:600"
     yield from ("other jobs, failures, rebuilds", "caches of the storage", "listing of folders")
-
-
-def _storages(plan: PlanReport) -> Iterator[tuple[str, str]]:
-    for supply in plan.supplies:
-        if notes := _supply_notes(supply, plan.asked):
-            yield supply.name, "; ".join(notes)
 
 
 def _caches(plan: PlanReport) -> Iterator[Part]:
@@ -244,23 +244,23 @@ def _source(quantity: Quantity) -> str:
 _FLAGS = {option.name: option.flags[0] for option in PLAN}
 
 
-def need_columns(plan: PlanReport) -> dict[str, list[object]]:
+def need_columns(plan: PlanReport) -> dict[str, list[Any]]:
     """Columns by name, an entry for each need."""
-
-    def value(quantity: Quantity | None) -> float | None:
-        return None if quantity is None else quantity.value
-
-    return {
-        "need": [need.name for need in plan.needs],
-        "unit": [need.at_utilization.unit for need in plan.needs],
-        "at_utilization": [need.at_utilization.value for need in plan.needs],
-        "low": [need.at_utilization.low for need in plan.needs],
-        "high": [need.at_utilization.high for need in plan.needs],
-        "at_most": [need.at_most.value for need in plan.needs],
-        "to_buy": [value(need.to_buy) for need in plan.needs],
-        "node": [value(need.node) for need in plan.needs],
-        "label": [_label(need.at_utilization) for need in plan.needs],
-    }
+    return as_columns(
+        [
+            {
+                "need": need.name,
+                "unit": need.at_utilization.unit,
+                "at_utilization": need.at_utilization.value,
+                **own_cells(need.at_utilization, "low", "high"),
+                "at_most": need.at_most.value,
+                "to_buy": need.to_buy and need.to_buy.value,
+                "node": need.node and need.node.value,
+                "label": _label(need.at_utilization),
+            }
+            for need in plan.needs
+        ]
+    )
 
 
 def _to_buy(plan: PlanReport) -> str:
@@ -292,13 +292,10 @@ def _title(plan: PlanReport) -> str:
 
 def _accelerators(plan: PlanReport) -> str:
     """`64 x mlperf-h100`; of a rate as given `64 accelerators of 2500 images/s`."""
-    name = plan.source.accelerator
-    count = f"{plan.asked.accelerators:,}"
+    name, count = plan.source.accelerator, plan.asked.accelerators
     if name[:1].isdigit():
-        return f"{counted(plan.asked.accelerators, 'accelerator')} of {rate(float(name))} images/s"
-    if name == "cpu":
-        return f"{counted(plan.asked.accelerators, 'CPU')} like that of the run"
-    return f"{count} x {name}"
+        return f"{counted(count, 'accelerator')} of {rate(float(name))} images/s"
+    return f"{counted(count, 'CPU')} like that of the run" if name == "cpu" else f"{count:,} x {name}"
 
 
 _AMOUNTS: dict[str, Callable[[float], str]] = {
@@ -329,12 +326,10 @@ def _ranged(quantity: Quantity) -> str:
 
 def _plain(quantity: Quantity) -> str:
     """The figure without a unit that its row names already; a wide range instead of it."""
-    if quantity.unit in ("reads", "workers", "cores"):
-        ends = figure(quantity.low, 2), figure(quantity.high, 2)
-        if quantity.high - quantity.low > RANGE_FROM * quantity.value and ends[0] != ends[1]:
-            return f"{ends[0]} to {ends[1]}"
-        return figure(quantity.value, 2)
-    return amount(quantity)
+    if quantity.unit not in ("reads", "workers", "cores"):
+        return amount(quantity)
+    wide = quantity.high - quantity.low > RANGE_FROM * quantity.value
+    return span((quantity.low, quantity.high) if wide else (quantity.value,), lambda count: figure(count, 2))
 
 
 def _spread(quantity: Quantity) -> str:
@@ -348,28 +343,24 @@ def _label(quantity: Quantity) -> str:
     return quantity.label if quantity.label != "derived" else f"derived from {quantity.weakest}"
 
 
-def _supply_notes(supply: PlanSupply, asked: Asked) -> list[str]:
-    lines = [remark_words(note) for note in supply.notes]
+def _supply_notes(supply: PlanSupply, asked: Asked) -> Iterator[str]:
     if supply.label == "measured" and supply.feeds is not None and asked.nodes > 1:
-        lines.insert(
-            0,
+        yield (
             f"from one machine, and counted as one storage for {asked.nodes:,} nodes; where each has its own, they "
-            f"feed {grouped(supply.feeds * asked.nodes)}",
+            f"feed {grouped(supply.feeds * asked.nodes)}"
         )
+    yield from map(remark_words, supply.notes)
     if supply.cache is not None:
-        lines.append(_enough_cache(supply.cache, asked.nodes))
-    if supply.cache is not None and supply.first_limit == "opens" and asked.images_per_file == 1:
-        lines.append("shards need few opens: --layout shards:1251")
+        yield _enough_cache(supply.cache, asked.nodes)
+        if supply.first_limit == "opens" and asked.images_per_file == 1:
+            yield "shards need few opens: --layout shards:1251"
     flying = supply.reads_in_flight
     if flying is not None and supply.label != "measured":
-        lines.append(
-            f"at its latency an accelerator needs {_plain(flying)} reads in flight, each by a worker of its own"
-        )
+        yield f"at its latency an accelerator needs {_plain(flying)} reads in flight, each by a worker of its own"
     if supply.read_on:
-        lines.append(f"{supply.source}, read {supply.read_on}")
+        yield f"{supply.source}, read {supply.read_on}"
     if supply.stale:
-        lines.append("that was 12 months ago or longer: check it")
-    return lines
+        yield "that was 12 months ago or longer: check it"
 
 
 def _enough_cache(size: CacheSize, nodes: int) -> str:
@@ -487,42 +478,35 @@ def catalogue_json(entries: Iterable[CatalogueEntry]) -> str:
 
 def _bandwidth(entry: CatalogueEntry) -> str:
     if entry.tiers:
-        rates = [tier.read_bytes_per_s_per_unit for tier in entry.tiers]
-        return f"{format_rate(min(rates))} to {format_rate(max(rates))} a {_one(entry)}"
-    amount = entry.read_bytes_per_s
-    return MISSING if amount is None else _amount(entry, amount, format_rate(amount.per_unit or amount.base))
+        rates = span([tier.read_bytes_per_s_per_unit for tier in entry.tiers], format_rate)
+        return f"{rates} a {_ONE.get(entry.unit, entry.unit)}"
+    return _limit(entry, entry.read_bytes_per_s, format_rate)
 
 
-def _operations(entry: CatalogueEntry, amount: Amount | None, at_least: bool) -> str:
+def _operations(entry: CatalogueEntry, name: Literal["opens_per_s", "requests_per_s"]) -> str:
+    amount: Amount | None = getattr(entry, name)
+    least = ">= " if amount and name in entry.at_least else ""
+    return least + _limit(entry, amount, lambda number: f"{number:,.0f}")
+
+
+def _limit(entry: CatalogueEntry, amount: Amount | None, show: Callable[[float], str]) -> str:
     if amount is None:
         return MISSING
-    return f"{'>= ' if at_least else ''}{_amount(entry, amount, f'{amount.per_unit or amount.base:,.0f}')}"
-
-
-def _amount(entry: CatalogueEntry, amount: Amount, shown: str) -> str:
-    return f"{shown} a {_one(entry)}" if amount.per_unit else shown
+    return f"{show(amount.per_unit)} a {_ONE.get(entry.unit, entry.unit)}" if amount.per_unit else show(amount.base)
 
 
 def _clients(entry: CatalogueEntry) -> str:
     rates = [tier.client_bytes_per_s for tier in entry.tiers if tier.client_bytes_per_s]
     rates = rates or ([entry.client_bytes_per_s] if entry.client_bytes_per_s else [])
-    return " to ".join(dict.fromkeys(format_rate(rate) for rate in (min(rates), max(rates)))) if rates else MISSING
-
-
-def _one(entry: CatalogueEntry) -> str:
-    return _ONE.get(entry.unit, entry.unit)
-
-
-def _latency(entry: CatalogueEntry) -> str:
-    return MISSING if entry.latency_s is None else " to ".join(dict.fromkeys(map(format_duration, entry.latency_s)))
+    return span(rates, format_rate) if rates else MISSING
 
 
 _ENTRY = (
     Column("storage", lambda entry: f"{entry.name}-TIER" if entry.tiers else entry.name),
     Column("read bandwidth", _bandwidth),
-    Column("opens/s", lambda entry: _operations(entry, entry.opens_per_s, "opens_per_s" in entry.at_least)),
-    Column("requests/s", lambda entry: _operations(entry, entry.requests_per_s, "requests_per_s" in entry.at_least)),
-    Column("a read takes", _latency),
+    Column("opens/s", lambda entry: _operations(entry, "opens_per_s")),
+    Column("requests/s", lambda entry: _operations(entry, "requests_per_s")),
+    Column("a read takes", lambda entry: span(entry.latency_s, format_duration) if entry.latency_s else MISSING),
     Column("a client", _clients),
 )
 

@@ -25,7 +25,7 @@ from loaderprobe.render.document import (
     Table,
     tags,
 )
-from loaderprobe.render.format import counted, first_upper, percent, visible
+from loaderprobe.render.format import counted, first_upper, percent, span, visible
 from loaderprobe.render.gpu import common_length_ns, occupancy_words, timelines_chart
 from loaderprobe.render.rows import as_columns, own_cells
 from loaderprobe.render.words import message, remark_words
@@ -117,7 +117,7 @@ def _span(found: TraceReport) -> str:
     every = [step_s for rank in found.ranks for step_s in rank.steps_s]
     if not any(note.code == "steps_vary" for rank in found.ranks for note in rank.notes):
         return f"{_ms(found.step_s)} ms"
-    return f"{_ms(min(every))} to {_ms(max(every))} ms (mean {_ms(found.step_s)})"
+    return f"{span(every, _ms)} ms (mean {_ms(found.step_s)})"
 
 
 def _time(found: TraceReport) -> Iterator[Part]:

@@ -8,7 +8,7 @@ from typing import Any
 from loaderprobe.records import values
 from loaderprobe.records.diagnosis import Attached, SeenOutside, WatchedInterval, WatchReport
 from loaderprobe.render.document import Bar, Chart, ChartRow, Column, Document, Paragraph, Part, Section, table, tags
-from loaderprobe.render.format import MISSING, Facts, counted, percent, workers_words
+from loaderprobe.render.format import MISSING, Facts, counted, percent, span, workers_words
 from loaderprobe.render.groups import letters_of, tone
 from loaderprobe.render.messages import MESSAGES
 from loaderprobe.render.rows import as_columns, own_cells
@@ -23,12 +23,12 @@ def watch_document(found: WatchReport) -> Document:
     """The verdict, the rate of training over time, then what the workers did."""
     steps = sum(interval.steps for interval in found.intervals)
     rates = [interval.images_per_s for interval in found.intervals]
-    span = " to ".join(dict.fromkeys(significant(rate) for rate in (min(rates), max(rates)))) if rates else ""
+    rate = f"{span(rates)} images/s, " if rates else ""
     none = "No verdict: steps run on a GPU" if found.on_gpu else "No verdict: too few training steps"
     return Document(
         title=f"Watched training: {found.loader}, {workers_words(found.workers)}, batches of {found.batch_size}",
         headline=heading(found.bound) if found.bound else none,
-        subline=f"{f'{span} images/s, ' if span else ''}{counted(steps, 'step')}; estimated, as nothing was changed",
+        subline=f"{rate}{counted(steps, 'step')}; estimated, as nothing was changed",
         tone=tone(found.bound),
         unsure=found.bound is None or found.bound.cause in ("either", "inconclusive"),
         sections=tuple(_sections(found)),
