@@ -135,6 +135,15 @@ class Bar:
     """In it, where it is wide enough."""
 
 
+def stacked(parts: Iterable[tuple[str, str, float]]) -> tuple[Bar, ...]:
+    """(tone, letter, length) of each, one behind the other."""
+    bars, begin = [], 0.0
+    for tone, letter, length in parts:
+        bars.append(Bar(begin=begin, end=begin + length, tone=tone, letter=letter))
+        begin += length
+    return tuple(bars)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartRow:
     """A line of a chart: its name, marks on the axis, and the figure that they show."""

@@ -35,6 +35,7 @@ from loaderprobe.render.document import (
     Table,
     further,
     items,
+    stacked,
     table,
 )
 from loaderprobe.render.figures import (
@@ -484,13 +485,11 @@ def _worker_time(row: ConfigurationRow) -> ChartRow | None:
     spent = per_image(row)
     if spent is None:
         return None
-    bars, begin = [], 0.0
-    for (name, letter, _words), seconds in zip(TIME_OF_WORKER, spent, strict=True):
-        bars.append(Bar(begin=begin, end=begin + seconds * 1e3, tone=name, letter=letter))
-        begin += seconds * 1e3
+    parts = zip(TIME_OF_WORKER, (1e3 * seconds for seconds in spent), strict=True)
+    bars = stacked((name, letter, length) for (name, letter, _words), length in parts)
     most = max(range(len(spent)), key=lambda place: spent[place])
     share = f"{percent(spent[most] / sum(spent))} {TIME_OF_WORKER[most][2].partition(' (')[0]}"
-    return ChartRow(label=loading(row), value=figure(begin), note=share, bars=tuple(bars))
+    return ChartRow(label=loading(row), value=figure(bars[-1].end), note=share, bars=bars)
 
 
 def per_image(row: ConfigurationRow) -> tuple[float, ...] | None:

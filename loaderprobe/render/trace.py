@@ -23,6 +23,7 @@ from loaderprobe.render.document import (
     Part,
     Section,
     Table,
+    stacked,
     tags,
 )
 from loaderprobe.render.format import counted, first_upper, percent, span, visible
@@ -234,10 +235,6 @@ def _short(name: str) -> str:
     return plain if len(plain) <= _LONGEST_NAME else f"…{plain[-_LONGEST_NAME:]}"
 
 
-def _loader(rank: TraceRank) -> str:
-    return _short(rank.loader.removeprefix("enumerate(DataLoader)#_").removesuffix(".__next__"))
-
-
 def _name(rank: TraceRank) -> str:
     return f"rank {rank.rank}" if rank.rank is not None else _short(PurePath(rank.path).name)
 
@@ -247,26 +244,25 @@ def _shown(found: TraceReport) -> tuple[TraceRank, ...]:
         return found.ranks
     ordered = sorted(found.ranks, key=lambda rank: rank.gaps.communication_ns / rank.steps)
     half = _SHOWN_RANKS // 2
-    kept = {id(each) for each in (*ordered[:half], *ordered[-half:])}
-    return tuple(each for each in found.ranks if id(each) in kept)
+    kept = [*ordered[:half], *ordered[-half:]]
+    return tuple(rank for rank in found.ranks if rank in kept)
 
 
 def _ranks(found: TraceReport) -> Iterator[Part]:
     if len(found.ranks) == 1:
         return
-    names = [_name(rank) for rank in found.ranks]
-    shown = _shown(found)
-    rows = []
-    for rank in shown:
-        bars, at = [], 0.0
-        for part in TIME_PARTS:
-            share = 1e3 * rank.gaps.seconds(part)
-            bars.append(Bar(begin=at, end=at + share, tone=MOMENTS[part].name, letter=MOMENTS[part].letter))
-            at += share
-        twice = names.count(_name(rank)) > 1
-        label = f"{_name(rank)}, {_short(PurePath(rank.path).name)}" if twice else _name(rank)
-        heading = bound_heading(rank.bound).removesuffix(" (estimated)")
-        rows.append(ChartRow(label=label, value=_ms(rank.step_s), note=f"ms, {heading}", bars=tuple(bars)))
+    shown, names = _shown(found), [_name(rank) for rank in found.ranks]
+    rows = [
+        ChartRow(
+            label=f"{name}, {_short(PurePath(rank.path).name)}" if names.count(name) > 1 else name,
+            value=_ms(rank.step_s),
+            note=f"ms, {bound_heading(rank.bound).removesuffix(' (estimated)')}",
+            bars=stacked(
+                (MOMENTS[part].name, MOMENTS[part].letter, 1e3 * rank.gaps.seconds(part)) for part in TIME_PARTS
+            ),
+        )
+        for rank, name in ((rank, _name(rank)) for rank in shown)
+    ]
     seen = [part for part in TIME_PARTS if any(rank.gaps.of(part) for rank in shown)]
     yield Chart(
         rows=tuple(rows),
@@ -292,14 +288,8 @@ def _host(found: TraceReport) -> Iterator[Part]:
     for held in rank.held:
         where = "no function on record: with_stack=True" if held.name == "?" else _short(held.name)
         if held.seconds > least:
-            lines.append(
-                (
-                    "GPU idle, the host was in",
-                    where or "gaps under 2 ms: small kernels, one by one",
-                    _ms(held.seconds),
-                    "",
-                )
-            )
+            where = where or "gaps under 2 ms: small kernels, one by one"
+            lines.append(("GPU idle, the host was in", where, _ms(held.seconds), ""))
     if rank.wait_s:
         loader = _short(rank.loader.removeprefix("enumerate(DataLoader)#_").removesuffix(".__next__"))
         lines.append(("inside next()", loader, _ms(rank.wait_s), ""))
@@ -319,19 +309,19 @@ def _timelines(found: TraceReport) -> Iterator[Part]:
 def _doubts(found: TraceReport) -> Iterator[Part]:
     """Each once, with the ranks that it is of where those are not all."""
     # Without any, the first lines say it.
-    some_span = any(each.loader for each in found.ranks)
+    some_span = any(rank.loader for rank in found.ranks)
     of: dict[str, list[TraceRank]] = {}
     for rank in found.ranks:
-        for note in (each for each in rank.notes if each.code != "no_loader_spans" or some_span):
-            of.setdefault(remark_words(note), []).append(rank)
+        for note in rank.notes:
+            if note.code != "no_loader_spans" or some_span:
+                of.setdefault(remark_words(note), []).append(rank)
     for text, ranks in of.items():
-        if len(ranks) < len(found.ranks):
-            more = f" and {len(ranks) - 3} more" if len(ranks) > 4 else ""
-            named = join_words([_name(each) for each in (ranks[:3] if more else ranks)])
-            named = named if ranks[0].rank is None else first_upper(named)
-            yield Item(subject=f"{named}{more}", text=f"{text}.")
-        else:
+        if len(ranks) == len(found.ranks):
             yield Item(text=f"{first_upper(text)}.")
+            continue
+        more = f" and {len(ranks) - 3} more" if len(ranks) > 4 else ""
+        named = join_words([_name(each) for each in (ranks[:3] if more else ranks)])
+        yield Item(subject=f"{named if ranks[0].rank is None else first_upper(named)}{more}", text=f"{text}.")
     for note in found.notes:
         if note.code != "workers_not_recorded":
             yield Item(text=f"{first_upper(remark_words(note))}.")
