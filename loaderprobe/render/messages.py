@@ -78,9 +78,8 @@ MESSAGES: dict[str, str] = {
         "thread"
     ),
     "threads_spin_in_training": (
-        "torch's threads spin while the serial loader makes a batch: alone it keeps {cores:.3g} cores busy for "
-        "{loader_per_s:rate} {unit}, and {one_thread_cores:.3g} for {one_thread_per_s:rate} {unit} with torch on one "
-        "thread. In those rounds training ran at {training_per_s:rate} and {one_thread_training_per_s:rate} {unit}"
+        "{cores:code threads_spin}. In those rounds training ran at {training_per_s:rate} and "
+        "{one_thread_training_per_s:rate} {unit}"
     ),
     "others_took": "other processes took {share:percent} of {cores:.3g} cores in {segments} of {of} segments",
     "host_took": "other machines took {share:percent} of {cores:.3g} cores in {segments} of {of} segments",
@@ -672,15 +671,12 @@ MESSAGES: dict[str, str] = {
     "line.own_shares": "DataLoader(..., sampler=DistributedSampler(dataset))",
     "line.one_thread": "torch.set_num_threads(1) before next(batches), and the former number after it",
     # What a change is forecast to give, and what limits training after it.
-    "forecast.close": (
-        "{before:rate} → {after:rate} {sample}/s ({low-high:range rate}), {speedup:times}x, {how}[; then "
-        "{then:code part.then}]"
+    "part.forecast": (
+        "{doubt:code doubt}{before:rate} → [about {about:rate}|{after:rate}] {sample}/s ({low-high:range rate}), "
+        "[{least-most:range 2}|{speedup:times}]x, {how}[; then {then:code part.then}]"
     ),
-    "forecast.rough": (
-        "{before:rate} → about {after:rate} {sample}/s ({low-high:range rate}), {least-most:range 2}x, {how}[; then "
-        "{then:code part.then}]"
-    ),
-    "forecast.doubtful": "not certain, probably ",
+    "doubt.none": "",
+    "doubt.slower": "not certain, probably ",
     "part.limit": "{then:code part.then}",
     "part.then": "{then:noun} is the limit",
     "part.then.cores": "{then:noun} are the limit",

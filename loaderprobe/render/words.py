@@ -94,19 +94,19 @@ def forecast_words(advice: Advice, sample: str = "images") -> str:
     """
     before, after = advice.before.value, advice.after
     facts = {
+        "doubt": "slower" if after.low < before else "none",
         "before": before,
         "after": after.value,
         "low": after.low,
         "high": after.high,
         "speedup": advice.speedup,
-        "least": after.low / before,
-        "most": after.high / before,
         "how": advice.how,
         "then": advice.bottleneck,
         "sample": sample,
     }
-    doubt = message("forecast.doubtful", {}) if after.low < before else ""
-    return doubt + message("forecast.rough" if _is_rough(after) else "forecast.close", facts)
+    if _is_rough(after):
+        facts |= {"about": after.value, "least": after.low / before, "most": after.high / before}
+    return message("part.forecast", facts)
 
 
 def then_words(bottleneck: str) -> str:
