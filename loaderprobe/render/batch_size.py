@@ -36,7 +36,6 @@ def _sections(found: BatchSizeReport, sizes: Sequence[BatchSizeProbe]) -> Iterat
     ours = found.strategy == "throughput"
     shown = list(sizes) if ours else list(found.probes)[-_SHOWN:]
     yield Section(title="Images/s by batch size", name="sizes", parts=tuple(_rates(found, shown)), panel="main")
-    yield Section(title="Memory by batch size", parts=tuple(_memory(found, sizes)), panel="main")
     limits = tuple(Paragraph(text=text) for text in _limits(found))
     yield Section(title="What limits it", parts=limits, panel="side")
     yield Section(title="How sure", parts=tags(_sure(found)), panel="side")
@@ -124,29 +123,6 @@ def _rate_row(found: BatchSizeReport, probe: BatchSizeProbe) -> ChartRow:
     )
 
 
-def _memory(found: BatchSizeReport, sizes: Sequence[BatchSizeProbe]) -> Iterator[Part]:
-    """Beside the limit, where there is one that the largest comes near to."""
-    known = [(size, size.memory_bytes) for size in sizes if size.memory_bytes]
-    if not known:
-        return
-    limit, most = found.memory_limit_bytes, max(taken for _, taken in known)
-    near = limit is not None and limit < 3 * most
-    yield Chart(
-        rows=tuple(
-            ChartRow(
-                label=f"batch {size.batch_size}",
-                value=format_bytes(taken),
-                bars=(Bar(end=taken / 1e6, tone="quiet"),),
-                level=limit / 1e6 if limit and near else None,
-            )
-            for size, taken in known
-        ),
-        unit="MB",
-        level=f"limit: {format_bytes(limit)}" if limit else "",
-        ends="batch size,memory",
-    )
-
-
 def batch_size_columns(found: BatchSizeReport) -> dict[str, list[Any]]:
     """One row a probe, in order; units in the names."""
     return as_columns([_row(number, each, found) for number, each in enumerate(found.probes)])
@@ -169,6 +145,7 @@ def _of_sizes(found: BatchSizeReport) -> tuple[Column, ...]:
     return (
         Column("batch", lambda size: str(size.batch_size)),
         Column(_BUSY[found.utilization_of], lambda size: percent(size.utilization)),
+        Column("memory", _memory),
         Column("probes", lambda size: str(sum(probe.batch_size == size.batch_size for probe in found.probes))),
     )
 
@@ -182,8 +159,12 @@ def _loops(found: BatchSizeReport) -> tuple[Column, ...]:
         Column("usage", lambda loop: percent(loop[1].usage)),
         epoch,
         Column("improvement", lambda loop: percent(found.improvement(loop[1])) if loop[1].fits else ""),
-        Column("memory", lambda loop: format_bytes(loop[1].memory_bytes) if loop[1].memory_bytes else ""),
+        Column("memory", lambda loop: _memory(loop[1])),
     )
+
+
+def _memory(probe: BatchSizeProbe) -> str:
+    return format_bytes(probe.memory_bytes) if probe.memory_bytes else ""
 
 
 def _rate(probe: BatchSizeProbe) -> str:

@@ -192,7 +192,7 @@ def _line(report: Report, row: ConfigurationRow, group: RowGroup, columns: Seque
 def missing(report: Report) -> list[Item]:
     """Why figures do not exist, each reason once; a terminal has those of the table, and damaged files."""
     found: dict[str, dict[str, list[ConfigurationRow]]] = {}
-    rows, gpu_reason = measured(report.summary.configurations), report.summary.environment.gpu_reason
+    rows = measured(report.summary.configurations)
     for row in rows:
         for at, reason in reasons(row).items():
             if reason != _ONE_RANK:
@@ -203,8 +203,6 @@ def missing(report: Report) -> list[Item]:
         figures = join_words(list(dict.fromkeys(map(words_of, places))))
         subject = f"{figures} ({_which(touched, rows, report)})"
         made.append(Item(subject=subject, text=reason, further=not _COLUMNS.intersection(places)))
-    if gpu_reason and remark_words(gpu_reason) not in found:
-        made.append(Item(subject="GPU", text=remark_words(gpu_reason), further=True))
     return sorted(made, key=lambda item: item.further)
 
 
