@@ -47,7 +47,7 @@ from loaderprobe.render.format import (
     span,
     workers_words,
 )
-from loaderprobe.render.groups import FILES, RowGroup, group_of, groups, letters_of, limit_map, map_key, tone
+from loaderprobe.render.groups import FILES, RowGroup, groups, letters_of, limit_map, map_key, tone
 from loaderprobe.render.words import action_words, code_line, forecast_words, remark_words
 from loaderprobe.units import format_rate, join_words, significant
 
@@ -241,7 +241,7 @@ def headed(report: Report, shown: Sequence[ConfigurationRow], document: Document
     """The document under its answer: of the best configurations of the first device, with their condition in it."""
     if not shown:
         return replace(document, headline="Nothing was measured", tone="failed", unsure=True)
-    group = group_of(groups(report), shown[0].key)
+    group = next(group for group in groups(report) if shown[0] in group.rows)
     firm_rows = [row for row in shown if row.bound and firm(row)]
     on = f" on {group.short}" if group.emulated or group.cpu else ""
     document = replace(document, subline=_subline(report, group, shown), tone="inconclusive")
@@ -419,9 +419,7 @@ def _gains(report: Report, rows: Sequence[ConfigurationRow]) -> Chart:
 
 def _how_sure(report: Report, shown: Sequence[ConfigurationRow]) -> Iterator[Shown]:
     """The level, the count that it follows from, and the map of all configurations of what is shown."""
-    found = groups(report)
-    keys = {row.key for row in shown}
-    first = [group for group in found if any(row.key in keys for row in group.rows)]
+    first = [group for group in groups(report) if any(row in shown for row in group.rows)]
     of = [row for group in first for row in measured(group.rows)]
     clear = [row for row in of if firm(row)]
     squares = {"high": "■■■", "medium": "■■□", "low": "■□□"}

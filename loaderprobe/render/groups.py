@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from loaderprobe.analyze.answer import by_device, main_speedups, on_cpu
 from loaderprobe.records.config import OPTIONS, REQUIRED, CacheState, RunConfig
@@ -150,19 +150,19 @@ def state_word(asked: CacheState, files_were: FilesWere | None) -> str:
 class RowGroup:
     """Configurations that share a model, a device, a cache state and a number of ranks: their figures compare."""
 
-    compute: str
-    cache: CacheState
-    emulated: bool
-    seen: str
-    """The device as the measurements name it; empty when none succeeded."""
     rows: tuple[ConfigurationRow, ...]
+    device: str
+    """In words, as the measurements name it; an emulated one always says so."""
     model: str = ""
     """What is trained; empty where the report has one model only."""
 
     @property
-    def device(self) -> str:
-        """The device in words; an emulated one always says so."""
-        return self.compute if self.emulated else self.seen or self.compute
+    def compute(self) -> str:
+        return self.rows[0].config.compute.name
+
+    @property
+    def emulated(self) -> bool:
+        return any(row.emulated for row in self.rows)
 
     @property
     def cpu(self) -> bool:
@@ -175,14 +175,11 @@ class RowGroup:
         config = self.rows[0].config
         ranks, nodes = (option_words(config, name) for name in ("ranks", "nodes"))
         over = f" on {nodes}" if config.nodes > 1 else ""
-        one = f"{self._one}{f' ({self.model})' if self.model else ''}"
-        return one if config.ranks == 1 else f"{ranks}{over}, each with {one}"
-
-    @property
-    def _one(self) -> str:
+        one = "this CPU" if self.cpu else self.device
         if self.emulated:
-            return f"an emulated {named(self.compute.partition(':')[2]).removeprefix('one ')}"
-        return "this CPU" if self.cpu else self.device
+            one = f"an emulated {named(self.compute.partition(':')[2]).removeprefix('one ')}"
+        one += f" ({self.model})" if self.model else ""
+        return one if config.ranks == 1 else f"{ranks}{over}, each with {one}"
 
     @property
     def ceiling_images_per_s(self) -> float | None:
@@ -196,7 +193,7 @@ class RowGroup:
         first = self.rows[0]
         common = {*unusual(first), *(["model"] if self.model else [])}.difference(differing(first, self.rows))
         options = (option_words(first.config, name) for name in OPTIONS if name in common)
-        return ", ".join((self.device, FILES[self.cache], *options))
+        return ", ".join((self.device, FILES[first.config.cache], *options))
 
     @property
     def lines(self) -> dict[str, list[ConfigurationRow]]:
@@ -210,29 +207,19 @@ class RowGroup:
 def groups(report: Report) -> tuple[RowGroup, ...]:
     """The rows as they stand together."""
     several = len({row.config.compute.model for row in report.summary.configurations}) > 1
-    found = (_group(report, rows) for rows in by_device(report.summary.configurations))
-    return tuple(replace(each, model=each.rows[0].config.compute.model) if several else each for each in found)
-
-
-def _group(report: Report, rows: tuple[ConfigurationRow, ...]) -> RowGroup:
-    details = [detail for row in rows if (detail := detail_of(report, row))]
-    return RowGroup(
-        compute=rows[0].config.compute.name,
-        cache=rows[0].config.cache,
-        emulated=any(row.emulated for row in rows),
-        seen=details[0].compute_device if details else "",
-        rows=rows,
-    )
+    seen = {detail.key: detail.compute_device for detail in report.details}
+    found = []
+    for rows in by_device(report.summary.configurations):
+        compute, emulated = rows[0].config.compute, any(row.emulated for row in rows)
+        known = [] if emulated else [seen[row.key] for row in rows if seen.get(row.key)]
+        model = compute.model if several else ""
+        found.append(RowGroup(rows=rows, device=known[0] if known else compute.name, model=model))
+    return tuple(found)
 
 
 def full_label(row: ConfigurationRow, report: Report) -> str:
     """The label of a row out of its group."""
     return label(row, report.summary.configurations, device=True)
-
-
-def group_of(found: Iterable[RowGroup], key: str) -> RowGroup:
-    """The group of a configuration."""
-    return next(group for group in found if any(row.key == key for row in group.rows))
 
 
 def then_of(report: Report, row: ConfigurationRow) -> Mapping[str, Bottleneck]:
