@@ -83,10 +83,6 @@ class Step:
         return self.verdict.rates_images_per_s.compute
 
     @property
-    def unsure(self) -> bool:
-        return self.verdict.bound.cause == "inconclusive"
-
-    @property
     def several(self) -> bool:
         """True where rounds show how much its figures vary."""
         return self.verdict.complete_rounds > 1
@@ -109,16 +105,62 @@ class Step:
             return max(now, min(now * factor, self.alone))
         return now * factor
 
-    def under_level(self, row: ChartRow) -> ChartRow:
-        """The row with a mark at compute alone."""
-        return replace(row, level=self.alone, level_how="specified" if self.row.emulated else "measured")
+    def free(self, name: str, found: Speedup) -> ChartRow:
+        """What is there already, and what training gains if this part cost nothing."""
+        now, part = self.verdict.images_per_s.value, self.drawn(name)
+        unsure = self.verdict.bound.cause == "inconclusive" or found.low <= WORTH
+        how: How = "unsure" if unsure else found.how
+        low, high = (significant(end, 2) for end in (found.low, found.high))
+        within = "1 round" if not self.several else "" if low == high else f"{low} to {high}"
+        gain = Bar(begin=now, end=self.end(name, found.value), tone=part.name, how=how, letter=part.letter)
+        return ChartRow(
+            label=INSTANT.format(RESOURCE[name].noun),
+            value=f"{significant(found.value)}x",
+            note=", ".join(filter(None, (within, "est." if found.how == "estimated" else ""))),
+            strong=how == "measured" and self.several,
+            bars=(Bar(end=now, tone=BASE), gain),
+            interval=(self.end(name, found.low), self.end(name, found.high)) if self.several else None,
+        )
+
+    def rungs(self) -> list[ChartRow]:
+        """A row for now and one for each part, with a mark at compute alone."""
+        now = self.verdict.images_per_s
+        row = ChartRow(
+            label="now",
+            value=interval(now),
+            note="" if self.several else "1 round",
+            bars=(Bar(end=now.value),),
+            interval=(now.low, now.high),
+        )
+        rows = [row, *(self.free(name, found) for name, found in self.gains()[:MOST_GAINS])]
+        how: How = "specified" if self.row.emulated else "measured"
+        return [replace(row, level=self.alone, level_how=how) for row in rows]
+
+    def head(self) -> ChartRow:
+        """The line over its rungs."""
+        busy = ", all cores busy" if self.verdict.bound.cause == "cpu" else ""
+        return ChartRow(label=f"{self.label}{busy}", head=True)
+
+    def lane(self) -> ChartRow:
+        """All of it in one line: now, and the part that gains most."""
+        now, *free = self.rungs()
+        if not free:
+            return replace(now, label=self.label, note=letters_of(self.verdict.bound))
+        gain = free[0].bars[-1]
+        spread = f" ({free[0].note})" if free[0].note else ""
+        return replace(
+            now,
+            label=self.label,
+            note=f"{gain.letter} {free[0].value}{spread}",
+            bars=(*now.bars, gain),
+            interval=free[0].interval or now.interval,
+        )
 
 
 def ladder(steps: Sequence[Step], *, unit: str = UNIT) -> Chart:
     """Each step now and if one part cost nothing; the level is compute alone."""
     full = len(steps) <= FULL
-    lanes = tuple(step.under_level(_lane(step)) for step in steps[:MOST_LANES])
-    rows = tuple(row for step in steps for row in _rungs(step)) if full else lanes
+    lanes = tuple(step.lane() for step in steps[:MOST_LANES])
     now = max(step.verdict.images_per_s.high for step in steps)
     most = max([now, *(step.end(name, found.high) for step in steps for name, found in step.gains())])
     alone = max((step.alone for step in steps if step.alone), default=0.0)
@@ -129,92 +171,20 @@ def ladder(steps: Sequence[Step], *, unit: str = UNIT) -> Chart:
     limits = {part.name: part for step in steps for name, _ in step.gains() if (part := step.drawn(name))}
     nouns = [RESOURCE[part.part_of or name].noun for name, part in limits.items()]
     # Preprocessing may be there twice: with full cores, and with free ones.
-    parts = [part.cell if nouns.count(noun) > 1 else noun for part, noun in zip(limits.values(), nouns, strict=True)]
-    cut = f"{MOST_LANES} of {len(steps)} shown, all of them below" if len(steps) > MOST_LANES and not full else ""
+    words = [part.cell if nouns.count(noun) > 1 else noun for part, noun in zip(limits.values(), nouns, strict=True)]
+    parts = [
+        (part.name, f"{part.letter} {INSTANT.format(word)}".strip())
+        for part, word in zip(limits.values(), words, strict=True)
+    ]
     return Chart(
-        rows=rows,
+        rows=tuple(row for step in steps for row in (step.head(), *step.rungs())) if full else lanes,
         brief=lanes if full and len(steps) > 1 else (),
         high=high,
         unit=unit,
-        caption=cut,
-        level=_level_words(alone, beyond=beyond),
-        names=(
-            ("now", "now"),
-            *(
-                (name, f"{limits[name].letter} {INSTANT.format(part)}".strip())
-                for name, part in zip(limits, parts, strict=True)
-            ),
-        ),
+        caption="" if full or len(steps) <= MOST_LANES else f"{MOST_LANES} of {len(steps)} shown, all of them below",
+        level="" if not alone else f"compute alone: {rate(alone)}, beyond this axis" if beyond else "compute alone",
+        names=(("now", "now"), *parts),
         ends=f"if free,{unit} or speed-up",
-    )
-
-
-def _level_words(alone: float, *, beyond: bool) -> str:
-    """What the level is; where it lies beyond the axis, with its figure."""
-    return "" if not alone else f"compute alone: {rate(alone)}, beyond this axis" if beyond else "compute alone"
-
-
-def _rungs(step: Step) -> Iterator[ChartRow]:
-    """A line for the configuration, one for now and one for each part."""
-    busy = ", all cores busy" if step.verdict.bound.cause == "cpu" else ""
-    yield ChartRow(label=f"{step.label}{busy}", head=True)
-    rows = [_now(step, "now", "" if step.several else "1 round")]
-    rows += [_free(step, name, found) for name, found in step.gains()[:MOST_GAINS]]
-    yield from map(step.under_level, rows)
-
-
-def _now(step: Step, label: str, note: str) -> ChartRow:
-    now = step.verdict.images_per_s
-    return ChartRow(
-        label=label,
-        value=interval(now),
-        note=note,
-        bars=(Bar(end=now.value),),
-        interval=(now.low, now.high),
-    )
-
-
-def _free(step: Step, name: str, found: Speedup) -> ChartRow:
-    gain = _gain(step, name, found)
-    return ChartRow(
-        label=INSTANT.format(RESOURCE[name].noun),
-        value=f"{significant(found.value)}x",
-        note=_spread(step, found),
-        strong=gain.how == "measured" and step.several,
-        bars=(_base(step), gain),
-        interval=(step.end(name, found.low), step.end(name, found.high)) if step.several else None,
-    )
-
-
-def _base(step: Step) -> Bar:
-    return Bar(end=step.verdict.images_per_s.value, tone=BASE)
-
-
-def _gain(step: Step, name: str, found: Speedup) -> Bar:
-    how: How = "unsure" if step.unsure or found.low <= WORTH else found.how
-    part, now = step.drawn(name), step.verdict.images_per_s.value
-    return Bar(begin=now, end=step.end(name, found.value), tone=part.name, how=how, letter=part.letter)
-
-
-def _spread(step: Step, found: Speedup) -> str:
-    """`3.7 to 3.9`, and that it is estimated."""
-    low, high = (significant(end, 2) for end in (found.low, found.high))
-    within = "1 round" if not step.several else "" if low == high else f"{low} to {high}"
-    return ", ".join(filter(None, (within, "est." if found.how == "estimated" else "")))
-
-
-def _lane(step: Step) -> ChartRow:
-    """All of a step in one line: now, and the part that gains most."""
-    now = _now(step, step.label, letters_of(step.verdict.bound))
-    if not step.gains():
-        return now
-    name, found = step.gains()[0]
-    spread = f" ({words})" if (words := _spread(step, found)) else ""
-    return replace(
-        now,
-        note=f"{step.drawn(name).letter} {significant(found.value)}x{spread}",
-        bars=(*now.bars, _gain(step, name, found)),
-        interval=(step.end(name, found.low), step.end(name, found.high)) if step.several else now.interval,
     )
 
 
@@ -385,33 +355,36 @@ def _change(report: Report, step: NextStep) -> Iterator[Shown]:
 
 
 def _gains(report: Report, rows: Sequence[ConfigurationRow]) -> Chart:
-    pairs = [(row, advice) for row in rows if (advice := first_advice(report, row))][:MOST_GAINS]
-    others = [row for row in rows if row.bound and not first_advice(report, row)][: MOST_GAINS - len(pairs)]
-    found = [
-        ChartRow(
-            label=short_label(row, rows, workers=False),
-            value=f"{significant(advice.speedup)}x",
-            note=f"→ {rate(advice.after.value)} ({rate(advice.after.low)} to {rate(advice.after.high)})"
-            f"{'' if advice.how == 'measured' else ' est.'}",
-            strong=advice.how == "measured",
-            point=Bar(end=advice.speedup, tone="change", how=advice.how if advice.surely_gains else "unsure"),
-            interval=(advice.after.low / advice.before.value, advice.after.high / advice.before.value),
-            level=1.0,
-        )
-        for row, advice in pairs
-    ]
-    ends = [end for row in found for end in (row.interval or ())]
-    low, high = min([1.0, *ends]), max([1.0, *ends])
-    pad = 0.06 * (high - low or 1.0)
-    nothing = [
-        ChartRow(label=short_label(row, rows, workers=False), note="no gain foreseen", level=1.0) for row in others
-    ]
-    rows_drawn = (*sorted(found, key=lambda row: row.point is not None and row.point.how == "unsure"), *nothing)
+    found: list[ChartRow] = []
+    nothing: list[ChartRow] = []
+    for row in rows:
+        label = short_label(row, rows, workers=False)
+        if advice := first_advice(report, row):
+            before, after = advice.before.value, advice.after
+            spread = f"{rate(after.value)} ({rate(after.low)} to {rate(after.high)})"
+            how: How = advice.how if advice.surely_gains else "unsure"
+            found.append(
+                ChartRow(
+                    label=label,
+                    value=f"{significant(advice.speedup)}x",
+                    note=f"→ {spread}{'' if advice.how == 'measured' else ' est.'}",
+                    strong=advice.how == "measured",
+                    point=Bar(end=advice.speedup, tone="change", how=how),
+                    interval=(after.low / before, after.high / before),
+                    level=1.0,
+                )
+            )
+        elif row.bound:
+            nothing.append(ChartRow(label=label, note="no gain foreseen", level=1.0))
+    found.sort(key=lambda row: row.point is not None and row.point.how == "unsure")
+    drawn = (*found, *nothing)[:MOST_GAINS]
+    ends = [1.0, *(end for row in drawn for end in row.interval or ())]
+    pad = 0.06 * (max(ends) - min(ends) or 1.0)
     return Chart(
-        rows=rows_drawn,
-        brief=rows_drawn[:1],
-        low=low - pad,
-        high=high + pad,
+        rows=drawn,
+        brief=drawn[:1],
+        low=min(ends) - pad,
+        high=max(ends) + pad,
         level="no gain",
         ends=f"data,{sample_of(report)}s/s",
     )
