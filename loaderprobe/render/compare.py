@@ -163,19 +163,15 @@ def _subline(found: ComparisonReport) -> str:
     return first_upper(", ".join([*said, f"a change matters from {_matters(found)}"]))
 
 
-def _named(found: ComparisonReport, rows: Sequence[Compared]) -> list[tuple[str, Compared]]:
-    return [(name_of(found, row.subject), row) for row in rows]
-
-
 def _sections(found: ComparisonReport) -> Iterator[Section]:
     changed = [row for row in found.rows if row.verdict_changed]
-    names = Column("", lambda pair: pair[0])
+    name = Column("", lambda row: name_of(found, row.subject))
     yield Section(title="B's speed over A's", parts=tuple(_ratios(found)), panel="main")
     yield Section(title="Gates", parts=table(found.gates, _gate_columns(found)), panel="side")
-    yield Section(title="Verdicts that changed", parts=table(_named(found, changed), (names, *_LIMITS)), panel="side")
+    yield Section(title="Verdicts that changed", parts=table(changed, (name, *_LIMITS)), panel="side")
     yield Section(title="How sure", parts=tags(_sure(found)), panel="side")
     yield Section(title="Not in both", parts=items(_alone(found)), panel="side")
-    yield Section(title="Rates", parts=_rates(found))
+    yield Section(title="Rates", parts=_rates(found, name))
     yield Section(title="What differs", parts=table(found.differences, _DIFFERENCE))
     yield Section(title="A and B", parts=items((("A", _side(found.before)), ("B", _side(found.after)))))
 
@@ -191,22 +187,20 @@ def _ordered(found: ComparisonReport) -> list[Compared]:
 
 def _ratios(found: ComparisonReport) -> Iterator[Part]:
     every = [*([found.whole] if found.whole else []), *_ordered(found)]
-    shown = every[:_MOST]
-    ratios = [row.ratio for row in shown if row.ratio]
-    rows = tuple(_ratio_row(name, row) for name, row in _named(found, shown))
+    ratios = [row.ratio for row in every[:_MOST] if row.ratio]
+    rows = [_ratio_row(name_of(found, row.subject), row) for row in every[:_MOST]]
+    same = [row.word == "same" and not row.verdict_changed for row in every[:_MOST]]
     farthest = [1 - _LEAST_REACH, 1 + _LEAST_REACH, *(ratio.value for ratio in ratios)]
     low, high = min(farthest), max(farthest)
     reach = (high - low) / 2
     yield Chart(
-        rows=rows,
+        rows=tuple(rows),
         low=max(0.0, min([low, *(max(ratio.low, low - reach) for ratio in ratios)])),
         high=max([high, *(min(ratio.high, high + reach) for ratio in ratios)]),
         unit="times",
         level="no change",
         names=tuple((_TONES[word], word) for word in _ORDER),
-        brief=tuple(row for row, of in zip(rows, shown, strict=True) if of.word != "same" or of.verdict_changed)[
-            :_MOST_BRIEF
-        ],
+        brief=tuple(row for row, alike in zip(rows, same, strict=True) if not alike)[:_MOST_BRIEF],
         ends="B over A,change (95 % interval)",
     )
     if len(every) > _MOST:
@@ -232,8 +226,8 @@ def _limit(verdict: ShortVerdict | None) -> Cell | str:
 
 
 _LIMITS = (
-    Column("limit in A", lambda pair: _limit(pair[1].verdict_before)),
-    Column("limit in B", lambda pair: _limit(pair[1].verdict_after)),
+    Column("limit in A", lambda row: _limit(row.verdict_before)),
+    Column("limit in B", lambda row: _limit(row.verdict_after)),
 )
 
 
@@ -279,21 +273,21 @@ def _sure(found: ComparisonReport) -> Iterator[str]:
     yield from (f"{note.side}, {note.rows} of {len(found.rows)}: {_NOTES[note.code]}" for note in found.notes)
 
 
-def _rates(found: ComparisonReport) -> tuple[Part, ...]:
+def _rates(found: ComparisonReport, name: Column) -> tuple[Part, ...]:
     units = {row.unit for row in found.rows}
     unit = SCALES[next(iter(units))][1] if len(units) == 1 else ""
     columns = (
-        Column("", lambda pair: pair[0]),
-        Column(f"A {unit}".strip(), lambda pair: figure_words(pair[1], pair[1].before, unit=not unit)),
-        Column(f"B {unit}".strip(), lambda pair: figure_words(pair[1], pair[1].after, unit=not unit)),
+        name,
+        Column(f"A {unit}".strip(), lambda row: figure_words(row, row.before, unit=not unit)),
+        Column(f"B {unit}".strip(), lambda row: figure_words(row, row.after, unit=not unit)),
         Column(
             "seen from",
-            lambda pair: percent(pair[1].visible),
+            lambda row: percent(row.visible),
             "Seen from: the smallest change that would be seen, in about half of all cases",
         ),
         *_LIMITS,
     )
-    return table(_named(found, _ordered(found)[:_MOST]), columns)
+    return table(_ordered(found)[:_MOST], columns)
 
 
 def _alone(found: ComparisonReport) -> Iterator[tuple[str, str]]:
@@ -325,7 +319,7 @@ def _side(side: ComparedSide) -> str:
 def compare_columns(found: ComparisonReport) -> dict[str, list[Any]]:
     """One row a configuration or phase, the whole last; units in the column `unit`."""
     rows = [*found.rows, *([found.whole] if found.whole else [])]
-    return as_columns([{"name": name, **_columns(row)} for name, row in _named(found, rows)])
+    return as_columns([{"name": name_of(found, row.subject), **_columns(row)} for row in rows])
 
 
 def _columns(row: Compared) -> dict[str, Any]:

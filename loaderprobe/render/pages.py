@@ -129,7 +129,9 @@ def document_page(document: Document, *, made_by: str, inline: bool = False) -> 
 def document_picture(document: Document) -> str | None:
     """The first chart of the first screen as one SVG file, under the headline; None where there is none."""
     chart = next(_charts([section for section in document.sections if section.panel]), None)
-    return chart and chart_svg(chart, title=document.headline or document.title, subtitle=document.subline)
+    if chart is None:
+        return None
+    return chart_svg(chart, title=document.headline or document.title, subtitle=document.subline)
 
 
 def _charts(sections: Sequence[Section]) -> Iterator[Chart]:
