@@ -15,8 +15,8 @@ from loaderprobe.render.document import (
     Column,
     Document,
     Paragraph,
+    Part,
     Section,
-    Shown,
     items,
     table,
     tags,
@@ -100,7 +100,7 @@ def _subline(row: ConfigurationRow, detail: Detail) -> str:
     return f"Training runs at {now}, {share} of compute alone ({figure(alone)})."
 
 
-def _how_sure(row: ConfigurationRow, detail: Detail) -> Iterator[Shown]:
+def _how_sure(row: ConfigurationRow, detail: Detail) -> Iterator[Part]:
     assert row.verdict
     rate, rounds, bound = row.verdict.images_per_s, row.verdict.complete_rounds, row.verdict.bound
     band = (rate.high - rate.low) / 2 / rate.value
@@ -123,7 +123,7 @@ def _unknown(row: ConfigurationRow) -> Iterator[str]:
         yield "noise between rounds"
 
 
-def _functions(detail: Detail) -> Iterator[Shown]:
+def _functions(detail: Detail) -> Iterator[Part]:
     columns = (
         Column("function", lambda function: str(function.function)),
         Column("own", lambda function: percent(function.own)),
@@ -139,7 +139,7 @@ def _functions(detail: Detail) -> Iterator[Shown]:
         yield Paragraph(text=text, tone="quiet")
 
 
-def _rates(report: Report, row: ConfigurationRow, detail: Detail) -> Iterator[Shown]:
+def _rates(report: Report, row: ConfigurationRow, detail: Detail) -> Iterator[Part]:
     """Each rate of the table of figures; of what workers only wait for, where that gains enough."""
     assert row.verdict
     now = row.verdict.images_per_s

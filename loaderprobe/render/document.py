@@ -19,33 +19,37 @@ from loaderprobe.render.format import MISSING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Paragraph:
+class Part:
+    """What stands under a heading."""
+
+    further: bool = False
+    """True for what a terminal leaves out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paragraph(Part):
     """A text; the answers of a page are strong."""
 
     text: str
     strong: bool = False
     tone: str = ""
-    further: bool = False
-    """True for what a terminal leaves out, of this part and of all others that have it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class Command(Part):
     """Something to type, word for word."""
 
     text: str
     label: str = ""
     """What typing it is for."""
-    further: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
+class Item(Part):
     """An entry of a list: a subject and what is to say of it, either may be empty."""
 
     subject: str = ""
     text: str = ""
-    further: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +71,7 @@ _NONE = (MISSING, "not known", "not measured")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class Table(Part):
     """Lines of cells under a head."""
 
     head: tuple[str, ...]
@@ -77,7 +81,6 @@ class Table:
     map: bool = False
     """Columns that do not fit stand below the others; each cell has the colour of its tone."""
     caption: str = ""
-    further: bool = False
 
     def __post_init__(self) -> None:
         right = {place for place in range(len(self.head)) if self._holds_figures(place)}
@@ -99,7 +102,7 @@ class Column:
     help: str = ""
 
 
-def table(rows: Sequence[Any], columns: Iterable[Column], *, caption: str = "") -> tuple[Shown, ...]:
+def table(rows: Sequence[Any], columns: Iterable[Column], *, caption: str = "") -> tuple[Part, ...]:
     """A line a row, without the columns that are empty, and what the others mean; nothing of no rows."""
     if not rows:
         return ()
@@ -112,11 +115,10 @@ def table(rows: Sequence[Any], columns: Iterable[Column], *, caption: str = "") 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tags:
+class Tags(Part):
     """Short texts beside each other, in no order."""
 
     texts: tuple[str, ...]
-    further: bool = False
 
 
 How = Literal["measured", "estimated", "specified", "unsure"]
@@ -178,7 +180,7 @@ _LONGEST_WHISKER = 1.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chart:
+class Chart(Part):
     """Rows of marks on one axis from `low` to `high`, linear, with a legend of the marks that are in use."""
 
     rows: tuple[ChartRow, ...]
@@ -196,7 +198,6 @@ class Chart:
     """The rows that a terminal has in place of all; empty where it has all."""
     ends: str = ""
     """What a label, and a figure, say: heads of the columns where the chart is a table, with a comma."""
-    further: bool = False
 
     def __post_init__(self) -> None:
         if not self.high:
@@ -206,22 +207,16 @@ class Chart:
             object.__setattr__(self, "high", self.low + _ROOM * (max([most, *ends]) - self.low) or 1.0)
 
 
-Shown = Paragraph | Command | Item | Table | Tags | Chart
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fold:
+class Fold(Part):
     """What proves one entry, behind a click: shown on a page, elsewhere its text at most."""
 
     subject: str
     verdict: Cell
     text: str
-    parts: tuple[Shown, ...]
+    parts: tuple[Part, ...]
     said: bool = False
     """True where the other writers have its text, too."""
-
-
-Part = Shown | Fold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,7 +250,7 @@ class Document:
     """True where the headline is not conclusive."""
 
 
-def further(parts: Iterable[Shown]) -> tuple[Shown, ...]:
+def further(parts: Iterable[Part]) -> tuple[Part, ...]:
     """The same parts, which a terminal leaves out."""
     return tuple(replace(part, further=True) for part in parts)
 
@@ -271,7 +266,7 @@ def tags(texts: Iterable[str]) -> tuple[Tags, ...]:
     return (Tags(texts=found),) if found else ()
 
 
-def unfolded(part: Part) -> Shown | None:
+def unfolded(part: Part) -> Part | None:
     """What stands for a part where nothing can be unfolded: the text of a fold, or nothing."""
     if not isinstance(part, Fold):
         return part

@@ -28,8 +28,8 @@ from loaderprobe.render.document import (
     Item,
     Line,
     Paragraph,
+    Part,
     Section,
-    Shown,
     Table,
     further,
     tags,
@@ -315,7 +315,7 @@ def next_sections(report: Report) -> Iterator[Section]:
             yield Section(title=title, panel="side", parts=parts)
 
 
-def advice_parts(some: Iterable[Advice], sample: str) -> Iterator[Shown]:
+def advice_parts(some: Iterable[Advice], sample: str) -> Iterator[Part]:
     """What each change is forecast to give, and what to type; `sample` is what is counted, in the singular."""
     for advice in some:
         gain = f": {forecast_words(advice, sample=f'{sample}s')}" if advice.is_worth_making else ""
@@ -333,7 +333,7 @@ def first_advice(report: Report, row: ConfigurationRow) -> Advice | None:
     return next((advice for advice in row.advice if advice.action.code == code and advice.is_worth_making), None)
 
 
-def _change(report: Report, step: NextStep) -> Iterator[Shown]:
+def _change(report: Report, step: NextStep) -> Iterator[Part]:
     command = again_with(report.summary.run.command, step.command)
     if step.remark:
         yield Paragraph(text=f"{first_upper(remark_words(step.remark).rstrip('.'))}.")
@@ -390,7 +390,7 @@ def _gains(report: Report, rows: Sequence[ConfigurationRow]) -> Chart:
     )
 
 
-def _how_sure(report: Report, shown: Sequence[ConfigurationRow]) -> Iterator[Shown]:
+def _how_sure(report: Report, shown: Sequence[ConfigurationRow]) -> Iterator[Part]:
     """The level, the count that it follows from, and the map of all configurations of what is shown."""
     first = [group for group in groups(report) if any(row in shown for row in group.rows)]
     of = [row for group in first for row in measured(group.rows)]

@@ -11,7 +11,7 @@ from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.resources import GAP_CAUSES, MOMENTS, TIME_PARTS
 from loaderprobe.records.thresholds import SYNCS_A_STEP
 from loaderprobe.records.verdict import DeviceUse, Gaps, Stretches, TimelineView
-from loaderprobe.render.document import Bar, Chart, ChartRow, Item, Shown, Table
+from loaderprobe.render.document import Bar, Chart, ChartRow, Item, Part, Table
 from loaderprobe.render.format import MISSING, counted, percent
 from loaderprobe.render.groups import RowGroup, detail_of, loading, variation
 from loaderprobe.render.words import message, remark_words
@@ -90,7 +90,7 @@ MEASURED = {"sm_utilization": "SM utilization, measured (GPM)", "sm_occupancy": 
 """Figures of the GPU's counters, by their name in `gpu`."""
 
 
-def window_parts(report: Report, group: RowGroup) -> Iterator[Shown]:
+def window_parts(report: Report, group: RowGroup) -> Iterator[Part]:
     """For each data set timelines of up to three profiler windows, the figures of all, and what weakens them."""
     for resolution, rows in _by_data(group).items():
         profiled_rows = [row for row in rows if row.gpu_window]

@@ -20,7 +20,6 @@ from loaderprobe.render.document import (
     Paragraph,
     Part,
     Section,
-    Shown,
     Table,
     Tags,
     cell_text,
@@ -60,7 +59,7 @@ def _blocks(parts: Sequence[Part]) -> Iterator[str]:
         yield "\n".join(items)
 
 
-def _block(part: Shown) -> Iterator[str]:
+def _block(part: Part) -> Iterator[str]:
     if isinstance(part, Paragraph):
         yield f"**{escaped(part.text)}**" if part.strong else escaped(part.text)
     elif isinstance(part, Command):

@@ -31,7 +31,6 @@ from loaderprobe.render.document import (
     Paragraph,
     Part,
     Section,
-    Shown,
     Table,
     further,
     items,
@@ -143,7 +142,7 @@ def counts(report: Report) -> str:
     return f"{counted(len(rows), named_rows)}: {join_words(words)}."
 
 
-def _before_table(report: Report) -> Iterator[Shown]:
+def _before_table(report: Report) -> Iterator[Part]:
     yield Paragraph(text=" ".join((counts(report), *skipped_files(report))), tone="quiet")
     if not report.summary.run.complete:
         yield Paragraph(text=not_complete(report), tone="warning")
@@ -158,7 +157,7 @@ def not_complete(report: Report) -> str:
     return f"Not complete: {pending} not measured yet; {command} continues, where RUN is the path of {run.name}."
 
 
-def _of_group(report: Report, group: RowGroup) -> Iterator[Shown | Fold]:
+def _of_group(report: Report, group: RowGroup) -> Iterator[Part]:
     if alone := group.ceiling_images_per_s:
         how = "specified, not measured" if group.emulated else "measured"
         yield Paragraph(text=f"Compute alone: {rate(alone)} images/s ({how}).", further=True)
@@ -326,7 +325,7 @@ def _evidence(report: Report, group: RowGroup) -> Iterator[Fold]:
             )
 
 
-def proof(report: Report, row: ConfigurationRow) -> Iterator[Shown]:
+def proof(report: Report, row: ConfigurationRow) -> Iterator[Part]:
     """The speed-ups of a row, and what else its verdict follows from."""
     yield Table(
         caption=f"Speed-up of {'training' if trains(row) else 'the loader'} if a resource were free",
@@ -401,7 +400,7 @@ _DATA = (
 )
 
 
-def _machine(report: Report) -> Iterator[Shown]:
+def _machine(report: Report) -> Iterator[Part]:
     run = report.summary.run
     when = run.created_utc.replace("T", " ").replace("Z", " UTC")
     yield Command(text=run.command)
@@ -438,7 +437,7 @@ def _panel(
     **chart: Any,
 ) -> Section:
     """A chart for each device that has a figure, its rows by data set; `row_of` gives None where there is none."""
-    parts: list[Shown] = []
+    parts: list[Part] = []
     for group in groups(report):
         found: list[ChartRow] = []
         for line, rows in group.lines.items():
@@ -579,7 +578,7 @@ _MOST_RANKS = 32
 
 def ranks_section(report: Report) -> Section:
     """What each rank loads by itself; a terminal has those that are uneven."""
-    parts: list[Shown] = []
+    parts: list[Part] = []
     for row in report.summary.configurations:
         detail = detail_of(report, row)
         if detail and detail.ranks:
@@ -588,7 +587,7 @@ def ranks_section(report: Report) -> Section:
     return Section(title="Ranks", name="ranks", parts=tuple(parts))
 
 
-def _rank_chart(view: RanksView, sample: str, caption: str) -> list[Shown]:
+def _rank_chart(view: RanksView, sample: str, caption: str) -> list[Part]:
     """Of few ranks all; of more those that are slow, and some beside them."""
     chosen = view.rows if view.uneven and len(view.rows) <= _MOST_RANKS else view.shown
     unit = f"{sample}/s by itself"
@@ -680,7 +679,7 @@ SHORT_RUNS_NOTE = (
 
 def short_runs_section(report: Report) -> Section:
     """A table for each device where a full buffer was measured, or was to be."""
-    parts: list[Shown] = []
+    parts: list[Part] = []
     for group in groups(report):
         found = [(row, row.buffer) for row in group.rows if row.buffer]
         if any(effect.how == "measured" or effect.reason for _, effect in found):

@@ -20,7 +20,7 @@ from loaderprobe.render.document import (
     Document,
     Item,
     Paragraph,
-    Shown,
+    Part,
     Table,
     Tags,
     cell_text,
@@ -89,7 +89,7 @@ def _text(text: str, style: str = "") -> Text:
     return Text(visible(text), style=style, overflow="fold")
 
 
-def _part(part: Shown, width: int) -> Iterator[RenderableType]:
+def _part(part: Part, width: int) -> Iterator[RenderableType]:
     if isinstance(part, Paragraph):
         yield _text(part.text, f"{STYLES.get(part.tone, '')}{' bold' if part.strong else ''}".strip())
     elif isinstance(part, Command):
@@ -101,7 +101,7 @@ def _part(part: Shown, width: int) -> Iterator[RenderableType]:
         yield _text(", ".join(part.texts))
     elif isinstance(part, Chart):
         yield from chart_text(part, width)
-    else:
+    elif isinstance(part, Table):
         if part.caption:
             yield _text(part.caption, "dim")
         yield from _tables(part, width)
