@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 
+from loaderprobe.records import by_key
 from loaderprobe.records.bandwidth import (
     FROM_STORAGE,
     BandwidthPhase,
@@ -352,9 +353,7 @@ _COLUMNS = (
 def _ranks(most: BandwidthPhase | None) -> Iterator[Section]:
     if most is None or most.ranks == 1:
         return
-    hosts: dict[str, list[RankRead]] = {}
-    for rank in most.by_rank:
-        hosts.setdefault(rank.host, []).append(rank)
+    hosts = by_key(most.by_rank, lambda rank: rank.host)
     charts = [_spread({f"{rank.rank} on {rank.host}": [rank] for rank in most.by_rank}, most)]
     charts += [_spread(hosts, most)] if 1 < len(hosts) < most.ranks else []
     few = f", the slowest, the middle and the fastest of {most.ranks:,}" if most.ranks > _MOST_RANKS else ""

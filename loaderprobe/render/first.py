@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from loaderprobe.analyze.answer import best_of, firm, measured
+from loaderprobe.records import by_key
 from loaderprobe.records.config import OPTIONS
 from loaderprobe.records.report import ConfigurationRow, NextStep, Outlook, Report, StorageSupply
 from loaderprobe.records.resources import RESOURCE, SPEEDUPS, Resource
@@ -217,10 +218,7 @@ def headed(report: Report, shown: Sequence[ConfigurationRow], document: Document
     document = replace(document, subline=_subline(report, group, shown), tone="inconclusive")
     if 2 * len(firm_rows) < len(shown):
         return replace(document, headline=f"Not clear yet what limits training{on}", unsure=True)
-    limits: dict[str, list[ConfigurationRow]] = {}
-    for row in firm_rows:
-        assert row.bound
-        limits.setdefault(limit_words(row.bound), []).append(row)
+    limits = by_key(firm_rows, lambda row: limit_words(row.bound) if row.bound else "")
     (most, rows), *others = sorted(limits.items(), key=lambda limit: -len(limit[1]))
     first = rows[0].bound
     assert first
@@ -433,10 +431,7 @@ def more_needs(report: Report) -> Iterator[Section]:
 
 
 def _by_accelerator(report: Report) -> list[list[Outlook]]:
-    found: dict[tuple[str, str], list[Outlook]] = {}
-    for need in report.summary.needs:
-        found.setdefault((need.compute, need.model), []).append(need)
-    return list(found.values())
+    return list(by_key(report.summary.needs, lambda need: (need.compute, need.model)).values())
 
 
 def _few(some: list[Outlook]) -> list[Outlook]:

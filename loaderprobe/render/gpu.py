@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from loaderprobe.analyze.gpu import columns, overlap
+from loaderprobe.records import by_key
 from loaderprobe.records.config import alike_but_for
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.resources import GAP_CAUSES, MOMENTS, TIME_PARTS
@@ -92,7 +93,7 @@ MEASURED = {"sm_utilization": "SM utilization, measured (GPM)", "sm_occupancy": 
 
 def window_parts(report: Report, group: RowGroup) -> Iterator[Part]:
     """For each data set timelines of up to three profiler windows, the figures of all, and what weakens them."""
-    for resolution, rows in _by_data(group).items():
+    for resolution, rows in by_key(group.rows, lambda row: row.config.resolution).items():
         profiled_rows = [row for row in rows if row.gpu_window]
         shown = [row for row in profiled_rows if row.gpu_window and row.gpu_window.gaps]
         yield from _timelines(report, f"GPU, {group.title}: {resolution}", shown)
@@ -102,30 +103,17 @@ def window_parts(report: Report, group: RowGroup) -> Iterator[Part]:
             yield Item(subject=f"{resolution}, {which}", text=note)
 
 
-def _by_data(group: RowGroup) -> dict[str, list[ConfigurationRow]]:
-    found: dict[str, list[ConfigurationRow]] = {}
-    for row in group.rows:
-        found.setdefault(row.config.resolution, []).append(row)
-    return found
-
-
 def _timelines(report: Report, caption: str, rows: Sequence[ConfigurationRow]) -> Iterator[Chart]:
     """Fewest workers, most, and the middle, of the configurations that are otherwise alike; on one axis of time."""
-    alike: dict[object, dict[int, tuple[ConfigurationRow, TimelineView]]] = {}
-    for row in rows:
-        same = alike_but_for(row.config, "workers", "prefetch_factor", "rounds", "seed")
-        detail = detail_of(report, row)
-        if detail and detail.view:
-            alike.setdefault(same, {}).setdefault(row.config.loader.workers, (row, detail.view))
+    profiled = [(row, detail.view) for row in rows if (detail := detail_of(report, row)) and detail.view]
+    alike = by_key(profiled, lambda pair: alike_but_for(pair[0].config, "workers", "prefetch_factor", "rounds", "seed"))
+    by_workers = [{row.config.loader.workers: (row, view) for row, view in reversed(pairs)} for pairs in alike.values()]
     # What was measured with the most worker counts shows best what they do.
-    by_workers = max(alike.values(), key=len, default={})
-    counts = sorted(by_workers)
-    chosen = (
-        [by_workers[count] for count in sorted({counts[0], counts[(len(counts) - 1) // 2], counts[-1]})]
-        if counts
-        else []
-    )
-    if chosen:
+    most = max(by_workers, key=len, default={})
+    counts = sorted(most)
+    if counts:
+        middle = counts[(len(counts) - 1) // 2]
+        chosen = [most[count] for count in sorted({counts[0], middle, counts[-1]})]
         named = [(_name(row, rows), view) for row, view in chosen]
         length_ns = common_length_ns([view for _, view in named])
         yield replace(timelines_chart(named, length_ns, caption=caption), further=True)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from loaderprobe.analyze.answer import by_device, main_speedups, on_cpu
+from loaderprobe.records import by_key
 from loaderprobe.records.config import OPTIONS, REQUIRED, CacheState, RunConfig
 from loaderprobe.records.measurement import NO_STEP
 from loaderprobe.records.options import label_of
@@ -198,10 +199,8 @@ class RowGroup:
     @property
     def lines(self) -> dict[str, list[ConfigurationRow]]:
         """The rows by data set, and by what else sets lines apart, the fewest workers first."""
-        found: dict[str, list[ConfigurationRow]] = {line_of(row, self.rows): [] for row in self.rows}
-        for row in sorted(self.rows, key=lambda row: row.config.loader.workers):
-            found[line_of(row, self.rows)].append(row)
-        return found
+        lines = by_key(self.rows, lambda row: line_of(row, self.rows))
+        return {name: sorted(rows, key=lambda row: row.config.loader.workers) for name, rows in lines.items()}
 
 
 def groups(report: Report) -> tuple[RowGroup, ...]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 from loaderprobe.analyze.answer import best_ceiling, firm, measured, read_rate, speedup_of
+from loaderprobe.records import by_key
 from loaderprobe.records.config import OPTIONS
 from loaderprobe.records.ranks import RankRow, RanksView
 from loaderprobe.records.remark import Remark, each_once, subject_of
@@ -221,14 +222,12 @@ def notes(report: Report) -> list[tuple[str, str]]:
     """(where, note) for each different note on a data set, and that a measurement left."""
     rows = measured(report.summary.configurations)
     left = [(note, row) for row in rows if (detail := detail_of(report, row)) for note in each_once(detail.notes)]
-    found: dict[Hashable, list[ConfigurationRow]] = {}
-    for note, row in left:
-        found.setdefault(subject_of(note), []).append(row)
+    found = by_key(left, lambda pair: subject_of(pair[0]))
     said = each_once(note for note, _ in left)
     of_data = [note for note in report.summary.run.notes if "data" in note.facts]
     return [
         *((str(note.facts["data"]), remark_words(note)) for note in of_data),
-        *((_which(found[subject_of(note)], rows, report), remark_words(note)) for note in said),
+        *((_which([row for _, row in found[subject_of(note)]], rows, report), remark_words(note)) for note in said),
     ]
 
 
