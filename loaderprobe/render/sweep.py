@@ -41,7 +41,6 @@ from loaderprobe.render.document import (
 from loaderprobe.render.figures import (
     OF_LAYOUTS,
     TABLE,
-    Figure,
     evidence_words,
     flat,
     reason_words,
@@ -103,8 +102,7 @@ def sweep_document(report: Report) -> Document:
             *(Section(title=group.title, parts=tuple(_of_group(report, group)), under=True) for group in found),
             *more_needs(report),
             *panel_sections(report),
-            Section(title="Failed", parts=items(without_figures(report, "failed"))),
-            Section(title="Skipped", parts=items(without_figures(report, "skipped"))),
+            *(Section(title=first_upper(status), parts=_without(report, status)) for status in ("failed", "skipped")),
             ranks_section(report),
             epochs_section(report),
             short_runs_section(report),
@@ -145,17 +143,13 @@ def counts(report: Report) -> str:
 
 def _before_table(report: Report) -> Iterator[Part]:
     yield Paragraph(text=" ".join((counts(report), *skipped_files(report))), tone="quiet")
-    if not report.summary.run.complete:
-        yield Paragraph(text=not_complete(report), tone="warning")
-    yield Paragraph(text=_TABLE_NOTE, tone="quiet", further=True)
-
-
-def not_complete(report: Report) -> str:
-    """How many configurations are pending, and the command that continues: a page may be read anywhere."""
     run = report.summary.run
-    pending = counted(run.pending, "configuration")
-    command = "loaderprobe sweep --resume RUN"
-    return f"Not complete: {pending} not measured yet; {command} continues, where RUN is the path of {run.name}."
+    if not run.complete:
+        pending, command = counted(run.pending, "configuration"), "loaderprobe sweep --resume RUN"
+        # A page may be read anywhere.
+        text = f"Not complete: {pending} not measured yet; {command} continues, where RUN is the path of {run.name}."
+        yield Paragraph(text=text, tone="warning")
+    yield Paragraph(text=_TABLE_NOTE, tone="quiet", further=True)
 
 
 def _of_group(report: Report, group: RowGroup) -> Iterator[Part]:
@@ -163,30 +157,25 @@ def _of_group(report: Report, group: RowGroup) -> Iterator[Part]:
         how = "specified, not measured" if group.emulated else "measured"
         yield Paragraph(text=f"Compute alone: {rate(alone)} images/s ({how}).", further=True)
     more = OF_LAYOUTS if len({row.config.layout for row in group.rows}) > 1 else ()
-    columns = (*TABLE, *more)
-    head = ("configuration", *(column.head for column in columns), "bound", "speed-up if free → then limited by")
-    yield Table(head=head, lines=tuple(_line(report, row, group, columns) for row in group.rows))
-    yield from (Paragraph(text=column.help, tone="quiet", further=True) for column in more)
-    yield from _evidence(report, group)
-    yield from further(items(_knees(report, group)))
-
-
-def _knees(report: Report, group: RowGroup) -> list[tuple[str, str]]:
-    """(of what, sentence) for the knees of the group: one for each set of rows that differ in workers only."""
-    rows = {row.key: row for row in group.rows}
-    found = [
-        (next((rows[key] for key in reversed(knee.keys) if key in rows), None), knee) for knee in report.summary.knees
-    ]
-    return [(f"Knee of {label(row, group.rows, workers=False)}", knee_words(knee)) for row, knee in found if row]
-
-
-def _line(report: Report, row: ConfigurationRow, group: RowGroup, columns: Sequence[Figure]) -> Line:
-    return (
-        label(row, group.rows),
-        *(shown(row, column.column) for column in columns),
-        Cell(text=bound_words(row), tone=tone(row)),
-        gain_words(row, then_of(report, row)),
+    columns = (
+        Column("configuration", lambda row: label(row, group.rows)),
+        *(Column(one.head, partial(shown, column=one.column)) for one in (*TABLE, *more)),
+        Column("bound", _bound),
+        Column("speed-up if free → then limited by", lambda row: gain_words(row, then_of(report, row))),
     )
+    yield from table(group.rows, columns)
+    yield from (Paragraph(text=one.help, tone="quiet", further=True) for one in more)
+    yield from _evidence(report, group)
+    rows = {row.key: row for row in group.rows}
+    for knee in report.summary.knees:
+        # Of a set of rows that differ in workers only.
+        if row := next((rows[key] for key in reversed(knee.keys) if key in rows), None):
+            subject = f"Knee of {label(row, group.rows, workers=False)}"
+            yield Item(subject=subject, text=knee_words(knee), further=True)
+
+
+def _bound(row: ConfigurationRow) -> Cell:
+    return Cell(text=bound_words(row), tone=tone(row))
 
 
 def missing(report: Report) -> list[Item]:
@@ -212,10 +201,10 @@ def _which(some: Sequence[ConfigurationRow], rows: Sequence[ConfigurationRow], r
     return "all" if len(some) == len(rows) else counted(len(some), "configuration")
 
 
-def without_figures(report: Report, status: str) -> list[tuple[str, str]]:
-    """(label, reason) for each configuration that failed or was skipped."""
+def _without(report: Report, status: str) -> tuple[Item, ...]:
+    """Why a configuration failed, or was skipped."""
     rows = [row for row in report.summary.configurations if row.status == status]
-    return [(full_label(row, report), reason_words(row)) for row in rows]
+    return items((full_label(row, report), reason_words(row)) for row in rows)
 
 
 def notes(report: Report) -> list[tuple[str, str]]:
@@ -312,7 +301,7 @@ def _evidence(report: Report, group: RowGroup) -> Iterator[Fold]:
         if row.bound:
             yield Fold(
                 subject=label(row, group.rows),
-                verdict=Cell(text=bound_words(row), tone=tone(row)),
+                verdict=_bound(row),
                 text=sentence(row.bound),
                 said=not firm(row),
                 parts=(
