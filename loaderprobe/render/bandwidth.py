@@ -20,20 +20,8 @@ from loaderprobe.records.bandwidth import (
     RankRead,
 )
 from loaderprobe.records.thresholds import CEILING_COLD_AT_LEAST, OTHER_READS
-from loaderprobe.render.document import (
-    Bar,
-    Cell,
-    Chart,
-    ChartRow,
-    Column,
-    Document,
-    Paragraph,
-    Part,
-    Section,
-    items,
-    table,
-    tags,
-)
+from loaderprobe.render.charts import Bar, Chart, ChartRow
+from loaderprobe.render.document import Cell, Column, Document, Paragraph, Part, Section, items, table, tags
 from loaderprobe.render.figures import evidence_words
 from loaderprobe.render.format import counted, grouped, megabytes_per_s, percent, plus_minus, rate, span
 from loaderprobe.render.rows import Cell as Value

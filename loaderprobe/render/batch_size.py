@@ -7,7 +7,8 @@ from typing import Any
 
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeReport, LimitName
 from loaderprobe.records.thresholds import ALIKE, WIDE
-from loaderprobe.render.document import Bar, Chart, ChartRow, Column, Document, Paragraph, Part, Section, table, tags
+from loaderprobe.render.charts import Bar, Chart, ChartRow
+from loaderprobe.render.document import Column, Document, Paragraph, Part, Section, table, tags
 from loaderprobe.render.format import counted, interval, percent
 from loaderprobe.render.rows import as_columns, interval_cells, own_cells
 from loaderprobe.render.words import explanation, heading, message, remark_words

@@ -24,21 +24,8 @@ from loaderprobe.records.compare import (
 from loaderprobe.records.config import OPTIONS
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import Interval, ShortVerdict
-from loaderprobe.render.document import (
-    Bar,
-    Cell,
-    Chart,
-    ChartRow,
-    Column,
-    Document,
-    How,
-    Paragraph,
-    Part,
-    Section,
-    items,
-    table,
-    tags,
-)
+from loaderprobe.render.charts import Bar, Chart, ChartRow, How
+from loaderprobe.render.document import Cell, Column, Document, Paragraph, Part, Section, items, table, tags
 from loaderprobe.render.format import MISSING, counted, first_upper, interval, percent
 from loaderprobe.render.groups import bound_words, label, letters_of, tone
 from loaderprobe.render.rows import as_columns, interval_cells, own_cells

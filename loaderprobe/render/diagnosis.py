@@ -8,19 +8,8 @@ from loaderprobe.analyze.answer import main_speedups, speedup_of
 from loaderprobe.records.report import ConfigurationRow, Detail, Report
 from loaderprobe.records.resources import AMONG_RANKS, INPUTS, ONLY_WAITED, ResourceName
 from loaderprobe.records.thresholds import WORTH
-from loaderprobe.render.document import (
-    Bar,
-    Chart,
-    ChartRow,
-    Column,
-    Document,
-    Paragraph,
-    Part,
-    Section,
-    items,
-    table,
-    tags,
-)
+from loaderprobe.render.charts import Bar, Chart, ChartRow
+from loaderprobe.render.document import Column, Document, Paragraph, Part, Section, items, table, tags
 from loaderprobe.render.figures import FIGURES
 from loaderprobe.render.first import advice_parts, ladder_section, limits_training, next_sections
 from loaderprobe.render.format import counted, figure, interval, noun, percent, ranged, workers_words

@@ -1,8 +1,7 @@
 """What every result becomes before it is shown: a headline, and sections of texts, tables, charts and what proves them.
 
 Each result has one function that makes its Document. Writers show any Document and know nothing else: in a terminal, as
-Markdown, and as HTML, as a page or inside a notebook. A chart is a table whose figures are also drawn: rows of marks on
-one axis, so that each writer can draw it, or give its figures alone.
+Markdown, and as HTML, as a page or inside a notebook. Charts are in `charts.py`.
 
 A tone is the name of a colour: a cause, or `now`, `change`, `quiet`, `strong`, `warning`, `good`. No writer needs it to
 be understood.
@@ -119,92 +118,6 @@ class Tags(Part):
     """Short texts beside each other, in no order."""
 
     texts: tuple[str, ...]
-
-
-How = Literal["measured", "estimated", "specified", "unsure"]
-"""Of a mark: solid, hatched, or in outline. unsure: its interval holds no gain, or its row is inconclusive."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
-    """A stretch of a chart's row, in the unit of the axis."""
-
-    end: float
-    begin: float = 0.0
-    tone: str = "now"
-    how: How = "measured"
-    letter: str = ""
-    """In it, where it is wide enough."""
-
-
-def stacked(parts: Iterable[tuple[str, str, float]]) -> tuple[Bar, ...]:
-    """(tone, letter, length) of each, one behind the other."""
-    bars, begin = [], 0.0
-    for tone, letter, length in parts:
-        bars.append(Bar(begin=begin, end=begin + length, tone=tone, letter=letter))
-        begin += length
-    return tuple(bars)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChartRow:
-    """A line of a chart: its name, marks on the axis, and the figure that they show."""
-
-    label: str
-    value: str = ""
-    note: str = ""
-    """After the figure: what it depends on, or how sure it is."""
-    bars: tuple[Bar, ...] = ()
-    interval: tuple[float, float] | None = None
-    """A whisker from end to end; one that passes the end of the axis has no cap there."""
-    point: Bar | None = None
-    """A dot at its end, hollow unless it is measured."""
-    level: float | None = None
-    """A mark across the row, that joins those above and below it: a ceiling, or where there is no gain."""
-    level_how: How | Literal["at least"] = "measured"
-    """Dashed unless it is measured."""
-    strong: bool = True
-    """False of a figure that is no more than an estimate, or may be nothing."""
-    head: bool = False
-    """True of a name over the rows that follow, without marks."""
-
-    def __post_init__(self) -> None:
-        if self.interval and not self.interval[1] > self.interval[0]:
-            object.__setattr__(self, "interval", None)
-
-
-_ROOM = 1.05
-"""An axis ends so far above what it shows."""
-_LONGEST_WHISKER = 1.3
-"""Times the longest bar: beyond it, a whisker passes the end of the axis."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chart(Part):
-    """Rows of marks on one axis from `low` to `high`, linear, with a legend of the marks that are in use."""
-
-    rows: tuple[ChartRow, ...]
-    high: float = 0.0
-    """0 for a little more than the marks take, whiskers by their larger part."""
-    low: float = 0.0
-    unit: str = ""
-    """Below the axis; without it there are no ticks."""
-    caption: str = ""
-    level: str = ""
-    """What the marks across the rows stand for."""
-    names: tuple[tuple[str, str], ...] = ()
-    """(tone, what it stands for), for the legend, beside those of causes."""
-    brief: tuple[ChartRow, ...] = ()
-    """The rows that a terminal has in place of all; empty where it has all."""
-    ends: str = ""
-    """What a label, and a figure, say: heads of the columns where the chart is a table, with a comma."""
-
-    def __post_init__(self) -> None:
-        if not self.high:
-            marks = [mark for row in self.rows for mark in (row.level, row.point and row.point.end) if mark]
-            most = max([self.low, *marks, *(bar.end for row in self.rows for bar in row.bars)])
-            ends = [min(row.interval[1], _LONGEST_WHISKER * most) for row in self.rows if row.interval]
-            object.__setattr__(self, "high", self.low + _ROOM * (max([most, *ends]) - self.low) or 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,23 +18,8 @@ from loaderprobe.records.report import ConfigurationRow, NextStep, Outlook, Repo
 from loaderprobe.records.resources import RESOURCE, SPEEDUPS, Resource
 from loaderprobe.records.thresholds import WORTH
 from loaderprobe.records.verdict import Advice, SideAndCause, Speedup, Verdict
-from loaderprobe.render.charts import BASE
-from loaderprobe.render.document import (
-    Bar,
-    Chart,
-    ChartRow,
-    Command,
-    Document,
-    How,
-    Item,
-    Line,
-    Paragraph,
-    Part,
-    Section,
-    Table,
-    further,
-    tags,
-)
+from loaderprobe.render.charts import BASE, Bar, Chart, ChartRow, How
+from loaderprobe.render.document import Command, Document, Item, Line, Paragraph, Part, Section, Table, further, tags
 from loaderprobe.render.format import (
     MISSING,
     counted,

@@ -12,7 +12,8 @@ from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.resources import GAP_CAUSES, MOMENTS, TIME_PARTS
 from loaderprobe.records.thresholds import SYNCS_A_STEP
 from loaderprobe.records.verdict import DeviceUse, Gaps, Stretches, TimelineView
-from loaderprobe.render.document import Bar, Chart, ChartRow, Item, Part, Table
+from loaderprobe.render.charts import Bar, Chart, ChartRow
+from loaderprobe.render.document import Item, Part, Table
 from loaderprobe.render.format import MISSING, counted, percent
 from loaderprobe.render.groups import RowGroup, detail_of, loading, variation
 from loaderprobe.render.words import message, remark_words

@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any
 
 from loaderprobe.records.layers import LAST_CALL, DrillLevel, LayersReport, LayerTime, PartName, Shape
-from loaderprobe.render.document import Bar, Chart, ChartRow, Column, Document, Paragraph, Part, Section, table, tags
+from loaderprobe.render.charts import Bar, Chart, ChartRow
+from loaderprobe.render.document import Column, Document, Paragraph, Part, Section, table, tags
 from loaderprobe.render.format import percent
 from loaderprobe.render.rows import as_columns, interval_cells, own_cells
 from loaderprobe.units import significant

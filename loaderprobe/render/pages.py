@@ -9,11 +9,20 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from loaderprobe.records.resources import RESOURCE
-from loaderprobe.render.charts import BASE, MARKS, TONES, how_known, hows_of, on_axis, ticks, tones_of
-from loaderprobe.render.document import (
+from loaderprobe.render.charts import (
+    BASE,
+    MARKS,
+    TONES,
     Bar,
     Chart,
     ChartRow,
+    how_known,
+    hows_of,
+    on_axis,
+    ticks,
+    tones_of,
+)
+from loaderprobe.render.document import (
     Command,
     Document,
     Item,

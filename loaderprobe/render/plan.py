@@ -24,10 +24,8 @@ from loaderprobe.records.plan import (
     PlanSupply,
     Quantity,
 )
+from loaderprobe.render.charts import Bar, Chart, ChartRow
 from loaderprobe.render.document import (
-    Bar,
-    Chart,
-    ChartRow,
     Column,
     Command,
     Document,

@@ -17,12 +17,9 @@ from loaderprobe.records.resources import RESOURCE, WAITED, ResourceName
 from loaderprobe.records.studies import BufferEffect, EpochFigures, Epochs
 from loaderprobe.records.thresholds import ALIKE, COLD_AT_LEAST
 from loaderprobe.records.verdict import Forecast, Interval, WorkerTime
-from loaderprobe.render.charts import TONES
+from loaderprobe.render.charts import TONES, Bar, Chart, ChartRow, stacked
 from loaderprobe.render.document import (
-    Bar,
     Cell,
-    Chart,
-    ChartRow,
     Column,
     Command,
     Document,
@@ -35,7 +32,6 @@ from loaderprobe.render.document import (
     Table,
     further,
     items,
-    stacked,
     table,
 )
 from loaderprobe.render.figures import (

@@ -10,22 +10,20 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from loaderprobe.render.charts import BASE, MARKS, STYLES, hows_of, marks_of, on_axis, ticks, tones_of
-from loaderprobe.render.document import (
+from loaderprobe.render.charts import (
+    BASE,
+    MARKS,
+    STYLES,
     Bar,
-    Cell,
     Chart,
     ChartRow,
-    Command,
-    Document,
-    Item,
-    Paragraph,
-    Part,
-    Table,
-    Tags,
-    cell_text,
-    unfolded,
+    hows_of,
+    marks_of,
+    on_axis,
+    ticks,
+    tones_of,
 )
+from loaderprobe.render.document import Cell, Command, Document, Item, Paragraph, Part, Table, Tags, cell_text, unfolded
 from loaderprobe.render.format import visible
 
 _LONGEST_NAME = 24

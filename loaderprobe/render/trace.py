@@ -12,20 +12,8 @@ from loaderprobe.records.resources import MOMENTS, TIME_PARTS
 from loaderprobe.records.thresholds import OF_STEP
 from loaderprobe.records.trace import MarkName, TraceRank, TraceReport
 from loaderprobe.records.verdict import GapVerdict
-from loaderprobe.render.document import (
-    Bar,
-    Chart,
-    ChartRow,
-    Command,
-    Document,
-    Item,
-    Paragraph,
-    Part,
-    Section,
-    Table,
-    stacked,
-    tags,
-)
+from loaderprobe.render.charts import Bar, Chart, ChartRow, stacked
+from loaderprobe.render.document import Command, Document, Item, Paragraph, Part, Section, Table, tags
 from loaderprobe.render.format import counted, first_upper, percent, span, visible
 from loaderprobe.render.gpu import common_length_ns, occupancy_words, timelines_chart
 from loaderprobe.render.rows import as_columns, own_cells

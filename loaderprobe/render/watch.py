@@ -7,7 +7,8 @@ from typing import Any
 
 from loaderprobe.records import values
 from loaderprobe.records.diagnosis import Attached, SeenOutside, WatchedInterval, WatchReport
-from loaderprobe.render.document import Bar, Chart, ChartRow, Column, Document, Paragraph, Part, Section, table, tags
+from loaderprobe.render.charts import Bar, Chart, ChartRow
+from loaderprobe.render.document import Column, Document, Paragraph, Part, Section, table, tags
 from loaderprobe.render.format import MISSING, Facts, counted, percent, span, workers_words
 from loaderprobe.render.groups import letters_of, tone
 from loaderprobe.render.messages import MESSAGES

@@ -13,7 +13,8 @@ import loaderprobe
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.verdict import Cause, Side
-from loaderprobe.render.document import Chart, Command, Document, Paragraph, Section, Table
+from loaderprobe.render.charts import Chart
+from loaderprobe.render.document import Command, Document, Paragraph, Section, Table
 from loaderprobe.render.first import again_with, first_screen, headed, shown_first
 from loaderprobe.render.pages import chart_html, chart_svg
 from loaderprobe.units import format_rate

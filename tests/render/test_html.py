@@ -17,20 +17,8 @@ from loaderprobe.records.measurement import Rejected, Timeline
 from loaderprobe.records.remark import reported
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.verdict import Bound, Reason, TimelineView
-from loaderprobe.render.document import (
-    Bar,
-    Cell,
-    Chart,
-    ChartRow,
-    Command,
-    Document,
-    Fold,
-    Item,
-    Paragraph,
-    Section,
-    Table,
-    further,
-)
+from loaderprobe.render.charts import Bar, Chart, ChartRow
+from loaderprobe.render.document import Cell, Command, Document, Fold, Item, Paragraph, Section, Table, further
 from loaderprobe.render.gpu import timelines_chart
 from loaderprobe.render.pages import chart_html, document_markdown, document_page
 from loaderprobe.render.terminal import document_text
