@@ -12,7 +12,7 @@ from loaderprobe.render.charts import Bar, Chart, ChartRow
 from loaderprobe.render.document import Column, Document, Paragraph, Part, Section, items, table, tags
 from loaderprobe.render.figures import FIGURES
 from loaderprobe.render.first import advice_parts, ladder_section, limits_training, next_sections
-from loaderprobe.render.format import counted, figure, interval, noun, percent, ranged, workers_words
+from loaderprobe.render.format import counted, figure, interval, noun, percent, span, workers_words
 from loaderprobe.render.groups import FILES, resources_of, state_word, tone, trains
 from loaderprobe.render.sweep import proof, ranks_section
 from loaderprobe.render.words import explanation, message, remark_words
@@ -97,7 +97,7 @@ def _how_sure(row: ConfigurationRow, detail: Detail) -> Iterator[Part]:
     clear = "one cause leads" if bound.firm else "causes alike" if bound.cause == "either" else "inconclusive"
     if bound.firm and rounds > 1:
         for _, lead in main_speedups(row)[:1]:
-            clear += f" ({ranged(significant(lead.low, 2), significant(lead.high, 2))}x)"
+            clear += f" ({span((lead.low, lead.high), lambda end: significant(end, 2))}x)"
     yield Paragraph(text=f"{clear}, {counted(rounds, 'round')}, {noise}", strong=True)
     yield Paragraph(text=explanation(bound, sample=detail.sample))
 

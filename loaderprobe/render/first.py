@@ -20,20 +20,8 @@ from loaderprobe.records.thresholds import WORTH
 from loaderprobe.records.verdict import Advice, SideAndCause, Speedup, Verdict
 from loaderprobe.render.charts import BASE, Bar, Chart, ChartRow, How
 from loaderprobe.render.document import Command, Document, Item, Line, Paragraph, Part, Section, Table, further, tags
-from loaderprobe.render.format import (
-    MISSING,
-    counted,
-    first_upper,
-    grouped,
-    interval,
-    named,
-    percent,
-    ranged,
-    rate,
-    span,
-    workers_words,
-)
-from loaderprobe.render.groups import FILES, RowGroup, groups, letters_of, limit_map, map_key, tone
+from loaderprobe.render.format import MISSING, counted, first_upper, grouped, interval, named, percent, rate, span
+from loaderprobe.render.groups import FILES, RowGroup, groups, letters_of, limit_map, loading, map_key, tone
 from loaderprobe.render.words import action_words, code_line, forecast_words, remark_words
 from loaderprobe.units import format_rate, join_words, significant
 
@@ -230,12 +218,12 @@ def _apart(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
 def _subline(report: Report, group: RowGroup, shown: Sequence[ConfigurationRow]) -> str:
     """How much of compute alone is reached, where that rate comes from, and what follows for no one."""
     shares = [row.verdict.accelerator_utilization for row in shown if row.verdict]
-    known = sorted(share for share in shares if share is not None)
+    known = [share for share in shares if share is not None]
     if group.cpu:
         return "The model ran on the CPU: nothing follows for a GPU."
     if not known:
         return ""
-    of = ranged(percent(min(1.0, known[0])), percent(min(1.0, known[-1])))
+    of = span([min(1.0, share) for share in known], percent)
     pace = any(need.pace for need in report.summary.needs if need.compute == group.compute)
     alone = f"{rate(group.ceiling_images_per_s)} images/s" if group.ceiling_images_per_s else "compute alone"
     specified = "MLPerf Storage's pace; specified" if pace else "specified"
@@ -246,7 +234,7 @@ def _subline(report: Report, group: RowGroup, shown: Sequence[ConfigurationRow])
 
 def short_label(row: ConfigurationRow, among: Sequence[ConfigurationRow], *, workers: bool = True) -> str:
     """`500x375, 2 workers`, with the options that set the row apart from the others on the ladder."""
-    options = [row.config.resolution, *([workers_words(row.config.loader.workers)] if workers else [])]
+    options = [row.config.resolution, *([loading(row)] if workers else [])]
     named = {
         "loader": row.config.loader.name, "model": row.config.compute.model, "compute": row.config.compute.name,
         "ranks": counted(row.config.ranks, "rank"), "cache": row.config.cache,

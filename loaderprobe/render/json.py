@@ -22,14 +22,7 @@ from loaderprobe.records.verdict import Advice, Bound, Evidence, Forecast, GapVe
 from loaderprobe.render.doctor import why_words
 from loaderprobe.render.figures import evidence_words
 from loaderprobe.render.trace import bound_sentence
-from loaderprobe.render.words import (
-    action_words,
-    kind_words,
-    knee_words,
-    limit_words,
-    remark_words,
-    sentence,
-)
+from loaderprobe.render.words import action_words, kind_words, knee_words, limit_words, remark_words, sentence
 
 T = TypeVar("T")
 _WORDS: dict[type, Callable[[Any], str]] = {

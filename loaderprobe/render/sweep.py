@@ -34,16 +34,7 @@ from loaderprobe.render.document import (
     items,
     table,
 )
-from loaderprobe.render.figures import (
-    OF_LAYOUTS,
-    TABLE,
-    evidence_words,
-    flat,
-    reason_words,
-    reasons,
-    shown,
-    words_of,
-)
+from loaderprobe.render.figures import OF_LAYOUTS, TABLE, evidence_words, flat, reason_words, reasons, shown, words_of
 from loaderprobe.render.first import advice_parts, first_screen, headed, more_needs, sample_of, shown_first
 from loaderprobe.render.format import MISSING, counted, figure, first_upper, interval, megabytes_per_s, percent, rate
 from loaderprobe.render.gpu import window_parts
