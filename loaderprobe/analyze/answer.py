@@ -10,6 +10,7 @@ from typing import Literal
 
 from loaderprobe.analyze.effects import of_intervals
 from loaderprobe.analyze.knee import fewest, ranked
+from loaderprobe.records import by_key
 from loaderprobe.records.config import OPTIONS, alike_but_for
 from loaderprobe.records.files import Staged
 from loaderprobe.records.remark import Remark
@@ -242,19 +243,16 @@ def _level(leading: Sequence[Speedup], rounds: Sequence[int], *, of: int) -> str
 
 def _scaling(report: Report) -> Iterator[Scaling]:
     """Rows of one data set, loader and cache state: each device with every number of ranks, model after model."""
-    alike: dict[Hashable, list[ConfigurationRow]] = {}
     places = {row.key: place for place, row in enumerate(report.summary.configurations)}
-    for row in sorted(best_of(report, report.summary.configurations), key=lambda row: places[row.key]):
-        alike.setdefault((row.config.resolution, row.config.loader.name, row.config.cache), []).append(row)
+    best = sorted(best_of(report, report.summary.configurations), key=lambda row: places[row.key])
+    alike = by_key(best, lambda row: (row.config.resolution, row.config.loader.name, row.config.cache))
     for rows in alike.values():
         yield from _scaled(rows)
 
 
 def _scaled(rows: Rows) -> Iterator[Scaling]:
     """A specified rate compares with no other: an emulated device is here with several numbers of ranks only."""
-    lines: dict[tuple[str, str], list[ConfigurationRow]] = {}
-    for row in rows:
-        lines.setdefault((row.config.compute.model, row.config.compute.name), []).append(row)
+    lines = by_key(rows, lambda row: (row.config.compute.model, row.config.compute.name))
     for line in lines.values():
         line.sort(key=lambda row: (row.config.ranks, row.config.nodes))
     trained = [line[0] for line in lines.values() if not line[0].emulated]

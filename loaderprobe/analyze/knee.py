@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
+from loaderprobe.records import by_key
 from loaderprobe.records.config import Auto, RunConfig, alike_but_for, with_options
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.thresholds import ALIKE
@@ -95,9 +96,7 @@ def next_configs(report: Report, auto: Auto) -> list[RunConfig]:
 
     A number of workers that failed ends the search above it, and is not asked for again.
     """
-    groups: dict[Hashable, list[ConfigurationRow]] = {}
-    for row in report.summary.configurations:
-        groups.setdefault(alike_but_for(row.config, "workers", "prefetch_factor"), []).append(row)
+    groups = by_key(report.summary.configurations, lambda row: alike_but_for(row.config, "workers", "prefetch_factor"))
     found = [_next_config(rows, report.summary.knees, auto) for rows in groups.values()]
     known = {row.key for row in report.summary.configurations}
     return [config for config in found if config and config.key not in known]

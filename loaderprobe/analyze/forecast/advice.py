@@ -38,7 +38,7 @@ from loaderprobe.analyze.verdict.rule import (
     straggles,
 )
 from loaderprobe.analyze.verdict.validity import counted
-from loaderprobe.records import thresholds
+from loaderprobe.records import by_key, thresholds
 from loaderprobe.records.bandwidth import FROM_STORAGE
 from loaderprobe.records.config import PUBLISHED_MODEL, ComputeSpec, alike_but_for
 from loaderprobe.records.measurement import Alternative, Measurement, judged_activity, segments_of
@@ -500,10 +500,7 @@ def recommend_groups(
 
 def _groups(measured: Sequence[Measurement]) -> list[list[Measurement]]:
     """The serial loader has no prefetch factor, and so belongs to the groups of all."""
-    alike: dict[tuple[object, ...], list[Measurement]] = {}
-    for each in measured:
-        same = alike_but_for(each.config, "workers", "prefetch_factor", "rounds", "seed")
-        alike.setdefault(same, []).append(each)
+    alike = by_key(measured, lambda each: alike_but_for(each.config, "workers", "prefetch_factor", "rounds", "seed"))
     groups = []
     for members in alike.values():
         loaders = [member.config.loader for member in members]
