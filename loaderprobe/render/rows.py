@@ -8,7 +8,7 @@ from io import StringIO
 from math import nan
 from typing import Any
 
-from loaderprobe.records.measurement import Measurement, Segment, WorkerBatches
+from loaderprobe.records.measurement import Measurement, Segment
 from loaderprobe.records.verdict import Interval
 from loaderprobe.render.format import visible
 
@@ -78,16 +78,12 @@ def step_rows(measured: Measurement) -> Iterator[Row]:
                 column[step] for column in (segment.begin_ns, segment.ready_ns, segment.copied_ns, segment.end_ns)
             )
             yield (
-                *_configuration(measured),
-                *_of_segment(segment),
+                *_of(measured, segment),
                 step,
                 nan if segment.first_batch < 0 else segment.first_batch + step,
                 segment.batch_size,
-                _seconds(begin - origin_ns),
-                _seconds(ready - begin),
-                _seconds(copied - ready),
-                _seconds(end - copied),
-                _seconds(ends_ns[step] - begin),
+                *(ns / 1e9 for ns in (begin - origin_ns, ready - begin, copied - ready, end - copied)),
+                (ends_ns[step] - begin) / 1e9,
                 _seconds_at(segment.device_begin_ns, step, origin_ns),
                 _seconds_at(segment.finished_ns, step, origin_ns),
             )
@@ -97,48 +93,39 @@ def batch_rows(measured: Measurement) -> Iterator[Row]:
     """A row a batch, with the columns of `BATCH_COLUMNS`."""
     origin_ns, records = _origin_ns(measured), measured.worker_batches
     served = {
-        number: _of_segment(segment)
+        number: segment
         for segment in measured.segments
         if segment.first_batch >= 0
         for number in range(segment.first_batch, segment.first_batch + segment.steps)
     }
+    times = (
+        records.wall_ns, records.cpu_ns, records.run_delay_ns, records.collate_ns, records.instrument_ns,
+        records.process_cpu_ns,
+    )  # fmt: skip
     for place, number in enumerate(records.batch):
         yield (
-            *_configuration(measured),
-            *served.get(number, (nan, None, None, nan)),
+            *_of(measured, served.get(number)),
             number,
             records.worker[place],
             records.images[place],
-            _seconds(records.start_ns[place] - origin_ns),
-            *_times(records, place),
+            _seconds_at(records.start_ns, place, origin_ns),
+            *(_seconds_at(column, place, 0) for column in times),
             records.read_bytes[place],
         )
 
 
-def _configuration(measured: Measurement) -> tuple[str, str]:
-    return measured.config.key, measured.config.title()
-
-
-def _of_segment(segment: Segment) -> tuple[int, str, str, float]:
-    return segment.round, segment.mode, segment.activity, nan if segment.without is None else segment.without
-
-
-def _times(records: WorkerBatches, place: int) -> Iterator[float]:
-    columns: tuple[tuple[int, ...], ...] = (
-        records.wall_ns, records.cpu_ns, records.run_delay_ns, records.collate_ns, records.instrument_ns,
-        records.process_cpu_ns,
-    )  # fmt: skip
-    return (_seconds_at(column, place, 0) for column in columns)
+def _of(measured: Measurement, segment: Segment | None) -> Row:
+    """The first six columns."""
+    config = measured.config.key, measured.config.title()
+    if segment is None:
+        return *config, nan, None, None, nan
+    return *config, segment.round, segment.mode, segment.activity, nan if segment.without is None else segment.without
 
 
 def _origin_ns(measured: Measurement) -> int:
     return min((segment.begin_ns[0] for segment in measured.segments if segment.steps), default=0)
 
 
-def _seconds(ns: int) -> float:
-    return ns / 1e9
-
-
 def _seconds_at(column: Sequence[Any], place: int, origin_ns: int) -> float:
     """NaN where the column was not recorded."""
-    return _seconds(column[place] - origin_ns) if column else nan
+    return (column[place] - origin_ns) / 1e9 if column else nan
