@@ -25,8 +25,6 @@ OF_STEP = 0.02
 """What takes less of a step, such as a meeting of ranks or a copy, is not worth a word."""
 NO_FASTER = 0.005
 """A factor nearer to 1 is shown as 1.00, which says nothing."""
-ABOUT_ALL = 1.1
-"""Training cannot outrun compute alone: up to this share of it, more than all of it is noise."""
 SAME_MEMORY = 0.02
 """Memory of the same machine differs by this share: by what its kernel keeps."""
 

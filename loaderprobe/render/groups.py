@@ -21,10 +21,9 @@ from loaderprobe.records.resources import (
     Bottleneck,
     ResourceName,
 )
-from loaderprobe.records.thresholds import ABOUT_ALL
 from loaderprobe.records.verdict import FilesWere, SideAndCause
 from loaderprobe.render.document import Cell, Table
-from loaderprobe.render.format import MISSING, counted, factor, interval, named, percent, workers_words
+from loaderprobe.render.format import MISSING, counted, factor, interval, named, workers_words
 from loaderprobe.units import join_words
 
 FILES: dict[CacheState, str] = {"cold": "cold files", "warm": "warm files", "as-found": "files as found"}
@@ -255,14 +254,6 @@ def limits_of(of: Judged) -> tuple[str, ...]:
 def letters_of(of: Judged) -> str:
     """`F`, or `S/C`; empty for what was skipped."""
     return "/".join(LETTERS[name][0] for name in limits_of(of))
-
-
-def used_words(row: ConfigurationRow) -> str:
-    """`39 %` of what compute alone does; `~100 %` where noise makes it more."""
-    share = row.verdict.accelerator_utilization if row.verdict else None
-    if share is None:
-        return MISSING
-    return "~100 %" if 1.005 <= share <= ABOUT_ALL else percent(share)
 
 
 def gain_words(row: ConfigurationRow, then: Mapping[str, Bottleneck]) -> str:

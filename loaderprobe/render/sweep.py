@@ -53,7 +53,6 @@ from loaderprobe.render.groups import (
     then_of,
     tone,
     trains,
-    used_words,
 )
 from loaderprobe.render.rows import Cell as Value
 from loaderprobe.render.rows import as_columns
@@ -430,7 +429,7 @@ def _empty(row: ConfigurationRow) -> ChartRow:
 def _rate(row: ConfigurationRow) -> ChartRow | None:
     if not row.verdict:
         return None
-    now, used = row.verdict.images_per_s, used_words(row)
+    now, used = row.verdict.images_per_s, shown(row, "accelerator_utilization")
     limits = f"{letters_of(row)} {bound_words(row)}"
     return ChartRow(
         label=loading(row),
