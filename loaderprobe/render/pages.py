@@ -6,7 +6,7 @@ from collections.abc import Container, Iterator, Sequence
 from functools import cache
 from html import escape
 from textwrap import wrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from loaderprobe.records.resources import RESOURCE
 from loaderprobe.render.charts import (
@@ -124,7 +124,8 @@ def document_page(document: Document, *, made_by: str, inline: bool = False) -> 
         if section.parts or above:
             found.append((level, section))
     found.reverse()
-    return _template().render(
+    template = _templates().get_template("document.html.jinja")
+    return template.render(
         document=document,
         hatched=any(hows_of(chart.rows) for chart in _charts(document.sections)),
         first=[section for _, section in found if section.panel],
@@ -147,7 +148,7 @@ def _charts(sections: Sequence[Section]) -> Iterator[Chart]:
 
 
 @cache
-def _template() -> jinja2.Template:
+def _templates() -> jinja2.Environment:
     import jinja2
     from markupsafe import Markup
 
@@ -160,15 +161,18 @@ def _template() -> jinja2.Template:
         # Control characters are shown, not sent.
         finalize=lambda value: visible(value) if type(value) is str else value,
     )
-    # Charts are the only text that is not escaped: their makers did that.
+    # Marks are the only text that is not escaped: their makers did that.
     environment.globals.update(
         kind=lambda part: type(part).__name__.lower(),
         inline=Markup,
         tones=TONES,
         hatches=hatches,
-        chart=lambda part: Markup(chart_html(part)),
+        height=_HEIGHT,
+        marks=lambda chart, row: Markup("".join(_marks(chart, row))),
+        ticks=lambda chart: Markup(_ticks(chart)),
+        legend=lambda chart: [(Markup(mark), words) for mark, words in _legend(chart)],
     )
-    return environment.get_template("document.html.jinja")
+    return environment
 
 
 _HEIGHT, _THICK = 22, 13
@@ -179,17 +183,8 @@ _LEAST_LETTER = 4.0
 
 def chart_html(chart: Chart) -> str:
     """One figure. All text is escaped."""
-    body = "".join(_row_html(chart, row) for row in chart.rows)
-    if chart.unit:
-        label = f'<span class="label">{_safe(chart.unit)}</span>'
-        body += f'<div class="row axis">{label}{_track(_ticks(chart))}<span></span></div>'
-    caption = f"<figcaption>{_safe(chart.caption)}</figcaption>" if chart.caption else ""
-    legend = "".join(
-        f'<li><svg width="20" height="12" aria-hidden="true">{mark}</svg> {_safe(words)}</li>'
-        for mark, words in _legend(chart)
-    )
-    legend = legend and f'<ul class="legend">{legend}</ul>'
-    return f'<figure class="bars">{caption}<div class="rows">{body}</div>{legend}</figure>'
+    module: Any = _templates().get_template("chart.html.jinja").module
+    return str(module.chart(chart))
 
 
 def _ticks(chart: Chart) -> str:
@@ -200,21 +195,6 @@ def _ticks(chart: Chart) -> str:
         anchor = "start" if at < 3 else "end" if at > 97 else "middle"
         found.append(f'<text class="quiet" x="{at:.2f}%" y="14" text-anchor="{anchor}">{tick:,.10g}</text>')
     return "".join(found)
-
-
-def _row_html(chart: Chart, row: ChartRow) -> str:
-    marks = "".join(_marks(chart, row))
-    label = f'<span class="label">{_safe(row.label)}</span>'
-    note = f" <small>{_safe(row.note)}</small>" if row.note else ""
-    shown = f"<b>{_safe(row.value)}</b>" if row.strong else _safe(row.value)
-    value = f'<span class="value">{shown}{note}</span>'
-    if row.head:
-        return f'<div class="row head">{label}{value}</div>'
-    return f'<div class="row">{label}{_track(marks)}{value}</div>'
-
-
-def _track(marks: str) -> str:
-    return f'<svg class="track" width="100%" height="{_HEIGHT}" aria-hidden="true">{marks}</svg>'
 
 
 def _marks(chart: Chart, row: ChartRow) -> Iterator[str]:
