@@ -491,6 +491,13 @@ MESSAGES: dict[str, str] = {
         "{filesystem}[ ({kind})] mounted on {mount} from {source}[, device {devices}][, read-ahead "
         "{read_ahead_bytes:KiB}]"
     ),
+    # What a cache must answer for a storage to be enough.
+    "part.enough_cache": (
+        "it feeds all of them where caches answer {hits:percent} of the reads[: {pinned_bytes:bytes} of files pinned "
+        "on each node, or {page_bytes:bytes} of its page cache{slow:code part.nodes}]"
+    ),
+    "part.nodes.one": "",
+    "part.nodes.several": ", after several epochs",
     # Behind a figure.
     "how.measured": "",
     "how.estimated": " (estimated)",

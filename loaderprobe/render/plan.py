@@ -11,19 +11,10 @@ from typing import Any, Literal
 
 import msgspec
 
+from loaderprobe.records import values
 from loaderprobe.records.catalogue import Amount, CatalogueEntry
 from loaderprobe.records.options import PLAN
-from loaderprobe.records.plan import (
-    Asked,
-    CacheSize,
-    InputName,
-    Need,
-    NeedName,
-    PlanPart,
-    PlanReport,
-    PlanSupply,
-    Quantity,
-)
+from loaderprobe.records.plan import Asked, InputName, Need, NeedName, PlanPart, PlanReport, PlanSupply, Quantity
 from loaderprobe.render.charts import Bar, Chart, ChartRow
 from loaderprobe.render.document import (
     Column,
@@ -40,7 +31,7 @@ from loaderprobe.render.document import (
 )
 from loaderprobe.render.format import MISSING, counted, figure, grouped, percent, rate, span
 from loaderprobe.render.rows import as_columns, own_cells
-from loaderprobe.render.words import LIMIT_WORDS, remark_words
+from loaderprobe.render.words import LIMIT_WORDS, message, remark_words
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
 
 PART: dict[PlanPart, str] = {
@@ -349,7 +340,8 @@ def _supply_notes(supply: PlanSupply, asked: Asked) -> Iterator[str]:
         )
     yield from map(remark_words, supply.notes)
     if supply.cache is not None:
-        yield _enough_cache(supply.cache, asked.nodes)
+        slow = "several" if asked.nodes > 1 else "one"
+        yield message("part.enough_cache", {**values(supply.cache), "slow": slow})
         if supply.first_limit == "opens" and asked.images_per_file == 1:
             yield "shards need few opens: --layout shards:1251"
     flying = supply.reads_in_flight
@@ -359,17 +351,6 @@ def _supply_notes(supply: PlanSupply, asked: Asked) -> Iterator[str]:
         yield f"{supply.source}, read {supply.read_on}"
     if supply.stale:
         yield "that was 12 months ago or longer: check it"
-
-
-def _enough_cache(size: CacheSize, nodes: int) -> str:
-    need = f"it feeds all of them where caches answer {percent(size.hits)} of the reads"
-    if size.pinned_bytes is None or size.page_bytes is None:
-        return need
-    slow = "" if nodes == 1 else ", after several epochs"
-    return (
-        f"{need}: {format_bytes(size.pinned_bytes)} of files pinned on each node, or {format_bytes(size.page_bytes)} "
-        f"of its page cache{slow}"
-    )
 
 
 def _from_words(plan: PlanReport) -> str:
@@ -393,7 +374,8 @@ def _test(plan: PlanReport) -> Iterator[Part]:
     head = ("cold files", *several, "one node", "measured", "pass")
     lines = tuple((what, *promised[1 - len(several) :], "", "") for what, *promised in _promises(plan))
     yield Table(head=head, lines=lines)
-    readers = _readers_words(plan)
+    origin = {"workers": "its workers", "reads_in_flight": "by the reads in flight", "assumed": "assumed"}
+    readers = f"{counted(_readers(plan), 'reader')} an accelerator: {origin[test.readers_from]}"
     if several:
         yield Item(subject=several[0], text=f"on each; {readers}")
         yield Command(text=delivery_command(plan))
@@ -440,12 +422,6 @@ def delivery_command(plan: PlanReport) -> str:
 
 def _readers(plan: PlanReport) -> int:
     return plan.acceptance.workers or -(-plan.acceptance.readers // plan.asked.of_node)
-
-
-def _readers_words(plan: PlanReport) -> str:
-    readers = counted(_readers(plan), "reader")
-    origin = {"workers": "its workers", "reads_in_flight": "by the reads in flight", "assumed": "assumed"}
-    return f"{readers} an accelerator: {origin[plan.acceptance.readers_from]}"
 
 
 _ONE = {"TiB": "TiB", "prefixes": "prefix", "units": "unit", "IOPS": "bought IOPS"}
