@@ -111,7 +111,7 @@ def _sections(report: BandwidthReport, best: BandwidthPhase | None) -> Iterator[
     yield from _ranks(best)
     yield Section(title="Opens and stats of the same files, which are not read", parts=tuple(_operations(report)))
     yield Section(title="Evidence of the kind of device", parts=tuple(_evidence(report)))
-    yield Section(title="Notes", parts=items(_notes(report)))
+    yield Section(title="Notes", parts=items(dict.fromkeys(_notes(report))))
 
 
 def _ladder(report: BandwidthReport) -> Iterator[Part]:
@@ -219,7 +219,7 @@ def _names_row(phase: MetadataPhase, best: MetadataPhase) -> ChartRow:
 
 def _operations(report: BandwidthReport) -> tuple[Part, ...]:
     columns = (
-        Column("", lambda phase: f"{phase.operation}s, {counted(phase.readers, 'reader')}"),
+        Column("", _operation),
         Column("1/s", _per_s),
         Column("p50, p99 ms", lambda phase: _p50_p99(phase.op_ns)),
         Column("B read each", lambda phase: _a_call(phase.storage_bytes, phase)),
@@ -227,6 +227,10 @@ def _operations(report: BandwidthReport) -> tuple[Part, ...]:
     )
     names = dict.fromkeys(_NAMES[phase.metadata] for phase in report.metadata)
     return table(report.metadata, columns, caption="; ".join(names))
+
+
+def _operation(phase: MetadataPhase) -> str:
+    return f"{phase.operation}s, {counted(phase.readers, 'reader')}"
 
 
 def _a_call(whole: int | None, phase: MetadataPhase) -> str:
@@ -389,27 +393,21 @@ def _measured(value: float, unit: str) -> str:
     return significant(value) if unit == "x" else f"{significant(value)} {unit}"
 
 
-def _notes(report: BandwidthReport) -> list[tuple[str, str]]:
-    """(subject, fact), each once, with all the phases that it belongs to."""
-    notes = [("Storage", place_words(report.location)), ("Files", _files(report))]
-    notes += [("Files", remark_words(note)) for note in report.notes]
-    notes += [("Storage", remark_words(note)) for note in report.location.notes]
-    notes += [
-        (_ONCE.get(part.name, part.name), f"not measured, {remark_words(part.reason)}")
-        for part in report.missing
-        if part.name != "paced" or report.kind.code != "not_paced"
-    ]
-    phases: dict[str, list[str]] = {}
-    for phase in report.phases:
-        for text in _of_phase(report, phase):
-            phases.setdefault(text, []).append(_label(report, phase))
-    notes += [(", ".join(labels), text) for text, labels in phases.items()]
+def _notes(report: BandwidthReport) -> Iterator[tuple[str, str]]:
+    """(subject, fact), with all the phases that it belongs to."""
+    yield "Storage", place_words(report.location)
+    yield "Files", _files(report)
+    yield from (("Files", remark_words(note)) for note in report.notes)
+    yield from (("Storage", remark_words(note)) for note in report.location.notes)
+    for part in report.missing:
+        if part.name != "paced" or report.kind.code != "not_paced":
+            yield _ONCE.get(part.name, part.name), f"not measured, {remark_words(part.reason)}"
+    of_phases = [(text, _label(report, phase)) for phase in report.phases for text in _of_phase(report, phase)]
+    for text, pairs in by_key(of_phases, lambda pair: pair[0]).items():
+        yield ", ".join(label for _, label in pairs), text
     for operation in report.metadata:
-        label = f"{operation.operation}s, {counted(operation.readers, 'reader')}"
-        notes += [
-            (label, f"{counted(count, 'file')} could not be reached: {why}") for why, count in operation.unread.items()
-        ]
-    return list(dict.fromkeys(notes))
+        for why, count in operation.unread.items():
+            yield _operation(operation), f"{counted(count, 'file')} could not be reached: {why}"
 
 
 def _of_phase(report: BandwidthReport, phase: BandwidthPhase) -> Iterator[str]:

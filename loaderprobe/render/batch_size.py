@@ -44,7 +44,7 @@ def _sections(found: BatchSizeReport, sizes: Sequence[BatchSizeProbe]) -> Iterat
     yield Section(title="Not known", parts=tags([unknown]), panel="side")
     tried = table(sizes, _of_sizes(found)) if ours else table(list(enumerate(found.probes, 1))[-_SHOWN:], _loops(found))
     title = "Sizes that were tried" if ours else "Loops, in order"
-    yield Section(title=title, parts=(*tried, Paragraph(text=_notes(found), tone="quiet")))
+    yield Section(title=title, parts=(*tried, Paragraph(text=" ".join(_notes(found)), tone="quiet")))
 
 
 def _condition(found: BatchSizeReport) -> str:
@@ -174,20 +174,17 @@ def _rate(probe: BatchSizeProbe) -> str:
     return "does not fit" if probe.ran else "not tried"
 
 
-def _notes(found: BatchSizeReport) -> str:
-    notes = []
+def _notes(found: BatchSizeReport) -> Iterator[str]:
     if found.strategy != "throughput":
-        more = len(found.probes) - _SHOWN
-        notes.append(
-            "usage: mean of the upper half of the readings. epoch and improvement: "
-            f"of {found.dataset_images:,} images, against the first loop."
-        )
-        notes += [f"The first {more} loops are in probes.csv."] if more > 0 else []
+        yield "usage: mean of the upper half of the readings."
+        yield f"epoch and improvement: of {found.dataset_images:,} images, against the first loop."
+        if (more := len(found.probes) - _SHOWN) > 0:
+            yield f"The first {more} loops are in probes.csv."
     if found.utilization_of == "cores":
-        notes.append("There is no GPU: busy is the CPU time of the training process over that of its cores.")
+        yield "There is no GPU: busy is the CPU time of the training process over that of its cores."
     if any(not probe.ran for probe in found.probes):
-        notes.append("not tried: by the growth of memory so far it cannot fit.")
+        yield "not tried: by the growth of memory so far it cannot fit."
     gone = [probe.unavailable["utilization"] for probe in found.probes if "utilization" in probe.unavailable]
     if gone:
-        notes.append(f"Utilization is missing: {remark_words(gone[0])}.")
-    return " ".join((*notes, _trained(found)))
+        yield f"Utilization is missing: {remark_words(gone[0])}."
+    yield _trained(found)
