@@ -15,7 +15,7 @@ from loaderprobe.records.diagnosis import Attached, SeenLoader, WhyNot
 from loaderprobe.records.environment import Capability, StepCode
 from loaderprobe.records.files import UnknownFilesCode
 from loaderprobe.records.measurement import RejectedCode
-from loaderprobe.records.ranks import NotTogether, NotTogetherCode
+from loaderprobe.records.rank_processes import NotTogether, NotTogetherCode
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Action, Bound, Evidence, EvidenceCode, How, Reason
 from loaderprobe.render.doctor import step_words

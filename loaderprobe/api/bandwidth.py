@@ -26,7 +26,7 @@ from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase, 
 from loaderprobe.records.config import RATES, ComputeSpec
 from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.options import BANDWIDTH, check
-from loaderprobe.records.ranks import Layout, Node, ReadResult, ReadTogether
+from loaderprobe.records.rank_processes import Layout, Node, ReadResult, ReadTogether
 from loaderprobe.render.bandwidth import bandwidth_columns, bandwidth_document
 from loaderprobe.render.format import counted
 from loaderprobe.storage.by_ranks import RanksStep, climb

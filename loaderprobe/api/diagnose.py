@@ -24,7 +24,7 @@ from loaderprobe.records.diagnosis import DIAGNOSIS_SCHEMA, DIAGNOSIS_VERSION, D
 from loaderprobe.records.environment import Origin
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.options import DIAGNOSE, check
-from loaderprobe.records.ranks import Layout
+from loaderprobe.records.rank_processes import Layout
 from loaderprobe.records.report import ConfigurationRow, Detail, Report
 from loaderprobe.records.verdict import Bound, Verdict
 from loaderprobe.render.diagnosis import diagnosis_document

@@ -22,7 +22,7 @@ from loaderprobe.plugins import ANY_LAYOUT, NO_SERIAL, ONE_LAYOUT
 from loaderprobe.records.config import Auto, ComputeSpec, LoaderSpec, RunConfig, SweepSpec
 from loaderprobe.records.files import FileSet, is_url
 from loaderprobe.records.options import SWEEP, check, of_python
-from loaderprobe.records.ranks import Layout, Node
+from loaderprobe.records.rank_processes import Layout, Node
 from loaderprobe.system.environment import list_gpus
 from loaderprobe.system.limits import cores_available
 from loaderprobe.units import join_words

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from loaderprobe.api.shown import Documented, Shown, ShownRecord
     from loaderprobe.measure.ranks.launch import Coordinator
     from loaderprobe.records.options import Launcher
-    from loaderprobe.records.ranks import Launched
+    from loaderprobe.records.rank_processes import Launched
 
 
 Found = TypeVar("Found", bound="Documented")

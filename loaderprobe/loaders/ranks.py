@@ -21,7 +21,7 @@ from torch.distributed.elastic.multiprocessing.errors import record
 
 from loaderprobe.errors import LostRank
 from loaderprobe.protocols import SharedStore
-from loaderprobe.records.ranks import Launched, RankPlacement
+from loaderprobe.records.rank_processes import Launched, RankPlacement
 from loaderprobe.system.launcher import bound_calls
 from loaderprobe.units import join_words
 

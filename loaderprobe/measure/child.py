@@ -35,7 +35,7 @@ from loaderprobe.protocols import Clock, OnGpu, OnStage, OwnThreads
 from loaderprobe.records.config import ComputeSpec, RunConfig
 from loaderprobe.records.files import FileSet, to_json
 from loaderprobe.records.measurement import Alternative, Measurement
-from loaderprobe.records.ranks import RankPlacement
+from loaderprobe.records.rank_processes import RankPlacement
 from loaderprobe.records.studies import EpochsMeasured, Prefilled
 from loaderprobe.samplers import sampling
 from loaderprobe.samplers.waits import WaitsSampler

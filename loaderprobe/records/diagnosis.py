@@ -10,7 +10,7 @@ from loaderprobe.records.config import CacheState, RunConfig
 from loaderprobe.records.environment import SCHEMA_VERSION, Origin
 from loaderprobe.records.files import UnknownFiles
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.ranks import NotTogether
+from loaderprobe.records.rank_processes import NotTogether
 from loaderprobe.records.verdict import Bound
 
 DIAGNOSIS_SCHEMA, DIAGNOSIS_VERSION = "loaderprobe/diagnosis", 2

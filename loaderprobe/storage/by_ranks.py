@@ -19,7 +19,7 @@ from loaderprobe.errors import BadValue, LoaderprobeError, LostRank
 from loaderprobe.policy import Ask, Fixed, follow
 from loaderprobe.protocols import Clock, Group, PageCache
 from loaderprobe.records.bandwidth import BandwidthPhase, Engine, RankRead
-from loaderprobe.records.ranks import ReadTogether
+from loaderprobe.records.rank_processes import ReadTogether
 from loaderprobe.storage.files import Piece, Sample, decoded_pieces
 from loaderprobe.storage.phase import MOST_ROUNDS, PhaseSettings, Total, more, own_reads, run_phase
 from loaderprobe.storage.probe import LONGEST, OnPhase

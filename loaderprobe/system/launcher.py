@@ -14,7 +14,7 @@ from typing import Literal
 import psutil
 
 from loaderprobe.errors import BadValue
-from loaderprobe.records.ranks import Launched
+from loaderprobe.records.rank_processes import Launched
 
 Join = Literal["slurm", "mpi"]
 Variables = Mapping[str, str]

@@ -23,7 +23,7 @@ from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.measure.ranks.launch import parse_layout
 from loaderprobe.measure.runner import Order
 from loaderprobe.records.measurement import RunFailure
-from loaderprobe.records.ranks import Node, ReadResult
+from loaderprobe.records.rank_processes import Node, ReadResult
 from loaderprobe.storage.by_ranks import RankReader, read_step
 from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.testing import FakeGroup, example_config

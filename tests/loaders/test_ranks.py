@@ -14,7 +14,7 @@ from loaderprobe.errors import LostRank
 from loaderprobe.loaders import ranks
 from loaderprobe.loaders.ranks import GlooGroup, RankGroups, join_groups
 from loaderprobe.measure.collectives import Collectives
-from loaderprobe.records.ranks import RankPlacement
+from loaderprobe.records.rank_processes import RankPlacement
 from tests.measure.scripted import in_threads
 
 

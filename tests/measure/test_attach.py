@@ -24,7 +24,7 @@ from loaderprobe.measure.attach.script_ranks import AHEAD, ANSWER_TIMEOUT_S, PAT
 from loaderprobe.measure.attach.watcher import ROUNDS, LoopStep, observed
 from loaderprobe.measure.session import Interrupted
 from loaderprobe.records.measurement import Measurement, WorkerBatches
-from loaderprobe.records.ranks import NotTogether, RankOffer
+from loaderprobe.records.rank_processes import NotTogether, RankOffer
 from loaderprobe.records.waits import CodePlace
 from loaderprobe.render.watch import said
 from loaderprobe.system import stacks

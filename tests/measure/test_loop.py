@@ -18,7 +18,8 @@ from loaderprobe.measure.attach.script_ranks import ScriptCollectives
 from loaderprobe.measure.further import CUT_SHORT
 from loaderprobe.measure.session import AGAIN, ATTEMPTS, GivenUp, Recorder, Session
 from loaderprobe.records.measurement import ComputeInfo, Measurement
-from loaderprobe.records.ranks import NotTogether, RankMeasurement
+from loaderprobe.records.rank_processes import NotTogether
+from loaderprobe.records.ranks import RankMeasurement
 from loaderprobe.testing import FakeClock, FakeGroup, FakePageCache, Service, example_config, example_files
 from tests.measure.scripted import in_threads, scripted_parts
 

@@ -23,7 +23,7 @@ from loaderprobe.measure.ranks.launch import Coordinator, RankProcess, put, take
 from loaderprobe.measure.runner import Child, Event, Order, Start
 from loaderprobe.records.diagnosis import DataFound, OwnLoader, OwnMeasured
 from loaderprobe.records.measurement import Measurement, RunFailure
-from loaderprobe.records.ranks import Launched, ProcessInfo, RankCommand, RankPlacement
+from loaderprobe.records.rank_processes import Launched, ProcessInfo, RankCommand, RankPlacement
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.system.clock import SystemClock
 from loaderprobe.testing import FakeClock, FakeStore, example_config, example_files

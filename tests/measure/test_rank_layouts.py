@@ -21,7 +21,7 @@ from loaderprobe.measure.ranks.launch import (
     spread,
 )
 from loaderprobe.measure.runner import Order
-from loaderprobe.records.ranks import Launched, Layout, Node, ProcessInfo, RankOutcome
+from loaderprobe.records.rank_processes import Launched, Layout, Node, ProcessInfo, RankOutcome
 from loaderprobe.testing import example_config, example_files
 
 

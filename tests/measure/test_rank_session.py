@@ -26,7 +26,7 @@ from loaderprobe.measure.collectives import PaceAhead
 from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.ranks.child import cores_of
 from loaderprobe.records import values
-from loaderprobe.records.ranks import RankPlacement
+from loaderprobe.records.rank_processes import RankPlacement
 from loaderprobe.system.limits import cores_available
 from loaderprobe.testing import FakeGroup, Service, example_config, example_files
 from tests.measure.scripted import Rank, ran, together

@@ -19,7 +19,7 @@ from loaderprobe.records.diagnosis import WhyNot
 from loaderprobe.records.environment import CapabilityName, StepCode
 from loaderprobe.records.files import UnknownFilesCode
 from loaderprobe.records.measurement import RejectedCode
-from loaderprobe.records.ranks import NotTogetherCode
+from loaderprobe.records.rank_processes import NotTogetherCode
 from loaderprobe.records.remark import Remark, each_once, reported
 from loaderprobe.records.verdict import ActionCode, Interval, ReasonCode
 from loaderprobe.render.format import Parts, Sentence, parsed

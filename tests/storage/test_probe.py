@@ -21,7 +21,7 @@ from loaderprobe.protocols import PageCache
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase, Engine, StorageCeiling
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Missing
-from loaderprobe.records.ranks import ReadTogether
+from loaderprobe.records.rank_processes import ReadTogether
 from loaderprobe.records.remark import reported
 from loaderprobe.storage import ceiling as ceiling_module
 from loaderprobe.storage import phase as phase_module

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from loaderprobe.errors import BadValue
-from loaderprobe.records.ranks import Launched
+from loaderprobe.records.rank_processes import Launched
 from loaderprobe.system.launcher import (
     TORCH,
     Join,

@@ -21,7 +21,8 @@ from loaderprobe.protocols import Clock, Group, OnStage, SharedStore
 from loaderprobe.records import values
 from loaderprobe.records.diagnosis import AttachRequest, OwnMeasured
 from loaderprobe.records.measurement import Measurement, base_mode, segments_of
-from loaderprobe.records.ranks import NotTogether, NotTogetherCode, RankMeasurement, RankOffer
+from loaderprobe.records.rank_processes import NotTogether, NotTogetherCode, RankOffer
+from loaderprobe.records.ranks import RankMeasurement
 from loaderprobe.records.remark import Remark
 from loaderprobe.store.codec import encode, write_atomically
 from loaderprobe.store.results import make_directory

@@ -26,7 +26,7 @@ from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.diagnosis import OwnMeasured
 from loaderprobe.records.files import FileSet, to_json
 from loaderprobe.records.measurement import Measurement, RunFailure
-from loaderprobe.records.ranks import (
+from loaderprobe.records.rank_processes import (
     Launched,
     Layout,
     Node,

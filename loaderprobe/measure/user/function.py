@@ -31,7 +31,8 @@ from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunC
 from loaderprobe.records.diagnosis import OwnLoader, OwnMeasured
 from loaderprobe.records.files import FileSet, UnknownFiles
 from loaderprobe.records.measurement import Measurement, RunFailure
-from loaderprobe.records.ranks import RankInput, RankPlacement
+from loaderprobe.records.rank_processes import RankPlacement
+from loaderprobe.records.ranks import RankInput
 from loaderprobe.records.remark import Remark
 from loaderprobe.system.clock import SystemClock
 
