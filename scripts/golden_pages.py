@@ -14,12 +14,13 @@ from typing import Any, get_args
 from loaderprobe.analyze.batch_size import Throughput, by_size, limit_at, together
 from loaderprobe.analyze.report import build_report
 from loaderprobe.measure.batch_size import search
-from loaderprobe.records.bandwidth import BandwidthReport, DeviceKind
+from loaderprobe.records.bandwidth import BandwidthReport
 from loaderprobe.records.batch_size import BatchSizeReport, BatchSizeStop, StopCode, StrategyName
 from loaderprobe.records.compare import Compared, ComparedSide, ComparisonReport, Gate, Subject
 from loaderprobe.records.config import StudyPlan, SweepPlan
 from loaderprobe.records.environment import Origin
 from loaderprobe.records.measurement import Measurement, Missing, RunFailure
+from loaderprobe.records.phases import DeviceKind
 from loaderprobe.records.plan import CacheAsked, CheckpointAsked
 from loaderprobe.records.remark import Remark, reported
 from loaderprobe.records.report import ConfigurationRow, Report

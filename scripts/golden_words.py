@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
-from loaderprobe.records.bandwidth import DeviceKind, KindCode, Limit, LimitCode
+from loaderprobe.records.bandwidth import Limit, LimitCode
 from loaderprobe.records.diagnosis import Attached, SeenLoader, WhyNot
 from loaderprobe.records.environment import Capability, StepCode
 from loaderprobe.records.files import UnknownFilesCode
 from loaderprobe.records.measurement import RejectedCode
+from loaderprobe.records.phases import DeviceKind, KindCode
 from loaderprobe.records.rank_processes import NotTogether, NotTogetherCode
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Action, Bound, Evidence, EvidenceCode, How, Reason

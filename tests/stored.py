@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.records.bandwidth import DeviceKind, StorageCeiling
 from loaderprobe.records.config import RunConfig, SweepSpec, with_options
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Alternative, FirstPass, Measurement, RunFailure, Series
+from loaderprobe.records.phases import DeviceKind, StorageCeiling
 from loaderprobe.records.waits import WAIT_KINDS, WaitSamples
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.testing import example_environment, example_files

@@ -18,10 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loaderprobe.errors import BadValue
-from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import OPTIONS, RunConfig, with_options
 from loaderprobe.records.files import content_hash
 from loaderprobe.records.measurement import Measurement, Mode
+from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.resources import (
     CAUSES,
     INPUTS,

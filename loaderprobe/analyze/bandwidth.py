@@ -10,8 +10,9 @@ from loaderprobe.analyze.plan.sources import by_slowest, workload_of_bandwidth
 from loaderprobe.analyze.plan.workload import known
 from loaderprobe.errors import BadValue
 from loaderprobe.records import values
-from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport, Feed
+from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport
 from loaderprobe.records.environment import Origin
+from loaderprobe.records.plan import Feed
 
 
 def judge_bandwidth(

@@ -7,7 +7,8 @@ from itertools import pairwise
 
 from loaderprobe.analyze.verdict.ranks import host_names, slow_host
 from loaderprobe.records import thresholds
-from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase, DeviceKind, Limit, LimitCode, LimitedBy
+from loaderprobe.records.bandwidth import BandwidthMeasurement, Limit, LimitCode, LimitedBy
+from loaderprobe.records.phases import BandwidthPhase, DeviceKind
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Evidence
 

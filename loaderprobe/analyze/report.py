@@ -28,18 +28,11 @@ from loaderprobe.analyze.verdict.rates import NS, function_times, segment_rate
 from loaderprobe.analyze.verdict.rounds import ablations, one_thread_notes
 from loaderprobe.analyze.verdict.validity import disturbance_notes
 from loaderprobe.errors import BadValue, LoaderprobeError
-from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.environment import SCHEMA_VERSION, Environment
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import (
-    NO_STEP,
-    Measurement,
-    RankSeen,
-    RunFailure,
-    Segment,
-    base_mode,
-)
+from loaderprobe.records.measurement import NO_STEP, Measurement, RankSeen, RunFailure, Segment, base_mode
+from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.plan import Quantity
 from loaderprobe.records.ranks import MOST_SHOWN, RankRow, RanksView, Role
 from loaderprobe.records.remark import Remark

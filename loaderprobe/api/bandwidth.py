@@ -22,10 +22,11 @@ from loaderprobe.measure.ranks.launch import (
     spread,
 )
 from loaderprobe.protocols import OnStage
-from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase, BandwidthReport
+from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport
 from loaderprobe.records.config import RATES, ComputeSpec
 from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.options import BANDWIDTH, check
+from loaderprobe.records.phases import BandwidthPhase
 from loaderprobe.records.rank_processes import Layout, Node, ReadResult, ReadTogether
 from loaderprobe.render.bandwidth import bandwidth_columns, bandwidth_document
 from loaderprobe.render.format import counted

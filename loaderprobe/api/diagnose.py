@@ -18,12 +18,12 @@ from loaderprobe.errors import BadValue
 from loaderprobe.measure.ranks.launch import Coordinator, on_this_machine, parse_layout, spread
 from loaderprobe.measure.user.loader import LoaderRequest, measure_with_step
 from loaderprobe.protocols import OnStage
-from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import CacheState, check_seconds
 from loaderprobe.records.diagnosis import DIAGNOSIS_SCHEMA, DIAGNOSIS_VERSION, DataFound, OwnMeasured
 from loaderprobe.records.environment import Origin
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.options import DIAGNOSE, check
+from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.rank_processes import Layout
 from loaderprobe.records.report import ConfigurationRow, Detail, Report
 from loaderprobe.records.verdict import Bound, Verdict

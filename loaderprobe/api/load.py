@@ -11,10 +11,10 @@ from loaderprobe.analyze.report import Studies, build_report
 from loaderprobe.api.shown import Documented, Shown, frame
 from loaderprobe.api.values import PathLike
 from loaderprobe.errors import BadValue, DamagedRun
-from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import RATES, asks_for
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import DamagedFile, Report
 from loaderprobe.records.studies import EpochsMeasured, Prefilled

@@ -13,9 +13,9 @@ from loaderprobe.analyze.ladder import kind_of
 from loaderprobe.errors import DamagedRun, LoaderprobeError
 from loaderprobe.measure.runner import Order
 from loaderprobe.protocols import PageCache
-from loaderprobe.records.bandwidth import FROM_STORAGE, StorageCeiling
 from loaderprobe.records.files import FileSet, LoaderFiles, PartFiles, UnknownFiles
 from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.phases import FROM_STORAGE, StorageCeiling
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import BY_REQUESTS
 from loaderprobe.records.verdict import Evidence

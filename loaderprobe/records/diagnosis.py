@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import CacheState, RunConfig
 from loaderprobe.records.environment import SCHEMA_VERSION, Origin
 from loaderprobe.records.files import UnknownFiles
 from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.rank_processes import NotTogether
 from loaderprobe.records.verdict import Bound
 

@@ -242,3 +242,21 @@ class PlanReport:
     def need(self, name: NeedName) -> Need | None:
         """The need of this name; None where it is refused."""
         return next((need for need in self.needs if need.name == name), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feed:
+    """How many accelerators of one name, training ResNet-50, the storage feeds: what `plan` says of this result."""
+
+    accelerator: str
+    images_per_s: float
+    """Of one accelerator, as published."""
+    count: float
+    utilization: float
+    """Share of that rate which the accelerators shall reach."""
+    use: float
+    """Share of a limit of the storage that is used."""
+    first_limit: SupplyResource
+    """The limit that is reached first."""
+    at_least: bool = False
+    """True when that limit may be higher."""

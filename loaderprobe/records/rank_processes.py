@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from loaderprobe.records.bandwidth import BandwidthPhase
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.environment import StorageLocation
+from loaderprobe.records.phases import BandwidthPhase
 
 # What passes between the processes that a launcher started: who they are, what is next, how it ended.
 

@@ -11,11 +11,12 @@ from typing import Any, TypeVar, cast, get_type_hints
 import msgspec
 
 from loaderprobe.records import values
-from loaderprobe.records.bandwidth import DeviceKind, Limit
+from loaderprobe.records.bandwidth import Limit
 from loaderprobe.records.config import OPTIONS, options_of
 from loaderprobe.records.diagnosis import DIAGNOSIS_SCHEMA
 from loaderprobe.records.environment import SCHEMA_VERSION, Capability
 from loaderprobe.records.files import to_json
+from loaderprobe.records.phases import DeviceKind
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import SUMMARY_SCHEMA, ConfigurationRow, Detail, Report, Summary
 from loaderprobe.records.verdict import Advice, Bound, Evidence, Forecast, GapVerdict, Knee, Verdict

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from loaderprobe.records import values
-from loaderprobe.records.bandwidth import DeviceKind, Limit
 from loaderprobe.records.config import SweepPlan
 from loaderprobe.records.environment import StorageLocation
+from loaderprobe.records.phases import DeviceKind
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import RESOURCE
 from loaderprobe.records.thresholds import WIDE_RANGE
@@ -16,6 +16,9 @@ from loaderprobe.records.verdict import Action, Advice, Bound, Interval, Knee
 from loaderprobe.render.format import Facts, Sentence, first_upper, noun
 from loaderprobe.render.messages import MESSAGES
 from loaderprobe.units import join_words
+
+if TYPE_CHECKING:
+    from loaderprobe.records.bandwidth import Limit
 
 
 def message(code: str, facts: Facts) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 from loaderprobe.errors import BadValue, LoaderprobeError, LostRank
 from loaderprobe.policy import Ask, Fixed, follow
 from loaderprobe.protocols import Clock, Group, PageCache
-from loaderprobe.records.bandwidth import BandwidthPhase, Engine, RankRead
+from loaderprobe.records.phases import BandwidthPhase, Engine, RankRead
 from loaderprobe.records.rank_processes import ReadTogether
 from loaderprobe.storage.files import Piece, Sample, decoded_pieces
 from loaderprobe.storage.phase import MOST_ROUNDS, PhaseSettings, Total, more, own_reads, run_phase

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.protocols import PageCache
-from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.files import FileSet
+from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.remark import Remark
 from loaderprobe.storage.files import LARGE_BLOCK_BYTES, Piece, Sample, blocks, locate_pieces
 from loaderprobe.storage.objects import ONE_INTERPRETER, ObjectEngine, sample_of

@@ -11,10 +11,11 @@ from pathlib import Path
 
 from loaderprobe.errors import BadValue
 from loaderprobe.protocols import Clock
-from loaderprobe.records.bandwidth import BandwidthMeasurement, Engine
+from loaderprobe.records.bandwidth import BandwidthMeasurement
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.files import IMAGE_SUFFIXES, FileSet
 from loaderprobe.records.measurement import Missing
+from loaderprobe.records.phases import Engine
 from loaderprobe.records.remark import Remark
 from loaderprobe.storage.files import LARGE_FILE_BYTES, Piece, Sample, blocks, shuffled
 from loaderprobe.storage.probe import OnPhase, Probe, ProbeRequest, run_probe

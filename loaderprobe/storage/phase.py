@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from loaderprobe.errors import BadValue, MissingPart
-from loaderprobe.records.bandwidth import BandwidthPhase, CacheLabel, Latency, PhaseName
 from loaderprobe.records.environment import StorageLocation
+from loaderprobe.records.phases import BandwidthPhase, CacheLabel, Latency, PhaseName
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import CEILING_COLD_AT_LEAST, WARM_AT_MOST
 from loaderprobe.stats import half_width_in_time, median

@@ -10,16 +10,10 @@ from typing import Any, Literal
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.policy import Ask, Ended, Results, Stop, follow
 from loaderprobe.protocols import Clock, PageCache
-from loaderprobe.records.bandwidth import (
-    BandwidthMeasurement,
-    BandwidthPhase,
-    MetadataOperation,
-    MetadataPhase,
-    PhaseName,
-    fastest,
-)
+from loaderprobe.records.bandwidth import BandwidthMeasurement, MetadataOperation, MetadataPhase
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.measurement import Missing
+from loaderprobe.records.phases import BandwidthPhase, PhaseName, fastest
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import WORTH
 from loaderprobe.storage.files import BLOCK_BYTES, Sample, as_text, locate_pieces, path_text, sample_files, scratch_file

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from loaderprobe.errors import LoaderprobeError
-from loaderprobe.records.bandwidth import Engine
+from loaderprobe.records.phases import Engine
 from loaderprobe.storage.files import Piece, decoded_pieces, encoded_pieces
 from loaderprobe.storage.reader import Reading, ReadOrder, ThreadEngine, decoded, encoded, together
 

@@ -23,7 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaderprobe.protocols import PageCache
-from loaderprobe.records.bandwidth import Engine, MetadataOperation
+from loaderprobe.records.bandwidth import MetadataOperation
+from loaderprobe.records.phases import Engine
 from loaderprobe.records.remark import Remark
 from loaderprobe.storage.files import Piece, Sample, path_text
 

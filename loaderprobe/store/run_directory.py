@@ -24,11 +24,11 @@ from typing import TypeVar
 import filelock
 
 from loaderprobe.errors import MEASURE_AGAIN, BadValue, DamagedRun, ForeignDirectory, Locked, Refused
-from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import RunConfig, SweepSpec
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
+from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.report import DamagedFile
 from loaderprobe.records.studies import EpochsMeasured, Prefilled
 from loaderprobe.store.codec import decode, encode, read, write_atomically, write_error

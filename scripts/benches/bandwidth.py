@@ -27,7 +27,7 @@ from functools import partial
 from pathlib import Path
 
 from loaderprobe.errors import LoaderprobeError, MissingPart
-from loaderprobe.records.bandwidth import PhaseName
+from loaderprobe.records.phases import PhaseName
 from loaderprobe.stats import median
 from loaderprobe.storage.files import Piece, sample_files
 from loaderprobe.storage.phase import PhaseSettings, run_phase

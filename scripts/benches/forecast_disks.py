@@ -44,9 +44,10 @@ from loaderprobe.api.bandwidth import bandwidth
 from loaderprobe.measure.user import loader as learning
 from loaderprobe.measure.user.loader import LoaderRequest, measure_loader
 from loaderprobe.protocols import ComputeArguments
-from loaderprobe.records.bandwidth import BandwidthReport, StorageCeiling
+from loaderprobe.records.bandwidth import BandwidthReport
 from loaderprobe.records.config import CacheState, with_options
 from loaderprobe.records.measurement import Activity, Measurement, Mode, base_mode, segments_of
+from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Forecast
 from loaderprobe.render.words import remark_words

@@ -8,7 +8,7 @@ from typing import Any
 
 from loaderprobe.analyze.forecast.fit import DeviceModel, Fit, Point, ServiceTimes, Storage, fit
 from loaderprobe.analyze.verdict.rates import Loop
-from loaderprobe.records.bandwidth import DeviceKind, KindOfDevice, StorageCeiling
+from loaderprobe.records.phases import DeviceKind, KindOfDevice, StorageCeiling
 from tests.examples.bandwidth import example_phase
 
 

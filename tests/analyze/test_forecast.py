@@ -11,13 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loaderprobe.analyze.caches import page_cache_hits
-from loaderprobe.analyze.forecast.advice import (
-    DataPlace,
-    Recommendation,
-    Surroundings,
-    recommend,
-    recommend_groups,
-)
+from loaderprobe.analyze.forecast.advice import DataPlace, Recommendation, Surroundings, recommend, recommend_groups
 from loaderprobe.analyze.forecast.changes import (
     TAR_BYTES,
     TAR_READ_BYTES,
@@ -35,8 +29,8 @@ from loaderprobe.analyze.forecast.changes import (
 )
 from loaderprobe.analyze.forecast.fit import Fit, Storage, closed_network, fit
 from loaderprobe.analyze.verdict.experiments import Experiments, run_experiments
-from loaderprobe.records.bandwidth import BandwidthPhase, KindOfDevice, StorageCeiling
 from loaderprobe.records.measurement import Alternative, Measurement
+from loaderprobe.records.phases import BandwidthPhase, KindOfDevice, StorageCeiling
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import WORTH
 from loaderprobe.records.verdict import ActionCode, Evidence, Forecast, Interval

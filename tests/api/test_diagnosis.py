@@ -24,11 +24,11 @@ from loaderprobe.measure.child import study
 from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.runner import Order
 from loaderprobe.measure.user.loader import data_found
-from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig, Study
 from loaderprobe.records.diagnosis import DataFound, OwnMeasured
 from loaderprobe.records.files import BatchFiles, FileSet, UnknownFiles, UnknownFilesCode
 from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.remark import Remark, reported
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.studies import Epoch, EpochsMeasured, Prefilled

@@ -22,7 +22,8 @@ from loaderprobe.api import quantities
 from loaderprobe.api.load import Run, load_any
 from loaderprobe.api.plan import Plan
 from loaderprobe.errors import BadValue
-from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport, StorageCeiling
+from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport
+from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.remark import Remark
 from loaderprobe.testing import example_location
 from tests.cli.invoke import invoke

@@ -6,20 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from loaderprobe.analyze.bandwidth import judge_bandwidth
-from loaderprobe.records.bandwidth import (
-    BandwidthMeasurement,
-    BandwidthPhase,
-    BandwidthReport,
-    DeviceKind,
-    Feed,
-    Latency,
-    Limit,
-    MetadataOperation,
-    MetadataPhase,
-    RankRead,
-)
+from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport, Limit, MetadataOperation, MetadataPhase
 from loaderprobe.records.environment import Origin
 from loaderprobe.records.measurement import Missing
+from loaderprobe.records.phases import BandwidthPhase, DeviceKind, Latency, RankRead
+from loaderprobe.records.plan import Feed
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Evidence
 from loaderprobe.testing.fakes import example_environment, example_location

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from loaderprobe.measure import ceilings
-from loaderprobe.records.bandwidth import CacheLabel, StorageCeiling
 from loaderprobe.records.files import FileSet
+from loaderprobe.records.phases import CacheLabel, StorageCeiling
 from loaderprobe.testing import example_files
 from tests.examples.bandwidth import example_phase
 

@@ -13,12 +13,13 @@ from typing import Any, get_args
 import pytest
 
 import loaderprobe
-from loaderprobe.records.bandwidth import KindCode, LimitCode
+from loaderprobe.records.bandwidth import LimitCode
 from loaderprobe.records.batch_size import StopCode
 from loaderprobe.records.diagnosis import WhyNot
 from loaderprobe.records.environment import CapabilityName, StepCode
 from loaderprobe.records.files import UnknownFilesCode
 from loaderprobe.records.measurement import RejectedCode
+from loaderprobe.records.phases import KindCode
 from loaderprobe.records.rank_processes import NotTogetherCode
 from loaderprobe.records.remark import Remark, each_once, reported
 from loaderprobe.records.verdict import ActionCode, Interval, ReasonCode

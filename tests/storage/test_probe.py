@@ -18,9 +18,10 @@ import pytest
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.policy import Ask, follow
 from loaderprobe.protocols import PageCache
-from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase, Engine, StorageCeiling
+from loaderprobe.records.bandwidth import BandwidthMeasurement
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Missing
+from loaderprobe.records.phases import BandwidthPhase, Engine, StorageCeiling
 from loaderprobe.records.rank_processes import ReadTogether
 from loaderprobe.records.remark import reported
 from loaderprobe.storage import ceiling as ceiling_module
@@ -29,12 +30,7 @@ from loaderprobe.storage import probe as probe_module
 from loaderprobe.storage.by_ranks import RankReader, RanksStep, climb, read_step
 from loaderprobe.storage.ceiling import ceiling_of_parts, raise_ceiling
 from loaderprobe.storage.files import LARGE_BLOCK_BYTES, Piece, Sample, encoded_pieces, locate_pieces, sample_files
-from loaderprobe.storage.metadata import (
-    LEAST_INODE_BYTES,
-    MetadataSettings,
-    metadata_label,
-    run_metadata,
-)
+from loaderprobe.storage.metadata import LEAST_INODE_BYTES, MetadataSettings, metadata_label, run_metadata
 from loaderprobe.storage.phase import MOST_ROUNDS, PhaseSettings, cache_label, run_phase
 from loaderprobe.storage.probe import Measured, Names, ProbePolicy, ProbeRequest, Step, probe_bandwidth
 from loaderprobe.storage.reader import Reading, ReadOrder, Supply, ThreadEngine

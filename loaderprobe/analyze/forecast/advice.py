@@ -39,9 +39,9 @@ from loaderprobe.analyze.verdict.rule import (
 )
 from loaderprobe.analyze.verdict.validity import counted
 from loaderprobe.records import by_key, thresholds
-from loaderprobe.records.bandwidth import FROM_STORAGE
 from loaderprobe.records.config import PUBLISHED_MODEL, ComputeSpec, alike_but_for
 from loaderprobe.records.measurement import Alternative, Measurement, judged_activity, segments_of
+from loaderprobe.records.phases import FROM_STORAGE
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import INPUTS, REMEDIES, SingleCause
 from loaderprobe.records.verdict import Action, ActionCode, Advice, Forecast, Interval, Knee

@@ -21,8 +21,8 @@ from loaderprobe.analyze.verdict.rates import (
 from loaderprobe.analyze.verdict.rule import prediction_error_of
 from loaderprobe.analyze.verdict.validity import as_found
 from loaderprobe.records import thresholds
-from loaderprobe.records.bandwidth import FROM_STORAGE, BandwidthPhase, KindOfDevice, StorageCeiling
 from loaderprobe.records.measurement import Measurement, Segment, segment_seconds, segments_of
+from loaderprobe.records.phases import FROM_STORAGE, BandwidthPhase, KindOfDevice, StorageCeiling
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import Bottleneck
 from loaderprobe.stats import lowest, mean, median

@@ -15,15 +15,7 @@ from loaderprobe.analyze.plan.workload import (
     scaled,
     total,
 )
-from loaderprobe.records.bandwidth import Feed
-from loaderprobe.records.plan import (
-    Asked,
-    PlanPart,
-    PlanSupply,
-    Quantity,
-    SupplyLimit,
-    SupplyResource,
-)
+from loaderprobe.records.plan import Asked, Feed, PlanPart, PlanSupply, Quantity, SupplyLimit, SupplyResource
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import SATURATED
 

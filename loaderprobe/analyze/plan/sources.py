@@ -20,8 +20,9 @@ from loaderprobe.analyze.plan.workload import (
 )
 from loaderprobe.analyze.verdict.rates import worker_cost
 from loaderprobe.errors import BadValue
-from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase, MetadataPhase, StorageCeiling
+from loaderprobe.records.bandwidth import BandwidthMeasurement, MetadataPhase
 from loaderprobe.records.measurement import Measurement, base_mode, segments_of
+from loaderprobe.records.phases import BandwidthPhase, StorageCeiling
 from loaderprobe.records.plan import PlanPart, Quantity
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import UNFAIR, WIDE_RANGE, WORTH

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from loaderprobe.analyze.effects import interval
 from loaderprobe.analyze.verdict.rates import rates_by_round
 from loaderprobe.errors import BadValue
-from loaderprobe.records.bandwidth import FROM_STORAGE, BandwidthPhase, StorageCeiling, fastest
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import NO_STEP, Measurement
+from loaderprobe.records.phases import FROM_STORAGE, BandwidthPhase, StorageCeiling, fastest
 from loaderprobe.records.plan import WEAKNESS, Label, PlanPart, Quantity
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow

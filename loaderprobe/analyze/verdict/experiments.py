@@ -47,7 +47,6 @@ from loaderprobe.analyze.verdict.validity import (
     why_not_on_a_rank,
 )
 from loaderprobe.records import values
-from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.measurement import (
     Activity,
     Measurement,
@@ -58,6 +57,7 @@ from loaderprobe.records.measurement import (
     judged_activity,
     segments_of,
 )
+from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import ABLATIONS, AMONG_RANKS, INPUTS, ONLY_WAITED, WAITED, ResourceName, SingleCause
 from loaderprobe.records.thresholds import ABOVE_CEILING, CLEAR_LEAD, FAR_LEAD, LEAST_BYTES, NEGLIGIBLE_WAIT, OPEN_LEAD

@@ -22,7 +22,6 @@ from loaderprobe.analyze.verdict.rates import (
     worker_cost,
 )
 from loaderprobe.records import thresholds
-from loaderprobe.records.bandwidth import FROM_STORAGE, BandwidthPhase, StorageCeiling
 from loaderprobe.records.measurement import (
     Activity,
     Measurement,
@@ -35,6 +34,7 @@ from loaderprobe.records.measurement import (
     segment_seconds,
     segments_of,
 )
+from loaderprobe.records.phases import FROM_STORAGE, BandwidthPhase, StorageCeiling
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import ResourceName
 from loaderprobe.records.verdict import Evidence, EvidenceCode, FilesWere, How, Speedup

@@ -17,20 +17,13 @@ from loaderprobe.measure.ceilings import CEILING_S, ceiling_of
 from loaderprobe.measure.further import enough_said
 from loaderprobe.measure.parts import Parts, join_parts
 from loaderprobe.measure.session import GivenUp, Recorder, Session
-from loaderprobe.protocols import (
-    Compute,
-    ComputeArguments,
-    MakeCompute,
-    NextRound,
-    OnStage,
-    PageCache,
-)
-from loaderprobe.records.bandwidth import StorageCeiling
+from loaderprobe.protocols import Compute, ComputeArguments, MakeCompute, NextRound, OnStage, PageCache
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig, with_options
 from loaderprobe.records.diagnosis import DataFound, OwnMeasured
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.files import BatchFiles, LoaderFiles, PartFiles, UnknownFiles, content_hash
 from loaderprobe.records.measurement import Access, FirstPass, Measurement, WorkerBatches, judged_activity
+from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import LEAST_BYTES, LEAST_SAVED_S, MADE_AGAIN, NEGLIGIBLE_WAIT
 from loaderprobe.samplers.waits import WaitsSampler

@@ -11,7 +11,6 @@ import pytest
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.errors import BadValue
-from loaderprobe.records.bandwidth import BandwidthPhase, StorageCeiling
 from loaderprobe.records.measurement import (
     NO_STEP,
     Activity,
@@ -22,6 +21,7 @@ from loaderprobe.records.measurement import (
     Others,
     Segment,
 )
+from loaderprobe.records.phases import BandwidthPhase, StorageCeiling
 from loaderprobe.records.remark import Remark
 from tests.analyze.measured import measured
 from tests.analyze.rank_runs import rank_run
