@@ -27,8 +27,8 @@ from loaderprobe.analyze.forecast.changes import (
 from loaderprobe.analyze.forecast.fit import Fit, Point, Storage, fit, point_of
 from loaderprobe.analyze.knee import fewest
 from loaderprobe.analyze.verdict.experiments import Experiments
+from loaderprobe.analyze.verdict.one_thread import on_one_thread
 from loaderprobe.analyze.verdict.rates import rate_interval
-from loaderprobe.analyze.verdict.rounds import on_one_thread
 from loaderprobe.analyze.verdict.rule import (
     contenders,
     cores_are_busy,

@@ -16,14 +16,7 @@ from itertools import chain
 from loaderprobe.analyze.verdict.rates import worker_cost
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.config import RunConfig
-from loaderprobe.records.measurement import (
-    Measurement,
-    RankSeen,
-    Segment,
-    WorkerBatches,
-    base_mode,
-    segments_of,
-)
+from loaderprobe.records.measurement import Measurement, RankSeen, Segment, WorkerBatches, base_mode, segments_of
 from loaderprobe.records.ranks import RankInput, RankMeasurement
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import FEWEST_RANKS, FILES_OF_ALL, ONE_OF, READ_BY_ALL
