@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from loaderprobe.analyze.knee import next_configs
+from loaderprobe.analyze.next_configs import next_configs
 from loaderprobe.api.generate import make_sets
 from loaderprobe.api.load import Run, beside_results, judge_run, save_report
 from loaderprobe.api.shown import usual_out

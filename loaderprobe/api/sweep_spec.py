@@ -8,7 +8,7 @@ from itertools import groupby, product
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.analyze.knee import PREFETCH_FACTORS, most_workers
+from loaderprobe.analyze.next_configs import PREFETCH_FACTORS, most_workers
 from loaderprobe.api.values import counts, listed
 from loaderprobe.datasets.generate.generate import SetRequest
 from loaderprobe.datasets.generate.manifest import is_generated

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loaderprobe.analyze.knee import next_factor, next_workers
+from loaderprobe.analyze.next_configs import next_factor, next_workers
 from loaderprobe.records.verdict import Interval
 
 

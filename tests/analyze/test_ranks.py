@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.verdict.ranks import as_one, cores, differing, host_names, same_samples, slow_host
+from loaderprobe.analyze.verdict.ranks import as_one, cores, differing, same_samples
+from loaderprobe.analyze.verdict.slow_host import host_names, slow_host
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.measurement import Measurement, Segment
 from loaderprobe.records.ranks import RankInput, RankMeasurement

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from loaderprobe.analyze.effects import of_rounds
-from loaderprobe.analyze.verdict.ranks import SlowHost, host_names, slow_host
 from loaderprobe.analyze.verdict.rates import (
     BY_TIMES,
     NS,
@@ -33,6 +32,7 @@ from loaderprobe.analyze.verdict.rates import (
     step_images,
     worker_cost,
 )
+from loaderprobe.analyze.verdict.slow_host import SlowHost, host_names, slow_host
 from loaderprobe.analyze.verdict.validity import (
     as_found,
     by_waiting,

@@ -1,4 +1,4 @@
-"""Ranks that trained in step, as one measurement; and whether all those of one host are slow.
+"""Ranks that trained in step, as one measurement; and whether each takes all of the data set.
 
 In step, each rank takes as long for a step as the slowest. So the rates of all together are the number of ranks times
 those of the slowest rank, and every rule for one process holds: a batch is that of all ranks, made in the time, by the
@@ -10,7 +10,7 @@ Only the first rank of a node reads the counters of its machine.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 
 from loaderprobe.analyze.verdict.rates import worker_cost
@@ -19,9 +19,9 @@ from loaderprobe.records.config import RunConfig
 from loaderprobe.records.measurement import Measurement, RankSeen, Segment, WorkerBatches, base_mode, segments_of
 from loaderprobe.records.ranks import RankInput, RankMeasurement
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.thresholds import FEWEST_RANKS, FILES_OF_ALL, ONE_OF, READ_BY_ALL
+from loaderprobe.records.thresholds import FILES_OF_ALL, READ_BY_ALL
 from loaderprobe.records.verdict import Action, Advice, Interval
-from loaderprobe.stats import mean, median
+from loaderprobe.stats import mean
 
 _OF_PASS = ("images", "read_bytes", "called_bytes", "again_read_bytes")
 
@@ -182,59 +182,6 @@ def _batches(slowest: RankMeasurement, ranks: Sequence[RankMeasurement]) -> Work
         records,
         images=tuple(count * len(ranks) for count in records.images),
         read_bytes=tuple(total[number] for number in records.batch),
-    )
-
-
-# A host whose ranks, all or nearly all of them, are slower than every rank elsewhere. Pure.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlowHost:
-    """A host, and its ranks beside all others. Rates are in the unit that was given."""
-
-    host: str
-    slow: int
-    """How many of its ranks are slow."""
-    ranks: int
-    """How many ranks it has."""
-    rate: float
-    """The median rate of its slow ranks."""
-    elsewhere: float
-    """The rate of the slowest rank of any other host."""
-    lead: float
-    """`elsewhere` over the rate of the fastest slow rank; above 1."""
-
-
-def host_names(hosts: Sequence[tuple[int, str]]) -> list[str]:
-    """The name of the host of each rank, from its (node, host); with the node where two nodes have the same name."""
-    nodes: dict[str, set[int]] = {}
-    for node, host in hosts:
-        nodes.setdefault(host, set()).add(node)
-    return [host if len(nodes[host]) == 1 else f"{host} (node {node})" for node, host in hosts]
-
-
-def slow_host(rates: Sequence[tuple[str, float]]) -> SlowHost | None:
-    """The host whose ranks are slower than all others, from (host, rate) of each rank; None without one."""
-    by_host: dict[str, list[float]] = {}
-    for host, rate in rates:
-        by_host.setdefault(host, []).append(rate)
-    candidates = (_if_slow(host, by_host) for host in by_host if len(by_host) > 1)
-    return next((host for host in candidates if host), None)
-
-
-def _if_slow(host: str, by_host: dict[str, list[float]]) -> SlowHost | None:
-    own_rates = sorted(by_host[host])
-    slow = own_rates[: len(own_rates) - len(own_rates) // ONE_OF]
-    elsewhere = min(rate for other, rates in by_host.items() if other != host for rate in rates)
-    if len(own_rates) < FEWEST_RANKS or not 0 < slow[-1] < elsewhere:
-        return None
-    return SlowHost(
-        host=host,
-        slow=sum(rate < elsewhere for rate in own_rates),
-        ranks=len(own_rates),
-        rate=median(slow),
-        elsewhere=elsewhere,
-        lead=elsewhere / slow[-1],
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from loaderprobe.analyze.effects import Effect, of_rounds
 from loaderprobe.analyze.verdict.experiments import Experiments
-from loaderprobe.analyze.verdict.ranks import SlowHost
+from loaderprobe.analyze.verdict.slow_host import SlowHost
 from loaderprobe.analyze.verdict.validity import evidence_of, speedup_evidence, waiting_for_cores
 from loaderprobe.records import thresholds
 from loaderprobe.records.measurement import Measurement
