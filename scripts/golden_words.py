@@ -13,7 +13,7 @@ from typing import Any, get_args
 from loaderprobe.records.bandwidth import Limit, LimitCode
 from loaderprobe.records.diagnosis import Attached, SeenLoader, WhyNot
 from loaderprobe.records.environment import Capability, StepCode
-from loaderprobe.records.files import UnknownFilesCode
+from loaderprobe.records.loader_files import UnknownFilesCode
 from loaderprobe.records.measurement import RejectedCode
 from loaderprobe.records.phases import DeviceKind, KindCode
 from loaderprobe.records.rank_processes import NotTogether, NotTogetherCode

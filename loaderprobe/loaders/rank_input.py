@@ -12,7 +12,7 @@ from torch.utils.data import BatchSampler
 
 from loaderprobe.batches import length_of, parts_of
 from loaderprobe.records.config import RunConfig
-from loaderprobe.records.files import BatchFiles
+from loaderprobe.records.loader_files import BatchFiles
 from loaderprobe.records.ranks import RankInput
 
 MOST_FILES = 2000

@@ -19,7 +19,8 @@ from typing import Any
 
 from loaderprobe.loaders.data_files import named_files
 from loaderprobe.loaders.fetch_log import FetchLog
-from loaderprobe.records.files import BatchFiles, LoaderFiles, PartFiles, UnknownFiles, UnknownFilesCode
+from loaderprobe.records.files import PartFiles
+from loaderprobe.records.loader_files import BatchFiles, LoaderFiles, UnknownFiles, UnknownFilesCode
 from loaderprobe.stats import median
 from loaderprobe.system.mapped import held_files, may_hold_data
 

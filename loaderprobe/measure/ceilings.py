@@ -13,7 +13,8 @@ from loaderprobe.analyze.ladder import kind_of
 from loaderprobe.errors import DamagedRun, LoaderprobeError
 from loaderprobe.measure.runner import Order
 from loaderprobe.protocols import PageCache
-from loaderprobe.records.files import FileSet, LoaderFiles, PartFiles, UnknownFiles
+from loaderprobe.records.files import FileSet, PartFiles
+from loaderprobe.records.loader_files import LoaderFiles, UnknownFiles
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.phases import FROM_STORAGE, StorageCeiling
 from loaderprobe.records.remark import Remark

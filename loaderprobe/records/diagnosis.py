@@ -7,7 +7,7 @@ from typing import Literal
 
 from loaderprobe.records.config import CacheState, RunConfig
 from loaderprobe.records.environment import SCHEMA_VERSION, Origin
-from loaderprobe.records.files import UnknownFiles
+from loaderprobe.records.loader_files import UnknownFiles
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.rank_processes import NotTogether

@@ -26,7 +26,8 @@ from loaderprobe.measure.runner import Order
 from loaderprobe.measure.user.loader import data_found
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig, Study
 from loaderprobe.records.diagnosis import DataFound, OwnMeasured
-from loaderprobe.records.files import BatchFiles, FileSet, UnknownFiles, UnknownFilesCode
+from loaderprobe.records.files import FileSet
+from loaderprobe.records.loader_files import BatchFiles, UnknownFiles, UnknownFilesCode
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.remark import Remark, reported

@@ -21,7 +21,7 @@ from loaderprobe.loaders.data_files import MOST_S, holds_more_than_data, named_f
 from loaderprobe.loaders.rank_input import rank_input
 from loaderprobe.loaders.reads import OpenedFiles
 from loaderprobe.loaders.user_loader import BatchPool, UserLoader
-from loaderprobe.records.files import BatchFiles, UnknownFiles
+from loaderprobe.records.loader_files import BatchFiles, UnknownFiles
 from loaderprobe.testing import example_config
 from tests.api.samples import Moving, Numbers
 

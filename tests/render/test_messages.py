@@ -17,7 +17,7 @@ from loaderprobe.records.bandwidth import LimitCode
 from loaderprobe.records.batch_size import StopCode
 from loaderprobe.records.diagnosis import WhyNot
 from loaderprobe.records.environment import CapabilityName, StepCode
-from loaderprobe.records.files import UnknownFilesCode
+from loaderprobe.records.loader_files import UnknownFilesCode
 from loaderprobe.records.measurement import RejectedCode
 from loaderprobe.records.phases import KindCode
 from loaderprobe.records.rank_processes import NotTogetherCode

@@ -29,7 +29,8 @@ from loaderprobe.measure.user.loader import (
 from loaderprobe.protocols import Exchanging, Group, OnStage
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.diagnosis import OwnLoader, OwnMeasured
-from loaderprobe.records.files import FileSet, UnknownFiles
+from loaderprobe.records.files import FileSet
+from loaderprobe.records.loader_files import UnknownFiles
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.rank_processes import RankPlacement
 from loaderprobe.records.ranks import RankInput

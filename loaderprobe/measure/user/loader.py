@@ -21,7 +21,8 @@ from loaderprobe.protocols import Compute, ComputeArguments, MakeCompute, NextRo
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig, with_options
 from loaderprobe.records.diagnosis import DataFound, OwnMeasured
 from loaderprobe.records.environment import StorageLocation
-from loaderprobe.records.files import BatchFiles, LoaderFiles, PartFiles, UnknownFiles, content_hash
+from loaderprobe.records.files import PartFiles, content_hash
+from loaderprobe.records.loader_files import BatchFiles, LoaderFiles, UnknownFiles
 from loaderprobe.records.measurement import Access, FirstPass, Measurement, WorkerBatches, judged_activity
 from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.remark import Remark
