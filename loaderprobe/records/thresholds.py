@@ -23,8 +23,6 @@ OTHER_READS = 0.05
 """Other processes' reads are worth a word from this share of the own reads on."""
 OF_STEP = 0.02
 """What takes less of a step, such as a meeting of ranks or a copy, is not worth a word."""
-NO_FASTER = 0.005
-"""A factor nearer to 1 is shown as 1.00, which says nothing."""
 SAME_MEMORY = 0.02
 """Memory of the same machine differs by this share: by what its kernel keeps."""
 

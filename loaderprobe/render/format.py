@@ -5,8 +5,8 @@ A field in braces is a fact, shown as the word after its colon says:
     {rate:rate}             205, 1786 (images/s)        {share:percent}         62 %
     {size:bytes}            3.20 MB                     {size:bytes/s}          3.20 MB/s
     {seconds:duration}      1.20 ms, 3 min 20 s         {ahead:KiB}             128 KiB
-    {speedup:times}         2.81                        {speedup:faster}        2.81 times as fast, no faster
-    {rises:2}               2.8 (figures)               {rate:interval}         205 ±6
+    {speedup:times}         2.81                        {rises:2}               2.8 (figures)
+    {rate:interval}         205 ±6
     {count:count worker}    1 worker, 2 workers         {workers:workers}       serial, 2 workers
     {workers:loader}        the serial loader           {resource:noun}         CPU cores
     {name:accelerator}      one mlperf-h100             {low-high:range ...}    15 to 33 %, each end as the rest says
@@ -31,7 +31,6 @@ from typing import Any
 
 from loaderprobe.records import values
 from loaderprobe.records.resources import BOTTLENECKS, RESOURCE
-from loaderprobe.records.thresholds import NO_FASTER
 from loaderprobe.records.verdict import Interval, Speedup
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
 
@@ -94,11 +93,6 @@ def _at_least(value: float, figures: int, least: float) -> str:
 def factor(speedup: Speedup) -> str:
     """`2.81x`, with `est.` where it is estimated."""
     return f"{significant(speedup.value)}x{' est.' if speedup.how == 'estimated' else ''}"
-
-
-def times_as_fast(speedup: float) -> str:
-    """`2.81 times as fast`; `no faster` where that rounds to 1."""
-    return "no faster" if abs(speedup - 1) < NO_FASTER else f"{significant(speedup)} times as fast"
 
 
 def counted(count: float, noun: str) -> str:
@@ -167,7 +161,6 @@ _SHOWN: dict[str, Callable[[Any], str]] = {
     "duration": format_duration,
     "KiB": lambda size: f"{size / 1024:.0f} KiB",
     "times": significant,
-    "faster": times_as_fast,
     "interval": interval,
     "workers": workers_words,
     "loader": lambda count: counted(count, "worker") if count else "the serial loader",

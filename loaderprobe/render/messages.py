@@ -154,8 +154,8 @@ MESSAGES: dict[str, str] = {
     "ranks_missing": "{given} of {ranks} ranks are given: a wait for the input of another counts as communication here",
     "first_steps_fed": (
         "the first {steps:count step} did not wait for input: batches loaded ahead may have fed them. From step "
-        "{next} on input and copies take {input_share:percent}[. Without, it would be at most {speedup:faster} from "
-        "there on]"
+        "{next} on input and copies take {input_share:percent}[. Without, it would be at most {speedup:times} times as "
+        "fast from there on]"
     ),
     "perhaps_fed": (
         "only {steps:count step} on record, where workers have loaded batches ahead: a wait for input may come "

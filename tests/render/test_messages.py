@@ -161,7 +161,6 @@ def test_remarks_are_clauses() -> None:
         ("{x:bytes/s}", {"x": 20.3e6}, "20.3 MB/s"),
         ("{x:duration}", {"x": 0.00186}, "1.86 ms"),
         ("{x:times}", {"x": 2.8123}, "2.81"),
-        ("{x:faster}, {y:faster}", {"x": 2.8123, "y": 1.001}, "2.81 times as fast, no faster"),
         ("{n:count worker}, {m:count worker}, {m:count pass}", {"n": 1.0, "m": 2}, "1 worker, 2 workers, 2 passes"),
         (
             "{none:ranks}, {one:ranks}, {two:ranks}",
