@@ -441,7 +441,7 @@ def _needs(report: Report, some: Sequence[Outlook], *, panel: Literal["main", ""
     said += "".join(f" No rate of the storage: {why}." for why in missing)
     said += " *: nearest to ImageNet." if any(need.planned for need in some) else ""
     head = (
-        named(first.accelerator).removeprefix("one "),
+        named(first.accelerator),
         *(f"for {count}" for count in counts),
         "here",
         f"cores {', '.join(map(str, counts))}",

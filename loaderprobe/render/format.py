@@ -9,7 +9,7 @@ A field in braces is a fact, shown as the word after its colon says:
     {rate:interval}         205 ±6
     {count:count worker}    1 worker, 2 workers         {workers:workers}       serial, 2 workers
     {workers:loader}        the serial loader           {resource:noun}         CPU cores
-    {name:accelerator}      one mlperf-h100             {low-high:range ...}    15 to 33 %, each end as the rest says
+    {name:accelerator}      mlperf-h100                 {low-high:range ...}    15 to 33 %, each end as the rest says
     {resources:nouns}       storage and transport       {resources:speedups}    storage 2.0, transport 1.1
     {ranks:ranks}           rank 1, ranks 1 and 3       {budget:g}              as Python formats it
     {code:code PREFIX}      the text of `PREFIX.code` with the same facts, of `PREFIX` where there is no such text;
@@ -107,10 +107,10 @@ def workers_words(count: float) -> str:
 
 
 def named(accelerator: str, counts: str = "") -> str:
-    """`one mlperf-h100`, `1, 8 and 64 x mlperf-h100`; of a rate `one accelerator of 500 images/s`."""
+    """`mlperf-h100`, `1, 8 and 64 x mlperf-h100`; of a rate `accelerator of 500 images/s`."""
     if accelerator[:1].isdigit():
-        return f"{f'{counts} accelerators' if counts else 'one accelerator'} of {accelerator} images/s"
-    return f"{counts} x {accelerator}" if counts else f"one {accelerator}"
+        return f"{f'{counts} accelerators' if counts else 'accelerator'} of {accelerator} images/s"
+    return f"{counts} x {accelerator}" if counts else accelerator
 
 
 def first_upper(words: str) -> str:

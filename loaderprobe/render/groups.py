@@ -177,7 +177,7 @@ class RowGroup:
         over = f" on {nodes}" if config.nodes > 1 else ""
         one = "this CPU" if self.cpu else self.device
         if self.emulated:
-            one = f"an emulated {named(self.compute.partition(':')[2]).removeprefix('one ')}"
+            one = f"an emulated {named(self.compute.partition(':')[2])}"
         one += f" ({self.model})" if self.model else ""
         return one if config.ranks == 1 else f"{ranks}{over}, each with {one}"
 

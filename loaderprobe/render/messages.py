@@ -402,7 +402,7 @@ MESSAGES: dict[str, str] = {
         "{device}, which a copy does not make faster][. Copying takes {copying_s:duration} at {bytes_per_s:bytes/s}]"
     ),
     "more_cores": (
-        "more cores: {accelerator:accelerator} needs {low_cores-high_cores:range 2} (estimated), "
+        "more cores: one {accelerator:accelerator} needs {low_cores-high_cores:range 2} (estimated), "
         "{cores_available:.3g} here"
     ),
     "pace_of_a_benchmark": (
