@@ -21,10 +21,10 @@ from loaderprobe.records.config import StudyPlan, SweepPlan
 from loaderprobe.records.environment import Origin
 from loaderprobe.records.measurement import Measurement, Missing, RunFailure
 from loaderprobe.records.phases import DeviceKind
-from loaderprobe.records.plan import CacheAsked, CheckpointAsked
 from loaderprobe.records.remark import Remark, reported
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.studies import EpochFigures
+from loaderprobe.records.supply import CacheAsked, CheckpointAsked
 from loaderprobe.records.verdict import Interval, ShortVerdict, Speedup
 from loaderprobe.render.bandwidth import bandwidth_document
 from loaderprobe.render.batch_size import batch_size_document

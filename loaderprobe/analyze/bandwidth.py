@@ -12,7 +12,7 @@ from loaderprobe.errors import BadValue
 from loaderprobe.records import values
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport
 from loaderprobe.records.environment import Origin
-from loaderprobe.records.plan import Feed
+from loaderprobe.records.supply import Feed
 
 
 def judge_bandwidth(

@@ -34,7 +34,6 @@ from loaderprobe.records.environment import SCHEMA_VERSION, Environment
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import NO_STEP, Measurement, RankSeen, RunFailure, Segment, base_mode
 from loaderprobe.records.phases import StorageCeiling
-from loaderprobe.records.plan import Quantity
 from loaderprobe.records.ranks import MOST_SHOWN, RankRow, RanksView, Role
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import (
@@ -64,6 +63,7 @@ from loaderprobe.records.studies import (
     free_batches,
     over_steady,
 )
+from loaderprobe.records.supply import Quantity
 from loaderprobe.records.thresholds import ALIKE, AT_LIMIT, FITS_IN_PART, NO_NEXT_LIMIT, USE, UTILIZATION, WORTH
 from loaderprobe.records.verdict import Verdict
 from loaderprobe.stats import median

@@ -32,8 +32,9 @@ from loaderprobe.records.catalogue import CatalogueEntry
 from loaderprobe.records.config import RATES
 from loaderprobe.records.diagnosis import WatchReport
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.plan import Asked, CacheAsked, PlanReport, PlanSource, PlanSupply, Quantity
+from loaderprobe.records.plan import PlanReport, PlanSource
 from loaderprobe.records.report import ConfigurationRow
+from loaderprobe.records.supply import Asked, CacheAsked, PlanSupply, Quantity
 from loaderprobe.records.thresholds import USE, UTILIZATION
 from loaderprobe.records.trace import TraceReport
 from loaderprobe.render.plan import need_columns, plan_document

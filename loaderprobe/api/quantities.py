@@ -6,7 +6,7 @@ import math
 import re
 
 from loaderprobe.errors import BadValue
-from loaderprobe.records.plan import CacheAsked, CacheKind, CheckpointAsked
+from loaderprobe.records.supply import CacheAsked, CacheKind, CheckpointAsked
 from loaderprobe.units import parse_bytes
 
 MOST = 1e15

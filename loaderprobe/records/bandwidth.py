@@ -10,8 +10,8 @@ from loaderprobe.errors import BadValue
 from loaderprobe.records.environment import SCHEMA_VERSION, Origin, StorageLocation
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.phases import BandwidthPhase, DeviceKind, Latency, PhaseName, fastest
-from loaderprobe.records.plan import Feed
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.supply import Feed
 
 LimitedBy = Literal[
     "bandwidth", "latency", "latency then bandwidth", "memory", "probe", "unknown", "process", "rank", "host"

@@ -9,7 +9,7 @@ from functools import partial
 from loaderprobe.records import by_key
 from loaderprobe.records.bandwidth import BandwidthReport, MetadataLabel, MetadataOperation, MetadataPhase
 from loaderprobe.records.phases import FROM_STORAGE, BandwidthPhase, CacheLabel, Latency, RankRead
-from loaderprobe.records.plan import Feed
+from loaderprobe.records.supply import Feed
 from loaderprobe.records.thresholds import CEILING_COLD_AT_LEAST, OTHER_READS
 from loaderprobe.render.charts import Bar, Chart, ChartRow
 from loaderprobe.render.document import Cell, Column, Document, Paragraph, Part, Section, items, table, tags

@@ -14,7 +14,8 @@ import msgspec
 from loaderprobe.records import values
 from loaderprobe.records.catalogue import Amount, CatalogueEntry
 from loaderprobe.records.options import PLAN
-from loaderprobe.records.plan import Asked, InputName, Need, NeedName, PlanPart, PlanReport, PlanSupply, Quantity
+from loaderprobe.records.plan import InputName, Need, NeedName, PlanReport
+from loaderprobe.records.supply import Asked, PlanPart, PlanSupply, Quantity
 from loaderprobe.render.charts import Bar, Chart, ChartRow
 from loaderprobe.render.document import (
     Column,

@@ -10,8 +10,8 @@ from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport,
 from loaderprobe.records.environment import Origin
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.phases import BandwidthPhase, DeviceKind, Latency, RankRead
-from loaderprobe.records.plan import Feed
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.supply import Feed
 from loaderprobe.records.verdict import Evidence
 from loaderprobe.testing.fakes import example_environment, example_location
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from loaderprobe.analyze.plan.plan import given_offer, make_plan
 from loaderprobe.analyze.plan.workload import MeasuredStorage, PlanWorkload, known, requests
-from loaderprobe.records.plan import Asked, CacheAsked, PlanReport, PlanSource
+from loaderprobe.records.plan import PlanReport, PlanSource
+from loaderprobe.records.supply import Asked, CacheAsked
 
 H100 = 400 / 0.224
 SOURCE = PlanSource(

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaderprobe.records.plan import CacheAsked, PlanReport
+from loaderprobe.records.plan import PlanReport
+from loaderprobe.records.supply import CacheAsked
 from loaderprobe.render.bandwidth import bandwidth_document
 from loaderprobe.render.document import Document, Section, Table
 from loaderprobe.render.json import result_json, result_schema, summary_json, summary_schema

@@ -15,8 +15,8 @@ from loaderprobe.analyze.plan.workload import (
     scaled,
     total,
 )
-from loaderprobe.records.plan import Asked, Feed, PlanPart, PlanSupply, Quantity, SupplyLimit, SupplyResource
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.supply import Asked, Feed, PlanPart, PlanSupply, Quantity, SupplyLimit, SupplyResource
 from loaderprobe.records.thresholds import SATURATED
 
 # What accelerators need of storage, workers and cores.

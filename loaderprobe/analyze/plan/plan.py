@@ -9,14 +9,7 @@ from datetime import date
 from typing import get_args
 
 from loaderprobe.analyze.caches import lru_share_for, page_cache_hits, pinned_hits, seen_before
-from loaderprobe.analyze.plan.needs import (
-    cores_of,
-    demand,
-    in_flight,
-    judge_supply,
-    measured_offer,
-    why_refused,
-)
+from loaderprobe.analyze.plan.needs import cores_of, demand, in_flight, judge_supply, measured_offer, why_refused
 from loaderprobe.analyze.plan.workload import (
     PlanWorkload,
     assumed_too,
@@ -31,22 +24,16 @@ from loaderprobe.errors import BadValue
 from loaderprobe.records.catalogue import CatalogueEntry, LimitName
 from loaderprobe.records.plan import (
     Acceptance,
-    Asked,
     CacheEpoch,
-    CacheSize,
     EpochPlan,
     InputName,
     Need,
     NeedName,
-    PlanPart,
     PlanReport,
     PlanSource,
-    PlanSupply,
-    Quantity,
-    SupplyLimit,
-    SupplyResource,
 )
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.supply import Asked, CacheSize, PlanPart, PlanSupply, Quantity, SupplyLimit, SupplyResource
 from loaderprobe.units import significant
 
 

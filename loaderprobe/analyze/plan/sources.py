@@ -23,8 +23,8 @@ from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import BandwidthMeasurement, MetadataPhase
 from loaderprobe.records.measurement import Measurement, base_mode, segments_of
 from loaderprobe.records.phases import BandwidthPhase, StorageCeiling
-from loaderprobe.records.plan import PlanPart, Quantity
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.supply import PlanPart, Quantity
 from loaderprobe.records.thresholds import UNFAIR, WIDE_RANGE, WORTH
 from loaderprobe.records.trace import TraceRank, TraceReport
 from loaderprobe.records.verdict import Verdict

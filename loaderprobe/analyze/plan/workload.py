@@ -13,9 +13,9 @@ from loaderprobe.errors import BadValue
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import NO_STEP, Measurement
 from loaderprobe.records.phases import FROM_STORAGE, BandwidthPhase, StorageCeiling, fastest
-from loaderprobe.records.plan import WEAKNESS, Label, PlanPart, Quantity
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow
+from loaderprobe.records.supply import WEAKNESS, Label, PlanPart, Quantity
 from loaderprobe.records.thresholds import NORMAL, OTHER_READS, SATURATED, WORTH
 from loaderprobe.records.verdict import Verdict
 
