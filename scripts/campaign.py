@@ -341,7 +341,8 @@ def signalled() -> Iterator[tuple[str, Fault]]:
     for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT):
         name, kills = number.name.lower()[3:], number == signal.SIGKILL
         died = f"{number.name}|KeyboardInterrupt"
-        ended, parent, child = (-9,) if kills else (-2, 0, 130), send(number, "parent"), send(number, "child")
+        # One that comes before Python's own handling of signals ends it at once.
+        ended, parent, child = (-9,) if kills else (-number, 0, 130), send(number, "parent"), send(number, "child")
         yield f"{name}-parent", Fault(parent, codes=ended, says=INTERRUPTED)
         yield f"{name}-parent-of-ranks", Fault(parent, codes=ended, says=INTERRUPTED, options=RANKS, latest_s=10)
         yield f"{name}-forkserver", Fault(send(number, "forkserver"), codes=(0, 4), says="the forkserver")
@@ -406,7 +407,7 @@ def look_behind(this: Try) -> Iterator[str]:
 def check_said(this: Try, fault: Fault) -> None:
     if this.code not in fault.codes:
         this.wrong.append(f"exit code {this.code}")
-    if this.code not in (0, -9, -2) and not re.search(fault.says, " ".join(this.said.split())):
+    if this.code not in (0, -9, -15, -2) and not re.search(fault.says, " ".join(this.said.split())):
         this.wrong.append("says nothing of it")
     own = fault.command is attached and "in loaderprobe:" not in this.said
     if "Traceback" in this.said and not own:
@@ -431,10 +432,12 @@ def attempt(this: Try, fault: Fault) -> None:
     this.before = this.measured()
     undo = fault.inject(this) if running else nothing
     began = time.monotonic()
-    this.code, this.said = finish(this, this.process)
+    try:
+        this.code, this.said = finish(this, this.process)
+    finally:
+        undo()
     if this.came and this.code == 0 and fault.says == INTERRUPTED and time.monotonic() - began > LEAVE_S:
         this.wrong.append("goes on after the signal")
-    undo()
     # What was killed removes nothing, and workers of a script may outlive it for a moment: the next command does so.
     killed = this.code == -signal.SIGKILL or fault.command is attached
     this.left += [each for each in look_behind(this) if not (killed and each.startswith("tmp/"))]
