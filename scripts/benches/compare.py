@@ -29,6 +29,7 @@ from pathlib import Path
 
 from PIL import Image
 
+import loaderprobe
 from loaderprobe.analyze.comparison import SideRow, compare_rows, judge_gates
 from loaderprobe.analyze.effects import RunReading, interval
 from loaderprobe.api.compare import sources
@@ -37,7 +38,7 @@ from loaderprobe.records.compare import Compared, Subject
 from loaderprobe.records.thresholds import ALPHA, ENOUGH_ROUNDS, MATTERS, NORMAL, REPEAT
 from loaderprobe.render.format import counted
 from loaderprobe.stats import mean, quantile
-from scripts.benches.harness import answer, parser
+from scripts.benches.harness import parser
 
 LOSS = 0.10
 NULL_AT_MOST, FOUND_AT_LEAST, HALF = 0.05, 0.90, (0.3, 0.7)
@@ -96,13 +97,10 @@ def noise_of(runs: Sequence[Path]) -> list[float]:
 
 def recorded(place: Path) -> Path:
     """A sweep measured now."""
-    command = [
-        sys.executable, "-m", "loaderprobe", "sweep", "--workers", "2", "--compute", "emulated:mlperf-h100",
-        "--resolutions", "256x256,500x375", "--rounds", "6", "--thorough", "--json",
-        "--data-dir", str(place / "data"), "--out", str(place / "run"),
-    ]  # fmt: skip
-    answer(command)
-    return place / "run"
+    return loaderprobe.sweep(
+        workers=2, compute="emulated:mlperf-h100", resolutions="256x256,500x375", rounds=6, thorough=True,
+        data_dir=place / "data", out=place / "run",
+    ).path  # fmt: skip
 
 
 def share(happened: Sequence[bool]) -> str:

@@ -1,6 +1,6 @@
 """How far is what is predicted from what is then measured? One kind at a time, one table.
 
-disks    more and fewer workers, other accelerators, faster disks, on planted disks; some 11 minutes, as root
+disks    more and fewer workers, other accelerators, faster disks, on planted disks; some half an hour, as root
 caches   hits of the page cache in shuffled epochs in little memory; some 4 minutes, as root
 plan     what a plan says of accelerators that then train at once on a slow disk; some 5 minutes, as root
 shards   what tar shards gain over files, on planted disks; some 7 minutes, as root

@@ -15,7 +15,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -35,8 +34,9 @@ from loaderprobe.protocols import ComputeArguments
 from loaderprobe.records.config import ComputeSpec, LoaderSpec
 from loaderprobe.system.clock import SystemClock
 from scripts.benches.compared import Compared, Kind
-from scripts.benches.harness import Plant, part_of, photographs, photographs_in, planted
-from scripts.benches.truth_verdict import Photographs
+from scripts.benches.harness import Plant, part_of, photographs, photographs_in, planted, program, served
+from scripts.benches.loaders import PythonFiles, Work
+from tests.planted.slow_reader import evict
 from tests.planted.small_memory import pages_bytes
 
 RATE = 60.0
@@ -63,17 +63,16 @@ class Disk:
 DISKS = (Disk(kind="token_bucket", feeds=2.5), Disk(kind="requests", feeds=3.5))
 
 
-class ColdPhotographs(Photographs):
+class ColdFiles(PythonFiles):
     """A part of the photographs, each read from the disk however often it was read before."""
 
     def __init__(self, folder: Path, part: int, parts: int) -> None:
-        super().__init__(folder, "plain")
-        self._files = self._files[part::parts]
+        super().__init__(folder, Work(count=len(photographs_in(folder)[part::parts])))
+        self.files = self.files[part::parts]
 
-    def __getitem__(self, index: int) -> tuple[Any, ...]:
-        with self._files[index].open("rb") as opened:
-            os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        return super().__getitem__(index)
+    def read(self, index: int) -> Any:
+        evict([Path(self.files[index])])
+        return super().read(index)
 
 
 class Endless(Sampler[int]):
@@ -117,13 +116,6 @@ def images_per_s(ends_ns: Sequence[int], begin_ns: int, end_ns: int) -> float:
     return BATCH_SIZE * (len(inside) - 1) / (inside[-1] - inside[0]) * 1e9
 
 
-def counters(folder: Path) -> tuple[int, int]:
-    """(Read requests, bytes) that the device under a folder has served."""
-    device = folder.stat().st_dev
-    found = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat").read_text().split()
-    return int(found[0]), int(found[2]) * 512
-
-
 def limit_of(disk: Disk, photos: Path) -> float:
     """Bytes/s, or requests/s, that feed as many accelerators as the disk is made for."""
     images = disk.feeds * UTILIZATION * RATE
@@ -141,7 +133,7 @@ def train(given: dict[str, Any]) -> None:
         clock=SystemClock(),
     )
     device, ended = EmulatedCompute(arguments), threading.Event()
-    files = ColdPhotographs(Path(given["folder"]), given["part"], given["parts"])
+    files = ColdFiles(Path(given["folder"]), given["part"], given["parts"])
     loader = DataLoader(files, batch_size=BATCH_SIZE, sampler=Endless(len(files)), num_workers=WORKERS)
     threading.Thread(target=_at_end_of_input, args=[ended], daemon=True).start()
     for number, batch in enumerate(loader):
@@ -166,9 +158,9 @@ def together(place: Plant, folder: Path, count: int) -> Seen:
             if process.stdout.readline() != "ready\n":
                 raise SystemExit("an accelerator did not begin")
         time.sleep(SETTLE_S)
-        before, begin_ns = counters(folder), time.monotonic_ns()
+        before, begin_ns = served(folder), time.monotonic_ns()
         time.sleep(WINDOW_S)
-        after, end_ns = counters(folder), time.monotonic_ns()
+        after, end_ns = served(folder), time.monotonic_ns()
         ends = [json.loads(process.communicate("")[0]) for process in running]
     spent_s = (end_ns - begin_ns) / 1e9
     return Seen(
@@ -194,11 +186,10 @@ def measure(_: Any, out: Path) -> bool:
                     complete = False
                     continue
                 folder = place.folder / f"{SIDE}x{SIDE}"
-                command = [
-                    sys.executable, "-m", "loaderprobe", "sweep", str(folder), "--workers", ",".join(map(str, SWEPT)),
-                    "--no-serial", "--compute", f"emulated:{RATE:g}", "--batch-size", str(BATCH_SIZE),
-                    "--out", str(out / disk.kind), "--quiet", "--json",
-                ]  # fmt: skip
+                command = program(
+                    "sweep", folder, "--workers", ",".join(map(str, SWEPT)), "--no-serial", "--batch-size", BATCH_SIZE,
+                    "--compute", f"emulated:{RATE:g}", "--out", out / disk.kind, "--quiet", "--json",
+                )  # fmt: skip
                 subprocess.run(place.command(command), check=True, stdout=subprocess.DEVNULL)
                 seen = {count: asdict(together(place, folder, count)) for count in COUNTS}
             (out / f"{disk.kind}.json").write_text(json.dumps(seen))

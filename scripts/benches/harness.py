@@ -19,7 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import loaderprobe
 from loaderprobe.datasets.generate.generate import SetRequest, generate
+from loaderprobe.records.measurement import Measurement
 from loaderprobe.stats import half_width, mean, quantile
 from loaderprobe.system.limits import cores_available
 from loaderprobe.units import parse_resolution
@@ -48,10 +50,17 @@ def parser_of_kept(doc: str | None) -> argparse.ArgumentParser:
     return found
 
 
-def photographs(root: Path, resolution: str, count: int, classes: int = 4) -> Path:
-    """A generated set of so many classes in a folder of `root`, which is named after the resolution."""
-    request = SetRequest(resolution=parse_resolution(resolution), classes=classes)
+def photographs(root: Path, resolution: str, count: int, layout: str = "files") -> Path:
+    """A generated set of four classes in a folder of `root`, which is named after the resolution and the layout."""
+    request = SetRequest(resolution=parse_resolution(resolution), classes=4, layout=layout)
     return generate(root, request, count=count, processes=2, progress=lambda *_: None)
+
+
+def served(folder: Path) -> tuple[int, int]:
+    """(Read requests, bytes) that the device under a folder has served, by its own counters, for all processes."""
+    device = folder.stat().st_dev
+    fields = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat").read_text().split()
+    return int(fields[0]), int(fields[2]) * 512
 
 
 def photographs_in(folder: Path) -> list[Path]:
@@ -94,6 +103,20 @@ def child(module: str, *arguments: object) -> list[str]:
     return [sys.executable, "-m", f"scripts.benches.{module}", *map(str, arguments)]
 
 
+def program(*words: object) -> list[str]:
+    """A command of loaderprobe, in a process of its own."""
+    return [sys.executable, "-m", "loaderprobe", *map(str, words)]
+
+
+def measurements(run: Path) -> Iterator[Measurement]:
+    """Those of a stored run, in the order of its configurations."""
+    directory = loaderprobe.load(run).directory
+    for config in directory.record.spec.configs:
+        found = directory.result(config.key)
+        if isinstance(found, Measurement):
+            yield found
+
+
 def part_of(bench: str, name: str, given: Mapping[str, Any]) -> list[str]:
     """The command of a part of `truth NAME` or `forecast NAME`, in a process of its own, which is given this."""
     return child(bench, name, "--child", json.dumps(given))
@@ -105,9 +128,10 @@ def wanted(names: Sequence[str], only: str) -> list[str]:
     return [name for name in names if name in words or any(word in name for word in {*words} - {*names})]
 
 
-def ran(command: Sequence[str], name: str, limit_s: float) -> bool:
+def ran(command: Sequence[str], name: str, limit_s: float, *, quiet: bool = False) -> bool:
     """Run it in a process group of its own, which does not outlive its limit; True when it came to its end."""
-    with subprocess.Popen(command, start_new_session=True) as process:
+    output = subprocess.DEVNULL if quiet else None
+    with subprocess.Popen(command, start_new_session=True, stdout=output) as process:
         code = None
         try:
             code = process.wait(limit_s)
