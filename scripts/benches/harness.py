@@ -51,8 +51,8 @@ def parser_of_kept(doc: str | None) -> argparse.ArgumentParser:
 
 
 def photographs(root: Path, resolution: str, count: int, layout: str = "files") -> Path:
-    """A generated set of four classes in a folder of `root`, which is named after the resolution and the layout."""
-    request = SetRequest(resolution=parse_resolution(resolution), classes=4, layout=layout)
+    """A generated set, as `sweep` makes it, in a folder of `root` that is named after the resolution and the layout."""
+    request = SetRequest(resolution=parse_resolution(resolution), layout=layout)
     return generate(root, request, count=count, processes=2, progress=lambda *_: None)
 
 
