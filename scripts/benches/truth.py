@@ -1,15 +1,14 @@
 """Is the named cause true? Pipelines with planted limits, what drivers say of them, and one score.
 
-verdict  photographs on slow disks, each loader with several emulated accelerators in turn
-waits    `diagnose`, and `run` around a loop, on loaders as people write them; the truth by plain loops
-ranks    `sweep --ranks` and `bandwidth --ranks` with planted causes, on one host and on two; as root
-sweeps   verdicts from training alone, as `run --watch` judges, against those of the experiment
+waits   `diagnose`, and `run` around a loop, on loaders as people write them; the truth by plain loops
+ranks   `sweep --ranks` and `bandwidth --ranks` with planted causes, on one host and on two; as root
+sweeps  verdicts from training alone, as `run --watch` judges, against those of the experiment
 
 Where a plain loop with one resource after the other removed is the truth, `score` says what counts as right. With
 --keep all results stay, and --from judges those again without measuring, so that a change of a rule shows in seconds.
 Measurements that are kept become goldens (`scripts/golden`). Ends with code 1
-when a firm word or side was wrong, too few of the clear rows got the right firm word, the mean regret is too large, a
-row could not be measured, or there is another fault.
+when a firm word or side was wrong, too few of the clear rows got the right firm word, a row could not be measured, or
+there is another fault.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from typing import Any, Protocol, cast
 from scripts.benches.harness import parser_of_kept, raw_results
 from scripts.benches.score import Marks, Row, report
 
-FAMILIES = ("verdict", "waits", "ranks", "sweeps")
+FAMILIES = ("waits", "ranks", "sweeps")
 
 
 class Family(Protocol):

@@ -38,6 +38,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from itertools import groupby
 from multiprocessing import active_children
 from pathlib import Path
@@ -80,7 +81,6 @@ BUSY = 0.8
 COLD_RESIDENT, WARM_RESIDENT, COLD_READ = 0.05, 0.95, 0.8
 ABOVE_STORAGE = 1.15
 MOST_APART = 0.10
-UNASKED = "not asked"
 DRIVERS = ("diagnose", "run")
 
 BASE = "base"
@@ -291,12 +291,11 @@ def _cpu_s(pids: Sequence[int]) -> float | None:
 
 def disk_of(undo: ExitStack, disk: str, folders: Sequence[str], source: Path, scratch: Path) -> Plant | None:
     """These folders on such a disk; None where none can be planted."""
-    if disk == "fast":
+    kind, limit, ahead_kb = DISKS[disk].kind, DISKS[disk].bytes_per_s or LATENCY_S, DISKS[disk].read_ahead_kb
+    if kind == "own":
         return Plant(folder=source)
-    limit, ahead_kb = DISKS[disk].bytes_per_s, DISKS[disk].read_ahead_kb
-    kind, limit = ("token_bucket", limit) if limit else ("latency", LATENCY_S)
     options = {"keep_cache": True, "size_bytes": DISK_BYTES, "read_ahead_bytes": ahead_kb and ahead_kb << 10}
-    return planted(undo, disk, kind, limit, fill=copy_folders(folders, source), scratch=scratch, **options)
+    return planted(undo, disk, kind, limit, fill=partial(copy_folders, folders, source), scratch=scratch, **options)
 
 
 def folders_of(rows: Sequence[Row]) -> list[str]:
@@ -460,7 +459,7 @@ def judged(stored: dict[str, Any]) -> Judged:
     """The row, from what was stored of it."""
     rounds: list[dict[str, Any]] = stored["truth"]
     base = [each[BASE] for each in rounds]
-    asked = [{"driver": "diagnose", **each} for each in stored.get("said", [stored]) if each["error"] != UNASKED]
+    asked = stored["said"]
     by_driver = {name: [each["diagnosis"] for each in asked if each["driver"] == name] for name in DRIVERS}
     found = {
         f"{name} {number}" if number > 1 else name: diagnosis
