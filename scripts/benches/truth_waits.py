@@ -330,7 +330,7 @@ def names() -> list[str]:
 def measure(chosen: argparse.Namespace, out: Path) -> bool:
     """Plant each disk in turn, and measure its rows there; True when none failed."""
     rows, complete = chosen_rows(chosen), True
-    given = {"out": str(out), "rounds": chosen.rounds or ROUNDS, "repeats": chosen.repeats, "budget_s": chosen.budget}
+    given = {"out": str(out), "rounds": chosen.rounds or ROUNDS, "budget_s": chosen.budget}
     progress = Progress(len(rows))
     with tempfile.TemporaryDirectory(prefix="loaderprobe-waits-") as name:
         scratch, source = Path(name), Path(name, "source")
@@ -363,22 +363,19 @@ def run_child(given: dict[str, Any]) -> None:
 
 
 def measure_row(row: Row, given: dict[str, Any]) -> None:
-    """Two rounds of the truth, what each driver says, and the rest of the truth; one or more files.
-
-    Without a budget the truth alone, one round of it.
-    """
-    disk, out, budget_s = Path(given["disk"]), Path(given["out"]), given["budget_s"]
-    rounds_after = given["rounds"] if budget_s != 0 else 1
-    before = max(1, rounds_after - 1)
+    """All rounds of the truth but one, what each driver says, and the last round; one or more files."""
+    disk, out, budget_s = Path(given["disk"]), Path(given["out"]), given["budget_s"] or row.budget_s
+    before = max(1, given["rounds"] - 1)
     rounds = truths(row, given, range(before))
     with place_of(row, disk, given["url"]) as place:
         files, size = files_of(row, place), sample_bytes(row, place)
         counted, ahead = counter_of(row, place.folder) is not None, read_ahead_kb(place.folder)
     said = []
-    for driver in row.drivers * (given["repeats"] or len(row.drivers)) if budget_s != 0 else ():
+    # Where there are two, whose rates are compared, each is asked twice, in turn.
+    for driver in row.drivers * len(row.drivers):
         evict(files)
-        said.append({"driver": driver, **diagnosed({**given, "driver": driver, "budget_s": budget_s or row.budget_s})})
-    rounds += truths(row, given, range(before, rounds_after))
+        said.append({"driver": driver, **diagnosed({**given, "driver": driver, "budget_s": budget_s})})
+    rounds += truths(row, given, range(before, given["rounds"]))
     stored = {
         "name": row.name, "cores": cores_available(), "counted": counted, "read_ahead_kb": ahead,
         "disk_bytes_per_s": DISKS[row.disk].bytes_per_s or None, "sample_bytes": size or None, "samples": row.samples,
