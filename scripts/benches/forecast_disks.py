@@ -44,7 +44,7 @@ from loaderprobe.render.words import remark_words
 from loaderprobe.stats import median
 from loaderprobe.system.limits import cores_available
 from loaderprobe.units import join_words
-from scripts.benches.compared import Compared, Kind, Limits
+from scripts.benches.compared import Compared, Limits
 from scripts.benches.harness import Plant, Progress, measurements, photographs, planted, program, ran, wanted
 
 DISKS = {
@@ -58,6 +58,7 @@ DISKS = {
 FASTER = {"token_bucket10": "token_bucket20", "single_server10": "single_server20"}
 FITTED = ((1, 2), (4,))
 VISITS = 2
+LIMITS = Limits(times_repeat=1.5, held=0.9)
 GIVEN = 0.01
 """Nearer than this to the accelerator's own rate, the accelerator was the limit."""
 IMAGES, SIDE = 512, 256
@@ -253,6 +254,3 @@ def load(folder: Path, _: argparse.Namespace) -> list[Compared]:
         for other in visits
         if other is not visit and (row := compared(made, visit, other))
     ]
-
-
-KINDS = {"disks": Kind(measure=measure, load=load, limits=Limits(times_repeat=1.5, held=0.9))}

@@ -33,7 +33,7 @@ from loaderprobe.compute.emulated import EmulatedCompute
 from loaderprobe.protocols import ComputeArguments
 from loaderprobe.records.config import ComputeSpec, LoaderSpec
 from loaderprobe.system.clock import SystemClock
-from scripts.benches.compared import Compared, Kind
+from scripts.benches.compared import Compared, Limits
 from scripts.benches.harness import Plant, part_of, photographs, photographs_in, planted, program, served
 from scripts.benches.loaders import PythonFiles, Work
 from tests.planted.slow_reader import evict
@@ -50,17 +50,11 @@ COUNTS = (2, 3, 4)
 UTILIZATION = 0.9
 SETTLE_S, WINDOW_S = 3.0, 10.0
 OFF_AT_MOST = 0.03
+LIMITS = Limits()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Disk:
-    """What a disk is limited in, and how many accelerators it is made to feed."""
-
-    kind: str
-    feeds: float
-
-
-DISKS = (Disk(kind="token_bucket", feeds=2.5), Disk(kind="requests", feeds=3.5))
+DISKS = {"token_bucket": 2.5, "requests": 3.5}
+"""How many accelerators each disk is made to feed, by its kind, which says what it is limited in."""
 
 
 class ColdFiles(PythonFiles):
@@ -116,16 +110,16 @@ def images_per_s(ends_ns: Sequence[int], begin_ns: int, end_ns: int) -> float:
     return BATCH_SIZE * (len(inside) - 1) / (inside[-1] - inside[0]) * 1e9
 
 
-def limit_of(disk: Disk, photos: Path) -> float:
+def limit_of(kind: str, photos: Path) -> float:
     """Bytes/s, or requests/s, that feed as many accelerators as the disk is made for."""
-    images = disk.feeds * UTILIZATION * RATE
-    if disk.kind == "requests":
+    images = DISKS[kind] * UTILIZATION * RATE
+    if kind == "requests":
         return round(images)
     files = photographs_in(photos)
     return images * pages_bytes(files) / len(files)
 
 
-def train(given: dict[str, Any]) -> None:
+def run_child(given: dict[str, Any]) -> None:
     """One accelerator, until standard input ends; then the end of each of its steps, in ns, as JSON."""
     arguments = ComputeArguments(
         spec=ComputeSpec(name=f"emulated:{RATE:g}", batch_size=BATCH_SIZE),
@@ -175,34 +169,34 @@ def measure(_: Any, out: Path) -> bool:
     complete = True
     with tempfile.TemporaryDirectory(prefix="loaderprobe-plan-") as temporary:
         photos = photographs(Path(temporary, "photographs"), f"{SIDE}x{SIDE}", IMAGES)
-        for disk in DISKS:
-            limit, own = limit_of(disk, photos), Path(temporary, disk.kind)
+        for kind in DISKS:
+            limit, own = limit_of(kind, photos), Path(temporary, kind)
             own.mkdir()
             fill = partial(shutil.copytree, photos.parent, dirs_exist_ok=True)
             with ExitStack() as undo:
-                place = planted(undo, f"{disk.kind}, {limit:.0f}/s", disk.kind, limit, fill=fill, scratch=own)
+                place = planted(undo, f"{kind}, {limit:.0f}/s", kind, limit, fill=fill, scratch=own)
                 if place is None or not place.unlimited:
-                    print(f"{disk.kind}: left out: only a block device has counters of its own")
+                    print(f"{kind}: left out: only a block device has counters of its own")
                     complete = False
                     continue
                 folder = place.folder / f"{SIDE}x{SIDE}"
                 command = program(
                     "sweep", folder, "--workers", ",".join(map(str, SWEPT)), "--no-serial", "--batch-size", BATCH_SIZE,
-                    "--compute", f"emulated:{RATE:g}", "--out", out / disk.kind, "--quiet", "--json",
+                    "--compute", f"emulated:{RATE:g}", "--out", out / kind, "--quiet", "--json",
                 )  # fmt: skip
                 subprocess.run(place.command(command), check=True, stdout=subprocess.DEVNULL)
                 seen = {count: asdict(together(place, folder, count)) for count in COUNTS}
-            (out / f"{disk.kind}.json").write_text(json.dumps(seen))
+            (out / f"{kind}.json").write_text(json.dumps(seen))
     return complete
 
 
 def load(folder: Path, _: Any) -> list[Compared]:
     rows: list[Compared] = []
-    for disk in DISKS:
-        kept = folder / f"{disk.kind}.json"
+    for kind in DISKS:
+        kept = folder / f"{kind}.json"
         seen = json.loads(kept.read_text()) if kept.exists() else {}
         for count, each in seen.items():
-            rows += judged(folder / disk.kind, disk.kind, int(count), Seen(**each))
+            rows += judged(folder / kind, kind, int(count), Seen(**each))
     return rows
 
 
@@ -231,6 +225,3 @@ def judged(run: Path, kind: str, count: int, seen: Seen) -> Iterator[Compared]:
             group="gives", name=name, predicted=gives, measured=seen_mb, note=least,
             wrong=f"off by over {OFF_AT_MOST:.0%}" * wrong,
         )  # fmt: skip
-
-
-KINDS = {"plan": Kind(measure=measure, load=load, child=train)}

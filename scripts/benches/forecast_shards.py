@@ -15,7 +15,7 @@ from pathlib import Path
 
 import loaderprobe
 from loaderprobe.render.words import remark_words
-from scripts.benches.compared import Compared, Kind, Limits
+from scripts.benches.compared import Compared, Limits
 from scripts.benches.harness import LATENCY_S, Progress, photographs, planted, program, ran, wanted
 
 DISKS: dict[str, tuple[str, float, int | None]] = {
@@ -31,6 +31,7 @@ SWEEP = (
     "--no-serial", "--rounds", 3, "--compute", "emulated:mlperf-h100", "--batch-size", 16, "--quiet",
 )  # fmt: skip
 LIMIT_S = 300
+LIMITS = Limits(error=0.15, held=0.9)
 
 
 def measure(chosen: argparse.Namespace, out: Path) -> bool:
@@ -73,6 +74,3 @@ def _compared(name: str, run: Path) -> Iterator[Compared]:
             note=f"files {files.images_per_s.value:.4g}; "
             + (remark_words(made.refused) if made and made.refused else "" if made else "no forecast"),
         )  # fmt: skip
-
-
-KINDS = {"shards": Kind(measure=measure, load=load, limits=Limits(error=0.15, held=0.9))}

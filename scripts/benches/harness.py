@@ -16,7 +16,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 
 import loaderprobe
@@ -47,6 +49,7 @@ def parser_of_kept(doc: str | None) -> argparse.ArgumentParser:
     found.add_argument("--keep", type=Path, help="keep the raw results in this folder")
     found.add_argument("--from", dest="source", type=Path, help="judge what was kept there, and measure nothing")
     found.add_argument("--all", action="store_true", help="show all of every row")
+    found.add_argument("--child", help=argparse.SUPPRESS)
     return found
 
 
@@ -184,6 +187,22 @@ def raw_results(chosen: argparse.Namespace, measure: Callable[[Path], bool]) -> 
         complete = measure(folder)
         print(f"{cores_available():g} cores, {(time.monotonic() - begin_s) / 60:.1f} minutes")
         yield folder, complete
+
+
+def run_part(chosen: argparse.Namespace, part: ModuleType, report: Callable[[list[Any]], bool]) -> int:
+    """The exit code of a family of `truth` or a kind of `forecast`, or of a process of its own (`part_of`).
+
+    `part` is a module. Its `measure(chosen, folder)` is True when all was measured, `load(folder, chosen)` has the rows
+    that were kept there, `run_child(given)` is what such a process does. `report` is True for rows that are good.
+    """
+    if chosen.child:
+        part.run_child(json.loads(chosen.child))
+        return 0
+    with raw_results(chosen, partial(part.measure, chosen)) as (source, complete):
+        rows = part.load(source, chosen)
+        if not rows:
+            print("nothing was measured")
+        return 0 if rows and report(rows) and complete else 1
 
 
 def alternated(runs: Mapping[str, Callable[[], T]], number: int) -> dict[str, T]:

@@ -15,31 +15,12 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import sys
-from pathlib import Path
-from typing import Any, Protocol, cast
 
-from scripts.benches.harness import parser_of_kept, raw_results
-from scripts.benches.score import Marks, Row, report
+from scripts.benches.harness import parser_of_kept, run_part
+from scripts.benches.score import report
 
 FAMILIES = ("waits", "ranks", "sweeps")
-
-
-class Family(Protocol):
-    """A module `truth_NAME`."""
-
-    MARKS: Marks
-
-    def names(self) -> list[str]: ...
-    def measure(self, chosen: argparse.Namespace, out: Path) -> bool: ...
-    def load(self, folder: Path, chosen: argparse.Namespace) -> list[Row]: ...
-    def run_child(self, given: dict[str, Any]) -> None: ...
-
-
-def family_of(name: str) -> Family:
-    """Imported when it is asked for: each takes libraries of its own."""
-    return cast(Family, importlib.import_module(f"scripts.benches.truth_{name}"))
 
 
 def options() -> argparse.Namespace:
@@ -50,26 +31,16 @@ def options() -> argparse.Namespace:
     found.add_argument("--rounds", type=int, help="of the truth; 3")
     found.add_argument("--budget", type=float, help="seconds of a driver")
     found.add_argument("--read-ahead", default="", help="only disks that read so many kB ahead: 128,2560,8192 (waits)")
-    found.add_argument("--child", help=argparse.SUPPRESS)
     return found.parse_args()
 
 
 def main() -> int:
     chosen = options()
-    family = family_of(chosen.family)
-    if chosen.child:
-        family.run_child(json.loads(chosen.child))
-        return 0
+    family = importlib.import_module(f"scripts.benches.truth_{chosen.family}")
     if chosen.list:
         print("\n".join(family.names()))
         return 0
-    with raw_results(chosen, lambda out: family.measure(chosen, out)) as (source, complete):
-        rows = family.load(source, chosen)
-        if not rows:
-            print("nothing was measured")
-            return 1
-        good = report(rows, family.MARKS, chosen.all)
-        return 0 if good and complete else 1
+    return run_part(chosen, family, lambda rows: report(rows, family.MARKS, chosen.all))
 
 
 if __name__ == "__main__":
