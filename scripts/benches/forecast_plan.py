@@ -30,9 +30,8 @@ from torch.utils.data import DataLoader, Sampler
 
 from loaderprobe.api.plan import plan
 from loaderprobe.compute.emulated import EmulatedCompute
-from loaderprobe.protocols import ComputeArguments
-from loaderprobe.records.config import ComputeSpec, LoaderSpec
 from loaderprobe.system.clock import SystemClock
+from loaderprobe.testing import example_arguments
 from scripts.benches.compared import Compared, Limits
 from scripts.benches.harness import Plant, part_of, photographs, photographs_in, planted, program, served
 from scripts.benches.loaders import PythonFiles, Work
@@ -121,12 +120,7 @@ def limit_of(kind: str, photos: Path) -> float:
 
 def run_child(given: dict[str, Any]) -> None:
     """One accelerator, until standard input ends; then the end of each of its steps, in ns, as JSON."""
-    arguments = ComputeArguments(
-        spec=ComputeSpec(name=f"emulated:{RATE:g}", batch_size=BATCH_SIZE),
-        loader=LoaderSpec(workers=WORKERS, prefetch_factor=2),
-        clock=SystemClock(),
-    )
-    device, ended = EmulatedCompute(arguments), threading.Event()
+    device, ended = EmulatedCompute(example_arguments(SystemClock(), compute=f"emulated:{RATE:g}")), threading.Event()
     files = ColdFiles(Path(given["folder"]), given["part"], given["parts"])
     loader = DataLoader(files, batch_size=BATCH_SIZE, sampler=Endless(len(files)), num_workers=WORKERS)
     threading.Thread(target=_at_end_of_input, args=[ended], daemon=True).start()

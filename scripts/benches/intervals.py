@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import os
 import random
 import sys
 import tempfile
@@ -37,15 +36,15 @@ from loaderprobe.compute.emulated import EmulatedCompute
 from loaderprobe.measure.pace import Pace, pace_for
 from loaderprobe.measure.segments import load_only, train
 from loaderprobe.measure.sweep import USUAL_ROUNDS, USUAL_SECONDS
-from loaderprobe.protocols import ComputeArguments
-from loaderprobe.records.config import ComputeSpec, LoaderSpec
 from loaderprobe.records.measurement import ComputeInfo, Measurement, Segment, segments_of
 from loaderprobe.render.format import counted
 from loaderprobe.stats import mean, median, quantile
 from loaderprobe.system.clock import SystemClock
+from loaderprobe.testing import example_arguments
 from scripts.benches.beside import neighbour
 from scripts.benches.harness import answer, child, parser, photographs
 from tests.analyze.runs import Cost, alike, run, segment
+from tests.planted.slow_reader import evict
 
 BATCH = 32
 KINDS = ("emulated-steady", "emulated-hungry", "cpu", "cpu-serial", "decoding", "decoding-serial", "cold-files")
@@ -190,10 +189,8 @@ class Samples(Dataset[Any]):
             return torch.zeros(16)
         path = draw.choice(self.files)
         if self.kind == "cold-files":
-            fd = os.open(path, os.O_RDONLY)
-            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-            os.read(fd, 1 << 22)
-            os.close(fd)
+            evict([path])
+            path.read_bytes()
             return torch.zeros(16)
         return torch.from_numpy(np.array(self.change(Image.open(path).convert("RGB"))))
 
@@ -211,15 +208,8 @@ def stamps(kind: str, folder: Path, seconds: float) -> dict[str, Any]:
     if rate is None:
         steps = load_only(batches, clock, pace)
     else:
-        spec = ComputeSpec(name=f"emulated:{rate:g}", batch_size=BATCH)
-        steps = train(
-            batches,
-            EmulatedCompute(
-                ComputeArguments(spec=spec, loader=LoaderSpec(workers=workers, prefetch_factor=2), clock=clock)
-            ),
-            clock,
-            pace,
-        )
+        arguments = example_arguments(clock, compute=f"emulated:{rate:g}")
+        steps = train(batches, EmulatedCompute(arguments), clock, pace)
     return {
         "begin_ns": steps.begin_ns, "closed_ns": steps.closed_ns, "finished_ns": steps.finished_ns,
         "workers": workers, "specified": rate,
