@@ -33,7 +33,7 @@ from loaderprobe.compute.emulated import EmulatedCompute
 from loaderprobe.system.clock import SystemClock
 from loaderprobe.testing import example_arguments
 from scripts.benches.compared import Compared, Limits
-from scripts.benches.harness import Plant, part_of, photographs, photographs_in, planted, program, served
+from scripts.benches.harness import Plant, device_reads, part_of, photographs, photographs_in, planted, program
 from scripts.benches.loaders import PythonFiles, Work
 from tests.planted.slow_reader import evict
 from tests.planted.small_memory import pages_bytes
@@ -146,9 +146,9 @@ def together(place: Plant, folder: Path, count: int) -> Seen:
             if process.stdout.readline() != "ready\n":
                 raise SystemExit("an accelerator did not begin")
         time.sleep(SETTLE_S)
-        before, begin_ns = served(folder), time.monotonic_ns()
+        before, begin_ns = device_reads(folder), time.monotonic_ns()
         time.sleep(WINDOW_S)
-        after, end_ns = served(folder), time.monotonic_ns()
+        after, end_ns = device_reads(folder), time.monotonic_ns()
         ends = [json.loads(process.communicate("")[0]) for process in running]
     spent_s = (end_ns - begin_ns) / 1e9
     return Seen(

@@ -59,7 +59,7 @@ def photographs(root: Path, resolution: str, count: int, layout: str = "files") 
     return generate(root, request, count=count, processes=2, progress=lambda *_: None)
 
 
-def served(folder: Path) -> tuple[int, int]:
+def device_reads(folder: Path) -> tuple[int, int]:
     """(Read requests, bytes) that the device under a folder has served, by its own counters, for all processes."""
     device = folder.stat().st_dev
     fields = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat").read_text().split()
