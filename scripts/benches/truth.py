@@ -40,7 +40,7 @@ def main() -> int:
     if chosen.list:
         print("\n".join(family.names()))
         return 0
-    return run_part(chosen, family, lambda rows: report(rows, family.MARKS, chosen.all))
+    return run_part(chosen, family, lambda rows: report(rows, family.RIGHT_AT_LEAST, chosen.all))
 
 
 if __name__ == "__main__":

@@ -35,9 +35,9 @@ from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.report import ConfigurationRow
 from scripts.benches.harness import Plant, Progress, answer, photographs, planted, program, ran, wanted
-from scripts.benches.score import Marks, Row, Said
+from scripts.benches.score import Row, Said
 
-MARKS = Marks(right_at_least=1.0)
+RIGHT_AT_LEAST = 1.0
 SMALL, LARGE = "500x375", "1024x768"
 IMAGES = {SMALL: 2400, LARGE: 800}
 LIMIT = 20e6

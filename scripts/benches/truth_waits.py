@@ -74,12 +74,12 @@ from scripts.benches.loaders import (
     place_of,
     write_format,
 )
-from scripts.benches.score import Marks, Said
+from scripts.benches.score import Said
 from scripts.benches.score import Row as Judged
 from tests.planted.slow_reader import evict, files_in
 from tests.planted.small_memory import PAGE_BYTES, pages_bytes
 
-MARKS = Marks(right_at_least=0.9)
+RIGHT_AT_LEAST = 0.9
 RESOLUTION = "500x375"
 DISK_BYTES = 8_000_000_000
 """Of a file with holes."""
