@@ -74,8 +74,8 @@ from scripts.benches.loaders import (
     place_of,
     write_format,
 )
-from scripts.benches.score import Said
 from scripts.benches.score import Row as Judged
+from scripts.benches.score import Said
 from tests.planted.slow_reader import evict, files_in
 from tests.planted.small_memory import PAGE_BYTES, pages_bytes
 
