@@ -1,13 +1,22 @@
-"""The kinds of device that the bandwidth probe reports, against disks of known kinds.
+"""The kinds of device that the bandwidth probe reports, against disks of known kinds; with `--fio`, its rates.
 
 Three disks are planted (token bucket and single server at 20 MB/s, latency at 10 ms a request), and probed in turn with
 a folder on the machine's own disk, which is throttled in none of these ways. It prints the kind that each was given,
 and the range of the two figures that decide; another kind than was planted is wrong, and so is another limit than that
 of this kind.
+
+`--fio`: probe and fio read the same files in the same order with 4 readers, in turn, on a disk throttled to 20 and to
+200 MB/s, and on the machine's own: whole files of a folder through the page cache, cold, and blocks of 128 KiB of one
+file past it. Printed is the median of the rounds' ratios, probe over fio, with their range.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
+import os
+import shutil
+import subprocess
 import sys
 import tempfile
 from collections import Counter, defaultdict
@@ -17,7 +26,16 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from scripts.benches.harness import LATENCY_S, answer, parser, planted, program
+from loaderprobe.errors import MissingPart
+from loaderprobe.records.bandwidth import PhaseName
+from loaderprobe.stats import median
+from loaderprobe.storage.files import Piece, sample_files
+from loaderprobe.storage.phase import PhaseSettings, run_phase
+from loaderprobe.storage.reader import Supply, ThreadEngine
+from loaderprobe.system.device import locate
+from loaderprobe.system.limits import cores_available
+from loaderprobe.system.pagecache import LinuxPageCache
+from scripts.benches.harness import LATENCY_S, Plant, alternated, answer, child, parser, planted, program, spread
 from tests.planted.files import files_of_one_request, random_files
 
 RATE = 20e6
@@ -64,11 +82,121 @@ def report(commands: Mapping[str, Sequence[str]], rounds: int) -> bool:
     )
 
 
+READERS = 4
+DIRECT_BYTES = 4096
+"""Past the page cache fio treats a short read at the end of a file as an error, so the remainder is left out."""
+PASSES, MOST_READS = 20, 400_000
+"""How often fio's list is repeated: it drops a file from the page cache whenever it opens it."""
+PATTERNS: dict[str, tuple[PhaseName, str]] = {
+    "whole files, cold": ("files", "files"),
+    "128 KiB blocks, direct": ("direct", "blocks"),
+}
+
+
+def fill(folder: Path) -> None:
+    """Files like photographs, and one large file."""
+    (folder / "files").mkdir()
+    random_files(folder / "files", count=2000)
+    with (folder / "blocks").open("wb") as file:
+        for _ in range(300):
+            file.write(os.urandom(10**6))
+        os.fsync(file.fileno())
+
+
+def fio_rate(settings: PhaseSettings) -> float:
+    """Bytes/s that fio's psync engine gets from the pieces of a phase, evicted before; it keeps no time below 1 s.
+
+    It replays a list of reads for each reader (`read_iolog`), the only way to make it read whole files of different
+    sizes in a given order.
+    """
+    settings.supply.spoil()
+    pieces, direct = settings.supply.ahead(1), settings.direct
+    job = f"[global]\nioengine=psync\nthread=1\nreplay_no_stall=1\nfadvise_hint=0\ninvalidate=1\ndirect={int(direct)}\n"
+    job += f"runtime={round(1000 * settings.seconds)}ms\n"
+    with tempfile.TemporaryDirectory(prefix="loaderprobe-fio-") as scratch:
+        for reader in range(settings.readers):
+            log = Path(scratch, f"reads-{reader}")
+            log.write_text("\n".join(_reads(pieces[reader :: settings.readers], direct, f"{scratch}/{reader}-")) + "\n")
+            job += f"[reader-{reader}]\nread_iolog={log}\n"
+        command = ["fio", "--readonly", "--allow_file_create=0", "--output-format=json", "--group_reporting", "-"]
+        done = subprocess.run(command, input=job, stdout=subprocess.PIPE, text=True, check=True)
+    settings.supply.spoil()
+    # A warning may come before the JSON.
+    (found,) = json.loads(done.stdout[done.stdout.index("{") :])["jobs"]
+    return float(found["read"]["io_bytes"] / (found["read"]["runtime"] / 1000))
+
+
+def _reads(pieces: Sequence[Piece], direct: bool, links: str) -> list[str]:
+    """The list of one reader, by links to the files: the names in it are short, without spaces."""
+    names: dict[Path, str] = {}
+    for piece in pieces:
+        if piece.path not in names:
+            names[piece.path] = f"{links}{len(names)}"
+            Path(names[piece.path]).symlink_to(piece.path.absolute())
+    lines = ["fio version 2 iolog", *(f"{name} add" for name in names.values())]
+    for piece in [*pieces] * max(1, min(PASSES, MOST_READS // len(pieces) // READERS)):
+        size, name = piece.size_bytes, names[piece.path]
+        size = size // DIRECT_BYTES * DIRECT_BYTES if direct else size
+        lines += [f"{name} open", f"{name} read {piece.offset} {size}", f"{name} close"] if size else []
+    return lines
+
+
+def rates(folder: Path, rounds: int, seconds: float) -> dict[str, list[dict[str, float]]]:
+    """Bytes/s of fio and of the probe in every round, by pattern. Run inside the limit."""
+    found = {}
+    for name, (phase, part) in PATTERNS.items():
+        settings = PhaseSettings(
+            name=phase, engine=ThreadEngine(),
+            supply=Supply(sample_files(folder / part, limit_bytes=4 * 10**9, seed=0), LinuxPageCache(), seed=0),
+            location=locate(folder), cores_available=cores_available(),
+            readers=READERS, seconds=seconds, longest_s=3 * seconds, direct=phase == "direct",
+        )  # fmt: skip
+        runs = {"fio": partial(fio_rate, settings), "probe": partial(_probe_rate, settings)}
+        found[name] = [alternated(runs, number) for number in range(rounds)]
+    return found
+
+
+def _probe_rate(settings: PhaseSettings) -> float:
+    return run_phase(settings).bw_bytes
+
+
+def compare_with_fio(chosen: argparse.Namespace) -> int:
+    """Raises MissingPart where fio is not installed."""
+    if shutil.which("fio") is None:
+        raise MissingPart("fio is not installed", hint="apt-get install fio")
+    rounds, seconds = chosen.rounds or 6, max(4.0, chosen.seconds)
+    print(f"{READERS} readers, {rounds} rounds; MB/s are medians, MB is 10^6 bytes")
+    print(f"{'disk':12} {'pattern':24} {'probe':>9} {'fio':>9}  probe / fio")
+    for name, limit in (("20 MB/s", 20e6), ("200 MB/s", 200e6), ("this machine", None)):
+        with tempfile.TemporaryDirectory(prefix="loaderprobe-fio-") as scratch, ExitStack() as undo:
+            plant: Plant | None = Plant(folder=Path(scratch))
+            if limit:
+                options = {"fill": fill, "scratch": Path(scratch), "size_bytes": 900_000_000}
+                plant = planted(undo, name, "token_bucket", limit, **options)  # type: ignore[arg-type]
+            else:
+                fill(Path(scratch))
+            if plant is None:
+                continue
+            asked = ("--rounds", rounds, "--seconds", seconds, "--inside", plant.folder)
+            for pattern, found in answer(plant.command(child("bandwidth", *asked))).items():
+                probe, fio = (median([each[side] for each in found]) / 1e6 for side in ("probe", "fio"))
+                ratios = spread([each["probe"] / each["fio"] for each in found])
+                print(f"{name:12} {pattern:24} {probe:9.1f} {fio:9.1f}  {ratios}")
+    return 0
+
+
 def main() -> int:
     options = parser(__doc__)
-    options.add_argument("--rounds", type=int, default=20)
-    options.add_argument("--seconds", type=float, default=1.0, help="of the shortest phase (%(default)s)")
+    options.add_argument("--fio", action="store_true", help="compare rates with fio")
+    options.add_argument("--rounds", type=int, help="20; with --fio 6")
+    options.add_argument("--seconds", type=float, default=1.0, help="of the shortest phase; with --fio at least 4")
+    options.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     chosen = options.parse_args()
+    if chosen.inside:
+        print(json.dumps(rates(chosen.inside, chosen.rounds, chosen.seconds)))
+        return 0
+    if chosen.fio:
+        return compare_with_fio(chosen)
     probe = program("bandwidth", "--json", "--readers", "1,4,16", "--seconds", chosen.seconds)
     with tempfile.TemporaryDirectory(prefix="loaderprobe-kinds-") as scratch, ExitStack() as undo:
         places = {kind: Path(scratch, kind) for kind in ("unknown", *DISKS)}
@@ -79,7 +207,7 @@ def main() -> int:
         for kind, disk in DISKS.items():
             if plant := planted(undo, kind, kind, disk.rate, fill=disk.fill, scratch=places[kind]):
                 commands[kind] = plant.command([*probe, str(plant.folder)])
-        return 0 if report(commands, chosen.rounds) else 1
+        return 0 if report(commands, chosen.rounds or 20) else 1
 
 
 if __name__ == "__main__":
