@@ -289,13 +289,9 @@ def generating(this: Try) -> list[str]:
 
 
 MEMORY = Path("/sys/fs/cgroup/memory")
-LITTLE_MEMORY = " && ".join(
-    [
-        f"g={MEMORY}/loaderprobe-campaign-$$",
-        "mkdir $g",
-        "echo 400M > $g/memory.limit_in_bytes",
-        "echo $$ > $g/cgroup.procs",
-    ]
+LITTLE_MEMORY = (
+    f"g={MEMORY}/loaderprobe-campaign-$$ && mkdir $g && "
+    "echo 400M > $g/memory.limit_in_bytes && echo $$ > $g/cgroup.procs"
 )
 OWN_CLOCK = (
     f"cc -shared -fPIC -o clock.so {ROOT}/tests/planted/clock.c && head -c 8 /dev/zero > clock && "
@@ -322,12 +318,7 @@ INJECTED = {
     "two-sweeps": Fault(second, codes=(0,)),
     "64-descriptors": Fault(from_start, codes=(0, 4), says="open files", before="ulimit -n 64", latest_s=0),
     "little-memory": Fault(
-        little_memory,
-        codes=(-9, 0, 1, 4),
-        says="memory|SIGKILL",
-        before=LITTLE_MEMORY,
-        latest_s=0,
-        needs=MEMORY,
+        little_memory, codes=(-9, 0, 1, 4), says="memory|SIGKILL", before=LITTLE_MEMORY, latest_s=0, needs=MEMORY
     ),
     "no-capabilities": Fault(from_start, codes=(0,), command=incapable, latest_s=0),
     "failing-reads": Fault(answered(".fails"), codes=(0, 3, 4), says="Input/output error", served=True),
@@ -443,8 +434,7 @@ def attempt(this: Try, fault: Fault) -> None:
     this.left += [each for each in look_behind(this) if not (killed and each.startswith("tmp/"))]
     if this.came:
         check_said(this, fault)
-    if this.before - this.measured():
-        this.lost = len(this.before - this.measured())
+    this.lost = len(this.before - this.measured())
     if fault.command is attached:
         shutil.rmtree(this.run, ignore_errors=True)
     elif (this.run / "run.json").exists():

@@ -21,11 +21,7 @@ from loaderprobe.records.verdict import Action, Bound, Evidence, EvidenceCode, H
 from loaderprobe.render.doctor import step_words
 from loaderprobe.render.messages import MESSAGES
 from loaderprobe.render.watch import not_measured, without_verdict
-from loaderprobe.render.words import (
-    action_words,
-    explanation,
-    message,
-)
+from loaderprobe.render.words import action_words, explanation, message
 from tests.said import said
 
 Facts = dict[str, Any]
