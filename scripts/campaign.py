@@ -289,13 +289,9 @@ def generating(this: Try) -> list[str]:
 
 
 MEMORY = Path("/sys/fs/cgroup/memory")
-LITTLE_MEMORY = " && ".join(
-    [
-        f"g={MEMORY}/loaderprobe-campaign-$$",
-        "mkdir $g",
-        "echo 400M > $g/memory.limit_in_bytes",
-        "echo $$ > $g/cgroup.procs",
-    ]
+LITTLE_MEMORY = (
+    f"g={MEMORY}/loaderprobe-campaign-$$ && mkdir $g && "
+    "echo 400M > $g/memory.limit_in_bytes && echo $$ > $g/cgroup.procs"
 )
 OWN_CLOCK = (
     f"cc -shared -fPIC -o clock.so {ROOT}/tests/planted/clock.c && head -c 8 /dev/zero > clock && "
@@ -322,12 +318,7 @@ INJECTED = {
     "two-sweeps": Fault(second, codes=(0,)),
     "64-descriptors": Fault(from_start, codes=(0, 4), says="open files", before="ulimit -n 64", latest_s=0),
     "little-memory": Fault(
-        little_memory,
-        codes=(-9, 0, 1, 4),
-        says="memory|SIGKILL",
-        before=LITTLE_MEMORY,
-        latest_s=0,
-        needs=MEMORY,
+        little_memory, codes=(-9, 0, 1, 4), says="memory|SIGKILL", before=LITTLE_MEMORY, latest_s=0, needs=MEMORY
     ),
     "no-capabilities": Fault(from_start, codes=(0,), command=incapable, latest_s=0),
     "failing-reads": Fault(answered(".fails"), codes=(0, 3, 4), says="Input/output error", served=True),
@@ -341,7 +332,8 @@ def signalled() -> Iterator[tuple[str, Fault]]:
     for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT):
         name, kills = number.name.lower()[3:], number == signal.SIGKILL
         died = f"{number.name}|KeyboardInterrupt"
-        ended, parent, child = (-9,) if kills else (-2, 0, 130), send(number, "parent"), send(number, "child")
+        # One that comes before Python's own handling of signals ends it at once.
+        ended, parent, child = (-9,) if kills else (-number, 0, 130), send(number, "parent"), send(number, "child")
         yield f"{name}-parent", Fault(parent, codes=ended, says=INTERRUPTED)
         yield f"{name}-parent-of-ranks", Fault(parent, codes=ended, says=INTERRUPTED, options=RANKS, latest_s=10)
         yield f"{name}-forkserver", Fault(send(number, "forkserver"), codes=(0, 4), says="the forkserver")
@@ -406,7 +398,7 @@ def look_behind(this: Try) -> Iterator[str]:
 def check_said(this: Try, fault: Fault) -> None:
     if this.code not in fault.codes:
         this.wrong.append(f"exit code {this.code}")
-    if this.code not in (0, -9, -2) and not re.search(fault.says, " ".join(this.said.split())):
+    if this.code not in (0, -9, -15, -2) and not re.search(fault.says, " ".join(this.said.split())):
         this.wrong.append("says nothing of it")
     own = fault.command is attached and "in loaderprobe:" not in this.said
     if "Traceback" in this.said and not own:
@@ -431,17 +423,18 @@ def attempt(this: Try, fault: Fault) -> None:
     this.before = this.measured()
     undo = fault.inject(this) if running else nothing
     began = time.monotonic()
-    this.code, this.said = finish(this, this.process)
+    try:
+        this.code, this.said = finish(this, this.process)
+    finally:
+        undo()
     if this.came and this.code == 0 and fault.says == INTERRUPTED and time.monotonic() - began > LEAVE_S:
         this.wrong.append("goes on after the signal")
-    undo()
     # What was killed removes nothing, and workers of a script may outlive it for a moment: the next command does so.
     killed = this.code == -signal.SIGKILL or fault.command is attached
     this.left += [each for each in look_behind(this) if not (killed and each.startswith("tmp/"))]
     if this.came:
         check_said(this, fault)
-    if this.before - this.measured():
-        this.lost = len(this.before - this.measured())
+    this.lost = len(this.before - this.measured())
     if fault.command is attached:
         shutil.rmtree(this.run, ignore_errors=True)
     elif (this.run / "run.json").exists():

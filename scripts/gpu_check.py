@@ -13,6 +13,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -67,10 +68,15 @@ def trainer(batch_size: int = SIZE, **options: Any) -> tuple[Any, Any]:
     """A model that trains on the GPU, warmed up, and a batch that stays there."""
     compute = CudaCompute(example_arguments(SystemClock(), compute="cuda", batch_size=batch_size, **options))
     batch = compute.copy((torch.randn(batch_size, 3, 224, 224), torch.randint(0, 1000, (batch_size,))))
-    for _ in range(10):
+    burst(compute, batch, steps=10)
+    return compute, batch
+
+
+def burst(compute: Any, batch: Any, steps: int = 5) -> None:
+    """So many steps on a batch, whose end is waited for."""
+    for _ in range(steps):
         compute.step(batch)
     compute.finish()
-    return compute, batch
 
 
 def sampled(uuid: str, work: Callable[[], object]) -> Found:
@@ -117,13 +123,8 @@ def named(cause: str, found: Found, *more: bool) -> Found:
 def counters() -> Found:
     """NVML, and GPM on Hopper and newer, read a GPU that trains as busy, and an idle one as idle."""
     compute, batch = trainer()
-
-    def steps() -> None:
-        for _ in range(5):
-            compute.step(batch)
-        compute.finish()
-
-    training, idle = sampled(compute.uuid(), steps), sampled(compute.uuid(), lambda: time.sleep(0.1))
+    training = sampled(compute.uuid(), partial(burst, compute, batch))
+    idle = sampled(compute.uuid(), lambda: time.sleep(0.1))
     met = training.get("gpu_utilization", 0.0) > BUSY and idle.get("gpu_utilization", 1.0) < IDLE
     if "gpu_sm_utilization" in training:
         met &= training["gpu_sm_utilization"] > 0.5 and idle["gpu_sm_utilization"] < IDLE
@@ -146,22 +147,15 @@ def one_block() -> Found:
     seen, window = sampled(compute.uuid(), spin_and_wait), windowed(compute, spin)
     estimated = window["sm_efficiency"]
     met = window["busy"] > BUSY and estimated is not None and abs(estimated / one_sm - 1) < IDLE
-    met = (
-        met and seen.get("gpu_utilization", 0.0) > BUSY and seen.get("gpu_sm_utilization", 0.0) < max(3 * one_sm, 0.05)
-    )
+    met &= seen.get("gpu_utilization", 0.0) > BUSY and seen.get("gpu_sm_utilization", 0.0) < max(3 * one_sm, 0.05)
     return {"one_sm": one_sm, "sampled": seen, "window": window, "met": met}
 
 
 def small() -> Found:
     """Steps that the host launches too slowly: without the profiler's cost the window is as busy as by counters."""
     compute, batch = trainer(SMALL)
-
-    def steps() -> None:
-        for _ in range(5):
-            compute.step(batch)
-        compute.finish()
-
-    seen, window = sampled(compute.uuid(), steps), windowed(compute, lambda _: compute.step(batch))
+    seen = sampled(compute.uuid(), partial(burst, compute, batch))
+    window = windowed(compute, lambda _: compute.step(batch))
     agrees = abs(seen.get("gpu_utilization", 2.0) - window["busy"]) < IDLE
     return {"sampled": seen, "window": window, "met": agrees and window["refused"] is None}
 
@@ -177,9 +171,7 @@ def starved() -> Found:
     """A loader that sleeps for twice the time of a step is called input."""
     compute, batch = trainer()
     begin_s = time.monotonic()
-    for _ in range(10):
-        compute.step(batch)
-    compute.finish()
+    burst(compute, batch, steps=10)
     step_s = (time.monotonic() - begin_s) / 10
 
     def feed(count: int) -> Iterator[None]:

@@ -1,7 +1,7 @@
 """Threads that read pieces as fast as they can, each into its own aligned buffer.
 
 `open().read()` in a pool makes a new bytes object for every file and reaches its limit before the storage does;
-a reused buffer and `preadv` do not. `scripts/bench bandwidth` compares this engine with fio.
+a reused buffer and `preadv` do not: `loaderprobe explain bandwidth` has this engine beside fio.
 """
 
 from __future__ import annotations

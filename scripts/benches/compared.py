@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from loaderprobe.stats import median, quantile
 from scripts.benches.score import aligned
@@ -54,18 +52,6 @@ class Limits:
     """The median error over that of repeats."""
     held: float = 0.0
     """Share of the ranges that hold."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
-    """One kind of prediction."""
-
-    measure: Callable[[Any, Path], bool]
-    """Into a folder; True when all was measured."""
-    load: Callable[[Path, Any], list[Compared]]
-    limits: Limits = Limits()
-    child: Callable[[dict[str, Any]], None] | None = None
-    """Of a part in a process of its own."""
 
 
 HEAD = ("kind", "row", "predicted", "range", "measured", "error", "repeat", "")

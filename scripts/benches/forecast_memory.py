@@ -26,7 +26,7 @@ from typing import Any
 
 from loaderprobe.analyze.caches import lru_hits, page_cache_hits, pinned_hits
 from loaderprobe.stats import mean
-from scripts.benches.compared import Compared, Kind
+from scripts.benches.compared import Compared, Limits
 from scripts.benches.harness import Progress, part_of, photographs, photographs_in
 from tests.planted.slow_reader import evict
 from tests.planted.small_memory import SmallMemory, pages_bytes, small_memory
@@ -41,6 +41,7 @@ WARM_UP = 32
 """Files that are read before."""
 LOOK_S = 0.5
 
+LIMITS = Limits()
 NOISE = 0.025
 """What orders of 4000 files differ by."""
 
@@ -120,7 +121,7 @@ def read_by_loader(folder: Path) -> Callable[[Sequence[int]], None]:
 READ = {"plain": read_plain, "loader": read_by_loader}
 
 
-def read(given: dict[str, Any]) -> None:
+def run_child(given: dict[str, Any]) -> None:
     """In the cgroup: an epoch for each line of standard input, which has the numbers of its files."""
     epoch = READ[given["reader"]](Path(given["folder"]))
     # Without a limit as yet: all processes have started, and have what memory they need.
@@ -166,7 +167,7 @@ def _in_little_memory(undo: ExitStack, count: int) -> SmallMemory:
     return place
 
 
-def measure_caches(chosen: argparse.Namespace, out: Path) -> bool:
+def measure(chosen: argparse.Namespace, out: Path) -> bool:
     """Each row in each repetition, into one file."""
     only = [row for row in ROWS if any(part in row.name for part in chosen.only.split(","))]
     repeats, seen = chosen.rounds or REPEATS, list[Seen]()
@@ -217,7 +218,7 @@ ROWS = (
 )
 
 
-def load_caches(folder: Path, _: Any) -> list[Compared]:
+def load(folder: Path, _: Any) -> list[Compared]:
     kept = json.loads((folder / "caches.json").read_text())
     seen = [Seen(row=Row(**each["row"]), held=each["held"], hits=tuple(each["hits"])) for each in kept]
     rows = []
@@ -242,8 +243,3 @@ def load_caches(folder: Path, _: Any) -> list[Compared]:
                 )
             )
     return rows
-
-
-KINDS = {
-    "caches": Kind(measure=measure_caches, load=load_caches, child=read),
-}

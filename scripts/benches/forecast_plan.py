@@ -15,7 +15,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -31,12 +30,12 @@ from torch.utils.data import DataLoader, Sampler
 
 from loaderprobe.api.plan import plan
 from loaderprobe.compute.emulated import EmulatedCompute
-from loaderprobe.protocols import ComputeArguments
-from loaderprobe.records.config import ComputeSpec, LoaderSpec
 from loaderprobe.system.clock import SystemClock
-from scripts.benches.compared import Compared, Kind
-from scripts.benches.harness import Plant, part_of, photographs, photographs_in, planted
-from scripts.benches.truth_verdict import Photographs
+from loaderprobe.testing import example_arguments
+from scripts.benches.compared import Compared, Limits
+from scripts.benches.harness import Plant, device_reads, part_of, photographs, photographs_in, planted, program
+from scripts.benches.loaders import PythonFiles, Work
+from tests.planted.slow_reader import evict
 from tests.planted.small_memory import pages_bytes
 
 RATE = 60.0
@@ -50,30 +49,23 @@ COUNTS = (2, 3, 4)
 UTILIZATION = 0.9
 SETTLE_S, WINDOW_S = 3.0, 10.0
 OFF_AT_MOST = 0.03
+LIMITS = Limits()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Disk:
-    """What a disk is limited in, and how many accelerators it is made to feed."""
-
-    kind: str
-    feeds: float
+DISKS = {"token_bucket": 2.5, "requests": 3.5}
+"""How many accelerators each disk is made to feed, by its kind, which says what it is limited in."""
 
 
-DISKS = (Disk(kind="token_bucket", feeds=2.5), Disk(kind="requests", feeds=3.5))
-
-
-class ColdPhotographs(Photographs):
+class ColdFiles(PythonFiles):
     """A part of the photographs, each read from the disk however often it was read before."""
 
     def __init__(self, folder: Path, part: int, parts: int) -> None:
-        super().__init__(folder, "plain")
-        self._files = self._files[part::parts]
+        super().__init__(folder, Work(count=len(photographs_in(folder)[part::parts])))
+        self.files = self.files[part::parts]
 
-    def __getitem__(self, index: int) -> tuple[Any, ...]:
-        with self._files[index].open("rb") as opened:
-            os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        return super().__getitem__(index)
+    def read(self, index: int) -> Any:
+        evict([Path(self.files[index])])
+        return super().read(index)
 
 
 class Endless(Sampler[int]):
@@ -117,31 +109,19 @@ def images_per_s(ends_ns: Sequence[int], begin_ns: int, end_ns: int) -> float:
     return BATCH_SIZE * (len(inside) - 1) / (inside[-1] - inside[0]) * 1e9
 
 
-def counters(folder: Path) -> tuple[int, int]:
-    """(Read requests, bytes) that the device under a folder has served."""
-    device = folder.stat().st_dev
-    found = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat").read_text().split()
-    return int(found[0]), int(found[2]) * 512
-
-
-def limit_of(disk: Disk, photos: Path) -> float:
+def limit_of(kind: str, photos: Path) -> float:
     """Bytes/s, or requests/s, that feed as many accelerators as the disk is made for."""
-    images = disk.feeds * UTILIZATION * RATE
-    if disk.kind == "requests":
+    images = DISKS[kind] * UTILIZATION * RATE
+    if kind == "requests":
         return round(images)
     files = photographs_in(photos)
     return images * pages_bytes(files) / len(files)
 
 
-def train(given: dict[str, Any]) -> None:
+def run_child(given: dict[str, Any]) -> None:
     """One accelerator, until standard input ends; then the end of each of its steps, in ns, as JSON."""
-    arguments = ComputeArguments(
-        spec=ComputeSpec(name=f"emulated:{RATE:g}", batch_size=BATCH_SIZE),
-        loader=LoaderSpec(workers=WORKERS, prefetch_factor=2),
-        clock=SystemClock(),
-    )
-    device, ended = EmulatedCompute(arguments), threading.Event()
-    files = ColdPhotographs(Path(given["folder"]), given["part"], given["parts"])
+    device, ended = EmulatedCompute(example_arguments(SystemClock(), compute=f"emulated:{RATE:g}")), threading.Event()
+    files = ColdFiles(Path(given["folder"]), given["part"], given["parts"])
     loader = DataLoader(files, batch_size=BATCH_SIZE, sampler=Endless(len(files)), num_workers=WORKERS)
     threading.Thread(target=_at_end_of_input, args=[ended], daemon=True).start()
     for number, batch in enumerate(loader):
@@ -166,9 +146,9 @@ def together(place: Plant, folder: Path, count: int) -> Seen:
             if process.stdout.readline() != "ready\n":
                 raise SystemExit("an accelerator did not begin")
         time.sleep(SETTLE_S)
-        before, begin_ns = counters(folder), time.monotonic_ns()
+        before, begin_ns = device_reads(folder), time.monotonic_ns()
         time.sleep(WINDOW_S)
-        after, end_ns = counters(folder), time.monotonic_ns()
+        after, end_ns = device_reads(folder), time.monotonic_ns()
         ends = [json.loads(process.communicate("")[0]) for process in running]
     spent_s = (end_ns - begin_ns) / 1e9
     return Seen(
@@ -183,35 +163,34 @@ def measure(_: Any, out: Path) -> bool:
     complete = True
     with tempfile.TemporaryDirectory(prefix="loaderprobe-plan-") as temporary:
         photos = photographs(Path(temporary, "photographs"), f"{SIDE}x{SIDE}", IMAGES)
-        for disk in DISKS:
-            limit, own = limit_of(disk, photos), Path(temporary, disk.kind)
+        for kind in DISKS:
+            limit, own = limit_of(kind, photos), Path(temporary, kind)
             own.mkdir()
             fill = partial(shutil.copytree, photos.parent, dirs_exist_ok=True)
             with ExitStack() as undo:
-                place = planted(undo, f"{disk.kind}, {limit:.0f}/s", disk.kind, limit, fill=fill, scratch=own)
+                place = planted(undo, f"{kind}, {limit:.0f}/s", kind, limit, fill=fill, scratch=own)
                 if place is None or not place.unlimited:
-                    print(f"{disk.kind}: left out: only a block device has counters of its own")
+                    print(f"{kind}: left out: only a block device has counters of its own")
                     complete = False
                     continue
                 folder = place.folder / f"{SIDE}x{SIDE}"
-                command = [
-                    sys.executable, "-m", "loaderprobe", "sweep", str(folder), "--workers", ",".join(map(str, SWEPT)),
-                    "--no-serial", "--compute", f"emulated:{RATE:g}", "--batch-size", str(BATCH_SIZE),
-                    "--out", str(out / disk.kind), "--quiet", "--json",
-                ]  # fmt: skip
+                command = program(
+                    "sweep", folder, "--workers", ",".join(map(str, SWEPT)), "--no-serial", "--batch-size", BATCH_SIZE,
+                    "--compute", f"emulated:{RATE:g}", "--out", out / kind, "--quiet", "--json",
+                )  # fmt: skip
                 subprocess.run(place.command(command), check=True, stdout=subprocess.DEVNULL)
                 seen = {count: asdict(together(place, folder, count)) for count in COUNTS}
-            (out / f"{disk.kind}.json").write_text(json.dumps(seen))
+            (out / f"{kind}.json").write_text(json.dumps(seen))
     return complete
 
 
 def load(folder: Path, _: Any) -> list[Compared]:
     rows: list[Compared] = []
-    for disk in DISKS:
-        kept = folder / f"{disk.kind}.json"
+    for kind in DISKS:
+        kept = folder / f"{kind}.json"
         seen = json.loads(kept.read_text()) if kept.exists() else {}
         for count, each in seen.items():
-            rows += judged(folder / disk.kind, disk.kind, int(count), Seen(**each))
+            rows += judged(folder / kind, kind, int(count), Seen(**each))
     return rows
 
 
@@ -240,6 +219,3 @@ def judged(run: Path, kind: str, count: int, seen: Seen) -> Iterator[Compared]:
             group="gives", name=name, predicted=gives, measured=seen_mb, note=least,
             wrong=f"off by over {OFF_AT_MOST:.0%}" * wrong,
         )  # fmt: skip
-
-
-KINDS = {"plan": Kind(measure=measure, load=load, child=train)}

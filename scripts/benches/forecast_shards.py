@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -15,11 +14,9 @@ from functools import partial
 from pathlib import Path
 
 import loaderprobe
-from loaderprobe.datasets.generate.generate import SetRequest, generate
 from loaderprobe.render.words import remark_words
-from loaderprobe.units import parse_resolution
-from scripts.benches.compared import Compared, Kind, Limits
-from scripts.benches.harness import LATENCY_S, Progress, planted, ran, wanted
+from scripts.benches.compared import Compared, Limits
+from scripts.benches.harness import LATENCY_S, Progress, photographs, planted, program, ran, wanted
 
 DISKS: dict[str, tuple[str, float, int | None]] = {
     "bytes-128": ("token_bucket", 20e6, 128 << 10),
@@ -30,21 +27,21 @@ DISKS: dict[str, tuple[str, float, int | None]] = {
 """Kind, limit, and what is read ahead."""
 RESOLUTIONS, IMAGES, LAYOUTS = ("250x188", "500x375"), 1000, ("files", "tar")
 SWEEP = (
-    "--images", str(IMAGES), "--layout", ",".join(LAYOUTS), "--workers", "2", "--no-serial", "--rounds", "3",
-    "--compute", "emulated:mlperf-h100", "--batch-size", "16", "--json",
+    "--resolutions", ",".join(RESOLUTIONS), "--images", IMAGES, "--layout", ",".join(LAYOUTS), "--workers", 2,
+    "--no-serial", "--rounds", 3, "--compute", "emulated:mlperf-h100", "--batch-size", 16, "--quiet",
 )  # fmt: skip
 LIMIT_S = 300
+LIMITS = Limits(error=0.15, held=0.9)
 
 
 def measure(chosen: argparse.Namespace, out: Path) -> bool:
     """A sweep on each disk, into a folder of `out`."""
-    names, complete = wanted([*DISKS], chosen.only) if chosen.only else [*DISKS], True
+    names, complete = wanted([*DISKS], chosen.only), True
     with tempfile.TemporaryDirectory(prefix="loaderprobe-shards-") as scratch:
         source, progress = Path(scratch, "source"), Progress(len(names))
         for resolution in RESOLUTIONS:
             for layout in LAYOUTS:
-                request = SetRequest(resolution=parse_resolution(resolution), layout=layout)
-                generate(source, request, count=IMAGES, processes=2, progress=lambda *_: None)
+                photographs(source, resolution, IMAGES, layout)
         for name in names:
             kind, limit, ahead = DISKS[name]
             with ExitStack() as undo:
@@ -52,17 +49,8 @@ def measure(chosen: argparse.Namespace, out: Path) -> bool:
                 own.mkdir()
                 options = {"keep_cache": True, "read_ahead_bytes": ahead, "size_bytes": 600_000_000}
                 disk = planted(undo, name, kind, limit, fill=fill, scratch=own, **options)
-                command = [
-                    sys.executable,
-                    "-m",
-                    "loaderprobe",
-                    "sweep",
-                    "--data-dir",
-                    str(disk and disk.folder),
-                    *SWEEP,
-                ]
-                command += ["--resolutions", ",".join(RESOLUTIONS), "--out", str(out / name)]
-                complete &= disk is not None and ran(disk.command(command), name, LIMIT_S)
+                command = program("sweep", "--data-dir", disk and disk.folder, *SWEEP, "--out", out / name)
+                complete &= disk is not None and ran(disk.command(command), name, LIMIT_S, quiet=True)
             progress.done(name)
     return complete
 
@@ -86,6 +74,3 @@ def _compared(name: str, run: Path) -> Iterator[Compared]:
             note=f"files {files.images_per_s.value:.4g}; "
             + (remark_words(made.refused) if made and made.refused else "" if made else "no forecast"),
         )  # fmt: skip
-
-
-KINDS = {"shards": Kind(measure=measure, load=load, limits=Limits(error=0.15, held=0.9))}

@@ -16,10 +16,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 
+import loaderprobe
 from loaderprobe.datasets.generate.generate import SetRequest, generate
+from loaderprobe.records.measurement import Measurement
 from loaderprobe.stats import half_width, mean, quantile
 from loaderprobe.system.limits import cores_available
 from loaderprobe.units import parse_resolution
@@ -45,13 +49,21 @@ def parser_of_kept(doc: str | None) -> argparse.ArgumentParser:
     found.add_argument("--keep", type=Path, help="keep the raw results in this folder")
     found.add_argument("--from", dest="source", type=Path, help="judge what was kept there, and measure nothing")
     found.add_argument("--all", action="store_true", help="show all of every row")
+    found.add_argument("--child", help=argparse.SUPPRESS)
     return found
 
 
-def photographs(root: Path, resolution: str, count: int, classes: int = 4) -> Path:
-    """A generated set of so many classes in a folder of `root`, which is named after the resolution."""
-    request = SetRequest(resolution=parse_resolution(resolution), classes=classes)
+def photographs(root: Path, resolution: str, count: int, layout: str = "files") -> Path:
+    """A generated set, as `sweep` makes it, in a folder of `root` that is named after the resolution and the layout."""
+    request = SetRequest(resolution=parse_resolution(resolution), layout=layout)
     return generate(root, request, count=count, processes=2, progress=lambda *_: None)
+
+
+def device_reads(folder: Path) -> tuple[int, int]:
+    """(Read requests, bytes) that the device under a folder has served, by its own counters, for all processes."""
+    device = folder.stat().st_dev
+    fields = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat").read_text().split()
+    return int(fields[0]), int(fields[2]) * 512
 
 
 def photographs_in(folder: Path) -> list[Path]:
@@ -94,6 +106,20 @@ def child(module: str, *arguments: object) -> list[str]:
     return [sys.executable, "-m", f"scripts.benches.{module}", *map(str, arguments)]
 
 
+def program(*words: object) -> list[str]:
+    """A command of loaderprobe, in a process of its own."""
+    return [sys.executable, "-m", "loaderprobe", *map(str, words)]
+
+
+def measurements(run: Path) -> Iterator[Measurement]:
+    """Those of a stored run, in the order of its configurations."""
+    directory = loaderprobe.load(run).directory
+    for config in directory.record.spec.configs:
+        found = directory.result(config.key)
+        if isinstance(found, Measurement):
+            yield found
+
+
 def part_of(bench: str, name: str, given: Mapping[str, Any]) -> list[str]:
     """The command of a part of `truth NAME` or `forecast NAME`, in a process of its own, which is given this."""
     return child(bench, name, "--child", json.dumps(given))
@@ -105,9 +131,10 @@ def wanted(names: Sequence[str], only: str) -> list[str]:
     return [name for name in names if name in words or any(word in name for word in {*words} - {*names})]
 
 
-def ran(command: Sequence[str], name: str, limit_s: float) -> bool:
+def ran(command: Sequence[str], name: str, limit_s: float, *, quiet: bool = False) -> bool:
     """Run it in a process group of its own, which does not outlive its limit; True when it came to its end."""
-    with subprocess.Popen(command, start_new_session=True) as process:
+    output = subprocess.DEVNULL if quiet else None
+    with subprocess.Popen(command, start_new_session=True, stdout=output) as process:
         code = None
         try:
             code = process.wait(limit_s)
@@ -160,6 +187,22 @@ def raw_results(chosen: argparse.Namespace, measure: Callable[[Path], bool]) -> 
         complete = measure(folder)
         print(f"{cores_available():g} cores, {(time.monotonic() - begin_s) / 60:.1f} minutes")
         yield folder, complete
+
+
+def run_part(chosen: argparse.Namespace, part: ModuleType, report: Callable[[list[Any]], bool]) -> int:
+    """The exit code of a family of `truth` or a kind of `forecast`, or of a process of its own (`part_of`).
+
+    `part` is a module. Its `measure(chosen, folder)` is True when all was measured, `load(folder, chosen)` has the rows
+    that were kept there, `run_child(given)` is what such a process does. `report` is True for rows that are good.
+    """
+    if chosen.child:
+        part.run_child(json.loads(chosen.child))
+        return 0
+    with raw_results(chosen, partial(part.measure, chosen)) as (source, complete):
+        rows = part.load(source, chosen)
+        if not rows:
+            print("nothing was measured")
+        return 0 if rows and report(rows) and complete else 1
 
 
 def alternated(runs: Mapping[str, Callable[[], T]], number: int) -> dict[str, T]:

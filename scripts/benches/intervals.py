@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import os
 import random
 import sys
 import tempfile
@@ -24,7 +23,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -38,14 +36,15 @@ from loaderprobe.compute.emulated import EmulatedCompute
 from loaderprobe.measure.pace import Pace, pace_for
 from loaderprobe.measure.segments import load_only, train
 from loaderprobe.measure.sweep import USUAL_ROUNDS, USUAL_SECONDS
-from loaderprobe.protocols import ComputeArguments
-from loaderprobe.records.config import ComputeSpec, LoaderSpec
 from loaderprobe.records.measurement import ComputeInfo, Measurement, Segment, segments_of
-from loaderprobe.stats import mean, quantile
+from loaderprobe.render.format import counted
+from loaderprobe.stats import mean, median, quantile
 from loaderprobe.system.clock import SystemClock
+from loaderprobe.testing import example_arguments
 from scripts.benches.beside import neighbour
 from scripts.benches.harness import answer, child, parser, photographs
 from tests.analyze.runs import Cost, alike, run, segment
+from tests.planted.slow_reader import evict
 
 BATCH = 32
 KINDS = ("emulated-steady", "emulated-hungry", "cpu", "cpu-serial", "decoding", "decoding-serial", "cold-files")
@@ -66,24 +65,12 @@ class Row:
 
     kind: str
     rounds: int
-    images_per_s: float
-    """Of the whole loop."""
-    measurements: tuple[Measurement, ...]
-
-
-def pace_of(workers: int) -> Pace:
-    """That of a default sweep."""
-    return pace_for(workers=workers, rounds=USUAL_ROUNDS, budget_s=USUAL_SECONDS)
-
-
-def measured(
-    segments: Sequence[Segment], workers: int, specified: float | None, loader: Sequence[Segment] = ()
-) -> Measurement:
-    """A measurement of nothing but these rounds of training, and of the loader alone."""
-    compute = ComputeInfo(
-        name="bench", device="", synchronous=specified is None, specified_images_per_s=specified, source=""
-    )
-    return replace(BLANK[workers], segments=(*segments, *loader), compute=compute)
+    covered: float
+    """Share of the intervals that hold the truth."""
+    half: float
+    """Median half width, as a share of the rate."""
+    narrowest: float
+    """The half width that 95 % of the errors are within."""
 
 
 BLANK = {number: run(alike(1, baseline=100), Cost(), workers=number) for number in (0, 2)}
@@ -107,17 +94,19 @@ def cut(stamps: Sequence[float], pace: Pace, begin: int = 0) -> list[float]:
     return []
 
 
-def kept(name: str, loop: dict[str, Any]) -> Iterator[Row]:
-    """Rows that are cut from one loop: measurements of one, two, three and six rounds, from many places in it."""
-    finished, workers = [each / 1e9 for each in loop["finished_ns"]], loop["workers"]
+def rows_of(kind: str, loop: dict[str, Any]) -> Iterator[Row]:
+    """Cut from one loop: measurements of one, two, three and six rounds, from many places in it."""
+    finished, workers, specified = [each / 1e9 for each in loop["finished_ns"]], loop["workers"], loop["specified"]
+    pace = pace_for(workers=workers, rounds=USUAL_ROUNDS, budget_s=USUAL_SECONDS)
+    compute = ComputeInfo(
+        name="bench", device="", synchronous=specified is None, specified_images_per_s=specified, source=""
+    )
     host = [each / 1e9 for each in (*loop["begin_ns"], loop["closed_ns"])]
     truth = BATCH * (len(host) - 1) / (host[-1] - host[0])
     if finished:
         truth = BATCH * (len(finished) - 1) / (finished[-1] - finished[0])
     found = [
-        (first, stamps)
-        for first in range(0, len(host) - 1, max(workers, 1))
-        if (stamps := cut(host, pace_of(workers), first))
+        (first, stamps) for first in range(0, len(host) - 1, max(workers, 1)) if (stamps := cut(host, pace, first))
     ]
 
     def at(second: float, number: int) -> Segment | None:
@@ -135,45 +124,32 @@ def kept(name: str, loop: dict[str, Any]) -> Iterator[Row]:
             alone = [at(begin_s + apart_s * number + ALONE_S, number) for number in range(rounds)]
             if None in (*segments, *alone):
                 break
+            training = [each for each in segments if each]
             loader = [replace(each, activity="loader_only", finished_ns=()) for each in alone if each]
-            made.append(measured([each for each in segments if each], workers, loop["specified"], loader))
+            made.append(replace(BLANK[workers], segments=(*training, *loader), compute=compute))
         if made:
-            yield Row(kind=name, rounds=rounds, images_per_s=truth, measurements=tuple(made))
+            yield row_of(kind, rounds, made, truth)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Score:
-    """Of one row."""
-
-    kind: str
-    rounds: int
-    covered: float
-    """Share of the intervals that hold the truth."""
-    half: float
-    """Median half width, as a share of the rate."""
-    narrowest: float
-    """The half width that 95 % of the errors are within."""
-
-
-def score(row: Row) -> Score:
-    errors, halves = [], []
-    for measurement in row.measurements:
-        interval = rate_interval(measurement, segments_of(measurement, "baseline", "training"))
-        errors.append(abs(interval.value / row.images_per_s - 1))
-        halves.append((interval.high - interval.value) / row.images_per_s)
-    return Score(
-        kind=row.kind, rounds=row.rounds, covered=mean([float(e <= h) for e, h in zip(errors, halves, strict=True)]),
+def row_of(kind: str, rounds: int, measurements: Sequence[Measurement], images_per_s: float) -> Row:
+    """Their intervals against the rate of the whole loop."""
+    intervals = [rate_interval(each, segments_of(each, "baseline", "training")) for each in measurements]
+    errors = [abs(each.value / images_per_s - 1) for each in intervals]
+    halves = [(each.high - each.value) / images_per_s for each in intervals]
+    return Row(
+        kind=kind, rounds=rounds, covered=mean([error <= half for error, half in zip(errors, halves, strict=True)]),
         half=median(halves), narrowest=quantile(errors, 0.95),
     )  # fmt: skip
 
 
-def shown(name: str, scores: Sequence[Score]) -> str:
-    """One line for these rows."""
-    ratios = [each.half / each.narrowest for each in scores if each.narrowest > NARROWEST]
-    covered = mean([each.covered for each in scores])
-    half, narrowest = (100 * median(each) for each in ([s.half for s in scores], [s.narrowest for s in scores]))
+def show(name: str, rows: Sequence[Row]) -> bool:
+    """Print a line for these rows; True where intervals hold as often as they should, and are no wider than need be."""
+    ratios = [row.half / row.narrowest for row in rows if row.narrowest > NARROWEST]
+    covered = mean([row.covered for row in rows])
+    half, narrowest = (100 * median([getattr(row, name) for row in rows]) for name in ("half", "narrowest"))
     times = f"{median(ratios):8.2f}" if ratios else "       -"
-    return f"{name:36}{len(scores):5}{100 * covered:9.1f} %{half:10.2f} %{narrowest:10.2f} %{times}"
+    print(f"{name:36}{len(rows):5}{100 * covered:9.1f} %{half:10.2f} %{narrowest:10.2f} %{times}")
+    return LEAST <= covered <= MOST and (not ratios or median(ratios) <= WIDE)
 
 
 def loops_in(folder: Path, seconds: float) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -213,10 +189,8 @@ class Samples(Dataset[Any]):
             return torch.zeros(16)
         path = draw.choice(self.files)
         if self.kind == "cold-files":
-            fd = os.open(path, os.O_RDONLY)
-            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-            os.read(fd, 1 << 22)
-            os.close(fd)
+            evict([path])
+            path.read_bytes()
             return torch.zeros(16)
         return torch.from_numpy(np.array(self.change(Image.open(path).convert("RGB"))))
 
@@ -234,15 +208,8 @@ def stamps(kind: str, folder: Path, seconds: float) -> dict[str, Any]:
     if rate is None:
         steps = load_only(batches, clock, pace)
     else:
-        spec = ComputeSpec(name=f"emulated:{rate:g}", batch_size=BATCH)
-        steps = train(
-            batches,
-            EmulatedCompute(
-                ComputeArguments(spec=spec, loader=LoaderSpec(workers=workers, prefetch_factor=2), clock=clock)
-            ),
-            clock,
-            pace,
-        )
+        arguments = example_arguments(clock, compute=f"emulated:{rate:g}")
+        steps = train(batches, EmulatedCompute(arguments), clock, pace)
     return {
         "begin_ns": steps.begin_ns, "closed_ns": steps.closed_ns, "finished_ns": steps.finished_ns,
         "workers": workers, "specified": rate,
@@ -262,16 +229,11 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory(prefix="loaderprobe-loops-") as scratch:
         loops = loops_in(asked.loops or Path(scratch), asked.seconds)
-        scores = [score(row) for name, loop in loops for row in kept(name, loop)]
+        rows = [row for name, loop in loops for row in rows_of(name, loop)]
     print(f"{'':36} rows    covered    ± median  narrowest   times")
-    for kind in dict.fromkeys(each.kind for each in scores):
-        for rounds in sorted({each.rounds for each in scores if each.kind == kind}):
-            chosen = [each for each in scores if (each.kind, each.rounds) == (kind, rounds)]
-            print(shown(f"{kind}, {rounds} round{'s' if rounds > 1 else ''}", chosen))
-    print(shown("all", scores))
-    covered = mean([each.covered for each in scores])
-    ratio = median([each.half / each.narrowest for each in scores if each.narrowest > NARROWEST])
-    return 0 if LEAST <= covered <= MOST and ratio <= WIDE else 1
+    for row in rows:
+        show(f"{row.kind}, {counted(row.rounds, 'round')}", [row])
+    return 0 if show("all", rows) else 1
 
 
 if __name__ == "__main__":

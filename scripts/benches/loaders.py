@@ -2,8 +2,8 @@
 
 A sample is read, then finished: decoded and augmented. What is to be removed for the truth is named by `Work.without`,
 and the data set itself leaves it out: `preprocessing` returns a ready sample once the bytes are read, `lock` takes no
-lock, `wait` does not sleep, `network` asks the server's fast side. Handles are opened by each worker for itself, on its
-first sample, as the libraries ask for.
+lock, `wait` does not sleep, `network` asks the server's fast side. Without `transport` workers send no more than the
+number of samples. Handles are opened by each worker for itself, on its first sample, as the libraries ask for.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ BATCH_SIZE = 8
 SIDE = 192
 PIXEL_BYTES = SIDE * SIDE * 3
 READY = torch.zeros(3, 224, 224)
+READY_LARGE = torch.zeros(3, 768, 768)
 READY_TINY = torch.zeros(3, TINY_SIDE, TINY_SIDE)
 _AUGMENT = v2.Compose([v2.RandomResizedCrop(224), v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True)])
 _AUGMENT_TINY = v2.Compose([v2.RandomResizedCrop(TINY_SIDE), v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True)])
@@ -85,6 +86,7 @@ class Finish:
 
     work: Work
     ready = READY
+    augment = _AUGMENT
 
     def finish(self, data: Any, index: int) -> Sample:
         if self.work.without == "preprocessing":
@@ -93,7 +95,7 @@ class Finish:
         return self.decode(data), index
 
     def decode(self, data: Any) -> torch.Tensor:
-        image: torch.Tensor = _AUGMENT(Image.open(io.BytesIO(data)).convert("RGB"))
+        image: torch.Tensor = self.augment(Image.open(io.BytesIO(data)).convert("RGB"))
         return image
 
 
@@ -148,18 +150,13 @@ class TinyFiles(PythonFiles):
     """Thousands of them, each of a few pages."""
 
     ready = READY_TINY
-
-    def decode(self, data: Any) -> torch.Tensor:
-        image: torch.Tensor = _AUGMENT_TINY(Image.open(io.BytesIO(data)).convert("RGB"))
-        return image
+    augment = _AUGMENT_TINY
 
 
 class FolderFiles(PythonFiles):
     """As torchvision's ImageFolder with the transforms of its examples: small float operations on each sample."""
 
-    def decode(self, data: Any) -> torch.Tensor:
-        image: torch.Tensor = _OF_FOLDER(Image.open(io.BytesIO(data)).convert("RGB"))
-        return image
+    augment = _OF_FOLDER
 
 
 class NativeFiles(PythonFiles):
@@ -197,6 +194,16 @@ class MappedFiles(PythonFiles):
             mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
         ):
             return bytes(mapped)
+
+
+class LargeSamples(PythonFiles):
+    """Each becomes a tensor of 7 MB, as frames of a video do, which is sent for longer than it is made."""
+
+    ready = READY_LARGE
+
+    def decode(self, data: Any) -> torch.Tensor:
+        super().decode(data)
+        return self.ready
 
 
 class LockedFiles(PythonFiles):
@@ -414,6 +421,7 @@ READERS = {
     "native": Reader(NativeFiles),
     "lazy": Reader(LazyFiles),
     "mmap": Reader(MappedFiles),
+    "large": Reader(LargeSamples),
     "locked": Reader(LockedFiles),
     "tiny": Reader(TinyFiles, "tiny"),
     "memmap": Reader(BigMap, "npy", access="random"),
@@ -545,12 +553,7 @@ def write_format(kind: str, samples: int, photographs: Sequence[Path], root: Pat
     WRITERS[kind](list(islice(cycle(photographs), samples)), folder)
 
 
-def copy_folders(names: Sequence[str], source: Path) -> Callable[[Path], None]:
-    """What fills a disk with these folders."""
-    return partial(_copy, tuple(names), source)
-
-
-def _copy(names: Sequence[str], source: Path, disk: Path) -> None:
+def copy_folders(names: Sequence[str], source: Path, disk: Path) -> None:
     for name in names:
         shutil.copytree(source / name, disk / name)
 
@@ -561,8 +564,9 @@ READ_AHEAD_KB = (128, 2560, 8192)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
-    """A token bucket, or another kind that its name says."""
+    """A slow disk, or this machine's own."""
 
+    kind: Literal["token_bucket", "single_server", "latency", "own"] = "token_bucket"
     bytes_per_s: float = 0.0
     read_ahead_kb: int | None = None
     """None for what Linux reads ahead by default."""
@@ -572,8 +576,9 @@ DISKS = {
     "bucket6": Disk(bytes_per_s=6e6),
     "bucket16": Disk(bytes_per_s=16e6),
     "bucket20": Disk(bytes_per_s=20e6),
-    "latency": Disk(),
-    "fast": Disk(),
+    "single16": Disk(kind="single_server", bytes_per_s=16e6),
+    "latency": Disk(kind="latency"),
+    "fast": Disk(kind="own"),
     **{f"bucket20ra{kb}": Disk(bytes_per_s=20e6, read_ahead_kb=kb) for kb in READ_AHEAD_KB},
 }
 SMALL_SAMPLES = 832
@@ -654,6 +659,7 @@ class Row:
             "storage": self.on_files,
             "network": self.remote,
             "preprocessing": True,
+            "transport": self.reader == "large",
             "lock": self.lock,
             "wait": bool(self.wait_ms),
             "compute": self.step != "none",
@@ -714,12 +720,20 @@ bucket20 arrow      1 burn=25
 bucket20 tar        2 burn=25
 bucket20 sqlite     0 burn=25
 bucket20 python     2 sleep=43
+bucket16 large      2 sleep=20
+single16 python     4
+single16 python     1 burn=6
+single16 python     2 sleep=20
+single16 lazy       2
 latency  python     1
 latency  native     2
 latency  hdf5       2
 latency  memmap     1
 latency  python     2 burn=60
 latency  python     2 burn=10
+fast     large      1
+fast     large      2
+fast     large      2 sleep=20
 fast     python     0 burn=10
 fast     lazy       2 sleep=100
 fast     python     0 sleep=100
@@ -810,6 +824,8 @@ def make_loader(row: Row, place: Place, without: str = "", apart: int = 0) -> An
     }
     reader = READERS[row.reader]
     dataset = reader.make(folder, work, *([place.url] if reader.remote else []))
+    if without == "transport":
+        common["collate_fn"] = their_number
     if apart:
         common["sampler"] = far_apart(LARGE_SAMPLES, apart)
     elif row.order == "replacement":
@@ -817,6 +833,11 @@ def make_loader(row: Row, place: Place, without: str = "", apart: int = 0) -> An
     elif not reader.iterable:
         common["shuffle"] = True
     return reader.loader(dataset, batch_size=BATCH_SIZE, **common)
+
+
+def their_number(samples: Sequence[Sample]) -> torch.Tensor:
+    """Of a batch, which stays in the worker."""
+    return torch.empty(len(samples))
 
 
 def far_apart(count: int, apart: int) -> list[int]:

@@ -1,8 +1,8 @@
 """What the sampler of waits costs.
 
 A DataLoader whose workers compute all the time, and another whose workers wait most of it, with the sampler of their
-waits and without it in turn: CPU time of the sampler over wall time, a share of one core; per look at one worker; and
-the workers' batches per CPU second with the sampler over those without.
+waits and without it in turn: CPU time of the sampler over wall time, a share of one core; and the workers' batches per
+CPU second with the sampler over those without.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from loaderprobe.records.measurement import Missing
-from loaderprobe.records.waits import WAIT_KINDS, WaitSamples
+from loaderprobe.records.waits import WaitSamples
 from loaderprobe.render.words import remark_words
 from loaderprobe.samplers.waits import RATE_HZ, WaitsSampler
 from loaderprobe.stats import median
@@ -54,44 +54,33 @@ def batches_per_cpu_s(batches: Iterator[Any], pids: Sequence[int], seconds: floa
     return count / ((cpu_ns(pids) - before) / 1e9)
 
 
-def sampled(batches: Iterator[Any], pids: Sequence[int], seconds: float, scratch: Path) -> tuple[float, WaitSamples]:
-    with WaitsSampler(lambda: [(pid, pid) for pid in pids], scratch) as sampler:
-        speed = batches_per_cpu_s(batches, pids, seconds)
-    samples = sampler.samples()
-    if isinstance(samples, Missing):
-        raise SystemExit(remark_words(samples.reason))
-    return speed, samples
-
-
-def kinds(samples: Sequence[WaitSamples]) -> str:
-    seen = [WAIT_KINDS[kind] for each in samples for kind in each.kind]
-    return ", ".join(f"{seen.count(kind) / len(seen):.0%} {kind}" for kind in WAIT_KINDS if kind in seen)
-
-
 def show_waits(name: str, work: Work, workers: int, rounds: int, seconds: float) -> None:
     loader = iter(DataLoader(work, batch_size=BATCH, num_workers=workers, prefetch_factor=2))
     pids = [worker.pid for worker in loader._workers]  # type: ignore[attr-defined]  # torch has no public name for it
-    ratios: list[float] = []
     seen: list[WaitSamples] = []
-    with tempfile.TemporaryDirectory() as scratch:
 
-        def with_sampler() -> float:
-            speed, samples = sampled(loader, pids, seconds, Path(scratch))
-            seen.append(samples)
-            return speed
+    def without_sampler() -> float:
+        return batches_per_cpu_s(loader, pids, seconds)
 
-        runs = {"without": lambda: batches_per_cpu_s(loader, pids, seconds), "with": with_sampler}
-        runs["without"]()
-        for number in range(rounds):
-            speeds = alternated(runs, number)
-            ratios.append(speeds["with"] / speeds["without"])
+    def with_sampler() -> float:
+        with tempfile.TemporaryDirectory() as scratch:
+            with WaitsSampler(lambda: [(pid, pid) for pid in pids], Path(scratch)) as sampler:
+                speed = without_sampler()
+            samples = sampler.samples()
+        if isinstance(samples, Missing):
+            raise SystemExit(remark_words(samples.reason))
+        seen.append(samples)
+        return speed
+
+    without_sampler()
+    runs = {"without": without_sampler, "with": with_sampler}
+    speeds = [alternated(runs, number) for number in range(rounds)]
     shares = [each.cpu_ns / each.wall_ns for each in seen]
-    looks = [each.cpu_ns / len(each.kind) / 1e3 for each in seen]
     print(
-        f"{name}, {workers} workers, {rounds} rounds of {seconds:g} s at {RATE_HZ:g} Hz ({kinds(seen)})\n"
-        f"  sampler: {median(shares):.2%} of a core (median; {min(shares):.2%} to {max(shares):.2%}), "
-        f"{median(looks):.0f} us a look at a worker ({min(looks):.0f} to {max(looks):.0f})\n"
-        f"  batches per CPU second of the workers, with / without: {spread(ratios, 4)}"
+        f"{name}, {workers} workers, {rounds} rounds of {seconds:g} s at {RATE_HZ:g} Hz\n"
+        f"  sampler: {median(shares):.2%} of a core (median; {min(shares):.2%} to {max(shares):.2%})\n"
+        f"  batches per CPU second of the workers, with / without: "
+        f"{spread([each['with'] / each['without'] for each in speeds], 4)}"
     )
 
 

@@ -1,46 +1,26 @@
 """Is the named cause true? Pipelines with planted limits, what drivers say of them, and one score.
 
-verdict  photographs on slow disks, each loader with several emulated accelerators in turn
-waits    `diagnose`, and `run` around a loop, on loaders as people write them; the truth by plain loops
-ranks    `sweep --ranks` and `bandwidth --ranks` with planted causes, on one host and on two; as root
-sweeps   verdicts from training alone, as `run --watch` judges, against those of the experiment
+waits   `diagnose`, and `run` around a loop, on loaders as people write them; the truth by plain loops
+ranks   `sweep --ranks` and `bandwidth --ranks` with planted causes, on one host and on two; as root
+sweeps  verdicts from training alone, as `run --watch` judges, against those of the experiment
 
 Where a plain loop with one resource after the other removed is the truth, `score` says what counts as right. With
 --keep all results stay, and --from judges those again without measuring, so that a change of a rule shows in seconds.
 Measurements that are kept become goldens (`scripts/golden`). Ends with code 1
-when a firm word or side was wrong, too few of the clear rows got the right firm word, the mean regret is too large, a
-row could not be measured, or there is another fault.
+when a firm word or side was wrong, too few of the clear rows got the right firm word, a row could not be measured, or
+there is another fault.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import sys
-from pathlib import Path
-from typing import Any, Protocol, cast
 
-from scripts.benches.harness import parser_of_kept, raw_results
-from scripts.benches.score import Marks, Row, report
+from scripts.benches.harness import parser_of_kept, run_part
+from scripts.benches.score import report
 
-FAMILIES = ("verdict", "waits", "ranks", "sweeps")
-
-
-class Family(Protocol):
-    """A module `truth_NAME`."""
-
-    MARKS: Marks
-
-    def names(self) -> list[str]: ...
-    def measure(self, chosen: argparse.Namespace, out: Path) -> bool: ...
-    def load(self, folder: Path, chosen: argparse.Namespace) -> list[Row]: ...
-    def run_child(self, given: dict[str, Any]) -> None: ...
-
-
-def family_of(name: str) -> Family:
-    """Imported when it is asked for: each takes libraries of its own."""
-    return cast(Family, importlib.import_module(f"scripts.benches.truth_{name}"))
+FAMILIES = ("waits", "ranks", "sweeps")
 
 
 def options() -> argparse.Namespace:
@@ -49,29 +29,18 @@ def options() -> argparse.Namespace:
     found.add_argument("--only", default="", help="rows of this name, or whose name contains it: lmdb,bucket16-tar")
     found.add_argument("--list", action="store_true", help="print the names of the rows, and measure nothing")
     found.add_argument("--rounds", type=int, help="of the truth; 3")
-    found.add_argument("--repeats", type=int, help="of each row (waits); 1")
-    found.add_argument("--budget", type=float, help="seconds of a driver; 0 measures the truth of `waits` alone, once")
+    found.add_argument("--budget", type=float, help="seconds of a driver")
     found.add_argument("--read-ahead", default="", help="only disks that read so many kB ahead: 128,2560,8192 (waits)")
-    found.add_argument("--child", help=argparse.SUPPRESS)
     return found.parse_args()
 
 
 def main() -> int:
     chosen = options()
-    family = family_of(chosen.family)
-    if chosen.child:
-        family.run_child(json.loads(chosen.child))
-        return 0
+    family = importlib.import_module(f"scripts.benches.truth_{chosen.family}")
     if chosen.list:
         print("\n".join(family.names()))
         return 0
-    with raw_results(chosen, lambda out: family.measure(chosen, out)) as (source, complete):
-        rows = family.load(source, chosen)
-        if not rows:
-            print("nothing was measured")
-            return 1
-        good = report(rows, family.MARKS, chosen.all)
-        return 0 if good and complete else 1
+    return run_part(chosen, family, lambda rows: report(rows, family.RIGHT_AT_LEAST, chosen.all))
 
 
 if __name__ == "__main__":

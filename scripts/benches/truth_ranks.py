@@ -34,10 +34,10 @@ from loaderprobe.loaders.torch import ImageFiles, TorchLoader
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.report import ConfigurationRow
-from scripts.benches.harness import Plant, Progress, answer, photographs, planted, ran, wanted
-from scripts.benches.score import Marks, Row, Said
+from scripts.benches.harness import Plant, Progress, answer, photographs, planted, program, ran, wanted
+from scripts.benches.score import Row, Said
 
-MARKS = Marks(right_at_least=1.0)
+RIGHT_AT_LEAST = 1.0
 SMALL, LARGE = "500x375", "1024x768"
 IMAGES = {SMALL: 2400, LARGE: 800}
 LIMIT = 20e6
@@ -166,20 +166,19 @@ def _swept(case: Case, scratch: Path, out: Path, rounds: int) -> bool:
             if disk is None:
                 return False
             data, around = disk.folder, disk.command
-        command = [
-            sys.executable, "-m", "loaderprobe", "sweep", str(data), "--ranks", case.ranks, "--workers", "1",
-            "--no-serial", "--rounds", str(rounds), "--thorough", "--out", str(out / case.name), "--quiet", "--json",
-            *case.options,
-        ]  # fmt: skip
-        return ran(["sh", "-c", 'exec "$@" >/dev/null', "sh", *around(command)], case.name, LIMIT_S)
+        command = program(
+            "sweep", data, "--ranks", case.ranks, "--workers", 1, "--no-serial", "--rounds", rounds, "--thorough",
+            "--out", out / case.name, "--quiet", *case.options,
+        )  # fmt: skip
+        return ran(around(command), case.name, LIMIT_S, quiet=True)
 
 
 def _ladder(scratch: Path) -> Any:
     """`bandwidth` with one, two and four ranks on the limited disk."""
     with ExitStack() as undo:
         disk = limited(undo, "bandwidth", scratch)
-        probe = [sys.executable, "-m", "loaderprobe", "bandwidth", "--readers", "2", "--json", "--quiet"]
-        return disk and answer(disk.command([*probe, "--ranks", f"1,2,{RANKS}", str(disk.folder)]))
+        probe = program("bandwidth", "--readers", 2, "--ranks", f"1,2,{RANKS}", "--json", "--quiet")
+        return disk and answer(disk.command([*probe, str(disk.folder)]))
 
 
 def load(folder: Path, chosen: argparse.Namespace) -> list[Row]:

@@ -7,7 +7,6 @@ firm side that contradicts the experiment's is wrong. --from takes any run of `s
 from __future__ import annotations
 
 import argparse
-import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,10 +18,10 @@ from loaderprobe.errors import BadValue
 from loaderprobe.records.measurement import Measurement, base_mode
 from loaderprobe.records.verdict import Verdict
 from loaderprobe.stats import median
-from scripts.benches.harness import answer
-from scripts.benches.score import Marks, Row, Said
+from scripts.benches.harness import measurements
+from scripts.benches.score import Row, Said
 
-MARKS = Marks()
+RIGHT_AT_LEAST = 0.0
 BUDGET_S = 1200.0
 FIRM = ("compute", "input")
 
@@ -33,12 +32,10 @@ def names() -> list[str]:
 
 def measure(chosen: argparse.Namespace, out: Path) -> bool:
     """A sweep of 3 resolutions, serial and with up to 8 workers, into `out`."""
-    command = [
-        sys.executable, "-m", "loaderprobe", "sweep", "--workers", "1,2,3,4,6,8", "--json",
-        "--compute", "emulated:mlperf-h100", "--data-dir", str(out / "data"), "--out", str(out / "thorough"),
-        "--thorough", "--budget", str(chosen.budget or BUDGET_S),
-    ]  # fmt: skip
-    answer(command)
+    loaderprobe.sweep(
+        workers=(1, 2, 3, 4, 6, 8), compute="emulated:mlperf-h100", data_dir=out / "data", out=out / "thorough",
+        thorough=True, budget_s=chosen.budget or BUDGET_S,
+    )  # fmt: skip
     return True
 
 
@@ -50,7 +47,9 @@ def load(folder: Path, _: argparse.Namespace) -> list[Row]:
 def _watched(runs: list[Path]) -> Iterator[Row]:
     ratios: dict[tuple[int, str], list[float]] = defaultdict(list)
     for run in runs:
-        for measured in _measurements(run):
+        for measured in measurements(run):
+            if not as_watched(measured).segments:
+                continue
             try:
                 experiment, estimated = verdict(measured), verdict(as_watched(measured))
             except BadValue as error:
@@ -68,15 +67,6 @@ def _watched(runs: list[Path]) -> Iterator[Row]:
     print("estimated over measured: least, median, most")
     for (workers, name), found in sorted(ratios.items()):
         print(f"{workers} workers: {name} {min(found):.2f} {median(found):.2f} {max(found):.2f}")
-
-
-def _measurements(run: Path) -> Iterator[Measurement]:
-    """Those of a run that trained."""
-    directory = loaderprobe.load(run).directory
-    for config in directory.record.spec.configs:
-        found = directory.result(config.key) if directory.has_measurement(config.key) else None
-        if isinstance(found, Measurement) and as_watched(found).segments:
-            yield found
 
 
 def as_watched(measured: Measurement) -> Measurement:

@@ -38,6 +38,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from itertools import groupby
 from multiprocessing import active_children
 from pathlib import Path
@@ -48,7 +49,17 @@ from loaderprobe.stats import median
 from loaderprobe.store.codec import encode
 from loaderprobe.system.limits import cores_available
 from scripts.benches.beside import served
-from scripts.benches.harness import LATENCY_S, Plant, Progress, part_of, photographs, planted, ran, wanted
+from scripts.benches.harness import (
+    LATENCY_S,
+    Plant,
+    Progress,
+    device_reads,
+    part_of,
+    photographs,
+    planted,
+    ran,
+    wanted,
+)
 from scripts.benches.loaders import (
     DISKS,
     LARGE_SAMPLES,
@@ -63,12 +74,12 @@ from scripts.benches.loaders import (
     place_of,
     write_format,
 )
-from scripts.benches.score import Marks, Said
 from scripts.benches.score import Row as Judged
+from scripts.benches.score import Said
 from tests.planted.slow_reader import evict, files_in
 from tests.planted.small_memory import PAGE_BYTES, pages_bytes
 
-MARKS = Marks(right_at_least=0.9)
+RIGHT_AT_LEAST = 0.9
 RESOLUTION = "500x375"
 DISK_BYTES = 8_000_000_000
 """Of a file with holes."""
@@ -80,7 +91,6 @@ BUSY = 0.8
 COLD_RESIDENT, WARM_RESIDENT, COLD_READ = 0.05, 0.95, 0.8
 ABOVE_STORAGE = 1.15
 MOST_APART = 0.10
-UNASKED = "not asked"
 DRIVERS = ("diagnose", "run")
 
 BASE = "base"
@@ -132,10 +142,10 @@ def _device(folder: Path) -> str:
     return f"{os.major(number)}:{os.minor(number)}"
 
 
-def counter_of(row: Row, folder: Path) -> Path | None:
-    """Counts what is read from the row's own disk; None where others read from it too, or nothing counts."""
-    counter = Path(f"/sys/dev/block/{_device(folder)}/stat")
-    return counter if row.disk.startswith("bucket") and counter.exists() else None
+def counted(row: Row, folder: Path) -> Path | None:
+    """A folder, where the row's own disk counts what is read from it; None where others read too, or nothing counts."""
+    is_own = row.disk.startswith("bucket") and Path(f"/sys/dev/block/{_device(folder)}/stat").exists()
+    return folder if is_own else None
 
 
 def warm(files: Sequence[Path], unlimited: str) -> None:
@@ -164,7 +174,7 @@ def measure_round(
 ) -> dict[str, Any]:
     """One round: each variant once; every other round in the opposite order."""
     files, own = files_of(row, place), files_in(place.folder) if row.on_files else []
-    size, counter = sample_bytes(row, place), counter_of(row, place.folder)
+    size, disk = sample_bytes(row, place), counted(row, place.folder)
     access = READERS[row.reader].access
     ahead = 1024 * (read_ahead_kb(place.folder) or 0)
     apart = math.ceil(2 * ahead / size) + 1 if place.large else 0
@@ -175,12 +185,12 @@ def measure_round(
         if variant == "storage":
             warm(own, unlimited)
             there = resident(own)
-            seen = train(make_loader(row, place, variant), step, "after flush", counter)
+            seen = train(make_loader(row, place, variant), step, "after flush", disk)
         else:
             evict(files)
             there = resident(files)
             loader = make_loader(row, place, variant, apart)
-            seen = train(loader, None if variant == "compute" else step, cold, counter)
+            seen = train(loader, None if variant == "compute" else step, cold, disk)
         found[variant] = {**_with_amplification(seen, size), "resident": there}
     return found
 
@@ -195,11 +205,11 @@ def _with_amplification(seen: dict[str, Any], size: float) -> dict[str, Any]:
 class _Loop:
     """A plain training loop, some batches at a time; StopIteration ends it, as it does the epoch."""
 
-    def __init__(self, loader: Any, step: Callable[[Any], Any] | None, counter: Path | None) -> None:
+    def __init__(self, loader: Any, step: Callable[[Any], Any] | None, disk: Path | None) -> None:
         # WebLoader has it inside.
         self.inner = loader.pipeline[0] if hasattr(loader, "pipeline") else loader
         self._step = step
-        self._counter = counter
+        self._disk = disk
         self._batches = iter(loader)
         self.samples = self.steps = 0
         self.spent: tuple[float, float] | None = None
@@ -214,16 +224,16 @@ class _Loop:
 
     def now(self) -> tuple[int, float, int | None]:
         """Samples, seconds, and bytes from storage, None where they are not counted."""
-        read = 512 * int(self._counter.read_text().split()[2]) if self._counter else None
+        read = device_reads(self._disk)[1] if self._disk else None
         return self.samples, time.perf_counter(), read
 
 
-def train(loader: Any, step: Callable[[Any], Any] | None, timed: Timed, counter: Path | None) -> dict[str, Any]:
+def train(loader: Any, step: Callable[[Any], Any] | None, timed: Timed, disk: Path | None) -> dict[str, Any]:
     """Rate and cores in use of a plain training loop, once it is to be timed; bytes from storage.
 
     Bytes are those of the samples timed; in a first pass those of all samples, as a stream is read ahead at first.
     """
-    loop = _Loop(loader, step, counter)
+    loop = _Loop(loader, step, disk)
     inner, start = loop.inner, loop.now()
     group = max(1, inner.num_workers)
     fewest = FEWEST_BATCHES if inner.num_workers else FEWEST_SERIAL
@@ -291,12 +301,11 @@ def _cpu_s(pids: Sequence[int]) -> float | None:
 
 def disk_of(undo: ExitStack, disk: str, folders: Sequence[str], source: Path, scratch: Path) -> Plant | None:
     """These folders on such a disk; None where none can be planted."""
-    if disk == "fast":
+    kind, limit, ahead_kb = DISKS[disk].kind, DISKS[disk].bytes_per_s or LATENCY_S, DISKS[disk].read_ahead_kb
+    if kind == "own":
         return Plant(folder=source)
-    limit, ahead_kb = DISKS[disk].bytes_per_s, DISKS[disk].read_ahead_kb
-    kind, limit = ("token_bucket", limit) if limit else ("latency", LATENCY_S)
     options = {"keep_cache": True, "size_bytes": DISK_BYTES, "read_ahead_bytes": ahead_kb and ahead_kb << 10}
-    return planted(undo, disk, kind, limit, fill=copy_folders(folders, source), scratch=scratch, **options)
+    return planted(undo, disk, kind, limit, fill=partial(copy_folders, folders, source), scratch=scratch, **options)
 
 
 def folders_of(rows: Sequence[Row]) -> list[str]:
@@ -331,7 +340,7 @@ def names() -> list[str]:
 def measure(chosen: argparse.Namespace, out: Path) -> bool:
     """Plant each disk in turn, and measure its rows there; True when none failed."""
     rows, complete = chosen_rows(chosen), True
-    given = {"out": str(out), "rounds": chosen.rounds or ROUNDS, "repeats": chosen.repeats, "budget_s": chosen.budget}
+    given = {"out": str(out), "rounds": chosen.rounds or ROUNDS, "budget_s": chosen.budget}
     progress = Progress(len(rows))
     with tempfile.TemporaryDirectory(prefix="loaderprobe-waits-") as name:
         scratch, source = Path(name), Path(name, "source")
@@ -364,24 +373,21 @@ def run_child(given: dict[str, Any]) -> None:
 
 
 def measure_row(row: Row, given: dict[str, Any]) -> None:
-    """Two rounds of the truth, what each driver says, and the rest of the truth; one or more files.
-
-    Without a budget the truth alone, one round of it.
-    """
-    disk, out, budget_s = Path(given["disk"]), Path(given["out"]), given["budget_s"]
-    rounds_after = given["rounds"] if budget_s != 0 else 1
-    before = max(1, rounds_after - 1)
+    """All rounds of the truth but one, what each driver says, and the last round; one or more files."""
+    disk, out, budget_s = Path(given["disk"]), Path(given["out"]), given["budget_s"] or row.budget_s
+    before = max(1, given["rounds"] - 1)
     rounds = truths(row, given, range(before))
     with place_of(row, disk, given["url"]) as place:
         files, size = files_of(row, place), sample_bytes(row, place)
-        counted, ahead = counter_of(row, place.folder) is not None, read_ahead_kb(place.folder)
+        ahead = read_ahead_kb(place.folder)
     said = []
-    for driver in row.drivers * (given["repeats"] or len(row.drivers)) if budget_s != 0 else ():
+    # Where there are two, whose rates are compared, each is asked twice, in turn.
+    for driver in row.drivers * len(row.drivers):
         evict(files)
-        said.append({"driver": driver, **diagnosed({**given, "driver": driver, "budget_s": budget_s or row.budget_s})})
-    rounds += truths(row, given, range(before, rounds_after))
+        said.append({"driver": driver, **diagnosed({**given, "driver": driver, "budget_s": budget_s})})
+    rounds += truths(row, given, range(before, given["rounds"]))
     stored = {
-        "name": row.name, "cores": cores_available(), "counted": counted, "read_ahead_kb": ahead,
+        "name": row.name, "cores": cores_available(), "read_ahead_kb": ahead,
         "disk_bytes_per_s": DISKS[row.disk].bytes_per_s or None, "sample_bytes": size or None, "samples": row.samples,
         "truth": rounds, "said": said,
     }  # fmt: skip
@@ -460,7 +466,7 @@ def judged(stored: dict[str, Any]) -> Judged:
     """The row, from what was stored of it."""
     rounds: list[dict[str, Any]] = stored["truth"]
     base = [each[BASE] for each in rounds]
-    asked = [{"driver": "diagnose", **each} for each in stored.get("said", [stored]) if each["error"] != UNASKED]
+    asked = stored["said"]
     by_driver = {name: [each["diagnosis"] for each in asked if each["driver"] == name] for name in DRIVERS}
     found = {
         f"{name} {number}" if number > 1 else name: diagnosis

@@ -1,6 +1,6 @@
 """The rule: the cause is the resource with the largest speed-up if it were free; else the verdict is inconclusive.
 
-Chosen in experiments before this code was written; `scripts/bench truth verdict` shows how often this code is right.
+Chosen in experiments before this code was written; `scripts/bench truth waits` shows how often this code is right.
 """
 
 from __future__ import annotations
