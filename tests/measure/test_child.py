@@ -223,9 +223,10 @@ def server_without_torch(photographs: FileSet, tmp_path_factory: pytest.TempPath
 
 @pytest.fixture
 def run_forked(server_without_torch: ForkServer, photographs: FileSet) -> Run:
-    """Measures a small configuration in a child of the forkserver."""
+    """Measures a small configuration in a child of the forkserver; so few files that no segment lasts."""
+    few = photographs.chosen(range(16))
 
-    def run(files: FileSet = photographs, limit_s: float = 120.0, on_event: Any = lambda _: None) -> Any:
+    def run(files: FileSet = few, limit_s: float = 120.0, on_event: Any = lambda _: None) -> Any:
         config = example_config(data=files.fingerprint, batch_size=4, rounds=1, compute="emulated:200", **PLAIN)
         clock = SystemClock()
         order = Order(config=config, files=files, budget_s=1.0, begin_ns=clock.now_ns())
@@ -316,7 +317,8 @@ def test_a_sweep_that_is_killed_leaves_no_child(tmp_path: Path) -> None:
     """
     os.mkfifo(tmp_path / "order.json")  # the child waits for what it is asked
     order = [sys.executable, "-c", FORKED, str(tmp_path)]
-    with subprocess.Popen(order, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as sweep:
+    environment = {**os.environ, "PYTHONPATH": str(without_torch(tmp_path / "first"))}
+    with subprocess.Popen(order, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as sweep:
         assert sweep.stdout is not None
         server, child = map(int, sweep.stdout.readline().split())
         named = Path(f"/dev/shm/torch_{child}_1_1")
