@@ -1,6 +1,6 @@
-"""Two disks that really are slow: from the command line to the verdict. `scripts/bench` has the others.
+"""Disks: two that really are slow, from the command line to the verdict, and what the real one counts.
 
-`scripts/bench bandwidth` plants every kind of disk, `scripts/bench truth` pipelines on them.
+Of slow ones `scripts/bench` has the others: `bandwidth` plants every kind of disk, `truth` pipelines on them.
 """
 
 from __future__ import annotations
@@ -15,13 +15,17 @@ from typing import Any
 
 import pytest
 
+from loaderprobe.analyze.verdict.rates import cold_fraction
 from loaderprobe.measure.ceilings import Ceilings
 from loaderprobe.measure.runner import ForkServer
 from loaderprobe.records.files import FileSet
+from loaderprobe.records.measurement import Measurement
 from tests.cli.invoke import invoke
+from tests.conftest import MeasureReal
 from tests.planted.files import random_files
 from tests.planted.slow_cgroup import find
 from tests.planted.slow_disk import CannotPlant, SlowDisk, slow_disk
+from tests.skips import needs_cold_reads
 
 PlantDisk = Callable[..., SlowDisk]
 
@@ -114,3 +118,19 @@ def test_a_sweep_holds_the_disk_against_its_ceiling(
     assert bound["cause"] == "storage", bound
     assert "of its ceiling at concurrency 2" in bound["sentence"]
     assert any(each["metric"] == "disk_ceiling_fraction" for each in bound["evidence"])
+
+
+@pytest.mark.alone(by_itself=True)
+def test_cold_reads_of_the_serial_loader_agree_with_the_device(photographs: FileSet, measure_real: MeasureReal) -> None:
+    """With the files consumed within 5 %, and with what the device reports within 10 % (nothing is read ahead).
+
+    The device counts the reads of all processes, which only adds: the quietest segment counts.
+    """
+    needs_cold_reads(Path(photographs.root))
+    serial = measure_real(photographs, workers=0, rounds=3)
+    assert isinstance(serial, Measurement)
+    cold = [segment for segment in serial.segments if segment.mode == "baseline"]
+    assert cold_fraction(serial, cold) == pytest.approx(1.0, abs=0.05)
+    if any(s.disk_bytes is None for s in cold):
+        pytest.skip("the device of the temporary directory is not visible")
+    assert min((s.disk_bytes or 0) / (s.delivered_bytes or 1) for s in cold) == pytest.approx(1.0, abs=0.10)
