@@ -25,7 +25,6 @@ from loaderprobe.measure.runner import (
     Event,
     ForkServer,
     Order,
-    Start,
     explain_death,
     kill_group,
     run_order,
@@ -38,6 +37,7 @@ from loaderprobe.system.clock import SystemClock
 from loaderprobe.testing import FakeClock, Service, example_config, example_files
 from tests.conftest import MeasureReal
 from tests.measure.conftest import Measure
+from tests.measure.scripted import by_command
 from tests.planted.loaders import without_torch
 from tests.said import said
 
@@ -45,18 +45,6 @@ from tests.said import said
 def order() -> Order:
     files = example_files(16)
     return Order(config=example_config(data=files.fingerprint), files=files, budget_s=None, begin_ns=0)
-
-
-def by_command(command: Callable[[Path, Path], list[str]]) -> Start:
-    """Starts children that are programs of any kind: from the paths of order and result to a command line."""
-
-    def start(order: Path, result: Path, log: Path) -> Child:
-        with log.open("wb") as log_file:
-            return subprocess.Popen(
-                command(order, result), stdout=subprocess.PIPE, stderr=log_file, start_new_session=True, bufsize=0
-            )
-
-    return start
 
 
 def run(script: str, events: list[Event] | None = None) -> Measurement | RunFailure:

@@ -7,18 +7,16 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-import msgspec
 import pytest
 
-from loaderprobe.analyze.verdict.ranks import as_one
-from loaderprobe.analyze.verdict.rounds import Round, next_round
 from loaderprobe.errors import BadValue, LostRank
 from loaderprobe.measure.attach.coroutine import SessionCoroutine, Withdrawn
 from loaderprobe.measure.attach.script_ranks import ScriptCollectives
 from loaderprobe.measure.further import CUT_SHORT
+from loaderprobe.measure.ranks.child import RankGather
 from loaderprobe.measure.session import AGAIN, ATTEMPTS, GivenUp, Recorder, Session
 from loaderprobe.records.measurement import ComputeInfo, Measurement
-from loaderprobe.records.ranks import NotTogether, RankMeasurement
+from loaderprobe.records.ranks import NotTogether
 from loaderprobe.testing import FakeClock, FakeGroup, FakePageCache, Service, example_config, example_files
 from tests.measure.scripted import in_threads, scripted_parts
 
@@ -134,17 +132,8 @@ class Rank:
             self.error = error
 
     def _measured(self, step: Callable[[Any], None]) -> Measurement:
-        return loop_session(
-            self.clock, step, self._service, {"next_round": self._decided, "collectives": self.collectives}
-        )
-
-    def _decided(self, measurement: Measurement, *, thorough: bool) -> Round:
-        """By rank 0, from what all measured."""
-        own = RankMeasurement(rank=self.group.rank, host="one", cores=2.0, affinity=(0, 1), measurement=measurement)
-        given = self.group.gather(msgspec.json.encode(own))
-        ranks = [msgspec.json.decode(each, type=RankMeasurement) for each in given]
-        plan = next_round(as_one(ranks), thorough=thorough) if ranks else ()
-        return msgspec.json.decode(self.group.broadcast(msgspec.json.encode(plan)), type=Round)
+        parts = {"next_round": RankGather(self.group).next_round, "collectives": self.collectives}
+        return loop_session(self.clock, step, self._service, parts)
 
     @property
     def steps(self) -> list[tuple[str, str, int]]:
