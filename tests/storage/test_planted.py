@@ -32,15 +32,20 @@ PlantDisk = Callable[..., SlowDisk]
 
 @pytest.fixture(scope="module")
 def plant_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlantDisk]:
-    """Plants slow disks that last as long as the module; takes the arguments of `slow_disk` but for `scratch`."""
+    """Plants slow disks that last as long as the module; takes the arguments of `slow_disk` but for `scratch`.
+
+    All are of one kind: the first is verified.
+    """
+    planted: list[SlowDisk] = []
     with ExitStack() as undo:
 
         def plant(**options: object) -> SlowDisk:
             options = {"fill": random_files, "scratch": tmp_path_factory.mktemp("slow-disk"), **options}
             try:
-                return undo.enter_context(slow_disk(**options))  # type: ignore[arg-type]  # options by name, for brevity
+                planted.append(undo.enter_context(slow_disk(verify=not planted, **options)))  # type: ignore[arg-type]  # options by name, for brevity
             except CannotPlant as error:
                 pytest.skip(str(error))
+            return planted[-1]
 
         yield plant
 
