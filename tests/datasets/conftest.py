@@ -43,12 +43,6 @@ def make() -> Make:
     return make_set
 
 
-@pytest.fixture(scope="session")
-def two_hundred(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """200 images of 160x120, some 10 kB each, by two processes."""
-    return make_set(tmp_path_factory.mktemp("sets"), resolution=(160, 120), count=200, classes=4, processes=2)
-
-
 @pytest.fixture
 def open_path() -> Iterator[Path]:
     """An empty directory that any user may enter, unlike `tmp_path`; only its owner may write."""

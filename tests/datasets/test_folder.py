@@ -223,13 +223,16 @@ def test_what_may_not_be_read_is_skipped_or_asked_for(open_path: Path, as_unpriv
     assert reasons(files) == {"private": "cannot be read: Permission denied", "c/secret.jpg": "no read permission"}
 
 
-def test_a_generated_set_is_taken_from_its_manifest(two_hundred: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_generated_set_is_taken_from_its_manifest(
+    tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Label, classes and sizes are right, the order is by seed, and no image is opened."""
+    made = make(tmp_path)
     monkeypatch.delattr(Image, "open")
-    files = generated_set(two_hundred, sample=60, seed=3)
-    assert (files.label, files.generated, files.images_found, len(files.paths)) == ("160x120", True, 200, 60)
-    assert files == generated_set(two_hundred, sample=60, seed=3)
-    assert files.paths != generated_set(two_hundred, sample=60, seed=4).paths
+    files = generated_set(made, sample=60, seed=3)
+    assert (files.label, files.generated, files.images_found, len(files.paths)) == ("64x48", True, 70, 60)
+    assert files == generated_set(made, sample=60, seed=3)
+    assert files.paths != generated_set(made, sample=60, seed=4).paths
     for path, number, size in zip(files.paths, files.classes, files.size_bytes, strict=True):
         assert Path(files.root, path).stat().st_size == size
         assert Path(path).parent.name == f"n{number:08}"
@@ -250,8 +253,8 @@ def test_a_generated_set_that_is_not_whole_is_refused(tmp_path: Path, make: Make
         generated_set(directory, sample=6, seed=0)
 
 
-def test_only_our_own_manifest_marks_a_generated_set(tmp_path: Path, photographs: FileSet) -> None:
+def test_only_our_own_manifest_marks_a_generated_set(tmp_path: Path, make: Make) -> None:
     """Another program's `manifest.json` does not turn their folder into ours."""
-    assert is_generated(Path(photographs.root))
+    assert is_generated(make(tmp_path / "own", count=4))
     (tmp_path / "manifest.json").write_text('{"name": "a web app"}')
     assert not is_generated(tmp_path)

@@ -203,12 +203,12 @@ def test_a_folder_is_written_in_a_layout(tmp_path: Path, make: Make, layout: str
     assert list(contents(again)) == list(contents(files))
 
 
-def test_space_is_looked_at_before_a_folder_is_written(tmp_path: Path, make: Make, layout: str) -> None:
+def test_space_is_looked_at_before_a_folder_is_written(tmp_path: Path, make: Make) -> None:
     """A set that is too large for the disk leaves nothing; both options that help are named."""
     files = whole(make(tmp_path))
     huge = replace(files, size_bytes=(1 << 60,) * files.count)
     with pytest.raises(NoSpace, match="take about") as full:
-        convert(huge, layout, tmp_path / "other", lambda *_: None)
+        convert(huge, "tar", tmp_path / "other", lambda *_: None)
     assert "--convert-to" in full.value.hint and "--images" in full.value.hint
     assert not (tmp_path / "other").exists()
 

@@ -305,15 +305,14 @@ class ByThread(Counting):
         return super().__getitem__(index)
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_what_a_thread_of_the_data_set_reads_is_read_for_its_batches(tmp_path: Path, workers: int) -> None:
-    """In a worker, and in the training process."""
+def test_what_a_thread_of_the_data_set_reads_is_read_for_its_batches(tmp_path: Path) -> None:
+    """In the training process; a diagnosis shows it of workers."""
     needs_cold_reads(tmp_path)
     path = tmp_path / "samples.bin"
     path.write_bytes(os.urandom(SIZE))
     with path.open("rb") as written:
         os.fsync(written.fileno())
-    with driven(tmp_path, ByThread(path), num_workers=workers) as loader:
+    with driven(tmp_path, ByThread(path)) as loader:
         next(loader.batches())
         records = loader.records()
     assert records.read_bytes[0] >= 4 * SIZE

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from loaderprobe.analyze.verdict.rounds import next_round
@@ -12,6 +14,7 @@ from loaderprobe.measure.assembly import make_compute
 from loaderprobe.measure.collectives import Collectives
 from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.ranks.child import RankGather
+from loaderprobe.measure.runner import Child, Start
 from loaderprobe.measure.session import Recorder, Session
 from loaderprobe.protocols import Clock, Compute, Files, Peers
 from loaderprobe.records.config import RunConfig
@@ -28,6 +31,19 @@ from loaderprobe.testing import (
     example_files,
     example_location,
 )
+
+
+def by_command(command: Callable[[Path, Path], list[str]]) -> Start:
+    """Starts children that are programs of any kind: from the paths of order and result to a command line."""
+
+    def start(order: Path, result: Path, log: Path) -> Child:
+        with log.open("wb") as log_file:
+            return subprocess.Popen(
+                command(order, result), stdout=subprocess.PIPE, stderr=log_file, start_new_session=True, bufsize=0
+            )
+
+    return start
+
 
 FEW_STEPS = 500
 """What costs no time on a fake clock has so many steps in a segment, and not ten thousand."""

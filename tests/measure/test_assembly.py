@@ -24,7 +24,6 @@ from loaderprobe.records.remark import Remark, reported
 from loaderprobe.render.doctor import step_words, why_words
 from loaderprobe.render.words import remark_words
 from loaderprobe.samplers.host import CoresSampler
-from loaderprobe.store.codec import decode, encode
 from loaderprobe.system.clock import SystemClock
 from loaderprobe.testing import (
     FakeClock,
@@ -55,13 +54,6 @@ class PlainLoader(ScriptedLoader):
 
 
 PLAIN = f"{__name__}:Plain"
-
-
-def test_configurations_of_before_are_read() -> None:
-    """Their files know nothing of younger options."""
-    text = encode("config", example_config()).replace(b'"precision":"auto",', b"").replace(b'"compile":false,', b"")
-    assert b"precision" not in text
-    assert decode("config", text, RunConfig, "test") == example_config()
 
 
 @pytest.mark.parametrize(

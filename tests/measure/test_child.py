@@ -25,7 +25,6 @@ from loaderprobe.measure.runner import (
     Event,
     ForkServer,
     Order,
-    Start,
     explain_death,
     kill_group,
     run_order,
@@ -38,6 +37,7 @@ from loaderprobe.system.clock import SystemClock
 from loaderprobe.testing import FakeClock, Service, example_config, example_files
 from tests.conftest import MeasureReal
 from tests.measure.conftest import Measure
+from tests.measure.scripted import by_command
 from tests.planted.loaders import without_torch
 from tests.said import said
 
@@ -45,18 +45,6 @@ from tests.said import said
 def order() -> Order:
     files = example_files(16)
     return Order(config=example_config(data=files.fingerprint), files=files, budget_s=None, begin_ns=0)
-
-
-def by_command(command: Callable[[Path, Path], list[str]]) -> Start:
-    """Starts children that are programs of any kind: from the paths of order and result to a command line."""
-
-    def start(order: Path, result: Path, log: Path) -> Child:
-        with log.open("wb") as log_file:
-            return subprocess.Popen(
-                command(order, result), stdout=subprocess.PIPE, stderr=log_file, start_new_session=True, bufsize=0
-            )
-
-    return start
 
 
 def run(script: str, events: list[Event] | None = None) -> Measurement | RunFailure:
@@ -155,8 +143,8 @@ def test_a_silent_death_is_known_from_its_signal_or_last_line() -> None:
 
 @pytest.fixture(scope="module")
 def two_workers(photographs: FileSet, measure_real: MeasureReal) -> Measurement:
-    """Two workers on cold files."""
-    measurement = measure_real(photographs, workers=2)
+    """Two workers on cold files, so few that no segment lasts."""
+    measurement = measure_real(photographs.chosen(range(64)), workers=2)
     assert isinstance(measurement, Measurement)
     return measurement
 
@@ -206,6 +194,7 @@ def test_a_data_set_that_raises_becomes_a_failure_naming_the_file(tmp_path: Path
 
 
 Run = Callable[..., Measurement | RunFailure]
+PLAIN: dict[str, Any] = {"loader": "tests.planted.loaders:Plain", "workers": 0}
 
 
 @pytest.fixture(scope="module")
@@ -222,11 +211,11 @@ def server_without_torch(photographs: FileSet, tmp_path_factory: pytest.TempPath
 
 @pytest.fixture
 def run_forked(server_without_torch: ForkServer, photographs: FileSet) -> Run:
-    """Measures a small configuration in a child of the forkserver."""
+    """Measures a small configuration in a child of the forkserver; so few files that no segment lasts."""
+    few = photographs.chosen(range(16))
 
-    def run(files: FileSet = photographs, limit_s: float = 120.0, on_event: Any = lambda _: None) -> Any:
-        loader = {"loader": "tests.planted.loaders:Plain", "workers": 0}
-        config = example_config(data=files.fingerprint, batch_size=4, rounds=1, compute="emulated:200", **loader)
+    def run(files: FileSet = few, limit_s: float = 120.0, on_event: Any = lambda _: None) -> Any:
+        config = example_config(data=files.fingerprint, batch_size=4, rounds=1, compute="emulated:200", **PLAIN)
         clock = SystemClock()
         order = Order(config=config, files=files, budget_s=1.0, begin_ns=clock.now_ns())
         return server_without_torch.run(order, Measurement, clock=clock, time_limit_s=limit_s, on_event=on_event)
@@ -242,77 +231,60 @@ def test_each_configuration_has_a_process_of_its_own(run_forked: Run) -> None:
     assert isinstance(run_forked(), Measurement)
 
 
-def test_a_killed_child_is_told_by_its_signal(server_without_torch: ForkServer, tmp_path: Path) -> None:
+@pytest.fixture
+def start(server_without_torch: ForkServer, tmp_path: Path) -> Callable[..., Any]:
+    """Starts a child of the forkserver with what it is to read as its order."""
+
+    def started(order: bytes = b"no order", log: Path = tmp_path / "log.txt") -> Any:
+        (tmp_path / "order.json").write_bytes(order)
+        return server_without_torch.start(tmp_path / "order.json", tmp_path / "result.json", log)
+
+    return started
+
+
+def test_a_killed_child_is_told_by_its_signal(start: Callable[..., Any]) -> None:
     """The forkserver waits for its children and passes on how they ended."""
-    (tmp_path / "order.json").write_bytes(b"no order")
-    child = server_without_torch.start(tmp_path / "order.json", tmp_path / "result.json", tmp_path / "log.txt")
+    child = start()
     with suppress(ProcessLookupError):  # it may have ended by its order
         os.kill(child.pid, signal.SIGKILL)
     assert child.wait(60) in (-signal.SIGKILL, 1)
-    assert child.stdout is not None
     child.stdout.close()
 
 
-def test_a_child_that_was_not_waited_for_is_not_taken_for_the_next(
-    run_forked: Run, server_without_torch: ForkServer, tmp_path: Path
-) -> None:
+def test_a_child_that_was_not_waited_for_is_not_taken_for_the_next(run_forked: Run, start: Callable[..., Any]) -> None:
     """Its exit status stood where the id of the next child stands: 1, whose group is every process there is."""
-    (tmp_path / "order.json").write_bytes(b"no order")
-    child = server_without_torch.start(tmp_path / "order.json", tmp_path / "result.json", tmp_path / "log.txt")
-    assert child.stdout is not None
-    with child.stdout:
-        child.stdout.read()
-    following = server_without_torch.start(tmp_path / "order.json", tmp_path / "result.json", tmp_path / "log.txt")
+    with start().stdout as said:
+        said.read()
+    following = start()
     assert following.pid != 1 and following.wait(60) == 1
-    assert following.stdout is not None
     following.stdout.close()
     assert isinstance(run_forked(), Measurement)
 
 
-def test_a_log_on_a_full_disk_hides_no_reason(server_without_torch: ForkServer, tmp_path: Path) -> None:
+def test_a_log_on_a_full_disk_hides_no_reason(start: Callable[..., Any]) -> None:
     """The reason is an event; what the log does not take is lost, and the child ends."""
     files = example_files(64)
-    loader = {"loader": "tests.planted.loaders:Plain", "workers": 0}
-    config = example_config(data=files.fingerprint, compute="emulated:200", **loader)
-    asked = Order(config=config, files=files, budget_s=1.0, begin_ns=0)
-    (tmp_path / "order.json").write_bytes(encode("order", asked))
-    child = server_without_torch.start(tmp_path / "order.json", tmp_path / "result.json", Path("/dev/full"))
-    assert child.stdout is not None
+    config = example_config(data=files.fingerprint, compute="emulated:200", **PLAIN)
+    child = start(encode("order", Order(config=config, files=files, budget_s=1.0, begin_ns=0)), Path("/dev/full"))
     with child.stdout:
         assert b"/nowhere" in child.stdout.readlines()[-1]
     assert child.wait(60) > 0
 
 
-def test_a_forkserver_that_was_killed_costs_one_configuration_and_not_the_sweep(
-    run_forked: Run, server_without_torch: ForkServer
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_forkserver_that_ended_costs_one_configuration_and_not_the_sweep(
+    run_forked: Run, server_without_torch: ForkServer, number: int
 ) -> None:
     """Its child has died with it and says so; the next child has a new forkserver."""
-    failure = run_forked(on_event=lambda _: server_without_torch._process.kill())
+
+    def end(_: Event) -> None:
+        server_without_torch._process.send_signal(number)
+        server_without_torch._process.wait()
+
+    failure = run_forked(on_event=end)
     assert isinstance(failure, RunFailure) and failure.signal == "SIGKILL"
     assert "the forkserver" in failure.reason
     assert isinstance(run_forked(), Measurement)
-
-
-def test_a_forkserver_whose_sweep_was_killed_ends_its_child_and_what_it_leaves(
-    run_forked: Run, server_without_torch: ForkServer
-) -> None:
-    """The kernel asks it to end by SIGTERM; what a worker had just named in shared memory goes, too."""
-    server = server_without_torch._process
-    named: list[Path] = []
-
-    def killed(_: Event) -> None:
-        if named:
-            return
-        (child,) = subprocess.run(["pgrep", "-P", str(server.pid)], capture_output=True, check=True).stdout.split()
-        named.append(Path(f"/dev/shm/torch_{int(child)}_1_1"))
-        named[-1].touch()
-        server.terminate()
-        server.wait()
-
-    failure = run_forked(on_event=killed)
-    assert isinstance(failure, RunFailure) and failure.signal == "SIGKILL"
-    assert named and not named[0].exists()
-    assert isinstance(run_forked(), Measurement)  # by a new one
 
 
 FORKED = """\
@@ -327,10 +299,14 @@ with ForkServer() as server:
 
 
 def test_a_sweep_that_is_killed_leaves_no_child(tmp_path: Path) -> None:
-    """The kernel then asks the forkserver to end, which ends what it has started before it goes."""
+    """The kernel then asks the forkserver to end, which ends what it has started before it goes.
+
+    What a worker had just named in shared memory goes, too.
+    """
     os.mkfifo(tmp_path / "order.json")  # the child waits for what it is asked
     order = [sys.executable, "-c", FORKED, str(tmp_path)]
-    with subprocess.Popen(order, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as sweep:
+    environment = {**os.environ, "PYTHONPATH": str(without_torch(tmp_path / "first"))}
+    with subprocess.Popen(order, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as sweep:
         assert sweep.stdout is not None
         server, child = map(int, sweep.stdout.readline().split())
         named = Path(f"/dev/shm/torch_{child}_1_1")
@@ -385,13 +361,6 @@ def test_waiting_has_a_limit(
     assert isinstance(full, RunFailure) and "shared memory is full" in full.reason and "/dev/shm" in full.hint
     children = subprocess.run(["pgrep", "-P", str(server_without_torch._process.pid)], capture_output=True, check=False)
     assert children.stdout == b""
-
-
-def test_what_measures_imports_no_page() -> None:
-    """The child asks the verdict what to measure next; words and pages stay with who shows the result."""
-    code = "import sys, loaderprobe.measure.child; print(*(name for name in sys.modules if 'render' in name))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "loaderprobe.render" not in done.stdout.split()
 
 
 def test_what_a_killed_process_named_in_shared_memory_is_removed() -> None:

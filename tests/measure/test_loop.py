@@ -7,53 +7,38 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-import msgspec
 import pytest
 
-from loaderprobe.analyze.verdict.ranks import as_one
-from loaderprobe.analyze.verdict.rounds import Round, next_round
+from loaderprobe.compute.step import StepCompute
 from loaderprobe.errors import BadValue, LostRank
 from loaderprobe.measure.attach.coroutine import SessionCoroutine, Withdrawn
 from loaderprobe.measure.attach.script_ranks import ScriptCollectives
 from loaderprobe.measure.further import CUT_SHORT
+from loaderprobe.measure.ranks.child import RankGather
 from loaderprobe.measure.session import AGAIN, ATTEMPTS, GivenUp, Recorder, Session
-from loaderprobe.records.measurement import ComputeInfo, Measurement
+from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.rank_processes import NotTogether
-from loaderprobe.records.ranks import RankMeasurement
-from loaderprobe.testing import FakeClock, FakeGroup, FakePageCache, Service, example_config, example_files
+from loaderprobe.testing import (
+    FakeClock,
+    FakeGroup,
+    FakePageCache,
+    Service,
+    example_arguments,
+    example_config,
+    example_files,
+)
 from tests.measure.scripted import in_threads, scripted_parts
 
 STEP_S = 0.01
-
-
-class LoopCompute:
-    """A compute whose steps are those of a loop, which take `STEP_S` on a fake clock."""
-
-    def __init__(self, clock: FakeClock, step: Callable[[Any], None]) -> None:
-        self._clock, self._step = clock, step
-        self._ended: list[int] = []
-
-    def info(self) -> ComputeInfo:
-        return ComputeInfo(name="step", device="CPU", synchronous=True, specified_images_per_s=None, source="a loop")
-
-    def copy(self, batch: Any) -> Any:
-        return batch
-
-    def step(self, batch: Any) -> None:
-        self._step(batch)
-        self._ended.append(self._clock.now_ns())
-
-    def finish(self) -> tuple[int, ...]:
-        ended, self._ended = self._ended, []
-        return tuple(ended)
+"""That a step of a loop takes on a fake clock."""
 
 
 def loop_session(
     clock: FakeClock, step: Callable[[Any], None], service: Service, parts: dict[str, Any], **options: Any
 ) -> Measurement:
     """What is measured until the loop gives up; `parts` are those that are not usual, `options` of the session."""
-    files, config = example_files(), example_config()
-    usual = scripted_parts(service, clock, LoopCompute(clock, step), config, files, FakePageCache())
+    files, config, compute = example_files(), example_config(), StepCompute(step, example_arguments(clock))
+    usual = scripted_parts(service, clock, compute, config, files, FakePageCache())
     session = Session(
         recorder=Recorder(config), files=files, parts=replace(usual, **parts), on_stage=lambda *_: None,
         **{"period": 1, **options},
@@ -135,17 +120,8 @@ class Rank:
             self.error = error
 
     def _measured(self, step: Callable[[Any], None]) -> Measurement:
-        return loop_session(
-            self.clock, step, self._service, {"next_round": self._decided, "collectives": self.collectives}
-        )
-
-    def _decided(self, measurement: Measurement, *, thorough: bool) -> Round:
-        """By rank 0, from what all measured."""
-        own = RankMeasurement(rank=self.group.rank, host="one", cores=2.0, affinity=(0, 1), measurement=measurement)
-        given = self.group.gather(msgspec.json.encode(own))
-        ranks = [msgspec.json.decode(each, type=RankMeasurement) for each in given]
-        plan = next_round(as_one(ranks), thorough=thorough) if ranks else ()
-        return msgspec.json.decode(self.group.broadcast(msgspec.json.encode(plan)), type=Round)
+        parts = {"next_round": RankGather(self.group).next_round, "collectives": self.collectives}
+        return loop_session(self.clock, step, self._service, parts)
 
     @property
     def steps(self) -> list[tuple[str, str, int]]:

@@ -29,6 +29,7 @@ from loaderprobe.system.clock import SystemClock
 from loaderprobe.testing import FakeClock, FakeStore, example_config, example_files
 from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth
+from tests.measure.scripted import by_command
 
 pytestmark = pytest.mark.starts  # in the threads that stand for processes of a launcher
 
@@ -103,18 +104,14 @@ class Group:
     def start(self, rank: int) -> Start:
         """Each child of a rank runs its next script."""
 
-        def begin(order: Path, result: Path, log: Path) -> Child:
+        def command(order: Path, result: Path) -> list[str]:
             placement = decode("order", order.read_bytes(), Order, "order").placement
             assert placement is not None
             self.placements.append(placement)
             paths = f"MEASURED={shlex.quote(str(self.measured))}; RESULT={shlex.quote(str(result))}; "
-            command = ["/bin/sh", "-c", paths + self.scripts[rank].pop(0)]
-            with log.open("wb") as log_file:
-                return subprocess.Popen(
-                    command, stdout=subprocess.PIPE, stderr=log_file, start_new_session=True, bufsize=0
-                )
+            return ["/bin/sh", "-c", paths + self.scripts[rank].pop(0)]
 
-        return begin
+        return by_command(command)
 
 
 def run(

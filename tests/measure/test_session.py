@@ -96,7 +96,7 @@ def profiled(clock: FakeClock, trouble: Exception | None = None) -> Compute:
 def with_window(make: MakeCompute = profiled, *, budget_s: float | None = None) -> Measurement:
     """Of two workers that deliver a cold batch of 16 every 32 ms, with the window, as the child does it."""
     clock, files = FakeClock(), example_files(4096)
-    config = example_config(data=files.fingerprint, compute="cuda", workers=2)
+    config = example_config(data=files.fingerprint, compute="cuda", workers=2, rounds=1)
     service = Service(cpu_s=0.002, blocked_s=0.002)
     session = scripted_session(service, clock, make(clock), config, files, FakePageCache(), budget_s=budget_s)
     session.run()

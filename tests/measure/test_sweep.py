@@ -1,4 +1,4 @@
-"""The sweep over many configurations and its studies: kept at once, resumed by content, within its budget."""
+"""The sweep over many configurations, its studies and its storage: kept at once, resumed by content, in its budget."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from loaderprobe.analyze.caches import lru_hits
 from loaderprobe.analyze.report import epochs_of
 from loaderprobe.analyze.verdict.rounds import next_round
+from loaderprobe.measure import ceilings
 from loaderprobe.measure.assembly import make_compute
 from loaderprobe.measure.ceilings import Ceilings
 from loaderprobe.measure.epochs import EpochsStudy, in_epochs
@@ -33,6 +34,7 @@ from loaderprobe.policy import Fixed, Result, Results, Stop
 from loaderprobe.records.config import RunConfig, SweepSpec, asks_for
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, Missing, RunFailure, Series
+from loaderprobe.records.phases import CacheLabel, StorageCeiling
 from loaderprobe.records.remark import Remark, reported
 from loaderprobe.records.studies import Epoch, EpochsMeasured, Prefilled
 from loaderprobe.records.waits import WaitSamples
@@ -47,6 +49,7 @@ from loaderprobe.testing import (
     example_config,
     example_files,
 )
+from tests.examples.bandwidth import example_phase
 from tests.measure.conftest import Measure
 from tests.measure.scripted import scripted_parts, scripted_session
 from tests.stored import empty_run, failure
@@ -236,25 +239,31 @@ DONE, OPEN = (SweepResult(needed_s=5.0, is_open=is_open) for is_open in (False, 
 CHEAP = SweepResult(needed_s=4.0, is_open=True)
 UNEVEN = SweepResult(needed_s=9.0, is_uneven=True)
 FIRST = [(0, OPEN), (1, DONE), (2, CHEAP)]
+SECOND = [(0, OPEN), (1, UNEVEN), (2, CHEAP)]
+LONG = {"budget_s": 110 / DEALT, "spent_s": 90.0}
 
 
 @pytest.mark.parametrize(
-    ("further", "options", "expected"),
+    ("done", "options", "expected"),
     [
-        ([], {}, (2, 10.0)),  # half of what is left
-        ([(2, CHEAP)], {}, (0, 20.0)),
-        ([(2, CHEAP), (0, OPEN)], {}, (2, 10.0)),
-        ([(2, SweepResult()), (0, SweepResult())], {}, (1, 20.0)),
-        ([], {"spent_s": 35.5}, (2, 4.5)),  # the only one that fits
-        ([], {"spent_s": 36.5}, "complete"),
-        ([], {"thorough": True, "budget_s": None}, "complete"),  # all is measured at once
+        (FIRST, {}, (2, 10.0)),  # half of what is left
+        ([*FIRST, (2, CHEAP)], {}, (0, 20.0)),
+        ([*FIRST, (2, CHEAP), (0, OPEN)], {}, (2, 10.0)),
+        ([*FIRST, (2, SweepResult()), (0, SweepResult())], {}, (1, 20.0)),
+        (FIRST, {"spent_s": 35.5}, (2, 4.5)),  # the only one that fits
+        (FIRST, {"spent_s": 36.5}, "complete"),
+        (FIRST, {"thorough": True, "budget_s": None}, "complete"),  # all is measured at once
+        # Once where rounds differ by a factor; the time for it is left where the sweep is long.
+        (SECOND, LONG, (1, 20.0)),
+        ([*SECOND, (1, UNEVEN)], LONG, (2, 10.0)),
+        ([], {**LONG, "spent_s": 0.0}, (0, (110 - 10) / 3)),
     ],
 )
 def test_time_that_is_left_goes_to_further_rounds_while_one_fits(
-    further: list[tuple[int, SweepResult]], options: dict[str, Any], expected: tuple[int, float] | str
+    done: list[tuple[int, SweepResult]], options: dict[str, Any], expected: tuple[int, float] | str
 ) -> None:
     """Of open verdicts first, each once before any twice, the cheapest first; what brought nothing is left alone."""
-    found = asked(*FIRST, *further, **{"budget_s": 40 / DEALT, "spent_s": 20.0, **options})
+    found = asked(*done, **{"budget_s": 40 / DEALT, "spent_s": 20.0, **options})
     assert found == (expected if isinstance(expected, str) else (expected[0], pytest.approx(expected[1])))
 
 
@@ -284,14 +293,6 @@ def test_a_plan_says_what_is_measured_and_for_how_long(count: int, changes: dict
 def test_a_configuration_has_its_usual_time(changes: dict[str, Any], seconds: float) -> None:
     """More rounds, a GPU and compiling take more."""
     assert usual_seconds(example_config(**changes)) == seconds
-
-
-def test_a_configuration_whose_rounds_differ_by_a_factor_is_measured_again_first() -> None:
-    """Once; its time is left where the sweep is long, and then open verdicts come."""
-    long = {"budget_s": 110 / DEALT, "spent_s": 90.0}
-    assert asked((0, OPEN), (1, UNEVEN), (2, CHEAP), **long) == (1, 20.0)
-    assert asked((0, OPEN), (1, UNEVEN), (2, CHEAP), (1, UNEVEN), **long) == (2, 10.0)
-    assert asked(**{**long, "spent_s": 0.0}) == (0, pytest.approx((110 - 10) / 3))
 
 
 def test_what_is_beside_the_rounds_is_joined_too(measure_fake: Measure) -> None:
@@ -590,3 +591,32 @@ def test_what_a_budget_has_no_time_for_waits(
         Results(done=results, spent_s=spent_s)
     )
     assert (found.reason if isinstance(found, Stop) else found.what.config.loader.workers) == expected
+
+
+SIZES = (10_000, 20_000, 30_000, 40_000) * 4
+
+
+@pytest.mark.parametrize(
+    ("sizes", "cache", "by_requests", "expected"),
+    [
+        (SIZES, "cold", True, [1.0]),
+        (SIZES, "cold", False, [0.0]),
+        (SIZES, "warm", False, []),
+        ((20_000,) * 16, "cold", True, []),
+    ],
+    ids=["requests", "bytes", "from memory", "one size"],
+)
+def test_the_rates_of_small_and_large_files_tell_requests_from_bytes(
+    monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, ...], cache: CacheLabel, by_requests: bool, expected: list[float]
+) -> None:
+    """1 where storage gives so many files/s of any size, 0 where so many bytes/s; nothing where it cannot be seen."""
+
+    def probed(_: None, files: FileSet, readers: int, **_times: Any) -> StorageCeiling:
+        rate = 100 * files.mean_size_bytes if by_requests else 2e6
+        return StorageCeiling(data="", phases=(replace(example_phase(readers, rate), cache=cache),))
+
+    monkeypatch.setattr(ceilings, "raise_ceiling", probed)
+    names = tuple(f"{number}.jpg" for number in range(len(sizes)))
+    files = replace(example_files(), paths=names, classes=(0,) * len(sizes), size_bytes=sizes)
+    found = [each.value for each in ceilings._by_file_size(files)]
+    assert found == pytest.approx(expected)

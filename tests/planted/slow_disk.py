@@ -92,6 +92,7 @@ def slow_disk(
     keep_cache: bool = False,
     read_ahead_bytes: int | None = None,
     ways: Sequence[Way] = ("blkio", "io.max", "fuse"),
+    verify: bool = True,
 ) -> Iterator[SlowDisk]:
     """A disk of this kind, with the files that `fill` writes into the folder it is given.
 
@@ -99,7 +100,7 @@ def slow_disk(
     `size_bytes` is that of a loop device, `ways` are those to try for a token bucket or for requests. On FUSE open()
     drops the cached pages of its file unless `keep_cache`; on a loop device they stay until they are evicted.
     `read_ahead_bytes`, in whole KiB, is for loop devices only; without it they read ahead what Linux does by default.
-    All of it lies in `scratch`.
+    All of it lies in `scratch`. A disk like one that was seen to keep its rate here need not be verified again.
 
     Raises BadValue for a limit that does not fit the kind, or when nothing was filled in; CannotPlant when no way
     works here, when the storage underneath is not twice as fast, or when the plant is not seen to keep within 0.9
@@ -123,7 +124,7 @@ def slow_disk(
         if not planted.how:
             raise CannotPlant(kind, planted.reasons)
         fill(Path(planted.fill))
-        yield _verified(order, planted)
+        yield _made(order, planted, verify)
 
 
 @contextmanager
@@ -157,13 +158,21 @@ def guarded(order: Order) -> Iterator[Planted]:
         raise LoaderprobeError(f"the guardian of a slow disk in {order.scratch} failed with code {code}")
 
 
-def _verified(order: Order, planted: Planted) -> SlowDisk:
-    """The disk; raises CannotPlant with what it measured when that is not what was ordered."""
+def _made(order: Order, planted: Planted, verify: bool) -> SlowDisk:
+    """The disk, its files cold."""
     fill, members = Path(planted.fill), Path(planted.members) if planted.members else None
     if members:
         # Only what has been written back can be read directly, or dropped from the page cache.
         subprocess.run(["sync", "--file-system", fill], check=True)
     disk = SlowDisk(folder=Path(planted.folder), how=planted.how, members=members)
+    if verify:
+        _verify(disk, fill, order, planted)
+    evict(files_in(disk.folder))
+    return disk
+
+
+def _verify(disk: SlowDisk, fill: Path, order: Order, planted: Planted) -> None:
+    """Raises CannotPlant with what it measured when that is not what was ordered."""
     if not any(file.stat().st_size for file in files_in(fill)):
         raise BadValue("a slow disk cannot be verified without a file that has something in it")
     if order.kind != "latency":
@@ -178,8 +187,6 @@ def _verified(order: Order, planted: Planted) -> SlowDisk:
     else:
         said = f"{disk.how} was planted, but measured {_figure(order, measured)}"
         raise CannotPlant(order.kind, [*planted.reasons, said])
-    evict(files_in(disk.folder))
-    return disk
 
 
 def _measured(disk: SlowDisk, order: Order) -> float:

@@ -198,7 +198,10 @@ def test_known_numbers_are_those_of_the_library() -> None:
 
 
 def test_nvml_may_not_be_asked_at_all(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no GPU trains, and without nvidia-ml-py, which is reported with the command that brings it."""
+    """Where no GPU trains; nor is one that it does not list taken for another. Without nvidia-ml-py the command that
+    brings it is reported."""
+    unknown = gpu.sample(uuid="GPU-2")
+    assert values(unknown) == {} and reasons(unknown)["gpu_power"] == ERRORS[6]
     found = gpu.sample({"INIT": 12}, uuid=None)
     assert reasons(found)["gpu_utilization"] == "no GPU trains in this configuration"
     monkeypatch.setitem(sys.modules, "pynvml", None)
@@ -264,12 +267,6 @@ def test_mig_is_named_where_it_is_why(gpu: Gpu, settings: dict[str, object], wor
     found = gpu.sample({"GPM": 1, "UTILIZATION": 3, **settings}, times=5)
     assert words in reasons(found)["gpu_utilization"]
     assert len(values(found)["gpu_sm_occupancy"]) == 4
-
-
-def test_an_unknown_uuid_is_a_reason(gpu: Gpu) -> None:
-    """A GPU that NVML does not list is not taken for another."""
-    found = gpu.sample(uuid="GPU-2")
-    assert values(found) == {} and reasons(found)["gpu_power"] == ERRORS[6]
 
 
 def test_a_reading_is_the_average_since_the_one_before(gpu: Gpu) -> None:

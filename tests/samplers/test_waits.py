@@ -77,26 +77,27 @@ def test_workers_are_seen_while_they_wait(tmp_path: Path, sleeper: subprocess.Po
     assert after.cpu_ns > 0 and after.wall_ns > 0 and after.letters_only is None
 
 
-def test_a_process_that_cannot_start_is_a_reason(tmp_path: Path) -> None:
-    """The measurement goes on without samples, and says why."""
-    with WaitsSampler(lambda: [], tmp_path, command=lambda folder, rate_hz: ["/no/such/program"]) as sampler:
-        reason = sampler.samples()
-    assert isinstance(reason, Missing) and reason.reason.code == "waits_not_startable" and reason == sampler.samples()
+PYTHON = [sys.executable, "-I", "-c"]
 
 
 @pytest.mark.parametrize(
-    ("code", "last"),
+    ("command", "code", "how"),
     [
-        ("raise ValueError('broken')", "ValueError: broken"),
-        ("import os; os.kill(os.getpid(), 9)", "SIGKILL"),
-        ("import sys; sys.exit(3)", "exit code 3"),
+        (["/no/such/program"], "waits_not_startable", None),
+        ([*PYTHON, "raise ValueError('broken')"], "waits_ended", "ValueError: broken"),
+        ([*PYTHON, "import os; os.kill(os.getpid(), 9)"], "waits_ended", "SIGKILL"),
+        ([*PYTHON, "import sys; sys.exit(3)"], "waits_ended", "exit code 3"),
     ],
 )
-def test_a_process_that_ends_is_a_reason(tmp_path: Path, code: str, last: str) -> None:
-    """The reason holds the last line that it wrote, or how it ended."""
-    with WaitsSampler(lambda: [], tmp_path, command=lambda folder, hz: [sys.executable, "-I", "-c", code]) as sampler:
-        reason = Remark(code="waits_ended", facts={"how": last})
-        assert sampler.samples() == Missing(name="waits", reason=reason)
+def test_a_process_that_does_not_go_on_is_a_reason(
+    tmp_path: Path, command: list[str], code: str, how: str | None
+) -> None:
+    """It cannot start, or the reason holds the last line that it wrote, or how it ended; it stays."""
+    with WaitsSampler(lambda: [], tmp_path, command=lambda folder, rate_hz: command) as sampler:
+        found = sampler.samples()
+    assert isinstance(found, Missing) and (found.name, found.reason.code) == ("waits", code)
+    assert how is None or found.reason.facts == {"how": how}
+    assert sampler.samples() == found
 
 
 def test_it_ends_with_its_orders(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart, NoSpace
+from loaderprobe.errors import LoaderprobeError, MissingPart, NoSpace
 from loaderprobe.storage import processes
 from loaderprobe.storage.files import (
     BLOCK_BYTES,
@@ -55,15 +55,6 @@ def sampled(path: Path, limit_bytes: int = 10**9, seed: int = 0) -> Sample:
 
 def skipped(sample: Sample) -> dict[object, object]:
     return {note.facts["why"]: note.facts["files"] for note in sample.notes if note.code == "files_skipped"}
-
-
-@pytest.mark.parametrize("name", ["none", "empty", "folder"])
-def test_missing_and_empty_are_bad_values(tmp_path: Path, name: str) -> None:
-    """A path that is not there, an empty folder and an empty file are the user's to repair."""
-    (tmp_path / "empty").touch()
-    (tmp_path / "folder").mkdir()
-    with pytest.raises(BadValue):
-        sampled(tmp_path / name)
 
 
 def test_what_is_no_file_is_counted_and_left_out(tmp_path: Path) -> None:

@@ -67,7 +67,8 @@ def seen(watched: WatchedProcess) -> tuple[WaitKind, str | None]:
 class Call(NamedTuple):
     """A thread in a system call, what the process remembers, and what the thread waits for."""
 
-    call: str | int
+    call: str | int | None
+    """None: a page fault."""
     arguments: tuple[int, ...]
     kind: WaitKind
     subject: str | None = None
@@ -126,36 +127,27 @@ CALLS = [
         for call, subject in (("read", IMAGE), ("openat", None))
         for channel in ("shrink_node", "balance_dirty_pages", "mem_cgroup_handle_over_high")
     ),
+    # Outside system calls D is a page of a mapped file, or the lock on the process's memory; T is neither.
+    Call(None, (), "storage", None, "D", "folio_wait_bit_common"),
+    Call(None, (), "lock", None, "D", "rwsem_down_read_slowpath"),
+    Call(None, (), "memory", None, "D", "shrink_node"),
+    Call(None, (), "other", "do_signal_stop", "T", "do_signal_stop"),
+    # The first reading decides, or short waits would count too little: a page came meanwhile.
+    Call(None, (), "storage", None, "R", "0"),
 ]
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: f"{call.call}-{call.kind}")
-def test_a_thread_in_a_system_call_waits_for(threads: Processes, watched: WatchedProcess, call: Call) -> None:
+def test_a_thread_waits_for(threads: Processes, watched: WatchedProcess, call: Call) -> None:
     """Known by the call, what its arguments are about, and the function of the kernel."""
+    assert seen(watched) == ("running", None)
     if call.memory is not None:
         threads.write("mem", call.memory)
-    threads.waits(call.call, *call.arguments, letter=call.letter, channel=call.channel)
+    if call.call is None:
+        threads.faults(call.channel, call.letter)
+    else:
+        threads.waits(call.call, *call.arguments, letter=call.letter, channel=call.channel)
     assert seen(watched) == (call.kind, call.subject)
-
-
-@pytest.mark.parametrize(
-    ("channel", "letter", "expected"),
-    [
-        ("folio_wait_bit_common", "D", ("storage", None)),
-        ("rwsem_down_read_slowpath", "D", ("lock", None)),
-        ("shrink_node", "D", ("memory", None)),
-        ("do_signal_stop", "T", ("other", "do_signal_stop")),
-        # The first reading decides, or short waits would count too little: a page came meanwhile.
-        ("0", "R", ("storage", None)),
-    ],
-)
-def test_page_faults(
-    threads: Processes, watched: WatchedProcess, channel: str, letter: str, expected: tuple[str, str | None]
-) -> None:
-    """Outside system calls D is a page of a mapped file, or the lock on the process's memory; T is neither."""
-    assert seen(watched) == ("running", None)
-    threads.faults(channel, letter)
-    assert seen(watched) == expected
 
 
 def test_epoll(threads: Processes, watched: WatchedProcess) -> None:
@@ -256,12 +248,9 @@ def test_a_number_used_again_is_not_the_process(threads: Processes, watched: Wat
 @pytest.mark.parametrize(
     ("channel", "kind"),
     [
-        ("folio_wait_bit_common", "storage"),
-        ("request_wait_answer", "storage"),
         ("rpc_wait_bit_killable", "storage"),
         ("futex_wait_queue", "lock"),
         ("locks_lock_inode_wait", "lock"),
-        ("hrtimer_nanosleep", "sleep"),
         ("anon_pipe_read", "pipe"),
         ("wait_woken", "network"),
         ("shrink_lruvec", "memory"),
