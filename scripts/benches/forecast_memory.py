@@ -3,8 +3,8 @@
 Photographs on a loop device are read whole, epoch after epoch, by processes in a memory cgroup that has memory for a
 share c of them. Hits are 1 - bytes that the device served / bytes of the files, in whole pages, so that what the kernel
 reads ahead counts. c is what the cgroup held in fact, seen twice a second. Shuffled: each epoch in an order of its own.
-Same order: what a loader without shuffling does. loader: a DataLoader whose workers read the files. The hits of
-shuffled epochs must lie in the range of the law (`page_cache_hits`), to what orders of 4000 files differ by.
+Same order: what a loader without shuffling does. The hits of shuffled epochs must lie in the range of the law
+(`page_cache_hits`), to what orders of 4000 files differ by.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import select
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -34,7 +34,6 @@ from tests.planted.small_memory import SmallMemory, pages_bytes, small_memory
 RESOLUTION = "500x375"
 IMAGES = 4000
 READERS = 4
-WORKERS, BATCH_SIZE = 2, 32
 SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
 EPOCHS = 6
 WARM_UP = 32
@@ -51,12 +50,11 @@ class Row:
     """One way of reading."""
 
     order: str = "shuffled"
-    reader: str = "plain"
     share: float
 
     @property
     def name(self) -> str:
-        return f"{self.order}, {self.reader}, c = {self.share:g}"
+        return f"{self.order}, c = {self.share:g}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,61 +73,20 @@ class Seen:
         return mean(self.hits[2:])
 
 
-def read_plain(folder: Path) -> Callable[[Sequence[int]], None]:
-    """Processes that read whole files."""
-    files = photographs_in(folder)
-    pool = multiprocessing.get_context("fork").Pool(READERS)
-
-    def epoch(numbers: Sequence[int]) -> None:
-        for _ in pool.imap_unordered(read_file, [files[number] for number in numbers], chunksize=8):
-            pass
-
-    return epoch
-
-
 def read_file(path: Path) -> int:
-    with path.open("rb") as file:
-        return len(file.read())
-
-
-class Sizes:
-    """A data set that reads whole files."""
-
-    def __init__(self, files: Sequence[Path]) -> None:
-        self._files = files
-
-    def __getitem__(self, number: int) -> int:
-        return read_file(self._files[number])
-
-
-def read_by_loader(folder: Path) -> Callable[[Sequence[int]], None]:
-    """A DataLoader whose workers live on."""
-    from torch.utils.data import DataLoader
-
-    order: list[int] = []
-    files: Any = Sizes(photographs_in(folder))
-    loader = DataLoader(files, batch_size=BATCH_SIZE, sampler=order, num_workers=WORKERS, persistent_workers=True)
-
-    def epoch(numbers: Sequence[int]) -> None:
-        order[:] = numbers
-        for _ in loader:
-            pass
-
-    return epoch
-
-
-READ = {"plain": read_plain, "loader": read_by_loader}
+    return len(path.read_bytes())
 
 
 def run_child(given: dict[str, Any]) -> None:
     """In the cgroup: an epoch for each line of standard input, which has the numbers of its files."""
-    epoch = READ[given["reader"]](Path(given["folder"]))
-    # Without a limit as yet: all processes have started, and have what memory they need.
-    epoch(range(WARM_UP))
-    print("ready", flush=True)
-    for line in sys.stdin:
-        epoch(json.loads(line))
-        print("done", flush=True)
+    files = photographs_in(Path(given["folder"]))
+    with multiprocessing.get_context("fork").Pool(READERS) as pool:
+        # Without a limit as yet: all processes have started, and have what memory they need.
+        pool.map(read_file, files[:WARM_UP])
+        print("ready", flush=True)
+        for line in sys.stdin:
+            pool.map(read_file, [files[number] for number in json.loads(line)], chunksize=8)
+            print("done", flush=True)
 
 
 def orders(row: Row, count: int, seed: int) -> Iterator[list[int]]:
@@ -187,8 +144,7 @@ def measure_row(place: SmallMemory, folder: Path, row: Row, seed: int) -> Seen:
     sizes = [pages_bytes([file]) for file in files]
     hits: list[float] = []
     held: list[float] = []
-    given = {"folder": str(folder), "reader": row.reader}
-    command = place.command(part_of("forecast", "caches", given))
+    command = place.command(part_of("forecast", "caches", {"folder": str(folder)}))
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin
         assert process.stdout
@@ -214,7 +170,6 @@ def measure_row(place: SmallMemory, folder: Path, row: Row, seed: int) -> Seen:
 ROWS = (
     *(Row(share=share) for share in SHARES),
     *(Row(share=share, order="same order") for share in (0.5, 0.9)),
-    Row(share=0.5, reader="loader"),
 )
 
 
