@@ -1,12 +1,12 @@
 """How samples lie on storage: many small files, or few large ones that hold them.
 
 Each layout beside `files` is a module here of the same name, which writes a file of samples (`write`), reads a sample
-as users of the layout do in a worker of torch's DataLoader (`Reader`), and lists what a directory holds (`blocks`).
+as users of the layout do in a worker of torch's DataLoader (`Reader`), and counts the samples of a file (`counts`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -58,8 +58,8 @@ class Format(Protocol):
 
     def Reader(self, root: Path) -> SampleReader: ...  # a class of the module
 
-    def blocks(self, root: Path) -> Iterator[Block]:
-        """What the directory holds, without reading the samples. Raises BadValue for a damaged file."""
+    def counts(self, path: Path) -> Sequence[int]:
+        """The samples of each block of a file, without reading them. Raises BadValue for a damaged file."""
         ...
 
 
@@ -120,6 +120,13 @@ def check_layout(name: str) -> str:
 def format_of(name: str) -> Format:
     """The module of a layout. Raises what `check_layout` raises."""
     return cast(Format, import_module(f"{__name__}.{check_layout(name)}"))
+
+
+def blocks(name: str, root: Path) -> Iterator[Block]:
+    """What a directory holds in a layout. Raises what `check_layout` raises, and BadValue for a damaged file."""
+    form = format_of(name)
+    for path, below in found(root, name):
+        yield from (Block(below, number, samples) for number, samples in enumerate(form.counts(path)))
 
 
 def complete(name: str, root: Path) -> None:
