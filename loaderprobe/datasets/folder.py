@@ -196,18 +196,18 @@ def scan_layout(root: Path, layout: str, *, sample: int, seed: int, progress: On
     base, skips = _image_root(root.absolute()), _Skips()
     listed = list(blocks(layout, base))
     random.Random(seed).shuffle(listed)
-    found, reader = sum(block.samples for block in listed), format_of(layout).Reader(base)
+    found, reader = sum(samples for *_, samples in listed), format_of(layout).Reader(base)
     kept: list[tuple[str, tuple[int, int], int, int]] = []
-    for block in listed:
+    for path, block, samples in listed:
         if len(kept) >= sample:
             break
-        for number in range(block.samples):
-            place = (block.number, number)
-            read = reader.read(block.path, place)
+        for number in range(samples):
+            place = (block, number)
+            read = reader.read(path, place)
             if trouble := _trouble_of(read.image):
-                skips.add(f"{block.path}, sample {number}", trouble)
+                skips.add(f"{path}, sample {number}", trouble)
             else:
-                kept.append((block.path, place, len(read.image), read.label))
+                kept.append((path, place, len(read.image), read.label))
             progress(len(kept), min(sample, found))
     if not kept:
         first = f"first: {skips.named[0].path}, {skips.named[0].reason}; " if skips.named else ""

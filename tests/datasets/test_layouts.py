@@ -164,9 +164,9 @@ def test_of_several_images_the_first_is_the_sample(tmp_path: Path) -> None:
             member = tarfile.TarInfo(name)
             member.size = len(name)
             tar.addfile(member, BytesIO(name.encode()))
-    (block,) = blocks("tar", tmp_path)
+    ((path, block, samples),) = blocks("tar", tmp_path)
     reader = format_of("tar").Reader(tmp_path)
-    assert [reader.read("a.tar", (0, k)).image for k in range(block.samples)] == [b"a.jpg", b"b.jpg"]
+    assert [reader.read(path, (block, number)).image for number in range(samples)] == [b"a.jpg", b"b.jpg"]
 
 
 @pytest.mark.parametrize("label", [b"\xff", "\u00b2".encode(), b"9" * 5000], ids=["no text", "no digit", "too long"])

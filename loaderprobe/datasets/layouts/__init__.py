@@ -31,16 +31,6 @@ class Sample(NamedTuple):
     label: int
 
 
-class Block(NamedTuple):
-    """Samples of one file that are read in sequence, or one that can be read alone."""
-
-    path: str
-    """Below the directory."""
-    number: int
-    """Of the block in its file."""
-    samples: int
-
-
 class SampleReader(Protocol):
     """Reads samples below a directory. What it has open belongs to the process that read first."""
 
@@ -122,11 +112,14 @@ def format_of(name: str) -> Format:
     return cast(Format, import_module(f"{__name__}.{check_layout(name)}"))
 
 
-def blocks(name: str, root: Path) -> Iterator[Block]:
-    """What a directory holds in a layout. Raises what `check_layout` raises, and BadValue for a damaged file."""
+def blocks(name: str, root: Path) -> Iterator[tuple[str, int, int]]:
+    """(file below the directory, number in it, samples) of all that are read in sequence, or that can be read alone.
+
+    Raises what `check_layout` raises, and BadValue for a damaged file.
+    """
     form = format_of(name)
     for path, below in found(root, name):
-        yield from (Block(below, number, samples) for number, samples in enumerate(form.counts(path)))
+        yield from ((below, number, samples) for number, samples in enumerate(form.counts(path)))
 
 
 def complete(name: str, root: Path) -> None:
