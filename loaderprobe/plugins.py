@@ -29,6 +29,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "datasets": "loaderprobe.loaders.libraries.datasets:DatasetsLoader",
         "litdata": "loaderprobe.loaders.libraries.litdata:LitdataLoader",
         "mds": "loaderprobe.loaders.libraries.mds:MdsLoader",
+        "energon": "loaderprobe.loaders.libraries.energon:EnergonLoader",
     },
     "compute": {
         "cuda": "loaderprobe.compute.torch:CudaCompute",
@@ -46,13 +47,14 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
 LIBRARIES = {
     "spdl": "spdl.pipeline", "dali": "nvidia.dali", "grain": "grain", "torchdata": "torchdata.nodes",
     "webdataset": "webdataset", "datasets": "datasets", "litdata": "litdata", "mds": "streaming",
+    "energon": "megatron.energon",
 }  # fmt: skip
 """What a loader imports, which the extra of its name installs."""
 NO_SERIAL = ("spdl", "dali")
 """Loaders that cannot work in the training thread."""
 ANY_LAYOUT = ("torch", "grain")
 """Loaders that read large files, too: batches are made by processes, as threads would share what is open."""
-ONE_LAYOUT = {"webdataset": "tar", "datasets": "parquet", "litdata": "litdata", "mds": "mds"}
+ONE_LAYOUT = {"webdataset": "tar", "datasets": "parquet", "litdata": "litdata", "mds": "mds", "energon": "tar"}
 """Loaders of one layout of large files. All others read files of one image."""
 WITHOUT_TORCH = ("emulated", "emulated-sync")
 """Computes that are imported in no time."""

@@ -141,7 +141,7 @@ def test_a_name_of_several_classes_stands_for_none(monkeypatch: pytest.MonkeyPat
     assert plugins.foreign_module("loader", "mine") == "acme.loading"
     with pytest.raises(BadValue) as caught:
         plugins.resolve("loader", "mime")
-    beside = "use dali, datasets, grain, litdata, mds, mine, spdl, torch, torchdata or webdataset,"
+    beside = "use dali, datasets, energon, grain, litdata, mds, mine, spdl, torch, torchdata or webdataset,"
     assert caught.value.hint.startswith(beside), "installed ones are listed beside the built-in"
 
 

@@ -18,7 +18,7 @@ from threading import Lock
 from PIL import Image
 
 from loaderprobe.datasets.generate.manifest import read_manifest
-from loaderprobe.datasets.layouts import FILES, LAYOUTS, format_of
+from loaderprobe.datasets.layouts import FILES, LAYOUTS, blocks, format_of
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.records.files import IMAGE_SUFFIXES, FileSet, SkippedFile, masked
 from loaderprobe.system.objects import open_store
@@ -193,22 +193,21 @@ def scan_layout(root: Path, layout: str, *, sample: int, seed: int, progress: On
     Each is decoded; those that are damaged are counted and named. Raises BadValue where none is left, and for a
     damaged shard; MissingPart without the library that reads it.
     """
-    base, form, skips = _image_root(root.absolute()), format_of(layout), _Skips()
-    blocks = list(form.blocks(base))
-    random.Random(seed).shuffle(blocks)
-    found, reader, total = sum(block.samples for block in blocks), form.Reader(base), 0
+    base, skips = _image_root(root.absolute()), _Skips()
+    listed = list(blocks(layout, base))
+    random.Random(seed).shuffle(listed)
+    found, reader = sum(samples for *_, samples in listed), format_of(layout).Reader(base)
     kept: list[tuple[str, tuple[int, int], int, int]] = []
-    for block in blocks:
+    for path, block, samples in listed:
         if len(kept) >= sample:
             break
-        for number in range(block.samples):
-            place = (block.number, number)
-            read = reader.read(block.path, place)
-            total += 1
+        for number in range(samples):
+            place = (block, number)
+            read = reader.read(path, place)
             if trouble := _trouble_of(read.image):
-                skips.add(f"{block.path}, sample {number}", trouble)
+                skips.add(f"{path}, sample {number}", trouble)
             else:
-                kept.append((block.path, place, len(read.image), read.label))
+                kept.append((path, place, len(read.image), read.label))
             progress(len(kept), min(sample, found))
     if not kept:
         first = f"first: {skips.named[0].path}, {skips.named[0].reason}; " if skips.named else ""

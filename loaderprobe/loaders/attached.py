@@ -175,7 +175,7 @@ def attach(hooks: ScriptHooks) -> Callable[[], None]:
         iterators.find()
         if LOADERS in vars(sys.modules.get(MODULE, object)):
             undo.callback(replace(sys.modules[MODULE], LOADERS, _hooked_kinds(hooks)))
-        undo.callback(replace(torch.autograd, "backward", _before(hooks.backward)))
+        undo.callback(replace(torch.autograd, "backward", _before(lambda *_, **__: hooks.backward())))
         for module in (torch, torch.jit):
             undo.callback(replace(module, "save", _saving(hooks)))
         if find_spec("safetensors") is not None:
@@ -293,11 +293,13 @@ def _hooked_kinds(hooks: ScriptHooks) -> Callable[[Any], Any]:
     return around
 
 
-def _before(call: Callable[[], None]) -> Callable[[Any], Any]:
+def _before(call: Callable[..., None]) -> Callable[[Any], Any]:
+    """Calls it first, with the same arguments."""
+
     def around(original: Any) -> Any:
         @functools.wraps(original)
         def called(*given: Any, **named: Any) -> Any:
-            call()
+            call(*given, **named)
             return original(*given, **named)
 
         return called
@@ -322,15 +324,9 @@ def _lasting(hooks: ScriptHooks) -> Callable[[Any], Any]:
 def _saving(hooks: ScriptHooks) -> Callable[[Any], Any]:
     """Wraps `save(what, f)` and `serialize_file(what, filename)`, called by position or by name."""
 
-    def around(original: Any) -> Any:
-        @functools.wraps(original)
-        def save(*given: Any, **named: Any) -> Any:
-            hooks.saving(given[1] if len(given) > 1 else named.get("f", named.get("filename")))
-            return original(*given, **named)
-
-        return save
-
-    return around
+    return _before(
+        lambda *given, **named: hooks.saving(given[1] if len(given) > 1 else named.get("f", named.get("filename")))
+    )
 
 
 def shut_down(real: Any, loader: Any) -> None:

@@ -45,6 +45,10 @@ class FetchLog:
             os.posix_fallocate(file.fileno(), 0, cells * np.dtype(np.int64).itemsize)
         return cls(path, lanes)
 
+    def beside(self, kind: str, number: int) -> Path:
+        """The file of that kind beside the log: of a lane, or of a request."""
+        return self.path.with_name(f"{self.path.name}.{kind}-{number}")
+
     def open(self, mode: Any) -> OpenLog:
         """The log as mapped memory; `mode` as of numpy's memmap."""
         lanes = self.lanes

@@ -272,8 +272,7 @@ def _below(prefix: str, store: Any) -> Any:
 
 def _lost(error: Exception, missing: Sequence[int] = ()) -> LostRank:
     # Of gloo's words, without the line of its source before them and its advice after.
-    first = str(error).strip().partition("\n")[0].partition(". ")[0]
-    words = re.sub(r"^\[[^]]*\] *", "", first)
+    words = re.sub(r"^\[[^]]*\] *", "", _first_line(error).partition(". ")[0])
     numbers = join_words([str(rank) for rank in missing])
     who = f": rank{'s' * (len(missing) > 1)} {numbers}" if missing else ""
     return LostRank(f"another rank has gone, or does not answer{who} ({words})", hint="see what that rank printed")

@@ -100,7 +100,7 @@ class ReadsRecorder:
 
     def __init__(self, log: FetchLog, lane: int, *, alone: bool) -> None:
         """`alone` is True in a process that does nothing else: activity between batches counts too."""
-        self._path = _path(log, lane)
+        self._path = log.beside("files", lane)
         self._alone = alone
         self._counter = Path("/proc/self/io" if alone else "/proc/thread-self/io")
         self._list_at_s = 0.0
@@ -148,13 +148,9 @@ class ReadsRecorder:
 
 def lane_reads(log: FetchLog, lane: int) -> list[BatchReads]:
     """What was read in a lane so far, by batch."""
-    path = _path(log, lane)
+    path = log.beside("files", lane)
     lines: list[Any] = path.read_text().split("\n")[:-1] if path.is_file() else []
     return [BatchReads(*json.loads(line)) for line in lines]
-
-
-def _path(log: FetchLog, lane: int) -> Path:
-    return log.path.with_name(f"{log.path.name}.files-{lane}")
 
 
 def pool_reads(log: FetchLog, batches: int) -> list[BatchReads]:

@@ -117,13 +117,7 @@ def _items(value: Any, kind: type) -> Iterator[Any]:
 
 def _attributes(value: Any, kind: type) -> Iterator[Any]:
     """The values of `__dict__` and of slots."""
-    values: list[Any] = []
-    try:
-        own = object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        own = None
-    if type(own) is dict:
-        values += own.values()
+    values = [*own_attributes(value).values()]
     for base in kind.__mro__:
         for name, member in type.__getattribute__(base, "__dict__").items():
             if type(member) is types.MemberDescriptorType and name != "__weakref__":
@@ -132,6 +126,15 @@ def _attributes(value: Any, kind: type) -> Iterator[Any]:
                 except (AttributeError, TypeError):
                     continue  # a slot that was never filled
     return iter(values)
+
+
+def own_attributes(value: Any) -> dict[str, Any]:
+    """Values stored on an object, by name; `__class__` and properties are not read."""
+    try:
+        own = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}
+    return own if type(own) is dict else {}
 
 
 def _closed_over(function: types.FunctionType) -> Iterator[Any]:

@@ -24,6 +24,7 @@ from torchvision.transforms import v2
 from loaderprobe.datasets.layouts import FILES, format_of
 from loaderprobe.errors import BadValue, NoSpace
 from loaderprobe.loaders.switched import SHARED_MEMORY_HINT, SwitchedLoader
+from loaderprobe.loaders.worker_probe import one_thread
 from loaderprobe.records.config import (
     CHANNEL_DEVIATION,
     CHANNEL_MEAN,
@@ -173,8 +174,7 @@ class EncodedFiles(_FilesInTurn):
     def __getitem__(self, k: int) -> tuple[torch.Tensor, int]:
         """Read sample `k`. Raises BadValue for an empty one."""
         index = k % len(self._paths)
-        encoded = self._encoded(index)
-        content = encoded.read_bytes() if isinstance(encoded, Path) else encoded
+        content = _content(self._encoded(index))
         if not content:
             raise BadValue(f"{self._paths[index]} is empty")
         return as_tensor(content), self._classes[index]
@@ -221,10 +221,10 @@ def alternatives(config: RunConfig, files: FileSet) -> tuple[Alternative, ...]:
             continue
         for name, images in [*made.items()]:
             try:
-                timed[name].append(_cpu_ns(partial(_sample, images, number), number))
+                timed[name].append(_cpu_ns(images.__getitem__, number))
             except (BadValue, ImportError):
                 del made[name], timed[name]
-        timed["decoded"].append(_cpu_ns(partial(_augmented, before, decoded, number), number))
+        timed["decoded"].append(_cpu_ns(partial(before.augmented, decoded), number))
         if sum(timed["usual"]) > ENOUGH_NS and number > 1:
             break
     if not timed["usual"]:
@@ -256,26 +256,13 @@ def _images(config: RunConfig, files: FileSet) -> ImageFiles:
     return ImageFiles(files, config.loader.pipeline, config.loader.decoder, config.loader.tensor)
 
 
-def _sample(images: ImageFiles, number: int) -> Any:
-    return default_collate([images[number]])
-
-
-def _augmented(images: ImageFiles, decoded: Any, number: int) -> Any:
-    return default_collate([images.augmented(decoded, number)])
-
-
-def _cpu_ns(make: Callable[[], Any], number: int) -> int:
-    """In one thread, as in a worker; every alternative draws the same crop."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with torch.random.fork_rng(devices=()):
-            torch.manual_seed(number)
-            before = time.thread_time_ns()
-            make()
-            return time.thread_time_ns() - before
-    finally:
-        torch.set_num_threads(threads)
+def _cpu_ns(sample: Callable[[int], Any], number: int) -> int:
+    """Of a batch of one, in one thread, as in a worker; every alternative draws the same crop."""
+    with one_thread(), torch.random.fork_rng(devices=()):
+        torch.manual_seed(number)
+        before = time.thread_time_ns()
+        default_collate([sample(number)])
+        return time.thread_time_ns() - before
 
 
 VALUE_BYTES: dict[TensorType, int] = {"float32": 4, "uint8": 1}

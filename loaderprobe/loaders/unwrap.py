@@ -21,14 +21,11 @@ from types import GeneratorType
 from typing import Any, Literal
 
 import torch
-from torch.utils.data import (
-    DataLoader,
-    IterableDataset,
-)
+from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from loaderprobe.errors import BadValue
-from loaderprobe.loaders.state import copied_iterable, torch_generators
+from loaderprobe.loaders.state import copied_iterable, own_attributes, torch_generators
 from loaderprobe.records.remark import Remark
 from loaderprobe.units import join_words
 
@@ -211,7 +208,7 @@ def _look_into(given: Any, path: str, depth: int) -> tuple[Wrapper, str]:
 def _contents(given: Any) -> list[tuple[str, Any, Any]]:
     """(attribute, index or key in it, value) of all that an object holds, each value once; of a list its items."""
     contents: list[tuple[str, Any, Any]] = []
-    attributes = {"": given} if type(given) in (list, tuple, dict) else _attributes(given)
+    attributes = {"": given} if type(given) in (list, tuple, dict) else own_attributes(given)
     for name, value in attributes.items():
         if type(value) in (list, tuple):
             contents += [(name, number, item) for number, item in enumerate(value[:MOST_ITEMS])]
@@ -226,15 +223,6 @@ def _path_below(name: str, key: Any) -> str:
     return (f".{name}" if name else "") + ("" if key is None else f"[{key!r}]")
 
 
-def _attributes(given: Any) -> dict[str, Any]:
-    """Values stored on an object, by name; `__class__` and properties are not read."""
-    try:
-        own = object.__getattribute__(given, "__dict__")
-    except AttributeError:
-        return {}
-    return own if type(own) is dict else {}
-
-
 def _is_loader(value: Any) -> bool:
     return issubclass(type(value), DataLoader)
 
@@ -246,17 +234,18 @@ def _is_plain(value: Any) -> bool:
         return False
     if kind.__iter__ is DataLoader.__iter__:
         return True
-    own = _attributes(value)
+    own = own_attributes(value)
     inner = [item for _, _, item in _contents(value) if _is_loader(item) and item is not value]
     return len(inner) != 1 or own.get("dataset", inner[0].dataset) is not inner[0].dataset
 
 
 def _holds_one(value: Any, depth: int) -> bool:
-    contents = _contents(value) if _attributes(value) else []
+    contents = _contents(value) if own_attributes(value) else []
     if any(_is_loader(item) for _, _, item in contents):
         return True
     return depth > 1 and any(
-        hasattr(type(item), "__iter__") and _attributes(item) and _holds_one(item, depth - 1) for _, _, item in contents
+        hasattr(type(item), "__iter__") and own_attributes(item) and _holds_one(item, depth - 1)
+        for _, _, item in contents
     )
 
 
@@ -267,7 +256,7 @@ def _where_else(given: Any) -> str:
         return f"give what its {giver}() returns"
     if issubclass(kind, Iterator):
         return "give the DataLoader itself, not an iterator of it"
-    kept = [name for name, value in _attributes(given).items() if is_iterator(value)]
+    kept = [name for name, value in own_attributes(given).items() if is_iterator(value)]
     if kept:
         return f"its .{kept[0]} is an iterator of a DataLoader: give that DataLoader itself"
     return "give the DataLoader that feeds it, or one of the same data set"

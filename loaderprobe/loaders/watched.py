@@ -10,7 +10,7 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from loaderprobe.loaders.fetch_log import FetchLog, OpenLog
-from loaderprobe.loaders.worker_probe import Collation, EndlessFetch, FilesOf, WorkerProbe, WorkerSetup, watch_here
+from loaderprobe.loaders.worker_probe import Collation, EndlessFetch, WorkerProbe, WorkerSetup, watch_here
 from loaderprobe.records.measurement import WorkerBatches
 
 COLUMNS = tuple(name for name in WorkerBatches.__dataclass_fields__ if name != "lost")
@@ -52,11 +52,7 @@ class PassiveProbe(WorkerProbe):
     """Records what batches cost, and changes none."""
 
     samples_stacks = False
-
-    def __init__(self, log: FetchLog, lane: int, files_of: FilesOf | None, *, alone: bool) -> None:
-        super().__init__(log, lane, files_of, alone=alone)
-        self._collation = PassiveCollation(self._log)
-        self._fetching = PlainFetch(self._log, lane, self._collation)
+    collation, fetching = PassiveCollation, PlainFetch
 
 
 class WatchedLoader:

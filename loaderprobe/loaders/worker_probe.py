@@ -100,7 +100,7 @@ class StacksSeen:
     """In a worker: counts where its thread is while a batch is made as asked, and writes that to a file."""
 
     def __init__(self, log: FetchLog, lane: int) -> None:
-        self._path = _stacks_of(log, lane)
+        self._path = log.beside("stacks", lane)
         self._counts: Counter[Stack] = Counter()
         self._places: dict[CodeType, tuple[str, str, int, str]] = {}
         self._next_s = time.perf_counter() + STACKS_EVERY_S
@@ -155,7 +155,7 @@ def stacks_seen(log: FetchLog) -> StackSamples | None:
     counts: Counter[tuple[CodePlace, ...]] = Counter()
     cpu_ns = 0
     for lane in range(log.lanes):
-        if (path := _stacks_of(log, lane)).is_file():
+        if (path := log.beside("stacks", lane)).is_file():
             took_ns, counted = json.loads(path.read_text())
             cpu_ns += took_ns
             for count, places in counted:
@@ -166,10 +166,6 @@ def stacks_seen(log: FetchLog) -> StackSamples | None:
     if not stacks:
         return None
     return StackSamples(functions=tuple(numbers), stacks=stacks, counts=tuple(counts.values()), cpu_ns=cpu_ns)
-
-
-def _stacks_of(log: FetchLog, lane: int) -> Path:
-    return log.path.with_name(f"{log.path.name}.stacks-{lane}")
 
 
 # Evicting a data set's files ahead of samples, so that each reads as one of a set larger than memory does.
@@ -200,7 +196,7 @@ class EvictionRequest:
             self._head.ahead = 0
         elif tuple(paths) != self._paths or not self._head.ahead:
             self._number, self._paths = self._number + 1, tuple(paths)
-            _list_of(self._log, self._number).write_text(json.dumps([str(path) for path in paths]))
+            self._log.beside("evict", self._number).write_text(json.dumps([str(path) for path in paths]))
             self._head.ahead = self._number
 
 
@@ -231,7 +227,7 @@ class EvictAhead:
         self.close()
         self._number, self._since_ns, self._lately_ns, self._evicted_at = number, time.perf_counter_ns(), 0, None
         if number:
-            self._files = Evicted(json.loads(_list_of(self._log, number).read_text()))
+            self._files = Evicted(json.loads(self._log.beside("evict", number).read_text()))
             self._most_bytes = round(MOST_CACHED * self._files.size_bytes / self._log.lanes)
 
     def _drop(self) -> None:
@@ -276,10 +272,6 @@ class _Batched(_Single):
     def __getitems__(self, indices: Any) -> Any:
         self._drop()
         return self._dataset.__getitems__(indices)
-
-
-def _list_of(log: FetchLog, number: int) -> Path:
-    return log.path.with_name(f"{log.path.name}.evict-{number}")
 
 
 FilesOf = Callable[[Sequence[Any]], Iterable[Path]]
@@ -456,6 +448,8 @@ class WorkerProbe:
 
     samples_stacks = True
     """Whether the stack of the thread is sampled, where the pipeline is the user's."""
+    collation: type[Collation] = Collation
+    fetching: type[EndlessFetch] = EndlessFetch
 
     def __init__(self, log: FetchLog, lane: int, files_of: FilesOf | None, *, alone: bool) -> None:
         self._log = log.open("r+")
@@ -466,8 +460,8 @@ class WorkerProbe:
         self._ahead = EvictAhead(log)
         self._meter = BatchMeter(self._ahead, alone=alone)
         self._stacks = StacksSeen(log, lane) if files_of is None and self.samples_stacks else None
-        self._collation = Collation(self._log)
-        self._fetching = EndlessFetch(self._log, lane, self._collation)
+        self._collation = self.collation(self._log)
+        self._fetching = self.fetching(self._log, lane, self._collation)
 
     def close(self) -> None:
         """Close descriptors and stop recording, for a loader that continues after the measurement."""

@@ -197,8 +197,8 @@ SWEEP = (
     Option("serial", bool, True, LOADER, "Do not measure the serial loader.", typed="--no-serial"),
     Option(
         "loader", str, "torch", LOADER, several=True, label="{}",
-        help="torch, spdl, dali, grain, torchdata, webdataset, datasets, litdata, mds (see explain loaders), a plug-in "
-        "or package.module:Class (see explain plug-ins); several, separated by commas.",
+        help="torch, spdl, dali, grain, torchdata, webdataset, datasets, litdata, mds, energon (see explain loaders), "
+        "a plug-in or package.module:Class (see explain plug-ins); several, separated by commas.",
     ),
     Option(
         "prefetch_factor", int, (2,), LOADER, several=True, label="prefetch {}",

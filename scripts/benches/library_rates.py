@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -198,7 +199,38 @@ def bare_litdata(files: FileSet) -> Iterator[Any]:
 def bare_mds(files: FileSet) -> Iterator[Any]:
     from streaming import StreamingDataset
 
-    return bare_rows(StreamingDataset(local=str(files.absolute(0, 1)[0].parent), batch_size=BATCH))
+    folder, taken = str(files.absolute(0, 1)[0].parent), BATCH * WORKERS
+    # As many images for each worker: they begin a pass together, and would wait for ever.
+    return bare_rows(StreamingDataset(local=folder, batch_size=BATCH, epoch_size=files.count // taken * taken))
+
+
+def bare_energon(files: FileSet) -> Iterator[Any]:
+    from megatron import energon
+
+    @energon.stateless  # type: ignore[untyped-decorator]  # it is not installed for mypy
+    def augmented(sample: dict[str, Any]) -> dict[str, Any]:
+        return sample | {"jpg": AUGMENT(sample["jpg"].convert("RGB"))}
+
+    class Encoder(energon.DefaultTaskEncoder):  # type: ignore[misc]  # it is not installed for mypy
+        decoder = energon.SampleDecoder(image_decode="pil")
+        cookers = (energon.Cooker(augmented),)
+
+        def batch(self, samples: list[Any]) -> Any:
+            return default_collate([(sample["jpg"], sample["cls"]) for sample in samples])
+
+    folder = files.absolute(0, 1)[0].parent
+    with redirect_stdout(sys.stderr):
+        energon.CrudeWebdataset.prepare_dataset(
+            folder, [path.name for path in files.absolute(0, files.count)], split_parts_ratio=[("train", 1)],
+            shuffle_seed=None, workers=1,
+        )  # fmt: skip
+    (folder / ".nv-meta" / "dataset.yaml").write_text("__module__: megatron.energon\n__class__: CrudeWebdataset\n")
+    samples = energon.get_train_dataset(
+        folder, worker_config=energon.WorkerConfig(rank=0, world_size=1, num_workers=WORKERS), batch_size=BATCH,
+        shuffle_buffer_size=None, max_samples_per_sequence=None, shuffle_over_epochs_multiplier=None,
+        parallel_shard_iters=1, task_encoder=Encoder(),
+    )  # fmt: skip
+    yield from energon.get_loader(samples, prefetch_factor=AHEAD)
 
 
 BARE: dict[str, Callable[[FileSet], Iterator[Any]]] = {
@@ -211,6 +243,7 @@ BARE: dict[str, Callable[[FileSet], Iterator[Any]]] = {
     "datasets": bare_datasets,
     "litdata": bare_litdata,
     "mds": bare_mds,
+    "energon": bare_energon,
 }
 
 
@@ -273,10 +306,6 @@ def run_child(name: str, folder: str, rounds: int, seconds: float) -> dict[str, 
     return {way: [each[way] for each in made] for way in runs}
 
 
-HANGS = "mds"
-"""Left out unless asked for: its workers wait for each other, by names that both ways share in one process."""
-
-
 def layout_of(name: str) -> str:
     return ONE_LAYOUT.get(name, "files")
 
@@ -297,7 +326,7 @@ def measure(only: str, rounds: int, seconds: float) -> int:
     print(f"{rounds} rounds of {seconds:g} s\n| loader | images/s | bare | ratio |\n|---|---|---|---|")
     wrong = 0
     with tempfile.TemporaryDirectory(prefix="loaderprobe-bench-") as scratch:
-        for name in filter(installed, wanted([*BARE], only) if only else [name for name in BARE if name != HANGS]):
+        for name in filter(installed, wanted([*BARE], only) if only else BARE):
             request = SetRequest(resolution=RESOLUTION, layout=layout_of(name), shard_images=SHARD_IMAGES)
             folder = generate(Path(scratch), request, count=IMAGES, processes=2, progress=lambda *_: None)
             found = answer(child("library_rates", name, folder, rounds, seconds), quiet=True)

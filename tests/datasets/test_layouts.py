@@ -16,7 +16,7 @@ import pytest
 
 from loaderprobe.datasets.convert import convert, stage
 from loaderprobe.datasets.folder import generated_set, layout_in, scan_layout
-from loaderprobe.datasets.layouts import LAYOUTS, NAMES, Sample, check_layout, complete, format_of
+from loaderprobe.datasets.layouts import LAYOUTS, NAMES, Sample, blocks, check_layout, complete, format_of
 from loaderprobe.errors import BadValue, MissingPart, NoSpace, Refused
 from loaderprobe.records.files import FileSet
 from loaderprobe.testing import FakePageCache
@@ -155,6 +155,18 @@ def test_a_row_without_an_image_is_damage(tmp_path: Path) -> None:
     pq.write_table(pa.table({"image": pa.array([None], pa.binary())}), tmp_path / "a.parquet")
     with pytest.raises(BadValue, match="is damaged"):
         scan_layout(tmp_path, "parquet", sample=1, seed=0, progress=lambda *_: None)
+
+
+def test_of_several_images_the_first_is_the_sample(tmp_path: Path) -> None:
+    """In a tar shard that others wrote, as WebDataset has them: all files of one name are one sample."""
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        for name in ("a.jpg", "a.small.jpg", "a.json", "b.jpg"):
+            member = tarfile.TarInfo(name)
+            member.size = len(name)
+            tar.addfile(member, BytesIO(name.encode()))
+    ((path, block, samples),) = blocks("tar", tmp_path)
+    reader = format_of("tar").Reader(tmp_path)
+    assert [reader.read(path, (block, number)).image for number in range(samples)] == [b"a.jpg", b"b.jpg"]
 
 
 @pytest.mark.parametrize("label", [b"\xff", "\u00b2".encode(), b"9" * 5000], ids=["no text", "no digit", "too long"])

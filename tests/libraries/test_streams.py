@@ -54,7 +54,7 @@ def test_a_pass_has_every_image_once(name: str, files: FileSet, tmp_path: Path, 
 def test_fewer_shards_than_workers_are_refused(name: str, files: FileSet, tmp_path: Path) -> None:
     """Before workers start that would have nothing to do."""
     with (
-        pytest.raises(BadValue, match=f"{name} deals out whole shards, and 4 do not give each of 5 workers one"),
+        pytest.raises(BadValue, match=f"4 shards do not give each of 5 workers of {name} one"),
         resolve("loader", name)(config_of(name, files, 5), files, tmp_path) as loader,
     ):
         next(iter(loader.batches()))

@@ -1,12 +1,12 @@
 """How samples lie on storage: many small files, or few large ones that hold them.
 
 Each layout beside `files` is a module here of the same name, which writes a file of samples (`write`), reads a sample
-as users of the layout do in a worker of torch's DataLoader (`Reader`), and lists what a directory holds (`blocks`).
+as users of the layout do in a worker of torch's DataLoader (`Reader`), and counts the samples of a file (`counts`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -31,16 +31,6 @@ class Sample(NamedTuple):
     label: int
 
 
-class Block(NamedTuple):
-    """Samples of one file that are read in sequence, or one that can be read alone."""
-
-    path: str
-    """Below the directory."""
-    number: int
-    """Of the block in its file."""
-    samples: int
-
-
 class SampleReader(Protocol):
     """Reads samples below a directory. What it has open belongs to the process that read first."""
 
@@ -58,8 +48,8 @@ class Format(Protocol):
 
     def Reader(self, root: Path) -> SampleReader: ...  # a class of the module
 
-    def blocks(self, root: Path) -> Iterator[Block]:
-        """What the directory holds, without reading the samples. Raises BadValue for a damaged file."""
+    def counts(self, path: Path) -> Sequence[int]:
+        """The samples of each block of a file, without reading them. Raises BadValue for a damaged file."""
         ...
 
 
@@ -120,6 +110,16 @@ def check_layout(name: str) -> str:
 def format_of(name: str) -> Format:
     """The module of a layout. Raises what `check_layout` raises."""
     return cast(Format, import_module(f"{__name__}.{check_layout(name)}"))
+
+
+def blocks(name: str, root: Path) -> Iterator[tuple[str, int, int]]:
+    """(file below the directory, number in it, samples) of all that are read in sequence, or that can be read alone.
+
+    Raises what `check_layout` raises, and BadValue for a damaged file.
+    """
+    form = format_of(name)
+    for path, below in found(root, name):
+        yield from ((below, number, samples) for number, samples in enumerate(form.counts(path)))
 
 
 def complete(name: str, root: Path) -> None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from mmap import ACCESS_READ, MADV_WILLNEED, mmap
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.datasets.layouts import Block, Sample, damage, found
+from loaderprobe.datasets.layouts import Sample, damage, found
 from loaderprobe.datasets.layouts.offsets import count_of, indexed, offsets_of, sample_of
 from loaderprobe.errors import BadValue
 from loaderprobe.store.codec import write_atomically
@@ -73,7 +73,6 @@ class Reader:
             )
 
 
-def blocks(root: Path) -> Iterator[Block]:
+def counts(path: Path) -> list[int]:
     """A block a chunk."""
-    for path, name in found(root, "litdata"):
-        yield Block(name, 0, count_of(path))
+    return [count_of(path)]

@@ -6,11 +6,13 @@ A worker maps it and reads by key in random order, without the kernel's read-ahe
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from loaderprobe.datasets.layouts import Block, Sample, batched, class_of, damage, found
+import lmdb
+
+from loaderprobe.datasets.layouts import Sample, batched, class_of, damage
 
 MOST_BYTES = 1 << 40
 """Of addresses; the file takes what is written."""
@@ -20,8 +22,6 @@ TOGETHER = 256
 
 def write(samples: Iterable[Sample], path: Path) -> None:
     """In the order of keys, so that pages are full."""
-    import lmdb
-
     with lmdb.open(str(path), subdir=False, map_size=MOST_BYTES, lock=False) as environment:
         for some in batched(enumerate(samples), TOGETHER):
             with environment.begin(write=True) as transaction:
@@ -33,8 +33,6 @@ class _Database:
     """The open database of a process, which may not open it twice, and its keys."""
 
     def __init__(self, path: Path) -> None:
-        import lmdb
-
         with damage(path, lmdb.Error, OSError):
             self.environment = lmdb.open(os.fsencode(path), subdir=False, readonly=True, lock=False, readahead=False)
             end = (self.environment.info()["last_pgno"] + 1) * self.environment.stat()["psize"]
@@ -68,7 +66,6 @@ class Reader:
             return Sample(key.decode(errors="replace"), transaction.get(key), class_of(key.rpartition(b"_")[2]))
 
 
-def blocks(root: Path) -> Iterator[Block]:
+def counts(path: Path) -> list[int]:
     """A block a key."""
-    for path, name in found(root, "lmdb"):
-        yield from (Block(name, number, 1) for number in range(len(_database(path).keys)))
+    return [1] * len(_database(path).keys)

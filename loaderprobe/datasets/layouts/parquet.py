@@ -3,102 +3,77 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
-from mmap import ACCESS_READ, mmap
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.datasets.layouts import LAYOUTS, Block, Sample, batched, damage, found
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from loaderprobe.datasets.layouts import LAYOUTS, Sample, batched, damage
 from loaderprobe.errors import BadValue
 
 FEATURES = {"image": {"_type": "Image"}, "label": {"dtype": "int64", "_type": "Value"}}
+SCHEMA = pa.schema(
+    {"image": pa.struct({"bytes": pa.binary(), "path": pa.string()}), "label": pa.int64()},
+    metadata={"huggingface": json.dumps({"info": {"features": FEATURES}})},
+)
+BYTES = (pa.binary(), pa.large_binary())
 LABELS = ("label", "labels", "cls", "class")
+DAMAGE = (pa.ArrowException, OSError, LookupError, TypeError, ValueError)
 
 
 def write(samples: Iterable[Sample], path: Path) -> None:
     """Encoded images do not get smaller, so they are stored as they are, a hundred a row group."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    image = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-    schema = pa.schema(
-        [("image", image), ("label", pa.int64())],
-        metadata={"huggingface": json.dumps({"info": {"features": FEATURES}})},
-    )
-    with pq.ParquetWriter(path, schema, compression="none", use_dictionary=False) as writer:
+    with pq.ParquetWriter(path, SCHEMA, compression="none", use_dictionary=False) as writer:
         for some in batched(samples, LAYOUTS["parquet"].block):
             rows = [{"image": {"bytes": each.image, "path": f"{each.name}.jpg"}, "label": each.label} for each in some]
-            writer.write_table(pa.Table.from_pylist(rows, schema))
+            writer.write_table(pa.Table.from_pylist(rows, SCHEMA))
 
 
-def _opened(path: Path) -> Any:
-    """The open file. Raises BadValue for one without images."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    source: Any = path
-    if str(path) != str(path).encode(errors="replace").decode():  # pyarrow takes no name that is not UTF-8
-        with path.open("rb") as stream:
-            source = pa.BufferReader(mmap(stream.fileno(), 0, access=ACCESS_READ))
-    file = pq.ParquetFile(source)
-    if image_column(file.schema_arrow) is None:
+def _opened(path: Path) -> tuple[Any, list[str]]:
+    """The open file, and its columns as `columns_of`. Raises BadValue for one without images."""
+    with path.open("rb") as named:  # pyarrow takes no name that is not UTF-8
+        file = pq.ParquetFile(f"/proc/self/fd/{named.fileno()}")
+    if not (columns := columns_of(file.schema_arrow)):
         raise BadValue(f"{path} has no column of encoded images", hint=f"its columns are {file.schema_arrow.names}")
-    return file
+    return file, columns
 
 
-def _whole(path: Path) -> AbstractContextManager[None]:
-    """Raises BadValue for whatever a damaged file makes of pyarrow, and of its own values."""
-    import pyarrow as pa
+def columns_of(schema: Any) -> list[str]:
+    """The first of bytes, or of structs with bytes, and then that of classes if there is one; none without images."""
+    parts = [(field.name, part) for field in schema for part in field.flatten() if part.type in BYTES]
+    images = [name for name, part in parts if part.name in (name, f"{name}.bytes")]
+    return images[:1] + [name for name in LABELS if images and name in schema.names][:1]
 
-    return damage(path, pa.ArrowException, OSError, LookupError, TypeError, ValueError)
 
-
-def image_column(schema: Any) -> str | None:
-    """The first column of bytes, or of a struct with bytes."""
-    import pyarrow.types as kinds
-
-    for column in schema:
-        struct = kinds.is_struct(column.type) and column.type.get_field_index("bytes") >= 0
-        within = column.type.field("bytes").type if struct else column.type
-        if kinds.is_binary(within) or kinds.is_large_binary(within):
-            return str(column.name)
-    return None
+def sample_of(image: Any, label: int = 0) -> Sample:
+    """Of what the columns of a row hold."""
+    data, name = (image["bytes"], image.get("path") or "") if isinstance(image, dict) else (image, "")
+    return Sample(name.rpartition(".")[0], bytes(data), int(label))
 
 
 class Reader:
     """Holds the row group of the last sample."""
 
     def __init__(self, root: Path) -> None:
-        self._root, self._group = root, ("", -1)
-        self._images: Any = None
-        self._labels: Any = None
+        self._root, self._path, self._group = root, "", -1
 
     def read(self, path: str, place: tuple[int, int]) -> Sample:
         """Raises BadValue for a damaged file."""
-        with _whole(self._root / path):
-            if (path, place[0]) != self._group:
-                self._read(path, place[0])
-            value, label = (
-                self._images[place[1]].as_py(),
-                self._labels[place[1]].as_py() if self._labels is not None else 0,
-            )
-            data, name = (value["bytes"], value.get("path") or "") if isinstance(value, dict) else (value, "")
-            return Sample(name.rpartition(".")[0], bytes(data), int(label))
-
-    def _read(self, path: str, group: int) -> None:
-        if path != self._group[0]:
-            self._file = _opened(self._root / path)
-        schema = self._file.schema_arrow
-        image, label = image_column(schema), next((name for name in LABELS if name in schema.names), None)
-        table = self._file.read_row_group(group, [image, *([label] if label else [])], use_threads=False)
-        self._images, self._labels, self._group = table[image], table[label] if label else None, (path, group)
+        with damage(self._root / path, *DAMAGE):
+            if path != self._path:
+                self._file, self._columns = _opened(self._root / path)
+                self._path, self._group = path, -1
+            if place[0] != self._group:
+                rows = self._file.read_row_group(place[0], self._columns, use_threads=False)
+                self._rows, self._group = rows.select(self._columns), place[0]
+            (row,) = self._rows.slice(place[1], 1).to_pylist()
+            return sample_of(*row.values())
 
 
-def blocks(root: Path) -> Iterator[Block]:
+def counts(path: Path) -> list[int]:
     """A block a row group."""
-    for path, name in found(root, "parquet"):
-        with _whole(path):
-            groups = _opened(path).metadata
-            rows = [groups.row_group(number).num_rows for number in range(groups.num_row_groups)]
-        yield from (Block(name, number, count) for number, count in enumerate(rows))
+    with damage(path, *DAMAGE):
+        groups = _opened(path)[0].metadata
+        return [groups.row_group(number).num_rows for number in range(groups.num_row_groups)]

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 
-from loaderprobe.datasets.layouts import Block, Sample, class_of, damage, found
+from loaderprobe.datasets.layouts import Sample, class_of, damage
 from loaderprobe.errors import BadValue
 from loaderprobe.records.files import IMAGE_SUFFIXES
 
 BUFFER = 1 << 20
-DAMAGE = (tarfile.TarError, EOFError)
+DAMAGE = (tarfile.TarError, EOFError, ValueError)  # the last for a class that is no number
 
 
 def write(samples: Iterable[Sample], path: Path) -> None:
@@ -40,15 +40,14 @@ def _key(member: tarfile.TarInfo) -> str:
 
 def samples_in(path: Path) -> Iterator[Sample]:
     """The samples of a shard, in their order. Raises BadValue for a damaged shard."""
-    # ValueError: a class that is no number.
-    with damage(path, *DAMAGE, ValueError), tarfile.open(path, mode="r|", bufsize=BUFFER) as tar:
-        for key, members in groupby((member for member in tar if member.isfile()), _key):
+    with damage(path, *DAMAGE), tarfile.open(path, mode="r|", bufsize=BUFFER) as tar:
+        for key, members in groupby(filter(tarfile.TarInfo.isfile, tar), _key):
             image, label = b"", "0"
             for member in members:
                 tar.members.clear()  # type: ignore[attr-defined]  # or it keeps all
                 file, suffix = tar.extractfile(member), Path(member.name).suffix.lower()
                 if file is not None and suffix in IMAGE_SUFFIXES:
-                    image = file.read()
+                    image = image or file.read()
                 elif file is not None and suffix == ".cls":
                     label = file.read().decode().strip()
             if image:
@@ -59,9 +58,7 @@ class Reader:
     """Goes on in the shard that is open, as a stream does."""
 
     def __init__(self, root: Path) -> None:
-        self._root, self._path = root, ""
-        self._samples: Iterator[Sample] = iter(())
-        self._next = 0
+        self._root, self._path, self._next = root, "", 0
 
     def read(self, path: str, place: tuple[int, int]) -> Sample:
         """Samples before it are read and dropped. Raises BadValue for a damaged shard."""
@@ -77,9 +74,7 @@ class Reader:
         )
 
 
-def blocks(root: Path) -> Iterator[Block]:
+def counts(path: Path) -> list[int]:
     """A block a shard."""
-    for path, name in found(root, "tar"):
-        with damage(path, *DAMAGE), tarfile.open(path) as tar:
-            keys = [_key(each) for each in tar if each.isfile() and Path(each.name).suffix.lower() in IMAGE_SUFFIXES]
-        yield Block(name, 0, len(keys))
+    with damage(path, *DAMAGE), tarfile.open(path) as tar:
+        return [len({_key(each) for each in tar if each.isfile() and Path(each.name).suffix.lower() in IMAGE_SUFFIXES})]

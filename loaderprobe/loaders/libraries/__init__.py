@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
@@ -18,12 +18,12 @@ import numpy as np
 import torch
 from torch.utils.data import IterableDataset
 
-from loaderprobe.datasets.layouts import damage
+from loaderprobe.datasets.layouts import class_of, damage
 from loaderprobe.errors import BadValue
 from loaderprobe.loaders.iterable import IterableLoader, OwnIterable
 from loaderprobe.loaders.torch import NOT_DECODED, TorchLoader, as_tensor, decode, image_loader, pipeline_steps
 from loaderprobe.records.config import RunConfig
-from loaderprobe.records.files import FileSet
+from loaderprobe.records.files import IMAGE_SUFFIXES, FileSet
 from loaderprobe.system.clock import SystemClock
 
 INDEX = "index.json"
@@ -58,8 +58,8 @@ class Stream(IterableDataset[Any]):
         self._spec, self._shards, self._encoded = config.loader, files, encoded
         if len(files.whole_bytes) < config.loader.workers:
             raise BadValue(
-                f"{config.loader.name} deals out whole shards, and {len(files.whole_bytes)} do not give each of "
-                f"{config.loader.workers} workers one",
+                f"{len(files.whole_bytes)} shards do not give each of {config.loader.workers} workers of "
+                f"{config.loader.name} one",
                 hint="use more images, smaller shards or fewer workers",
             )
 
@@ -128,11 +128,26 @@ def linked(
     for entry, path in zip(index[entries], shards, strict=True):
         if file_of(entry)[1] != path.stat().st_size:
             raise BadValue(f"{path} is damaged: {INDEX} has another size for it", hint="write it again")
-    folder = Path(mkdtemp(prefix="linked-", dir=scratch))
+    folder = links({path.name: path for path in shards}, scratch)
     (folder / INDEX).write_text(json.dumps(index))
-    for path in shards:
-        (folder / path.name).symlink_to(path)
     return str(folder)
+
+
+def links(shards: dict[str, Path], scratch: Path) -> Path:
+    """A folder with links of these names, beside which a library may write."""
+    folder = Path(mkdtemp(prefix="linked-", dir=scratch))
+    for name, path in shards.items():
+        (folder / name).symlink_to(path)
+    return folder
+
+
+def from_tar(samples: Iterable[dict[str, Any]]) -> Iterator[Encoded]:
+    """Of each sample of tar shards, by the suffixes of its files, the first image, and its class where it has one."""
+    for sample in samples:
+        images = (data for suffix, data in sample.items() if f".{suffix.rpartition('.')[2]}".lower() in IMAGE_SUFFIXES)
+        for image in images:
+            yield image, class_of(sample.get("cls", b"").strip())
+            break
 
 
 def encoded_in(row: Any) -> Encoded:

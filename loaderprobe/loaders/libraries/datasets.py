@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from datasets import load_dataset
 
-from loaderprobe.datasets.layouts.parquet import LABELS, image_column
+from loaderprobe.datasets.layouts.parquet import columns_of, sample_of
 from loaderprobe.loaders.libraries import Encoded, StreamLoader
 
 
@@ -17,8 +17,7 @@ class DatasetsLoader(StreamLoader):
     def encoded(shards: list[str]) -> Iterator[Encoded]:
         """Rows as they are stored: images are not decoded by the library."""
         stream = load_dataset("parquet", data_files=shards, split="train", streaming=True).decode(False)
-        image = image_column(stream.features.arrow_schema)
-        label = next((name for name in LABELS if name in stream.features), None)
+        columns = columns_of(stream.features.arrow_schema)
         for row in stream:
-            value = row[image]
-            yield value["bytes"] if isinstance(value, dict) else value, int(row[label]) if label else 0
+            sample = sample_of(*(row[name] for name in columns))
+            yield sample.image, sample.label

@@ -9,6 +9,7 @@ from typing import Any
 from streaming import StreamingDataset
 from streaming.base.shared import SharedMemory
 
+from loaderprobe.errors import BadValue
 from loaderprobe.loaders.libraries import Encoded, PythonLoader, Stream, encoded_in, linked
 from loaderprobe.loaders.torch import image_loader
 from loaderprobe.records.config import RunConfig
@@ -24,7 +25,15 @@ class MdsLoader(PythonLoader):
         """Samples are not shuffled again: the set has its shards in random order."""
         with scratch_directory() as scratch:
             folder = linked(config, files, scratch, "shards", _file_of)
-            samples = StreamingDataset(local=folder, batch_size=config.compute.batch_size)
+            batch, workers = config.compute.batch_size, max(1, config.loader.workers)
+            # As many for each: where one has more, it begins pass after pass later, until the others wait for ever.
+            images = files.count - files.count % (batch * workers)
+            if not images:
+                raise BadValue(
+                    f"{files.count} images do not give each of {workers} workers a batch of {batch}",
+                    hint="use more images, fewer workers or a smaller batch",
+                )
+            samples = StreamingDataset(local=folder, batch_size=batch, epoch_size=images)
             try:
                 yield from image_loader(config, files, Stream(config, files, partial(_endless, samples)))
             finally:

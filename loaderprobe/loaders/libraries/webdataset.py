@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from webdataset import WebDataset
 
-from loaderprobe.loaders.libraries import Encoded, StreamLoader
-from loaderprobe.records.files import IMAGE_SUFFIXES
+from loaderprobe.loaders.libraries import Encoded, StreamLoader, from_tar
 
 
 class WebdatasetLoader(StreamLoader):
@@ -15,11 +14,6 @@ class WebdatasetLoader(StreamLoader):
 
     @staticmethod
     def encoded(shards: list[str]) -> Iterator[Encoded]:
-        """Of each sample the first image, and its class where it has one."""
+        """Samples as they are stored."""
         # Ranks have shards of their own already.
-        for sample in WebDataset(shards, shardshuffle=False, nodesplitter=None, empty_check=False):
-            images = (data for suffix, data in sample.items() if f".{suffix.rpartition('.')[2]}" in IMAGE_SUFFIXES)
-            label = sample.get("cls", b"").strip()
-            for image in images:
-                yield image, int(label) if label.isdigit() else 0
-                break
+        return from_tar(WebDataset(shards, shardshuffle=False, nodesplitter=None, empty_check=False))
