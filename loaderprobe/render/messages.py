@@ -299,7 +299,7 @@ MESSAGES: dict[str, str] = {
     "phase_interrupted": "the probing ended before",
     "too_few_files": "{files} files are too few for concurrency {readers}",
     "not_of_objects": "a store of objects has neither a page cache nor open files here",
-    "requests_hidden": "the library for {scheme}:// does not show it, nor the requests that it makes again by itself",
+    "requests_hidden": "the library for {scheme}:// does not show it",
     "opens_of_blocks": "a loader seldom opens files that it reads in blocks",
     "direct_refused": "this file system refuses O_DIRECT: {error}",
     "files_vanished": "the files have vanished",

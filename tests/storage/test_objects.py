@@ -118,8 +118,28 @@ class ClientError(Exception):
     response: ClassVar = {"ResponseMetadata": {"HTTPStatusCode": 503}, "Error": {"Code": "SlowDown"}}
 
 
+class HttpResponseError(Exception):
+    """As azure has it."""
+
+    status_code = 403
+
+
+class HttpError(Exception):
+    """As gcsfs has it."""
+
+    code = 401
+
+
+class ClientAuthenticationError(Exception):
+    """As azure has it without a reply."""
+
+    status_code = None
+
+
 class ClientPayloadError(Exception):
     """As aiohttp has it."""
+
+    code = 400
 
 
 def caused(error: BaseException, cause: BaseException) -> BaseException:
@@ -138,6 +158,21 @@ FAILURES: dict[str, BaseException] = {
     "no connection": ConnectionResetError("SECRET"),
     "ZeroDivisionError": ZeroDivisionError("SECRET"),
 }
+
+
+OF_LIBRARIES = {
+    "403 Forbidden": (HttpResponseError("SECRET"), OSError("Forbidden: https://host/SECRET")),
+    "401 Unauthorized": (HttpError("SECRET"),),
+    "no credentials": (ClientAuthenticationError("SECRET"),),
+    "OSError": (OSError("SECRET"),),
+}
+
+
+def test_kinds_of_libraries() -> None:
+    """Each names the status of a reply in its own way."""
+    assert {kind: {kind_of(error) for error in errors} for kind, errors in OF_LIBRARIES.items()} == {
+        kind: {kind} for kind in OF_LIBRARIES
+    }
 
 
 @pytest.mark.parametrize("kind", FAILURES)
