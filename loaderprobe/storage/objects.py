@@ -15,7 +15,7 @@ from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.files import IMAGE_SUFFIXES, FileSet
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.remark import Remark
-from loaderprobe.storage.files import LARGE_FILE_BYTES, Piece, Sample, blocks, shuffled
+from loaderprobe.storage.files import LARGE_FILE_BYTES, Piece, Sample, in_blocks, shuffled
 from loaderprobe.storage.probe import OnPhase, Probe, ProbeRequest, run_probe
 from loaderprobe.storage.reader import Reading, ReadOrder, ReadRun, Supply
 from loaderprobe.system.objects import TRANSIENT, ObjectStore, open_store
@@ -113,7 +113,9 @@ def sample_objects(store: ObjectStore, *, limit_bytes: int, seed: int) -> Sample
     if large:
         notes.append(Remark(code="large_objects_in_ranges"))
     return Sample(
-        pieces=shuffled((part for piece in pieces for part in _ranges(piece)), seed) if large else tuple(pieces),
+        pieces=shuffled((part for piece in pieces for part in in_blocks(piece, RANGE_BYTES)), seed)
+        if large
+        else tuple(pieces),
         found=len(found),
         images=are_images,
         block_bytes=RANGE_BYTES if 2 * large > len(pieces) else None,
@@ -134,9 +136,3 @@ def _usable(store: ObjectStore, found: Sequence[tuple[str, int | None]], skipped
             skipped["with an empty part in its name"] += 1
         else:
             yield Piece(path=path, offset=0, size_bytes=size)
-
-
-def _ranges(piece: Piece) -> Iterator[Piece]:
-    if piece.size_bytes <= LARGE_FILE_BYTES:
-        return iter([piece])
-    return blocks(piece.path, piece.size_bytes, RANGE_BYTES)

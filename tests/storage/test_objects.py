@@ -16,6 +16,7 @@ from loaderprobe.cli import main
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.records.bandwidth import BandwidthMeasurement
 from loaderprobe.records.files import is_url, masked
+from loaderprobe.storage import files as files_module
 from loaderprobe.storage import objects as probe_module
 from loaderprobe.storage.objects import probe_objects
 from loaderprobe.storage.probe import ProbeRequest
@@ -92,7 +93,8 @@ def test_a_ladder_of_objects(scripted: type[Scripted]) -> None:
 
 def test_large_objects_are_read_in_ranges(scripted: type[Scripted], monkeypatch: pytest.MonkeyPatch) -> None:
     """Each range once a pass, the last one shorter; small ones beside them whole; an object may be the URL itself."""
-    monkeypatch.setattr(probe_module, "LARGE_FILE_BYTES", 1000)
+    for module in (probe_module, files_module):
+        monkeypatch.setattr(module, "LARGE_FILE_BYTES", 1000)
     monkeypatch.setattr(probe_module, "RANGE_BYTES", 400)
     scripted.objects = {"bucket/a.tar": bytes(1001), "bucket/b.tar": bytes(2000), "bucket/c.idx": bytes(10)}
     assert {note.code for note in probed("scripted://bucket").notes} >= {"large_objects_in_ranges"}
