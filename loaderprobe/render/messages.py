@@ -191,7 +191,7 @@ MESSAGES: dict[str, str] = {
         "this file system counts no bytes, and waits do not separate cold segments ({cold_s:duration} an image) from "
         "warm ones ({warm_s:duration})"
     ),
-    "wait_unexplained": "workers wait {share:percent} of their time, and nothing shows that it is for storage",
+    "wait_unexplained": "workers wait {share:percent} of their time, and nothing shows for what",
     "no_worker_cpu_times": "the workers left no record of their CPU time",
     "no_mode_without": "this loader has no mode without it",
     "too_few_wait_samples": "too few samples of what workers wait for",

@@ -28,6 +28,7 @@ SIZES = [20_000 + 1_000 * k for k in range(40)]
 
 
 Servers = Callable[[str], int]
+Photographs = Callable[..., str]
 each_store = pytest.mark.parametrize("proxy", ["s3", "az", "gs"], indirect=True)
 
 
@@ -147,14 +148,19 @@ def test_what_cannot_be_listed(proxy: Proxy, monkeypatch: pytest.MonkeyPatch, tm
 
 
 @pytest.fixture(scope="module")
-def photographs(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
-    """By scheme, the URL of 120 photographs."""
+def photographs(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Photographs:
+    """By scheme, the URL of 120 photographs; `behind` each of them so many bytes that decoders skip."""
     (made,) = generate(tmp_path_factory.mktemp("photographs"), resolutions="256x256", count=120)
 
     @cache
-    def url_of(scheme: str) -> str:
-        put_folder(scheme, servers(scheme), "photographs", made)
-        return f"{scheme}://photographs"
+    def url_of(scheme: str, behind: int = 0) -> str:
+        folder, bucket = made, f"photographs-{behind}" if behind else "photographs"
+        if behind:
+            folder = tmp_path_factory.mktemp(bucket)
+            for path in made.rglob("*.JPEG"):
+                (folder / path.name).write_bytes(path.read_bytes() + bytes(behind))
+        put_folder(scheme, servers(scheme), bucket, folder)
+        return f"{scheme}://{bucket}"
 
     return url_of
 
@@ -167,14 +173,14 @@ def worth(verdict: Verdict | None) -> dict[str, float]:
 
 
 @each_store
-def test_a_sweep_streams_objects(proxy: Proxy, photographs: Callable[[str], str], tmp_path: Path) -> None:
+def test_a_sweep_streams_objects(proxy: Proxy, photographs: Photographs, tmp_path: Path) -> None:
     """50 ms a request: the network is worth most, nothing is called cold, workers are advised, a plan is made."""
     proxy.latency_s = 0.05
     run = sweep(photographs(proxy.scheme), out=tmp_path / "run", images=120, **ONE_WORKER)
     row = run.report().summary.configurations[0]
+    assert row.verdict and row.verdict.unavailable["read_amplification"].code == "not_of_objects"
     speedups = worth(row.verdict)
     assert max(speedups, key=lambda name: speedups[name]) == "network" and row.config.cache == "as-found"
-    assert row.verdict
     assert row.verdict.disk_ceiling_fraction is not None and row.verdict.cold_fraction is None
     assert "workers" in {each.action.code for each in row.verdict.advice}
     assert "cold" not in run.text() and not kept_secrets(tmp_path / "run")
@@ -185,7 +191,7 @@ def test_a_sweep_streams_objects(proxy: Proxy, photographs: Callable[[str], str]
     assert plan(run).source.data == files.root
 
 
-def test_a_copy_of_objects_is_trained_on(proxy: Proxy, photographs: Callable[[str], str], tmp_path: Path) -> None:
+def test_a_copy_of_objects_is_trained_on(proxy: Proxy, photographs: Photographs, tmp_path: Path) -> None:
     """Beside the objects, from cold files; it surely gains, and the rate of copying is that of several requests."""
     proxy.latency_s = 0.05
     run = sweep(photographs(proxy.scheme), out=tmp_path / "run", images=120, stage=tmp_path / "copy", **ONE_WORKER)
@@ -197,12 +203,14 @@ def test_a_copy_of_objects_is_trained_on(proxy: Proxy, photographs: Callable[[st
     assert len(list((tmp_path / "copy").rglob("*.JPEG"))) == 120
 
 
+@pytest.mark.parametrize(("bytes_per_s", "behind"), [(1e6, 0), (20e6, 400_000)])
 def test_a_limited_network_gets_no_more_workers(
-    proxy: Proxy, photographs: Callable[[str], str], tmp_path: Path
+    proxy: Proxy, photographs: Photographs, tmp_path: Path, bytes_per_s: float, behind: int
 ) -> None:
-    """1 MB/s for all: the network is worth most, and no workers are advised."""
-    proxy.bytes_per_s = 1e6
-    run = sweep(photographs(proxy.scheme), out=tmp_path / "run", images=120, **ONE_WORKER)
+    """A rate for all: the network is worth most, and no workers are advised."""
+    url = photographs(proxy.scheme, behind)
+    proxy.bytes_per_s = bytes_per_s
+    run = sweep(url, out=tmp_path / "run", images=120, **ONE_WORKER)
     row = run.report().summary.configurations[0]
     speedups = worth(row.verdict)
     assert row.verdict and max(speedups, key=lambda name: speedups[name]) == "network"
