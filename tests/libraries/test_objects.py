@@ -23,6 +23,7 @@ from tests.planted.objects import SECRETS, Proxy, environment, missing, proxied,
 
 BUCKET = "planted"
 ONE_WORKER: dict[str, Any] = {"workers": 1, "serial": False, "compute": "emulated:2000", "batch_size": 4}
+FOUR_WORKERS: dict[str, Any] = {"workers": 4, "rounds": 4, "budget_s": 90}
 ONLY_OF_FILES: tuple[dict[str, Any], ...] = ({"cache": "warm"}, {"epochs": 2})
 SIZES = [20_000 + 1_000 * k for k in range(40)]
 
@@ -203,14 +204,14 @@ def test_a_copy_of_objects_is_trained_on(proxy: Proxy, photographs: Photographs,
     assert len(list((tmp_path / "copy").rglob("*.JPEG"))) == 120
 
 
-@pytest.mark.parametrize(("bytes_per_s", "behind"), [(1e6, 0), (20e6, 400_000)])
+@pytest.mark.parametrize(("bytes_per_s", "behind", "more"), [(1e6, 0, {}), (20e6, 400_000, FOUR_WORKERS)])
 def test_a_limited_network_gets_no_more_workers(
-    proxy: Proxy, photographs: Photographs, tmp_path: Path, bytes_per_s: float, behind: int
+    proxy: Proxy, photographs: Photographs, tmp_path: Path, bytes_per_s: float, behind: int, more: dict[str, Any]
 ) -> None:
-    """A rate for all: the network is worth most, and no workers are advised."""
+    """A rate for all, which these workers reach: the network is worth most, and no more of them are advised."""
     url = photographs(proxy.scheme, behind)
     proxy.bytes_per_s = bytes_per_s
-    run = sweep(url, out=tmp_path / "run", images=120, **ONE_WORKER)
+    run = sweep(url, out=tmp_path / "run", images=120, **{**ONE_WORKER, **more})
     row = run.report().summary.configurations[0]
     speedups = worth(row.verdict)
     assert row.verdict and max(speedups, key=lambda name: speedups[name]) == "network"

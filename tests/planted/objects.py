@@ -109,7 +109,7 @@ def seaweed(scratch: Path) -> Iterator[dict[str, int]]:
     ports = {name: free_port() for name in ("master.port", "volume.port", "filer.port", "s3.port.grpc")}
     ports |= {f"{name}.port.grpc": free_port() for name in ("master", "volume", "filer")} | {"s3.port": port}
     switches = {"s3.port.iceberg": 0, "s3.port.lance": 0, **ports, "ip": "127.0.0.1", "dir": scratch}
-    switches |= {"s3.config": config, "master.telemetry": "false", "master.volumeSizeLimitMB": 64, "volume.max": 20}
+    switches |= {"s3.config": config, "master.telemetry": "false", "master.volumeSizeLimitMB": 64, "volume.max": 40}
     command = [
         str(WEED),
         "server",
