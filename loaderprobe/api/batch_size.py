@@ -35,7 +35,7 @@ from loaderprobe.render.batch_size import batch_size_columns, batch_size_documen
 from loaderprobe.render.document import Document
 from loaderprobe.render.words import remark_words
 from loaderprobe.system.clock import SystemClock
-from loaderprobe.system.limits import available_bytes
+from loaderprobe.system.limits import memory_left_bytes
 from loaderprobe.units import format_bytes, parse_bytes
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def _prober(
         raise MissingPart(NEEDS_STEPS.format(strategy), hint=SHORTER)
     limit = parse_bytes(str(memory)) if memory is not None else None
     if limit is None and uuid is None:
-        limit = round(MEMORY_SHARE * available_bytes()) or None
+        limit = round(MEMORY_SHARE * (memory_left_bytes() or 0)) or None
     period_s = {} if ours else {"period_s": ONE_S}
     parts = ProbeParts(
         loss=loss or usual_loss,

@@ -44,7 +44,7 @@ from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.device import locate_root
 from loaderprobe.system.environment import list_gpus
 from loaderprobe.system.launcher import VISIBLE, own_gpu
-from loaderprobe.system.limits import file_memory_bytes
+from loaderprobe.system.limits import memory_left_bytes
 from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.system.process import die_with_parent, threads_of
 from loaderprobe.system.scratch import written_in
@@ -145,7 +145,7 @@ def study(order: Order, scratch: Path, on_stage: OnStage) -> Prefilled | EpochsM
             parts=_parts(order, served, scratch, stack),
             epochs=order.epochs,
             resident_before=resident,
-            memory=file_memory_bytes,
+            memory=memory_left_bytes,
             on_stage=on_stage,
         ).run()
 

@@ -98,7 +98,9 @@ def _sections(report: BandwidthReport, best: BandwidthPhase | None) -> Iterator[
     yield Section(title="How sure", parts=tags(_sure(report, best)), panel="side")
     yield Section(title="Not known", parts=tags(_not_known(report)), panel="side")
     phases = [*(report.steps if report.by_ranks else report.ladder), *(p for p in report.phases if p.name != "files")]
-    yield Section(title="Phases", parts=table(phases, (Column("", partial(_label, report)), *_COLUMNS)))
+    words = "first: p50, p99 from a request to the first byte of its reply"
+    columns = (Column("", partial(_label, report)), Column("first, ms", partial(_first, report), words), *_COLUMNS)
+    yield Section(title="Phases", parts=table(phases, columns))
     yield from _ranks(best)
     yield Section(title="Opens and stats of the same files, which are not read", parts=tuple(_operations(report)))
     yield Section(title="Evidence of the kind of device", parts=tuple(_evidence(report)))
@@ -279,6 +281,12 @@ def _others(phase: BandwidthPhase) -> str:
     return megabytes_per_s(phase.other_bytes_per_s) if seen else ""
 
 
+def _first(report: BandwidthReport, phase: BandwidthPhase) -> str:
+    """Of an object, where the library shows it."""
+    hidden = phase.cache != "remote" or any(part.name == "first byte" for part in report.missing)
+    return "" if hidden else _p50_p99(phase.clat_ns)
+
+
 def _fell(phase: BandwidthPhase) -> str:
     first, last = phase.first_third_bw_bytes, phase.last_third_bw_bytes
     fell = phase.name != "paced" and last < (1 - _FALLEN_FROM) * first
@@ -296,12 +304,6 @@ def _p50_p99(latency: Latency) -> str:
 
 
 _COLUMNS = (
-    Column(
-        "first, ms",
-        # Of an object, where the library shows it.
-        lambda phase: _p50_p99(phase.clat_ns) if phase.cache == "remote" and phase.clat_ns != phase.file_ns else "",
-        "first: p50, p99 from a request to the first byte of its reply",
-    ),
     Column(
         "p50, p99 ms",
         lambda phase: _p50_p99(phase.file_ns or phase.clat_ns),

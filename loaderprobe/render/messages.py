@@ -190,7 +190,7 @@ MESSAGES: dict[str, str] = {
         "this file system counts no bytes, and waits do not separate cold segments ({cold_s:duration} an image) from "
         "warm ones ({warm_s:duration})"
     ),
-    "wait_unexplained": "workers wait {share:percent} of their time, and nothing shows that it is for storage",
+    "wait_unexplained": "workers wait {share:percent} of their time, and nothing shows for what",
     "no_worker_cpu_times": "the workers left no record of their CPU time",
     "no_mode_without": "this loader has no mode without it",
     "too_few_wait_samples": "too few samples of what workers wait for",
@@ -298,7 +298,7 @@ MESSAGES: dict[str, str] = {
     "phase_interrupted": "the probing ended before",
     "too_few_files": "{files} files are too few for concurrency {readers}",
     "not_of_objects": "a store of objects has neither a page cache nor open files here",
-    "requests_hidden": "the library for {scheme}:// does not show it, nor the requests that it makes again by itself",
+    "requests_hidden": "the library for {scheme}:// does not show it",
     "opens_of_blocks": "a loader seldom opens files that it reads in blocks",
     "direct_refused": "this file system refuses O_DIRECT: {error}",
     "files_vanished": "the files have vanished",

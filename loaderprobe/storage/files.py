@@ -142,7 +142,7 @@ def _sample_folder(path: Path, limit_bytes: int, seed: int) -> Sample:
     shards = sum(piece.size_bytes for piece in chosen) / len(chosen) > LARGE_FILE_BYTES
     pieces = tuple(chosen)
     if any(piece.size_bytes > LARGE_FILE_BYTES for piece in chosen):
-        pieces = shuffled((block for piece in chosen for block in _blocks_of_large(piece)), seed)
+        pieces = shuffled((block for piece in chosen for block in in_blocks(piece, LARGE_BLOCK_BYTES)), seed)
         notes.append(Remark(code="large_files_in_blocks"))
     return Sample(
         pieces=pieces,
@@ -182,10 +182,11 @@ def _chosen(found: Sequence[tuple[str, int]], limit_bytes: int, skipped: Counter
     return chosen
 
 
-def _blocks_of_large(piece: Piece) -> Iterator[Piece]:
+def in_blocks(piece: Piece, block_bytes: int) -> Iterator[Piece]:
+    """A small file or object whole, a large one in blocks."""
     if piece.size_bytes <= LARGE_FILE_BYTES:
         return iter([piece])
-    return blocks(piece.path, piece.size_bytes, LARGE_BLOCK_BYTES)
+    return blocks(piece.path, piece.size_bytes, block_bytes)
 
 
 def _large(files: Sequence[tuple[str, int]]) -> tuple[tuple[Path, int], ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -17,7 +16,7 @@ from loaderprobe.records.files import IMAGE_SUFFIXES, FileSet
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.phases import Engine
 from loaderprobe.records.remark import Remark
-from loaderprobe.storage.files import LARGE_FILE_BYTES, Piece, Sample, blocks, shuffled
+from loaderprobe.storage.files import LARGE_FILE_BYTES, Piece, Sample, in_blocks, shuffled
 from loaderprobe.storage.probe import OnPhase, Probe, ProbeRequest, run_probe
 from loaderprobe.storage.reader import Reading, ReadOrder, ReadRun, Supply
 from loaderprobe.system.objects import TRANSIENT, ObjectStore, open_store
@@ -55,12 +54,10 @@ class ObjectEngine:
 
     def _request(self, piece: Piece, _: memoryview, __: int) -> tuple[int, int, int, str]:
         """In the form of a read: (bytes, requests, ns to the first byte, kind of failure or empty)."""
-        begun = time.perf_counter_ns()
         name = "" if piece.path == ITSELF else piece.path.as_posix()
         whole = piece.path not in self._in_ranges
         got, first_s, trouble = self._store.get(name, piece.offset, piece.size_bytes, whole=whole)
-        first_ns = round(first_s * 1e9) if self._store.sees_requests else time.perf_counter_ns() - begun
-        return got, 1, first_ns, trouble
+        return got, 1, round(first_s * 1e9), trouble
 
 
 def sample_of(files: FileSet) -> Sample:
@@ -117,7 +114,9 @@ def sample_objects(store: ObjectStore, *, limit_bytes: int, seed: int) -> Sample
     if large:
         notes.append(Remark(code="large_objects_in_ranges"))
     return Sample(
-        pieces=shuffled((part for piece in pieces for part in _ranges(piece)), seed) if large else tuple(pieces),
+        pieces=shuffled((part for piece in pieces for part in in_blocks(piece, RANGE_BYTES)), seed)
+        if large
+        else tuple(pieces),
         found=len(found),
         images=are_images,
         block_bytes=RANGE_BYTES if 2 * large > len(pieces) else None,
@@ -138,9 +137,3 @@ def _usable(store: ObjectStore, found: Sequence[tuple[str, int | None]], skipped
             skipped["with an empty part in its name"] += 1
         else:
             yield Piece(path=path, offset=0, size_bytes=size)
-
-
-def _ranges(piece: Piece) -> Iterator[Piece]:
-    if piece.size_bytes <= LARGE_FILE_BYTES:
-        return iter([piece])
-    return blocks(piece.path, piece.size_bytes, RANGE_BYTES)

@@ -7,18 +7,17 @@ all start together.
 from __future__ import annotations
 
 import math
-import os
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.phases import Engine
 from loaderprobe.storage.files import Piece, decoded_pieces, encoded_pieces
 from loaderprobe.storage.reader import Reading, ReadOrder, ThreadEngine, decoded, encoded, together
+from loaderprobe.system.process import child_environment
 
 Child = subprocess.Popen[bytes]
 
@@ -54,9 +53,8 @@ class ProcessEngine:
 
 
 def _start() -> Child:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path)}
     command = [sys.executable, "-P", "-m", __name__]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=child_environment())
 
 
 def _tell(child: Child, line: bytes) -> None:

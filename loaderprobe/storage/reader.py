@@ -309,17 +309,12 @@ def why_not_direct(pieces: Sequence[Piece]) -> Remark | None:
     buffer = mmap.mmap(-1, mmap.PAGESIZE)
     for piece in pieces:
         try:
-            fd = os.open(piece.path, os.O_RDONLY | os.O_DIRECT)
+            with os.fdopen(os.open(piece.path, os.O_RDONLY | os.O_DIRECT), "rb", buffering=0) as file:
+                os.preadv(file.fileno(), [buffer], piece.offset)
         except FileNotFoundError:
             continue
         except OSError as error:
             return Remark(code="direct_refused", facts={"error": str(error.strerror)})
-        try:
-            os.preadv(fd, [buffer], piece.offset)
-        except OSError as error:
-            return Remark(code="direct_refused", facts={"error": str(error.strerror)})
-        finally:
-            os.close(fd)
         return None
     return Remark(code="files_vanished")
 

@@ -16,7 +16,6 @@ from loaderprobe.system.host import cores_allowed
 
 SELF = Path("/proc/self")
 MEMINFO = Path("/proc/meminfo")
-CGROUP = Path("/sys/fs/cgroup")
 PEAK_FROM_HERE = "5"
 """Written to `clear_refs`, it sets the peak to what is resident now (proc(5))."""
 
@@ -47,18 +46,6 @@ def peak_bytes(process: Path = SELF) -> int:
     return _field(process / "status", "VmHWM") or 0
 
 
-def available_bytes(meminfo: Path = MEMINFO, cgroup: Path = CGROUP) -> int:
-    """What may still be allocated without swapping, on this machine and in this container; 0 where it is not known."""
-    free = machine_available_bytes(meminfo)
-    most, now = _number(cgroup / "memory.max"), _number(cgroup / "memory.current")
-    return min(free, max(0, most - now)) if most is not None and now is not None else free
-
-
-def machine_available_bytes(meminfo: Path = MEMINFO) -> int:
-    """What the machine has available, the cache that it could drop included; 0 where it is not known."""
-    return _field(meminfo, "MemAvailable") or 0
-
-
 def _field(file: Path, name: str) -> int | None:
     """A line `name:  123 kB`."""
     try:
@@ -68,14 +55,7 @@ def _field(file: Path, name: str) -> int | None:
     return int(found[1]) * 1024 if found else None
 
 
-def _number(file: Path) -> int | None:
-    try:
-        return int(file.read_text())
-    except (OSError, ValueError):
-        return None  # `max` is no limit
-
-
-# The cgroups that a process is in, of both versions, and the memory that they and the machine leave for files.
+# The cgroups that a process is in, of both versions, and the memory that they and the machine leave.
 
 ROOT = Path("/sys/fs/cgroup")
 MEMBERSHIP = Path("/proc/self/cgroup")
@@ -101,8 +81,9 @@ def cgroup_directories(controller: str, root: Path = ROOT, membership: Path = ME
     return found
 
 
-def file_memory_bytes(root: Path = ROOT, membership: Path = MEMBERSHIP, meminfo: Path = MEMINFO) -> int | None:
-    """Bytes that the page cache may take beside the processes that run now; None where nothing says.
+def memory_left_bytes(root: Path = ROOT, membership: Path = MEMBERSHIP, meminfo: Path = MEMINFO) -> int | None:
+    """Bytes that files, or this process, may take beside what processes have now, without swapping; None where nothing
+    says.
 
     The least of what the machine has available, which counts the cache that could be dropped, and what the memory
     limit of each cgroup above leaves when everything but files is subtracted.
@@ -112,7 +93,7 @@ def file_memory_bytes(root: Path = ROOT, membership: Path = MEMBERSHIP, meminfo:
         for cgroup_directory in cgroup_directories("memory", root, membership)
         if (left := _left(cgroup_directory)) is not None
     ]
-    available = machine_available_bytes(meminfo)
+    available = _field(meminfo, "MemAvailable")
     return min([*of_groups, *([available] if available else [])], default=None)
 
 

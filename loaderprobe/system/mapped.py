@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MADV_DONTNEED = 4
+OWN = Path("/proc/self")
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 # Parts of programs, and files that are not on storage.
@@ -31,19 +32,19 @@ def may_hold_data(path: str) -> bool:
     )
 
 
-def held_files(own: Path = Path("/proc/self")) -> dict[str, int]:
+def held_files() -> dict[str, int]:
     """Bytes by path of the regular files that this process has open for reading only, or mapped and not as code."""
-    return _sizes({*_open_for_reading(own), *(mapping.path for mapping in _mappings(own))})
+    return _sizes({*_open_for_reading(), *(mapping.path for mapping in _mappings())})
 
 
-def let_go(own: Path = Path("/proc/self")) -> int:
+def let_go() -> int:
     """Unmap the pages of all files that are mapped and not as code; returns how many mappings of them there are.
 
     A later read brings them back. Private mappings that can be, or have been, written to are skipped, because
     changes would be lost.
     """
-    found = [mapping for mapping in _mappings(own) if mapping.shared or not mapping.writable]
-    changed = _changed(own) if any(not each.shared for each in found) else set()
+    found = [mapping for mapping in _mappings() if mapping.shared or not mapping.writable]
+    changed = _changed() if any(not each.shared for each in found) else set()
     clean = [each for each in found if each.begin not in changed]
     for each in clean:
         _libc.madvise(each.begin, each.end - each.begin, MADV_DONTNEED)
@@ -56,8 +57,7 @@ class Evicted:
     Of pages that other processes have mapped, those stay. Files that are removed are left out.
     """
 
-    def __init__(self, paths: Collection[str], own: Path = Path("/proc/self")) -> None:
-        self._own = own
+    def __init__(self, paths: Collection[str]) -> None:
         self._paths = frozenset(str(Path(path).resolve()) for path in paths)
         self._files: list[int] = []
         for path in sorted(self._paths):
@@ -67,14 +67,14 @@ class Evicted:
 
     def drop(self) -> None:
         """Unmap the pages of the files here, and evict them. Some 2 ms in a process with torch in it."""
-        mappings = _mappings(self._own, self._paths)
+        mappings = _mappings(self._paths)
         self._clean.intersection_update(mappings)
         if any(not mapping.shared and not mapping.writable and mapping not in self._clean for mapping in mappings):
             # Private pages that were changed would be lost. Those of a mapping that cannot be written stay clean.
-            changed = _changed(self._own)
+            changed = _changed()
             self._clean.update(mapping for mapping in mappings if not mapping.writable and mapping.begin not in changed)
             # That took some ms, in which another thread may have unmapped a file.
-            mappings = _mappings(self._own, self._paths)
+            mappings = _mappings(self._paths)
         for mapping in mappings:
             if mapping.shared or mapping in self._clean:
                 _libc.madvise(mapping.begin, mapping.end - mapping.begin, MADV_DONTNEED)
@@ -99,10 +99,10 @@ class _Mapping:
     path: str
 
 
-def _mappings(own: Path, paths: Collection[str] | None = None) -> list[_Mapping]:
+def _mappings(paths: Collection[str] | None = None) -> list[_Mapping]:
     """Mappings of these files; else of data files: a file with any part mapped as code is a library."""
     found, code = [], set()
-    for line in (own / "maps").read_text(errors="surrogateescape").splitlines():
+    for line in (OWN / "maps").read_text(errors="surrogateescape").splitlines():
         parts = line.split(maxsplit=5)
         if len(parts) < 6 or not (_is_data(parts[5]) if paths is None else parts[5] in paths):
             continue
@@ -117,10 +117,10 @@ def _is_data(path: str) -> bool:
     return may_hold_data(path) and not path.endswith(" (deleted)")
 
 
-def _changed(own: Path) -> set[int]:
+def _changed() -> set[int]:
     """Start addresses of the mappings of which this process has private copies of pages."""
     changed, begin = set(), 0
-    for line in (own / "smaps").read_text(errors="surrogateescape").splitlines():
+    for line in (OWN / "smaps").read_text(errors="surrogateescape").splitlines():
         head = line.split(maxsplit=1)[0]
         if head == "Anonymous:" and int(line.split()[1]):
             changed.add(begin)
@@ -129,11 +129,11 @@ def _changed(own: Path) -> set[int]:
     return changed
 
 
-def _open_for_reading(own: Path) -> Iterator[str]:
-    for entry in list((own / "fd").iterdir()):
+def _open_for_reading() -> Iterator[str]:
+    for entry in list((OWN / "fd").iterdir()):
         with suppress(OSError, ValueError):  # closed meanwhile
             path = str(entry.readlink())
-            if may_hold_data(path) and _flags(own / "fdinfo" / entry.name) & os.O_ACCMODE == os.O_RDONLY:
+            if may_hold_data(path) and _flags(OWN / "fdinfo" / entry.name) & os.O_ACCMODE == os.O_RDONLY:
                 yield path
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import http
+import logging
 import os
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
@@ -32,10 +33,15 @@ DENIED = (_STATUS[401], _STATUS[403], NO_CREDENTIALS)
 _FAMILIES = {"s3a": "s3", "https": "http", "gcs": "gs", "abfs": "az", "abfss": "az"}
 _VARIABLES = {
     "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, AWS_ENDPOINT_URL; FSSPEC_S3_ANON=true without any",
-    "gs": "GOOGLE_APPLICATION_CREDENTIALS",
-    "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS, or what gcloud keeps",
+    "az": (
+        "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, or AZURE_STORAGE_CONNECTION_STRING; "
+        "AZURE_STORAGE_ANON=true without any"
+    ),
 }
 """From which libraries take credentials."""
+_NO_LOG = logging.NullHandler()
+"""Keeps what a library logs from the terminal, unless the program has a log."""
 
 
 class TruncatedBody(Exception):
@@ -59,7 +65,7 @@ class ObjectStore:
 
     @property
     def sees_requests(self) -> bool:
-        """False where the library has retries of its own, and no hook for the first byte."""
+        """False where the library has no hook for the first byte."""
         return self.family in ("s3", "http")
 
     @property
@@ -122,15 +128,8 @@ class ObjectStore:
         try:
             return self._repeated(lambda: ask(path, **given))
         except Exception as error:  # noqa: BLE001  # see `get`
-            raise self._refused(kind_of(error), url or self.url) from None  # its text may have what `masked` leaves out
-
-    def _refused(self, kind: str, url: str) -> LoaderprobeError:
-        if kind in DENIED:
-            variables = _VARIABLES.get(self.family, "those of the server")
-            return MissingPart(f"no permission to read {url}: {kind}", hint=f"set credentials: {variables}")
-        if kind == _STATUS[404]:
-            return BadValue(f"nothing is at {url}: {kind}", hint="list it with a tool of its provider")
-        return BadValue(f"{url} cannot be read: {kind}", hint="check the address of the server and the way to it")
+            # Its text may have what `masked` leaves out.
+            raise _refused(self.family, kind_of(error), url or self.url) from None
 
     def _repeated(self, once: Callable[[], T]) -> T:
         """What `once` gives, tried again after failures that pass."""
@@ -148,11 +147,12 @@ class ObjectStore:
 
     def _get(self, path: str, span: dict[str, int]) -> tuple[int, float]:
         """(bytes, seconds to the first of them; to the last where that is not seen)."""
-        begun = time.perf_counter()
-        if not self.sees_requests:
-            return len(self.filesystem.cat_file(path, **span)), time.perf_counter() - begun
-        from fsspec.asyn import sync
+        from fsspec.asyn import AsyncFileSystem, sync
 
+        if not self.sees_requests:
+            begun = time.perf_counter()
+            limit = {"timeout": TIMEOUT_S} if isinstance(self.filesystem, AsyncFileSystem) else {}
+            return len(self.filesystem.cat_file(path, **span, **limit)), time.perf_counter() - begun
         stream = self._stream_s3 if self.family == "s3" else self._stream_http
         headers = {"Range": f"bytes={span['start']}-{span['end'] - 1}"} if span else {}
         got: tuple[int, float] = sync(self.filesystem.loop, stream, path, headers, timeout=TIMEOUT_S)
@@ -190,17 +190,37 @@ def open_store(url: str) -> ObjectStore:
     except ImportError as error:
         extra = f"loaderprobe[{family}]" if family in ("s3", "gs", "az", "http") else str(error)
         raise MissingPart(f"{masked(url)} needs a library: {error}", hint=f"pip install '{extra}'") from None
-    except ValueError:
-        raise BadValue(
-            f"{masked(url)}: fsspec knows no {scheme}://", hint="such as s3://, gs://, az://, https://, file://"
-        ) from None
     except Exception as error:  # noqa: BLE001  # of the library, by its kind
-        raise BadValue(f"{masked(url)} cannot be read: {kind_of(error)}", hint="check its address") from None
-    if family == "s3":
-        filesystem.retries = 1
+        if isinstance(error, ValueError) and scheme not in fsspec.available_protocols():
+            hint = "such as s3://, gs://, az://, https://, file://"
+            raise BadValue(f"{masked(url)}: fsspec knows no {scheme}://", hint=hint) from None
+        kind = NO_CREDENTIALS if isinstance(error, ValueError) and family in _VARIABLES else kind_of(error)
+        raise _refused(family, kind, masked(url)) from None
+    _without_retries(filesystem, family)
     if family == "http" and url.endswith("/"):
         root = root.rstrip("/") + "/"
     return ObjectStore(url=masked(url), family=family, filesystem=filesystem, root=root)
+
+
+def _refused(family: str, kind: str, url: str) -> LoaderprobeError:
+    if kind in DENIED:
+        variables = _VARIABLES.get(family, "those of the server")
+        return MissingPart(f"no permission to read {url}: {kind}", hint=f"set credentials: {variables}")
+    if kind == _STATUS[404]:
+        return BadValue(f"nothing is at {url}: {kind}", hint="list it with a tool of its provider")
+    return BadValue(f"{url} cannot be read: {kind}", hint="check the address of the server and the way to it")
+
+
+def _without_retries(filesystem: Any, family: str) -> None:
+    """Those of the library would hide failures and multiply the attempts made here, and so would its log of them."""
+    if family == "s3":
+        filesystem.retries = 1
+    elif family == "gs":
+        filesystem._request = partial(type(filesystem)._request.__wrapped__, filesystem)
+    elif family == "az":
+        filesystem.service_client._config.retry_policy.total_retries = 0
+    for name in ("gcsfs", "azure"):
+        logging.getLogger(name).addHandler(_NO_LOG)
 
 
 @lru_cache(maxsize=8)
@@ -239,10 +259,7 @@ def kind_of(error: BaseException) -> str:
         causes.append(cause)
     names = {base.__name__ for cause in causes for base in type(cause).__mro__}
     for cause in causes:
-        reply = getattr(cause, "response", None)
-        status = reply.get("ResponseMetadata", {}).get("HTTPStatusCode") if isinstance(reply, dict) else None
-        status = status or getattr(cause, "status", None)
-        if status in _STATUS and status != http.HTTPStatus.OK:
+        if (status := _status_of(cause)) in _STATUS and status >= http.HTTPStatus.BAD_REQUEST:
             return _STATUS[status]
     for kind, among in _NAMES:
         if names & among:
@@ -250,10 +267,21 @@ def kind_of(error: BaseException) -> str:
     return type(causes[0]).__name__
 
 
+def _status_of(error: BaseException) -> int:
+    """Of the reply, where this error has it, else 0: in botocore, aiohttp, azure and gcsfs."""
+    reply = getattr(error, "response", None)
+    if isinstance(reply, dict):
+        return int(reply.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    if type(error) is OSError and str(error).startswith("Forbidden: "):  # gcsfs
+        return http.HTTPStatus.FORBIDDEN
+    names = ("status", "status_code", *(["code"] if type(error).__name__ == "HttpError" else []))
+    return next((status for name in names if isinstance(status := getattr(error, name, None), int)), 0)
+
+
 _NAMES: tuple[tuple[str, set[str]], ...] = (
     (_STATUS[404], {"FileNotFoundError", "NotADirectoryError"}),
     (_STATUS[403], {"PermissionError"}),
-    (NO_CREDENTIALS, {"NoCredentialsError", "PartialCredentialsError"}),
+    (NO_CREDENTIALS, {"NoCredentialsError", "PartialCredentialsError", "ClientAuthenticationError"}),
     (TRUNCATED, {"TruncatedBody", "ClientPayloadError", "ContentLengthError", "IncompleteReadError"}),
     (TIMED_OUT, {"TimeoutError", "FSTimeoutError", "ReadTimeoutError", "ConnectTimeoutError"}),
     (NO_CONNECTION, {"ConnectionError", "ClientConnectionError", "ConnectionClosedError", "HTTPClientError"}),

@@ -597,10 +597,10 @@ def start_ticks(pid: int, proc: Path = Path("/proc")) -> int | None:
         return None
 
 
-def yama_scope(yama: Path = YAMA) -> int:
+def yama_scope() -> int:
     """Yama's scope, who may trace a process: 0 the same user, 1 ancestors, 2 with a capability, 3 no process."""
     with suppress(OSError, ValueError):
-        return int(yama.read_text())
+        return int(YAMA.read_text())
     return 0
 
 

@@ -17,7 +17,7 @@ import select
 import struct
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -117,8 +117,8 @@ CPU_ROUNDS = 8
 class ThreadWatcher:
     """Samples one thread of each worker and writes the samples."""
 
-    def __init__(self, rows: RowWriter, now_ns: Callable[[], int] = time.perf_counter_ns) -> None:
-        self._rows, self._now_ns = rows, now_ns
+    def __init__(self, rows: RowWriter) -> None:
+        self._rows = rows
         self._budget = TableBudget()
         self._rounds = 0
         self._words: list[str] = []
@@ -154,11 +154,11 @@ class ThreadWatcher:
                 process.close()
                 self._lanes[worker] = None
                 continue
-            self._rows.add(self._now_ns(), worker, seen)
+            self._rows.add(time.perf_counter_ns(), worker, seen)
             letters_only = letters_only or process.letters_only
         own_cpu_ns = None if self._rounds % CPU_ROUNDS else time.process_time_ns()
         self._rounds += 1
-        self._rows.end_round(self._now_ns(), own_cpu_ns, letters_only)
+        self._rows.end_round(time.perf_counter_ns(), own_cpu_ns, letters_only)
 
 
 def watch(watcher: ThreadWatcher, orders: int, period_ms: float) -> None:

@@ -18,13 +18,13 @@ pytest.importorskip("s3fs")
 Server = tuple[Path, Link]
 
 
-@pytest.fixture(scope="module", params=["sshfs", "rclone"])
+@pytest.fixture(scope="module", params=["sshfs", "rclone", "weed"])
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Photographs on a server of files."""
     client: Client = request.param
     if lacking := missing(client):
-        pytest.skip(f"not installed: apt-get install {lacking}")
-    if getpass.getuser() != "root":
+        pytest.skip(f"not installed: {lacking}")
+    if client != "weed" and getpass.getuser() != "root":
         pytest.skip("only root may start an sshd that takes other users")
     (made,) = generate(tmp_path_factory.mktemp("photographs"), resolutions="256x256", count=120)
     with mounted(client, made, tmp_path_factory.mktemp("server")) as (place, link):

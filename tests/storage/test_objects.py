@@ -16,6 +16,7 @@ from loaderprobe.cli import main
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.records.bandwidth import BandwidthMeasurement
 from loaderprobe.records.files import is_url, masked
+from loaderprobe.storage import files as files_module
 from loaderprobe.storage import objects as probe_module
 from loaderprobe.storage.objects import probe_objects
 from loaderprobe.storage.probe import ProbeRequest
@@ -92,7 +93,8 @@ def test_a_ladder_of_objects(scripted: type[Scripted]) -> None:
 
 def test_large_objects_are_read_in_ranges(scripted: type[Scripted], monkeypatch: pytest.MonkeyPatch) -> None:
     """Each range once a pass, the last one shorter; small ones beside them whole; an object may be the URL itself."""
-    monkeypatch.setattr(probe_module, "LARGE_FILE_BYTES", 1000)
+    for module in (probe_module, files_module):
+        monkeypatch.setattr(module, "LARGE_FILE_BYTES", 1000)
     monkeypatch.setattr(probe_module, "RANGE_BYTES", 400)
     scripted.objects = {"bucket/a.tar": bytes(1001), "bucket/b.tar": bytes(2000), "bucket/c.idx": bytes(10)}
     assert {note.code for note in probed("scripted://bucket").notes} >= {"large_objects_in_ranges"}
@@ -118,8 +120,28 @@ class ClientError(Exception):
     response: ClassVar = {"ResponseMetadata": {"HTTPStatusCode": 503}, "Error": {"Code": "SlowDown"}}
 
 
+class HttpResponseError(Exception):
+    """As azure has it."""
+
+    status_code = 403
+
+
+class HttpError(Exception):
+    """As gcsfs has it."""
+
+    code = 401
+
+
+class ClientAuthenticationError(Exception):
+    """As azure has it without a reply."""
+
+    status_code = None
+
+
 class ClientPayloadError(Exception):
     """As aiohttp has it."""
+
+    code = 400
 
 
 def caused(error: BaseException, cause: BaseException) -> BaseException:
@@ -138,6 +160,21 @@ FAILURES: dict[str, BaseException] = {
     "no connection": ConnectionResetError("SECRET"),
     "ZeroDivisionError": ZeroDivisionError("SECRET"),
 }
+
+
+OF_LIBRARIES = {
+    "403 Forbidden": (HttpResponseError("SECRET"), OSError("Forbidden: https://host/SECRET")),
+    "401 Unauthorized": (HttpError("SECRET"),),
+    "no credentials": (ClientAuthenticationError("SECRET"),),
+    "OSError": (OSError("SECRET"),),
+}
+
+
+def test_kinds_of_libraries() -> None:
+    """Each names the status of a reply in its own way."""
+    assert {kind: {kind_of(error) for error in errors} for kind, errors in OF_LIBRARIES.items()} == {
+        kind: {kind} for kind in OF_LIBRARIES
+    }
 
 
 @pytest.mark.parametrize("kind", FAILURES)

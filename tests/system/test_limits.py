@@ -11,13 +11,12 @@ import pytest
 
 from loaderprobe.system.limits import (
     allow_open_files,
-    available_bytes,
     connections_of,
     cores_available,
     cpu_model,
-    file_memory_bytes,
     free_shared_memory_bytes,
     memory_bytes,
+    memory_left_bytes,
     peak_bytes,
     release_free,
     reset_peak,
@@ -74,8 +73,8 @@ def test_memory_for_files_is_the_tightest_limit_without_what_is_no_file(
     """A limit less 50 bytes that are used for something else; without one, what the machine has available."""
     place = write_groups(tmp_path, membership, groups)
     (tmp_path / "meminfo").write_text("MemAvailable:   1000 kB\n")
-    assert file_memory_bytes(*place, tmp_path / "meminfo") == bytes_
-    assert file_memory_bytes(tmp_path, tmp_path / "none", tmp_path / "none") is None
+    assert memory_left_bytes(*place, tmp_path / "meminfo") == bytes_
+    assert memory_left_bytes(tmp_path, tmp_path / "none", tmp_path / "none") is None
 
 
 @pytest.mark.parametrize(
@@ -121,15 +120,8 @@ def test_a_peak_is_seen_after_it_is_gone() -> None:
         assert peak_bytes() - resident_bytes() < 40_000_000
 
 
-def test_what_is_available_is_the_least_of_machine_and_container(tmp_path: Path) -> None:
-    """`max` is no limit; a limit that is passed leaves nothing; what cannot be read is 0."""
-    meminfo = tmp_path / "meminfo"
-    meminfo.write_text("MemTotal: 9000 kB\nMemAvailable:    4000 kB\n")
-    (tmp_path / "memory.current").write_text("1000000\n")
-    for limit, available in (("max", 4_096_000), ("3000000", 2_000_000), ("500000", 0)):
-        (tmp_path / "memory.max").write_text(f"{limit}\n")
-        assert available_bytes(meminfo, tmp_path) == available
-    assert available_bytes(tmp_path / "none", tmp_path / "none") == 0
+def test_memory_that_cannot_be_read_is_0(tmp_path: Path) -> None:
+    """And no peak can begin there."""
     assert resident_bytes(tmp_path) == peak_bytes(tmp_path) == 0 and not reset_peak(tmp_path / "none")
 
 

@@ -679,7 +679,8 @@ def disk_use(
         for name in ("disk_read_bytes_per_s", "cold_fraction", "read_amplification"):
             unavailable[name] = _UNCOUNTED
     elif cold is None or cold < thresholds.COLD_AT_LEAST:
-        unavailable["read_amplification"] = Remark(code="files_came_from_memory")
+        code = "not_of_objects" if measurement.is_remote else "files_came_from_memory"
+        unavailable["read_amplification"] = Remark(code=code)
     if not measurement.storage_counts_reads:
         all_moved = None  # what the server read for others is in its own count
     if own is None or all_moved is None:

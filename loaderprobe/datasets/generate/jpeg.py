@@ -407,9 +407,9 @@ class Encoded:
     free: NDArray[np.uint8]
     """As long as the scan: ones where a bit may have any value."""
 
-    def file(self, segments: bytes = b"") -> bytes:
-        """The file as it is, with more application segments if wished."""
-        return self.start + segments + self.tables + stuffed(self.scan.tobytes()) + END_OF_IMAGE
+    def file(self) -> bytes:
+        """The file as it is."""
+        return self.start + self.tables + stuffed(self.scan.tobytes()) + END_OF_IMAGE
 
 
 def stuffed(scan: bytes) -> bytes:
