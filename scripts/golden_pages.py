@@ -118,7 +118,7 @@ def _studies() -> Pages:
     )
     rows = [example_row(epochs=example_epochs(**changes), seed=n) for n, changes in enumerate(epochs)]
     yield "epochs", terminal_report(example_report(rows))
-    never = [example_row(workers=0), _with_buffer(8, 2, most=1.003), _with_buffer(8, 4, most=1.003)]
+    never = [example_row(workers=0, buffer=None), _with_buffer(8, 2, most=1.003), _with_buffer(8, 4, most=1.003)]
     text = terminal_report(example_report(never))
     yield "short benchmarks, compute-bound", text[text.index("Short benchmarks") :]
 
