@@ -8,6 +8,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from loaderprobe.api.generate import generate
+from loaderprobe.cli.app import RETIRED
 from loaderprobe.compute.torch import ROCM
 from loaderprobe.render.json import result_json
 from loaderprobe.system.environment import list_gpus
@@ -18,6 +20,7 @@ from tests.examples.traces import event, training, written
 RUNS = Path(__file__).parents[1] / "fixtures" / "runs"
 EMULATED = ("sweep", "--compute", "emulated:1")
 SIZES = ("batch-size", "--model", "lenet5", "--image-size", "32", "--max", "8", "--quiet", "--out", "never")
+TAR, LONG = "sets/64x48-tar", "x" * 300
 DO_NOT_COMPARE = "two runs of sweep, two results of bandwidth, or two of run or diagnose"
 REFUSED: list[tuple[tuple[str, ...], int, str]] = [
     (("sweep", "--workers", "two"), 2, "--workers: 'two' is not a whole number"),
@@ -99,6 +102,15 @@ REFUSED: list[tuple[tuple[str, ...], int, str]] = [
     (("compare", "layers", "layers"), 2, DO_NOT_COMPARE),
     (("compare", "trace", "trace"), 2, DO_NOT_COMPARE),
     (("compare", "rank-bandwidth", "rank-bandwidth", "--fail-if-verdict-changes"), 2, "have no verdicts"),
+    (
+        ("sweep", "sets/64x48", "--compute", "emulated:1", "--convert-to", "new"),
+        2,
+        "needs a folder as DATA, and --layout",
+    ),
+    (("sweep", TAR, "--compute", "emulated:1", "--layout", "files", "--convert-to", "new"), 2, "to write as files"),
+    (("sweep", TAR, "--compute", "emulated:1", "--layout", "files"), 2, "holds tar, not files"),
+    *(((command, LONG), 2, "File name too long") for command in ("report", "doctor", "bandwidth", "plan", "trace")),
+    *(((name, "--model", "mlp"), 2, f"{now}; see loaderprobe explain changes") for name, now in RETIRED.items()),
     (("plan",), 2, "no run is given"),
     (("plan", "none"), 2, "none does not exist"),
     (("plan", "empty"), 2, "is not a run"),
@@ -131,6 +143,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     written(folder / "cpu.json", [event("cpu_op", "aten::add", 1, 1)])
     written(folder / "mtia.json", [event("mtia_ccp_events", "add", 1, 1)])
     (folder / "empty").mkdir()
+    for layout in ("files", "tar"):
+        generate(folder / "sets", resolutions=["64x48"], count=8, classes=2, pool=2, layout=layout)
     (folder / "text").write_text("hello")
     (folder / "found.json").write_text(result_json(example_bandwidth()))
     return folder

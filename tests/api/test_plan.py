@@ -35,7 +35,7 @@ from tests.examples.bandwidth import (
     example_ranks,
 )
 from tests.said import all_said, said
-from tests.stored import SMALL_FILES, full_run
+from tests.stored import full_run
 
 RUNS = Path("fixtures/runs")
 H100 = 400 / 0.224
@@ -330,18 +330,19 @@ def test_a_ceiling_that_was_not_cold_feeds_nothing(tmp_path: Path, files: Any) -
     """The need stands; what the storage feeds is refused. So it is where the ceiling is damaged or missing; one that
     still rises is a lower bound."""
     run = full_run(tmp_path / "run")
+    data = run.record.spec.configs[0].data
     assert not loaderprobe.plan(run.path).supplies[0].at_least
     phases = (example_phase(1, 20e6), example_phase(2, 40e6))
-    run.save_ceiling(StorageCeiling(data=SMALL_FILES.fingerprint, phases=phases))
+    run.save_ceiling(StorageCeiling(data=data, phases=phases))
     assert loaderprobe.plan(run.path).supplies[0].at_least
     phases = (example_phase(1, 20e6, cache=files), example_phase(2, 20e6, cache=files))
-    run.save_ceiling(StorageCeiling(data=SMALL_FILES.fingerprint, phases=phases))
+    run.save_ceiling(StorageCeiling(data=data, phases=phases))
     found = loaderprobe.plan(run.path)
     assert found.supplies == () and found.need("read_bytes") is not None
     why = found.refused["measured_storage"]
     expected = ("reads_unproved", {}) if files == "unproved" else ("reads_not_cold", {"files": files})
     assert (why.code, why.facts) == expected
-    path = run.path / "ceilings" / f"{SMALL_FILES.fingerprint}.json"
+    path = run.path / "ceilings" / f"{data}.json"
     path.write_text("{")
     damaged = loaderprobe.plan(run.path).refused["measured_storage"]
     assert damaged.code == "unavailable" and "is damaged" in said(damaged)

@@ -190,25 +190,6 @@ def skips(training: Training) -> None:
                 training.step(batch)
 
 
-def catches_all(training: Training) -> None:
-    """Catches what ends it, and goes on."""
-    for _ in training.epochs():
-        try:
-            for batch in training.loader:
-                training.step(batch)
-        except BaseException:  # what this way is about
-            if training.steps < 10:
-                raise
-
-
-def saves(training: Training) -> None:
-    """A checkpoint an epoch, always to the same file."""
-    for _ in training.epochs():
-        for batch in training.loader:
-            training.step(batch)
-        torch.save(training.model.state_dict(), training.out / "last.pt")
-
-
 def raises(training: Training) -> None:
     for batch in training.loader:
         training.step(batch)
@@ -257,7 +238,7 @@ def in_a_thread(training: Training) -> None:
 WAYS: dict[str, Callable[[Training], None]] = {
     way.__name__: way
     for way in (
-        plain, validates, by_next, generated, accumulates, zips, again, schedules, catches_all, saves, raises,
+        plain, validates, by_next, generated, accumulates, zips, again, schedules, raises,
         never_trains, short, in_a_thread, counts, evaluates_train, adversarial, skips,
         validates_alone,
     )

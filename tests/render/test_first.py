@@ -13,9 +13,8 @@ import loaderprobe
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.verdict import Cause, Side
-from loaderprobe.render.document import Chart, Command, Document, Paragraph, Section, Table
+from loaderprobe.render.document import Command, Document, Paragraph, Section, Table
 from loaderprobe.render.first import again_with, first_screen, headed, shown_first
-from loaderprobe.render.pages import chart_html, chart_svg
 from loaderprobe.units import format_rate
 from tests.examples.reports import example_report, example_row, with_changes
 from tests.pages import html_report, markdown_report, terminal_report
@@ -26,11 +25,6 @@ SWEEPS = ("causes", "cpu", "profiler", "ranks", "storage")
 
 def _sections(report: Report) -> dict[str, Section]:
     return {section.title: section for section in first_screen(report)}
-
-
-def _ladder(report: Report) -> Chart:
-    (chart,) = (part for part in next(iter(first_screen(report))).parts if isinstance(part, Chart))
-    return chart
 
 
 def _said(section: Section) -> str:
@@ -130,13 +124,6 @@ def test_how_sure_is_one_word_by_a_rule(changes: dict[str, Any], level: str) -> 
     storage = replace(row.verdict.speedups.storage, **{"how": "measured", **speedup})
     report = example_report([with_changes(row, speedups=replace(row.verdict.speedups, storage=storage))])
     assert _said(_sections(report)["How sure"]).startswith(f"{level}, 1 of 1 clear")
-
-
-def test_a_chart_escapes_names() -> None:
-    """In HTML and in a picture."""
-    chart = _ladder(example_report([example_row(resolution="<q>&")]))
-    for drawn in (chart_html(chart), chart_svg(chart, title="<i>")):
-        assert "<q>" not in drawn and "<i>" not in drawn and "&lt;q&gt;&amp;" in drawn
 
 
 @pytest.mark.parametrize(
