@@ -20,6 +20,7 @@ from tests.examples.traces import event, training, written
 RUNS = Path(__file__).parents[1] / "fixtures" / "runs"
 EMULATED = ("sweep", "--compute", "emulated:1")
 SIZES = ("batch-size", "--model", "lenet5", "--image-size", "32", "--max", "8", "--quiet", "--out", "never")
+IS_RECORDING = "loaderprobe trace FILE --out DIR"
 TAR, LONG = "sets/64x48-tar", "x" * 300
 DO_NOT_COMPARE = "two runs of sweep, two results of bandwidth, or two of run or diagnose"
 REFUSED: list[tuple[tuple[str, ...], int, str]] = [
@@ -85,6 +86,9 @@ REFUSED: list[tuple[tuple[str, ...], int, str]] = [
     (("trace", "cpu.json"), 2, "only the CPU was recorded"),
     (("trace", "mtia.json"), 2, "MTIA"),
     (("trace", "empty"), 2, "no file in it ends with .json"),
+    (("trace", "trace/result.json"), 2, "loaderprobe report"),
+    *(((verb, file), 2, IS_RECORDING) for verb in ("report", "plan") for file in ("t.json", "t.json.gz")),
+    (("compare", "t.json", "t.json.gz"), 2, IS_RECORDING),
     (("trace", "t.json", "--device", "9"), 2, "no kernel of GPU 9"),
     (("trace", "t.json", "--annotation", "x"), 2, "no span named 'x'"),
     (("trace", "t.json", "--md", "--json"), 2, "exclude each other"),
@@ -139,7 +143,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("place")
     for run in RUNS.iterdir():
         (folder / run.name).symlink_to(run)
-    written(folder / "t.json", training())
+    for name in ("t.json", "t.json.gz"):
+        written(folder / name, training())
     written(folder / "cpu.json", [event("cpu_op", "aten::add", 1, 1)])
     written(folder / "mtia.json", [event("mtia_ccp_events", "add", 1, 1)])
     (folder / "empty").mkdir()
@@ -183,7 +188,9 @@ def test_a_file_holds_what_is_printed(name: str, tmp_path: Path) -> None:
         assert file.read_text() == printed.stdout
     assert invoke("report", RUNS / name, "--format", form, "--output", other).exit_code == code
     assert other.read_text() == printed.stdout
-    assert invoke("report", RUNS / name).stdout == (tmp_path / "shown.txt").read_text()
+    kept = RUNS / name / "result.json"
+    for stored in (RUNS / name, kept) if kept.exists() else (RUNS / name,):
+        assert invoke("report", stored).stdout == (tmp_path / "shown.txt").read_text()
     found = invoke("report", RUNS / name, "--json").stdout
     assert found == (tmp_path / "shown.json").read_text()
     jsonschema.validate(json.loads(found), json.loads(invoke("report", RUNS / name, "--schema").stdout))
