@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import random
 import signal
@@ -426,36 +427,35 @@ def test_what_fails_is_named(
     gc.collect()
 
 
-def test_a_worker_killed_during_a_step_is_not_the_steps_fault(judge: Judge, paths: list[str]) -> None:
-    """torch reports it by a signal, which meets whatever runs just then."""
-    import multiprocessing
-
-    def step(batch: Any) -> None:
-        victim = multiprocessing.active_children()[0]
-        assert victim.pid is not None
-        os.kill(victim.pid, signal.SIGKILL)
-        os.waitid(os.P_PID, victim.pid, os.WEXITED | os.WNOWAIT)
-
-    with pytest.raises(LoaderprobeError, match=r"a loader worker .* was killed by SIGKILL"):
-        judge(DataLoader(RawImages(paths), batch_size=4, num_workers=1), step)
+def killing(_: Any) -> None:
+    victim = multiprocessing.active_children()[0]
+    assert victim.pid is not None
+    os.kill(victim.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, victim.pid, os.WEXITED | os.WNOWAIT)
 
 
-def test_a_step_that_raises(judge: Judge, paths: list[str]) -> None:
-    """Is named with its error, which is the cause, and the loader goes on."""
+def interrupting(_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("step", "kind", "says"),
+    [
+        # torch reports it by a signal, which meets whatever runs just then.
+        (killing, LoaderprobeError, r"a loader worker .* was killed by SIGKILL"),
+        (raising, LoaderprobeError, "your step raised ValueError: no\nlabels"),
+        (interrupting, KeyboardInterrupt, ""),
+    ],
+)
+def test_what_ends_a_step_is_named(
+    judge: Judge, paths: list[str], step: Callable[[Any], None], kind: type[BaseException], says: str
+) -> None:
+    """The step's own error is the cause, and the loader goes on; a killed worker is not its fault; none is left."""
     loader = DataLoader(RawImages(paths), batch_size=4, num_workers=1)
-    with pytest.raises(LoaderprobeError, match="your step raised ZeroDivisionError: division by zero") as caught:
-        judge(loader, lambda batch: 1 / 0)
-    assert isinstance(caught.value.__cause__, ZeroDivisionError)
-    assert len(list(loader)) == 16
-
-
-def test_an_interrupt_leaves_no_worker(judge: Judge, paths: list[str]) -> None:
-
-    def step(batch: Any) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        judge(DataLoader(RawImages(paths), batch_size=4, num_workers=2), step)
+    with pytest.raises(kind, match=says or None) as caught:
+        judge(loader, step)
+    if step is raising:
+        assert isinstance(caught.value.__cause__, ValueError) and len(list(loader)) == 16
 
 
 def test_what_is_no_loader() -> None:

@@ -197,6 +197,7 @@ def test_published_limits_have_a_day_and_what_is_missing_is_said() -> None:
     early, late = (plan(storage="fsx-lustre-250:2TiB", now=datetime(year, 2, 28, tzinfo=UTC)) for year in (2027, 2037))
     assert [found.created_utc[:10] for found in (early, late)] == ["2027-02-28", "2037-02-28"]
     assert [found.supplies[1].stale for found in (early, late)] == [False, True]
+    assert ["12 months" in found.text() for found in (early, late)] == [False, True]
     assert {limit.resource for limit in early.supplies[1].limits} == {"bandwidth", "client"}
     assert any("opens at this size" in note for note in all_said(early.supplies[1].notes))
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -15,11 +16,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaderprobe.records.plan import CacheAsked, PlanReport
+import loaderprobe
+from loaderprobe.records.plan import PlanReport
 from loaderprobe.render.bandwidth import bandwidth_document
 from loaderprobe.render.document import Document, Section, Table
 from loaderprobe.render.json import result_json, result_schema, summary_json, summary_schema
-from loaderprobe.render.plan import catalogue_document, catalogue_json, plan_document
+from loaderprobe.render.plan import catalogue_document, catalogue_json
 from loaderprobe.render.rows import csv_text
 from loaderprobe.render.sweep import sweep_document
 from loaderprobe.render.terminal import document_text
@@ -31,7 +33,6 @@ from tests.examples.bandwidth import (
     example_rank_bandwidth,
     example_ranks,
 )
-from tests.examples.plan import example_asked, example_plan, example_workload
 from tests.examples.reports import example_report, example_row
 from tests.pages import terminal_report
 
@@ -51,8 +52,9 @@ WIDEST = replace(
 """Rates from kB/s to GB/s in one table, all marked, and a million opens/s: gaps and shares give way, then tables stand
 below each other."""
 RANKS = example_rank_bandwidth(example_ranks(20e6), example_ranks(6.9e6, 6.8e6, 6.8e6, 4e6))
-PLAN = example_plan(asked=replace(example_asked(), cache=CacheAsked(kind="page", bytes=75e9), nic_bytes_per_s=12.5e9))
-BARE = example_plan(example_workload(cpu_s=None, wait_s=None, storage=None, images=None))
+STORED = Path("fixtures/runs/storage")
+PLAN = loaderprobe.plan(STORED, accelerators=64, cache="page:75GB", nic="12.5GB/s", storage="6GB/s,24kopens/s,2ms")
+BARE = loaderprobe.plan(STORED.with_name("trace"))
 PAGES: dict[str, tuple[Document, set[str]]] = {
     "sweep": (sweep_document(example_report()), set()),
     "bandwidth": (bandwidth_document(example_bandwidth()), {"61.3", "118", ">=301"}),
@@ -61,9 +63,9 @@ PAGES: dict[str, tuple[Document, set[str]]] = {
     ),
     "bandwidth of ranks": (bandwidth_document(RANKS), {"20.0", "24.5", "fair"}),
     "bandwidth of nothing": (bandwidth_document(example_rank_bandwidth()), set()),
-    "plan": (plan_document(PLAN), set()),
-    "bare plan": (plan_document(BARE), set()),
-    "plan of one": (plan_document(example_plan(asked=example_asked(1))), set()),
+    "plan": (PLAN.document(), set()),
+    "bare plan": (BARE.document(), set()),
+    "plan of one": (loaderprobe.plan(STORED, accelerators=1).document(), set()),
 }  # fmt: skip
 """A page, and words of it that are whole at any width."""
 FITS = [(name, width) for name in PAGES for width in ((40, 80, 200) if "plan" in name else (60, 80, 120))]
