@@ -1,11 +1,10 @@
-"""Training loops as people write them, over a data set whose samples cost CPU time. As a script: `training.py WAY DIR`.
+"""Training loops as people write them, over a data set whose samples cost CPU time.
 
 The ways are those in which a loop may take its batches, and what else it may do in between.
 """
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -243,8 +242,3 @@ WAYS: dict[str, Callable[[Training], None]] = {
         validates_alone,
     )
 }  # fmt: skip
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    WAYS[sys.argv[1]](Training(Path(sys.argv[2])))
-    sys.stdout.write("ended by itself\n")
