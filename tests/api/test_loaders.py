@@ -29,6 +29,7 @@ from loaderprobe.testing import FakePageCache
 from tests.api import samples, wrappers
 from tests.api.conftest import Judge, Plan
 from tests.api.samples import Keeping, Numbers, RawImages, Shared
+from tests.examples.iterated import Eager
 from tests.said import said
 from tests.skips import needs_cold_reads
 
@@ -319,7 +320,7 @@ def test_the_sampler_of_a_wrapped_loader_keeps_its_epoch(judge: Judge, paths: li
 @pytest.mark.parametrize(("workers", "at_once"), [(0, True), (2, False)])
 def test_a_loader_that_keeps_one_iterator_is_measured(judge: Judge, workers: int, at_once: bool) -> None:
     """With an iterator of its own; the user's goes on where it was, in the midst of an epoch and after it."""
-    loader = wrappers.ManyEpochs(Numbers(), batch_size=4, num_workers=workers, at_once=at_once)
+    loader = Eager(Numbers(), batch_size=4, num_workers=workers, at_once=at_once)
     batches = iter(loader)
     before = [next(batches)[1].tolist() for _ in range(3)]
     found = judge(loader)
@@ -327,8 +328,6 @@ def test_a_loader_that_keeps_one_iterator_is_measured(judge: Judge, workers: int
     rest = labels_of(batches)
     assert [number for batch in before + rest for number in batch] == list(range(64))
     assert labels_of(loader)[0] == [0, 1, 2, 3]
-    if workers:
-        loader.iterator._shutdown_workers()
 
 
 def test_a_shared_epoch_counter_is_put_back(judge: Judge) -> None:
@@ -365,7 +364,7 @@ def test_what_our_classes_lack_is_ours(judge: Judge, monkeypatch: pytest.MonkeyP
     """A sub-class asks our stand-in for its batch sampler for something, in its own lines."""
     monkeypatch.delattr(user_loader.BatchPool, "__getattr__")
     with pytest.raises(LoaderprobeError, match="in its own code: AttributeError: 'BatchPool' object has no attribute"):
-        judge(wrappers.ManyEpochs(Numbers(), batch_size=4))
+        judge(Eager(Numbers(), batch_size=4))
 
 
 def raising(*_: Any) -> Any:
