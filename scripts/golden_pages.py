@@ -24,14 +24,12 @@ from loaderprobe.records.phases import DeviceKind
 from loaderprobe.records.remark import Remark, reported
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.studies import EpochFigures
-from loaderprobe.records.supply import CacheAsked, CheckpointAsked
 from loaderprobe.records.verdict import Interval, ShortVerdict, Speedup
 from loaderprobe.render.bandwidth import bandwidth_document
 from loaderprobe.render.batch_size import batch_size_document
 from loaderprobe.render.compare import compare_document
 from loaderprobe.render.document import Document
 from loaderprobe.render.first import first_screen
-from loaderprobe.render.plan import plan_document
 from loaderprobe.render.terminal import document_text
 from loaderprobe.render.words import sweep_plan_words
 from loaderprobe.testing import FakeClock, example_config, example_environment
@@ -45,7 +43,6 @@ from tests.examples.bandwidth import (
     example_rank_bandwidth,
     example_ranks,
 )
-from tests.examples.plan import example_asked, example_plan, example_workload
 from tests.examples.reports import example_report, example_row
 from tests.examples.studies import example_effect, example_epochs
 from tests.pages import html_report, terminal_report
@@ -119,7 +116,7 @@ def _studies() -> Pages:
     )
     rows = [example_row(epochs=example_epochs(**changes), seed=n) for n, changes in enumerate(epochs)]
     yield "epochs", terminal_report(example_report(rows))
-    never = [example_row(workers=0), _with_buffer(8, 2, most=1.003), _with_buffer(8, 4, most=1.003)]
+    never = [example_row(workers=0, buffer=None), _with_buffer(8, 2, most=1.003), _with_buffer(8, 4, most=1.003)]
     text = terminal_report(example_report(never))
     yield "short benchmarks, compute-bound", text[text.index("Short benchmarks") :]
 
@@ -193,21 +190,6 @@ def _comparisons() -> Pages:
     passed = Gate(name="slower", passed=True, rows=(), blind=1)
     failed = Gate(name="unclear", passed=False, rows=(1,), missing=2)
     yield "compare, gates", _comparison(same, slower, gates=(passed, failed))
-
-
-def _plans() -> Pages:
-    published = {"label": "published", "stale": True, "read_on": "2025-01-01", "source": "a page"}
-    nothing = {"cpu_s": None, "wait_s": None, "storage": None, "images": None}
-    every = CheckpointAsked(bytes=2e9, every_s=1800)
-    page = CacheAsked(kind="page", bytes=75e9)
-    stale = example_plan(asked=replace(example_asked(), cache=page, nic_bytes_per_s=12.5e9))
-    cases = {
-        "one accelerator": example_plan(asked=example_asked(1)),
-        "nothing measured": example_plan(example_workload(**nothing)),
-        "with checkpoints": example_plan(asked=replace(example_asked(8), checkpoint=every)),
-        "stale": replace(stale, supplies=(replace(stale.supplies[1], **published),)),  # type: ignore[arg-type]
-    }
-    yield from ((f"plan, {name}", document_text(plan_document(plan))) for name, plan in cases.items())
 
 
 # Variants: the page as it is with a name of its own, and what others change on it.
@@ -341,7 +323,7 @@ EXAMPLES = {
     "example.html": lambda: html_report(example_report()),
     "example-ranks.html": lambda: html_report(_report_on(_uneven(), _even())),
     "example-studies.html": lambda: html_report(_studied()),
-    "pages.txt": lambda: _listed(_ranks(), _studies(), _batch_sizes(), _comparisons(), _plans()),
+    "pages.txt": lambda: _listed(_ranks(), _studies(), _batch_sizes(), _comparisons()),
     "variants.txt": lambda: _listed(_bandwidth(), _opens(), _rank_bandwidth(), _first_pages(), _sweep_plans()),
 }
 """What is kept, by its file."""

@@ -45,11 +45,17 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "plan.md": ("plan", "storage", "--accelerators", "64", "--md"),
     "plan.json": ("plan", "storage", "--accelerators", "64", "--json"),
     "plan-bandwidth.txt": ("plan", "bandwidth", "--accelerators", "8", "--kind", "mlperf-h100"),
+    "plan-one.txt": ("plan", "storage", "--accelerators", "1"),
+    "plan-checkpoints.txt": (
+        "plan", "storage", "--checkpoint", "2GB:1800", "--cache", "page:75GB", "--nic", "12.5GB/s", "--storage",
+        "6GB/s,24kopens/s,2ms",
+    ),
+    "plan-trace.txt": ("plan", "trace"),
     "trace-amd.txt": ("trace", "../traces/tl_mi300_ddp_resnet18.json.gz"),
     "compare-runs.txt": ("compare", "cpu", "causes"),
     "compare-runs.md": ("compare", "cpu", "causes", "--md"),
     "compare-runs.json": ("compare", "cpu", "causes", "--json"),
-}
+}  # fmt: skip
 """Of what is made from stored results, by the file of what it prints."""
 _LONG = 400
 _LONG_FIGURE = re.compile(r"-?\d+\.\d{10,}(?:e[-+]?\d+)?")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, cast
 
 from loaderprobe.records.measurement import Activity, ComputeInfo, Measurement, Mode, Segment, WorkerBatches
@@ -123,38 +123,24 @@ def segment(
 
 def scaled(measurement: Measurement, factor: int) -> Measurement:
     """The same run on a machine, a disk and a device that take `factor` times as long for everything."""
-    records = measurement.worker_batches
     given = measurement.compute.specified_images_per_s
-
-    def times(values: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(value * factor for value in values)
-
-    segments = (
-        replace(
-            each,
-            closed_ns=each.closed_ns * factor,
-            thread_cpu_ns=each.thread_cpu_ns * factor,
-            begin_ns=times(each.begin_ns),
-            ready_ns=times(each.ready_ns),
-            copied_ns=times(each.copied_ns),
-            end_ns=times(each.end_ns),
-            finished_ns=times(each.finished_ns),
-        )
-        for each in measurement.segments
-    )
     return replace(
         measurement,
         compute=replace(measurement.compute, specified_images_per_s=given / factor if given else None),
-        segments=tuple(segments),
-        worker_batches=replace(
-            records,
-            start_ns=times(records.start_ns),
-            wall_ns=times(records.wall_ns),
-            cpu_ns=times(records.cpu_ns),
-            run_delay_ns=times(records.run_delay_ns),
-            collate_ns=times(records.collate_ns),
-            instrument_ns=times(records.instrument_ns),
-        ),
+        segments=tuple(_slower(each, factor) for each in measurement.segments),
+        worker_batches=_slower(measurement.worker_batches, factor),
+    )
+
+
+def _slower(record: Any, factor: int) -> Any:
+    """With all its times, whose names end so, multiplied."""
+    found = {each.name: getattr(record, each.name) for each in fields(record) if each.name.endswith("_ns")}
+    return replace(
+        record,
+        **{
+            name: tuple(each * factor for each in value) if isinstance(value, tuple) else value and value * factor
+            for name, value in found.items()
+        },
     )
 
 

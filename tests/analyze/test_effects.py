@@ -218,7 +218,7 @@ def test_an_interval_holds_its_value_at_any_scale(rates: list[float], scale: flo
     )
 
 
-@pytest.mark.parametrize("rounds", [1, 2, 3, 6])
+@pytest.mark.parametrize("rounds", [1, 3, 6])
 @pytest.mark.parametrize("drift", [0.02, 0.05, 0.08])
 def test_intervals_hold_the_rate_of_a_long_loop(drift: float, rounds: int) -> None:
     """Of 200 measurements, rounds of which drift and whose steps depend on each other; and are not much too wide."""

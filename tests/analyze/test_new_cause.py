@@ -88,10 +88,8 @@ print(json.dumps({
 """
 
 
-@pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def shown(folder: Path) -> dict[str, Any]:
     """What a copy of the package prints whose table has the rows."""
-    folder = tmp_path_factory.mktemp("cause")
     shutil.copytree(
         Path(loaderprobe.__file__).parent, folder / "loaderprobe", ignore=shutil.ignore_patterns("__pycache__")
     )
@@ -110,36 +108,30 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found
 
 
-def test_a_row_is_measured_judged_and_stored(shown: dict[str, Any]) -> None:
+def test_a_row_is_measured_judged_stored_and_shown(tmp_path: Path) -> None:
     """It has no estimate, so the first round that leaves it open asks for its mode; the largest speed-up is the cause.
 
-    Side, cause, speed-up, rate of the loader without it, evidence and advice stand in the JSON, and in its schema.
+    Side, cause, speed-up, rate of the loader without it, evidence and advice stand in the JSON, and in its schema. It
+    has a letter, a column, a sentence and a colour. One that workers were seen to wait for needs no ablation.
     """
-    assert ["no_decryption", "loader_only"] in shown["asked"] and shown["same"]
-    (row,) = json.loads(shown["json"])["configurations"]
+    found = shown(tmp_path)
+    assert ["no_decryption", "loader_only"] in found["asked"] and found["same"]
+    (row,) = json.loads(found["json"])["configurations"]
     assert (row["bound"]["side"], row["bound"]["cause"]) == ("input", "decryption")
     assert row["speedups"]["decryption"]["value"] == pytest.approx(4.0, rel=0.05)
     assert row["speedups"]["decryption"]["how"] == "measured"
     assert row["rates_images_per_s"]["loader_without_decryption"] == pytest.approx(400.0)
     assert "speedups.decryption" in {each["metric"] for each in row["bound"]["evidence"]}
     assert "hardware_decryption" in {each["action"]["code"] for each in row["advice"]}
-    definitions = json.loads(shown["schema"])["$defs"]
+    definitions = json.loads(found["schema"])["$defs"]
     assert "decryption" in definitions["Bound"]["properties"]["cause"]["enum"]
     assert "decryption" in definitions["Speedups"]["properties"]
     assert "hardware_decryption" in definitions["Action"]["properties"]["code"]["enum"]
-
-
-def test_it_has_a_letter_a_column_and_a_sentence(shown: dict[str, Any]) -> None:
-    """In the map and its legend, in the table of figures, in the reason, in the advice; in its colour on charts."""
-    assert "decryption 4" in shown["table"] and "K decryption" in shown["html"]
-    assert "Input-bound by decryption" in json.loads(shown["json"])["configurations"][0]["bound"]["sentence"]
-    head, values = shown["csv"].splitlines()[:2]
+    assert "decryption 4" in found["table"] and "K decryption" in found["html"]
+    assert "Input-bound by decryption" in row["bound"]["sentence"]
+    head, values = found["csv"].splitlines()[:2]
     column = head.split(",").index("speedup_without_decryption")
     assert float(values.split(",")[column]) == pytest.approx(4.0, rel=0.05)
-    assert "#332288" in shown["html"] and "decrypt with the processor" in shown["html"]
-
-
-def test_one_that_workers_wait_for_needs_no_ablation(shown: dict[str, Any]) -> None:
-    """Samples of what they wait for estimate it, and its noun is in the sentence."""
-    cause, sentence = shown["waiting"]
+    assert "#332288" in found["html"] and "decrypt with the processor" in found["html"]
+    cause, sentence = found["waiting"]
     assert cause == "pipe" and sentence.startswith("Input-bound by a pipe: ")

@@ -15,29 +15,15 @@ from loaderprobe.analyze.verdict.slow_host import host_names, slow_host
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.measurement import Measurement, Segment
 from loaderprobe.records.ranks import RankInput, RankMeasurement
-from loaderprobe.testing import Service
-from tests.measure.conftest import Measure, measure_fake
-
-__all__ = ["measure_fake"]
-PER_IMAGE, DISK = 1000, 5000
-"""Bytes."""
+from tests.analyze.measured import measured
+from tests.analyze.scripted import Truth
 
 
 @pytest.fixture(scope="module")
-def alone(measure_fake: Measure) -> Measurement:
+def alone() -> Measurement:
     """What one process measures with 2 workers that wait for storage; its host's disk moves more than it reads."""
-    made = measure_fake(Service(cpu_s=0.001, blocked_s=0.004), workers=2)
-    segments = tuple(
-        replace(s, delivered_bytes=PER_IMAGE * s.steps * s.batch_size, disk_bytes=DISK) for s in made.segments
-    )
-    records = made.worker_batches
-    warm = {n for s in segments if s.mode == "warm" for n in range(s.first_batch, s.first_batch + s.steps)}
-    counts = zip(records.batch, records.images, strict=True)
-    read = tuple(0 if number in warm else PER_IMAGE * images for number, images in counts)
-    return replace(
-        made, segments=segments, worker_batches=replace(records, read_bytes=read),
-        storage_counts_reads=True, storage_kind="block",
-    )  # fmt: skip
+    made = measured(Truth(model="latency", cpu_s=0.001, latency_s=0.004), 2)
+    return replace(made, segments=tuple(replace(each, disk_bytes=10**9) for each in made.segments))
 
 
 def rank(

@@ -17,7 +17,7 @@ from loaderprobe.records.studies import Prefilled, over_steady
 from loaderprobe.records.verdict import Interval, Speedup, Verdict
 from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth
-from tests.examples.reports import CASES, example_report, example_row, verdict_of, with_changes
+from tests.examples.reports import CAUSES, STORED, example_report, example_row, with_changes
 
 Gains = tuple[float | None, float | None, float | None]
 """Speed-up over fewer ranks, efficiency, speed-up over the CPU."""
@@ -66,10 +66,22 @@ def test_gains_are_over_fewer_ranks_and_over_the_cpu(rows: list[ConfigurationRow
     assert _gains(*rows) == [pytest.approx(each) for each in gains]
 
 
+def with_speedups(**speedups: float | Speedup | None) -> Verdict:
+    """161 images/s of 2 workers on an emulated H100, mostly waiting for storage."""
+    made = example_row().verdict
+    assert made
+    found = {
+        name: Speedup(value=value, low=value, high=value, how="measured") if isinstance(value, float) else value
+        for name, value in speedups.items()
+    }
+    return replace(made, speedups=replace(made.speedups, **found))
+
+
 def _stored(speedup: float, high: float) -> ConfigurationRow:
     """Of cold files, with this speed-up if storage were free."""
-    made = verdict_of(CASES[-1]).speedups
-    return example_row(speedups=replace(made, storage=Speedup(value=speedup, low=speedup, high=high, how="measured")))
+    return example_row(
+        speedups=with_speedups(storage=Speedup(value=speedup, low=speedup, high=high, how="measured")).speedups
+    )
 
 
 def _in(layout: str, rate: float, half: float = 1.0) -> ConfigurationRow:
@@ -113,7 +125,7 @@ def test_the_layout_that_surely_gains_most_is_the_first_change(
         ([_in("files", 100), _in("tar", 210)], None),
         ([_in("files", 100, half=30), _in("tar", 110, half=40)], None),
         ([_in("tar", 100)], None),
-        ([_stored(1.02, 1.2)], {"data": "1024x768", "low": 1.02, "high": 1.2, "how": "measured"}),
+        ([_stored(1.02, 1.2)], {"data": "photographs", "low": 1.02, "high": 1.2, "how": "measured"}),
         ([_stored(1.06, 1.2)], None),
     ],
     ids=["measured", "tar gains", "not clear", "no files", "storage is no limit", "storage gains"],
@@ -149,11 +161,9 @@ def test_the_loader_that_surely_gains_most_is_the_first_change(
 @pytest.mark.parametrize(("gain", "first"), [(1.9, False), (1.03, True)])
 def test_missing_cores_stand_above_a_gain_that_is_not_worth_a_word(gain: float, first: bool) -> None:
     """Beside full cores a sure gain of 3 % is not what to change first."""
-    rows = [
-        with_changes(row, advice=tuple(replace(each, speedup=min(each.speedup, gain)) for each in row.advice))
-        for row in example_report().summary.configurations
-        if row.bound and row.bound.cause in ("cpu", "storage")
-    ]
+    storage, cores = STORED.summary.configurations
+    advice = tuple(replace(each, speedup=min(each.speedup, gain)) for each in storage.advice)
+    rows = [with_changes(storage, advice=advice), with_changes(cores, advice=(), cache="cold", resolution="others")]
     codes = [step.remark.code if step.remark else "" for step in example_report(rows).summary.next]
     assert codes == (["more_cores", ""] if first else ["", "more_cores"])
 
@@ -164,28 +174,22 @@ def test_missing_cores_stand_above_a_gain_that_is_not_worth_a_word(gain: float, 
 )
 def test_where_no_change_has_a_forecast_what_takes_less_is_named(causes: list[str], codes: list[str]) -> None:
     """With the interval of its gain; not of a row that names no cause, nor beside a forecast."""
-    rows = [row for row in example_report().summary.configurations if row.bound and row.bound.cause in causes]
+    stored = [row for each in (STORED, CAUSES) for row in each.summary.configurations]
+    rows = [row for row in stored if row.bound and row.bound.cause in causes]
+    rows = [with_changes(row, advice=()) if row.bound and row.bound.cause == "preprocessing" else row for row in rows]
     found = example_report(rows).summary.next
     assert [step.remark.code if step.remark else "" for step in found] == codes
     for step in found:
         gains = [speedup_of(row, "preprocessing") for row in rows if row.key in step.configurations]
-        ends = [{"low": gain.low, "high": gain.high} for gain in gains if gain and gain.low < gain.high]
+        ends = [{"low": gain.low, "high": gain.high} for gain in gains if gain]
         assert step.remark is None or [{name: step.remark.facts[name] for name in ("low", "high")}] == ends
 
 
-def with_speedups(**speedups: float) -> Verdict:
-    """1024x768 with 2 workers on an emulated H100: 63 images/s, mostly waiting for storage."""
-    made = verdict_of(CASES[-1])
-    found = {name: Speedup(value=value, low=value, high=value, how="measured") for name, value in speedups.items()}
-    return replace(made, speedups=replace(made.speedups, **found))
-
-
-NOW = with_speedups().images_per_s.value
-# 1786 images/s are what compute takes, and 660 what the CPU time of an image allows.
-LIMITS: dict[str, tuple[dict[str, float], dict[str, Any], dict[str, str | None]]] = {
+NOW, CORES = with_speedups().images_per_s.value, with_speedups().rates_images_per_s.cpu_limit or 0.0
+LIMITS: dict[str, tuple[dict[str, float | None], dict[str, Any], dict[str, str | None]]] = {
     "up to compute alone": ({"preprocessing": 1786 / NOW}, {}, {"preprocessing": "compute"}),
     "up to the cores, but not of free preprocessing": (
-        {"storage": 660 / NOW, "preprocessing": 660 / NOW}, {}, {"storage": "cores", "preprocessing": "storage"},
+        {"storage": CORES / NOW, "preprocessing": CORES / NOW}, {}, {"storage": "cores", "preprocessing": "storage"},
     ),
     "the largest part of a worker that is left": (
         {"storage": 2.0, "preprocessing": 1.1}, {}, {"storage": "preprocessing", "preprocessing": "storage"},
@@ -198,7 +202,7 @@ LIMITS: dict[str, tuple[dict[str, float], dict[str, Any], dict[str, str | None]]
     "a ceiling that is not known": (
         {"preprocessing": 2.0}, {"disk_ceiling_fraction": None}, {"preprocessing": "storage"},
     ),
-    "a speed-up that is not known": ({}, {}, {"transport": None}),
+    "a speed-up that is not known": ({"transport": None}, {}, {"transport": None}),
     "no times of workers": ({"storage": 1.5}, {"worker_time": None}, {"storage": None}),
 }  # fmt: skip
 

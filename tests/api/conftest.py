@@ -109,14 +109,3 @@ def judge() -> Judge:
         return diagnosis(measure_with_step(loader, step, request, lambda *_: None), "loaderprobe.diagnose(...)")
 
     return run
-
-
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    """torch computes in one thread: several wait for one another on busy cores."""
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)

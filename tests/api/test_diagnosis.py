@@ -37,8 +37,8 @@ from loaderprobe.render.json import result_schema
 from loaderprobe.render.sweep import report_columns
 from loaderprobe.render.words import action_words
 from loaderprobe.store.run_directory import RunDirectory
-from tests.analyze.measured import STEPS, measured
-from tests.analyze.runs import BATCH, Cost, alike
+from tests.analyze.measured import measured
+from tests.analyze.runs import BATCH, STEPS, Cost, alike
 from tests.analyze.runs import run as scripted
 from tests.analyze.scripted import Truth
 from tests.examples.bandwidth import example_phase

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import random
 import signal
@@ -28,6 +29,7 @@ from loaderprobe.testing import FakePageCache
 from tests.api import samples, wrappers
 from tests.api.conftest import Judge, Plan
 from tests.api.samples import Keeping, Numbers, RawImages, Shared
+from tests.examples.iterated import Eager
 from tests.said import said
 from tests.skips import needs_cold_reads
 
@@ -318,7 +320,7 @@ def test_the_sampler_of_a_wrapped_loader_keeps_its_epoch(judge: Judge, paths: li
 @pytest.mark.parametrize(("workers", "at_once"), [(0, True), (2, False)])
 def test_a_loader_that_keeps_one_iterator_is_measured(judge: Judge, workers: int, at_once: bool) -> None:
     """With an iterator of its own; the user's goes on where it was, in the midst of an epoch and after it."""
-    loader = wrappers.ManyEpochs(Numbers(), batch_size=4, num_workers=workers, at_once=at_once)
+    loader = Eager(Numbers(), batch_size=4, num_workers=workers, at_once=at_once)
     batches = iter(loader)
     before = [next(batches)[1].tolist() for _ in range(3)]
     found = judge(loader)
@@ -326,8 +328,6 @@ def test_a_loader_that_keeps_one_iterator_is_measured(judge: Judge, workers: int
     rest = labels_of(batches)
     assert [number for batch in before + rest for number in batch] == list(range(64))
     assert labels_of(loader)[0] == [0, 1, 2, 3]
-    if workers:
-        loader.iterator._shutdown_workers()
 
 
 def test_a_shared_epoch_counter_is_put_back(judge: Judge) -> None:
@@ -364,7 +364,7 @@ def test_what_our_classes_lack_is_ours(judge: Judge, monkeypatch: pytest.MonkeyP
     """A sub-class asks our stand-in for its batch sampler for something, in its own lines."""
     monkeypatch.delattr(user_loader.BatchPool, "__getattr__")
     with pytest.raises(LoaderprobeError, match="in its own code: AttributeError: 'BatchPool' object has no attribute"):
-        judge(wrappers.ManyEpochs(Numbers(), batch_size=4))
+        judge(Eager(Numbers(), batch_size=4))
 
 
 def raising(*_: Any) -> Any:
@@ -426,36 +426,35 @@ def test_what_fails_is_named(
     gc.collect()
 
 
-def test_a_worker_killed_during_a_step_is_not_the_steps_fault(judge: Judge, paths: list[str]) -> None:
-    """torch reports it by a signal, which meets whatever runs just then."""
-    import multiprocessing
-
-    def step(batch: Any) -> None:
-        victim = multiprocessing.active_children()[0]
-        assert victim.pid is not None
-        os.kill(victim.pid, signal.SIGKILL)
-        os.waitid(os.P_PID, victim.pid, os.WEXITED | os.WNOWAIT)
-
-    with pytest.raises(LoaderprobeError, match=r"a loader worker .* was killed by SIGKILL"):
-        judge(DataLoader(RawImages(paths), batch_size=4, num_workers=1), step)
+def killing(_: Any) -> None:
+    victim = multiprocessing.active_children()[0]
+    assert victim.pid is not None
+    os.kill(victim.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, victim.pid, os.WEXITED | os.WNOWAIT)
 
 
-def test_a_step_that_raises(judge: Judge, paths: list[str]) -> None:
-    """Is named with its error, which is the cause, and the loader goes on."""
+def interrupting(_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("step", "kind", "says"),
+    [
+        # torch reports it by a signal, which meets whatever runs just then.
+        (killing, LoaderprobeError, r"a loader worker .* was killed by SIGKILL"),
+        (raising, LoaderprobeError, "your step raised ValueError: no\nlabels"),
+        (interrupting, KeyboardInterrupt, ""),
+    ],
+)
+def test_what_ends_a_step_is_named(
+    judge: Judge, paths: list[str], step: Callable[[Any], None], kind: type[BaseException], says: str
+) -> None:
+    """The step's own error is the cause, and the loader goes on; a killed worker is not its fault; none is left."""
     loader = DataLoader(RawImages(paths), batch_size=4, num_workers=1)
-    with pytest.raises(LoaderprobeError, match="your step raised ZeroDivisionError: division by zero") as caught:
-        judge(loader, lambda batch: 1 / 0)
-    assert isinstance(caught.value.__cause__, ZeroDivisionError)
-    assert len(list(loader)) == 16
-
-
-def test_an_interrupt_leaves_no_worker(judge: Judge, paths: list[str]) -> None:
-
-    def step(batch: Any) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        judge(DataLoader(RawImages(paths), batch_size=4, num_workers=2), step)
+    with pytest.raises(kind, match=says or None) as caught:
+        judge(loader, step)
+    if step is raising:
+        assert isinstance(caught.value.__cause__, ValueError) and len(list(loader)) == 16
 
 
 def test_what_is_no_loader() -> None:

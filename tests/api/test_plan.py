@@ -36,7 +36,7 @@ from tests.examples.bandwidth import (
     example_ranks,
 )
 from tests.said import all_said, said
-from tests.stored import SMALL_FILES, full_run
+from tests.stored import full_run
 
 RUNS = Path("fixtures/runs")
 H100 = 400 / 0.224
@@ -198,6 +198,7 @@ def test_published_limits_have_a_day_and_what_is_missing_is_said() -> None:
     early, late = (plan(storage="fsx-lustre-250:2TiB", now=datetime(year, 2, 28, tzinfo=UTC)) for year in (2027, 2037))
     assert [found.created_utc[:10] for found in (early, late)] == ["2027-02-28", "2037-02-28"]
     assert [found.supplies[1].stale for found in (early, late)] == [False, True]
+    assert ["12 months" in found.text() for found in (early, late)] == [False, True]
     assert {limit.resource for limit in early.supplies[1].limits} == {"bandwidth", "client"}
     assert any("opens at this size" in note for note in all_said(early.supplies[1].notes))
 
@@ -331,18 +332,19 @@ def test_a_ceiling_that_was_not_cold_feeds_nothing(tmp_path: Path, files: Any) -
     """The need stands; what the storage feeds is refused. So it is where the ceiling is damaged or missing; one that
     still rises is a lower bound."""
     run = full_run(tmp_path / "run")
+    data = run.record.spec.configs[0].data
     assert not loaderprobe.plan(run.path).supplies[0].at_least
     phases = (example_phase(1, 20e6), example_phase(2, 40e6))
-    run.save_ceiling(StorageCeiling(data=SMALL_FILES.fingerprint, phases=phases))
+    run.save_ceiling(StorageCeiling(data=data, phases=phases))
     assert loaderprobe.plan(run.path).supplies[0].at_least
     phases = (example_phase(1, 20e6, cache=files), example_phase(2, 20e6, cache=files))
-    run.save_ceiling(StorageCeiling(data=SMALL_FILES.fingerprint, phases=phases))
+    run.save_ceiling(StorageCeiling(data=data, phases=phases))
     found = loaderprobe.plan(run.path)
     assert found.supplies == () and found.need("read_bytes") is not None
     why = found.refused["measured_storage"]
     expected = ("reads_unproved", {}) if files == "unproved" else ("reads_not_cold", {"files": files})
     assert (why.code, why.facts) == expected
-    path = run.path / "ceilings" / f"{SMALL_FILES.fingerprint}.json"
+    path = run.path / "ceilings" / f"{data}.json"
     path.write_text("{")
     damaged = loaderprobe.plan(run.path).refused["measured_storage"]
     assert damaged.code == "unavailable" and "is damaged" in said(damaged)

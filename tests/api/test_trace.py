@@ -281,17 +281,3 @@ def test_places_that_cannot_be_written_are_refused_before_reading(
     for option in ("--html", "--out"):
         done = invoke("trace", tmp_path / "none.json", "--quiet", option, tmp_path / "new")
         assert done.exit_code == 3 and f"choose another path for {option}" in " ".join(done.stderr.split())
-
-
-def test_results_and_recordings_are_told_apart(tmp_path: Path) -> None:
-    """A result in a file is shown; a recording in its place, and a result as a recording, name what to do."""
-    path, packed = written(tmp_path / "t.json"), written(tmp_path / "t.json.gz")
-    kept = tmp_path / "kept.json"
-    kept.write_text(invoke("trace", path, "--json").stdout)
-    assert invoke("report", kept).stdout.startswith("The GPU computes")
-    done = invoke("trace", kept, "--quiet")
-    assert done.exit_code == 2 and "loaderprobe report" in done.stderr
-    for typed in (("report", path), ("report", packed), ("compare", packed, packed), ("plan", packed), ("plan", path)):
-        done = invoke(*typed)
-        said = " ".join(done.stderr.split())
-        assert done.exit_code == 2 and "loaderprobe trace FILE --out DIR" in said, (typed, said)

@@ -8,8 +8,6 @@ from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset
 
-from tests.examples.iterated import Endless
-
 
 class Doubling:
     """Works on each batch, and notes its length."""
@@ -81,24 +79,6 @@ class Piped:
         for stage in self.stages[1:]:
             batches = stage(batches)
         yield from batches
-
-
-class ManyEpochs(DataLoader[Any]):
-    """Keeps one iterator for all epochs, and asks its batch sampler's sampler for its length."""
-
-    def __init__(self, *arguments: Any, at_once: bool = False, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.__dict__["batch_sampler"] = Endless(self.batch_sampler)
-        self.iterator: Any = super().__iter__() if at_once else None
-
-    def __len__(self) -> int:
-        return len(self.batch_sampler.sampler)  # type: ignore[union-attr]  # set above
-
-    def __iter__(self) -> Any:
-        if self.iterator is None:
-            self.iterator = super().__iter__()
-        for _ in range(len(self)):
-            yield next(self.iterator)
 
 
 class Counting(IterableDataset[Any]):

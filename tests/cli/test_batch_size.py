@@ -4,29 +4,21 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-import torch
 
 from loaderprobe.api.batch_size import BatchSize
 from loaderprobe.compute.batch_size import TorchProber
+from loaderprobe.errors import BadValue
 from loaderprobe.records.batch_size import BatchSizeProbe
 from loaderprobe.records.files import FileSet
 from tests.cli.invoke import invoke
 
 SMALL = ("batch-size", "--model", "lenet5", "--compute", "cpu", "--image-size", 32, "--max", 8)
 SHORT = (*SMALL, "--iterations", 2)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Several wait for one another on busy cores."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
@@ -65,51 +57,42 @@ def test_a_strategy_of_the_paper_shows_its_loops(strategy: str, tmp_path: Path) 
     assert "Loops, in order" in done.stdout and "improvement" in done.stdout and not done.stderr
 
 
-def test_batches_of_a_folder_are_judged(tmp_path: Path, photographs: FileSet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By `diagnose` at the chosen size; where it finds nothing, the reason stands there."""
-    from loaderprobe.errors import BadValue
-
-    sizes: list[int] = []
-
-    def no_diagnosis(loader: object, step: object, **_: object) -> None:
-        sizes.append(loader.batch_size)  # type: ignore[attr-defined]  # a DataLoader
-        raise BadValue("there was no time")
-
-    monkeypatch.setattr("loaderprobe.api.batch_size.diagnose", no_diagnosis)
-    small = [each for each in SHORT if each not in ("--image-size", 32)]
-    done = invoke(*small, photographs.root, "--max", 2, "--out", tmp_path / "o", "--quiet")
-    assert done.exit_code == 0, done.stderr
-    found = BatchSize.load(tmp_path / "o")
-    assert (sizes, found.data) == ([found.stop.chosen], str(photographs.root)) and found.limit != "compute"
-    says = f"What limits training at batch {found.stop.chosen} is not known: there was no time."
-    assert says in " ".join(done.stdout.split())
+ENDED = "Ctrl-C came before it was judged"
 
 
-@pytest.mark.parametrize("searching", [True, False])
-def test_ctrl_c_ends_the_search_and_the_verdict(
-    searching: bool, tmp_path: Path, photographs: FileSet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After the first probe, or while the loader is judged: nothing more is measured, and the probes are kept."""
-    probes: list[BatchSizeProbe] = []
-    judged: list[int] = []
+@pytest.mark.parametrize(
+    ("searching", "error", "code", "says"),
+    [
+        (False, BadValue("there was no time"), 0, "there was no time"), (False, KeyboardInterrupt(), 130, ENDED),
+        (True, KeyboardInterrupt(), 130, ENDED),
+    ],
+)  # fmt: skip
+def test_batches_of_a_folder_are_judged(
+    searching: bool, error: BaseException, code: int, says: str, tmp_path: Path, photographs: FileSet,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """By `diagnose` at the chosen size. Where that finds nothing, or Ctrl-C comes then or after the first probe, the
+    reason stands there: nothing more is measured, and the probes are kept."""
+    probes, sizes = list[BatchSizeProbe](), list[int]()
 
     def probe(self: TorchProber, size: int) -> BatchSizeProbe:
         if searching and probes:
-            raise KeyboardInterrupt
+            raise error
         probes.append(probed(self, size))
         return probes[-1]
 
-    def diagnosis(*_: object, **__: object) -> None:
-        judged.append(1)
-        raise KeyboardInterrupt
+    def diagnosis(loader: Any, *_: object, **__: object) -> None:
+        sizes.append(loader.batch_size)
+        raise error
 
     probed = TorchProber.probe
     monkeypatch.setattr(TorchProber, "probe", probe)
     monkeypatch.setattr("loaderprobe.api.batch_size.diagnose", diagnosis)
     small = [each for each in SHORT if each not in ("--image-size", 32)]
     done = invoke(*small, photographs.root, "--max", 2, "--out", tmp_path / "o", "--quiet")
-    assert done.exit_code == 130, done.stderr
+    assert done.exit_code == code, done.stderr
     found = BatchSize.load(tmp_path / "o")
-    assert found.probes == tuple(probes) and len(judged) == (not searching)
-    assert (found.stop.code == "interrupted") == searching
-    assert "is not known: Ctrl-C came before it was judged." in " ".join(done.stdout.split())
+    assert (found.probes, found.data, found.limit != "compute") == (tuple(probes), str(photographs.root), True)
+    assert sizes == ([] if searching else [found.stop.chosen]) and (found.stop.code == "interrupted") == searching
+    says = f"What limits training at batch {found.stop.chosen} is not known: {says}."
+    assert says in " ".join(done.stdout.split())

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import subprocess
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, fields
 from inspect import Parameter
@@ -15,7 +13,6 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import pytest
 
 import loaderprobe
-from loaderprobe import __version__
 from loaderprobe.api import batch_size, layers
 from loaderprobe.cli.sweep import BESIDE_RESUME
 from loaderprobe.errors import BadValue
@@ -134,9 +131,3 @@ def test_an_option_that_resume_would_ignore_is_refused(row: Option, tmp_path: Pa
     done = invoke("sweep", "--resume", tmp_path, row.flags[0], *value)
     assert (done.exit_code, done.stdout) == (2, "")
     assert f"{row.flags[0]} would be ignored beside --resume" in " ".join(done.stderr.split())
-
-
-def test_the_package_runs_as_a_module() -> None:
-    command = [sys.executable, "-m", "loaderprobe", "--version"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, f"loaderprobe {__version__}\n")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 import select
@@ -32,7 +30,7 @@ from loaderprobe.api.sweep_spec import (
     worker_counts,
 )
 from loaderprobe.api.values import listed
-from loaderprobe.errors import BadValue, LostRank, NoSpace
+from loaderprobe.errors import BadValue, LoaderprobeError, LostRank, NoSpace
 from loaderprobe.measure.ceilings import Ceilings
 from loaderprobe.measure.runner import ForkServer, Order
 from loaderprobe.measure.sweep import pending
@@ -170,38 +168,24 @@ def test_an_interrupt_reaches_the_program_with_how_to_go_on(tmp_path: Path, monk
     assert "not measured yet" in said and "Resume with: loaderprobe sweep --resume" in said
 
 
-@pytest.mark.parametrize("kept", [True, False])
-def test_a_disk_that_is_full_ends_the_sweep_with_how_to_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: bool
+@pytest.mark.parametrize(("kind", "vanished"), [(NoSpace, False), (NoSpace, True), (LostRank, False)])
+def test_a_sweep_that_cannot_go_on_says_how_to_and_shows_what_was_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[LoaderprobeError], vanished: bool
 ) -> None:
-    """But for a run that has vanished, of which nothing can go on."""
+    """With the exit code of its error; of a run that has vanished nothing is kept, and of a full disk nothing shown."""
     path = plain_run(tmp_path / "run").path
 
     def fail(*_: Any) -> None:
-        if not kept:
+        if vanished:
             path.rename(tmp_path / "away")
-        raise NoSpace("no space left", hint="free some")
+        raise kind("rank 1 has gone", hint="start it again")
 
     monkeypatch.setattr(verb, "measure", fail)
     done = invoke("sweep", "--resume", path)
-    assert done.exit_code == 5 and "free some" in done.stderr
-    assert ("what was measured is kept" in " ".join(done.stderr.split())) == kept
-
-
-def test_a_lost_rank_ends_the_sweep_and_what_was_measured_is_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With the exit code of its error, which says how to go on; summary and page are there."""
-
-    def lost(*_: Any) -> None:
-        raise LostRank("rank 1 has gone", hint="start it again")
-
-    monkeypatch.setattr(verb, "measure", lost)
-    path = plain_run(tmp_path / "run").path
-    done = invoke("sweep", "--resume", path)
-    assert done.exit_code == LostRank.exit_code and "Report:" in done.stdout
-    assert "rank 1 has gone" in done.stderr and "start it again" in done.stderr
-    assert (path / "summary.json").is_file() and (path / "report.html").is_file()
+    said, shown = " ".join(done.stderr.split()), "Report:" in done.stdout
+    assert done.exit_code == kind.exit_code and "rank 1 has gone" in said and "start it again" in said
+    assert ("what was measured is kept" in said) == (kind is NoSpace and not vanished)
+    assert shown == (path / "summary.json").is_file() == (path / "report.html").is_file() == (kind is LostRank)
 
 
 def test_lists_are_given_in_any_form() -> None:
@@ -339,14 +323,6 @@ def test_what_auto_asks_for() -> None:
 
 
 SMALL = ("--rounds", 1, "--batch-size", 4, "--budget", 40)
-REPORT_WITHOUT_TORCH = """
-import json, sys
-sys.modules["torch"] = None
-from tests.cli.invoke import invoke
-shown = [invoke("report", *arguments) for arguments in json.loads(sys.argv[1])]
-assert all(each.exit_code == 0 for each in shown), shown
-print(json.dumps([each.stdout for each in shown]))
-"""
 
 
 class Swept(NamedTuple):
@@ -385,17 +361,6 @@ def test_a_sweep_chooses_its_workers(small_run: Swept) -> None:
     assert len(run.steps()) and {-1, 0} & set(run.batches()["worker"])
 
 
-def test_a_stored_run_is_shown_again_without_torch(small_run: Swept, tmp_path: Path) -> None:
-    """Every form of the report comes from the files alone."""
-    run, page = str(small_run.run), tmp_path / "page.html"
-    asked = json.dumps([[run, *form] for form in ([], ["--format", "csv"], ["--json"], ["-o", str(page)])])
-    command = [sys.executable, "-c", REPORT_WITHOUT_TORCH, asked]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    table, rows, summary, _ = json.loads(done.stdout)
-    assert all(len(line) <= 80 for line in table.splitlines()) and "<svg" in page.read_text()
-    assert len(list(csv.DictReader(io.StringIO(rows)))) == len(json.loads(summary)["configurations"])
-
-
 @pytest.mark.usefixtures("short_sweeps")
 def test_resuming_a_complete_run_measures_nothing(small_run: Swept) -> None:
     """The measurements stay as they are, to the byte. What `--json` prints is the summary and nothing else."""
@@ -417,17 +382,12 @@ def test_a_second_sweep_on_the_same_run_is_refused(small_run: Swept) -> None:
 
 
 @pytest.mark.usefixtures("short_sweeps")
-def test_ones_own_photographs_with_rubbish_among_them(tmp_path: Path, photographs: FileSet) -> None:
+def test_ones_own_photographs_with_rubbish_among_them(photos: Path, tmp_path: Path) -> None:
     """Of a folder of images, damaged and foreign files are counted and named, and the others measured."""
-    data = tmp_path / "photos"
-    for index, path in enumerate(photographs.absolute(0, 12)):
-        target = data / f"class{index % 2}" / f"{index}.jpg"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(path.read_bytes())
-    (data / "class0" / "damaged.jpg").write_bytes(photographs.absolute(0, 1)[0].read_bytes()[:5000])
-    (data / "class1" / "notes.txt").write_text("not an image")
+    (photos / "a" / "damaged.jpg").write_bytes((photos / "a" / "0.jpg").read_bytes()[:5000])
+    (photos / "a" / "notes.txt").write_text("not an image")
     options = ("--no-serial", "--workers", 1, "--compute", "emulated:100", *SMALL, "--budget", 5)
-    done = invoke("sweep", data, *options, "--out", tmp_path / "run", "--json")
+    done = invoke("sweep", photos, *options, "--out", tmp_path / "run", "--json")
     assert done.exit_code == 0, done.stderr
     summary = json.loads(done.stdout)
     assert [row["status"] for row in summary["configurations"]] == ["measured"]
@@ -450,15 +410,12 @@ def test_a_failing_configuration_is_reported_and_the_others_go_on(tmp_path: Path
     assert all("killed by SIGKILL" in row["reason"]["sentence"] for row in rows)
 
 
-def start_hanging(tmp_path: Path, photographs: FileSet) -> tuple[subprocess.Popen[str], Path, int]:
+@pytest.fixture
+def hanging(tmp_path: Path, photos: Path) -> tuple[subprocess.Popen[str], Path, int]:
     """A sweep that hangs in its first configuration: (process, run directory, pipe that closes when the child ends)."""
-    data = tmp_path / "data"
-    (data / "a").mkdir(parents=True)
-    for index, path in enumerate(photographs.absolute(0, 8)):
-        (data / "a" / f"{index}.jpg").write_bytes(path.read_bytes())
     os.mkfifo(tmp_path / "alive")
     command = [
-        sys.executable, "-m", "loaderprobe", "sweep", str(data), "--workers", "1", "--compute", "emulated:100",
+        sys.executable, "-m", "loaderprobe", "sweep", str(photos), "--workers", "1", "--compute", "emulated:100",
         "--loader", "tests.planted.loaders:Hanging", "--out", str(tmp_path / "run"), *map(str, SMALL),
     ]  # fmt: skip
     process = subprocess.Popen(
@@ -472,9 +429,12 @@ def start_hanging(tmp_path: Path, photographs: FileSet) -> tuple[subprocess.Pope
     return process, tmp_path / "run", pipe
 
 
-def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path, photographs: FileSet) -> None:
+Hanging = tuple[subprocess.Popen[str], Path, int]
+
+
+def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(hanging: Hanging) -> None:
     """Exit code 130, the child and its workers are gone, the summary is there."""
-    process, run, pipe = start_hanging(tmp_path, photographs)
+    process, run, pipe = hanging
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
     assert os.read(pipe, 1) == b""
@@ -484,9 +444,9 @@ def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path, photogr
     assert json.loads((run / "summary.json").read_text())["run"]["pending"] == 2
 
 
-def test_killing_the_sweep_loses_only_the_configuration_at_work(tmp_path: Path, photographs: FileSet) -> None:
+def test_killing_the_sweep_loses_only_the_configuration_at_work(hanging: Hanging) -> None:
     """After SIGKILL the child dies with its parent, the run opens, and nothing holds it."""
-    process, run, pipe = start_hanging(tmp_path, photographs)
+    process, run, pipe = hanging
     process.kill()
     process.communicate(timeout=60)
     assert os.read(pipe, 1) == b""

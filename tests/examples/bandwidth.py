@@ -6,13 +6,16 @@ from dataclasses import replace
 from typing import Any
 
 from loaderprobe.analyze.bandwidth import judge_bandwidth
-from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport, Limit, MetadataOperation, MetadataPhase
+from loaderprobe.records.bandwidth import (
+    BandwidthMeasurement,
+    BandwidthReport,
+    MetadataOperation,
+    MetadataPhase,
+)
 from loaderprobe.records.environment import Origin
 from loaderprobe.records.measurement import Missing
-from loaderprobe.records.phases import BandwidthPhase, DeviceKind, Latency, RankRead
+from loaderprobe.records.phases import BandwidthPhase, Latency, RankRead
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.supply import Feed
-from loaderprobe.records.verdict import Evidence
 from loaderprobe.testing.fakes import example_environment, example_location
 
 FILE_BYTES = 114_000
@@ -71,15 +74,6 @@ def example_phase(readers: int, bw_bytes: float, **changes: Any) -> BandwidthPha
     return replace(phase, **changes)
 
 
-def example_feed(accelerator: str, images_per_s: float, count: float, **changes: Any) -> Feed:
-    """So many accelerators, as usually asked for; then bandwidth gives out."""
-    feed = Feed(
-        accelerator=accelerator, images_per_s=images_per_s, count=count, utilization=0.9, use=0.8,
-        first_limit="bandwidth",
-    )  # fmt: skip
-    return replace(feed, **changes)
-
-
 def example_operations(
     rates: dict[int, float], operation: MetadataOperation = "open", **changes: Any
 ) -> tuple[MetadataPhase, ...]:
@@ -110,8 +104,7 @@ def example_operations(
 
 def example_bandwidth() -> BandwidthReport:
     """A ladder of 1 to 32 readers that saturates, with one phase that the probe itself bounds."""
-    return BandwidthReport(
-        origin=ORIGIN,
+    measured = BandwidthMeasurement(
         path="/data/imagenet-like/500x375",
         location=example_location("/data/imagenet-like/500x375"),
         files_found=4094,
@@ -136,26 +129,8 @@ def example_bandwidth() -> BandwidthReport:
         ),
         missing=(Missing(name="sequential", reason=Remark(code="no_large_file")),),
         notes=(Remark(code="read_again", facts={"size_bytes": 467e6, "times": 3}),),
-        limit=Limit(
-            by="latency then bandwidth",
-            knee_readers=16,
-            code="rises_then_flat",
-            facts={
-                "first_readers": 1, "first_bytes_per_s": 61.3e6, "file_s": 1.86e-3, "knee_readers": 16,
-                "best_readers": 32, "best_bytes_per_s": 301e6, "end": "flat",
-            },
-        ),
-        kind=DeviceKind(
-            kind="unknown",
-            code="none_of_them",
-            facts={"readers": 32, "rise": 4.91, "paced": 1.0},
-            evidence=(Evidence(metric="rise_of_ladder", value=4.91, threshold=1.25, unit="x"),),
-        ),
-        feeds=(
-            example_feed("mlperf-a100", 919.5, 2.61),
-            example_feed("mlperf-h100", 1785.7, 1.34),
-        ),
     )  # fmt: skip
+    return judge_bandwidth(measured, {"mlperf-a100": 919.5, "mlperf-h100": 1785.7}, ORIGIN)
 
 
 def example_ranks(*bw_bytes: float, readers: int = 2, nodes: int = 1, **changes: Any) -> BandwidthPhase:

@@ -29,17 +29,19 @@ class Endless:
 
 
 class Eager(DataLoader[Any]):
-    """One iterator for all epochs, made at once, whose workers end with the loader, as in YOLO."""
+    """One iterator for all epochs, made at once or at the first, whose workers end with the loader, as in YOLO."""
 
-    def __init__(self, *given: Any, **options: Any) -> None:
+    def __init__(self, *given: Any, at_once: bool = True, **options: Any) -> None:
         super().__init__(*given, **options)
         self.__dict__["batch_sampler"] = Endless(self.batch_sampler)
-        self.iterator: Any = super().__iter__()
+        self.iterator: Any = super().__iter__() if at_once else None
 
     def __len__(self) -> int:
         return len(self.batch_sampler.sampler)  # type: ignore[union-attr]  # set above
 
     def __iter__(self) -> Any:
+        if self.iterator is None:
+            self.iterator = super().__iter__()
         for _ in range(len(self)):
             yield next(self.iterator)
 

@@ -27,7 +27,7 @@ def event(cat: str, name: str, begin_us: float, dur_us: float, *, tid: Any = 1, 
 
 def training(
     *, steps: int = 4, input_ms: float = 0, compute_ms: float = 10, communication_ms: float = 0, host_ms: float = 0,
-    loader: str = NEXT, marks: bool = True, function: str = "slow.py(3): work",
+    loader: str = NEXT, function: str = "slow.py(3): work",
     first: int = 0, begin_us: float = 1e6,
 ) -> list[Event]:  # fmt: skip
     """Steps one after the other: a wait for input, Python that does something else, a kernel, and one of NCCL.
@@ -52,8 +52,7 @@ def training(
                 2 * number + 2, begin + (input_ms + host_ms) * 1e3 + 20, at, communication_ms * 1e3, 8, name
             )
             at += communication_ms * 1e3
-        if marks:
-            events.append(event("user_annotation", f"ProfilerStep#{number}", begin, at - begin))
+        events.append(event("user_annotation", f"ProfilerStep#{number}", begin, at - begin))
     return events
 
 

@@ -1,11 +1,10 @@
-"""Training loops as people write them, over a data set whose samples cost CPU time. As a script: `training.py WAY DIR`.
+"""Training loops as people write them, over a data set whose samples cost CPU time.
 
 The ways are those in which a loop may take its batches, and what else it may do in between.
 """
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -190,25 +189,6 @@ def skips(training: Training) -> None:
                 training.step(batch)
 
 
-def catches_all(training: Training) -> None:
-    """Catches what ends it, and goes on."""
-    for _ in training.epochs():
-        try:
-            for batch in training.loader:
-                training.step(batch)
-        except BaseException:  # what this way is about
-            if training.steps < 10:
-                raise
-
-
-def saves(training: Training) -> None:
-    """A checkpoint an epoch, always to the same file."""
-    for _ in training.epochs():
-        for batch in training.loader:
-            training.step(batch)
-        torch.save(training.model.state_dict(), training.out / "last.pt")
-
-
 def raises(training: Training) -> None:
     for batch in training.loader:
         training.step(batch)
@@ -257,13 +237,8 @@ def in_a_thread(training: Training) -> None:
 WAYS: dict[str, Callable[[Training], None]] = {
     way.__name__: way
     for way in (
-        plain, validates, by_next, generated, accumulates, zips, again, schedules, catches_all, saves, raises,
+        plain, validates, by_next, generated, accumulates, zips, again, schedules, raises,
         never_trains, short, in_a_thread, counts, evaluates_train, adversarial, skips,
         validates_alone,
     )
 }  # fmt: skip
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    WAYS[sys.argv[1]](Training(Path(sys.argv[2])))
-    sys.stdout.write("ended by itself\n")

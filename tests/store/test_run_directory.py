@@ -19,20 +19,20 @@ from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.report import ranks_view
 from loaderprobe.errors import BadValue, DamagedRun, ForeignDirectory, Locked, MissingPart, Refused
 from loaderprobe.records.config import SweepSpec
-from loaderprobe.records.measurement import Measurement, RankSeen
+from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.report import DamagedFile
 from loaderprobe.store.codec import encode
 from loaderprobe.store.rank_files import MOST_SEGMENTS, read_rank, shortened, write_ranks
 from loaderprobe.store.run_directory import RunDirectory, RunRecord, lock_directory
-from loaderprobe.testing import Service, example_config, example_environment, example_files
+from loaderprobe.testing import example_environment
+from tests.analyze.measured import FILES, measured
 from tests.analyze.rank_runs import rank_run
 from tests.analyze.runs import alike
-from tests.measure.conftest import Measure, measure_fake
+from tests.analyze.scripted import Truth
 from tests.stored import failure
 
-__all__ = ["measure_fake"]
-FILES = example_files(1024)
-CONFIG = example_config(data=FILES.fingerprint)
+MEASURED = measured(Truth(), 2)
+CONFIG = MEASURED.config
 FAILURE = failure(CONFIG, hint="repair it", signal="SIGKILL", log=("last words",))
 
 
@@ -46,23 +46,9 @@ def _record() -> RunRecord:
     return RunRecord(created_utc="now", spec=SweepSpec(configs=(CONFIG,)), environment=example_environment())
 
 
-def of_ranks(measured: Measurement, ranks: int) -> Measurement:
-    """The same of several ranks, which saw the same."""
-    count = len(measured.segments)
-    seen = RankSeen(
-        rank=0, node=0, host="one", span_ns=(10**9,) * count, input_ns=(10**6,) * count,
-        meet_ns=(0,) * count, steps=(20,) * count, delivered_bytes=(None,) * count,
-        read_bytes=(0,) * count,
-    )  # fmt: skip
-    config = replace(measured.config, ranks=ranks)
-    return replace(
-        measured, config=config, ranks=ranks, by_rank=tuple(replace(seen, rank=rank) for rank in range(ranks))
-    )
-
-
-def test_ranks_have_files_of_their_own(run: RunDirectory, measure_fake: Measure) -> None:
+def test_ranks_have_files_of_their_own(run: RunDirectory) -> None:
     """They come back with the measurement, of which each takes at most 4 kB; damage of one is that of all."""
-    measured = of_ranks(measure_fake(Service(cpu_s=0.001, blocked_s=0.001), files=FILES), 3)
+    measured = rank_run(alike(baseline=100.0), ranks=3)
     run.save(measured)
     assert run.result(measured.config.key) == measured
     files = sorted((run.path / "measurements" / measured.config.key).iterdir())
@@ -112,9 +98,9 @@ def test_what_is_not_a_run_is_refused(tmp_path: Path, run: RunDirectory) -> None
         RunDirectory.open(run.path)
 
 
-def test_a_damaged_measurement_is_measured_again(run: RunDirectory, measure_fake: Measure) -> None:
+def test_a_damaged_measurement_is_measured_again(run: RunDirectory) -> None:
     """It does not count as measured, its place is named, and a later failure says more than the damage."""
-    run.save(measure_fake(Service(cpu_s=0.001), files=FILES))
+    run.save(MEASURED)
     assert run.has_measurement(CONFIG.key)
     path = run.path / "measurements" / f"{CONFIG.key}.json"
     path.write_bytes(path.read_bytes()[:-10])
@@ -123,7 +109,7 @@ def test_a_damaged_measurement_is_measured_again(run: RunDirectory, measure_fake
     assert isinstance(found, DamagedFile) and found.file == f"measurements/{CONFIG.key}.json"
     run.save(FAILURE)
     assert run.result(CONFIG.key) == FAILURE
-    run.save(measure_fake(Service(cpu_s=0.001), files=FILES))
+    run.save(MEASURED)
     assert run.has_measurement(CONFIG.key)
 
 
@@ -225,7 +211,7 @@ A_ROUND = 8
 """Segments."""
 
 
-def measured(segments: int) -> Measurement:
+def of_four_ranks(segments: int) -> Measurement:
     """Of four ranks, the last of which is slow, with so many segments or a few more; figures have all their digits."""
     rounds = -(-segments // A_ROUND)
     made = rank_run(
@@ -250,7 +236,7 @@ def sizes(path: Path, of: Measurement) -> list[int]:
 @pytest.mark.parametrize("segments", [MOST_SEGMENTS - A_ROUND, 200])
 def test_a_rank_takes_at_most_4_kb(segments: int, tmp_path: Path) -> None:
     """Of 200 segments too; the first, the slowest and the middle one then keep all they have, and of few all do."""
-    made = measured(segments)
+    made = of_four_ranks(segments)
     found = sizes(tmp_path, made)
     kept = [shortened(each, made.segments) == each for each in made.by_rank]
     assert all(kept) == (segments != 200)
@@ -260,7 +246,7 @@ def test_a_rank_takes_at_most_4_kb(segments: int, tmp_path: Path) -> None:
 
 def test_what_is_kept_of_many_segments_gives_the_same_verdict(tmp_path: Path) -> None:
     """Rates alone stay by round, sums of bytes and the usual times as they were."""
-    many = measured(200)
+    many = of_four_ranks(200)
     sizes(tmp_path, many)
     back = replace(many, by_rank=tuple(read_rank(tmp_path / "key.json", rank, many) for rank in range(4)))
     assert back.by_rank[0] == many.by_rank[0] and back.by_rank[2] != many.by_rank[2]
@@ -276,6 +262,6 @@ def test_what_is_kept_of_many_segments_gives_the_same_verdict(tmp_path: Path) ->
 
 def test_a_file_of_another_measurement_is_damaged(tmp_path: Path) -> None:
     """By its number of segments."""
-    sizes(tmp_path, measured(200))
+    sizes(tmp_path, of_four_ranks(200))
     with pytest.raises(DamagedRun, match="another measurement"):
-        read_rank(tmp_path / "key.json", 2, measured(80))
+        read_rank(tmp_path / "key.json", 2, of_four_ranks(80))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from loaderprobe.analyze.forecast.advice import Recommendation
@@ -18,9 +18,8 @@ from loaderprobe.analyze.verdict.rates import Loop
 from loaderprobe.analyze.verdict.rule import misfits_of
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.thresholds import NEARLY_WARM, OPEN_LEAD, WORTH
-from tests.analyze.rank_runs import rank_run
-from tests.analyze.runs import Cost, alike, reordered, run, scaled
-from tests.analyze.verdict.test_truths import IN_STEP, UNCOUNTED, misfit
+from tests.analyze.runs import Cost, reordered, run, scaled
+from tests.analyze.verdict.test_truths import UNCOUNTED, misfit
 
 MODES = ("warm", "cached_samples", "no_transport")
 
@@ -162,13 +161,3 @@ def test_no_misfit_grows_by_what_sizes_explain(training: float, larger: float) -
     for first, second in zip(before.values(), after.values(), strict=True):
         assert abs(second) <= abs(first) + 1e-9 and first * second >= 0
         assert abs(first - second) <= abs(math.log(larger)) + 1e-4
-
-
-@settings(max_examples=10)
-@given(st.lists(st.floats(0.94, 1.06), min_size=8, max_size=8))
-def test_equal_hosts_never_are_slow(each: list[float]) -> None:
-    """Four ranks on each of two, whose rates differ by 6 % from what all have."""
-    alone = tuple(114.0 * one for one in each)
-    in_step = {**IN_STEP, "training": 8 * min(alone), "baseline": 8 * min(alone), "cached_samples": 5000.0}
-    without = {4: 8 * 114.0, 0: 8 * 114.0}
-    assert verdict(rank_run(alike(**in_step), alone=alone, without=without, ranks=8, nodes=2)).bound.host == ""
