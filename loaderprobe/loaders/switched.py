@@ -124,6 +124,9 @@ class SwitchedLoader:
         if self._probe is not None:
             self._probe.close()
         self._iterator = self._batches = self._probe = None
+        # It holds this object. In a cycle a user's loader would stay until that is collected, and queues before
+        # iterators: no worker would be told to end.
+        vars(self._loader).pop("_get_iterator", None)
 
     def batches(self) -> Iterator[Any]:
         """The loader's batches; in mode no_transport only the number of samples of each batch."""

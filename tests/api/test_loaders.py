@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import random
 import signal
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -328,6 +329,12 @@ def test_a_loader_that_keeps_one_iterator_is_measured(judge: Judge, workers: int
     rest = labels_of(batches)
     assert [number for batch in before + rest for number in batch] == list(range(64))
     assert labels_of(loader)[0] == [0, 1, 2, 3]
+    # In a cycle it would stay, with its workers.
+    gone = weakref.ref(loader)
+    gc.disable()
+    del loader, batches
+    gc.enable()
+    assert gone() is None
 
 
 def test_a_shared_epoch_counter_is_put_back(judge: Judge) -> None:

@@ -62,5 +62,5 @@ def test_links_to_shards_are_removed_after_a_process_that_was_killed(
     del sys.modules["loaderprobe.loaders.libraries.mds"]
     mds = import_module("loaderprobe.loaders.libraries.mds")
     with pytest.raises(InterruptedError):
-        next(mds.MdsLoader.make(example_config(), shards(tmp_path, "a.mds")))
+        next(mds.MdsLoader.make(example_config(workers=1, batch_size=1), shards(tmp_path, "a.mds")))
     assert marked == [True]
