@@ -154,7 +154,7 @@ def photographs(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> P
     (made,) = generate(tmp_path_factory.mktemp("photographs"), resolutions="256x256", count=120)
 
     @cache
-    def url_of(scheme: str, behind: int = 0) -> str:
+    def url_of(scheme: str, behind: int) -> str:
         folder, bucket = made, f"photographs-{behind}" if behind else "photographs"
         if behind:
             folder = tmp_path_factory.mktemp(bucket)
@@ -163,7 +163,7 @@ def photographs(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> P
         put_folder(scheme, servers(scheme), bucket, folder)
         return f"{scheme}://{bucket}"
 
-    return url_of
+    return lambda scheme, behind=0: url_of(scheme, behind)
 
 
 def worth(verdict: Verdict | None) -> dict[str, float]:
