@@ -315,12 +315,13 @@ def _change(report: Report, step: NextStep) -> Iterator[Part]:
             yield Command(text=code, label="In your code")
         rows = [row for row in report.summary.configurations if row.key in step.configurations]
         device = {(row.config.compute, row.config.cache, row.config.ranks) for row in rows}
-        others = [
+        best = [
             row
             for row in best_of(report, report.summary.configurations)
             if (row.config.compute, row.config.cache, row.config.ranks) in device
         ]
-        yield _gains(report, others)
+        # Those of the command first.
+        yield _gains(report, sorted(best, key=lambda row: row.key not in step.configurations))
     if command:
         yield Command(text=command, label="Test it" if command.startswith("loaderprobe") else "Run it")
 

@@ -13,6 +13,7 @@ import loaderprobe
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.verdict import Cause, Side
+from loaderprobe.render.charts import Chart
 from loaderprobe.render.document import Command, Document, Paragraph, Section, Table
 from loaderprobe.render.first import again_with, first_screen, headed, shown_first
 from loaderprobe.units import format_rate
@@ -146,6 +147,18 @@ def test_a_need_has_one_of_three_marks(storage_bytes_per_s: float | None, at_lea
     assert str(storage[1]).endswith(format_rate(wanted))
     assert storage[-1] == "✕ 10, 80, 640"
     assert str(opens[1]).startswith("○")
+
+
+def test_the_data_set_of_the_command_stands_first() -> None:
+    """The same change is another command for each data set: beside the one that is shown stand its own figures."""
+    rows = []
+    for name, speedup in (("small", 2.0), ("large", 3.0)):
+        row = example_row(resolution=name)
+        (first, *_) = row.advice
+        rows.append(example_row(resolution=name, advice=(replace(first, command=f"cat {name}", speedup=speedup),)))
+    chart, command = _sections(example_report(rows))["Change first"].parts[-2:]
+    assert isinstance(chart, Chart) and isinstance(command, Command)
+    assert command.text == "cat large" and chart.rows[0].label.startswith("large")
 
 
 def test_the_command_is_labelled_as_the_test_of_a_change() -> None:
