@@ -125,7 +125,7 @@ class SwitchedLoader:
             self._probe.close()
         self._iterator = self._batches = self._probe = None
         # It holds this object. In a cycle a user's loader would stay until that is collected, and queues before
-        # iterators: no worker would be told to end.
+        # iterators: no worker would hear that it must end.
         vars(self._loader).pop("_get_iterator", None)
 
     def batches(self) -> Iterator[Any]:
