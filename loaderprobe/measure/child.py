@@ -272,7 +272,7 @@ def serve(link_fd: int, parent: int) -> None:
     die_with_parent(parent, signal.SIGTERM)
     link = socket.socket(fileno=link_fd)
     while True:
-        message, fds, _, _ = socket.recv_fds(link, MOST_BYTES, 2)
+        message, fds = next_order(link)
         if not message:
             return
         order, result = map(Path, msgspec.json.decode(message, type=tuple[str, str]))
@@ -283,11 +283,20 @@ def serve(link_fd: int, parent: int) -> None:
         os.setpgid(child, child)
         for fd in fds:
             os.close(fd)
-        with suppress(BrokenPipeError):  # the sweep has ended; the next receive says so
+        with suppress(ConnectionError):  # the sweep has ended; the next receive says so
             link.sendall(struct.pack("q", child))
             _, status = os.waitpid(child, 0)
             child = 0
             link.sendall(struct.pack("q", os.waitstatus_to_exitcode(status)))
+
+
+def next_order(link: socket.socket) -> tuple[bytes, list[int]]:
+    """The next message and its descriptors; empty when the sweep has ended, with or without having read all answers."""
+    try:
+        message, fds, _, _ = socket.recv_fds(link, MOST_BYTES, 2)
+    except ConnectionResetError:
+        return b"", []
+    return message, fds
 
 
 def _begin_life(order: Path, result: Path, fds: list[int], link: socket.socket) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -19,7 +20,7 @@ import pytest
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rates import cold_fraction
 from loaderprobe.errors import BadValue, LoaderprobeError
-from loaderprobe.measure.child import explain_error, keep_together
+from loaderprobe.measure.child import explain_error, keep_together, next_order
 from loaderprobe.measure.runner import (
     Child,
     Event,
@@ -373,3 +374,12 @@ def test_what_a_killed_process_named_in_shared_memory_is_removed() -> None:
         assert named.exists()
         kill_group(child.pid, child.wait)
         assert not named.exists() and child.returncode == -signal.SIGKILL
+
+
+def test_a_sweep_that_ends_with_an_answer_unread_ends_its_forkserver() -> None:
+    """The kernel resets the connection then; it is an end as any other."""
+    link, sweeps = socket.socketpair()
+    link.sendall(b"an answer")
+    sweeps.close()
+    with link:
+        assert next_order(link) == (b"", [])
