@@ -115,18 +115,20 @@ class SwitchedLoader:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._loader.num_workers and self._iterator is not None:
-            dead = dead_worker(self._iterator._workers) if isinstance(error, WORKER_TROUBLE) else None
-            self._iterator._shutdown_workers()
-            remove_batches([worker.pid for worker in self._iterator._workers])
-            if dead:
-                raise dead from error
-        if self._probe is not None:
-            self._probe.close()
-        self._iterator = self._batches = self._probe = None
-        # It holds this object. In a cycle a user's loader would stay until that is collected, and queues before
-        # iterators: no worker would hear that it must end.
-        vars(self._loader).pop("_get_iterator", None)
+        try:
+            if self._loader.num_workers and self._iterator is not None:
+                dead = dead_worker(self._iterator._workers) if isinstance(error, WORKER_TROUBLE) else None
+                self._iterator._shutdown_workers()
+                remove_batches([worker.pid for worker in self._iterator._workers])
+                if dead:
+                    raise dead from error
+        finally:
+            if self._probe is not None:
+                self._probe.close()
+            self._iterator = self._batches = self._probe = None
+            # It holds this object. In a cycle a user's loader would stay until that is collected, and queues before
+            # iterators: no worker would hear that it must end.
+            vars(self._loader).pop("_get_iterator", None)
 
     def batches(self) -> Iterator[Any]:
         """The loader's batches; in mode no_transport only the number of samples of each batch."""

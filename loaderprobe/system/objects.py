@@ -5,10 +5,12 @@ from __future__ import annotations
 import http
 import logging
 import os
+import re
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any, TypeVar
@@ -26,10 +28,12 @@ TIMEOUT_S = 15.0
 """Of one attempt: what s3fs waits for a read."""
 TIMED_OUT, TRUNCATED, NO_CONNECTION = "timeout", "truncated body", "no connection"
 _STATUS = {status.value: f"{status.value} {status.phrase}" for status in http.HTTPStatus}
-TRANSIENT = (*(_STATUS[status] for status in (429, 500, 502, 503, 504)), TIMED_OUT, TRUNCATED, NO_CONNECTION)
+NO_CREDENTIALS, NOT_REFRESHED = "no credentials", "credentials not refreshed"
+TRANSIENT = (
+    *(_STATUS[status] for status in (408, 429, 500, 502, 503, 504)), TIMED_OUT, TRUNCATED, NO_CONNECTION, NOT_REFRESHED,
+)  # fmt: skip
 """Kinds of failures after which a request is made again."""
-NO_CREDENTIALS = "no credentials"
-DENIED = (_STATUS[401], _STATUS[403], NO_CREDENTIALS)
+DENIED = (_STATUS[401], _STATUS[403], NO_CREDENTIALS, NOT_REFRESHED)
 _FAMILIES = {"s3a": "s3", "https": "http", "gcs": "gs", "abfs": "az", "abfss": "az"}
 _VARIABLES = {
     "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, AWS_ENDPOINT_URL; FSSPEC_S3_ANON=true without any",
@@ -194,12 +198,22 @@ def open_store(url: str) -> ObjectStore:
         if isinstance(error, ValueError) and scheme not in fsspec.available_protocols():
             hint = "such as s3://, gs://, az://, https://, file://"
             raise BadValue(f"{masked(url)}: fsspec knows no {scheme}://", hint=hint) from None
-        kind = NO_CREDENTIALS if isinstance(error, ValueError) and family in _VARIABLES else kind_of(error)
-        raise _refused(family, kind, masked(url)) from None
+        raise _refused_opening(family, error, masked(url)) from None
     _without_retries(filesystem, family)
     if family == "http" and url.endswith("/"):
         root = root.rstrip("/") + "/"
     return ObjectStore(url=masked(url), family=family, filesystem=filesystem, root=root)
+
+
+def _refused_opening(family: str, error: Exception, url: str) -> LoaderprobeError:
+    """A library that finds no credentials says so by a ValueError, as it does of those that it cannot use."""
+    if not isinstance(error, ValueError) or family not in _VARIABLES:
+        return _refused(family, kind_of(error), url)
+    if not os.environ.keys() & set(re.findall(r"[A-Z_0-9]{8,}", _VARIABLES[family])):
+        return _refused(family, NO_CREDENTIALS, url)
+    return BadValue(
+        f"{url} cannot be opened as it is given", hint=f"check it, and the credentials: {_VARIABLES[family]}"
+    )
 
 
 def _refused(family: str, kind: str, url: str) -> LoaderprobeError:
@@ -213,12 +227,13 @@ def _refused(family: str, kind: str, url: str) -> LoaderprobeError:
 
 def _without_retries(filesystem: Any, family: str) -> None:
     """Those of the library would hide failures and multiply the attempts made here, and so would its log of them."""
-    if family == "s3":
-        filesystem.retries = 1
-    elif family == "gs":
-        filesystem._request = partial(type(filesystem)._request.__wrapped__, filesystem)
-    elif family == "az":
-        filesystem.service_client._config.retry_policy.total_retries = 0
+    with suppress(AttributeError):  # of a version without these parts, which keeps its own attempts
+        if family == "s3":
+            filesystem.retries = 1
+        elif family == "gs":
+            filesystem._request = partial(type(filesystem)._request.__wrapped__, filesystem)
+        elif family == "az":
+            filesystem.service_client._config.retry_policy.total_retries = 0
     for name in ("gcsfs", "azure"):
         logging.getLogger(name).addHandler(_NO_LOG)
 
@@ -259,7 +274,7 @@ def kind_of(error: BaseException) -> str:
         causes.append(cause)
     names = {base.__name__ for cause in causes for base in type(cause).__mro__}
     for cause in causes:
-        if (status := _status_of(cause)) in _STATUS and status >= http.HTTPStatus.BAD_REQUEST:
+        if (status := _status_of(cause)) in _STATUS and status >= http.HTTPStatus.MULTIPLE_CHOICES:
             return _STATUS[status]
     for kind, among in _NAMES:
         if names & among:
@@ -275,14 +290,16 @@ def _status_of(error: BaseException) -> int:
     if type(error) is OSError and str(error).startswith("Forbidden: "):  # gcsfs
         return http.HTTPStatus.FORBIDDEN
     names = ("status", "status_code", *(["code"] if type(error).__name__ == "HttpError" else []))
-    return next((status for name in names if isinstance(status := getattr(error, name, None), int)), 0)
+    # gcsfs has the text of a reply.
+    return next((int(status) for name in names if str(status := getattr(error, name, "")).isdecimal()), 0)
 
 
 _NAMES: tuple[tuple[str, set[str]], ...] = (
     (_STATUS[404], {"FileNotFoundError", "NotADirectoryError"}),
     (_STATUS[403], {"PermissionError"}),
     (NO_CREDENTIALS, {"NoCredentialsError", "PartialCredentialsError", "ClientAuthenticationError"}),
-    (TRUNCATED, {"TruncatedBody", "ClientPayloadError", "ContentLengthError", "IncompleteReadError"}),
+    (NOT_REFRESHED, {"RefreshError"}),
+    (TRUNCATED, {"TruncatedBody", "ClientPayloadError", "ContentLengthError", "IncompleteReadError", "ChecksumError"}),
     (TIMED_OUT, {"TimeoutError", "FSTimeoutError", "ReadTimeoutError", "ConnectTimeoutError"}),
     (NO_CONNECTION, {"ConnectionError", "ClientConnectionError", "ConnectionClosedError", "HTTPClientError"}),
 )

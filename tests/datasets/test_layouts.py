@@ -158,15 +158,17 @@ def test_a_row_without_an_image_is_damage(tmp_path: Path) -> None:
 
 
 def test_of_several_images_the_first_is_the_sample(tmp_path: Path) -> None:
-    """In a tar shard that others wrote, as WebDataset has them: all files of one name are one sample."""
+    """In a tar shard that others wrote, as WebDataset has them: files of one name that follow each other are one."""
     with tarfile.open(tmp_path / "a.tar", "w") as tar:
-        for name in ("a.jpg", "a.small.jpg", "a.json", "b.jpg"):
+        for name in ("a.jpg", "a.small.jpg", "a.json", "b.jpg", "a.jpg", "c.jpg"):
             member = tarfile.TarInfo(name)
             member.size = len(name)
             tar.addfile(member, BytesIO(name.encode()))
     ((path, block, samples),) = blocks("tar", tmp_path)
     reader = format_of("tar").Reader(tmp_path)
-    assert [reader.read(path, (block, number)).image for number in range(samples)] == [b"a.jpg", b"b.jpg"]
+    assert [reader.read(path, (block, number)).image for number in range(samples)] == [
+        b"a.jpg", b"b.jpg", b"a.jpg", b"c.jpg"
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("label", [b"\xff", "\u00b2".encode(), b"9" * 5000], ids=["no text", "no digit", "too long"])

@@ -129,7 +129,17 @@ class HttpResponseError(Exception):
 class HttpError(Exception):
     """As gcsfs has it."""
 
-    code = 401
+    def __init__(self, code: int | str) -> None:
+        super().__init__("SECRET")
+        self.code = code
+
+
+class RefreshError(Exception):
+    """As google.auth has it."""
+
+
+class ChecksumError(Exception):
+    """As gcsfs has it."""
 
 
 class ClientAuthenticationError(Exception):
@@ -155,6 +165,8 @@ FAILURES: dict[str, BaseException] = {
     "401 Unauthorized": Reply(401),
     "429 Too Many Requests": Reply(429),
     "503 Service Unavailable": caused(OSError(16, "SECRET"), ClientError("SECRET")),
+    "408 Request Timeout": HttpError("408"),
+    "credentials not refreshed": RefreshError("SECRET"),
     "timeout": TimeoutError("SECRET"),
     "truncated body": ClientPayloadError("SECRET"),
     "no connection": ConnectionResetError("SECRET"),
@@ -164,7 +176,10 @@ FAILURES: dict[str, BaseException] = {
 
 OF_LIBRARIES = {
     "403 Forbidden": (HttpResponseError("SECRET"), OSError("Forbidden: https://host/SECRET")),
-    "401 Unauthorized": (HttpError("SECRET"),),
+    "401 Unauthorized": (HttpError(401),),
+    "503 Service Unavailable": (HttpError("503"),),
+    "301 Moved Permanently": (Reply(301),),
+    "truncated body": (ChecksumError("SECRET"),),
     "no credentials": (ClientAuthenticationError("SECRET"),),
     "OSError": (OSError("SECRET"),),
 }
@@ -175,6 +190,28 @@ def test_kinds_of_libraries() -> None:
     assert {kind: {kind_of(error) for error in errors} for kind, errors in OF_LIBRARIES.items()} == {
         kind: {kind} for kind in OF_LIBRARIES
     }
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "says"), [("", 3, "no credentials"), ("DefaultEndpointsProtocol", 2, "as it is given")]
+)
+def test_credentials_that_are_no_use_are_not_called_missing(
+    monkeypatch: pytest.MonkeyPatch, given: str, code: int, says: str
+) -> None:
+    """The library's ValueError is the same; its text, which may have them, is not shown."""
+    for name in ("ACCOUNT_NAME", "ACCOUNT_KEY", "CONNECTION_STRING", "ANON"):
+        monkeypatch.delenv(f"AZURE_STORAGE_{name}", raising=False)
+    if given:
+        monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", given)
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise ValueError("unable to connect: SECRET")
+
+    monkeypatch.setattr(fsspec.core, "url_to_fs", refused)
+    with pytest.raises(LoaderprobeError, match=says) as caught:
+        open_store("az://bucket/train")
+    assert caught.value.exit_code == code and "AZURE_STORAGE_CONNECTION_STRING" in caught.value.hint
+    assert "SECRET" not in str(caught.value)
 
 
 @pytest.mark.parametrize("kind", FAILURES)

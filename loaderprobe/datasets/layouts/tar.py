@@ -38,6 +38,10 @@ def _key(member: tarfile.TarInfo) -> str:
     return folder + slash + name.partition(".")[0]
 
 
+def _suffix(member: tarfile.TarInfo) -> str:
+    return Path(member.name).suffix.lower()
+
+
 def samples_in(path: Path) -> Iterator[Sample]:
     """The samples of a shard, in their order. Raises BadValue for a damaged shard."""
     with damage(path, *DAMAGE), tarfile.open(path, mode="r|", bufsize=BUFFER) as tar:
@@ -45,7 +49,7 @@ def samples_in(path: Path) -> Iterator[Sample]:
             image, label = b"", "0"
             for member in members:
                 tar.members.clear()  # type: ignore[attr-defined]  # or it keeps all
-                file, suffix = tar.extractfile(member), Path(member.name).suffix.lower()
+                file, suffix = tar.extractfile(member), _suffix(member)
                 if file is not None and suffix in IMAGE_SUFFIXES:
                     image = image or file.read()
                 elif file is not None and suffix == ".cls":
@@ -77,4 +81,5 @@ class Reader:
 def counts(path: Path) -> list[int]:
     """A block a shard."""
     with damage(path, *DAMAGE), tarfile.open(path) as tar:
-        return [len({_key(each) for each in tar if each.isfile() and Path(each.name).suffix.lower() in IMAGE_SUFFIXES})]
+        groups = groupby(filter(tarfile.TarInfo.isfile, tar), _key)
+        return [sum(any(_suffix(each) in IMAGE_SUFFIXES and each.size for each in some) for _, some in groups)]
