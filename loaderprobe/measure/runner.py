@@ -261,6 +261,8 @@ def run_order(
             child = start(order_path, result_path, log_path)
         try:
             last, timed_out = _follow(child, clock, started_ns, time_limit_s, on_event)
+            # Workers may wait in it without an error; once they are killed, what they had there is free.
+            full = timed_out and free_shared_memory_bytes() == 0
             if timed_out and ask_where(child.pid):
                 with suppress(subprocess.TimeoutExpired):
                     child.wait(STACKS_S)
@@ -275,8 +277,7 @@ def run_order(
         reason = GONE
     if timed_out:
         reason, hint = f"timeout: not finished after {time_limit_s:.0f} s", RAISE_TIME_LIMIT
-        if free_shared_memory_bytes() == 0:
-            # Workers may wait in it without an error.
+        if full:
             reason, hint = f"{reason}, and shared memory is full", SHARED_MEMORY_HINT
     elif last.failure:
         reason, hint, by_signal = last.failure, last.hint, None
