@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import queue
 import signal
@@ -223,9 +222,7 @@ class ForkServer:
         self, order: Order, type_: type[R], *, clock: Clock, time_limit_s: float, on_event: Callable[[Event], None]
     ) -> R | RunFailure:
         """Do what an order asks for in a new child."""
-        return run_order(
-            order, type_, clock=clock, time_limit_s=time_limit_s, on_event=on_event, start=self.start
-        )  # fmt: skip
+        return run_order(order, type_, clock=clock, time_limit_s=time_limit_s, on_event=on_event, start=self.start)
 
 
 def _receive_number(link: socket.socket) -> int:
@@ -298,7 +295,7 @@ def kill_group(leader: int, wait: Callable[[], object]) -> None:
     """End a child and every process it started, and wait for it."""
     members = _members(leader)
     # The group outlives its leader as long as a worker does; it is gone when all have ended by themselves.
-    with contextlib.suppress(ProcessLookupError):
+    with suppress(ProcessLookupError):
         os.killpg(leader, signal.SIGKILL)
     wait()
     remove_batches(members)
@@ -308,7 +305,7 @@ def _members(group: int) -> list[int]:
     """Processes of a process group."""
     found = []
     for pid in (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
+        with suppress(ProcessLookupError, PermissionError):
             if os.getpgid(pid) == group:
                 found.append(pid)
     return found
@@ -322,24 +319,20 @@ def _follow(
     lines: queue.Queue[bytes | None] = queue.Queue()
     threading.Thread(target=_read_lines, args=(child.stdout, lines), daemon=True).start()
     last, deadline_ns = Event(stage="start"), started_ns + round(limit_s * 1e9)
+
+    def left_s() -> float:
+        return max(0.0, (deadline_ns - clock.now_ns()) / 1e9)
+
     while True:
-        left_s = max(0.0, (deadline_ns - clock.now_ns()) / 1e9)
         try:
-            line = lines.get(timeout=left_s)
-        except queue.Empty:
+            line = lines.get(timeout=left_s())
+            if line is END_OF_OUTPUT:
+                child.wait(timeout=left_s())
+                return last, False
+        except (queue.Empty, subprocess.TimeoutExpired):
             return last, True
-        if line is END_OF_OUTPUT:
-            return last, not _ended(child, clock, deadline_ns)
         last = msgspec.json.decode(line, type=Event)
         on_event(last)
-
-
-def _ended(child: Child, clock: Clock, deadline_ns: int) -> bool:
-    try:
-        child.wait(timeout=max(0.0, (deadline_ns - clock.now_ns()) / 1e9))
-    except subprocess.TimeoutExpired:
-        return False
-    return True
 
 
 def _read_lines(stream: IO[bytes], lines: queue.Queue[bytes | None]) -> None:

@@ -211,9 +211,8 @@ def _refused_opening(family: str, error: Exception, url: str) -> LoaderprobeErro
         return _refused(family, kind_of(error), url)
     if not os.environ.keys() & set(re.findall(r"[A-Z_0-9]{8,}", _VARIABLES[family])):
         return _refused(family, NO_CREDENTIALS, url)
-    return BadValue(
-        f"{url} cannot be opened as it is given", hint=f"check it, and the credentials: {_VARIABLES[family]}"
-    )
+    hint = f"check it, and the credentials: {_VARIABLES[family]}"
+    return BadValue(f"{url} cannot be opened as it is given", hint=hint)
 
 
 def _refused(family: str, kind: str, url: str) -> LoaderprobeError:
