@@ -204,7 +204,7 @@ def test_a_copy_of_objects_is_trained_on(proxy: Proxy, photographs: Photographs,
     assert len(list((tmp_path / "copy").rglob("*.JPEG"))) == 120
 
 
-@pytest.mark.parametrize(("bytes_per_s", "behind", "more"), [(1e6, 0, {}), (20e6, 400_000, FOUR_WORKERS)])
+@pytest.mark.parametrize(("bytes_per_s", "behind", "more"), [(1e6, 0, {"workers": 2}), (20e6, 400_000, FOUR_WORKERS)])
 def test_a_limited_network_gets_no_more_workers(
     proxy: Proxy, photographs: Photographs, tmp_path: Path, bytes_per_s: float, behind: int, more: dict[str, Any]
 ) -> None:
