@@ -204,7 +204,7 @@ def iterable(datasets: Any, place: Place, shards: int = 4) -> Make:
     "iterable, one shard on two workers",
     "datasets",
     workers=(2,),
-    says="1 of 2 workers gets no data: measured with 1 worker",
+    says="workers without data: 1 of 2; measured with 1 worker",
 )
 def one_shard(datasets: Any, place: Place) -> Make:
     """It trains with one; so it is measured with one."""
