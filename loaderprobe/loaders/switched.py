@@ -154,8 +154,9 @@ class SwitchedLoader:
 
     def still(self, taken: int) -> bool:
         """True when, with `taken` batches taken, workers have made all requested batches and are idle."""
-        ahead = self._loader.num_workers * (self._loader.prefetch_factor or 0)
-        return not ahead or self._log.made(taken + ahead - 1)
+        lanes = self._loader.num_workers
+        asked = taken + lanes * (self._loader.prefetch_factor or 0)
+        return all(self._log.made(last) for last in range(asked - lanes, asked))
 
     def release(self, taken: int) -> None:
         """Make this process and all workers unmap the pages of mapped files, once no batch is being made.

@@ -163,6 +163,19 @@ def test_what_was_begun_before_a_switch_is_known(tmp_path: Path, started_ns: int
         assert not log.begun_before(4 + 2 * ROWS, 4, 200)
 
 
+@pytest.mark.parametrize("late", [0, 1])
+def test_workers_are_still_when_each_has_made_what_it_was_asked_for(tmp_path: Path, late: int) -> None:
+    """Not when the last batch is there: a data set whose workers wait for each other at the beginning of a pass would
+    wait for ever if one of them began again a batch earlier than the other."""
+    loader = SwitchedLoader(DataLoader(Counting(), num_workers=2), tmp_path, files_of=None, tied=False)
+    log = FetchLog(tmp_path / "fetch.log", 2).open("r+")
+    for number in (7, 8, 9, 10):
+        log.rows[number % 2, number // 2, 0] = number + 1 if number % 2 != late else -(number + 1)
+    assert not loader.still(7)
+    log.rows[late, :] = abs(log.rows[late, :])
+    assert loader.still(7)
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_training_is_watched_over_all_its_epochs(tmp_path: Path, workers: int) -> None:
     """Records stay until they are forgotten. Without a place for the log training goes on, without records."""
