@@ -255,9 +255,12 @@ def serve(link_fd: int, parent: int) -> None:
     Returns when the sweep has ended, whose process is `parent`; `link_fd` is the socket to it. Where the sweep is
     killed, no other process is left to end its child and the workers, and to remove what they leave in shared memory.
     """
-    child = 0
+    child, server = 0, os.getpid()
 
     def end(*_: object) -> None:
+        if os.getpid() != server:  # a child that has just been forked: it dies as any other does
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.raise_signal(signal.SIGTERM)
         if child:
             with suppress(OSError):  # it has ended, or leads its group already
                 os.setpgid(child, child)

@@ -6,6 +6,7 @@ import os
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from loaderprobe.analyze.judge import verdict
@@ -317,6 +319,27 @@ def test_a_sweep_that_is_killed_leaves_no_child(tmp_path: Path) -> None:
         assert select.select([ended], [], [], 60)[0]
         os.close(ended)
     assert not named.exists() and not Path(f"/proc/{child}").exists()
+
+
+SIGNALLED = """\
+import signal, sys
+from loaderprobe.measure import child
+child._begin_life = lambda *_: signal.raise_signal(signal.SIGTERM)
+child.serve(int(sys.argv[1]), int(sys.argv[2]))
+"""
+
+
+def test_a_child_that_is_ended_as_it_is_forked_says_by_what(tmp_path: Path) -> None:
+    """It still has the forkserver's own way to end then, by which it would end with code 1 and say nothing."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs, (tmp_path / "log").open("wb") as log:
+        server = [sys.executable, "-c", SIGNALLED, str(theirs.fileno()), str(os.getpid())]
+        environment = {**os.environ, "PYTHONPATH": str(without_torch(tmp_path / "first"))}
+        with subprocess.Popen(server, pass_fds=(theirs.fileno(),), env=environment) as process:
+            socket.send_fds(ours, [msgspec.json.encode(("order", "result"))], [log.fileno(), log.fileno()])
+            _, status = struct.unpack("qq", ours.recv(16, socket.MSG_WAITALL))
+            process.kill()
+    assert status == -signal.SIGTERM
 
 
 def test_an_interrupt_of_a_measuring_process_costs_nothing(run_forked: Run, server_without_torch: ForkServer) -> None:
