@@ -283,12 +283,13 @@ def measure(run: RunDirectory, on_stage: OnStage, coordinator: Coordinator | Non
     `coordinator` has the other processes that a launcher started: they take part where a configuration has
     several ranks. Without a launcher those are of this machine. Raises BadValue where they would be of several nodes.
     """
-    clock, budget_s = SystemClock(), run.record.spec.budget_s
-    configs = pending(run) or more_of(run)
+    clock, spec = SystemClock(), run.record.spec
+    # Measured ones, too: each has as many threads a rank as those with the most ranks.
+    configs = spec.configs if pending(run) or more_of(run) or any(pending_studies(run)) else ()
     begin_ns = clock.now_ns()
 
     def left_s() -> float | None:
-        return None if budget_s is None else budget_s - (clock.now_ns() - begin_ns) / 1e9
+        return None if spec.budget_s is None else spec.budget_s - (clock.now_ns() - begin_ns) / 1e9
 
     with run.lock(), nullcontext(coordinator) if coordinator else _processes(configs) as processes:
         run_sweep(run, processes, clock=clock, on_stage=on_stage, more=partial(more_of, run))
