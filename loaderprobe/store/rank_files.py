@@ -23,8 +23,7 @@ MOST_SEGMENTS = 40
 def write_ranks(measurement: Path, measured: Measurement) -> None:
     """A file for each rank of a measurement, in the folder that has its name. Raises NoSpace, MissingPart."""
     try:
-        if measured.by_rank:
-            measurement.with_suffix("").mkdir(exist_ok=True)
+        measurement.with_suffix("").mkdir(exist_ok=True)
     except OSError as error:
         raise write_error(error, measurement) from error
     whole = {0, *(segment.without for segment in measured.segments)}

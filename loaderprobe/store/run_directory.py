@@ -200,15 +200,17 @@ class RunDirectory:
         return failed if isinstance(failed, RunFailure) else measured or failed
 
     def _save_measurement(self, measured: Measurement) -> None:
-        """Ranks have files of their own, which are there before the measurement is."""
+        """Ranks have files of their own; the measurement itself has what they saw until all of these are there."""
         path = self._measurement_path(measured.config.key)
-        write_ranks(path, measured)
+        if measured.by_rank:
+            write_atomically(path, encode("measurement", measured))
+            write_ranks(path, measured)
         write_atomically(path, encode("measurement", replace(measured, by_rank=())))
 
     def _measurement(self, key: str) -> Measurement | DamagedFile | None:
         path = self._measurement_path(key)
         found = self._result("measurement", Measurement, path, key)
-        if not isinstance(found, Measurement) or found.config.ranks == 1:
+        if not isinstance(found, Measurement) or found.config.ranks == 1 or found.by_rank:
             return found
         try:
             return replace(found, by_rank=tuple(read_rank(path, rank, found) for rank in range(found.ranks)))

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,27 @@ def test_ranks_have_files_of_their_own(run: RunDirectory) -> None:
     assert isinstance(damaged, DamagedFile) and damaged.reason == "is missing from the run"
     run.save(measured)
     assert run.has_measurement(measured.config.key)
+
+
+def test_further_rounds_that_are_cut_off_while_they_are_saved_cost_nothing(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever of its files is the last that is written, the run holds all rounds before, or all with the new."""
+    earlier, longer = (rank_run(alike(rounds, baseline=100.0), ranks=3) for rounds in (3, 4))
+    found = []
+    for whole in range(5):
+        run.save(earlier)
+        left = iter(range(whole))
+
+        def write(_: int, left: Iterator[int] = left) -> None:
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+            patch.setattr(os, "fsync", write)
+            run.save(longer)
+        found.append(run.result(earlier.config.key))
+    assert found == [earlier, *[longer] * 4]
 
 
 def test_a_run_opens_with_what_was_asked_and_its_files(run: RunDirectory) -> None:
