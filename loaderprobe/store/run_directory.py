@@ -62,17 +62,20 @@ class RunDirectory:
 
     @classmethod
     def create(cls, path: Path, record: RunRecord, files: list[FileSet]) -> RunDirectory:
-        """A new run. Raises Refused when `path` is not empty, MissingPart without permission."""
+        """A new run. Raises Refused when `path` is not empty, Locked, MissingPart without permission."""
         cls.check_new(path)
-        try:
-            for part in PARTS:
-                (path / part).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise write_error(error, path) from error
         run = cls(path, record)
-        for file_set in files:
-            write_atomically(run._files_path(file_set.fingerprint), encode("files", file_set))
-        write_atomically(path / "run.json", encode("run", record))
+        with run.lock():
+            # Another process may have made one meanwhile.
+            cls.check_new(path)
+            try:
+                for part in PARTS:
+                    (path / part).mkdir(exist_ok=True)
+            except OSError as error:
+                raise write_error(error, path) from error
+            for file_set in files:
+                write_atomically(run._files_path(file_set.fingerprint), encode("files", file_set))
+            write_atomically(path / "run.json", encode("run", record))
         return run
 
     @staticmethod

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -205,6 +205,24 @@ def test_a_lock_is_free_once_the_workers_of_a_killed_process_are_gone(
     monkeypatch.setattr("fcntl.flock", refused_once)
     with lock_directory(tmp_path):
         assert holder.returncode
+
+
+def test_of_two_that_begin_the_same_run_one_is_refused(
+    tmp_path: Path, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other has made it while this one waited for the lock."""
+
+    @contextmanager
+    def second(path: Path) -> Iterator[None]:
+        monkeypatch.undo()
+        RunDirectory.create(path, run.record, [FILES])
+        with lock_directory(path):
+            yield
+
+    monkeypatch.setattr("loaderprobe.store.run_directory.lock_directory", second)
+    with pytest.raises(Refused, match="already holds a run"):
+        RunDirectory.create(tmp_path / "new", run.record, [])
+    assert RunDirectory.open(tmp_path / "new").files(CONFIG.data) == FILES
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
