@@ -123,6 +123,7 @@ def one_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
+@pytest.mark.usefixtures("same_machine")
 def test_one_of_several_programs_measures_no_live_loader_and_starts_no_ranks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,6 +136,7 @@ def test_one_of_several_programs_measures_no_live_loader_and_starts_no_ranks(
         loaderprobe.resume(run_of(tmp_path / "run", 2).path)
 
 
+@pytest.mark.usefixtures("same_machine")
 def test_a_resumed_sweep_has_as_many_threads_a_rank_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left is measured by the processes of the most ranks of all; where nothing is, none are started."""
     measured = rank_run(alike(baseline=100.0), ranks=4)
