@@ -73,7 +73,7 @@ def test_a_loader_comes_alone_or_with_a_step(script: str) -> None:
     assert sys.argv != [script]
 
 
-def test_a_file_that_was_changed_is_imported_anew(script: str) -> None:
+def test_a_file_that_was_changed_is_imported_again(script: str) -> None:
     """One that was not keeps its module."""
     assert made(named(f"{script}:both")) == ([1], print)
     known = sys.modules["own_loader_script"]

@@ -120,7 +120,7 @@ _IMPORTED: dict[Path, tuple[int, int]] = {}
 
 
 def _of_file(name: str, file: Path) -> ModuleType:
-    """The module of a file, imported anew where that was changed since.
+    """The module of a file, imported again where that was changed since.
 
     Raises BadValue where it is hidden by a module of the same name that Python has imported before.
     """
