@@ -25,7 +25,7 @@ from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store import run_directory
 from loaderprobe.system.clock import SystemClock
-from loaderprobe.testing import example_config
+from loaderprobe.testing import example_config, example_environment
 from tests.warm import Warm
 
 # Workers that come from a forkserver then need not import it each.
@@ -167,6 +167,12 @@ def one_thread() -> Iterator[None]:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lock that is held is refused at once."""
     monkeypatch.setattr(run_directory, "LETTING_GO_S", 0.0)
+
+
+@pytest.fixture
+def same_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made-up runs can be resumed here."""
+    monkeypatch.setattr("loaderprobe.api.sweep.describe_environment", lambda _: example_environment())
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -32,6 +32,8 @@ from loaderprobe.system.scratch import scratch_directory
 
 VARIABLE = "LOADERPROBE_RUN"
 STARTUP = Path(__file__).parent.parent / "startup"
+KEPT = "kept"
+"""A file in the scratch directory of a command, once one of its processes has kept a result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +67,11 @@ def run_command(command: Sequence[str], request: AttachRequest, environment: Map
         with _signals_left_to(process):
             code = process.wait()
         imported_torch = any(scratch.glob("*.torch"))
+        kept = (scratch / KEPT).exists()
         processes = tuple(
             decode("attached", file.read_bytes(), Attached, str(file)) for file in sorted(scratch.glob("*.json"))
         )
-    found = load_any(run) if (run / RESULT).exists() else None
+    found = load_any(run) if kept else None
     assert not isinstance(found, Run)
     return Ran(exit_code=code if code >= 0 else 128 - code, found=found, processes=processes,
         imported_torch=imported_torch,
@@ -123,6 +126,8 @@ def keep(found: Documented, request: AttachRequest, *, raw: bool = False) -> Non
     """Write the result into the directory of the run; `raw` only `result.json`, from which `report` makes the rest."""
     make_directory(Path(request.run))
     write_result(Path(request.run), {RESULT: found.json()} if raw else found.files())
+    with suppress(OSError):  # the command has gone
+        (Path(request.scratch) / KEPT).touch()
 
 
 def keep_seen(seen: Attached, request: AttachRequest) -> None:

@@ -190,8 +190,8 @@ def origin_now(command: str, *paths: Path) -> Origin:
 
 
 def usual_out(kind: str = "") -> Path:
-    """A new directory for a run, named by the time, and by its kind where it is no sweep."""
+    """A new directory for a run, named by the time to the microsecond, and by its kind where it is no sweep."""
     from loaderprobe.system.host import local_now
 
-    name = local_now().strftime("%Y%m%d-%H%M%S")
+    name = local_now().strftime("%Y%m%d-%H%M%S-%f")
     return Path("loaderprobe-runs") / (f"{name}-{kind}" if kind else name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -41,7 +42,7 @@ from loaderprobe.records.config import (
     TensorType,
     check_seconds,
 )
-from loaderprobe.records.files import FileSet
+from loaderprobe.records.environment import Environment
 from loaderprobe.records.options import RESOLUTIONS
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.system.clock import SystemClock
@@ -165,7 +166,8 @@ def sweep(
     heard = listener or ProgressOnly(progress)
     heard.checked(spec, bytes_to_make(requests, folder, count) if data is None else 0.0)
     if data is None:
-        files = _generated(requests, folder, count, heard.progress)
+        made = make_sets(folder, requests, count=count, progress=heard.progress)
+        files = [generated_set(path, sample=count, seed=seed) for path in made]
     else:
         only = layouts if convert_to is None else None
         files = image_sets(data, sample=count, seed=seed, progress=heard.progress, layouts=only)
@@ -181,12 +183,6 @@ def sweep(
     return _completed(RunDirectory.create(place, record, files), heard, coordinator)
 
 
-def _generated(requests: Sequence[SetRequest], folder: Path, count: int, progress: OnStage) -> list[FileSet]:
-    """Data sets of so many images each, made where they are not there yet."""
-    made = make_sets(folder, requests, count=count, progress=progress)
-    return [generated_set(path, sample=count, seed=request.seed) for path, request in zip(made, requests, strict=True)]
-
-
 def resume(
     run: PathLike,
     *,
@@ -197,10 +193,17 @@ def resume(
 ) -> Run:
     """Complete a run with its own settings: measure what has no measurement yet, what failed among it.
 
-    `budget_s` is a new budget for that, and the others are as of `sweep`. Raises BadValue for what is no time.
+    `budget_s` is a new budget for that, and the others are as of `sweep`. Raises BadValue for what is no time, and on
+    another machine: a run has the rates of one.
     """
     check_seconds("budget", budget_s)
     directory = RunDirectory.open(Path(run))
+    before, here = (_machine(each) for each in (directory.record.environment, describe_environment(())))
+    if before != here and _is_left(directory):
+        raise BadValue(
+            f"{run} was begun on {before}, and this is {here}",
+            hint="resume it on such a machine, or measure again into a new directory",
+        )
     if coordinator:
         configs = directory.record.spec.configs
         coordinator.admit(configs, beside_results(directory, {config.data for config in configs})[0])
@@ -209,23 +212,28 @@ def resume(
     return _completed(directory, listener or ProgressOnly(progress), coordinator, foreign_modules(directory))
 
 
+def _machine(environment: Environment) -> str:
+    """What rates depend on: the processor, the cores and the GPUs."""
+    gpus = Counter(gpu.name for gpu in environment.gpus)
+    named = [f"{count} {name}" for name, count in gpus.items()] or ["no GPU"]
+    return ", ".join([environment.cpu_model, f"{environment.cores_available:g} cores", *named])
+
+
 def foreign_modules(run: RunDirectory) -> tuple[str, ...]:
     """Modules outside loaderprobe that measuring the rest of a run imports: the run names them, not the command line.
 
     Imports nothing of them. Raises BadValue for a loader or a compute that is not known.
     """
-    modules: dict[str, None] = {}
+    modules: list[str | None] = []
     spec = run.record.spec
     asked = spec.configs if spec.auto else pending(run)
     for config in (*asked, *(config for _, config, _ in pending_studies(run))):
-        for module in (
+        modules += (
             foreign_module("loader", config.loader.name),
             foreign_module("compute", config.compute.kind),
             foreign_module("model", config.compute.model),
-        ):
-            if module is not None:
-                modules[module] = None
-    return tuple(modules)
+        )
+    return tuple(dict.fromkeys(filter(None, modules)))
 
 
 def written(given: Mapping[str, Any]) -> str:
@@ -283,18 +291,24 @@ def measure(run: RunDirectory, on_stage: OnStage, coordinator: Coordinator | Non
     `coordinator` has the other processes that a launcher started: they take part where a configuration has
     several ranks. Without a launcher those are of this machine. Raises BadValue where they would be of several nodes.
     """
-    clock, budget_s = SystemClock(), run.record.spec.budget_s
-    configs = pending(run) or more_of(run)
+    clock, spec = SystemClock(), run.record.spec
+    # Measured ones, too: each has as many threads a rank as those with the most ranks.
+    configs = spec.configs if _is_left(run) else ()
     begin_ns = clock.now_ns()
 
     def left_s() -> float | None:
-        return None if budget_s is None else budget_s - (clock.now_ns() - begin_ns) / 1e9
+        return None if spec.budget_s is None else spec.budget_s - (clock.now_ns() - begin_ns) / 1e9
 
     with run.lock(), nullcontext(coordinator) if coordinator else _processes(configs) as processes:
         run_sweep(run, processes, clock=clock, on_stage=on_stage, more=partial(more_of, run))
         Ceilings(run=run).name_kinds(left_s())
         study_all(run, processes, clock=clock, on_stage=on_stage, left_s=left_s())
     on_stage("measured", 1, 1)
+
+
+def _is_left(run: RunDirectory) -> bool:
+    """True where something is still to be measured."""
+    return bool(pending(run) or more_of(run)) or any(pending_studies(run))
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from contextlib import redirect_stdout
+from contextlib import chdir, redirect_stdout
 from importlib.resources import files as resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -106,8 +106,8 @@ def diagnose(call: Invocation, **asked: Any) -> int:
     from loaderprobe.api.diagnose import diagnose as verb
 
     def measure() -> Diagnosis:
-        # What the user's code prints is no result.
-        with redirect_stdout(sys.stderr), timed(call.silent) as progress:
+        # What the user's code prints is no result, and it may go to another folder.
+        with chdir("."), redirect_stdout(sys.stderr), timed(call.silent) as progress:
             return verb(**asked, command=command_line(), progress=progress)
 
     call.show_and_keep(measure, "diagnose")

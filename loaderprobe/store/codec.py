@@ -109,6 +109,15 @@ def write_atomically(path: Path, data: bytes) -> None:
         raise
 
 
+def write_in_folder(path: Path, data: bytes) -> None:
+    """Write a file in a folder of a run that may not be there yet. Raises NoSpace, MissingPart."""
+    try:
+        path.parent.mkdir(exist_ok=True)
+    except OSError as error:
+        raise write_error(error, path) from error
+    write_atomically(path, data)
+
+
 def write_error(error: OSError, path: Path, option: str = "--out") -> NoSpace | MissingPart:
     """The error to raise when writing `path`, which `option` chose, failed with `error`."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):

@@ -13,7 +13,7 @@ from typing import Any
 
 from loaderprobe.errors import DamagedRun
 from loaderprobe.records.measurement import COLUMNS, Measurement, RankSeen, Segment
-from loaderprobe.store.codec import decode, encode, read, write_atomically, write_error
+from loaderprobe.store.codec import decode, encode, read, write_in_folder
 
 RANK = "rank"
 """The kind of the file of one rank."""
@@ -22,15 +22,10 @@ MOST_SEGMENTS = 40
 
 def write_ranks(measurement: Path, measured: Measurement) -> None:
     """A file for each rank of a measurement, in the folder that has its name. Raises NoSpace, MissingPart."""
-    try:
-        if measured.by_rank:
-            measurement.with_suffix("").mkdir(exist_ok=True)
-    except OSError as error:
-        raise write_error(error, measurement) from error
     whole = {0, *(segment.without for segment in measured.segments)}
     for rank in measured.by_rank:
         kept = rank if rank.rank in whole else shortened(rank, measured.segments)
-        write_atomically(_path(measurement, rank.rank), encode(RANK, kept))
+        write_in_folder(_path(measurement, rank.rank), encode(RANK, kept))
 
 
 def read_rank(measurement: Path, rank: int, of: Measurement) -> RankSeen:

@@ -31,8 +31,9 @@ from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.report import DamagedFile
 from loaderprobe.records.studies import EpochsMeasured, Prefilled
-from loaderprobe.store.codec import decode, encode, read, write_atomically, write_error
+from loaderprobe.store.codec import decode, encode, read, write_atomically, write_error, write_in_folder
 from loaderprobe.store.rank_files import read_rank, write_ranks
+from loaderprobe.store.results import make_directory
 
 R = TypeVar("R", bound=Measurement | RunFailure | Prefilled | EpochsMeasured)
 PARTS = ("files", "ceilings", "measurements", "failures")
@@ -62,17 +63,17 @@ class RunDirectory:
 
     @classmethod
     def create(cls, path: Path, record: RunRecord, files: list[FileSet]) -> RunDirectory:
-        """A new run. Raises Refused when `path` is not empty, MissingPart without permission."""
+        """A new run. Raises Refused when `path` is not empty, Locked, MissingPart without permission."""
         cls.check_new(path)
-        try:
-            for part in PARTS:
-                (path / part).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise write_error(error, path) from error
         run = cls(path, record)
-        for file_set in files:
-            write_atomically(run._files_path(file_set.fingerprint), encode("files", file_set))
-        write_atomically(path / "run.json", encode("run", record))
+        with run.lock():
+            # Another process may have made one meanwhile.
+            cls.check_new(path)
+            for part in PARTS:
+                make_directory(path / part)
+            for file_set in files:
+                write_atomically(run._files_path(file_set.fingerprint), encode("files", file_set))
+            write_atomically(path / "run.json", encode("run", record))
         return run
 
     @staticmethod
@@ -85,7 +86,8 @@ class RunDirectory:
                 f"{path} already holds a run", hint=f"complete it with --resume {path}, or choose another --out"
             )
         try:
-            if path.is_dir() and _foreign(path):
+            ours = (".lock", *PARTS, *STUDIES)
+            if path.is_dir() and any(entry.name not in ours for entry in path.iterdir()):
                 raise ForeignDirectory(f"{path} is not empty and not a run", hint="choose another place with --out")
         except OSError as error:
             raise write_error(error, path) from error
@@ -161,7 +163,7 @@ class RunDirectory:
 
     def save_ceiling(self, ceiling: StorageCeiling) -> None:
         """Keep a ceiling; it replaces what was known of the same file set."""
-        _write_in_folder(self._ceiling_path(ceiling.data), encode("ceiling", ceiling))
+        write_in_folder(self._ceiling_path(ceiling.data), encode("ceiling", ceiling))
 
     def save(self, result: Measurement | RunFailure) -> None:
         """Keep a result; a measurement replaces the failure of an earlier try."""
@@ -182,7 +184,7 @@ class RunDirectory:
 
     def save_study(self, kind: str, found: Prefilled | EpochsMeasured) -> None:
         """Keep it; it replaces an earlier one."""
-        _write_in_folder(self.path / kind / _file_name(found.config.key), encode(kind, found))
+        write_in_folder(self.path / kind / _file_name(found.config.key), encode(kind, found))
 
     def has_measurement(self, key: str) -> bool:
         """True when the configuration need not be measured again: a damaged measurement is none."""
@@ -200,15 +202,17 @@ class RunDirectory:
         return failed if isinstance(failed, RunFailure) else measured or failed
 
     def _save_measurement(self, measured: Measurement) -> None:
-        """Ranks have files of their own, which are there before the measurement is."""
+        """Ranks have files of their own; the measurement itself has what they saw until all of these are there."""
         path = self._measurement_path(measured.config.key)
-        write_ranks(path, measured)
+        if measured.by_rank:
+            write_atomically(path, encode("measurement", measured))
+            write_ranks(path, measured)
         write_atomically(path, encode("measurement", replace(measured, by_rank=())))
 
     def _measurement(self, key: str) -> Measurement | DamagedFile | None:
         path = self._measurement_path(key)
         found = self._result("measurement", Measurement, path, key)
-        if not isinstance(found, Measurement) or found.config.ranks == 1:
+        if not isinstance(found, Measurement) or found.config.ranks == 1 or found.by_rank:
             return found
         try:
             return replace(found, by_rank=tuple(read_rank(path, rank, found) for rank in range(found.ranks)))
@@ -271,16 +275,3 @@ def _check_paths(files: FileSet, source: Path) -> None:
     for name in files.file_bytes:
         if not inside or "\0" in name or name.startswith("/") or ".." in name.split("/"):
             raise DamagedRun(str(source), f"is damaged: {name!r} is not under {files.root!r}")
-
-
-def _foreign(path: Path) -> bool:
-    return any(entry.name not in (".lock", *PARTS, *STUDIES) for entry in path.iterdir())
-
-
-def _write_in_folder(path: Path, data: bytes) -> None:
-    """Write a file in a folder that a run of an older version, or one without such files, does not have."""
-    try:
-        path.parent.mkdir(exist_ok=True)
-    except OSError as error:
-        raise write_error(error, path) from error
-    write_atomically(path, data)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -16,7 +18,7 @@ import torch
 import torch.distributed as dist
 
 import loaderprobe
-from loaderprobe.api import sweep_spec
+from loaderprobe.api import sweep, sweep_spec
 from loaderprobe.api.diagnose import diagnose, diagnosis
 from loaderprobe.api.sweep_spec import check_images, check_spec, images_needed, spec_of
 from loaderprobe.errors import BadValue
@@ -121,6 +123,7 @@ def one_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
+@pytest.mark.usefixtures("same_machine")
 def test_one_of_several_programs_measures_no_live_loader_and_starts_no_ranks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,6 +134,27 @@ def test_one_of_several_programs_measures_no_live_loader_and_starts_no_ranks(
     assert "loaderprobe diagnose" in caught.value.hint
     with pytest.raises(BadValue, match="one of several that a launcher started"):
         loaderprobe.resume(run_of(tmp_path / "run", 2).path)
+
+
+@pytest.mark.usefixtures("same_machine")
+def test_a_resumed_sweep_has_as_many_threads_a_rank_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left is measured by the processes of the most ranks of all; where nothing is, none are started."""
+    measured = rank_run(alike(baseline=100.0), ranks=4)
+    started: list[int] = []
+
+    @contextmanager
+    def on_this_machine(ranks: int) -> Iterator[Any]:
+        started.append(ranks)
+        yield SimpleNamespace(admit=lambda *_: None)
+
+    monkeypatch.setattr(sweep, "on_this_machine", on_this_machine)
+    monkeypatch.setattr(sweep, "ForkServer", nullcontext)
+    monkeypatch.setattr(sweep, "run_sweep", lambda *_, **__: None)
+    for ranks in ((4,), (4, 1)):
+        run = run_of(tmp_path / str(len(ranks)), *ranks)
+        run.save(replace(measured, config=run.record.spec.configs[0]))
+        loaderprobe.resume(run.path)
+    assert started == [4]
 
 
 # What a sweep of several ranks is asked for.

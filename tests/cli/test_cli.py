@@ -16,6 +16,7 @@ from PIL import Image
 from rich.console import Console
 
 import loaderprobe
+from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.cli import border
 from loaderprobe.cli.attached import _say
 from loaderprobe.records.environment import Capability
@@ -239,6 +240,22 @@ def test_the_layers_of_a_named_model(tmp_path: Path) -> None:
     rows = list(csv.DictReader((out / "profile.csv").read_text().splitlines()))
     assert [row["layer"] for row in rows] == [layer["name"] for layer in found["layers"]]
     assert {"conv1", "fc3"} <= {row["layer"] for row in rows} and "<svg" in (out / "report.html").read_text()
+
+
+def test_a_result_is_kept_where_the_command_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when the user's code goes to another folder, as hydra does."""
+    stored = Diagnosis.load(ROOT / "fixtures" / "runs" / "diagnose")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+
+    def goes_elsewhere(*_: object, **__: object) -> Diagnosis:
+        os.chdir("elsewhere")
+        return stored
+
+    monkeypatch.setattr(sys.modules["loaderprobe.api.diagnose"], "diagnose", goes_elsewhere)
+    done = invoke("diagnose", "train.py:make_loader", "--out", "found")
+    assert done.exit_code == 0 and "Report: found/report.html" in done.stdout
+    assert (tmp_path / "found" / "report.html").is_file()
 
 
 def test_loading_is_a_part_of_the_step(tmp_path: Path, photographs: FileSet) -> None:

@@ -162,6 +162,7 @@ def test_a_name_in_a_run_leads_nowhere_else(run: RunDirectory) -> None:
     assert (code, out) == (2, "") and "no fingerprint" in err
 
 
+@pytest.mark.usefixtures("same_machine")
 def test_a_report_imports_nothing_that_a_run_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Loaders and computes of third parties, known or not, are only words; resuming says what it will import."""
     (tmp_path / "surprise.py").write_text("raise SystemExit('imported')")
@@ -175,6 +176,7 @@ def test_a_report_imports_nothing_that_a_run_names(tmp_path: Path, monkeypatch: 
     assert "its module surprise is going to be imported" in err and "surprise" not in sys.modules
 
 
+@pytest.mark.usefixtures("same_machine")
 def test_a_run_with_an_unknown_name_is_shown_and_not_resumed(tmp_path: Path) -> None:
     """`report` shows it; `--resume` ends with exit code 2 before it begins."""
     run = with_loader(tmp_path / "run", "gone")
@@ -186,6 +188,7 @@ def test_a_run_with_an_unknown_name_is_shown_and_not_resumed(tmp_path: Path) -> 
 def test_a_full_disk_does_not_hide_what_was_measured(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     """The result is printed, the old summary stays whole, the error names the file and what to do."""
     run.write("summary.json", "old")
+    monkeypatch.setattr(verb, "describe_environment", lambda _: run.record.environment)
     monkeypatch.setattr(verb, "measure", lambda *_: None)
 
     def full(_: int) -> None:

@@ -9,11 +9,13 @@ import re
 import signal
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from loaderprobe.api.run import STARTUP, VARIABLE
+from loaderprobe.api.shown import usual_out
 from loaderprobe.records.ranks import RankMeasurement
 from loaderprobe.store.codec import decode
 from tests.cli.invoke import invoke
@@ -239,6 +241,19 @@ def test_the_exit_code_is_that_of_the_command(
     (tmp_path / "ends.py").write_text("raise SystemExit(7)\n")
     done = run(python, tmp_path, *command)
     assert done.returncode in codes and says in done.stderr and not (tmp_path / "found").exists()
+
+
+def test_another_commands_result_is_neither_shown_nor_in_the_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where one was kept in the same place meanwhile; usually two commands of one second have places of their own."""
+    found = tmp_path / "found"
+    others = f"mkdir {found} && cp {ROOT / 'fixtures/runs/run/result.json'} {found}"
+    done = invoke("run", "--out", found, "--", "sh", "-c", others)
+    assert (done.exit_code, done.stdout) == (2, "") and "no torch DataLoader was iterated" in done.stderr
+    moments = (datetime(2026, 11, 27, 1, 30, 5, each) for each in (1, 2))
+    monkeypatch.setattr("loaderprobe.system.host.local_now", lambda: next(moments))
+    assert usual_out("run") != usual_out("run")
 
 
 def test_two_ranks_are_measured_together(tmp_path: Path, python: str) -> None:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -36,9 +37,10 @@ from loaderprobe.measure.runner import ForkServer, Order
 from loaderprobe.measure.sweep import pending
 from loaderprobe.measure.sweep import sweep as sweep_by
 from loaderprobe.records.config import Auto, RunConfig, SweepSpec
+from loaderprobe.records.environment import Gpu
 from loaderprobe.records.files import FileSet
 from loaderprobe.store.run_directory import RunDirectory, lock_directory
-from loaderprobe.testing import FakeClock
+from loaderprobe.testing import FakeClock, example_environment
 from loaderprobe.units import parse_count
 from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth
@@ -136,6 +138,7 @@ def test_what_does_not_read_a_layout_is_refused(
     assert error.value.message == refused and way_out in error.value.hint
 
 
+@pytest.mark.usefixtures("same_machine")
 def test_resume_measures_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What failed and what was never tried; the run is judged again."""
     asked: list[int] = []
@@ -151,6 +154,32 @@ def test_resume_measures_what_is_left(tmp_path: Path, monkeypatch: pytest.Monkey
     assert {row.status for row in run.report().summary.configurations} == {"measured"}
 
 
+@pytest.mark.parametrize(
+    ("changes", "here"),
+    [
+        ({"cpu_model": "Xeon"}, "Xeon, 2 cores, no GPU"),
+        ({"cores_available": 8.0}, "AMD EPYC 7B13, 8 cores, no GPU"),
+        ({"gpus": (Gpu(name="H100", uuid=None, memory_bytes=None, driver=None),) * 2}, "2 cores, 2 H100"),
+        ({"kernel": "7.0"}, None),
+    ],
+)
+def test_another_machine_measures_nothing_into_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], here: str | None
+) -> None:
+    """Both are named, and nothing is changed. Another kernel is no other machine, and a whole run is shown anywhere."""
+    monkeypatch.setattr(verb, "describe_environment", lambda _: replace(example_environment(), **changes))
+    monkeypatch.setattr(verb, "measure", measure_nothing)
+    run = plain_run(tmp_path / "run")
+    said = rf"run was begun on AMD EPYC 7B13, 2 cores, no GPU, and this is .*{here}$"
+    with nullcontext() if here is None else pytest.raises(BadValue, match=said):
+        loaderprobe.resume(run.path, budget_s=7.0)
+    assert (RunDirectory.open(run.path).record.spec.budget_s == 7.0) == (here is None)
+    for config in (FAILED, PENDING):
+        run.save(measured(Truth(compute=1000.0), config.loader.workers))
+    assert loaderprobe.resume(run.path).path == run.path
+
+
+@pytest.mark.usefixtures("same_machine")
 def test_an_interrupt_reaches_the_program_with_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The interrupt reaches the program, with a note; summary and page are there."""
 
@@ -168,6 +197,7 @@ def test_an_interrupt_reaches_the_program_with_how_to_go_on(tmp_path: Path, monk
     assert "not measured yet" in said and "Resume with: loaderprobe sweep --resume" in said
 
 
+@pytest.mark.usefixtures("same_machine")
 @pytest.mark.parametrize(("kind", "vanished"), [(NoSpace, False), (NoSpace, True), (LostRank, False)])
 def test_a_sweep_that_cannot_go_on_says_how_to_and_shows_what_was_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[LoaderprobeError], vanished: bool

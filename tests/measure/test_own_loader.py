@@ -73,6 +73,15 @@ def test_a_loader_comes_alone_or_with_a_step(script: str) -> None:
     assert sys.argv != [script]
 
 
+def test_a_file_that_was_changed_is_imported_again(script: str) -> None:
+    """One that was not keeps its module."""
+    assert made(named(f"{script}:both")) == ([1], print)
+    known = sys.modules["own_loader_script"]
+    assert made(named(f"{script}:both")) == ([1], print) and sys.modules["own_loader_script"] is known
+    Path(script).write_text("def both(): return [1, 2, 3], print")
+    assert made(named(f"{script}:both")) == ([1, 2, 3], print)
+
+
 @pytest.mark.parametrize(
     ("function", "kind", "said"),
     [

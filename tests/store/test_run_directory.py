@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,27 @@ def test_ranks_have_files_of_their_own(run: RunDirectory) -> None:
     assert isinstance(damaged, DamagedFile) and damaged.reason == "is missing from the run"
     run.save(measured)
     assert run.has_measurement(measured.config.key)
+
+
+def test_further_rounds_that_are_cut_off_while_they_are_saved_cost_nothing(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever of its files is the last that is written, the run holds all rounds before, or all with the new."""
+    earlier, longer = (rank_run(alike(rounds, baseline=100.0), ranks=3) for rounds in (3, 4))
+    found = []
+    for whole in range(5):
+        run.save(earlier)
+        left = iter(range(whole))
+
+        def write(_: int, left: Iterator[int] = left) -> None:
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+            patch.setattr(os, "fsync", write)
+            run.save(longer)
+        found.append(run.result(earlier.config.key))
+    assert found == [earlier, *[longer] * 4]
 
 
 def test_a_run_opens_with_what_was_asked_and_its_files(run: RunDirectory) -> None:
@@ -183,6 +205,24 @@ def test_a_lock_is_free_once_the_workers_of_a_killed_process_are_gone(
     monkeypatch.setattr("fcntl.flock", refused_once)
     with lock_directory(tmp_path):
         assert holder.returncode
+
+
+def test_of_two_that_begin_the_same_run_one_is_refused(
+    tmp_path: Path, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other has made it while this one waited for the lock."""
+
+    @contextmanager
+    def second(path: Path) -> Iterator[None]:
+        monkeypatch.undo()
+        RunDirectory.create(path, run.record, [FILES])
+        with lock_directory(path):
+            yield
+
+    monkeypatch.setattr("loaderprobe.store.run_directory.lock_directory", second)
+    with pytest.raises(Refused, match="already holds a run"):
+        RunDirectory.create(tmp_path / "new", run.record, [])
+    assert RunDirectory.open(tmp_path / "new").files(CONFIG.data) == FILES
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -98,9 +99,9 @@ def made(own: OwnLoader) -> tuple[Any, Callable[[Any], Any] | None]:
 
 
 def _function(own: OwnLoader) -> Callable[[], Any]:
+    file = Path(own.folder, Path(own.name.rpartition(":")[0]).name)
     try:
-        module = import_module(own.module)
-        _check_is_own(own, getattr(module, "__file__", None))
+        module = _of_file(own.module, file) if file.suffix == ".py" else import_module(own.module)
         found = getattr(module, own.function)
     except LoaderprobeError:
         raise
@@ -114,12 +115,25 @@ def _function(own: OwnLoader) -> Callable[[], Any]:
     return function
 
 
-def _check_is_own(own: OwnLoader, imported: str | None) -> None:
-    """Raises BadValue where a file is hidden by a module of the same name that Python has imported before."""
-    file = Path(own.folder, Path(own.name.rpartition(":")[0]).name)
-    if file.suffix == ".py" and not (imported and file.samefile(imported)):
+_IMPORTED: dict[Path, tuple[int, int]] = {}
+"""By file of a module that was imported here: when it was changed last, in ns, and its bytes, at that time."""
+
+
+def _of_file(name: str, file: Path) -> ModuleType:
+    """The module of a file, imported again where that was changed since.
+
+    Raises BadValue where it is hidden by a module of the same name that Python has imported before.
+    """
+    state = file.stat().st_mtime_ns, file.stat().st_size
+    if _IMPORTED.get(file, state) != state:
+        sys.modules.pop(name, None)
+    module = import_module(name)
+    imported = getattr(module, "__file__", None)
+    if not (imported and file.samefile(imported)):
         where = imported or "Python itself"
         raise BadValue(f"{file} has the name of another module, {where}", hint="give the file another name")
+    _IMPORTED[file] = state
+    return module
 
 
 def _called(own: OwnLoader, function: Callable[[], Any]) -> Any:
