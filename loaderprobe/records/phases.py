@@ -47,11 +47,13 @@ CacheLabel = Literal["cold", "warm", "mixed", "unproved", "remote"]
 """remote: from an object store, which no page cache of this machine stands before."""
 FROM_STORAGE: tuple[CacheLabel, ...] = ("cold", "remote")
 """No cache of this machine served it."""
+PERCENTILES = ("50.000000", "95.000000", "99.000000", "99.900000")
+"""Of durations, by fio's keys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
-    """How long operations took, ns; `percentile` by fio's keys ("50.000000")."""
+    """How long operations took, ns; `percentile` has PERCENTILES."""
 
     min: float
     max: float
@@ -59,6 +61,11 @@ class Latency:
     stddev: float
     N: int
     percentile: dict[str, float]
+
+    def __post_init__(self) -> None:
+        """Raises BadValue for other percentiles than are asked for."""
+        if self.percentile.keys() != set(PERCENTILES):
+            raise BadValue(f"percentiles are not {', '.join(PERCENTILES)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ import numpy as np
 
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.records.environment import StorageLocation
-from loaderprobe.records.phases import BandwidthPhase, CacheLabel, Latency, PhaseName
+from loaderprobe.records.phases import PERCENTILES, BandwidthPhase, CacheLabel, Latency, PhaseName
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import CEILING_COLD_AT_LEAST, WARM_AT_MOST
 from loaderprobe.stats import half_width_in_time, median
@@ -31,7 +31,6 @@ MOST_ROUNDS = 40
 REPEATS_FASTER = 1.25
 """Later passes over the same files that are faster than the first by this were served by a cache below."""
 LEAST_PASS_S = 0.05
-PERCENTILES = (50.0, 95.0, 99.0, 99.9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,14 +266,14 @@ def cache_label(storage_bytes: int | None, delivered_bytes: int) -> CacheLabel:
 
 def latency(values_ns: Column) -> Latency:
     """Distribution of durations; `values_ns` must not be empty."""
-    percentiles: Sequence[float] = np.percentile(values_ns, PERCENTILES).tolist()
+    percentiles: Sequence[float] = np.percentile(values_ns, [float(each) for each in PERCENTILES]).tolist()
     return Latency(
         min=float(values_ns.min()),
         max=float(values_ns.max()),
         mean=float(values_ns.mean()),
         stddev=float(values_ns.std()),
         N=len(values_ns),
-        percentile={f"{share:.6f}": value for share, value in zip(PERCENTILES, percentiles, strict=True)},
+        percentile=dict(zip(PERCENTILES, percentiles, strict=True)),
     )
 
 
