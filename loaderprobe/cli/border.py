@@ -11,7 +11,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import Parameter, Signature
 from io import TextIOWrapper
 from pathlib import Path
@@ -34,7 +34,7 @@ from loaderprobe.errors import (
 )
 from loaderprobe.records.files import masked
 from loaderprobe.records.options import ARGUMENT, JOIN, REQUIRED, Option
-from loaderprobe.store.codec import write_atomically
+from loaderprobe.store.codec import write_atomically, write_error
 from loaderprobe.units import format_duration
 
 if TYPE_CHECKING:
@@ -86,13 +86,12 @@ class Invocation:
         width, color = width_and_color()
         show(found.json() if self.json else found.markdown() if self.md else found.text(width=width, color=color))
 
-    def keep(self, found: Documented, out: Path | None) -> None:
-        """Keep a result that was shown in `out` with its report, if that is given."""
-        if out is None:
-            return
-        page = found.save(out)
-        if not (self.json or self.md):
-            show(f"\nReport: {page}")
+    def keep(self, found: Documented) -> None:
+        """Keep a result that was shown with its report, where a place is given."""
+        if self.out is not None:
+            page = found.save(self.out)
+            if not (self.json or self.md):
+                show(f"\nReport: {page}")
 
     def write_page(self, found: Shown, title: str) -> None:
         """Write the page of `--html` and say so; an error says what to do."""
@@ -104,18 +103,21 @@ class Invocation:
             raise
         show(f"{title}: {self.html}")
 
-    def show_and_keep(self, measure: Callable[[], Found], kind: str) -> Found:
-        """Measure once it is sure that the result can be kept; print it, keep it with its report, return it."""
-        from loaderprobe.api.shown import usual_out
-        from loaderprobe.store.results import check_out
+    def show_and_keep(self, measure: Callable[[], Found], kind: str = "") -> Found:
+        """Measure once it is sure that the result can be kept; print it, keep it with its report, return it.
 
-        self.check()
-        place = usual_out(kind) if self.out is None else self.out
-        check_out(place)
+        Of a `kind`, it is kept in a new directory where no other is given.
+        """
+        from loaderprobe.api.shown import usual_out
+
+        call = replace(self, out=usual_out(kind)) if kind and self.out is None else self
+        call.check()
         found = measure()
-        # Shown before it is saved: a full disk must not hide what was measured.
-        self.show(found)
-        self.keep(found, place)
+        try:
+            # Shown before it is saved, and saved where it cannot be shown: no full disk loses what was measured.
+            call.show(found)
+        finally:
+            call.keep(found)
         return found
 
 
@@ -250,17 +252,14 @@ def exit_code_of(body: Callable[[], int]) -> int:
     """That of a command: what it returns, or that of the error that it raises, which is printed."""
     try:
         code = body()
-        sys.stdout.flush()
+        # What others printed.
+        show(b"")
         return code
     except LoaderprobeError as error:
         return report_error(error)
     except KeyboardInterrupt:
         stderr().print("interrupted")
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output has left; the null device takes what is still buffered.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_DONE
     except Exception as error:  # noqa: BLE001  # the border of the program: exit code 1 means a bug
         if isinstance(error, OSError) and error.errno in BROKEN | (
             {errno.ENOTCONN, errno.ETIMEDOUT} if error.filename else set()
@@ -299,11 +298,25 @@ def say(text: str, **how: Any) -> None:
     stderr().print(text, highlight=False, markup=False, **how)
 
 
-def show(text: str) -> None:
-    """Print a result to standard output, unchanged; a character that its encoding lacks is written out."""
-    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
-        sys.stdout.reconfigure(errors="backslashreplace")
-    sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+def show(result: str | bytes) -> None:
+    """Print a result to standard output, unchanged; a character that its encoding lacks is written out.
+
+    Where its reader has left, nothing is printed. Raises NoSpace on a full disk, MissingPart for other trouble.
+    """
+    out = sys.stdout
+    if isinstance(out, TextIOWrapper) and out.errors == "strict":
+        out.reconfigure(errors="backslashreplace")
+    try:
+        if isinstance(result, bytes):
+            out.buffer.write(result)
+        else:
+            out.write(result if result.endswith("\n") else f"{result}\n")
+        out.flush()
+    except OSError as error:
+        # The null device takes what is still buffered, and what follows.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise write_error(error, Path("standard output"), "> FILE") from error
 
 
 def width_and_color() -> tuple[int, bool]:

@@ -40,6 +40,7 @@ from loaderprobe.store.codec import write_atomically
 from loaderprobe.units import format_bytes, join_words
 
 if TYPE_CHECKING:
+    from loaderprobe.api.bandwidth import Bandwidth
     from loaderprobe.api.batch_size import BatchSize
     from loaderprobe.api.diagnose import Diagnosis
     from loaderprobe.api.layers import Layers
@@ -140,7 +141,7 @@ def trace(call: Invocation, *, files: list[Path], **asked: Any) -> int:
         call.show(found)
     if call.html is not None:
         call.write_page(found, "Trace")
-    call.keep(found, call.out)
+    call.keep(found)
     return ended(interrupted=False, failed=bool(found.unread))
 
 
@@ -156,13 +157,14 @@ def bandwidth(call: Invocation, **asked: Any) -> int:
     """
     # As Ctrl-C: finished phases are kept, and a scratch file is removed. `command` does so for SIGTERM.
     signal.signal(signal.SIGHUP, signal.default_int_handler)
-    call.check()
-    from loaderprobe.api.bandwidth import bandwidth as verb
 
-    with counting(call.silent) as on_count:
-        found = verb(**asked, command=command_line(), progress=on_count)
-    call.show(found)
-    call.keep(found, call.out)
+    def measure() -> Bandwidth:
+        from loaderprobe.api.bandwidth import bandwidth as verb
+
+        with counting(call.silent) as on_count:
+            return verb(**asked, command=command_line(), progress=on_count)
+
+    found = call.show_and_keep(measure)
     return ended(interrupted=found.interrupted, failed=bool(found.failed))
 
 
@@ -257,10 +259,8 @@ def _schema(path: Path | None) -> str:
 
 def _put(data: bytes, output: Path | None, *, text: bool = True) -> None:
     """Write the file, or print: text in the encoding of the terminal."""
-    if output is None and text:
-        show(data.decode())
-    elif output is None:
-        sys.stdout.buffer.write(data)
+    if output is None:
+        show(data.decode() if text else data)
     else:
         try:
             write_atomically(output, data)
@@ -364,7 +364,7 @@ def compare(call: Invocation, *, results: list[Path], others: list[Path], **aske
         call.write_page(found, "Comparison")
     else:
         call.show(found)
-    call.keep(found, call.out)
+    call.keep(found)
     return EXIT_DONE if found.passed else EXIT_GATE_FAILED
 
 

@@ -9,19 +9,24 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 from PIL import Image
 from rich.console import Console
 
 import loaderprobe
-from loaderprobe.cli import border
+from loaderprobe.api.bandwidth import Bandwidth
+from loaderprobe.cli import border, main
 from loaderprobe.cli.attached import _say
 from loaderprobe.records.environment import Capability
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.remark import Remark, reported
 from tests.cli.invoke import invoke
+from tests.examples.bandwidth import example_bandwidth
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = ("sweep", "bandwidth", "generate", "report", "doctor", "explain")
@@ -102,6 +107,38 @@ def test_a_terminal_of_another_encoding_is_written_to(monkeypatch: pytest.Monkey
     border.show("\u2192 run\udcff")
     sys.stdout.flush()
     assert written.getvalue() == b"\\u2192 run\\udcff\n"
+
+
+def without_reader() -> TextIO:
+    """A pipe whose reader has left."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    return os.fdopen(writer, "w")
+
+
+def full_disk() -> TextIO:
+    return os.fdopen(os.open("/dev/full", os.O_WRONLY), "w")
+
+
+@pytest.mark.parametrize(
+    ("opened", "code", "says"),
+    [(without_reader, 130, ""), (full_disk, 5, "no space left"), (lambda: None, 130, "")],
+    ids=["without a reader", "full", "closed"],
+)
+def test_a_result_that_cannot_be_printed_is_kept(
+    opened: Callable[[], TextIO | None], code: int, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """And the exit code is that of the command; only a full disk has one of its own."""
+    found = Bandwidth.of(replace(example_bandwidth(), interrupted=True))
+    monkeypatch.setattr("loaderprobe.api.bandwidth.bandwidth", lambda *_, **__: found)
+    words = ["loaderprobe", "bandwidth", "/data", "--quiet", "--json", "--out", str(tmp_path / "found")]
+    monkeypatch.setattr("sys.argv", words)
+    monkeypatch.setattr("sys.stdout", opened())
+    assert main() == code
+    sys.stdout.close()
+    said = capsys.readouterr().err
+    assert says in said and "Traceback" not in said and (tmp_path / "found" / "result.json").exists()
 
 
 def test_mistakes_are_found_before_torch_is_imported(tmp_path: Path) -> None:
