@@ -30,7 +30,6 @@ from loaderprobe.errors import (
     BadValue,
     LoaderprobeError,
     MissingPart,
-    NoSpace,
 )
 from loaderprobe.records.files import masked
 from loaderprobe.records.options import ARGUMENT, JOIN, REQUIRED, Option
@@ -94,14 +93,9 @@ class Invocation:
                 show(f"\nReport: {page}")
 
     def write_page(self, found: Shown, title: str) -> None:
-        """Write the page of `--html` and say so; an error says what to do."""
+        """Write the page of `--html` and say so."""
         assert self.html is not None
-        try:
-            write_atomically(self.html, found.html().encode())
-        except (NoSpace, MissingPart) as error:
-            error.hint = "choose another path for --html"
-            raise
-        show(f"{title}: {self.html}")
+        write_file(self.html, found.html().encode(), "--html", title)
 
     def show_and_keep(self, measure: Callable[[], Found], kind: str = "") -> Found:
         """Measure once it is sure that the result can be kept; print it, keep it with its report, return it.
@@ -316,7 +310,24 @@ def show(result: str | bytes) -> None:
         # The null device takes what is still buffered, and what follows.
         os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
         if not isinstance(error, BrokenPipeError):
-            raise write_error(error, Path("standard output"), "> FILE") from error
+            raise write_error(error, Path("standard output"), "standard output") from error
+
+
+def write_file(path: Path, data: bytes, option: str, title: str) -> None:
+    """Write the file that `option` names and say so; a device or a pipe takes the data alone, and a link stays.
+
+    Raises BadValue for a directory, NoSpace on a full disk, MissingPart without permission.
+    """
+    try:
+        if path.is_dir():
+            raise BadValue(f"{path} is a directory", hint=f"choose another path for {option}")
+        if path.exists() and not path.is_file():
+            path.write_bytes(data)
+            return
+    except OSError as error:
+        raise write_error(error, path, option) from error
+    write_atomically(Path(os.path.realpath(path)) if path.is_symlink() else path, data, option)
+    show(f"{title}: {path}")
 
 
 def width_and_color() -> tuple[int, bool]:

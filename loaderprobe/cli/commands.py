@@ -24,6 +24,7 @@ from loaderprobe.cli.border import (
     stderr,
     timed,
     width_and_color,
+    write_file,
 )
 from loaderprobe.errors import (
     EXIT_DONE,
@@ -31,12 +32,9 @@ from loaderprobe.errors import (
     EXIT_INTERRUPTED,
     EXIT_SOME_FAILED,
     BadValue,
-    MissingPart,
-    NoSpace,
 )
 from loaderprobe.records import options
 from loaderprobe.records.config import check_seconds
-from loaderprobe.store.codec import write_atomically
 from loaderprobe.units import format_bytes, join_words
 
 if TYPE_CHECKING:
@@ -262,12 +260,7 @@ def _put(data: bytes, output: Path | None, *, text: bool = True) -> None:
     if output is None:
         show(data.decode() if text else data)
     else:
-        try:
-            write_atomically(output, data)
-        except (NoSpace, MissingPart) as error:
-            error.hint = "choose another path for -o"
-            raise
-        show(f"Report: {output}")
+        write_file(output, data, "-o", "Report")
 
 
 def _by_ending(output: Path | None) -> str:

@@ -88,8 +88,8 @@ def check_numbers(tree: Any) -> None:
                 raise BadValue(f"a number in it is beyond {MOST_NUMBER:g}")
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write `data` so that `path` holds all of it or what it held before, even across a crash.
+def write_atomically(path: Path, data: bytes, option: str = "--out") -> None:
+    """Write `data` so that `path`, which `option` chose, holds all of it or what it held before, even across a crash.
 
     Raises NoSpace on a full disk and MissingPart without permission.
     """
@@ -105,19 +105,15 @@ def write_atomically(path: Path, data: bytes) -> None:
         with contextlib.suppress(OSError):
             part.unlink()
         if isinstance(error, OSError):
-            raise write_error(error, path) from error
+            raise write_error(error, path, option) from error
         raise
 
 
 def write_error(error: OSError, path: Path, option: str = "--out") -> NoSpace | MissingPart:
     """The error to raise when writing `path`, which `option` chose, failed with `error`."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return NoSpace(f"no space left to write {path}", hint=f"free some, or choose another place with {option}")
+        return NoSpace(f"no space left to write {path}", hint=f"free some, or choose another path for {option}")
+    why, hint = error.strerror, f"choose another path for {option}"
     if error.errno == errno.ENOENT:
-        return MissingPart(
-            f"{path} cannot be written: its directory is not there",
-            hint=f"check whether it was moved or removed, or name a directory that can be written, with {option}",
-        )
-    return MissingPart(
-        f"{path} cannot be written: {error.strerror}", hint=f"choose a place you may write to, with {option}"
-    )
+        why, hint = "its directory is not there", f"check whether it was moved or removed, or {hint}"
+    return MissingPart(f"{path} cannot be written: {why}", hint=hint)

@@ -262,6 +262,20 @@ def test_parquet_is_written_and_piped_where_pyarrow_is(tmp_path: Path, monkeypat
     assert list(found.columns) == list(frame.columns) and list(found["key"]) == list(frame["key"])
 
 
+def test_a_report_goes_into_a_pipe_and_through_a_link(tmp_path: Path) -> None:
+    """Neither is replaced by a file, and a pipe takes nothing but the report."""
+    pipe, link, page = tmp_path / "pipe", tmp_path / "link", tmp_path / "page.md"
+    os.mkfifo(pipe)
+    link.symlink_to(page)
+    words = ("report", ROOT / "fixtures" / "runs" / "bandwidth", "--format", "md")
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    assert invoke(*words, "-o", pipe).stdout == ""
+    assert invoke(*words, "-o", link).stdout == f"Report: {link}\n"
+    assert os.read(reader, 1 << 16) == page.read_bytes() == invoke(*words).stdout_bytes
+    os.close(reader)
+    assert pipe.is_fifo() and link.is_symlink() and len(list(tmp_path.iterdir())) == 3
+
+
 LAYERS = ("layers", "--model", "lenet5", "--compute", "cpu", "--batch-size", 2, "--steps", 4)
 
 
