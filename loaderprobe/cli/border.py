@@ -33,7 +33,7 @@ from loaderprobe.errors import (
 )
 from loaderprobe.records.files import masked
 from loaderprobe.records.options import ARGUMENT, JOIN, REQUIRED, Option
-from loaderprobe.store.codec import write_atomically, write_error
+from loaderprobe.store.codec import check_place, write_atomically, write_error
 from loaderprobe.units import format_duration
 
 if TYPE_CHECKING:
@@ -70,11 +70,13 @@ class Invocation:
         return self.quiet or self.json
 
     def check(self) -> None:
-        """Raises BadValue for more than one form, and what `check_out` raises for the place of the result."""
+        """Raises BadValue for more than one form, and for places what `check_place` and `check_out` raise."""
         if self.md + self.json + (self.html is not None) > 1:
             there = {option.name for option in self.options}
             *some, last = (f"--{form}" for form in FORMS if form in there)
             raise BadValue(f"{', '.join(some)} and {last} exclude each other", hint="use one of them")
+        if self.html is not None:
+            check_place(self.html, "--html")
         if self.out is not None:
             from loaderprobe.store.results import check_out
 
@@ -353,19 +355,6 @@ def command_line() -> str:
         for before, word in zip(["", *typed], typed, strict=False)
     ]
     return shlex.join(("loaderprobe", *words))
-
-
-def check_place(path: Path | None, option: str) -> None:
-    """Raises MissingPart, before anything takes long, where the nearest folder does not let `path` be written."""
-    if path is None:
-        return
-    try:
-        nearest = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
-        allowed = os.access(nearest, os.W_OK)
-    except PermissionError:
-        allowed = False
-    if not allowed:
-        raise MissingPart(f"{path} cannot be written: permission denied", hint=f"choose another path for {option}")
 
 
 # Progress on standard error: the current stage, how much is done, and the time left.

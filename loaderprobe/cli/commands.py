@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from loaderprobe.cli.border import (
     Invocation,
-    check_place,
     command,
     command_line,
     counting,
@@ -122,8 +121,6 @@ def trace(call: Invocation, *, files: list[Path], **asked: Any) -> int:
 
     Measures nothing, and needs neither a GPU nor the machine that trained. Several files are the ranks of one training.
     """  # fmt: skip
-    check_place(call.html, "--html")
-    check_place(call.out, "--out")
     call.check()
     from loaderprobe.api.trace import trace as verb
 

@@ -109,6 +109,16 @@ def write_atomically(path: Path, data: bytes, option: str = "--out") -> None:
         raise
 
 
+def check_place(path: Path, option: str = "--out") -> None:
+    """Raises MissingPart, before anything takes long, where the nearest folder does not let `path` be written."""
+    try:
+        nearest = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
+        if not os.access(nearest, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise write_error(error, path, option) from error
+
+
 def write_error(error: OSError, path: Path, option: str = "--out") -> NoSpace | MissingPart:
     """The error to raise when writing `path`, which `option` chose, failed with `error`."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):

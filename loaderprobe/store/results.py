@@ -11,7 +11,7 @@ import msgspec
 
 from loaderprobe.errors import BadValue, DamagedRun, ForeignDirectory, LoaderprobeError, Refused, masked_text
 from loaderprobe.records.files import names_back
-from loaderprobe.store.codec import check_numbers, read, write_atomically, write_error
+from loaderprobe.store.codec import check_numbers, check_place, read, write_atomically, write_error
 
 RESULT = "result.json"
 REPORT = "report.html"
@@ -47,12 +47,16 @@ TRACE_FIRST = "of a recording of torch.profiler: loaderprobe trace FILE --out DI
 
 
 def check_out(path: Path) -> None:
-    """Raises Refused, before anything is measured, when a result cannot be kept there."""
-    if path.exists() and not path.is_dir():
-        raise BadValue(f"{path} is a file", hint="name a directory for the result, with --out")
-    if path.is_dir() and any(path.iterdir()):
-        kept = Refused if (path / RESULT).exists() or (path / "run.json").exists() else ForeignDirectory
-        raise kept(f"{path} is not empty", hint="choose another place with --out")
+    """Raises Refused or MissingPart, before anything is measured, when a result cannot be kept there."""
+    try:
+        if path.exists() and not path.is_dir():
+            raise BadValue(f"{path} is a file", hint="name a directory for the result, with --out")
+        if path.is_dir() and any(path.iterdir()):
+            kept = Refused if (path / RESULT).exists() or (path / "run.json").exists() else ForeignDirectory
+            raise kept(f"{path} is not empty", hint="choose another place with --out")
+    except OSError as error:
+        raise write_error(error, path) from error
+    check_place(path)
 
 
 def read_result(path: Path, type_of: Callable[[str], type[Any] | None]) -> Any:

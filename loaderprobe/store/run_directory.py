@@ -31,7 +31,7 @@ from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.report import DamagedFile
 from loaderprobe.records.studies import EpochsMeasured, Prefilled
-from loaderprobe.store.codec import decode, encode, read, write_atomically, write_error
+from loaderprobe.store.codec import check_place, decode, encode, read, write_atomically, write_error
 from loaderprobe.store.rank_files import read_rank, write_ranks
 
 R = TypeVar("R", bound=Measurement | RunFailure | Prefilled | EpochsMeasured)
@@ -77,18 +77,19 @@ class RunDirectory:
 
     @staticmethod
     def check_new(path: Path) -> None:
-        """Raise what `create` would for what is at `path`: BadValue for a file, Refused when it is not empty."""
-        if path.exists() and not path.is_dir():
-            raise BadValue(f"{path} is a file", hint="name a directory for the run, with --out")
-        if (path / "run.json").exists():
-            raise Refused(
-                f"{path} already holds a run", hint=f"complete it with --resume {path}, or choose another --out"
-            )
+        """Raise what `create` would for `path`: BadValue for a file, Refused when it is not empty, MissingPart."""
         try:
+            if path.exists() and not path.is_dir():
+                raise BadValue(f"{path} is a file", hint="name a directory for the run, with --out")
+            if (path / "run.json").exists():
+                raise Refused(
+                    f"{path} already holds a run", hint=f"complete it with --resume {path}, or choose another --out"
+                )
             if path.is_dir() and _foreign(path):
                 raise ForeignDirectory(f"{path} is not empty and not a run", hint="choose another place with --out")
         except OSError as error:
             raise write_error(error, path) from error
+        check_place(path)
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
