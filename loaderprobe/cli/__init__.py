@@ -18,5 +18,7 @@ def main() -> int:
     try:
         app(prog_name="loaderprobe")
     except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 0
+        if isinstance(end.code, str):
+            raise
+        return end.code or 0
     return 0

@@ -151,7 +151,8 @@ def bandwidth(call: Invocation, **asked: Any) -> int:
     File names and inodes stay in memory, so opens/s are labelled warm, unless --drop-caches is given.
     """
     # As Ctrl-C: finished phases are kept, and a scratch file is removed. `command` does so for SIGTERM.
-    signal.signal(signal.SIGHUP, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
 
     def measure() -> Bandwidth:
         from loaderprobe.api.bandwidth import bandwidth as verb

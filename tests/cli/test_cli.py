@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
@@ -141,6 +142,21 @@ def test_a_result_that_cannot_be_printed_is_kept(
     assert says in said and "Traceback" not in said and (tmp_path / "found" / "result.json").exists()
 
 
+@pytest.mark.parametrize(("code", "ends"), [("no data", "no data"), (7, None), (None, None)])
+def test_what_ends_a_command_from_within_is_said(
+    code: str | int | None, ends: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A text is left to Python, which prints it and exits with code 1."""
+
+    def leave(*_: object, **__: object) -> None:
+        raise SystemExit(code)
+
+    monkeypatch.setattr("loaderprobe.api.bandwidth.bandwidth", leave)
+    monkeypatch.setattr("sys.argv", ["loaderprobe", "bandwidth", "/data", "--quiet"])
+    with pytest.raises(SystemExit, match=ends) if ends else nullcontext():
+        assert main() == (code or 0)
+
+
 def test_mistakes_are_found_before_torch_is_imported(tmp_path: Path) -> None:
     """Names, values and paths: each is refused by a program that cannot import torch, and only the mistake is said."""
     (tmp_path / "other").mkdir()
@@ -208,6 +224,8 @@ def test_a_line_takes_the_place_of_a_progress_bar(
     _say("script.round", {"round": "round 1"})
     assert stream.getvalue() == f"{shown}loaderprobe: round 1 …\n"
     stream.close()
+    _say("script.round", {"round": "round 1"})
+    monkeypatch.setattr("sys.stderr", None)
     _say("script.round", {"round": "round 1"})
 
 
