@@ -21,6 +21,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Column
+from rich.text import Text
 
 from loaderprobe.errors import (
     EXIT_DONE,
@@ -33,19 +34,17 @@ from loaderprobe.errors import (
 )
 from loaderprobe.records.files import masked
 from loaderprobe.records.options import ARGUMENT, JOIN, REQUIRED, Option
-from loaderprobe.store.codec import check_place, write_atomically, write_error
+from loaderprobe.store.codec import check_place, write_atomically, write_error, writing
+from loaderprobe.store.results import check_out
 from loaderprobe.units import format_duration
 
 if TYPE_CHECKING:
     from loaderprobe.api.load import Run
-    from loaderprobe.api.shown import Documented, Shown, ShownRecord
+    from loaderprobe.api.shown import Documented, ShownRecord
     from loaderprobe.measure.ranks.launch import Coordinator
     from loaderprobe.records.options import Launcher
-    from loaderprobe.records.rank_processes import Launched
-
 
 Found = TypeVar("Found", bound="Documented")
-DEFAULT_WIDTH = 80
 FORMS = ("md", "json", "html")
 """That a result is shown in, one at a time."""
 
@@ -78,8 +77,6 @@ class Invocation:
         if self.html is not None:
             check_place(self.html, "--html")
         if self.out is not None:
-            from loaderprobe.store.results import check_out
-
             check_out(self.out)
 
     def show(self, found: ShownRecord | Run) -> None:
@@ -94,16 +91,8 @@ class Invocation:
             if not (self.json or self.md):
                 show(f"\nReport: {page}")
 
-    def write_page(self, found: Shown, title: str) -> None:
-        """Write the page of `--html` and say so."""
-        assert self.html is not None
-        write_file(self.html, found.html().encode(), "--html", title)
-
     def show_and_keep(self, measure: Callable[[], Found], kind: str = "") -> Found:
-        """Measure once it is sure that the result can be kept; print it, keep it with its report, return it.
-
-        Of a `kind`, it is kept in a new directory where no other is given.
-        """
+        """Measure once it is sure that the result can be kept; print it, keep it (a `kind` in any case), return it."""
         from loaderprobe.api.shown import usual_out
 
         call = replace(self, out=usual_out(kind)) if kind and self.out is None else self
@@ -143,8 +132,12 @@ def command(options: Sequence[Option]) -> Callable[[Callable[..., int]], Callabl
     return made
 
 
-def launched_here(join: Launcher | None, ranks: str | None) -> Launched | None:
-    """This process among those of a launcher; None without one. Raises BadValue where it is not known, for `ranks`."""
+def in_ranks(join: Launcher | None, ranks: str | None, measure: Callable[[Coordinator | None], int]) -> int:
+    """The part of this process; returns the exit code. `join` and `ranks` are as on the command line.
+
+    Rank 0 measures, and prints: with the others that the launcher started, which take part, or without one (None).
+    Raises BadValue for `ranks` where it is not known which of them this is.
+    """
     from loaderprobe.system.launcher import half_set, launched
 
     here = launched(os.environ, join)
@@ -153,15 +146,6 @@ def launched_here(join: Launcher | None, ranks: str | None) -> Launched | None:
             f"a launcher set the variables of a process among several, but not {missing}",
             hint=f"start it through torchrun, or set {missing} too",
         )
-    return here
-
-
-def in_ranks(join: Launcher | None, ranks: str | None, measure: Callable[[Coordinator | None], int]) -> int:
-    """The part of this process; returns the exit code. `join` and `ranks` are as on the command line.
-
-    Rank 0 measures, and prints: with the others that the launcher started, which take part, or without one (None).
-    """
-    here = launched_here(join, ranks)
     # By SIGTERM launchers end processes: what is done is kept.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if here is None:
@@ -277,10 +261,9 @@ def report_error(error: LoaderprobeError) -> int:
     """Print the error and its hint; returns the exit code."""
     from loaderprobe.render.format import visible
 
-    console = stderr()
-    console.print(f"[bold red]error:[/] {_escape(visible(error.message))}", highlight=False)
-    if error.hint:
-        console.print(f"[bold]try:[/] {_escape(visible(error.hint))}", highlight=False)
+    for title, style, text in (("error:", "bold red", error.message), ("try:", "bold", error.hint)):
+        if text:
+            stderr().print(Text.assemble((title, style), " ", visible(text)))
     return error.exit_code
 
 
@@ -320,14 +303,12 @@ def write_file(path: Path, data: bytes, option: str, title: str) -> None:
 
     Raises BadValue for a directory, NoSpace on a full disk, MissingPart without permission.
     """
-    try:
+    with writing(path, option):
         if path.is_dir():
             raise BadValue(f"{path} is a directory", hint=f"choose another path for {option}")
         if path.exists() and not path.is_file():
             path.write_bytes(data)
             return
-    except OSError as error:
-        raise write_error(error, path, option) from error
     write_atomically(Path(os.path.realpath(path)) if path.is_symlink() else path, data, option)
     show(f"{title}: {path}")
 
@@ -335,11 +316,7 @@ def write_file(path: Path, data: bytes, option: str, title: str) -> None:
 def width_and_color() -> tuple[int, bool]:
     """(columns of the terminal, whether it shows colour); 80 and False when output is not a terminal."""
     console = Console()
-    return (console.width, not console.no_color) if console.is_terminal else (DEFAULT_WIDTH, False)
-
-
-def _escape(text: str) -> str:
-    return text.replace("[", "\\[")
+    return (console.width, not console.no_color) if console.is_terminal else (80, False)
 
 
 _SECRET = r"(?<![a-z])(?:api|access|secret)?(?:token|key|secret|password|passwd|passphrase|credentials?|authorization)"

@@ -25,13 +25,7 @@ from loaderprobe.cli.border import (
     width_and_color,
     write_file,
 )
-from loaderprobe.errors import (
-    EXIT_DONE,
-    EXIT_GATE_FAILED,
-    EXIT_INTERRUPTED,
-    EXIT_SOME_FAILED,
-    BadValue,
-)
+from loaderprobe.errors import EXIT_DONE, EXIT_GATE_FAILED, EXIT_INTERRUPTED, EXIT_SOME_FAILED, BadValue
 from loaderprobe.records import options
 from loaderprobe.records.config import check_seconds
 from loaderprobe.units import format_bytes, join_words
@@ -135,7 +129,7 @@ def trace(call: Invocation, *, files: list[Path], **asked: Any) -> int:
     else:
         call.show(found)
     if call.html is not None:
-        call.write_page(found, "Trace")
+        write_file(call.html, found.html().encode(), "--html", "Trace")
     call.keep(found)
     return ended(interrupted=False, failed=bool(found.unread))
 
@@ -316,7 +310,7 @@ def plan(call: Invocation, *, run: Path | None, catalogue: bool, schema: bool, *
 
         found = verb(run, now=utc_now(), **asked)
         if call.html is not None:
-            call.write_page(found, "Plan")
+            write_file(call.html, found.html().encode(), "--html", "Plan")
         else:
             call.show(found)
     return EXIT_DONE
@@ -352,7 +346,7 @@ def compare(call: Invocation, *, results: list[Path], others: list[Path], **aske
 
     found = verb(before, after, **asked, command=command_line())
     if call.html is not None:
-        call.write_page(found, "Comparison")
+        write_file(call.html, found.html().encode(), "--html", "Comparison")
     else:
         call.show(found)
     call.keep(found)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -94,27 +95,33 @@ def write_atomically(path: Path, data: bytes, option: str = "--out") -> None:
     Raises NoSpace on a full disk and MissingPart without permission.
     """
     part = path.with_name(f".{path.name}.part")
-    try:
-        with part.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except BaseException as error:
-        # Ctrl-C as much as a full disk; and there is nothing to remove where nothing could be made.
-        with contextlib.suppress(OSError):
-            part.unlink()
-        if isinstance(error, OSError):
-            raise write_error(error, path, option) from error
-        raise
+    with writing(path, option):
+        try:
+            with part.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        except BaseException:
+            # Ctrl-C as much as a full disk; and there is nothing to remove where nothing could be made.
+            with suppress(OSError):
+                part.unlink()
+            raise
 
 
 def check_place(path: Path, option: str = "--out") -> None:
     """Raises MissingPart, before anything takes long, where the nearest folder does not let `path` be written."""
-    try:
+    with writing(path, option):
         nearest = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
         if not os.access(nearest, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+@contextmanager
+def writing(path: Path, option: str = "--out") -> Iterator[None]:
+    """Raises `write_error` for an OSError of its block."""
+    try:
+        yield
     except OSError as error:
         raise write_error(error, path, option) from error
 

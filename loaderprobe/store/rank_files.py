@@ -13,7 +13,7 @@ from typing import Any
 
 from loaderprobe.errors import DamagedRun
 from loaderprobe.records.measurement import COLUMNS, Measurement, RankSeen, Segment
-from loaderprobe.store.codec import decode, encode, read, write_atomically, write_error
+from loaderprobe.store.codec import decode, encode, read, write_atomically, writing
 
 RANK = "rank"
 """The kind of the file of one rank."""
@@ -22,11 +22,9 @@ MOST_SEGMENTS = 40
 
 def write_ranks(measurement: Path, measured: Measurement) -> None:
     """A file for each rank of a measurement, in the folder that has its name. Raises NoSpace, MissingPart."""
-    try:
+    with writing(measurement):
         if measured.by_rank:
             measurement.with_suffix("").mkdir(exist_ok=True)
-    except OSError as error:
-        raise write_error(error, measurement) from error
     whole = {0, *(segment.without for segment in measured.segments)}
     for rank in measured.by_rank:
         kept = rank if rank.rank in whole else shortened(rank, measured.segments)

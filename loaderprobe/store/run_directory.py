@@ -31,7 +31,7 @@ from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.report import DamagedFile
 from loaderprobe.records.studies import EpochsMeasured, Prefilled
-from loaderprobe.store.codec import check_place, decode, encode, read, write_atomically, write_error
+from loaderprobe.store.codec import check_place, decode, encode, read, write_atomically, writing
 from loaderprobe.store.rank_files import read_rank, write_ranks
 
 R = TypeVar("R", bound=Measurement | RunFailure | Prefilled | EpochsMeasured)
@@ -64,11 +64,9 @@ class RunDirectory:
     def create(cls, path: Path, record: RunRecord, files: list[FileSet]) -> RunDirectory:
         """A new run. Raises Refused when `path` is not empty, MissingPart without permission."""
         cls.check_new(path)
-        try:
+        with writing(path):
             for part in PARTS:
                 (path / part).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise write_error(error, path) from error
         run = cls(path, record)
         for file_set in files:
             write_atomically(run._files_path(file_set.fingerprint), encode("files", file_set))
@@ -78,7 +76,7 @@ class RunDirectory:
     @staticmethod
     def check_new(path: Path) -> None:
         """Raise what `create` would for `path`: BadValue for a file, Refused when it is not empty, MissingPart."""
-        try:
+        with writing(path):
             if path.exists() and not path.is_dir():
                 raise BadValue(f"{path} is a file", hint="name a directory for the run, with --out")
             if (path / "run.json").exists():
@@ -87,8 +85,6 @@ class RunDirectory:
                 )
             if path.is_dir() and _foreign(path):
                 raise ForeignDirectory(f"{path} is not empty and not a run", hint="choose another place with --out")
-        except OSError as error:
-            raise write_error(error, path) from error
         check_place(path)
 
     @classmethod
@@ -118,10 +114,8 @@ class RunDirectory:
     def lock(self) -> Iterator[None]:
         """Hold the run for writing. Raises Locked when another process does, MissingPart without permission."""
         with ExitStack() as held:
-            try:
+            with writing(self.path):
                 held.enter_context(lock_directory(self.path))
-            except OSError as error:
-                raise write_error(error, self.path) from error
             yield
 
     def set_budget(self, budget_s: float) -> None:
@@ -280,8 +274,6 @@ def _foreign(path: Path) -> bool:
 
 def _write_in_folder(path: Path, data: bytes) -> None:
     """Write a file in a folder that a run of an older version, or one without such files, does not have."""
-    try:
+    with writing(path):
         path.parent.mkdir(exist_ok=True)
-    except OSError as error:
-        raise write_error(error, path) from error
     write_atomically(path, data)
