@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from inspect import Parameter, Signature
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, TextIO, TypeVar, get_origin
 
 import typer
 from rich.console import Console
@@ -267,9 +267,21 @@ def report_error(error: LoaderprobeError) -> int:
     return error.exit_code
 
 
+class Stderr(Console):
+    """The command goes on when its reader has left; rich would end it."""
+
+    def on_broken_pipe(self) -> None:
+        _to_null_device(sys.stderr)
+
+
+def _to_null_device(stream: TextIO) -> None:
+    """What is still buffered, and what follows."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 def stderr() -> Console:
     """The console for progress and errors."""
-    return Console(stderr=True, emoji=False)
+    return Stderr(stderr=True, emoji=False)
 
 
 def say(text: str, **how: Any) -> None:
@@ -292,8 +304,7 @@ def show(result: str | bytes) -> None:
             out.write(result if result.endswith("\n") else f"{result}\n")
         out.flush()
     except OSError as error:
-        # The null device takes what is still buffered, and what follows.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
+        _to_null_device(out)
         if not isinstance(error, BrokenPipeError):
             raise write_error(error, Path("standard output"), "standard output") from error
 

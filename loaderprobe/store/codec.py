@@ -20,8 +20,6 @@ T = TypeVar("T")
 
 # 64 bits hold every count and every clock in ns.
 MOST_NUMBER = 2**63
-# Of a strange schema's name, in a message.
-MOST_SHOWN = 60
 
 
 def encode(kind: str, value: object) -> bytes:
@@ -41,7 +39,7 @@ def decode(kind: str, data: bytes, type_: type[T], source: str) -> T:
         envelope = names_back(envelope)
     found: tuple[Any, Any] = (envelope.get("schema"), envelope.get("schema_version"))
     if found != (f"loaderprobe/{kind}", SCHEMA_VERSION):
-        shown = " version ".join(_shortened(each) for each in found)
+        shown = " version ".join(str(each)[:60] for each in found)
         reason = f"is {shown}, not loaderprobe/{kind} version {SCHEMA_VERSION}"
         raise DamagedRun(source, reason, hint="render it with the loaderprobe that wrote it")
     try:
@@ -67,11 +65,6 @@ def read(path: Path) -> bytes | None:
     except OSError as error:
         hint = "check its permissions, and the disk it is on"
         raise DamagedRun(str(path), f"cannot be read: {error.strerror}", hint=hint) from error
-
-
-def _shortened(value: object) -> str:
-    text = str(value)
-    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 
 def check_numbers(tree: Any) -> None:

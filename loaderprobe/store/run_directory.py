@@ -83,7 +83,7 @@ class RunDirectory:
                 raise Refused(
                     f"{path} already holds a run", hint=f"complete it with --resume {path}, or choose another --out"
                 )
-            if path.is_dir() and _foreign(path):
+            if path.is_dir() and any(entry.name not in (".lock", *PARTS, *STUDIES) for entry in path.iterdir()):
                 raise ForeignDirectory(f"{path} is not empty and not a run", hint="choose another place with --out")
         check_place(path)
 
@@ -266,10 +266,6 @@ def _check_paths(files: FileSet, source: Path) -> None:
     for name in files.file_bytes:
         if not inside or "\0" in name or name.startswith("/") or ".." in name.split("/"):
             raise DamagedRun(str(source), f"is damaged: {name!r} is not under {files.root!r}")
-
-
-def _foreign(path: Path) -> bool:
-    return any(entry.name not in (".lock", *PARTS, *STUDIES) for entry in path.iterdir())
 
 
 def _write_in_folder(path: Path, data: bytes) -> None:

@@ -142,6 +142,14 @@ def test_a_result_that_cannot_be_printed_is_kept(
     assert says in said and "Traceback" not in said and (tmp_path / "found" / "result.json").exists()
 
 
+def test_a_reader_of_standard_error_may_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of both, with `2>&1 | head`: the command goes on, and has its own exit code."""
+    monkeypatch.setattr("sys.argv", ["loaderprobe", "report", "/nowhere"])
+    with without_reader() as stream:
+        monkeypatch.setattr("sys.stderr", stream)
+        assert main() == 2
+
+
 @pytest.mark.parametrize(("code", "ends"), [("no data", "no data"), (7, None), (None, None)])
 def test_what_ends_a_command_from_within_is_said(
     code: str | int | None, ends: str | None, monkeypatch: pytest.MonkeyPatch
