@@ -53,6 +53,7 @@ REFUSED: list[tuple[tuple[str, ...], int, str]] = [
     (("report", "--format", "pdf"), 2, "parquet"),
     (("report", "run", "-o", "run.pdf"), 2, "ending of run.pdf"),
     (("report", "storage", "-o", "nowhere/run.md"), 3, "choose another path for -o"),
+    (("report", "storage", "-o", "."), 2, ". is a directory"),
     (("bandwidth", "/nowhere"), 2, "/nowhere"),
     (("bandwidth", "/dev/null"), 2, "neither a file nor a folder"),
     (("bandwidth", "/dev", "--readers", "1,x"), 2, "--readers takes numbers with commas"),
