@@ -120,6 +120,7 @@ MESSAGES: dict[str, str] = {
     ),
     "cache_unknown": "the state of the page cache before a phase is unknown: {because:code}",
     "short_reading": "only {seconds:.2f} s of reading: use more files for a more stable figure",
+    "no_processes": "reading by several processes failed ({error}): one process may be slower",
     "probe_busy": "the probe kept {cores:.3g} of {cores_available:.3g} cores busy",
     "repeats_faster": (
         "the first pass over the files got {first_bytes_per_s:bytes/s}, repeats {again_bytes_per_s:bytes/s}: a cache "
