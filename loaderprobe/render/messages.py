@@ -120,6 +120,7 @@ MESSAGES: dict[str, str] = {
     ),
     "cache_unknown": "the state of the page cache before a phase is unknown: {because:code}",
     "short_reading": "only {seconds:.2f} s of reading: use more files for a more stable figure",
+    "no_processes": "reading by several processes failed ({error}): one process may be slower",
     "probe_busy": "the probe kept {cores:.3g} of {cores_available:.3g} cores busy",
     "repeats_faster": (
         "the first pass over the files got {first_bytes_per_s:bytes/s}, repeats {again_bytes_per_s:bytes/s}: a cache "
@@ -261,7 +262,7 @@ MESSAGES: dict[str, str] = {
     "gpm": "GPM: {status:code error.nvml}",
     "gpm_no_number": "GPM gave no number",
     "sampler_stopped": "{sampler} stopped: {error}",
-    "disks_not_listed": "no device of this file system is listed in /proc/diskstats",
+    "disks_not_listed": "/proc/diskstats does not count every device of this file system",
     "no_workers": "the serial loader has no workers",
     "worker_stat_unreadable": "/proc/PID/stat of a worker cannot be read",
     "worker_io_refused": "no permission to read /proc/PID/io of a worker",
@@ -352,7 +353,7 @@ MESSAGES: dict[str, str] = {
     "stays_in_cache": "{share:percent} of a file stayed in the cache after it was dropped",
     "evicted": "a file was dropped from the page cache, confirmed by the kernel",
     "device_counted": "/proc/diskstats counts {devices}",
-    "device_not_counted": "/proc/diskstats shows no device of this file system",
+    "device_not_counted": "/proc/diskstats does not count every device of this file system",
     "reads_counted": "/proc/PID/io and getrusage count bytes fetched from storage",
     "reads_refused": "no permission to read /proc/PID/io",
     "filesystem_counts_no_reads": "the kernel does not count reads of {filesystem}",
