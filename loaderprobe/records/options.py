@@ -426,7 +426,10 @@ PLAN = (
     ),
     Option("images", str, None, DATA, "Images in the set, such as 1.28M.", usual="as found by the run"),
     Option("mean_size", str, None, DATA, "Mean size of a file, such as 115kB.", usual="as measured"),
-    Option("layout", str, "folder", DATA, "folder: one image in a file. shards:1251: 1251 images in a file."),
+    Option(
+        "layout", str, None, DATA, "folder: one image in a file. shards:1251: 1251 images in a file.",
+        usual="as the run read them",
+    ),
     Option("accelerators", int, 8, COMPUTE, "Accelerators to feed.", typed="--accelerators -n"),
     Option(
         "kind", str, None, COMPUTE, usual="the run's fastest",

@@ -536,6 +536,25 @@ def run(tmp_path: Path) -> Run:
     return loaderprobe.load(full_run(tmp_path / "run").path)
 
 
+@pytest.fixture
+def of_shards(run: Run) -> Run:
+    """The same in two tar files of 16 images each."""
+    (path,) = (run.path / "files").iterdir()
+    record = json.loads(path.read_text())
+    shards = {f"{number}.tar": 1_600_000 for number in range(2)}
+    record["files"] |= {"layout": "tar", "places": [[0, number] for number in range(32)], "whole_bytes": shards}
+    path.write_text(json.dumps(record))
+    return loaderprobe.load(run.path)
+
+
+def test_of_shards_their_opens_are_planned(of_shards: Run) -> None:
+    """Without being told, as on the first page of the report; another layout is asked for by its name."""
+    found, folder = (loaderprobe.plan(of_shards.path, accelerators=64, layout=each) for each in (None, "folder"))
+    (first_page,) = of_shards.report().summary.needs
+    assert value(found, "opens") == first_page.needs[-1].files_per_s == pytest.approx(value(folder, "opens") / 16)
+    assert found.acceptance.files_per_s is None and "shards of 16 images read" in found.text()
+
+
 @pytest.mark.parametrize("count", COUNTS)
 def test_needs_on_the_first_page_are_those_of_the_plan(run: Run, count: int) -> None:
     """Bandwidth, opens, cores and what the storage feeds are the same figures, to the last digit."""
