@@ -496,7 +496,7 @@ MESSAGES: dict[str, str] = {
         "it feeds all of them where caches answer {hits:percent} of the reads[: {pinned_bytes:bytes} of files pinned "
         "on each node, or {page_bytes:bytes} of its page cache{slow:code part.nodes}]"
     ),
-    "part.nodes.one": "",
+    "part.nodes.one": ", from epoch 3 on",
     "part.nodes.several": ", after several epochs",
     # Behind a figure.
     "how.measured": "",

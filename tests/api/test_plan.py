@@ -237,6 +237,19 @@ def test_pinned_files_and_the_page_cache_answer_by_two_formulas(
     assert found[0] == share and found[1] == pytest.approx(hits, abs=1e-4)
 
 
+@pytest.mark.parametrize("storage", ["0.03GB/s", "0.1GB/s", "0.16GB/s"])
+def test_the_cache_that_makes_a_storage_enough_answers_as_much(storage: str) -> None:
+    """Asked for as `--cache`: pinned in each epoch that is shown, the page cache from epoch 3 on, as is said."""
+    found = plan(images="1M", storage=storage)
+    wanted = found.supplies[-1].cache
+    assert wanted and wanted.pinned_bytes and wanted.page_bytes
+    assert "page cache, from epoch 3 on" in found.text(width=400)
+    for kind, size in (("pinned", wanted.pinned_bytes), ("page", wanted.page_bytes)):
+        cached = plan(images="1M", cache=f"{kind}:{math.ceil(size)}B").epochs.cached
+        enough = [each.epoch for each in cached if each.hits >= wanted.hits - 1e-6]
+        assert enough == ([2, 3, 10] if kind == "pinned" else [3, 10])
+
+
 # The test to sign.
 
 
@@ -548,7 +561,7 @@ def of_shards(run: Run) -> Run:
 
 
 def test_of_shards_their_opens_are_planned(of_shards: Run) -> None:
-    """Without being told, as on the first page of the report; another layout is asked for by its name."""
+    """As on the first page of the report; another layout is asked for by its name."""
     found, folder = (loaderprobe.plan(of_shards.path, accelerators=64, layout=each) for each in (None, "folder"))
     (first_page,) = of_shards.report().summary.needs
     assert value(found, "opens") == first_page.needs[-1].files_per_s == pytest.approx(value(folder, "opens") / 16)
