@@ -374,8 +374,9 @@ MESSAGES: dict[str, str] = {
     "train_on_emulated": "an emulated accelerator shows what this input would feed",
     "other_layout": "{data}: the layout {best} trained {low-high:range 2} times as fast as {now} (measured)",
     "layout_gains_nothing": (
-        "large files (shards) [gain nothing: {layouts} trained no faster than files (measured)|bring no sure gain: "
-        "files in memory train {low-high:range 2} times as fast ({how})]"
+        "large files (shards) [bring no sure gain: {layouts} trained {low-high:range 2} times as fast as files "
+        "(measured)|gain nothing: {layouts} trained no faster than files (measured)|bring no sure gain: files in "
+        "memory train {low-high:range 2} times as fast ({how})]"
     ),
     "other_loader": "{data}: the loader {best} trained {low-high:range 2} times as fast as {now} (measured)",
     "cheaper_preprocessing": (
