@@ -407,7 +407,7 @@ def _alike_but_for(rows: Rows, axis: Axis) -> Iterator[tuple[str, Rows, Configur
 
 
 def layout_notes(report: Report) -> Iterator[Remark]:
-    """Of files of one image: that large files bring no gain with any device, or no sure one, measured or by a forecast."""
+    """Of files of one image: that large files bring no gain with any device, or no sure one, measured or forecast."""
     rows = [row for some in by_device(report.summary.configurations) if not on_cpu(some) for row in some]
     for images, same, _ in _alike_but_for(best_of(report, rows), "layout"):
         files = [row for row in same if row.config.layout == "files"]
