@@ -262,9 +262,10 @@ SWEEP = (
         help="Also train this many whole epochs, the first one cold: rate of each, and share read from storage.",
     ),
     Option(
-        "budget_s", float, None, MEASURING, typed="--budget", usual="17 a configuration, 60 with a GPU",
-        help="Seconds for the whole sweep. What has not begun by then is left for --resume, which takes a new "
-        "--budget.",
+        "budget_s", float, None, MEASURING, typed="--budget",
+        usual="17 a configuration, 60 with a GPU; 60 more with ranks, 180 with --compile; more from --rounds 4 on",
+        help="Seconds of measuring, once the data are there. What has not begun by then is left for --resume, which "
+        "takes a new --budget.",
     ),
     Option(
         "time_limit_s", float, 600.0, MEASURING, "Timeout of one configuration, in seconds.", typed="--time-limit"
@@ -383,7 +384,7 @@ GENERATE = (
     Option(
         "layout", str, ("files",), DATA, several=True,
         help="How the images lie on storage, one set each: files, in a folder a class, or many in large files: tar, "
-        "parquet, lmdb, mds.",
+        "parquet, lmdb, mds, litdata.",
     ),
     Option(
         "shard_images", int, None, DATA, "Images in a large file.", least=1, usual="a 32nd of them, at most 1000"
@@ -392,7 +393,7 @@ GENERATE = (
         "oddities", str, (), DATA, several=True, usual="none",
         help="Odd files to add, as rare as in ImageNet: grey, cmyk, png, exif, icc, or all.",
     ),
-    Option("pool", int, None, DATA, "Base images that the files are derived from.", least=1, usual="48; imagenet: 256"),
+    Option("pool", int, None, DATA, "Base images that the files are derived from.", least=1, usual="20; imagenet: 256"),
     Option(
         "verify", bool, False, OUTPUT, typed_only=True,
         help="Write nothing: read every file of DIRECTORY and compare it with the manifest.",
