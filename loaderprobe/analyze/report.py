@@ -249,7 +249,7 @@ def _outlook(
         workload = workload_of(measurement, row.verdict, files, ceiling, other)
     except BadValue:
         return None
-    one = demand(workload, UTILIZATION, files.images_an_open)
+    one = demand(workload, UTILIZATION, workload.images_an_open)
     specified = other is not None or measurement.compute.specified_images_per_s is not None
     cores = cores_of(workload, UTILIZATION)
     supply = _supply(workload)

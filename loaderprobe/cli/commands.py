@@ -76,7 +76,7 @@ def run(
         call.show(ran.found)
         if not call.json:
             show(f"\nReport: {_short(place)}/report.html")
-        return ran.exit_code
+        return ran.exit_code or (EXIT_DONE if ran.found.bound else BadValue.exit_code)
     for line in without_verdict(ran.processes, ran.exit_code, imported_torch=ran.imported_torch):
         say(line)
     elsewhere = ran.processes and all(process.why_not == "follows" for process in ran.processes)

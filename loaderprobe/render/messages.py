@@ -375,8 +375,9 @@ MESSAGES: dict[str, str] = {
     "train_on_emulated": "an emulated accelerator shows what this input would feed",
     "other_layout": "{data}: the layout {best} trained {low-high:range 2} times as fast as {now} (measured)",
     "layout_gains_nothing": (
-        "large files (shards) [gain nothing: {layouts} trained no faster than files (measured)|bring no sure gain: "
-        "files in memory train {low-high:range 2} times as fast ({how})]"
+        "large files (shards) [bring no sure gain: {layouts} trained {low-high:range 2} times as fast as files "
+        "(measured)|gain nothing: {layouts} trained no faster than files (measured)|bring no sure gain: files in "
+        "memory train {low-high:range 2} times as fast ({how})]"
     ),
     "other_loader": "{data}: the loader {best} trained {low-high:range 2} times as fast as {now} (measured)",
     "cheaper_preprocessing": (
@@ -497,7 +498,7 @@ MESSAGES: dict[str, str] = {
         "it feeds all of them where caches answer {hits:percent} of the reads[: {pinned_bytes:bytes} of files pinned "
         "on each node, or {page_bytes:bytes} of its page cache{slow:code part.nodes}]"
     ),
-    "part.nodes.one": "",
+    "part.nodes.one": ", from epoch 3 on",
     "part.nodes.several": ", after several epochs",
     # Behind a figure.
     "how.measured": "",
@@ -672,7 +673,10 @@ MESSAGES: dict[str, str] = {
     "line.decoder.torchvision": 'torchvision.io.decode_image(path, mode="RGB"), a tensor, for PIL.Image.open(path)',
     "line.decoder.pillow": 'PIL.Image.open(path).convert("RGB") instead of torchvision.io.decode_image(path)',
     "line.decoder.simplejpeg": "simplejpeg.decode_jpeg(data), an array, for PIL.Image.open(path); JPEG files only",
-    "line.decoder.opencv": "cv2.imdecode(data, cv2.IMREAD_COLOR_RGB), an array, for PIL.Image.open(path)",
+    "line.decoder.opencv": (
+        "cv2.imdecode(numpy.frombuffer(data, numpy.uint8), cv2.IMREAD_COLOR_RGB + cv2.IMREAD_IGNORE_ORIENTATION), an "
+        "array, for PIL.Image.open(path)"
+    ),
     "line.decoder.torchcodec": "torchcodec.decoders.decode_image(path), a tensor, for PIL.Image.open(path)",
     "line.tensor": "transforms.PILToTensor(), not transforms.ToTensor(); batch.to(device).float() / 255 in the step",
     "line.requests_in_flight": "DataLoader(..., num_workers={workers})",
