@@ -495,9 +495,10 @@ def again_with(command: str, option: str) -> str:
         return ""
     if not option.startswith("--") or not command.startswith(_MEASURING):
         return option
-    # An emulated accelerator has no model.
-    gone = {"--out", "--resume", option.split()[0], *(["--model"] if option.startswith("--compute emulated") else [])}
     words = shlex.split(command)
+    gone = {"--out", "--resume", *(word for word in option.split() if word.startswith("--"))}
+    # An emulated accelerator has no model.
+    gone |= {"--model"} if option.startswith("--compute emulated") else set()
     script = words[words.index("--") :] if "--" in words else []
     words = words[: len(words) - len(script)]
     left_out = {place + step for place, word in enumerate(words) if word in gone for step in (0, 1)}

@@ -206,6 +206,10 @@ def test_files_opened_have_a_line_for_each_way_to_hold_images(opens: tuple[float
             "loaderprobe sweep --seed 2 --compute emulated:100",
         ),
         ("loaderprobe sweep --model mlp --seed 2", "--seed 3", "loaderprobe sweep --model mlp --seed 3"),
+        (
+            "loaderprobe sweep files --layout files --convert-to=there --rounds 1", "--layout files,tar --convert-to DIR",
+            "loaderprobe sweep files --rounds 1 --layout files,tar --convert-to DIR",
+        ),
         ("python train's.py", "--tensor uint8", "--tensor uint8"),
         ("loaderprobe sweep", "find /data -type f", "find /data -type f"),
     ],
