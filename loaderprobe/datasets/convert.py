@@ -120,7 +120,7 @@ def stage(files: FileSet, root: Path, cache: PageCache, progress: Callable[[int,
         _check_source(directory, files.root, "--stage")
         missing = {path: size for path, size in sizes.items() if not _is_there(directory / path, size)}
         stat, kept = os.statvfs(directory), sum(sizes.values()) - sum(missing.values())
-        whole = sum(sizes.values()) * max(1.0, files.images_found / files.count)
+        whole = max(sum(sizes.values()), files.images_found * files.mean_size_bytes)
         share = min(1.0, (stat.f_bavail * stat.f_frsize + kept) / whole)
         images = sum(path in missing for path in files.paths)
         folders = {(directory / path).parent for path in missing}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import sys
 import tarfile
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from dataclasses import replace
 from io import BytesIO
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -266,6 +268,17 @@ def test_a_copy_grows_and_takes_no_place_of_others(tmp_path: Path, make: Make) -
         staged(replace(files, size_bytes=(1 << 60,) * COUNT), tmp_path / "copy")
     part = staged(replace(files, images_found=10**15), tmp_path / "copy").staged
     assert part and 0 < part.share < 1
+
+
+def test_space_for_all_images_is_that_of_all_shards(
+    tmp_path: Path, make: Make, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of some images, which may lie in all shards; and of some shards, where images are read in sequence."""
+    every = whole(made := make(tmp_path, layout=layout, shard_images=20))
+    free = round(1.5 * sum(every.file_bytes.values()))
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=free, f_frsize=1, f_files=0))
+    copy = staged(whole(made, sample=20), tmp_path / "copy")
+    assert copy.staged and copy.staged.share == 1
 
 
 def test_where_a_copy_cannot_be_made(tmp_path: Path, make: Make) -> None:
