@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from loaderprobe.datasets.generate.generate import check_space, images_a_shard, sync_filesystem, written_whole
-from loaderprobe.datasets.layouts import FILES, LAYOUTS, Sample, complete, format_of
+from loaderprobe.datasets.layouts import FILES, INDEX, LAYOUTS, Sample, complete, format_of
 from loaderprobe.errors import BadValue, NoSpace, Refused
 from loaderprobe.protocols import PageCache
 from loaderprobe.records.files import FileSet, Staged
@@ -107,13 +107,19 @@ def _samples(files: FileSet, numbers: range) -> Iterator[Sample]:
 
 
 def stage(files: FileSet, root: Path, cache: PageCache, progress: Callable[[int, int], None]) -> FileSet:
-    """The same files in `root/NAME-staged`, copied by several threads; the same call goes on where it was stopped.
+    """The same files, and the indexes beside them, in `root/NAME-staged`, copied by several threads.
+
+    The same call goes on where it was stopped.
 
     Local files are evicted first, so that they are copied from their storage. Raises Refused for a directory that
     holds something else, Locked, NoSpace before a file is copied and where space runs out, MissingPart without
     permission, BadValue for a file that cannot be read, or is no longer as it was listed.
     """
-    directory, sizes = root.absolute() / f"{files.label.strip('/').replace(' ', '-')}-staged", files.file_bytes
+    directory = root.absolute() / f"{files.label.strip('/').replace(' ', '-')}-staged"
+    indexes = {f"{Path(path).parent}/{INDEX}" for path in files.whole_bytes}
+    sizes = files.file_bytes | {
+        path: index.stat().st_size for path in indexes if (index := files.folder / path).is_file()
+    }
     if not files.remote and directory.resolve().is_relative_to(files.folder.resolve()):
         raise Refused(f"{directory} is among the images that are copied", hint="choose a --stage outside DATA")
     with _writing(directory, "--stage"):
@@ -135,8 +141,6 @@ def stage(files: FileSet, root: Path, cache: PageCache, progress: Callable[[int,
         _copy_all(files, missing, directory, lambda done: progress(len(sizes) - len(missing) + done, len(sizes)))
         sync_filesystem(directory)
         rate = _rate(directory / COPIED, sum(missing.values()), time.perf_counter() - begun_s)
-        for folder in folders:
-            complete(files.layout, folder)
     base = files.label.removesuffix(f" {files.layout}")
     return replace(
         files,

@@ -247,7 +247,8 @@ def test_a_copy_holds_the_same_files(tmp_path: Path, make: Make, any_layout: str
     assert list(contents(found)) == list(contents(files)) and found.content == files.content
     assert found.label == ("64x48 staged" if any_layout == "files" else f"64x48 staged {any_layout}")
     assert found.staged and found.staged.source == files.label and found.staged.share == 1
-    assert heard[0][0] == 0 and heard[-1] == (len(files.file_bytes),) * 2
+    indexes = len([*files.folder.rglob("index.json")])
+    assert heard[0][0] == 0 and heard[-1] == (len(files.file_bytes) + indexes,) * 2
     again = staged(files, tmp_path / "copy")
     assert again == found
     first, *others = found.absolute(0, COUNT)
@@ -255,6 +256,26 @@ def test_a_copy_holds_the_same_files(tmp_path: Path, make: Make, any_layout: str
     written = {path: path.stat().st_mtime_ns for path in others}
     assert list(contents(staged(files, tmp_path / "copy"))) == list(contents(files))
     assert {path: path.stat().st_mtime_ns for path in others} == written
+
+
+@pytest.mark.parametrize("indexed", ["mds", "litdata"])
+def test_a_copy_has_the_index_of_its_source(
+    tmp_path: Path, make: Make, indexed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever columns that names; also where Ctrl-C came before all was on the disk."""
+    files = whole(make(tmp_path, layout=indexed, shard_images=20))
+    (index,) = files.folder.rglob("index.json")
+    index.write_text(index.read_text().replace('"int"', '"int64"'))
+
+    def interrupted(_: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("loaderprobe.datasets.convert.sync_filesystem", interrupted)
+        staged(files, tmp_path / "copy")
+    found = staged(files, tmp_path / "copy")
+    assert (found.folder / index.relative_to(files.folder)).read_bytes() == index.read_bytes()
+    assert list(contents(found)) == list(contents(files))
 
 
 def test_a_copy_grows_and_takes_no_place_of_others(tmp_path: Path, make: Make) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch.utils.data import IterableDataset
 
-from loaderprobe.datasets.layouts import class_of, damage
+from loaderprobe.datasets.layouts import INDEX, class_of, damage
 from loaderprobe.errors import BadValue
 from loaderprobe.loaders.iterable import IterableLoader, OwnIterable
 from loaderprobe.loaders.torch import NOT_DECODED, TorchLoader, as_tensor, decode, image_loader, pipeline_steps
@@ -26,7 +26,6 @@ from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import IMAGE_SUFFIXES, FileSet
 from loaderprobe.system.clock import SystemClock
 
-INDEX = "index.json"
 Encoded = tuple[bytes, int]
 """An image as it is encoded, and its class."""
 
