@@ -31,7 +31,8 @@ def convert(files: FileSet, layout: str, root: Path, progress: Callable[[int, in
     """The same images in their order, in `root/NAME-LAYOUT`; the same call goes on where it was stopped.
 
     Raises Refused for a directory that holds something else, Locked, NoSpace before a file is written and where space
-    runs out, MissingPart without permission, or without the library of the layout.
+    runs out, MissingPart without permission, or without the library of the layout, BadValue for a file that cannot be
+    read, or is no longer as it was listed.
     """
     form, row = format_of(layout), LAYOUTS[layout]
     directory = root.absolute() / f"{files.label}-{layout}"
@@ -103,7 +104,14 @@ def _check_source(directory: Path, source: str, option: str, more: str = "") -> 
 
 def _samples(files: FileSet, numbers: range) -> Iterator[Sample]:
     for number in numbers:
-        yield Sample(f"{number:08}", (files.folder / files.paths[number]).read_bytes(), files.classes[number])
+        image = b"".join(_pieces(files.folder / files.paths[number]))
+        _check_size(files, files.paths[number], files.size_bytes[number], len(image))
+        yield Sample(f"{number:08}", image, files.classes[number])
+
+
+def _check_size(files: FileSet, path: str, size_bytes: int, found: int) -> None:
+    if found != size_bytes:
+        raise BadValue(f"{files.root}/{path} had {size_bytes} bytes, and has {found}", hint="begin a new sweep")
 
 
 def stage(files: FileSet, root: Path, cache: PageCache, progress: Callable[[int, int], None]) -> FileSet:
@@ -177,8 +185,7 @@ def _copy(files: FileSet, path: str, size_bytes: int, copy: Path) -> None:
         else:
             with part.open("wb") as target:
                 target.writelines(_pieces(files.folder / path))
-        if (found := part.stat().st_size) != size_bytes:
-            raise BadValue(f"{files.root}/{path} had {size_bytes} bytes, and has {found}", hint="begin a new sweep")
+        _check_size(files, path, size_bytes, part.stat().st_size)
 
 
 def _pieces(file: Path) -> Iterator[bytes]:
@@ -190,7 +197,7 @@ def _pieces(file: Path) -> Iterator[bytes]:
     except OSError as error:
         raise BadValue(
             f"{file} cannot be read: {error.strerror}",
-            hint="check its permissions and its disk, then begin again: what was copied is kept",
+            hint="check its permissions and its disk, then begin again: what was written is kept",
         ) from error
 
 

@@ -219,6 +219,27 @@ def test_a_folder_is_written_in_a_layout(tmp_path: Path, make: Make, layout: str
     assert list(contents(again)) == list(contents(files))
 
 
+@pytest.mark.parametrize("damage", ["is gone", "links to itself", "has grown"])
+def test_a_folder_that_changes_is_no_place_that_cannot_be_written(
+    tmp_path: Path, make: Make, layout: str, damage: str
+) -> None:
+    """The file that changed is named, and a whole file of the layout is written once it is as it was."""
+    files = whole(make(tmp_path))
+    last = files.absolute(COUNT - 1, 1)[0]
+    image = last.read_bytes()
+    last.unlink()
+    if damage == "links to itself":
+        last.symlink_to(last)
+    elif damage == "has grown":
+        last.write_bytes(image + b"more")
+    with pytest.raises(BadValue, match=r"cannot be read|bytes, and has") as error:
+        convert(files, layout, tmp_path / "other", lambda *_: None)
+    assert str(last) in error.value.message and "begin" in error.value.hint
+    last.unlink(missing_ok=True)
+    last.write_bytes(image)
+    assert list(contents(convert(files, layout, tmp_path / "other", lambda *_: None))) == list(contents(files))
+
+
 def test_space_is_looked_at_before_a_folder_is_written(tmp_path: Path, make: Make) -> None:
     """A set that is too large for the disk leaves nothing; both options that help are named."""
     files = whole(make(tmp_path))
