@@ -159,6 +159,22 @@ def test_a_row_without_an_image_is_damage(tmp_path: Path) -> None:
         scan_layout(tmp_path, "parquet", sample=1, seed=0, progress=lambda *_: None)
 
 
+@pytest.mark.parametrize(
+    ("column", "labels", "classes"),
+    [("class", ["dog", "7"], [0, 7]), ("label", [None, 3], [0, 3]), ("labels", [[1, 2], [3]], [0, 0]),
+     ("label", [float("nan"), 2.0], [0, 2])],
+)  # fmt: skip
+def test_a_class_of_a_row_that_is_no_number_is_0(
+    tmp_path: Path, make: Make, column: str, labels: list[object], classes: list[int]
+) -> None:
+    """Parquet files that others wrote have words there, lists, or nothing."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    images = [path.read_bytes() for path in whole(make(tmp_path)).absolute(0, len(labels))]
+    pq.write_table(pa.table({"image": images, column: labels}), tmp_path / "a.parquet")
+    files = scan_layout(tmp_path, "parquet", sample=len(labels), seed=0, progress=lambda *_: None)
+    assert [label for _, label in contents(files)] == list(files.classes) == classes
+
+
 def test_of_several_images_the_first_is_the_sample(tmp_path: Path) -> None:
     """In a tar shard that others wrote, as WebDataset has them: files of one name that follow each other are one."""
     with tarfile.open(tmp_path / "a.tar", "w") as tar:
