@@ -77,9 +77,13 @@ class Stream(IterableDataset[Any]):
             try:
                 image = decode(encoded, spec.decoder)
             except NOT_DECODED as error:
+                # What was seen to be damaged before is left out of what torch reads, but not of the shards.
+                left_out = ", ".join(each.path for each in self._shards.skipped[:3])
                 raise BadValue(
                     f"an image in {self._shards.root} cannot be decoded by {spec.decoder}: {error}",
-                    hint="--loader torch names its file",
+                    hint=f"--loader torch leaves out what is damaged ({left_out}); write the shards without it"
+                    if left_out
+                    else "--loader torch names its file",
                 ) from error
             yield transform(image), label
 
