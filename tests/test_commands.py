@@ -109,6 +109,7 @@ REFUSED: list[tuple[tuple[str, ...], int, str]] = [
     ),
     (("sweep", TAR, "--compute", "emulated:1", "--layout", "files", "--convert-to", "new"), 2, "to write as files"),
     (("sweep", TAR, "--compute", "emulated:1", "--layout", "files"), 2, "holds tar, not files"),
+    (("sweep", "sets/64x48", "--compute", "emulated:1", "--layout", "tar"), 2, "add --convert-to DIR"),
     *(((command, LONG), 2, "File name too long") for command in ("report", "doctor", "bandwidth", "plan", "trace")),
     *(((name, "--model", "mlp"), 2, f"{now}; see loaderprobe explain changes") for name, now in RETIRED.items()),
     (("plan",), 2, "no run is given"),

@@ -100,6 +100,16 @@ def _limited(row: ConfigurationRow, cause: Cause, **changes: Any) -> Configurati
             False,
         ),
         (["storage"] * 3 + ["compute"], "Storage limits 3 of 4; compute limits 1 on an emulated mlperf-h100", False),
+        (
+            ["balanced", "storage"],
+            "Input and compute are balanced for 1x1; storage limits 2x2 on an emulated mlperf-h100",
+            False,
+        ),
+        (
+            ["storage"] * 3 + ["balanced"],
+            "Storage limits 3 of 4; input and compute are balanced for 1 on an emulated mlperf-h100",
+            False,
+        ),
         (["compute"], "Compute limits training on an emulated mlperf-h100, not its input", False),
         (["balanced"], "Input and compute are balanced on an emulated mlperf-h100", False),
         (["inconclusive"], "Not clear yet what limits training on an emulated mlperf-h100", True),
@@ -215,6 +225,10 @@ def test_files_opened_have_a_line_for_each_way_to_hold_images(opens: tuple[float
             "loaderprobe sweep --seed 2 --compute emulated:100",
         ),
         ("loaderprobe sweep --model mlp --seed 2", "--seed 3", "loaderprobe sweep --model mlp --seed 3"),
+        (
+            "loaderprobe sweep files --layout files --convert-to=at --seed 2", "--layout files,tar --convert-to DIR",
+            "loaderprobe sweep files --seed 2 --layout files,tar --convert-to DIR",
+        ),
         ("python train's.py", "--tensor uint8", "--tensor uint8"),
         ("loaderprobe sweep", "find /data -type f", "find /data -type f"),
     ],
