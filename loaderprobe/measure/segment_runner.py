@@ -110,7 +110,8 @@ class SegmentRunner:
         warm_up(self._resident, self.config, self.parts.compute, self.parts.clock, self._agreed(WARM_UP))
 
     def shorten(self, most_steps: int) -> None:
-        """Later segments have no more steps than this."""
+        """Later segments have no more steps than this, and end between two groups of batches where it holds one."""
+        most_steps -= most_steps % self.pace.multiple if most_steps >= self.pace.multiple else 0
         self.pace = replace(self.pace, max_batches=min(most_steps, self.pace.max_batches or most_steps))
 
     def exhausted(self, cold: int) -> bool:

@@ -39,7 +39,7 @@ from loaderprobe.records.measurement import (
     WorkerBatches,
 )
 from loaderprobe.records.remark import Remark, each_once
-from loaderprobe.records.thresholds import UTILIZATION
+from loaderprobe.records.thresholds import MOST_TIMES, UTILIZATION
 from loaderprobe.records.waits import WaitSamples
 from loaderprobe.stats import mean
 from loaderprobe.system.host import utc_timestamp
@@ -204,7 +204,7 @@ class Session:
         before, segments = self.parts.collectives.agree(self.recorder.rounds_before), self.recorder.segments
         shuffle = random.Random(self.config.seed + before)
         with suppress(_SpentError):  # it ends with the rounds that there are
-            for number in range(MOST_ROUNDS - before):
+            for number in range(max(MOST_ROUNDS, MOST_TIMES * self.config.rounds) - before):
                 plan = self._affordable(self._plan(number))
                 if not plan or (number and not self._new_batches_for(plan)):
                     return

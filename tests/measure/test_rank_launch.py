@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.errors import BadValue, LoaderprobeError, LostRank, MissingPart
+from loaderprobe.errors import BadValue, LoaderprobeError, LostRank, MissingPart, NoSpace
 from loaderprobe.measure.ranks import launch
 from loaderprobe.measure.ranks.launch import Coordinator, RankProcess, put, take
 from loaderprobe.measure.runner import Child, Event, Order, Start
@@ -154,6 +154,33 @@ def test_a_configuration_of_one_rank_has_a_child_here_alone(
     assert run(coordinator, order(ranks=1)).config == order(ranks=1).config
     assert orders[0].placement is None and here.placements == [] and not here.store.check(["command/0"])
     coordinator.end(0)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "hint"),
+    [
+        (NoSpace("no space left to write /tmp/x", hint="free some"), "no space left to write /tmp/x", "free some"),
+        (KeyboardInterrupt(), "it was interrupted", ""),
+        (RuntimeError("no threads"), "RuntimeError: no threads", ""),
+    ],
+)
+def test_what_ends_a_rank_before_its_child_is_said(
+    group: Callable[..., Group], error: BaseException, reason: str, hint: str
+) -> None:
+    """By its own words and with its next step, on whatever host it was: rank 0 has no other way to know."""
+    here = group()
+    started = here.start
+
+    def failing(rank: int) -> Start:
+        def start(order: Path, result: Path, log: Path) -> Child:
+            raise error
+
+        return start if rank == 1 else started(rank)
+
+    here.start = failing  # type: ignore[method-assign]  # its child cannot be started
+    found = run(here.coordinator(r0=[HUNG]), order())
+    assert isinstance(found, RunFailure)
+    assert (found.reason, found.hint, found.rank) == (reason, hint, 1)
 
 
 def test_all_ranks_have_a_child_and_rank_0_s_record_counts(group: Callable[..., Group]) -> None:

@@ -15,8 +15,9 @@ from loaderprobe.compute.step import NoCompute
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.pace import LONGEST, MAX_SECONDS, MIN_SECONDS, Pace, pace_for
 from loaderprobe.measure.profiler_window import window_steps
+from loaderprobe.measure.session import Interrupted
 from loaderprobe.protocols import Compute
-from loaderprobe.records.measurement import Measurement, Missing
+from loaderprobe.records.measurement import ComputeInfo, Measurement, Missing
 from loaderprobe.testing import (
     FakeClock,
     FakePageCache,
@@ -27,7 +28,7 @@ from loaderprobe.testing import (
     example_files,
 )
 from tests.measure.conftest import Measure
-from tests.measure.scripted import scripted_session
+from tests.measure.scripted import measured_alone, scripted_session
 from tests.said import all_said, said
 
 
@@ -119,6 +120,50 @@ def test_without_a_window_there_is_its_reason(make: MakeCompute, budget_s: float
     found = with_window(make, budget_s=budget_s)
     assert found.timeline is None and found.segments
     assert words in next(said(each.reason) for each in found.missing if each.name == "gpu_timeline")
+
+
+class ShortEpochs:
+    """The step of a script, whose epochs have so many."""
+
+    def __init__(self, clock: FakeClock, step_s: float, steps: int) -> None:
+        self.clock, self.step_s, self.steps = clock, step_s, steps
+        self._done = self._undisturbed = 0
+
+    def info(self) -> ComputeInfo:
+        return ComputeInfo(name="step", device="CPU", synchronous=True, specified_images_per_s=None, source="")
+
+    def copy(self, batch: Any) -> Any:
+        return batch
+
+    def finish(self) -> tuple[int, ...]:
+        return ()
+
+    def step(self, batch: Any) -> None:
+        self.clock.work(self.step_s)
+        self._done, self._undisturbed = self._done + 1, self._undisturbed + 1
+        if self._done % self.steps == 0:
+            taken, self._undisturbed = self._undisturbed, 0
+            raise Interrupted("an epoch began", taken)
+
+
+@pytest.mark.parametrize(("steps", "workers"), [(10**6, 8), (30, 8), (22, 8), (30, 16)])
+def test_short_epochs_end_segments_between_groups_of_batches(steps: int, workers: int) -> None:
+    """Workers give their batches in groups of as many as they are: cut within one, the loader seemed a quarter faster
+    than it is, and compute, which is 7 % faster than the loader, the limit."""
+    clock, files, true_rate = FakeClock(), example_files(4096), 100.0 * workers
+    config = example_config(data=files.fingerprint, workers=workers, batch_size=8, compute="own", cache="warm")
+    step = ShortEpochs(clock, 8 / (1.07 * true_rate), steps)
+    session = scripted_session(Service(cpu_s=0.01), clock, step, config, files, FakePageCache(), period=1)
+    session.run()
+    judged = verdict(session.measurement((), ()))
+    assert judged.rates_images_per_s.loader == pytest.approx(true_rate, rel=0.01)
+    assert judged.bound.side == "input"
+
+
+def test_as_many_rounds_as_are_asked_for() -> None:
+    """Also where they are more than the usual most."""
+    found = measured_alone(Service(cpu_s=0.004, blocked_s=0.004), rounds=14, session={"thorough": True})
+    assert len({segment.round for segment in found.segments}) >= 14
 
 
 class SlowCopies(ProfiledCompute):

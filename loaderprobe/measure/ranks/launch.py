@@ -450,10 +450,15 @@ class RankProcess:
                     replace(order, placement=placement), type_, clock=self.clock, time_limit_s=limit_s,
                     on_event=heard, start=watch.watched(start),
                 )  # fmt: skip
-        except BaseException:
-            # Ctrl-C here must not leave the others waiting for this rank.
+        except BaseException as error:
+            # Neither Ctrl-C nor a full disk here must leave the others waiting for this rank.
+            reason, hint = f"{type(error).__name__}: {error}", ""
+            if isinstance(error, LoaderprobeError):
+                reason, hint = error.message, error.hint
+            elif isinstance(error, KeyboardInterrupt):
+                reason = "it was interrupted"
             with suppress(LostRank):
-                self.report(number, replace(self._done(placement), kind="failed", reason="it was interrupted"))
+                self.report(number, replace(self._done(placement), kind="failed", reason=reason, hint=hint))
             raise
         outcome = self._done(placement)
         if isinstance(result, RunFailure):
@@ -846,6 +851,6 @@ def on_this_machine(ranks: int) -> Iterator[Coordinator]:
 
 
 def _run_worker(process: RankProcess, start: Start) -> None:
-    with suppress(LostRank):  # rank 0 has lost the store, too, and says so
+    with suppress(LoaderprobeError):  # rank 0 has heard of it, or has lost the store, too, and says so
         process.join()
         process.run_commands(start)
