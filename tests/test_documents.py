@@ -17,6 +17,10 @@ import typer
 import loaderprobe
 from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.cli.app import app
+from loaderprobe.records.diagnosis import DIAGNOSIS_VERSION
+from loaderprobe.records.environment import SCHEMA_VERSION
+from loaderprobe.records.plan import PLAN_VERSION
+from loaderprobe.records.resources import RESOURCE
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -127,6 +131,26 @@ def test_what_a_diagnosis_is_said_to_have_exists() -> None:
     assert {
         name for name in named - {field.name for field in fields(Diagnosis)} if not hasattr(Diagnosis, name)
     } == set()
+
+
+def test_readme_names_modules_that_exist() -> None:
+    """From the package or from the root."""
+    modules = [span for span in spans(README.read_text()) if re.fullmatch(r"\w+/[\w/]+\.py", span)]
+    assert modules and [each for each in modules if not (ROOT / "loaderprobe" / each).exists()] == []
+
+
+def test_the_newest_version_of_a_schema_that_changed_is_named() -> None:
+    """With what is new in it; the first version of a schema needs no words."""
+    text = (GUIDE / "changes.md").read_text()
+    named = re.findall(r"`loaderprobe/([\w-]+)` (\d+)", text)
+    newest = {schema: max(int(number) for name, number in named if name == schema) for schema, _ in named}
+    assert newest == {"plan": PLAN_VERSION, "diagnosis": DIAGNOSIS_VERSION} and SCHEMA_VERSION == 1
+
+
+def test_every_letter_of_a_cause_is_explained() -> None:
+    """In the table of the map."""
+    rows = re.findall(r"^\| ([A-Z](?:, [A-Z])*) \|", (GUIDE / "sweep.md").read_text(), re.MULTILINE)
+    assert {each.letter for each in RESOURCE.values() if each.is_cause} <= set(", ".join(rows).split(", "))
 
 
 def test_readme_names_every_topic_in_under_a_thousand_words() -> None:

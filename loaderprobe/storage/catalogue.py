@@ -1,7 +1,7 @@
 """The catalogue of storage kinds: published limits that loaderprobe did not measure, and what plug-ins add.
 
 A plug-in names a function without arguments under the entry point group `loaderprobe.catalogues`; it returns
-`CatalogueEntry` records (`loaderprobe.records.plan`).
+`CatalogueEntry` records (`loaderprobe.records.catalogue`).
 """
 
 from __future__ import annotations
