@@ -27,14 +27,21 @@ if TYPE_CHECKING:
 
 
 def frame(columns: Mapping[str, Sequence[object]]) -> DataFrame:
-    """A DataFrame of these columns, in their order; None becomes NaN among numbers. Raises MissingPart."""
+    """A DataFrame of these columns, in their order; None becomes NaN among numbers. Raises MissingPart.
+
+    Bytes of a path that are no UTF-8 are written out: neither pyarrow nor the texts of pandas 3 take them.
+    """
     try:
         import pandas
     except ImportError as error:
         raise MissingPart(
             f"a frame needs pandas, which cannot be imported: {error}", hint="pip install 'pandas>=2.2'"
         ) from error
-    return pandas.DataFrame(dict(columns))
+    return pandas.DataFrame({name: [_text(cell) for cell in column] for name, column in columns.items()})
+
+
+def _text(cell: object) -> object:
+    return cell.encode(errors="backslashreplace").decode() if isinstance(cell, str) else cell
 
 
 def parquet(table: DataFrame) -> bytes:

@@ -16,6 +16,7 @@ from PIL import Image
 from rich.console import Console
 
 import loaderprobe
+from loaderprobe.api import shown
 from loaderprobe.cli import border
 from loaderprobe.cli.attached import _say
 from loaderprobe.records.environment import Capability
@@ -223,6 +224,8 @@ def test_parquet_is_written_and_piped_where_pyarrow_is(tmp_path: Path, monkeypat
     found, frame = pandas.read_parquet(io.BytesIO(piped)), loaderprobe.load(run).to_frame()
     assert piped[:4] == (tmp_path / "run.parquet").read_bytes()[:4] == b"PAR1"
     assert list(found.columns) == list(frame.columns) and list(found["key"]) == list(frame["key"])
+    odd = shown.parquet(shown.frame({"reason": ["/data/\udcff.jpg is damaged", None], "rounds": [1, 2]}))
+    assert pandas.read_parquet(io.BytesIO(odd)).loc[0, "reason"] == "/data/\\udcff.jpg is damaged"
 
 
 LAYERS = ("layers", "--model", "lenet5", "--compute", "cpu", "--batch-size", 2, "--steps", 4)
