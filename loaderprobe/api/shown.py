@@ -27,10 +27,7 @@ if TYPE_CHECKING:
 
 
 def frame(columns: Mapping[str, Sequence[object]]) -> DataFrame:
-    """A DataFrame of these columns, in their order; None becomes NaN among numbers. Raises MissingPart.
-
-    Bytes of a path that are no UTF-8 are written out: neither pyarrow nor the texts of pandas 3 take them.
-    """
+    """A DataFrame of these columns, in their order; None becomes NaN among numbers. Raises MissingPart."""
     try:
         import pandas
     except ImportError as error:
@@ -41,6 +38,7 @@ def frame(columns: Mapping[str, Sequence[object]]) -> DataFrame:
 
 
 def _text(cell: object) -> object:
+    """Neither pyarrow nor the texts of pandas 3 take bytes of a path that are no UTF-8."""
     return cell.encode(errors="backslashreplace").decode() if isinstance(cell, str) else cell
 
 
