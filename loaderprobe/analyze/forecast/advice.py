@@ -304,11 +304,11 @@ def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings)
         *(_alternative(fitted, each) for each in measurement.alternatives if each.name != "decoded"),
         *accelerators(fitted, around.accelerators, found),
     )
-    before = _measured(point)
-    considered = one_accelerator(made)
+    now, margin = point.training, point.training_spread
+    before = Interval(value=now, low=now * (1 - margin), high=now * (1 + margin))
     worth = [
         advice
-        for option in considered
+        for option in one_accelerator(made)
         if (advice := _as_tried(_advice(option, before), found))
         # Enough, and more than the measured rate itself varied.
         and advice.speedup >= thresholds.WORTH
@@ -388,11 +388,6 @@ def _alternative(fitted: Fit, measured: Alternative) -> AdviceOption:
     code: ActionCode = "tensor" if measured.name == "uint8" else "decoder"
     action = Action(code=code, facts={code: measured.name})
     return AdviceOption(forecast=forecast, action=action, command=f"--{code} {measured.name}")
-
-
-def _measured(point: Point) -> Interval:
-    margin = point.training_spread
-    return Interval(value=point.training, low=point.training * (1 - margin), high=point.training * (1 + margin))
 
 
 def _advice(option: AdviceOption, before: Interval) -> Advice | None:
