@@ -34,7 +34,12 @@ def frame(columns: Mapping[str, Sequence[object]]) -> DataFrame:
         raise MissingPart(
             f"a frame needs pandas, which cannot be imported: {error}", hint="pip install 'pandas>=2.2'"
         ) from error
-    return pandas.DataFrame(dict(columns))
+    return pandas.DataFrame({name: [_text(cell) for cell in column] for name, column in columns.items()})
+
+
+def _text(cell: object) -> object:
+    """Neither pyarrow nor the texts of pandas 3 take bytes of a path that are no UTF-8."""
+    return cell.encode(errors="backslashreplace").decode() if isinstance(cell, str) else cell
 
 
 def parquet(table: DataFrame) -> bytes:

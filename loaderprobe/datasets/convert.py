@@ -132,7 +132,8 @@ def stage(files: FileSet, root: Path, cache: PageCache, progress: Callable[[int,
         raise Refused(f"{directory} is among the images that are copied", hint="choose a --stage outside DATA")
     with _writing(directory, "--stage"):
         _check_source(directory, files.root, "--stage")
-        missing = {path: size for path, size in sizes.items() if not _is_there(directory / path, size)}
+        there = {path: copy.stat().st_size for path in sizes if (copy := directory / path).is_file()}
+        missing = {path: size for path, size in sizes.items() if there.get(path) != size}
         stat, kept = os.statvfs(directory), sum(sizes.values()) - sum(missing.values())
         whole = max(sum(sizes.values()), files.images_found * files.mean_size_bytes)
         share = min(1.0, (stat.f_bavail * stat.f_frsize + kept) / whole)
@@ -158,10 +159,6 @@ def stage(files: FileSet, root: Path, cache: PageCache, progress: Callable[[int,
         skipped=(),
         staged=Staged(source=files.label, bytes_per_s=rate, share=share),
     )
-
-
-def _is_there(path: Path, size_bytes: int) -> bool:
-    return path.is_file() and path.stat().st_size == size_bytes
 
 
 def _copy_all(files: FileSet, sizes: dict[str, int], directory: Path, progress: Callable[[int], None]) -> None:

@@ -55,10 +55,8 @@ def image_sets(
             sets = [scan_layout(data, layout, sample=sample, seed=seed, progress=checking)]
     there = sorted({files.layout for files in sets})
     if missing := [name for name in layouts or () if name not in there]:
-        written = ", or add --convert-to DIR, where it is written" if FILES in there else ""
-        raise BadValue(
-            f"{data} holds {join_words(there)}, not {missing[0]}", hint=f"leave {missing[0]} out of --layout{written}"
-        )
+        hint = f"leave {missing[0]} out of --layout{', or add --convert-to DIR' if FILES in there else ''}"
+        raise BadValue(f"{data} holds {join_words(there)}, not {missing[0]}", hint=hint)
     return sorted(
         (files for files in sets if layouts is None or files.layout in layouts),
         key=lambda files: files.mean_size_bytes,

@@ -419,10 +419,8 @@ def _few(some: list[Outlook]) -> list[Outlook]:
 
 def _opens(some: Sequence[Outlook]) -> Iterator[Line]:
     """Files opened a second: a line for all data sets, or one for each where large files hold many images."""
-    each: dict[float, Outlook] = {}
-    for outlook in some:
-        each.setdefault(round(outlook.needs[0].files_per_s / outlook.images_per_s, 9), outlook)
-    for outlook in each.values():
+    each = by_key(some, lambda outlook: round(outlook.needs[0].files_per_s / outlook.images_per_s, 9))
+    for outlook, *_ in each.values():
         what = "files opened" if len(each) == 1 else f"files opened, {outlook.data}"
         opens = (f"{UNKNOWN} {grouped(need.files_per_s / outlook.use)}/s" for need in outlook.needs)
         yield (what, *opens, "not known", "")

@@ -44,19 +44,14 @@ MISSING = "\N{EN DASH}"
 
 
 def interval(value: Interval | None, gap: str = " ") -> str:
-    """`205 ±6`: the value and half its 95 % interval; a single round has none.
-
-    The value has three figures, or the decimal places of the half where three would leave the interval.
-    """
+    """`205 ±6`: three figures, or as many as stay within it, and half the 95 % interval; a single round has none."""
     if value is None:
         return MISSING
     shown, half = significant(value.value), (value.high - value.low) / 2
-    if not half:
-        return shown
-    spread = plus_minus(value.value, half)
-    if abs(float(shown) - value.value) > half:
+    spread = f"{gap}{plus_minus(value.value, half)}" if half else ""
+    if spread and abs(float(shown) - value.value) > half:
         shown = f"{value.value:.{len(spread.partition('.')[2])}f}"
-    return f"{shown}{gap}{spread}"
+    return f"{shown}{spread}"
 
 
 def plus_minus(value: float, half: float) -> str:

@@ -8,6 +8,8 @@ from html import escape
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
+from rich.cells import cell_len
+
 from loaderprobe.records.resources import RESOURCE
 from loaderprobe.render.charts import (
     BASE,
@@ -304,6 +306,8 @@ def _safe(text: str) -> str:
 
 _WIDTH, _LABELS, _VALUES = 760, 180, 210
 """Pixels for names at the left and figures at the right."""
+_LETTERS = 25
+"""Of a name, which takes no more than its pixels; some letters count twice."""
 _TITLE = 64
 """Characters of a title in one line."""
 _STYLE = (
@@ -326,7 +330,10 @@ def chart_svg(chart: Chart, *, title: str, subtitle: str = "") -> str:
     for row in chart.rows:
         top += 6 if row.head and drawn else 0
         strong = ' class="strong"' if row.head else ""
-        label = f'<text x="12" y="{top + 15}"{strong}>{_safe(row.label)}</text>'
+        # Beside marks, a long name is drawn narrower: nothing here knows the widths of letters.
+        long = not row.head and cell_len(visible(row.label)) > _LETTERS
+        narrow = f' textLength="{_LABELS - 18}" lengthAdjust="spacingAndGlyphs"' if long else ""
+        label = f'<text x="12" y="{top + 15}"{strong}{narrow}>{_safe(row.label)}</text>'
         marks = f'<svg x="{_LABELS}" y="{top}" width="{track}" height="{_HEIGHT}">{"".join(_marks(chart, row))}</svg>'
         note = f'<tspan class="quiet" dx="6">{_safe(row.note)}</tspan>' if row.note else ""
         at = _WIDTH - _VALUES

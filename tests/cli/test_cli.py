@@ -20,6 +20,7 @@ from PIL import Image
 from rich.console import Console
 
 import loaderprobe
+from loaderprobe.api import shown
 from loaderprobe.api.bandwidth import Bandwidth
 from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.cli import border, main
@@ -287,6 +288,8 @@ def test_parquet_is_written_and_piped_where_pyarrow_is(tmp_path: Path, monkeypat
     found, frame = pandas.read_parquet(io.BytesIO(piped)), loaderprobe.load(run).to_frame()
     assert piped[:4] == (tmp_path / "run.parquet").read_bytes()[:4] == b"PAR1"
     assert list(found.columns) == list(frame.columns) and list(found["key"]) == list(frame["key"])
+    odd = shown.parquet(shown.frame({"reason": ["/data/\udcff.jpg is damaged", None], "rounds": [1, 2]}))
+    assert pandas.read_parquet(io.BytesIO(odd)).loc[0, "reason"] == "/data/\\udcff.jpg is damaged"
 
 
 def test_a_report_goes_into_a_pipe_and_through_a_link(tmp_path: Path) -> None:

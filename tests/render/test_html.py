@@ -150,6 +150,17 @@ def test_a_map_that_does_not_fit_goes_on_below(width: int) -> None:
     assert text.count("photos") == text.count("workers ") >= (1 if width == 200 else 2)
 
 
+@pytest.mark.parametrize(("name", "narrow"), [("2 workers", False), ("n" * 40, True), ("\u7167" * 20, True)])
+def test_a_long_name_ends_before_the_bars_of_a_picture(name: str, narrow: bool) -> None:
+    """Over no bars it may be as long as it is."""
+    chart = Chart(rows=(ChartRow(label=name, head=True), ChartRow(label=name, bars=(Bar(end=7.0),))), high=10.0)
+    head, label = re.findall(f"<text[^>]*>{name}</text>", svg := chart_svg(chart, title=""))
+    found = re.search('x="([0-9]+)".*textLength="([0-9]+)"', label)
+    assert "textLength" not in head and bool(found) == narrow
+    bars = re.search('<svg x="([0-9]+)"', svg)
+    assert not found or (bars and int(found[1]) + int(found[2]) < int(bars[1]))
+
+
 def test_text_from_outside_acts_in_no_writer() -> None:
     """In titles, subjects, cells, commands, charts and folds: no tag, no control character, and no other column."""
     chart = Chart(rows=(ChartRow(label=EVIL, value=EVIL, bars=(Bar(end=7.0),)),), high=10.0, caption=EVIL)

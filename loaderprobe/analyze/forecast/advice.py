@@ -277,17 +277,8 @@ def _one_thread(measurement: Measurement, found: Experiments) -> tuple[Advice, .
     # A gain is beyond the spread, so that even the low end is one.
     low = min(each / (1 + tried.spread.get(n, 0.0)) for n, each in tried.ratios.items())
     high = max(each * (1 + tried.spread.get(n, 0.0)) for n, each in tried.ratios.items())
-    now = before.value
-    return (
-        Advice(
-            action=Action(code="one_thread", facts={}),
-            command=_ON_ONE_THREAD,
-            speedup=ratio,
-            before=before,
-            after=Interval(value=ratio, low=low, high=high).times(now),
-            how="measured",
-        ),
-    )
+    action, after = Action(code="one_thread", facts={}), Interval(value=ratio, low=low, high=high).times(before.value)
+    return (Advice(action=action, command=_ON_ONE_THREAD, speedup=ratio, before=before, after=after, how="measured"),)
 
 
 # As it was measured: the step keeps its threads.
@@ -313,11 +304,11 @@ def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings)
         *(_alternative(fitted, each) for each in measurement.alternatives if each.name != "decoded"),
         *accelerators(fitted, around.accelerators, found),
     )
-    before = _measured(point)
-    considered = one_accelerator(made)
+    now, margin = point.training, point.training_spread
+    before = Interval(value=now, low=now * (1 - margin), high=now * (1 + margin))
     worth = [
         advice
-        for option in considered
+        for option in one_accelerator(made)
         if (advice := _as_tried(_advice(option, before), found))
         # Enough, and more than the measured rate itself varied.
         and advice.speedup >= thresholds.WORTH
@@ -399,11 +390,6 @@ def _alternative(fitted: Fit, measured: Alternative) -> AdviceOption:
     return AdviceOption(forecast=forecast, action=action, command=f"--{code} {measured.name}")
 
 
-def _measured(point: Point) -> Interval:
-    margin = point.training_spread
-    return Interval(value=point.training, low=point.training * (1 - margin), high=point.training * (1 + margin))
-
-
 def _advice(option: AdviceOption, before: Interval) -> Advice | None:
     """None where the forecast was refused, or nothing can be done to bring it about."""
     forecast = option.forecast
@@ -433,17 +419,14 @@ def _as_tried(advice: Advice | None, found: Experiments) -> Advice | None:
         after = free.times(now)
         if advice.how != "measured":
             model, value = advice.after, after.value
-            low, high = (
-                min(after.low, value * model.low / model.value),
-                max(after.high, value * model.high / model.value),
-            )
+            low = min(after.low, value * model.low / model.value)
+            high = max(after.high, value * model.high / model.value)
             after = Interval(value=value, low=low, high=high)
         return replace(advice, speedup=free.value, after=after)
     if advice.action.code == "faster_storage" and advice.speedup > free.value:
         most = now * free.value
-        return replace(
-            advice, speedup=free.value, after=replace(advice.after, value=most, low=min(most, advice.after.low))
-        )
+        after = replace(advice.after, value=most, low=min(most, advice.after.low))
+        return replace(advice, speedup=free.value, after=after)
     return advice
 
 
