@@ -362,11 +362,18 @@ def amplification_of(counted: float | None, source: str) -> Quantity:
 
 def _worker_times(
     measurement: Measurement, verdict: Verdict, storage: MeasuredStorage | None
-) -> tuple[Quantity, Quantity, Quantity | None] | Remark:
-    """(CPU, other, waiting for storage) of one image in a worker, in seconds; or why they are not known."""
-    times, loader = verdict.worker_time, verdict.rates_images_per_s.loader
-    if times is None or not loader:
+) -> tuple[Quantity, Quantity | None, Quantity | None] | Remark:
+    """(CPU, other, waiting for storage) of one image in a worker, in seconds; or why they are not known.
+
+    Of a loader with threads of its own, only the CPU time of the process is known: the training thread just waits.
+    """
+    times, loader, limit = verdict.worker_time, verdict.rates_images_per_s.loader, verdict.rates_images_per_s.cpu_limit
+    own = measurement.own_threads
+    if times is None or not loader or (own and not (limit and measurement.worker_batches.process_cpu_ns)):
         return Remark(code="no_worker_times")
+    if own and limit:
+        cpu_s = measurement.ranks * measurement.cores_available / limit
+        return known(cpu_s, "s", "measured", "all threads of the run"), None, None
     source = "workers of the run"
     spent = max(measurement.workers, 1) * measurement.ranks / loader
     other = max(0.0, spent - times.cpu_s - times.blocked_s - times.run_delay_s)
