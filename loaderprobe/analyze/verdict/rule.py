@@ -260,6 +260,7 @@ def inconclusive(found: Experiments, reason: Reason, evidence: tuple[Evidence, .
 
 # Sides of a device's idle time: the input with copies and the loader's own kernels, the host, other GPUs.
 SIDES_OF_GAPS: tuple[GapSide, ...] = ("input", "host", "communication")
+NOT_COLD: tuple[ReasonCode, ...] = ("files_were_warm", "above_ceiling")
 
 
 def judged_by_gaps(gaps: Gaps) -> GapVerdict:
@@ -290,9 +291,10 @@ def with_gaps(judgement: Bound, window: GpuWindow | None) -> Bound:
 
     That is copying, the host, or communication with other GPUs. Compute alone runs on the same host, so a late host
     looks like a slow device; a copy is in no rate of the loader. Where rates name an input, or the exchange of
-    gradients, which was measured, or the gaps leave a doubt, nothing changes.
+    gradients, which was measured, or the gaps leave a doubt, nothing changes. Nor where files that memory served say
+    nothing of how a loader keeps up with cold ones: the window saw the same files.
     """
-    if judgement.side == "input" or judgement.cause == "gradients":
+    if judgement.side == "input" or judgement.cause == "gradients" or judgement.reason.code in NOT_COLD:
         return judgement
     if window is None or window.gaps is None:
         return judgement
