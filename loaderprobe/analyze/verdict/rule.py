@@ -444,11 +444,16 @@ def _may_be_held(found: Experiments, top: SingleCause, second: SingleCause) -> b
 
 
 def _least_lead(found: Experiments, top: SingleCause, second: SingleCause) -> float:
-    """The factor that one speed-up must lead another by: less where its least was compared with the other's most."""
+    """The factor that one speed-up must lead another by: less where its least was compared with the other's most.
+
+    More of one round alone, which shows no noise: each mode is a segment of its own.
+    """
     if top in found.ranges and second in found.at_most:
         return thresholds.CLEAR_LEAD
-    estimated = "estimated" in (found.speedups[top].how, found.speedups[second].how)
-    return thresholds.OPEN_LEAD if estimated else thresholds.CLEAR_LEAD
+    if "estimated" in (found.speedups[top].how, found.speedups[second].how):
+        return thresholds.OPEN_LEAD
+    lead = _lead_over(found, top, second)
+    return thresholds.LEAD_OF_ONE_ROUND if lead is not None and lead.pairs == 1 else thresholds.CLEAR_LEAD
 
 
 def _lead_over(found: Experiments, top: SingleCause, second: SingleCause) -> Effect | None:

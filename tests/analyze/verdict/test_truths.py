@@ -156,6 +156,11 @@ ABLATIONS = {
         pipeline([times(1.9, 2)] * 6), f"{EITHER} speedups_alike preprocessing storage", more=False,
     ),
     "beyond 15 %": Row(pipeline(times(1.9, 2.3)), PREPROCESSING),
+    "a close race in one round": Row(
+        pipeline([times(1.9, 1.6)], rounds=1), f"{EITHER} speedups_alike storage preprocessing", more=True,
+    ),
+    "the same twice": Row(pipeline([times(1.9, 1.6)] * 2), STORAGE),
+    "twice the other in one round": Row(pipeline([times(3.3, 1.6)], rounds=1), STORAGE, more=False),
     "a lead that comes and goes": Row(
         pipeline([times(storage, 2) for storage in (1.9, 3.3, 5.2)]),
         f"{EITHER} lead_within_spread storage preprocessing", facts={"lead": 1.6},
