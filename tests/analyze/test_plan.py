@@ -23,9 +23,9 @@ from tests.analyze.runs import FILE_BYTES, Cost, alike, run
 DEVICE = ComputeInfo(name="step", device="H200", synchronous=False, specified_images_per_s=None, source="your own step")
 
 
-def measured(**facts: Any) -> Measurement:
-    """Three rounds on a device of 500 images/s."""
-    rounds = alike(baseline=250.0, training=250.0, resident=500.0)
+def measured(count: int = 3, **facts: Any) -> Measurement:
+    """So many rounds on a device of 500 images/s."""
+    rounds = alike(count, baseline=250.0, training=250.0, resident=500.0)
     return run(rounds, Cost(blocked_s=0.004), facts={"compute": DEVICE, **facts})
 
 
@@ -55,6 +55,12 @@ def test_a_need_holds_without_the_caches_that_hid_reads(cold: float, expected: f
     rounds = alike(baseline=250.0, training=250.0, resident=500.0)
     found = workload(run(rounds, Cost(blocked_s=0.004, cold=cold), facts={"compute": DEVICE}))
     assert demand(found, 1.0).read_bytes.value == pytest.approx(expected * 500 * FILE_BYTES)
+
+
+def test_the_rate_of_one_round_has_a_range_as_that_of_more_has() -> None:
+    """A single round shows no noise, but has some: more than three that agree."""
+    one, three = (workload(measured(count)).rate for count in (1, 3))
+    assert (one.value, three.value) == (500, 500) and one.high > three.high > 500 > three.low > one.low
 
 
 @pytest.mark.parametrize("ranks", [1, 2])

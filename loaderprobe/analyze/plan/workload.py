@@ -7,11 +7,10 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from loaderprobe.analyze.effects import interval
-from loaderprobe.analyze.verdict.rates import rates_by_round
+from loaderprobe.analyze.verdict.rates import rate_interval, rates_by_round
 from loaderprobe.errors import BadValue
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import NO_STEP, Measurement
+from loaderprobe.records.measurement import NO_STEP, Measurement, segments_of
 from loaderprobe.records.phases import FROM_STORAGE, BandwidthPhase, StorageCeiling, fastest
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow
@@ -332,13 +331,14 @@ def _rate(measurement: Measurement, verdict: Verdict) -> Quantity:
     compute, stepless = measurement.compute, measurement.compute.name == NO_STEP
     if compute.specified_images_per_s is not None and not stepless:
         return known(compute.specified_images_per_s, "images/s", "given", compute.source or "emulated accelerator")
-    rounds = [rate for rate in rates_by_round(measurement, "resident", "training").values() if math.isfinite(rate)]
+    rates = rates_by_round(measurement, "resident", "training")
+    rounds = [each for each in segments_of(measurement, "resident", "training") if math.isfinite(rates[each.round])]
     if stepless or not rounds or verdict.rates_images_per_s.compute is None:
         raise BadValue(
             "the rate of compute alone was not measured in this configuration",
             hint="name an accelerator: --kind mlperf-h100",
         )
-    found = interval(rounds)
+    found = rate_interval(measurement, rounds)
     number = "1 round" if len(rounds) == 1 else f"{len(rounds)} rounds"
     source = f"one batch that stays on the device, {number}"
     return known(found.value, "images/s", "measured", source, half=found.high - found.value)
