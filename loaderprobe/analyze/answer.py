@@ -407,16 +407,19 @@ def _alike_but_for(rows: Rows, axis: Axis) -> Iterator[tuple[str, Rows, Configur
 
 
 def layout_notes(report: Report) -> Iterator[Remark]:
-    """Of files of one image: that large files gain nothing with any device, as measured, or as free storage would."""
+    """Of files of one image: that large files bring no gain with any device, or no sure one, measured or forecast."""
     rows = [row for some in by_device(report.summary.configurations) if not on_cpu(some) for row in some]
     for images, same, _ in _alike_but_for(best_of(report, rows), "layout"):
         files = [row for row in same if row.config.layout == "files"]
         others = [row for row in same if row not in files]
         pairs = [(row, now) for row in others for now in files if row.config.compute == now.config.compute]
+        gains = [gain for row, now in pairs if (gain := _over(row, now))]
         free = [row.verdict.speedups.storage for row in files if row.verdict and row.config.cache == "cold"]
         why: dict[str, float | str] = {}
-        if pairs and all((gain := _over(row, now)) and gain.value < WORTH for row, now in pairs):
+        if gains and max(gain.value for gain in gains) < WORTH:
             why = {"layouts": join_words(list(dict.fromkeys(row.config.layout for row in others)))}
+            high = max(gain.high for gain in gains)
+            why |= {"low": min(gain.low for gain in gains), "high": high} if high >= WORTH else {}
         elif files and not others and len(free) == len(files) and all(each and each.value < WORTH for each in free):
             most = max((each for each in free if each), key=lambda each: each.value)
             why = {"low": most.low, "high": most.high, "how": most.how}

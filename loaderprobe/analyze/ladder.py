@@ -14,8 +14,6 @@ from loaderprobe.records.verdict import Evidence
 
 Facts = dict[str, float | str]
 
-TWO_DOUBLINGS = 4
-
 _BY: dict[LimitCode, LimitedBy] = {
     "from_memory": "memory", "probe_busy": "probe", "slow_rank": "rank", "slow_host": "host", "plateau": "bandwidth",
     "process": "process", "flat": "bandwidth", "rises": "latency",
@@ -113,7 +111,7 @@ def _rise_of_ranks(steps: Sequence[BandwidthPhase], most: BandwidthPhase) -> Lim
     fewer = [step for step in steps if step.readers < most.readers]
     if not fewer:
         return _limit("one_step_of_ranks", {"clients": most.readers})
-    early = [step for step in fewer if step.readers * TWO_DOUBLINGS <= most.readers]
+    early = [step for step in fewer if step.readers * thresholds.TWO_DOUBLINGS <= most.readers]
     last = max(early, key=lambda step: step.readers, default=None)
     if last is not None and max(step.bw_bytes for step in steps) < thresholds.WORTH * last.bw_bytes:
         facts: Facts = {"bytes_per_s": most.bw_bytes, "clients": last.readers, "most_clients": most.readers}

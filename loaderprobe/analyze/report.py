@@ -249,7 +249,7 @@ def _outlook(
         workload = workload_of(measurement, row.verdict, files, ceiling, other)
     except BadValue:
         return None
-    one = demand(workload, UTILIZATION, files.images_an_open)
+    one = demand(workload, UTILIZATION, workload.images_an_open)
     specified = other is not None or measurement.compute.specified_images_per_s is not None
     cores = cores_of(workload, UTILIZATION)
     supply = _supply(workload)
@@ -447,7 +447,9 @@ def _around(files: FileSet, environment: Environment, ceiling: StorageCeiling | 
     place = DataPlace(root=files.root, size_bytes=mean * files.images_found, memory_bytes=memory_bytes)
     below = environment.below(files.root)
     ahead = below.read_ahead_bytes if below else None
-    one = OneAFile(image_bytes=mean, read_ahead_bytes=ahead) if mean and ahead and files.layout == "files" else None
+    one = None
+    if mean and ahead and files.layout == "files":
+        one = OneAFile(image_bytes=mean, read_ahead_bytes=ahead, generated=files.generated)
     return Surroundings(storage=Storage(ceiling=ceiling), place=place if files.size_bytes else None, images=one)
 
 

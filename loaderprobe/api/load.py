@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -217,7 +218,9 @@ def load_any(path: Path) -> Run | Documented:
 
     Raises BadValue when there is neither, DamagedRun for one with figures that cannot be, which no page can show.
     """
-    is_run = not path.is_file() and not (path / RESULT).exists()
+    is_run = True
+    with suppress(OSError):  # `load` says that it cannot be read
+        is_run = not path.is_file() and not (path / RESULT).exists()
     found: Run | Documented = load(path) if is_run else read_result(path, type_of)
     try:
         found.document()

@@ -199,7 +199,7 @@ def plan(
     storage: str | Iterable[str] = (),
     use: float | str | None = None,
     cache: str = "none",
-    layout: str = "folder",
+    layout: str | None = None,
     data: str | None = None,
     images: float | str | None = None,
     mean_size: float | str | None = None,
@@ -213,10 +213,10 @@ def plan(
     (0.9) is the share of their rate that the accelerators shall reach, `use` (0.8) the share of a storage's limits
     that one dares to use. `storage` names entries of the catalogue with their size (`fsx-lustre-250:24TiB`) or
     gives figures (`5GB/s,60kopens/s,2ms,1.5GB/s/client`). `cache` is of one node: `page:1TB`, `pinned:1TB`.
-    `layout` is `folder` or `shards:IMAGES`. `data` chooses a data set of the run; `images` and `mean_size` replace
-    what was measured of it. `growth` multiplies the accelerators. `checkpoint` is what training writes, and each how
-    many seconds: `205MB:600`. `now` is when the plan is made, in UTC, against which published figures may be stale;
-    without it, this moment.
+    `layout` is `folder` or `shards:IMAGES`; without it, as the run read its files. `data` chooses a data set of the
+    run; `images` and `mean_size` replace what was measured of it. `growth` multiplies the accelerators. `checkpoint` is
+    what training writes, and each how many seconds: `205MB:600`. `now` is when the plan is made, in UTC, against which
+    published figures may be stale; without it, this moment.
 
     Raises BadValue for what cannot be planned from, and for impossible values; MissingPart for a broken plug-in.
     """
@@ -232,7 +232,7 @@ def plan(
         use_given=use is not None,
         per_node=quantities.count(per_node, "--per-node", most=MOST_ACCELERATORS),
         nic_bytes_per_s=None if nic is None else quantities.byte_rate(nic, "--nic"),
-        images_per_file=quantities.layout(layout),
+        images_per_file=1 if layout is None else quantities.layout(layout),
         growth=quantities.factor(growth, "--growth"),
         cache=quantities.cache(cache),
         checkpoint=None if checkpoint is None else quantities.checkpoint(checkpoint),
@@ -240,6 +240,8 @@ def plan(
     offers = offers_of([storage] if isinstance(storage, str) else list(storage), now.date())
     file_bytes = None if mean_size is None else quantities.size(mean_size, "--mean-size")
     workload, source = find(run, data, None if kind is None else str(kind), file_bytes)
+    if layout is None:
+        asked = replace(asked, images_per_file=workload.images_an_open)
     workload = workload.changed(
         images=None if images is None else quantities.count(images, "--images", most=quantities.MOST),
         file_bytes=file_bytes,

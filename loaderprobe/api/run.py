@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from loaderprobe.api.diagnose import Diagnosis, diagnosis
-from loaderprobe.api.load import Run, load_any
+from loaderprobe.api.load import load_any
 from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.measure.attach.attachment import Attachment, Finished
@@ -42,8 +42,7 @@ class Ran:
 
     exit_code: int
     """Of the command; of one that a signal ended, 128 and its number."""
-    found: Documented | None
-    """A `Diagnosis`, or a `Watch`."""
+    found: Diagnosis | Watch | None
     processes: tuple[Attached, ...]
     """Those that iterated a DataLoader, or made a backward pass, and ended by themselves."""
     imported_torch: bool = False
@@ -72,7 +71,7 @@ def run_command(command: Sequence[str], request: AttachRequest, environment: Map
             decode("attached", file.read_bytes(), Attached, str(file)) for file in sorted(scratch.glob("*.json"))
         )
     found = load_any(run) if kept else None
-    assert not isinstance(found, Run)
+    assert found is None or isinstance(found, Diagnosis | Watch)
     return Ran(exit_code=code if code >= 0 else 128 - code, found=found, processes=processes,
         imported_torch=imported_torch,
     )  # fmt: skip

@@ -5,13 +5,20 @@ Whatever a Python program may want as well belongs into `api/`.
 
 from __future__ import annotations
 
+import os
+import sys
+
 
 def main() -> int:
     """Run the command in argv; returns the exit code."""
     from loaderprobe.cli.app import app
 
+    # Where it is closed, a file that is opened later would get its number.
+    sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     try:
         app(prog_name="loaderprobe")
     except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 0
+        if isinstance(end.code, str):
+            raise
+        return end.code or 0
     return 0

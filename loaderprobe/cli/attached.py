@@ -128,6 +128,8 @@ def _print(text: str) -> None:
 
     In a terminal the line takes the place of a progress bar that the script draws there: it is drawn again.
     """
+    if sys.stderr is None:
+        return
     with suppress(OSError, ValueError):
         bar = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         sys.stderr.write(f"{CLEAR_LINE if bar else ''}loaderprobe: {text}\n")

@@ -11,16 +11,17 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import Parameter, Signature
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, TextIO, TypeVar, get_origin
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Column
+from rich.text import Text
 
 from loaderprobe.errors import (
     EXIT_DONE,
@@ -30,23 +31,20 @@ from loaderprobe.errors import (
     BadValue,
     LoaderprobeError,
     MissingPart,
-    NoSpace,
 )
 from loaderprobe.records.files import masked
 from loaderprobe.records.options import ARGUMENT, JOIN, REQUIRED, Option
-from loaderprobe.store.codec import write_atomically
+from loaderprobe.store.codec import check_place, write_atomically, write_error, writing
+from loaderprobe.store.results import check_out
 from loaderprobe.units import format_duration
 
 if TYPE_CHECKING:
     from loaderprobe.api.load import Run
-    from loaderprobe.api.shown import Documented, Shown, ShownRecord
+    from loaderprobe.api.shown import Documented, ShownRecord
     from loaderprobe.measure.ranks.launch import Coordinator
     from loaderprobe.records.options import Launcher
-    from loaderprobe.records.rank_processes import Launched
-
 
 Found = TypeVar("Found", bound="Documented")
-DEFAULT_WIDTH = 80
 FORMS = ("md", "json", "html")
 """That a result is shown in, one at a time."""
 
@@ -71,14 +69,14 @@ class Invocation:
         return self.quiet or self.json
 
     def check(self) -> None:
-        """Raises BadValue for more than one form, and what `check_out` raises for the place of the result."""
+        """Raises BadValue for more than one form, and for places what `check_place` and `check_out` raise."""
         if self.md + self.json + (self.html is not None) > 1:
             there = {option.name for option in self.options}
             *some, last = (f"--{form}" for form in FORMS if form in there)
             raise BadValue(f"{', '.join(some)} and {last} exclude each other", hint="use one of them")
+        if self.html is not None:
+            check_place(self.html, "--html")
         if self.out is not None:
-            from loaderprobe.store.results import check_out
-
             check_out(self.out)
 
     def show(self, found: ShownRecord | Run) -> None:
@@ -86,36 +84,25 @@ class Invocation:
         width, color = width_and_color()
         show(found.json() if self.json else found.markdown() if self.md else found.text(width=width, color=color))
 
-    def keep(self, found: Documented, out: Path | None) -> None:
-        """Keep a result that was shown in `out` with its report, if that is given."""
-        if out is None:
-            return
-        page = found.save(out)
-        if not (self.json or self.md):
-            show(f"\nReport: {page}")
+    def keep(self, found: Documented) -> None:
+        """Keep a result that was shown with its report, where a place is given."""
+        if self.out is not None:
+            page = found.save(self.out)
+            if not (self.json or self.md):
+                show(f"\nReport: {page}")
 
-    def write_page(self, found: Shown, title: str) -> None:
-        """Write the page of `--html` and say so; an error says what to do."""
-        assert self.html is not None
-        try:
-            write_atomically(self.html, found.html().encode())
-        except (NoSpace, MissingPart) as error:
-            error.hint = "choose another path for --html"
-            raise
-        show(f"{title}: {self.html}")
-
-    def show_and_keep(self, measure: Callable[[], Found], kind: str) -> Found:
-        """Measure once it is sure that the result can be kept; print it, keep it with its report, return it."""
+    def show_and_keep(self, measure: Callable[[], Found], kind: str = "") -> Found:
+        """Measure once it is sure that the result can be kept; print it, keep it (a `kind` in any case), return it."""
         from loaderprobe.api.shown import usual_out
-        from loaderprobe.store.results import check_out
 
-        self.check()
-        place = usual_out(kind) if self.out is None else self.out
-        check_out(place)
+        call = replace(self, out=usual_out(kind)) if kind and self.out is None else self
+        call.check()
         found = measure()
-        # Shown before it is saved: a full disk must not hide what was measured.
-        self.show(found)
-        self.keep(found, place)
+        try:
+            # Shown before it is saved, and saved where it cannot be shown: no full disk loses what was measured.
+            call.show(found)
+        finally:
+            call.keep(found)
         return found
 
 
@@ -145,8 +132,12 @@ def command(options: Sequence[Option]) -> Callable[[Callable[..., int]], Callabl
     return made
 
 
-def launched_here(join: Launcher | None, ranks: str | None) -> Launched | None:
-    """This process among those of a launcher; None without one. Raises BadValue where it is not known, for `ranks`."""
+def in_ranks(join: Launcher | None, ranks: str | None, measure: Callable[[Coordinator | None], int]) -> int:
+    """The part of this process; returns the exit code. `join` and `ranks` are as on the command line.
+
+    Rank 0 measures, and prints: with the others that the launcher started, which take part, or without one (None).
+    Raises BadValue for `ranks` where it is not known which of them this is.
+    """
     from loaderprobe.system.launcher import half_set, launched
 
     here = launched(os.environ, join)
@@ -155,15 +146,6 @@ def launched_here(join: Launcher | None, ranks: str | None) -> Launched | None:
             f"a launcher set the variables of a process among several, but not {missing}",
             hint=f"start it through torchrun, or set {missing} too",
         )
-    return here
-
-
-def in_ranks(join: Launcher | None, ranks: str | None, measure: Callable[[Coordinator | None], int]) -> int:
-    """The part of this process; returns the exit code. `join` and `ranks` are as on the command line.
-
-    Rank 0 measures, and prints: with the others that the launcher started, which take part, or without one (None).
-    """
-    here = launched_here(join, ranks)
     # By SIGTERM launchers end processes: what is done is kept.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if here is None:
@@ -250,17 +232,14 @@ def exit_code_of(body: Callable[[], int]) -> int:
     """That of a command: what it returns, or that of the error that it raises, which is printed."""
     try:
         code = body()
-        sys.stdout.flush()
+        # What others printed.
+        show(b"")
         return code
     except LoaderprobeError as error:
         return report_error(error)
     except KeyboardInterrupt:
         stderr().print("interrupted")
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output has left; the null device takes what is still buffered.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_DONE
     except Exception as error:  # noqa: BLE001  # the border of the program: exit code 1 means a bug
         if isinstance(error, OSError) and error.errno in BROKEN | (
             {errno.ENOTCONN, errno.ETIMEDOUT} if error.filename else set()
@@ -282,16 +261,27 @@ def report_error(error: LoaderprobeError) -> int:
     """Print the error and its hint; returns the exit code."""
     from loaderprobe.render.format import visible
 
-    console = stderr()
-    console.print(f"[bold red]error:[/] {_escape(visible(error.message))}", highlight=False)
-    if error.hint:
-        console.print(f"[bold]try:[/] {_escape(visible(error.hint))}", highlight=False)
+    for title, style, text in (("error:", "bold red", error.message), ("try:", "bold", error.hint)):
+        if text:
+            stderr().print(Text.assemble((title, style), " ", visible(text)))
     return error.exit_code
+
+
+class Stderr(Console):
+    """The command goes on when its reader has left; rich would end it."""
+
+    def on_broken_pipe(self) -> None:
+        _to_null_device(sys.stderr)
+
+
+def _to_null_device(stream: TextIO) -> None:
+    """What is still buffered, and what follows."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def stderr() -> Console:
     """The console for progress and errors."""
-    return Console(stderr=True, emoji=False)
+    return Stderr(stderr=True, emoji=False)
 
 
 def say(text: str, **how: Any) -> None:
@@ -299,21 +289,45 @@ def say(text: str, **how: Any) -> None:
     stderr().print(text, highlight=False, markup=False, **how)
 
 
-def show(text: str) -> None:
-    """Print a result to standard output, unchanged; a character that its encoding lacks is written out."""
-    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
-        sys.stdout.reconfigure(errors="backslashreplace")
-    sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+def show(result: str | bytes) -> None:
+    """Print a result to standard output, unchanged; a character that its encoding lacks is written out.
+
+    Where its reader has left, nothing is printed. Raises NoSpace on a full disk, MissingPart for other trouble.
+    """
+    out = sys.stdout
+    if isinstance(out, TextIOWrapper) and out.errors == "strict":
+        out.reconfigure(errors="backslashreplace")
+    try:
+        if isinstance(result, bytes):
+            out.buffer.write(result)
+        else:
+            out.write(result if result.endswith("\n") else f"{result}\n")
+        out.flush()
+    except OSError as error:
+        _to_null_device(out)
+        if not isinstance(error, BrokenPipeError):
+            raise write_error(error, Path("standard output"), "standard output") from error
+
+
+def write_file(path: Path, data: bytes, option: str, title: str) -> None:
+    """Write the file that `option` names and say so; a device or a pipe takes the data alone, and a link stays.
+
+    Raises BadValue for a directory, NoSpace on a full disk, MissingPart without permission.
+    """
+    with writing(path, option):
+        if path.is_dir():
+            raise BadValue(f"{path} is a directory", hint=f"choose another path for {option}")
+        if path.exists() and not path.is_file():
+            path.write_bytes(data)
+            return
+    write_atomically(Path(os.path.realpath(path)) if path.is_symlink() else path, data, option)
+    show(f"{title}: {path}")
 
 
 def width_and_color() -> tuple[int, bool]:
     """(columns of the terminal, whether it shows colour); 80 and False when output is not a terminal."""
     console = Console()
-    return (console.width, not console.no_color) if console.is_terminal else (DEFAULT_WIDTH, False)
-
-
-def _escape(text: str) -> str:
-    return text.replace("[", "\\[")
+    return (console.width, not console.no_color) if console.is_terminal else (80, False)
 
 
 _SECRET = r"(?<![a-z])(?:api|access|secret)?(?:token|key|secret|password|passwd|passphrase|credentials?|authorization)"
@@ -329,19 +343,6 @@ def command_line() -> str:
         for before, word in zip(["", *typed], typed, strict=False)
     ]
     return shlex.join(("loaderprobe", *words))
-
-
-def check_place(path: Path | None, option: str) -> None:
-    """Raises MissingPart, before anything takes long, where the nearest folder does not let `path` be written."""
-    if path is None:
-        return
-    try:
-        nearest = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
-        allowed = os.access(nearest, os.W_OK)
-    except PermissionError:
-        allowed = False
-    if not allowed:
-        raise MissingPart(f"{path} cannot be written: permission denied", hint=f"choose another path for {option}")
 
 
 # Progress on standard error: the current stage, how much is done, and the time left.

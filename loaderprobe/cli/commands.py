@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from loaderprobe.cli.border import (
     Invocation,
-    check_place,
     command,
     command_line,
     counting,
@@ -24,22 +23,15 @@ from loaderprobe.cli.border import (
     stderr,
     timed,
     width_and_color,
+    write_file,
 )
-from loaderprobe.errors import (
-    EXIT_DONE,
-    EXIT_GATE_FAILED,
-    EXIT_INTERRUPTED,
-    EXIT_SOME_FAILED,
-    BadValue,
-    MissingPart,
-    NoSpace,
-)
+from loaderprobe.errors import EXIT_DONE, EXIT_GATE_FAILED, EXIT_INTERRUPTED, EXIT_SOME_FAILED, BadValue
 from loaderprobe.records import options
 from loaderprobe.records.config import check_seconds
-from loaderprobe.store.codec import write_atomically
 from loaderprobe.units import format_bytes, join_words
 
 if TYPE_CHECKING:
+    from loaderprobe.api.bandwidth import Bandwidth
     from loaderprobe.api.batch_size import BatchSize
     from loaderprobe.api.diagnose import Diagnosis
     from loaderprobe.api.layers import Layers
@@ -84,7 +76,7 @@ def run(
         call.show(ran.found)
         if not call.json:
             show(f"\nReport: {_short(place)}/report.html")
-        return ran.exit_code
+        return ran.exit_code or (EXIT_DONE if ran.found.bound else BadValue.exit_code)
     for line in without_verdict(ran.processes, ran.exit_code, imported_torch=ran.imported_torch):
         say(line)
     elsewhere = ran.processes and all(process.why_not == "follows" for process in ran.processes)
@@ -123,8 +115,6 @@ def trace(call: Invocation, *, files: list[Path], **asked: Any) -> int:
 
     Measures nothing, and needs neither a GPU nor the machine that trained. Several files are the ranks of one training.
     """  # fmt: skip
-    check_place(call.html, "--html")
-    check_place(call.out, "--out")
     call.check()
     from loaderprobe.api.trace import trace as verb
 
@@ -139,8 +129,8 @@ def trace(call: Invocation, *, files: list[Path], **asked: Any) -> int:
     else:
         call.show(found)
     if call.html is not None:
-        call.write_page(found, "Trace")
-    call.keep(found, call.out)
+        write_file(call.html, found.html().encode(), "--html", "Trace")
+    call.keep(found)
     return ended(interrupted=False, failed=bool(found.unread))
 
 
@@ -155,14 +145,16 @@ def bandwidth(call: Invocation, **asked: Any) -> int:
     File names and inodes stay in memory, so opens/s are labelled warm, unless --drop-caches is given.
     """
     # As Ctrl-C: finished phases are kept, and a scratch file is removed. `command` does so for SIGTERM.
-    signal.signal(signal.SIGHUP, signal.default_int_handler)
-    call.check()
-    from loaderprobe.api.bandwidth import bandwidth as verb
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
 
-    with counting(call.silent) as on_count:
-        found = verb(**asked, command=command_line(), progress=on_count)
-    call.show(found)
-    call.keep(found, call.out)
+    def measure() -> Bandwidth:
+        from loaderprobe.api.bandwidth import bandwidth as verb
+
+        with counting(call.silent) as on_count:
+            return verb(**asked, command=command_line(), progress=on_count)
+
+    found = call.show_and_keep(measure)
     return ended(interrupted=found.interrupted, failed=bool(found.failed))
 
 
@@ -257,17 +249,10 @@ def _schema(path: Path | None) -> str:
 
 def _put(data: bytes, output: Path | None, *, text: bool = True) -> None:
     """Write the file, or print: text in the encoding of the terminal."""
-    if output is None and text:
-        show(data.decode())
-    elif output is None:
-        sys.stdout.buffer.write(data)
+    if output is None:
+        show(data.decode() if text else data)
     else:
-        try:
-            write_atomically(output, data)
-        except (NoSpace, MissingPart) as error:
-            error.hint = "choose another path for -o"
-            raise
-        show(f"Report: {output}")
+        write_file(output, data, "-o", "Report")
 
 
 def _by_ending(output: Path | None) -> str:
@@ -325,7 +310,7 @@ def plan(call: Invocation, *, run: Path | None, catalogue: bool, schema: bool, *
 
         found = verb(run, now=utc_now(), **asked)
         if call.html is not None:
-            call.write_page(found, "Plan")
+            write_file(call.html, found.html().encode(), "--html", "Plan")
         else:
             call.show(found)
     return EXIT_DONE
@@ -361,10 +346,10 @@ def compare(call: Invocation, *, results: list[Path], others: list[Path], **aske
 
     found = verb(before, after, **asked, command=command_line())
     if call.html is not None:
-        call.write_page(found, "Comparison")
+        write_file(call.html, found.html().encode(), "--html", "Comparison")
     else:
         call.show(found)
-    call.keep(found, call.out)
+    call.keep(found)
     return EXIT_DONE if found.passed else EXIT_GATE_FAILED
 
 

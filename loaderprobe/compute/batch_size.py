@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -15,6 +15,7 @@ import torch
 from loaderprobe.compute.torch import StepEvents
 from loaderprobe.compute.trainer import (
     ModelCopy,
+    changed,
     epochs,
     failure_in,
     is_loader,
@@ -85,16 +86,10 @@ def repeated(batch: Any, batch_size: int) -> Any:
         raise BadValue("the batch has no samples", hint="give a batch of tensors whose first dimension is its size")
     order = torch.arange(batch_size) % count
 
-    def made(value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            return value[order.to(value.device)] if value.ndim and value.shape[0] == count else value
-        if isinstance(value, Mapping):
-            return {name: made(each) for name, each in value.items()}
-        if isinstance(value, tuple | list):
-            return type(value)(made(each) for each in value)
-        return value
+    def taken(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor[order.to(tensor.device)] if tensor.ndim and tensor.shape[0] == count else tensor
 
-    return made(batch)
+    return changed(batch, taken)
 
 
 # The memory that training takes: measured for each batch size, predicted for the next one, before it is tried.

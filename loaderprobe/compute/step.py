@@ -65,7 +65,7 @@ class StepCompute:
         self._came.append(_event())
         try:
             step()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             if str(error).startswith(OF_A_WORKER):
                 raise
             raise LoaderprobeError(

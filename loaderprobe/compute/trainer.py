@@ -192,13 +192,21 @@ def called(model: torch.nn.Module, batch: Any) -> Any:
     return model(**inputs) if isinstance(inputs, Mapping) else model(inputs)
 
 
+def changed(batch: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """The batch with each of its tensors as `change` gives it, in tuples, named or not, lists and dicts."""
+    if isinstance(batch, torch.Tensor):
+        return change(batch)
+    if isinstance(batch, Mapping):
+        return {name: changed(each, change) for name, each in batch.items()}
+    if not isinstance(batch, tuple | list):
+        return batch
+    parts = [changed(each, change) for each in batch]
+    return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
+
+
 def moved(batch: Any, device: torch.device) -> Any:
     """The batch with all its tensors on the device."""
-    if isinstance(batch, torch.Tensor):
-        return batch.to(device, non_blocking=True)
-    if isinstance(batch, Mapping):
-        return {name: moved(each, device) for name, each in batch.items()}
-    return type(batch)(moved(each, device) for each in batch) if isinstance(batch, tuple | list) else batch
+    return changed(batch, lambda tensor: tensor.to(device, non_blocking=True))
 
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:

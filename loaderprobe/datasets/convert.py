@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from loaderprobe.datasets.generate.generate import check_space, images_a_shard, sync_filesystem, written_whole
-from loaderprobe.datasets.layouts import FILES, LAYOUTS, Sample, complete, format_of
+from loaderprobe.datasets.layouts import FILES, INDEX, LAYOUTS, Sample, complete, format_of
 from loaderprobe.errors import BadValue, NoSpace, Refused
 from loaderprobe.protocols import PageCache
 from loaderprobe.records.files import FileSet, Staged
@@ -31,7 +31,8 @@ def convert(files: FileSet, layout: str, root: Path, progress: Callable[[int, in
     """The same images in their order, in `root/NAME-LAYOUT`; the same call goes on where it was stopped.
 
     Raises Refused for a directory that holds something else, Locked, NoSpace before a file is written and where space
-    runs out, MissingPart without permission, or without the library of the layout.
+    runs out, MissingPart without permission, or without the library of the layout, BadValue for a file that cannot be
+    read, or is no longer as it was listed.
     """
     form, row = format_of(layout), LAYOUTS[layout]
     directory = root.absolute() / f"{files.label}-{layout}"
@@ -103,24 +104,37 @@ def _check_source(directory: Path, source: str, option: str, more: str = "") -> 
 
 def _samples(files: FileSet, numbers: range) -> Iterator[Sample]:
     for number in numbers:
-        yield Sample(f"{number:08}", (files.folder / files.paths[number]).read_bytes(), files.classes[number])
+        image = b"".join(_pieces(files.folder / files.paths[number]))
+        _check_size(files, files.paths[number], files.size_bytes[number], len(image))
+        yield Sample(f"{number:08}", image, files.classes[number])
+
+
+def _check_size(files: FileSet, path: str, size_bytes: int, found: int) -> None:
+    if found != size_bytes:
+        raise BadValue(f"{files.root}/{path} had {size_bytes} bytes, and has {found}", hint="begin a new sweep")
 
 
 def stage(files: FileSet, root: Path, cache: PageCache, progress: Callable[[int, int], None]) -> FileSet:
-    """The same files in `root/NAME-staged`, copied by several threads; the same call goes on where it was stopped.
+    """The same files, and the indexes beside them, in `root/NAME-staged`, copied by several threads.
+
+    The same call goes on where it was stopped.
 
     Local files are evicted first, so that they are copied from their storage. Raises Refused for a directory that
     holds something else, Locked, NoSpace before a file is copied and where space runs out, MissingPart without
     permission, BadValue for a file that cannot be read, or is no longer as it was listed.
     """
-    directory, sizes = root.absolute() / f"{files.label.strip('/').replace(' ', '-')}-staged", files.file_bytes
+    directory = root.absolute() / f"{files.label.strip('/').replace(' ', '-')}-staged"
+    indexes = {f"{Path(path).parent}/{INDEX}" for path in files.whole_bytes}
+    sizes = files.file_bytes | {
+        path: index.stat().st_size for path in indexes if (index := files.folder / path).is_file()
+    }
     if not files.remote and directory.resolve().is_relative_to(files.folder.resolve()):
         raise Refused(f"{directory} is among the images that are copied", hint="choose a --stage outside DATA")
     with _writing(directory, "--stage"):
         _check_source(directory, files.root, "--stage")
         missing = {path: size for path, size in sizes.items() if not _is_there(directory / path, size)}
         stat, kept = os.statvfs(directory), sum(sizes.values()) - sum(missing.values())
-        whole = sum(sizes.values()) * max(1.0, files.images_found / files.count)
+        whole = max(sum(sizes.values()), files.images_found * files.mean_size_bytes)
         share = min(1.0, (stat.f_bavail * stat.f_frsize + kept) / whole)
         images = sum(path in missing for path in files.paths)
         folders = {(directory / path).parent for path in missing}
@@ -135,8 +149,6 @@ def stage(files: FileSet, root: Path, cache: PageCache, progress: Callable[[int,
         _copy_all(files, missing, directory, lambda done: progress(len(sizes) - len(missing) + done, len(sizes)))
         sync_filesystem(directory)
         rate = _rate(directory / COPIED, sum(missing.values()), time.perf_counter() - begun_s)
-        for folder in folders:
-            complete(files.layout, folder)
     base = files.label.removesuffix(f" {files.layout}")
     return replace(
         files,
@@ -173,8 +185,7 @@ def _copy(files: FileSet, path: str, size_bytes: int, copy: Path) -> None:
         else:
             with part.open("wb") as target:
                 target.writelines(_pieces(files.folder / path))
-        if (found := part.stat().st_size) != size_bytes:
-            raise BadValue(f"{files.root}/{path} had {size_bytes} bytes, and has {found}", hint="begin a new sweep")
+        _check_size(files, path, size_bytes, part.stat().st_size)
 
 
 def _pieces(file: Path) -> Iterator[bytes]:
@@ -186,7 +197,7 @@ def _pieces(file: Path) -> Iterator[bytes]:
     except OSError as error:
         raise BadValue(
             f"{file} cannot be read: {error.strerror}",
-            hint="check its permissions and its disk, then begin again: what was copied is kept",
+            hint="check its permissions and its disk, then begin again: what was written is kept",
         ) from error
 
 

@@ -113,7 +113,7 @@ def scan_url(url: str, *, sample: int, seed: int, progress: OnImages) -> FileSet
     with ThreadPoolExecutor(REQUESTS) as threads:
         for first in range(0, min(sample, len(found)), REQUESTS):
             some = found[first : min(first + REQUESTS, sample)]
-            known = threads.map(lambda name: store.size_bytes(name) if sizes[name] is None else sizes[name], some)
+            known = threads.map(lambda name: store.size_bytes(name)[0] if sizes[name] is None else sizes[name], some)
             chosen += [(name.removeprefix(below), size) for name, size in zip(some, known, strict=True) if size]
             progress(first + len(some), min(sample, len(found)))
     if not chosen:

@@ -53,9 +53,12 @@ def image_sets(
             sets = [scan_folder(data, sample=sample, seed=seed, progress=checking)]
         else:
             sets = [scan_layout(data, layout, sample=sample, seed=seed, progress=checking)]
-    there = join_words(sorted({files.layout for files in sets}))
-    if missing := [name for name in layouts or () if name not in {files.layout for files in sets}]:
-        raise BadValue(f"{data} holds {there}, not {missing[0]}", hint=f"leave {missing[0]} out of --layout")
+    there = sorted({files.layout for files in sets})
+    if missing := [name for name in layouts or () if name not in there]:
+        written = ", or add --convert-to DIR, where it is written" if FILES in there else ""
+        raise BadValue(
+            f"{data} holds {join_words(there)}, not {missing[0]}", hint=f"leave {missing[0]} out of --layout{written}"
+        )
     return sorted(
         (files for files in sets if layouts is None or files.layout in layouts),
         key=lambda files: files.mean_size_bytes,

@@ -262,13 +262,12 @@ SWEEP = (
         help="Also train this many whole epochs, the first one cold: rate of each, and share read from storage.",
     ),
     Option(
-        "budget_s", float, None, MEASURING, typed="--budget", usual="17 a configuration, 60 with a GPU",
-        help="Seconds for the whole sweep. What has not begun by then is left for --resume, which takes a new "
-        "--budget.",
+        "budget_s", float, None, MEASURING, typed="--budget",
+        usual="17 a configuration, 60 with a GPU; 60 more with ranks, 180 with --compile; more from --rounds 4 on",
+        help="Seconds of measuring, once the data are there. What has not begun by then is left for --resume, which "
+        "takes a new --budget.",
     ),
-    Option(
-        "time_limit_s", float, 600.0, MEASURING, "Timeout of one configuration, in seconds.", typed="--time-limit"
-    ),
+    Option("time_limit_s", float, 600.0, MEASURING, "Timeout of one configuration, in seconds.", typed="--time-limit"),
     replace(OUT, help="Directory of the run.", usual="loaderprobe-runs/DATE-TIME", typed_only=False),
     Option(
         "resume", Path, None, OUTPUT, typed_only=True,
@@ -374,25 +373,21 @@ GENERATE = (
         "resolutions", str, RESOLUTIONS, DATA, several=True,
         help="One data set each. imagenet: ImageNet's mixture of sizes and qualities.",
     ),
-    Option(
-        "count", int, 1000, DATA, "Images of each resolution. A higher count enlarges an existing set.", least=1
-    ),
+    Option("count", int, 1000, DATA, "Images of each resolution. A higher count enlarges an existing set.", least=1),
     Option("mean_size", str, None, DATA, "Mean size of a file, such as 110kB.", usual="as in ImageNet"),
     Option("classes", int, 10, DATA, "Number of class directories.", least=1),
     Option("seed", int, 0, DATA, "The same seed gives the same files."),
     Option(
         "layout", str, ("files",), DATA, several=True,
         help="How the images lie on storage, one set each: files, in a folder a class, or many in large files: tar, "
-        "parquet, lmdb, mds.",
+        "parquet, lmdb, mds, litdata.",
     ),
-    Option(
-        "shard_images", int, None, DATA, "Images in a large file.", least=1, usual="a 32nd of them, at most 1000"
-    ),
+    Option("shard_images", int, None, DATA, "Images in a large file.", least=1, usual="a 32nd of them, at most 1000"),
     Option(
         "oddities", str, (), DATA, several=True, usual="none",
         help="Odd files to add, as rare as in ImageNet: grey, cmyk, png, exif, icc, or all.",
     ),
-    Option("pool", int, None, DATA, "Base images that the files are derived from.", least=1, usual="48; imagenet: 256"),
+    Option("pool", int, None, DATA, "Base images that the files are derived from.", least=1, usual="20; imagenet: 256"),
     Option(
         "verify", bool, False, OUTPUT, typed_only=True,
         help="Write nothing: read every file of DIRECTORY and compare it with the manifest.",
@@ -408,9 +403,7 @@ REPORT = (
         "table, md, csv, parquet, json, html, or svg: the picture alone.", typed="--format", metavar="FORMAT",
         usual="by the ending of FILE, else table",
     ),
-    Option(
-        "output", Path, None, NO_PANEL, "Write this file instead of printing.", typed="--output -o", metavar="FILE"
-    ),
+    Option("output", Path, None, NO_PANEL, "Write this file instead of printing.", typed="--output -o", metavar="FILE"),
     replace(JSON, panel=NO_PANEL, help="The same as --format json."),
     replace(SCHEMA, panel=NO_PANEL, help="Print the JSON Schema of --format json: of RUN, else of a sweep."),
 )  # fmt: skip
@@ -426,7 +419,7 @@ PLAN = (
     ),
     Option("images", str, None, DATA, "Images in the set, such as 1.28M.", usual="as found by the run"),
     Option("mean_size", str, None, DATA, "Mean size of a file, such as 115kB.", usual="as measured"),
-    Option("layout", str, "folder", DATA, "folder: one image in a file. shards:1251: 1251 images in a file."),
+    Option("layout", str, None, DATA, "folder: an image a file. shards:1251: 1251 images a file.", usual="as the run"),
     Option("accelerators", int, 8, COMPUTE, "Accelerators to feed.", typed="--accelerators -n"),
     Option(
         "kind", str, None, COMPUTE, usual="the run's fastest",
@@ -457,9 +450,7 @@ PLAN = (
         "checkpoint", str, None, STORAGE, usual="not planned for",
         help="What training writes, and each how many seconds: 205MB:600. It stands still for 1 % of them.",
     ),
-    Option(
-        "catalogue", bool, False, STORAGE, "List the storage kinds with sources.", typed_only=True
-    ),
+    Option("catalogue", bool, False, STORAGE, "List the storage kinds with sources.", typed_only=True),
     MD,
     JSON,
     HTML,

@@ -106,7 +106,7 @@ class CacheSize:
     pinned_bytes: float | None
     """None when the size of the set is not known."""
     page_bytes: float | None
-    """The same for the kernel's page cache, at the fewest hits that it gives."""
+    """The same for the kernel's page cache, at the fewest hits that it gives from epoch 3 on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -178,6 +178,8 @@ LOST_AT_LEAST = 0.8
 """The same where no credit is saved. From: 0.9 or more on single servers and on latency-bound devices."""
 HELD_BY_PROCESS = 1.1
 """As many readers in more ranks that gain this much were held up by their process, or their node."""
+TWO_DOUBLINGS = 4
+"""Times the readers, of all ranks: where so many gain nothing worth a word, the ladder has ended."""
 UNFAIR = 0.8
 """A rank that gets less than this share of the fastest rank's rate is slow. From: equal ranks on one throttled disk had
 0.89 to 0.96 of the fastest; one behind a path of its own 0.58."""

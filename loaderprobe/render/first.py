@@ -199,11 +199,11 @@ def headed(report: Report, shown: Sequence[ConfigurationRow], document: Document
         whole = "This CPU is what limits training" if group.cpu and most == "compute" else limits_training(first, on)
         return replace(document, headline=whole, tone=tone(first), unsure=len(firm_rows) < len(shown))
     if len(firm_rows) <= FULL:
-        named = {limit: [_apart(row, shown) for row in rows] for limit, rows in ((most, rows), *others)}
-        text = "; ".join(f"{limit} limits {join_words(names)}" for limit, names in named.items())
+        of = [(limit, join_words([_apart(row, shown) for row in rows])) for limit, rows in ((most, rows), *others)]
     else:
-        text = f"{most} limits {len(rows)} of {len(shown)}"
-        text += "".join(f"; {limit} limits {len(rows)}" for limit, rows in others)
+        of = [(most, f"{len(rows)} of {len(shown)}"), *((limit, f"{len(rows)}") for limit, rows in others)]
+    balanced = "input and compute are balanced for"
+    text = "; ".join(f"{balanced if limit == 'balanced' else f'{limit} limits'} {where}" for limit, where in of)
     return replace(document, headline=first_upper(text) + on, tone=tone(first))
 
 
@@ -495,9 +495,10 @@ def again_with(command: str, option: str) -> str:
         return ""
     if not option.startswith("--") or not command.startswith(_MEASURING):
         return option
-    # An emulated accelerator has no model.
-    gone = {"--out", "--resume", option.split()[0], *(["--model"] if option.startswith("--compute emulated") else [])}
     words = shlex.split(command)
+    gone = {"--out", "--resume", *(word for word in option.split() if word.startswith("--"))}
+    # An emulated accelerator has no model.
+    gone |= {"--model"} if option.startswith("--compute emulated") else set()
     script = words[words.index("--") :] if "--" in words else []
     words = words[: len(words) - len(script)]
     left_out = {place + step for place, word in enumerate(words) if word in gone for step in (0, 1)}

@@ -44,11 +44,19 @@ MISSING = "\N{EN DASH}"
 
 
 def interval(value: Interval | None, gap: str = " ") -> str:
-    """`205 ±6`: the value and half its 95 % interval, to the same decimal place; a single round has none."""
+    """`205 ±6`: the value and half its 95 % interval; a single round has none.
+
+    The value has three figures, or the decimal places of the half where three would leave the interval.
+    """
     if value is None:
         return MISSING
-    half = (value.high - value.low) / 2
-    return f"{significant(value.value)}{gap}{plus_minus(value.value, half)}" if half else significant(value.value)
+    shown, half = significant(value.value), (value.high - value.low) / 2
+    if not half:
+        return shown
+    spread = plus_minus(value.value, half)
+    if abs(float(shown) - value.value) > half:
+        shown = f"{value.value:.{len(spread.partition('.')[2])}f}"
+    return f"{shown}{gap}{spread}"
 
 
 def plus_minus(value: float, half: float) -> str:

@@ -120,6 +120,7 @@ MESSAGES: dict[str, str] = {
     ),
     "cache_unknown": "the state of the page cache before a phase is unknown: {because:code}",
     "short_reading": "only {seconds:.2f} s of reading: use more files for a more stable figure",
+    "no_processes": "reading by several processes failed ({error}): one process may be slower",
     "probe_busy": "the probe kept {cores:.3g} of {cores_available:.3g} cores busy",
     "repeats_faster": (
         "the first pass over the files got {first_bytes_per_s:bytes/s}, repeats {again_bytes_per_s:bytes/s}: a cache "
@@ -261,7 +262,7 @@ MESSAGES: dict[str, str] = {
     "gpm": "GPM: {status:code error.nvml}",
     "gpm_no_number": "GPM gave no number",
     "sampler_stopped": "{sampler} stopped: {error}",
-    "disks_not_listed": "no device of this file system is listed in /proc/diskstats",
+    "disks_not_listed": "/proc/diskstats does not count every device of this file system",
     "no_workers": "the serial loader has no workers",
     "worker_stat_unreadable": "/proc/PID/stat of a worker cannot be read",
     "worker_io_refused": "no permission to read /proc/PID/io of a worker",
@@ -352,7 +353,7 @@ MESSAGES: dict[str, str] = {
     "stays_in_cache": "{share:percent} of a file stayed in the cache after it was dropped",
     "evicted": "a file was dropped from the page cache, confirmed by the kernel",
     "device_counted": "/proc/diskstats counts {devices}",
-    "device_not_counted": "/proc/diskstats shows no device of this file system",
+    "device_not_counted": "/proc/diskstats does not count every device of this file system",
     "reads_counted": "/proc/PID/io and getrusage count bytes fetched from storage",
     "reads_refused": "no permission to read /proc/PID/io",
     "filesystem_counts_no_reads": "the kernel does not count reads of {filesystem}",
@@ -374,8 +375,9 @@ MESSAGES: dict[str, str] = {
     "train_on_emulated": "an emulated accelerator shows what this input would feed",
     "other_layout": "{data}: the layout {best} trained {low-high:range 2} times as fast as {now} (measured)",
     "layout_gains_nothing": (
-        "large files (shards) [gain nothing: {layouts} trained no faster than files (measured)|bring no sure gain: "
-        "files in memory train {low-high:range 2} times as fast ({how})]"
+        "large files (shards) [bring no sure gain: {layouts} trained {low-high:range 2} times as fast as files "
+        "(measured)|gain nothing: {layouts} trained no faster than files (measured)|bring no sure gain: files in "
+        "memory train {low-high:range 2} times as fast ({how})]"
     ),
     "other_loader": "{data}: the loader {best} trained {low-high:range 2} times as fast as {now} (measured)",
     "cheaper_preprocessing": (
@@ -496,7 +498,7 @@ MESSAGES: dict[str, str] = {
         "it feeds all of them where caches answer {hits:percent} of the reads[: {pinned_bytes:bytes} of files pinned "
         "on each node, or {page_bytes:bytes} of its page cache{slow:code part.nodes}]"
     ),
-    "part.nodes.one": "",
+    "part.nodes.one": ", from epoch 3 on",
     "part.nodes.several": ", after several epochs",
     # Behind a figure.
     "how.measured": "",
@@ -671,7 +673,10 @@ MESSAGES: dict[str, str] = {
     "line.decoder.torchvision": 'torchvision.io.decode_image(path, mode="RGB"), a tensor, for PIL.Image.open(path)',
     "line.decoder.pillow": 'PIL.Image.open(path).convert("RGB") instead of torchvision.io.decode_image(path)',
     "line.decoder.simplejpeg": "simplejpeg.decode_jpeg(data), an array, for PIL.Image.open(path); JPEG files only",
-    "line.decoder.opencv": "cv2.imdecode(data, cv2.IMREAD_COLOR_RGB), an array, for PIL.Image.open(path)",
+    "line.decoder.opencv": (
+        "cv2.imdecode(numpy.frombuffer(data, numpy.uint8), cv2.IMREAD_COLOR_RGB + cv2.IMREAD_IGNORE_ORIENTATION), an "
+        "array, for PIL.Image.open(path)"
+    ),
     "line.decoder.torchcodec": "torchcodec.decoders.decode_image(path), a tensor, for PIL.Image.open(path)",
     "line.tensor": "transforms.PILToTensor(), not transforms.ToTensor(); batch.to(device).float() / 255 in the step",
     "line.requests_in_flight": "DataLoader(..., num_workers={workers})",

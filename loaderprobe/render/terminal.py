@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table as RichTable
@@ -149,11 +150,11 @@ def _shared(least: Mapping[int, int], natural: Mapping[int, int], free: int) -> 
 def _widths(table: Table, place: int) -> tuple[int, int]:
     """Of a column, as it is and folded; figures and short names are not folded."""
     cells = [visible(cell_text(line[place])) for line in table.lines]
-    natural = max([len(text) for cell in (table.head[place], *cells) for text in cell.split("\n")], default=0)
+    natural = max([cell_len(text) for cell in (table.head[place], *cells) for text in cell.split("\n")], default=0)
     if table.map:
         return natural, natural if place else min(natural, _LONGEST_NAME)
     unfolded = cells if place in table.right else [word for cell in cells for word in cell.split()]
-    least = max([len(text) for text in (*unfolded, *table.head[place].split())], default=0)
+    least = max([cell_len(text) for text in (*unfolded, *table.head[place].split())], default=0)
     return natural, least if place else max(least if place in table.right else 0, min(natural, _LONGEST_NAME))
 
 
@@ -183,16 +184,16 @@ def _cell(cell: str | Cell) -> Text:
 def chart_text(chart: Chart, width: int) -> Iterator[Text]:
     """Lines of at most `width` columns."""
     rows = chart.brief or chart.rows
-    labels = min(max(len(row.label) for row in rows), 3 * width // 8)
+    labels = min(max(cell_len(visible(row.label)) for row in rows), 3 * width // 8)
     ends = [f"{row.value} {row.note}".strip() for row in rows]
-    values = min(max(map(len, ends)), width // 2)
+    values = min(max(map(cell_len, ends)), width // 2)
     cells = width - labels - values - 2
     if chart.caption:
         yield Text(visible(chart.caption), style="dim")
     if chart.unit and cells >= 20:
-        yield Text(f"{_cut(chart.unit, labels):<{labels}} {_axis_text(chart, cells)}", style="dim")
+        yield Text(f"{_fitted(chart.unit, labels)} {_axis_text(chart, cells)}", style="dim")
     for row, end in zip(rows, ends, strict=True):
-        line = Text(f"{_cut(visible(row.label), labels):<{labels}} ", style="bold" if row.head else "")
+        line = Text(f"{_fitted(visible(row.label), labels)} ", style="bold" if row.head else "")
         if cells >= 6:
             line.append_text(_cells(chart, row, cells))
         line.append(" ")
@@ -203,15 +204,17 @@ def chart_text(chart: Chart, width: int) -> Iterator[Text]:
         yield Text("\n".join(_wrapped(entries, width, gap="  ")), style="dim")
 
 
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
+def _fitted(text: str, columns: int) -> str:
+    """The text with blanks or an ellipsis at its end; some letters take two columns."""
+    cut = text if cell_len(text) <= columns else f"{set_cell_size(text, columns - 1)}\N{HORIZONTAL ELLIPSIS}"
+    return set_cell_size(cut, columns)
 
 
 def _wrapped(parts: Sequence[str], width: int, gap: str = " ") -> list[str]:
     """Lines of whole parts."""
     lines = [""]
     for part in parts:
-        if len(lines[-1]) + len(gap) + len(part) > width and lines[-1]:
+        if cell_len(f"{lines[-1]}{gap}{part}") > width and lines[-1]:
             lines.append(part)
         else:
             lines[-1] = f"{lines[-1]}{gap}{part}" if lines[-1] else part

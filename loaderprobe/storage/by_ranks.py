@@ -70,7 +70,7 @@ LEAST_SHARE = 0.25
 """Of the time that is asked for, all ranks must read together for this much, however often they begin again."""
 NOT_READING = -(2**62)
 NO_TIMES: Column = np.empty(0, np.int64)
-MOST_TIMES = 2000
+MOST_SENT = 2000
 """Times of single files that a rank sends after a run."""
 
 
@@ -135,7 +135,7 @@ class RankReader:
 
 def _report(reading: Reading, read_bytes: int | None, until_ns: int) -> Reading:
     """The part of this rank's reading that rank 0 needs."""
-    every = max(1, len(reading.piece_ns) // MOST_TIMES)
+    every = max(1, len(reading.piece_ns) // MOST_SENT)
     return replace(
         reading,
         slices=slices_until(reading, until_ns) if len(reading.end_ns) else [],

@@ -20,7 +20,7 @@ from loaderprobe.errors import BadValue, MissingPart, NoSpace
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.files import IMAGE_SUFFIXES
 from loaderprobe.records.remark import Remark
-from loaderprobe.store.codec import write_error
+from loaderprobe.store.codec import writing
 from loaderprobe.system.device import locate
 from loaderprobe.units import format_bytes
 
@@ -241,20 +241,15 @@ def scratch_file(directory: Path, size_bytes: int, seed: int) -> Iterator[Sample
             f"{directory} has {format_bytes(status.f_bavail * status.f_frsize)} free",
             hint="ask for a smaller --scratch",
         )
-    try:
+    with writing(directory):
         descriptor, name = tempfile.mkstemp(prefix=".loaderprobe-scratch-", dir=directory)
-    except OSError as error:
-        raise write_error(error, directory) from error
     path = Path(name)
     try:
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                for first in range(0, size_bytes, WRITE_BYTES):
-                    file.write(os.urandom(min(WRITE_BYTES, size_bytes - first)))
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise write_error(error, path) from error
+        with writing(path), os.fdopen(descriptor, "wb") as file:
+            for first in range(0, size_bytes, WRITE_BYTES):
+                file.write(os.urandom(min(WRITE_BYTES, size_bytes - first)))
+            file.flush()
+            os.fsync(file.fileno())
         yield Sample(
             pieces=shuffled(blocks(path, size_bytes, BLOCK_BYTES), seed),
             found=1,

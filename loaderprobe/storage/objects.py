@@ -24,7 +24,7 @@ from loaderprobe.system.objects import TRANSIENT, ObjectStore, open_store
 RANGE_BYTES = 8 << 20
 """Of a request to a large object: AWS's guide to the performance of S3 names 8 or 16 MB as typical."""
 MOST_LISTED = 100_000
-"""Objects: about a hundred requests for a listing."""
+"""Objects: a sample is of so many. A folder is listed whole before, which is a request for each thousand of them."""
 MOST_SIZED = 1_000
 """Objects whose size takes a request each, because listings have none (http)."""
 ONE_INTERPRETER = 1.0
@@ -128,11 +128,12 @@ def _usable(store: ObjectStore, found: Sequence[tuple[str, int | None]], skipped
     """Those with bytes and a name that a path can have; where a listing has no sizes, of the first only."""
     sized = 0
     for name, size in found:
+        why = ""
         if size is None and sized < MOST_SIZED:
-            size, sized = store.size_bytes(name), sized + 1
+            (size, why), sized = store.size_bytes(name), sized + 1
         path = Path(name)
         if not size:
-            skipped["empty" if size == 0 else "of unknown size"] += 1
+            skipped[why or ("empty" if size == 0 else "of unknown size")] += 1
         elif name not in ("", path.as_posix()):
             skipped["with an empty part in its name"] += 1
         else:

@@ -207,7 +207,11 @@ class Probe:
         )
         found = run_phase(settings)
         if step.name != "paced" and self._threads_may_limit(found):
-            processes = run_phase(replace(settings, engine=ProcessEngine(processes_for(self.cores))))
+            try:
+                processes = run_phase(replace(settings, engine=ProcessEngine(processes_for(self.cores))))
+            except (LoaderprobeError, OSError) as error:
+                self.supply.spoil()
+                return replace(found, notes=(*found.notes, Remark(code="no_processes", facts={"error": str(error)})))
             found = max(found, processes, key=lambda phase: phase.bw_bytes)
         return found
 

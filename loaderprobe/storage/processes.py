@@ -34,8 +34,10 @@ class ProcessEngine:
     def read(self, pieces: Sequence[Piece], order: ReadOrder) -> Reading:
         """Read with `order.readers` threads in total; each of n children takes every n-th piece."""
         count = min(self._processes, order.readers, len(pieces))
-        children = [_start() for _ in range(count)]
+        children: list[Child] = []
         try:
+            for _ in range(count):
+                children.append(_start())
             for number, child in enumerate(children):
                 readers = order.readers // count + (number < order.readers % count)
                 _tell(child, encoded(replace(order, readers=readers)) + b"\n")

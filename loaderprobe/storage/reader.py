@@ -22,6 +22,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from loaderprobe.errors import LoaderprobeError
 from loaderprobe.protocols import PageCache
 from loaderprobe.records.bandwidth import MetadataOperation
 from loaderprobe.records.phases import Engine
@@ -174,7 +175,7 @@ class ReadRun:
         # Allocated here, where a lack of memory is an error and not a thread that never starts.
         self._buffers = [mmap.mmap(-1, _whole_pages(max(largest, 1))) for _ in range(order.readers)]
         self._lock = threading.Lock()
-        self._start = threading.Barrier(order.readers + 1)
+        self._start = threading.Event()
         self._begun_ns = 0
         self._deadline_ns = 0
         self._full_ns: int | None = None
@@ -183,14 +184,20 @@ class ReadRun:
         self._result = Reading(seconds=0.0)
 
     def run(self) -> Reading:
-        """Start all threads at once, wait for all to end."""
+        """Start all threads at once, wait for all to end. Raises LoaderprobeError where not all can start."""
         threads = [threading.Thread(target=self._reader, args=(buffer,), daemon=True) for buffer in self._buffers]
-        for thread in threads:
-            thread.start()
+        try:
+            for thread in threads:
+                thread.start()
+        except RuntimeError as error:
+            self._pieces = ()
+            self._start.set()
+            hint = "ask for fewer with --readers, or raise the limit of processes (ulimit -u, pids.max of a cgroup)"
+            raise LoaderprobeError(f"not all of {len(threads)} reading threads can start: {error}", hint=hint) from None
         cpu_s = cpu_seconds()
         self._begun_ns = time.perf_counter_ns()
         self._deadline_ns = self._begun_ns + round(self._order.seconds * 1e9)
-        self._start.wait()
+        self._start.set()
         try:
             for thread in threads:
                 thread.join()

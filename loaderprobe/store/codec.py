@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,8 +20,6 @@ T = TypeVar("T")
 
 # 64 bits hold every count and every clock in ns.
 MOST_NUMBER = 2**63
-# Of a strange schema's name, in a message.
-MOST_SHOWN = 60
 
 
 def encode(kind: str, value: object) -> bytes:
@@ -40,7 +39,7 @@ def decode(kind: str, data: bytes, type_: type[T], source: str) -> T:
         envelope = names_back(envelope)
     found: tuple[Any, Any] = (envelope.get("schema"), envelope.get("schema_version"))
     if found != (f"loaderprobe/{kind}", SCHEMA_VERSION):
-        shown = " version ".join(_shortened(each) for each in found)
+        shown = " version ".join(str(each)[:60] for each in found)
         reason = f"is {shown}, not loaderprobe/{kind} version {SCHEMA_VERSION}"
         raise DamagedRun(source, reason, hint="render it with the loaderprobe that wrote it")
     try:
@@ -68,11 +67,6 @@ def read(path: Path) -> bytes | None:
         raise DamagedRun(str(path), f"cannot be read: {error.strerror}", hint=hint) from error
 
 
-def _shortened(value: object) -> str:
-    text = str(value)
-    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
-
-
 def check_numbers(tree: Any) -> None:
     """Raises BadValue for a number that no counter or clock gives: arithmetic with it would overflow."""
     todo = [tree]
@@ -88,45 +82,55 @@ def check_numbers(tree: Any) -> None:
                 raise BadValue(f"a number in it is beyond {MOST_NUMBER:g}")
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write `data` so that `path` holds all of it or what it held before, even across a crash.
+def write_atomically(path: Path, data: bytes, option: str = "--out") -> None:
+    """Write `data` so that `path`, which `option` chose, holds all of it or what it held before, even across a crash.
 
     Raises NoSpace on a full disk and MissingPart without permission.
     """
     part = path.with_name(f".{path.name}.part")
+    with writing(path, option):
+        try:
+            with part.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        except BaseException:
+            # Ctrl-C as much as a full disk; and there is nothing to remove where nothing could be made.
+            with suppress(OSError):
+                part.unlink()
+            raise
+
+
+def check_place(path: Path, option: str = "--out") -> None:
+    """Raises MissingPart, before anything takes long, where the nearest folder does not let `path` be written."""
+    with writing(path, option):
+        nearest = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
+        if not os.access(nearest, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+@contextmanager
+def writing(path: Path, option: str = "--out") -> Iterator[None]:
+    """Raises `write_error` for an OSError of its block."""
     try:
-        with part.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except BaseException as error:
-        # Ctrl-C as much as a full disk; and there is nothing to remove where nothing could be made.
-        with contextlib.suppress(OSError):
-            part.unlink()
-        if isinstance(error, OSError):
-            raise write_error(error, path) from error
-        raise
+        yield
+    except OSError as error:
+        raise write_error(error, path, option) from error
 
 
 def write_in_folder(path: Path, data: bytes) -> None:
     """Write a file in a folder of a run that may not be there yet. Raises NoSpace, MissingPart."""
-    try:
+    with writing(path):
         path.parent.mkdir(exist_ok=True)
-    except OSError as error:
-        raise write_error(error, path) from error
     write_atomically(path, data)
 
 
 def write_error(error: OSError, path: Path, option: str = "--out") -> NoSpace | MissingPart:
     """The error to raise when writing `path`, which `option` chose, failed with `error`."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return NoSpace(f"no space left to write {path}", hint=f"free some, or choose another place with {option}")
+        return NoSpace(f"no space left to write {path}", hint=f"free some, or choose another path for {option}")
+    why, hint = error.strerror, f"choose another path for {option}"
     if error.errno == errno.ENOENT:
-        return MissingPart(
-            f"{path} cannot be written: its directory is not there",
-            hint=f"check whether it was moved or removed, or name a directory that can be written, with {option}",
-        )
-    return MissingPart(
-        f"{path} cannot be written: {error.strerror}", hint=f"choose a place you may write to, with {option}"
-    )
+        why, hint = "its directory is not there", f"check whether it was moved or removed, or {hint}"
+    return MissingPart(f"{path} cannot be written: {why}", hint=hint)

@@ -11,7 +11,7 @@ import msgspec
 
 from loaderprobe.errors import BadValue, DamagedRun, ForeignDirectory, LoaderprobeError, Refused, masked_text
 from loaderprobe.records.files import names_back
-from loaderprobe.store.codec import check_numbers, read, write_atomically, write_error
+from loaderprobe.store.codec import check_numbers, check_place, read, write_atomically, writing
 
 RESULT = "result.json"
 REPORT = "report.html"
@@ -30,10 +30,8 @@ def create_result(path: Path, texts: Mapping[str, str]) -> Path:
 
 def make_directory(path: Path) -> None:
     """Raises MissingPart without permission, NoSpace on a full disk."""
-    try:
+    with writing(path):
         path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise write_error(error, path) from error
 
 
 def write_result(path: Path, texts: Mapping[str, str]) -> Path:
@@ -47,12 +45,14 @@ TRACE_FIRST = "of a recording of torch.profiler: loaderprobe trace FILE --out DI
 
 
 def check_out(path: Path) -> None:
-    """Raises Refused, before anything is measured, when a result cannot be kept there."""
-    if path.exists() and not path.is_dir():
-        raise BadValue(f"{path} is a file", hint="name a directory for the result, with --out")
-    if path.is_dir() and any(path.iterdir()):
-        kept = Refused if (path / RESULT).exists() or (path / "run.json").exists() else ForeignDirectory
-        raise kept(f"{path} is not empty", hint="choose another place with --out")
+    """Raises Refused or MissingPart, before anything is measured, when a result cannot be kept there."""
+    with writing(path):
+        if path.exists() and not path.is_dir():
+            raise BadValue(f"{path} is a file", hint="name a directory for the result, with --out")
+        if path.is_dir() and any(path.iterdir()):
+            kept = Refused if (path / RESULT).exists() or (path / "run.json").exists() else ForeignDirectory
+            raise kept(f"{path} is not empty", hint="choose another place with --out")
+    check_place(path)
 
 
 def read_result(path: Path, type_of: Callable[[str], type[Any] | None]) -> Any:

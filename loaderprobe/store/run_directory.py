@@ -31,7 +31,7 @@ from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.report import DamagedFile
 from loaderprobe.records.studies import EpochsMeasured, Prefilled
-from loaderprobe.store.codec import decode, encode, read, write_atomically, write_error, write_in_folder
+from loaderprobe.store.codec import check_place, decode, encode, read, write_atomically, write_in_folder, writing
 from loaderprobe.store.rank_files import read_rank, write_ranks
 from loaderprobe.store.results import make_directory
 
@@ -78,19 +78,17 @@ class RunDirectory:
 
     @staticmethod
     def check_new(path: Path) -> None:
-        """Raise what `create` would for what is at `path`: BadValue for a file, Refused when it is not empty."""
-        if path.exists() and not path.is_dir():
-            raise BadValue(f"{path} is a file", hint="name a directory for the run, with --out")
-        if (path / "run.json").exists():
-            raise Refused(
-                f"{path} already holds a run", hint=f"complete it with --resume {path}, or choose another --out"
-            )
-        try:
-            ours = (".lock", *PARTS, *STUDIES)
-            if path.is_dir() and any(entry.name not in ours for entry in path.iterdir()):
+        """Raise what `create` would for `path`: BadValue for a file, Refused when it is not empty, MissingPart."""
+        with writing(path):
+            if path.exists() and not path.is_dir():
+                raise BadValue(f"{path} is a file", hint="name a directory for the run, with --out")
+            if (path / "run.json").exists():
+                raise Refused(
+                    f"{path} already holds a run", hint=f"complete it with --resume {path}, or choose another --out"
+                )
+            if path.is_dir() and any(entry.name not in (".lock", *PARTS, *STUDIES) for entry in path.iterdir()):
                 raise ForeignDirectory(f"{path} is not empty and not a run", hint="choose another place with --out")
-        except OSError as error:
-            raise write_error(error, path) from error
+        check_place(path)
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
@@ -119,10 +117,8 @@ class RunDirectory:
     def lock(self) -> Iterator[None]:
         """Hold the run for writing. Raises Locked when another process does, MissingPart without permission."""
         with ExitStack() as held:
-            try:
+            with writing(self.path):
                 held.enter_context(lock_directory(self.path))
-            except OSError as error:
-                raise write_error(error, self.path) from error
             yield
 
     def set_budget(self, budget_s: float) -> None:

@@ -73,8 +73,7 @@ def fuse_counters(location: StorageLocation, proc: Path) -> dict[str, int]:
         device = Path(location.mount).stat().st_dev
     except OSError:
         return {}
-    major, minor = os.major(device), os.minor(device)
-    connection = (minor & 0xFF) | (major << 8) | ((minor >> 8) << 20)
+    connection = os.major(device) << 20 | os.minor(device)  # within the kernel
     servers = _servers_of(connection, proc)
     if not all(_serves(server, connection) for server in servers):
         # Unmounted since, and another mount has its number.
@@ -161,7 +160,7 @@ def locate_root(root: str) -> StorageLocation:
 
 
 def read_sectors(devices: Sequence[str], diskstats: Path | None = None) -> int | None:
-    """Bytes that the devices have read since boot, for all processes; None when one is not listed.
+    """Bytes that the devices have read since boot, for all processes; None when one is not listed or not counted.
 
     A loop device whose file is on another device of the list is left out, because its reads are counted
     there. None where the device of its file is not visible.
@@ -175,9 +174,24 @@ def read_sectors(devices: Sequence[str], diskstats: Path | None = None) -> int |
             if below & set(devices):
                 counted.discard(loop)
     read_bytes = device_read_bytes(diskstats or PROC / "diskstats")
-    if not counted or not counted <= read_bytes.keys():
+    counted = {path for device in counted for path in _paths(device, read_bytes)}
+    if not counted or not counted <= read_bytes.keys() or any(map(_stands_still, counted)):
         return None
     return sum(read_bytes[device] for device in counted)
+
+
+def _paths(device: str, read_bytes: dict[str, int]) -> list[str]:
+    """Where reads of a device are counted: of NVMe with several paths, before Linux 6.2, on these alone."""
+    paths = [name for name in read_bytes if re.sub(r"^(nvme\d+)c\d+(n\d+)$", r"\1\2", name) == device != name]
+    return paths if paths and not read_bytes.get(device) else [device]
+
+
+def _stands_still(device: str) -> bool:
+    """True where `iostats` is off. Drivers without a queue of requests, such as zram, count all the same."""
+    directory = SYS / "class/block" / device
+    with suppress(OSError):
+        return (directory / "mq").exists() and (directory / "queue/iostats").read_text() == "0\n"
+    return False
 
 
 def reads_from_storage(location: StorageLocation, proc: Path | None = None) -> int | None:

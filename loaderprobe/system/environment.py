@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -56,24 +57,23 @@ def list_gpus() -> tuple[tuple[Gpu, ...], Remark | None]:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
         return (), Remark(code="nvml_not_started", facts={"error": str(error)})
+    gpus: list[Gpu] = []
+    reason = Remark(code="no_gpu_listed")
     try:
-        driver = _text(pynvml.nvmlSystemGetDriverVersion())
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-        gpus = tuple(
-            Gpu(
-                name=_text(pynvml.nvmlDeviceGetName(handle)),
-                uuid=_text(pynvml.nvmlDeviceGetUUID(handle)),
-                memory_bytes=int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
-                driver=driver,
-            )
-            for handle in handles
-        )
+        driver = pynvml.nvmlSystemGetDriverVersion()
+        for number in range(pynvml.nvmlDeviceGetCount()):
+            try:
+                handle = pynvml.nvmlDeviceGetHandleByIndex(number)
+                name, uuid = pynvml.nvmlDeviceGetName(handle), pynvml.nvmlDeviceGetUUID(handle)
+            except pynvml.NVMLError as error:
+                reason = Remark(code="gpus_not_listed", facts={"error": str(error)})
+                continue
+            memory_bytes = None
+            with suppress(pynvml.NVMLError):  # not permitted in a MIG container, unknown where the CPU shares it
+                memory_bytes = int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
+            gpus.append(Gpu(name=name, uuid=uuid, memory_bytes=memory_bytes, driver=driver))
     except pynvml.NVMLError as error:
-        return (), Remark(code="gpus_not_listed", facts={"error": str(error)})
+        reason = Remark(code="gpus_not_listed", facts={"error": str(error)})
     finally:
         pynvml.nvmlShutdown()
-    return gpus, None if gpus else Remark(code="no_gpu_listed")
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value
+    return tuple(gpus), None if gpus else reason

@@ -84,7 +84,10 @@ class ObjectStore:
         The name is empty for a URL that is itself an object. Raises BadValue, or MissingPart without permission.
         """
         if self.family == "http" and not self.root.endswith("/"):
-            yield "", self.size_bytes("")
+            found = self._answer(self.filesystem.info, self.root)
+            if found.get("mimetype") == "text/html":
+                raise BadValue(f"{self.url} is a page, not an object", hint="give the URL of a folder with a final /")
+            yield "", found["size"]
             return
         folders = [self.root]
         while folders:
@@ -98,14 +101,19 @@ class ObjectStore:
                 elif below or len(entries) == 1:
                     yield below, entry["size"]
 
-    def size_bytes(self, name: str) -> int | None:
-        """Of one object, by a request of its own; None where the server does not say."""
-        found = self._answer(self.filesystem.info, self._path(name))
-        return None if found["size"] is None else int(found["size"])
+    def size_bytes(self, name: str) -> tuple[int | None, str]:
+        """(bytes if known, why the server refuses to say) of one object. Raises BadValue without an answer."""
+        path = self._path(name)
+        try:
+            return self._repeated(lambda: self.filesystem.info(path))["size"], ""
+        except Exception as error:  # noqa: BLE001  # see `get`
+            if (kind := kind_of(error)) in TRANSIENT:
+                raise self._refused(kind, path) from None
+            return None, f"answered by {kind}"
 
     def read(self, name: str) -> bytes:
         """A whole object. Raises as `listed` does."""
-        content: bytes = self._answer(self.filesystem.cat_file, self._path(name), f"{self.url.rstrip('/')}/{name}")
+        content: bytes = self._answer(self.filesystem.cat_file, self._path(name))
         return content
 
     def get(self, name: str, offset: int, size_bytes: int, *, whole: bool) -> tuple[int, float, str]:
@@ -127,13 +135,16 @@ class ObjectStore:
     def _path(self, name: str) -> str:
         return f"{self.root.rstrip('/')}/{name}" if name else self.root
 
-    def _answer(self, ask: Callable[..., Any], path: str, url: str = "", **given: Any) -> Any:
-        """What the file system says of a path, which errors name by its URL."""
+    def _answer(self, ask: Callable[..., Any], path: str, **given: Any) -> Any:
+        """What the file system says of a path."""
         try:
             return self._repeated(lambda: ask(path, **given))
         except Exception as error:  # noqa: BLE001  # see `get`
             # Its text may have what `masked` leaves out.
-            raise _refused(self.family, kind_of(error), url or self.url) from None
+            raise self._refused(kind_of(error), path) from None
+
+    def _refused(self, kind: str, path: str) -> LoaderprobeError:
+        return _refused(self.family, kind, self.url.rstrip("/") + path.removeprefix(self.root.rstrip("/")))
 
     def _repeated(self, once: Callable[[], T]) -> T:
         """What `once` gives, tried again after failures that pass."""
@@ -294,12 +305,12 @@ def _status_of(error: BaseException) -> int:
 
 
 _NAMES: tuple[tuple[str, set[str]], ...] = (
-    (_STATUS[404], {"FileNotFoundError", "NotADirectoryError"}),
-    (_STATUS[403], {"PermissionError"}),
     (NO_CREDENTIALS, {"NoCredentialsError", "PartialCredentialsError", "ClientAuthenticationError"}),
     (NOT_REFRESHED, {"RefreshError"}),
     (TRUNCATED, {"TruncatedBody", "ClientPayloadError", "ContentLengthError", "IncompleteReadError", "ChecksumError"}),
     (TIMED_OUT, {"TimeoutError", "FSTimeoutError", "ReadTimeoutError", "ConnectTimeoutError"}),
     (NO_CONNECTION, {"ConnectionError", "ClientConnectionError", "ConnectionClosedError", "HTTPClientError"}),
+    (_STATUS[404], {"FileNotFoundError", "NotADirectoryError"}),
+    (_STATUS[403], {"PermissionError"}),
 )
 """Kinds by the names of classes of errors, whose libraries may not be installed; the first that fits."""

@@ -183,7 +183,7 @@ def test_a_faster_disk_never_lowers_a_forecast(
 
 
 IMAGE, AHEAD = 25_000.0, 125_000
-FEW = OneAFile(image_bytes=IMAGE, read_ahead_bytes=AHEAD)
+FEW = OneAFile(image_bytes=IMAGE, read_ahead_bytes=AHEAD, generated=True)
 
 
 def sized(truth: Truth, share: float | None) -> Storage:
@@ -234,7 +234,7 @@ def test_requests_of_shards_bring_from_what_is_read_ahead_to_what_is_read_at_onc
 def test_shards_of_large_images_gain_little() -> None:
     """Of images of two and a half reads ahead, three requests become two and a half and what a shard adds."""
     truth = Truth(model="latency", latency_s=0.06, bytes_per_image=2.5 * AHEAD)
-    images = OneAFile(image_bytes=2.5 * AHEAD, read_ahead_bytes=AHEAD)
+    images = replace(FEW, image_bytes=2.5 * AHEAD)
     gain = rate(shards(truth.fit(1, 2, anchor=2), images, truth.storage())) / truth.training(2)
     assert 1.1 < gain < 3 / 2.5 / (1 - AHEAD / TAR_READ_BYTES)
 
@@ -400,6 +400,13 @@ ADVISED: dict[str, tuple[Measurement, Surroundings, dict[ActionCode, tuple[str, 
     "far files of a storage that is used": (
         measured(FAR, 4), Surroundings(storage=reserve(40e6)), {"faster_storage": ("use storage", 5.85)},
     ),
+    **{
+        f"far files, which tar shards hold {how}": (
+            measured(FAR, 4), Surroundings(storage=FAR.storage(), images=replace(FEW, generated=how == "if asked to")),
+            {"shards": (command, 3.09)},
+        )
+        for how, command in (("if asked to", "--layout tar"), ("if converted", "--layout files,tar --convert-to DIR"))
+    },
     "with ten times as much to give": (measured(FAR, 4), Surroundings(storage=reserve(2e9)), {"faster_storage": None}),
     "files as found": (
         as_found(), Surroundings(storage=SLOW_DISK.storage()), {"files_in_memory": None, "files_pinned": None},

@@ -122,19 +122,25 @@ def test_the_layout_that_surely_gains_most_is_the_first_change(
     ("rows", "facts"),
     [
         ([_in("files", 100), _in("tar", 103), _in("lmdb", 60)], {"data": "500x375", "layouts": "tar and lmdb"}),
+        (
+            [_in("files", 100, half=20), _in("tar", 104, half=36), _in("lmdb", 80, half=4)],
+            {"data": "500x375", "layouts": "tar and lmdb", "low": 0.624, "high": 1.455},
+        ),
         ([_in("files", 100), _in("tar", 210)], None),
         ([_in("files", 100, half=30), _in("tar", 110, half=40)], None),
         ([_in("tar", 100)], None),
         ([_stored(1.02, 1.2)], {"data": "photographs", "low": 1.02, "high": 1.2, "how": "measured"}),
         ([_stored(1.06, 1.2)], None),
     ],
-    ids=["measured", "tar gains", "not clear", "no files", "storage is no limit", "storage gains"],
+    ids=["measured", "no sure gain", "tar gains", "not clear", "no files", "storage is no limit", "storage gains"],
 )
 def test_large_files_that_gain_nothing_are_said_to(
     rows: list[ConfigurationRow], facts: dict[str, str | float] | None
 ) -> None:
-    """Where they were measured, and none gained; of files alone wherever no gain is forecast, as storage gains none."""
-    assert [note.facts for note in layout_notes(example_report(rows))] == ([facts] if facts else [])
+    """Where they were measured, and none gained, with the range where one may; of files alone wherever no gain is
+    forecast, as storage gains none."""
+    found = [note.facts for note in layout_notes(example_report(rows))]
+    assert found == ([pytest.approx(facts, abs=1e-3)] if facts else [])
 
 
 @pytest.mark.parametrize(

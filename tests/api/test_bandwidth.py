@@ -6,6 +6,7 @@ import json
 import mmap
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -224,6 +225,24 @@ def test_ctrl_c_shows_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     done = invoke("bandwidth", "/data", "--quiet")
     assert done.exit_code == 130 and "interrupted" in done.stdout.lower() and "MB/s" in done.stdout
     assert invoke("bandwidth", "/data", "--quiet", "--md").stdout.startswith("# Storage delivers ")
+
+
+@pytest.mark.parametrize("before", [signal.SIG_DFL, signal.SIG_IGN])
+def test_a_hangup_interrupts_unless_it_is_ignored(before: signal.Handlers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by nohup: the probe goes on when its terminal is closed."""
+    during: list[object] = []
+
+    def probe(*_: object, **__: object) -> Bandwidth:
+        during.append(signal.getsignal(signal.SIGHUP))
+        return Bandwidth.of(example_bandwidth())
+
+    monkeypatch.setattr("loaderprobe.api.bandwidth.bandwidth", probe)
+    usual = signal.signal(signal.SIGHUP, before)
+    try:
+        assert invoke("bandwidth", "/data", "--quiet").exit_code == 0
+    finally:
+        signal.signal(signal.SIGHUP, usual)
+    assert during == [before if before == signal.SIG_IGN else signal.default_int_handler]
 
 
 def test_a_warm_set_is_called_warm(tmp_path: Path, loaderprobe: Run) -> None:

@@ -247,6 +247,19 @@ def test_pinned_files_and_the_page_cache_answer_by_two_formulas(
     assert found[0] == share and found[1] == pytest.approx(hits, abs=1e-4)
 
 
+@pytest.mark.parametrize("storage", ["0.03GB/s", "0.1GB/s", "0.16GB/s"])
+def test_the_cache_that_makes_a_storage_enough_answers_as_much(storage: str) -> None:
+    """Asked for as `--cache`: pinned in each epoch that is shown, the page cache from epoch 3 on, as is said."""
+    found = plan(images="1M", storage=storage)
+    wanted = found.supplies[-1].cache
+    assert wanted and wanted.pinned_bytes and wanted.page_bytes
+    assert "page cache, from epoch 3 on" in found.text(width=400)
+    for kind, size in (("pinned", wanted.pinned_bytes), ("page", wanted.page_bytes)):
+        cached = plan(images="1M", cache=f"{kind}:{math.ceil(size)}B").epochs.cached
+        enough = [each.epoch for each in cached if each.hits >= wanted.hits - 1e-6]
+        assert enough == ([2, 3, 10] if kind == "pinned" else [3, 10])
+
+
 # The test to sign.
 
 
@@ -544,6 +557,25 @@ def test_any_text_is_a_value_or_a_bad_value(text: str) -> None:
 def run(tmp_path: Path) -> Run:
     """Emulated accelerators of 100,000 images/s on a disk of 20 MB/s; files of 100 kB."""
     return loaderprobe.load(full_run(tmp_path / "run").path)
+
+
+@pytest.fixture
+def of_shards(run: Run) -> Run:
+    """The same in two tar files of 16 images each."""
+    (path,) = (run.path / "files").iterdir()
+    record = json.loads(path.read_text())
+    shards = {f"{number}.tar": 1_600_000 for number in range(2)}
+    record["files"] |= {"layout": "tar", "places": [[0, number] for number in range(32)], "whole_bytes": shards}
+    path.write_text(json.dumps(record))
+    return loaderprobe.load(run.path)
+
+
+def test_of_shards_their_opens_are_planned(of_shards: Run) -> None:
+    """As on the first page of the report; another layout is asked for by its name."""
+    found, folder = (loaderprobe.plan(of_shards.path, accelerators=64, layout=each) for each in (None, "folder"))
+    (first_page,) = of_shards.report().summary.needs
+    assert value(found, "opens") == first_page.needs[-1].files_per_s == pytest.approx(value(folder, "opens") / 16)
+    assert found.acceptance.files_per_s is None and "shards of 16 images read" in found.text()
 
 
 @pytest.mark.parametrize("count", COUNTS)

@@ -9,20 +9,26 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 from PIL import Image
 from rich.console import Console
 
 import loaderprobe
+from loaderprobe.api.bandwidth import Bandwidth
 from loaderprobe.api.diagnose import Diagnosis
-from loaderprobe.cli import border
+from loaderprobe.cli import border, main
 from loaderprobe.cli.attached import _say
 from loaderprobe.records.environment import Capability
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.remark import Remark, reported
 from tests.cli.invoke import invoke
+from tests.examples.bandwidth import example_bandwidth
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = ("sweep", "bandwidth", "generate", "report", "doctor", "explain")
@@ -91,7 +97,7 @@ def test_the_parent_of_a_sweep_loads_what_it_does_itself() -> None:
     """What runs in its children, such as sessions and samplers, it does not load: the limit is as that of `report`."""
     lines, loaded = run_python(SWEEPING).stdout.split(";")
     sys.stdout.write(f"import closure of the parent of `sweep`: {int(lines):,} lines\n")
-    assert int(lines) <= 28_620
+    assert int(lines) <= 28_800
     in_children = ("measure.session", "measure.segments", "measure.user", "measure.attach", "measure.child", "samplers")
     assert not [name for name in loaded.split() if name.removeprefix("loaderprobe.").startswith(in_children)]
 
@@ -103,6 +109,61 @@ def test_a_terminal_of_another_encoding_is_written_to(monkeypatch: pytest.Monkey
     border.show("\u2192 run\udcff")
     sys.stdout.flush()
     assert written.getvalue() == b"\\u2192 run\\udcff\n"
+
+
+def without_reader() -> TextIO:
+    """A pipe whose reader has left."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    return os.fdopen(writer, "w")
+
+
+def full_disk() -> TextIO:
+    return os.fdopen(os.open("/dev/full", os.O_WRONLY), "w")
+
+
+@pytest.mark.parametrize(
+    ("opened", "code", "says"),
+    [(without_reader, 130, ""), (full_disk, 5, "no space left"), (lambda: None, 130, "")],
+    ids=["without a reader", "full", "closed"],
+)
+def test_a_result_that_cannot_be_printed_is_kept(
+    opened: Callable[[], TextIO | None], code: int, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """And the exit code is that of the command; only a full disk has one of its own."""
+    found = Bandwidth.of(replace(example_bandwidth(), interrupted=True))
+    monkeypatch.setattr("loaderprobe.api.bandwidth.bandwidth", lambda *_, **__: found)
+    words = ["loaderprobe", "bandwidth", "/data", "--quiet", "--json", "--out", str(tmp_path / "found")]
+    monkeypatch.setattr("sys.argv", words)
+    monkeypatch.setattr("sys.stdout", opened())
+    assert main() == code
+    sys.stdout.close()
+    said = capsys.readouterr().err
+    assert says in said and "Traceback" not in said and (tmp_path / "found" / "result.json").exists()
+
+
+def test_a_reader_of_standard_error_may_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of both, with `2>&1 | head`: the command goes on, and has its own exit code."""
+    monkeypatch.setattr("sys.argv", ["loaderprobe", "report", "/nowhere"])
+    with without_reader() as stream:
+        monkeypatch.setattr("sys.stderr", stream)
+        assert main() == 2
+
+
+@pytest.mark.parametrize(("code", "ends"), [("no data", "no data"), (7, None), (None, None)])
+def test_what_ends_a_command_from_within_is_said(
+    code: str | int | None, ends: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A text is left to Python, which prints it and exits with code 1."""
+
+    def leave(*_: object, **__: object) -> None:
+        raise SystemExit(code)
+
+    monkeypatch.setattr("loaderprobe.api.bandwidth.bandwidth", leave)
+    monkeypatch.setattr("sys.argv", ["loaderprobe", "bandwidth", "/data", "--quiet"])
+    with pytest.raises(SystemExit, match=ends) if ends else nullcontext():
+        assert main() == (code or 0)
 
 
 def test_mistakes_are_found_before_torch_is_imported(tmp_path: Path) -> None:
@@ -173,6 +234,8 @@ def test_a_line_takes_the_place_of_a_progress_bar(
     assert stream.getvalue() == f"{shown}loaderprobe: round 1 …\n"
     stream.close()
     _say("script.round", {"round": "round 1"})
+    monkeypatch.setattr("sys.stderr", None)
+    _say("script.round", {"round": "round 1"})
 
 
 def test_progress_keeps_the_time_left_in_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,6 +287,20 @@ def test_parquet_is_written_and_piped_where_pyarrow_is(tmp_path: Path, monkeypat
     found, frame = pandas.read_parquet(io.BytesIO(piped)), loaderprobe.load(run).to_frame()
     assert piped[:4] == (tmp_path / "run.parquet").read_bytes()[:4] == b"PAR1"
     assert list(found.columns) == list(frame.columns) and list(found["key"]) == list(frame["key"])
+
+
+def test_a_report_goes_into_a_pipe_and_through_a_link(tmp_path: Path) -> None:
+    """Neither is replaced by a file, and a pipe takes nothing but the report."""
+    pipe, link, page = tmp_path / "pipe", tmp_path / "link", tmp_path / "page.md"
+    os.mkfifo(pipe)
+    link.symlink_to(page)
+    words = ("report", ROOT / "fixtures" / "runs" / "bandwidth", "--format", "md")
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    assert invoke(*words, "-o", pipe).stdout == ""
+    assert invoke(*words, "-o", link).stdout == f"Report: {link}\n"
+    assert os.read(reader, 1 << 16) == page.read_bytes() == invoke(*words).stdout_bytes
+    os.close(reader)
+    assert pipe.is_fifo() and link.is_symlink() and len(list(tmp_path.iterdir())) == 3
 
 
 LAYERS = ("layers", "--model", "lenet5", "--compute", "cpu", "--batch-size", 2, "--steps", 4)

@@ -20,7 +20,7 @@ import pytest
 
 from loaderprobe.api import sweep
 from loaderprobe.api.load import judge_run
-from loaderprobe.cli.border import in_ranks, launched_here
+from loaderprobe.cli.border import in_ranks
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.ranks import launch
 from loaderprobe.measure.ranks.launch import Coordinator
@@ -154,9 +154,10 @@ def test_variables_of_which_one_is_missing_are_not_passed_over(monkeypatch: pyte
     for name, value in {"RANK": "0", "WORLD_SIZE": "4", "MASTER_ADDR": "head", "MASTER_PORT": "1"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("LOCAL_RANK", raising=False)
-    assert launched_here(None, None) is None
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    assert in_ranks(None, None, lambda coordinator: 7) == 7
     with pytest.raises(BadValue, match="but not LOCAL_RANK"):
-        launched_here(None, "4")
+        in_ranks(None, "4", lambda coordinator: 7)
 
 
 if __name__ == "__main__":

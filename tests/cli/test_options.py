@@ -15,7 +15,10 @@ import pytest
 import loaderprobe
 from loaderprobe.api import batch_size, layers
 from loaderprobe.cli.sweep import BESIDE_RESUME
+from loaderprobe.datasets.generate.generate import BASE_IMAGES, MIXTURE_BASE_IMAGES
+from loaderprobe.datasets.layouts import NAMES
 from loaderprobe.errors import BadValue
+from loaderprobe.measure import sweep
 from loaderprobe.records import options
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig, SweepSpec
 from loaderprobe.records.options import ARGUMENT, REQUIRED, Option, of_python
@@ -35,6 +38,10 @@ VERBS: dict[str, tuple[Callable[..., Any], Sequence[Option]]] = {
 }
 UNTYPED = {"diagnose": ["step"], "plan": ["now"], "batch-size": ["images"]}
 """Arguments of verbs that no command has."""
+USUAL_TIMES = (
+    f"{sweep.USUAL_SECONDS:g} a configuration, {sweep.USUAL_SECONDS_ON_GPU:g} with a GPU; {sweep.RANKS_SECONDS:g} more "
+    f"with ranks, {sweep.COMPILE_SECONDS:g} with --compile; more from --rounds {sweep.USUAL_ROUNDS + 1} on"
+)
 IGNORED = [row for row in options.SWEEP if row.panel != ARGUMENT and row.name not in BESIDE_RESUME]
 """An option of `sweep` is either of use beside `--resume`, or is refused there."""
 
@@ -113,6 +120,20 @@ def test_python_refuses_what_the_command_line_does(name: str, value: Any, says: 
     (row,) = (each for each in options.SWEEP if each.name == name)
     done = invoke("sweep", "/nowhere", row.flags[0], value)
     assert done.exit_code == 2 and row.flags[0] in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("rows", "name", "said"),
+    [
+        (options.SWEEP, "budget_s", USUAL_TIMES),
+        (options.GENERATE, "pool", f"{BASE_IMAGES}; imagenet: {MIXTURE_BASE_IMAGES}"),
+        *((options.GENERATE, "layout", f"{name}{mark}") for name, mark in zip(NAMES, ",,,,,.", strict=True)),
+    ],
+)
+def test_help_has_the_figures_and_names_that_count(rows: Sequence[Option], name: str, said: str) -> None:
+    """Those of the code, which are written out there."""
+    (row,) = (each for each in rows if each.name == name)
+    assert said in f"{row.help} {row.usual}"
 
 
 @pytest.mark.parametrize(("verb", "name"), [("bandwidth", "seed"), ("generate", "seed"), ("trace", "device")])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -18,6 +18,14 @@ from loaderprobe.errors import BadValue
 from loaderprobe.system.clock import SystemClock
 from tests.batch_sizes import ScriptedMeter
 from tests.compute.models import Broken, Hungry, Wide
+
+
+class Pair(NamedTuple):
+    """A batch with names."""
+
+    images: torch.Tensor
+    targets: torch.Tensor
+
 
 BATCH = (torch.randn(4, 3), torch.tensor([0, 1, 2, 3]))
 MB = 1_000_000
@@ -44,7 +52,7 @@ def test_the_weights_stay_as_they_are() -> None:
     model = small().eval()
     before = {name: each.clone() for name, each in model.state_dict().items()}
     state = torch.random.get_rng_state()
-    found = tuned(model, BATCH)
+    found = tuned(model, Pair(*BATCH))
     assert found.stop.chosen and all(torch.equal(each, before[name]) for name, each in model.state_dict().items())
     assert torch.equal(torch.random.get_rng_state(), state)
     assert not model.training and all(each.grad is None for each in model.parameters())
@@ -57,10 +65,12 @@ def test_the_weights_stay_as_they_are() -> None:
 
 @pytest.mark.parametrize("size", [1, 3, 4, 10])
 def test_batches_repeat_the_samples_of_the_example(size: int) -> None:
-    """Tensors of another first dimension stay as they are, and so does what is no tensor."""
+    """Tensors of another first dimension stay as they are, and so does what is no tensor, and each container's type."""
     made = repeated({"x": torch.arange(4), "mask": torch.ones(7), "n": 5, "pair": (torch.arange(8).view(4, 2),)}, size)
     assert made["x"].tolist() == [number % 4 for number in range(size)]
     assert made["mask"].shape == (7,) and made["n"] == 5 and made["pair"][0].shape == (size, 2)
+    named = repeated([Pair(*BATCH)], size)
+    assert type(named) is list and type(named[0]) is Pair and len(named[0].targets) == size
 
 
 def test_a_function_makes_batches_or_loaders() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import sys
 import tarfile
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from dataclasses import replace
 from io import BytesIO
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -157,6 +159,22 @@ def test_a_row_without_an_image_is_damage(tmp_path: Path) -> None:
         scan_layout(tmp_path, "parquet", sample=1, seed=0, progress=lambda *_: None)
 
 
+@pytest.mark.parametrize(
+    ("column", "labels", "classes"),
+    [("class", ["dog", "7"], [0, 7]), ("label", [None, 3], [0, 3]), ("labels", [[1, 2], [3]], [0, 0]),
+     ("label", [float("nan"), 2.0], [0, 2])],
+)  # fmt: skip
+def test_a_class_of_a_row_that_is_no_number_is_0(
+    tmp_path: Path, make: Make, column: str, labels: list[object], classes: list[int]
+) -> None:
+    """Parquet files that others wrote have words there, lists, or nothing."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    images = [path.read_bytes() for path in whole(make(tmp_path)).absolute(0, len(labels))]
+    pq.write_table(pa.table({"image": images, column: labels}), tmp_path / "a.parquet")
+    files = scan_layout(tmp_path, "parquet", sample=len(labels), seed=0, progress=lambda *_: None)
+    assert [label for _, label in contents(files)] == list(files.classes) == classes
+
+
 def test_of_several_images_the_first_is_the_sample(tmp_path: Path) -> None:
     """In a tar shard that others wrote, as WebDataset has them: files of one name that follow each other are one."""
     with tarfile.open(tmp_path / "a.tar", "w") as tar:
@@ -217,6 +235,27 @@ def test_a_folder_is_written_in_a_layout(tmp_path: Path, make: Make, layout: str
     assert list(contents(again)) == list(contents(files))
 
 
+@pytest.mark.parametrize("damage", ["is gone", "links to itself", "has grown"])
+def test_a_folder_that_changes_is_no_place_that_cannot_be_written(
+    tmp_path: Path, make: Make, layout: str, damage: str
+) -> None:
+    """The file that changed is named, and a whole file of the layout is written once it is as it was."""
+    files = whole(make(tmp_path))
+    last = files.absolute(COUNT - 1, 1)[0]
+    image = last.read_bytes()
+    last.unlink()
+    if damage == "links to itself":
+        last.symlink_to(last)
+    elif damage == "has grown":
+        last.write_bytes(image + b"more")
+    with pytest.raises(BadValue, match=r"cannot be read|bytes, and has") as error:
+        convert(files, layout, tmp_path / "other", lambda *_: None)
+    assert str(last) in error.value.message and "begin" in error.value.hint
+    last.unlink(missing_ok=True)
+    last.write_bytes(image)
+    assert list(contents(convert(files, layout, tmp_path / "other", lambda *_: None))) == list(contents(files))
+
+
 def test_space_is_looked_at_before_a_folder_is_written(tmp_path: Path, make: Make) -> None:
     """A set that is too large for the disk leaves nothing; both options that help are named."""
     files = whole(make(tmp_path))
@@ -245,7 +284,8 @@ def test_a_copy_holds_the_same_files(tmp_path: Path, make: Make, any_layout: str
     assert list(contents(found)) == list(contents(files)) and found.content == files.content
     assert found.label == ("64x48 staged" if any_layout == "files" else f"64x48 staged {any_layout}")
     assert found.staged and found.staged.source == files.label and found.staged.share == 1
-    assert heard[0][0] == 0 and heard[-1] == (len(files.file_bytes),) * 2
+    indexes = len([*files.folder.rglob("index.json")])
+    assert heard[0][0] == 0 and heard[-1] == (len(files.file_bytes) + indexes,) * 2
     again = staged(files, tmp_path / "copy")
     assert again == found
     first, *others = found.absolute(0, COUNT)
@@ -253,6 +293,26 @@ def test_a_copy_holds_the_same_files(tmp_path: Path, make: Make, any_layout: str
     written = {path: path.stat().st_mtime_ns for path in others}
     assert list(contents(staged(files, tmp_path / "copy"))) == list(contents(files))
     assert {path: path.stat().st_mtime_ns for path in others} == written
+
+
+@pytest.mark.parametrize("indexed", ["mds", "litdata"])
+def test_a_copy_has_the_index_of_its_source(
+    tmp_path: Path, make: Make, indexed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever columns that names; also where Ctrl-C came before all was on the disk."""
+    files = whole(make(tmp_path, layout=indexed, shard_images=20))
+    (index,) = files.folder.rglob("index.json")
+    index.write_text(index.read_text().replace('"int"', '"int64"'))
+
+    def interrupted(_: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("loaderprobe.datasets.convert.sync_filesystem", interrupted)
+        staged(files, tmp_path / "copy")
+    found = staged(files, tmp_path / "copy")
+    assert (found.folder / index.relative_to(files.folder)).read_bytes() == index.read_bytes()
+    assert list(contents(found)) == list(contents(files))
 
 
 def test_a_copy_grows_and_takes_no_place_of_others(tmp_path: Path, make: Make) -> None:
@@ -266,6 +326,17 @@ def test_a_copy_grows_and_takes_no_place_of_others(tmp_path: Path, make: Make) -
         staged(replace(files, size_bytes=(1 << 60,) * COUNT), tmp_path / "copy")
     part = staged(replace(files, images_found=10**15), tmp_path / "copy").staged
     assert part and 0 < part.share < 1
+
+
+def test_space_for_all_images_is_that_of_all_shards(
+    tmp_path: Path, make: Make, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of some images, which may lie in all shards; and of some shards, where images are read in sequence."""
+    every = whole(made := make(tmp_path, layout=layout, shard_images=20))
+    free = round(1.5 * sum(every.file_bytes.values()))
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=free, f_frsize=1, f_files=0))
+    copy = staged(whole(made, sample=20), tmp_path / "copy")
+    assert copy.staged and copy.staged.share == 1
 
 
 def test_where_a_copy_cannot_be_made(tmp_path: Path, make: Make) -> None:

@@ -19,6 +19,7 @@ from loaderprobe.api.bandwidth import bandwidth
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.records.verdict import Verdict
 from loaderprobe.system import objects
+from loaderprobe.system.objects import open_store
 from tests.planted.objects import SECRETS, Proxy, environment, missing, proxied, put_folder, put_images, store
 
 BUCKET = "planted"
@@ -229,16 +230,25 @@ def test_what_a_url_cannot_have() -> None:
 
 
 def test_http_is_listed_by_its_index(tmp_path: Path) -> None:
-    """Sizes come by a request each; folders that an index links to are listed, too; the query is not kept."""
+    """Sizes come by a request each; folders that an index links to are listed, too; the query is not kept.
+
+    A link to nothing is counted, and named by its own URL; an index is no object.
+    """
     pytest.importorskip("aiohttp")
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         for number in range(2):
             (tmp_path / folder / f"{number}.jpg").write_bytes(bytes(1000))
+    (tmp_path / "b/dead.jpg").symlink_to("nothing")
     with served(tmp_path) as port:
         found = bandwidth(f"http://127.0.0.1:{port}/", readers=1, seconds=0.2)
+        with pytest.raises(BadValue, match="is a page, not an object") as page:
+            bandwidth(f"http://127.0.0.1:{port}/b", readers=1, seconds=0.2)
+        with pytest.raises(BadValue, match=r"nothing is at http.*/b/dead.jpg: 404"):
+            open_store(f"http://127.0.0.1:{port}/b/").read("dead.jpg")
         one = bandwidth(f"http://127.0.0.1:{port}/a/1.jpg?key=SECRET", readers=1, seconds=0.2)
     assert (found.files_used, found.mean_size_bytes, found.location.filesystem) == (4, 1000.0, "http")
+    assert "1 files skipped: answered by 404 Not Found" in found.text() and "final /" in page.value.hint
     assert one.files_used == 1 and one.path == f"http://127.0.0.1:{port}/a/1.jpg?***"
 
 

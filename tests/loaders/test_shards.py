@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -12,8 +13,8 @@ from typing import Any
 import pytest
 
 from loaderprobe.errors import BadValue
-from loaderprobe.loaders.libraries import linked
-from loaderprobe.records.files import FileSet
+from loaderprobe.loaders.libraries import Stream, linked
+from loaderprobe.records.files import FileSet, SkippedFile
 from loaderprobe.system.scratch import MARK
 from loaderprobe.testing import example_config
 
@@ -42,6 +43,18 @@ def test_shards_in_several_directories_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadValue, match="reads shards of one directory") as error:
         linked(example_config(), files, tmp_path, "shards", name_and_size)
     assert "put them in one" in error.value.hint and "--loader torch" in error.value.hint
+
+
+@pytest.mark.parametrize("skipped", [0, 1])
+def test_an_image_that_torch_leaves_out_is_named(tmp_path: Path, skipped: int) -> None:
+    """A library reads whole shards, so also what was seen to be damaged: torch does not, and so would name nothing."""
+    files = shards(tmp_path, "a.mds")
+    files = replace(files, skipped=(SkippedFile(path="a.mds, sample 7", reason="damaged"),) * skipped)
+    config = example_config(workers=1)
+    with pytest.raises(BadValue, match="cannot be decoded by pillow") as error:
+        next(iter(Stream(config, files, lambda: iter([(b"no image", 0)]))))
+    assert ("(a.mds, sample 7); write" in error.value.hint) == bool(skipped)
+    assert ("names its file" in error.value.hint) != bool(skipped)
 
 
 def test_links_to_shards_are_removed_after_a_process_that_was_killed(

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import ExifTags, Image
 
 from loaderprobe.errors import BadValue, NoSpace
 from loaderprobe.loaders import torch as torch_loader
@@ -27,6 +27,7 @@ from loaderprobe.loaders.torch import (
 )
 from loaderprobe.records.config import Decoder, Pipeline, with_options
 from loaderprobe.records.files import FileSet
+from loaderprobe.render.words import message
 from loaderprobe.testing import example_config
 
 INSTALLED = [name for name in DECODERS if is_installed(name)]
@@ -82,6 +83,16 @@ def test_decoders_agree(photographs: FileSet, decoder: Decoder) -> None:
     pillow = torch.from_numpy(np.array(decode(path, "pillow"))).permute(2, 0, 1).float()
     for encoded in (path, path.read_bytes()):
         assert (pillow - decode(encoded, decoder).float()).abs().mean() < 1.0
+
+
+def test_the_line_for_opencv_gives_what_was_measured(photographs: FileSet, tmp_path: Path) -> None:
+    """In RGB, and as it is stored where EXIF would turn it."""
+    cv2, turned, exif = pytest.importorskip("cv2"), tmp_path / "turned.JPEG", Image.Exif()
+    exif[ExifTags.Base.Orientation] = 6
+    Image.open(photographs.absolute(0, 1)[0]).save(turned, exif=exif)
+    line = message("line.decoder.opencv", {}).partition(", an array")[0]
+    recommended = eval(line, {"cv2": cv2, "numpy": np, "data": turned.read_bytes()})
+    assert np.array_equal(recommended, decode(turned, "opencv").permute(1, 2, 0))
 
 
 @pytest.mark.parametrize("decoder", INSTALLED)

@@ -288,10 +288,17 @@ def test_a_plan_says_what_is_measured_and_for_how_long(count: int, changes: dict
 
 @pytest.mark.parametrize(
     ("changes", "seconds"),
-    [({}, 17), ({"rounds": 6}, 34), ({"rounds": 1}, 17), ({"compute": "cuda"}, 60), ({"compile": True}, 197)],
-)
+    [
+        ({}, 17),
+        ({"rounds": 6}, 34),
+        ({"rounds": 1}, 17),
+        ({"compute": "cuda"}, 60),
+        ({"compile": True}, 197),
+        ({"ranks": 2}, 77),
+    ],
+)  # fmt: skip
 def test_a_configuration_has_its_usual_time(changes: dict[str, Any], seconds: float) -> None:
-    """More rounds, a GPU and compiling take more."""
+    """More rounds, a GPU, compiling and ranks take more."""
     assert usual_seconds(example_config(**changes)) == seconds
 
 

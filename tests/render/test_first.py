@@ -42,14 +42,23 @@ def test_the_first_screen_of_a_terminal_has_the_five_answers(name: str) -> None:
     assert max(map(len, lines)) <= 80
 
 
+@pytest.mark.parametrize(
+    ("facts", "text"),
+    [
+        ({"how": "measured"}, "files in memory train 1.0 to 1.2 times as fast (measured)"),
+        ({"layouts": "tar and lmdb"}, "tar and lmdb trained 1.0 to 1.2 times as fast as files (measured)"),
+    ],
+)
 @pytest.mark.parametrize("write", [terminal_report, markdown_report, html_report])
-def test_a_note_on_a_data_set_stands_in_every_format(write: Callable[[Report], str]) -> None:
+def test_a_note_on_a_data_set_stands_in_every_format(
+    write: Callable[[Report], str], facts: dict[str, float | str], text: str
+) -> None:
     """Not beside how sure the run is, which a terminal says in one line."""
-    facts: dict[str, float | str] = {"data": "1024x768", "low": 1.0, "high": 1.2, "how": "measured"}
+    facts = {"data": "1024x768", "low": 1.0, "high": 1.2, **facts}
     made, note = example_report([example_row()]), Remark(code="layout_gains_nothing", facts=facts)
     run = replace(made.summary.run, notes=(note,))
-    text = " ".join(write(replace(made, summary=replace(made.summary, run=run))).split())
-    assert text.count("bring no sure gain: files in memory train 1.0 to 1.2 times as fast") == 1
+    written = " ".join(write(replace(made, summary=replace(made.summary, run=run))).split())
+    assert written.count(f"bring no sure gain: {text}") == 1
 
 
 @pytest.mark.parametrize("name", SWEEPS)
@@ -91,6 +100,16 @@ def _limited(row: ConfigurationRow, cause: Cause, **changes: Any) -> Configurati
             False,
         ),
         (["storage"] * 3 + ["compute"], "Storage limits 3 of 4; compute limits 1 on an emulated mlperf-h100", False),
+        (
+            ["balanced", "storage"],
+            "Input and compute are balanced for 1x1; storage limits 2x2 on an emulated mlperf-h100",
+            False,
+        ),
+        (
+            ["storage"] * 3 + ["balanced"],
+            "Storage limits 3 of 4; input and compute are balanced for 1 on an emulated mlperf-h100",
+            False,
+        ),
         (["compute"], "Compute limits training on an emulated mlperf-h100, not its input", False),
         (["balanced"], "Input and compute are balanced on an emulated mlperf-h100", False),
         (["inconclusive"], "Not clear yet what limits training on an emulated mlperf-h100", True),
@@ -206,6 +225,10 @@ def test_files_opened_have_a_line_for_each_way_to_hold_images(opens: tuple[float
             "loaderprobe sweep --seed 2 --compute emulated:100",
         ),
         ("loaderprobe sweep --model mlp --seed 2", "--seed 3", "loaderprobe sweep --model mlp --seed 3"),
+        (
+            "loaderprobe sweep files --layout files --convert-to=at --seed 2", "--layout files,tar --convert-to DIR",
+            "loaderprobe sweep files --seed 2 --layout files,tar --convert-to DIR",
+        ),
         ("python train's.py", "--tensor uint8", "--tensor uint8"),
         ("loaderprobe sweep", "find /data -type f", "find /data -type f"),
     ],

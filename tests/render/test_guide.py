@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
+import loaderprobe
 from loaderprobe.records import thresholds
 from loaderprobe.render.guide import guide_text, threshold_tables
 
@@ -58,3 +60,11 @@ def test_every_threshold_is_in_the_guide() -> None:
     assert {name: float(value.replace(",", "")) for name, value, *_ in rows} == pytest.approx(values)
     assert [name for name, _, decides, _ in rows if not re.match(r"[A-Z].+\.$", decides)] == []
     assert all(name.isupper() or name.startswith("__") for name in vars(thresholds))
+
+
+def test_no_other_figure_has_the_name_of_a_threshold_and_another_value() -> None:
+    """In the whole package."""
+    package = Path(loaderprobe.__file__).parent
+    lines = [line for path in package.rglob("*.py") for line in path.read_text().splitlines()]
+    figures = [match.groups() for line in lines if (match := re.match(r"([A-Z]\w+) = ([\d._e-]+)$", line))]
+    assert [name for name, value in figures if float(value) != getattr(thresholds, name, float(value))] == []

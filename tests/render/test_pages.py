@@ -15,6 +15,7 @@ import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 import loaderprobe
 from loaderprobe.records.plan import PlanReport
@@ -94,11 +95,18 @@ def test_skipped_files_are_named_or_where_they_are(count: int, says: str) -> Non
     assert says in " ".join(terminal_report(replace(report, summary=summary)).split())
 
 
-def test_long_names_do_not_run_over() -> None:
-    """A name longer than the terminal is folded, not cut and not let through."""
-    text = terminal_report(example_report([example_row(resolution="r" * 130, reason=None)]))
-    assert max(len(line) for line in text.splitlines()) <= 80
-    assert text.count("r") >= 130
+@pytest.mark.parametrize("letter", ["r", "\u7167"], ids=["narrow", "wide"])
+def test_long_names_do_not_run_over(letter: str) -> None:
+    """A name longer than the terminal is folded, not cut and not let through; some letters take two columns. One that
+    has space on the ladder leaves space for the workers."""
+    text = terminal_report(example_report([example_row(resolution=letter * 130, reason=None)]))
+    assert max(cell_len(line) for line in text.splitlines()) <= 80
+    assert text.count(letter) >= 130
+    rows = [example_row(resolution=f"{letter * 6}{number}", reason=None) for number in range(4)]
+    text = terminal_report(example_report(rows))
+    assert max(cell_len(line) for line in text.splitlines()) <= 80
+    assert sum(line.endswith("S 2.76x (2.0 to 3.8)") for line in text.splitlines()) == 4
+    assert all(text.count(f"{letter * 6}{number}, 2 workers ") == 2 for number in range(4))
 
 
 @given(width=st.integers(50, 130), long=st.integers(5, 120))

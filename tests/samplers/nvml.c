@@ -1,6 +1,8 @@
 /* A driver library without a driver: one GPU, answers from the environment, time counted in GPM samples.
 
    STUB_<call>=<number>  that call fails with this error
+   STUB_COUNT=<n>        so many GPUs, all with one handle, of which
+   STUB_LOST=<n>         the first so many are lost
    STUB_GPM=1            GPM is supported; metric m between samples a and b is m + a + b
    STUB_STATUS_<m>=<n>   metric m has this status
    STUB_NAN=1            no metric has a number
@@ -46,11 +48,19 @@ const char *nvmlErrorString(int code) { return code == 1234 ? "stub error" : "an
 int nvmlInitWithFlags(unsigned flags) { (void)flags; ticks = 0; CHECK("INIT"); opened++; return DONE; }
 int nvmlShutdown(void) { opened--; CHECK("SHUTDOWN"); return DONE; }
 int nvmlSystemGetDriverVersion(char *text, unsigned size) { snprintf(text, size, "550.1"); return DONE; }
-int nvmlDeviceGetCount_v2(unsigned *count) { *count = 1; return DONE; }
-int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **handle) { (void)index; *handle = &device; return DONE; }
+int nvmlDeviceGetCount_v2(unsigned *count) { *count = number("STUB_COUNT", 1); return DONE; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **handle) {
+    *handle = &device;
+    return index < (unsigned)number("STUB_LOST", 0) ? 15 : DONE;
+}
 int nvmlDeviceGetName(void *handle, char *text, unsigned size) { (void)handle; snprintf(text, size, "Stub"); return DONE; }
 int nvmlDeviceGetUUID(void *handle, char *text, unsigned size) { (void)handle; snprintf(text, size, UUID); return DONE; }
-int nvmlDeviceGetMemoryInfo(void *handle, memory *info) { (void)handle; info->total = 1ull << 34; return DONE; }
+int nvmlDeviceGetMemoryInfo(void *handle, memory *info) {
+    (void)handle;
+    CHECK("MEMORY");
+    info->total = 1ull << 34;
+    return DONE;
+}
 int nvmlDeviceGetHandleByUUID(const char *uuid, void **handle) {
     CHECK("HANDLE");
     *handle = &device;

@@ -22,6 +22,7 @@ from loaderprobe.records.measurement import Missing, Series
 from loaderprobe.render.doctor import why_words
 from loaderprobe.render.messages import MESSAGES
 from loaderprobe.samplers.nvml import FATAL, FIGURES, METRICS, UNSUPPORTED, NvmlSampler, reason_for
+from loaderprobe.system.environment import list_gpus
 from loaderprobe.testing import FakeClock
 from tests.said import said
 
@@ -206,6 +207,29 @@ def test_nvml_may_not_be_asked_at_all(gpu: Gpu, monkeypatch: pytest.MonkeyPatch)
     assert reasons(found)["gpu_utilization"] == "no GPU trains in this configuration"
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert "pip install nvidia-ml-py" in reasons(gpu.sample())["gpu_utilization"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "memory_bytes"),
+    [
+        ({"COUNT": 2}, [2**34] * 2),
+        ({"MEMORY": 3}, [None]),
+        ({"MEMORY": 4}, [None]),
+        ({"COUNT": 3, "LOST": 1}, [2**34] * 2),
+        ({"COUNT": 2, "LOST": 2}, []),
+        ({"COUNT": 0}, []),
+    ],
+)
+def test_one_unanswered_question_removes_no_other_gpu(
+    gpu: Gpu, settings: dict[str, int], memory_bytes: list[int | None]
+) -> None:
+    """Memory that may not be asked for, as in a MIG container, is unknown. A lost GPU is left out, and why is said
+    where none is left."""
+    gpu.set(**settings)
+    gpus, reason = list_gpus()
+    assert [each.memory_bytes for each in gpus] == memory_bytes and all(each.uuid == UUID for each in gpus)
+    lost = "gpus_not_listed" if "LOST" in settings else "no_gpu_listed"
+    assert (reason and reason.code) == (None if gpus else lost) and gpu.left == (0, 0)
 
 
 def test_a_lost_gpu_keeps_what_was_read_and_is_asked_no_more(gpu: Gpu) -> None:

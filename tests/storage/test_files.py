@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
 import numpy as np
 import pytest
@@ -244,3 +246,32 @@ def test_a_dead_child_is_an_error(sample: Sample, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(processes, "_start", start)
     with pytest.raises(LoaderprobeError, match="died"):
         ProcessEngine(2).read(sample.pieces, ReadOrder(readers=2, seconds=60.0))
+
+
+def test_readers_that_meet_a_limit_leave_none_behind(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the second of two threads or processes cannot start, that is an error, and the first one ends."""
+    order, begun = ReadOrder(readers=2, seconds=60.0), list[Any]()
+    start_thread, start_process = Thread.start, processes._start
+
+    def thread(reader: Thread) -> None:
+        if begun:
+            raise RuntimeError("can't start new thread")
+        begun.append(reader)
+        start_thread(reader)
+
+    def process() -> subprocess.Popen[bytes]:
+        if len(begun) > 1:
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        child = start_process()
+        begun.append(child)
+        return child
+
+    monkeypatch.setattr(processes, "_start", process)
+    with monkeypatch.context() as limited, pytest.raises(LoaderprobeError, match="can't start") as raised:
+        limited.setattr(Thread, "start", thread)
+        ThreadEngine().read(sample.pieces, order)
+    begun[0].join(60)
+    assert not begun[0].is_alive() and "--readers" in raised.value.hint
+    with pytest.raises(BlockingIOError):
+        ProcessEngine(2).read(sample.pieces, order)
+    assert begun[1].returncode is not None

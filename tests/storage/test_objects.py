@@ -180,6 +180,7 @@ OF_LIBRARIES = {
     "503 Service Unavailable": (HttpError("503"),),
     "301 Moved Permanently": (Reply(301),),
     "truncated body": (ChecksumError("SECRET"),),
+    "no connection": (caused(FileNotFoundError("SECRET"), ConnectionRefusedError("SECRET")),),
     "no credentials": (ClientAuthenticationError("SECRET"),),
     "OSError": (OSError("SECRET"),),
 }

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from loaderprobe.errors import BadValue, MissingPart
+from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.policy import Ask, follow
 from loaderprobe.protocols import PageCache
 from loaderprobe.records.bandwidth import BandwidthMeasurement
@@ -240,7 +240,7 @@ class Scripted:
 
     def __call__(self, settings: PhaseSettings) -> BandwidthPhase:
         self.seen.append(settings)
-        for name in (settings.name, f"{settings.name}_{settings.readers}"):
+        for name in (settings.name, f"{settings.name}_{settings.readers}", settings.engine.name):
             if name in self._trouble:
                 raise self._trouble[name]
         rate = settings.readers * (6e9 if settings.engine.name == "processes" else 3e9)
@@ -248,7 +248,8 @@ class Scripted:
 
 
 def test_fast_storage_is_read_by_processes_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where threads may be the limit, processes read as well, and the faster of the two counts.
+    """Where threads may be the limit, processes read as well, and the faster of the two counts. Where processes fail,
+    threads count, and a note says so.
 
     Twenty files cannot occupy eight readers: an automatic ladder ends before, and says so.
     """
@@ -259,6 +260,10 @@ def test_fast_storage_is_read_by_processes_too(folder: Path, monkeypatch: pytest
     monkeypatch.setattr(probe_module, "cores_available", lambda: 4.0)
     monkeypatch.setattr(probe_module, "LEAST_FOR_PROCESSES_S", 0.0)
     assert [phase.engine for phase in probed(folder).ladder] == ["threads", "processes"]
+    Scripted(monkeypatch, processes=LoaderprobeError("a process died"))
+    alone = probed(folder)
+    assert [phase.engine for phase in alone.ladder] == ["threads", "threads"] and not alone.failed
+    assert [note.facts for note in alone.ladder[1].notes] == [{"error": "a process died"}]
 
 
 def test_trouble_costs_only_the_phase_that_it_meets(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

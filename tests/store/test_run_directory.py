@@ -8,7 +8,7 @@ import random
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,12 +18,14 @@ import pytest
 
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.report import ranks_view
+from loaderprobe.api.load import load_any
 from loaderprobe.errors import BadValue, DamagedRun, ForeignDirectory, Locked, MissingPart, Refused
 from loaderprobe.records.config import SweepSpec
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.report import DamagedFile
 from loaderprobe.store.codec import encode
 from loaderprobe.store.rank_files import MOST_SEGMENTS, read_rank, shortened, write_ranks
+from loaderprobe.store.results import check_out
 from loaderprobe.store.run_directory import RunDirectory, RunRecord, lock_directory
 from loaderprobe.testing import example_environment
 from tests.analyze.measured import FILES, measured
@@ -237,6 +239,32 @@ def test_a_run_of_another_user_cannot_be_locked() -> None:
                 pytest.fail("the lock is not writable")
         finally:
             os.seteuid(0)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.parametrize(
+    ("ask", "error"), [(RunDirectory.check_new, MissingPart), (check_out, MissingPart), (load_any, DamagedRun)]
+)
+def test_what_is_in_a_folder_of_another_user_is_not_known(
+    ask: Callable[[Path], Any], error: type[Exception], tmp_path: Path
+) -> None:
+    """Where it may not be entered, nothing can be kept there, and nothing is shown of it."""
+    os.seteuid(65534)
+    try:
+        with pytest.raises(error, match="Permission denied"):
+            ask(tmp_path / "run")
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.parametrize("ask", [RunDirectory.check_new, check_out])
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_made(
+    ask: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The nearest one that is there decides: so nothing is measured in vain."""
+    monkeypatch.setattr("os.access", lambda path, mode: path != tmp_path)
+    with pytest.raises(MissingPart, match="new/run cannot be written: Permission denied"):
+        ask(tmp_path / "new" / "run")
 
 
 def test_trouble_while_a_run_is_held_stays_as_it_is(run: RunDirectory) -> None:

@@ -105,6 +105,12 @@ class Kernel:
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "read_ahead_kb").write_text(f"{kilobytes}\n")
 
+    def iostats(self, path: str, value: str, *below: str) -> None:
+        """Of a disk, given below /sys/devices; `mq` below it is its queue of requests."""
+        for name in ("queue", *below):
+            (self._sys / "devices" / path / name).mkdir()
+        (self._sys / "devices" / path / "queue/iostats").write_text(f"{value}\n")
+
     def have_read(self, **sectors: int) -> None:
         """What each device has read, in sectors."""
         lines = [f"8 0 {name} 9 9 {count} 9 9 9 9\n" for name, count in sectors.items()]

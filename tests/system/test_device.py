@@ -6,6 +6,7 @@ import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
@@ -25,6 +26,7 @@ from loaderprobe.testing.fakes import example_location
 from tests.system.fake_kernel import Kernel
 
 SECTORS = {"vda": 10, "vdb": 1, "sda": 100, "sdb": 1000, "sdc": 5, "loop3": 20, "loop4": 7, "zram0": 3}
+SECTORS |= {"nvme0n1": 0, "nvme0c0n1": 40, "nvme0c11n1": 2, "nvme0c0n2": 500, "nvme1n1": 6, "nvme1c0n1": 6}
 VDA = "disk vda 254:0; mount ext4 disk 254:0 /dev/vda;"
 TWO_DISKS = (
     "disk sda 8:0; disk sda/sda1 8:1 partition; disk sdb 9:0; disk sdb/sdb1 9:1 partition; "
@@ -69,7 +71,17 @@ TREES = {
     "a mount that is not listed is not guessed by its prefix": Tree("", "unknown", "", "mount_hidden device_hidden"),
     "ntfs-3g reads its device itself": Tree("disk sdc 8:32; mount fuseblk data 8:32", "fuse", "sdc", "fuse"),
     "zram counts, with no storage behind it": Tree(
-        "disk virtual/zram0 253:0; mount ext4 data 253:0", "block", "zram0", "device_in_memory", sectors=3, counts=True
+        "disk virtual/zram0 253:0; iostats virtual/zram0 0; mount ext4 data 253:0",
+        "block", "zram0", "device_in_memory", sectors=3, counts=True,
+    ),
+    "a disk with iostats off counts nothing": Tree(
+        VDA + "iostats vda 0 mq; mount ext4 data 254:0", "block", "vda", counts=True
+    ),
+    "NVMe with several paths counts on them": Tree(
+        "disk nvme0n1 259:0; iostats nvme0n1 0; mount ext4 data 259:0", "block", "nvme0n1", sectors=42, counts=True
+    ),
+    "or itself as well": Tree(
+        "disk nvme1n1 259:0; iostats nvme1n1 1 mq; mount ext4 data 259:0", "block", "nvme1n1", sectors=6, counts=True
     ),
     "an overlay has the devices of its layers": Tree(
         VDA + "disk vdb 254:16; mount xfs other 254:16;"
@@ -304,12 +316,17 @@ def test_what_a_client_read_from_its_server(
     assert reads_from_storage(location, tmp_path) == read_bytes
 
 
-def test_what_the_program_behind_a_fuse_mount_read(tmp_path: Path) -> None:
-    """Of those that serve this mount; after it another program may serve a mount of its number, or none."""
-    number = tmp_path.stat().st_dev
-    minor = os.minor(number)
-    here = (minor & 0xFF) | os.major(number) << 8 | (minor & ~0xFF) << 12
-    place = replace(example_location(str(tmp_path)), kind="fuse", mount=str(tmp_path), devices=())
+@pytest.mark.parametrize(("number", "here"), [((0, 63), 63), ((0, 319), 319), ((259, 2), 271_581_186)])
+def test_what_the_program_behind_a_fuse_mount_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: tuple[int, int], here: int
+) -> None:
+    """Of those that serve this mount, whose number is the kernel's own, which is 319 for the device 0:319 (Linux 6.18).
+
+    After it another program may serve a mount of its number, or none.
+    """
+    place = replace(example_location(str(tmp_path)), kind="fuse", mount="/mnt/fuse", devices=())
+    stat, mounted = Path.stat, SimpleNamespace(st_dev=os.makedev(*number))
+    monkeypatch.setattr(Path, "stat", lambda path, **how: mounted if str(path) == place.mount else stat(path, **how))
 
     def serve(pid: str, connection: int, read_bytes: int) -> Path:
         process = tmp_path / pid

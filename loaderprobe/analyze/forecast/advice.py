@@ -351,7 +351,8 @@ def _storage(fitted: Fit, around: Surroundings) -> list[AdviceOption]:
     made = [*_in_memory(fitted, around.place), _faster_storage(fitted)]
     if around.images:
         large, action = shards(fitted, around.images, around.storage), Action(code="shards", facts={})
-        made.append(AdviceOption(forecast=large, action=action, command="--layout tar"))
+        command = "--layout tar" if around.images.generated else "--layout files,tar --convert-to DIR"
+        made.append(AdviceOption(forecast=large, action=action, command=command))
     return made
 
 

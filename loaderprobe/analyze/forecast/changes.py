@@ -35,6 +35,8 @@ class OneAFile:
     image_bytes: float
     read_ahead_bytes: int
     """What a request of a file that is read in sequence brings at most."""
+    generated: bool
+    """True where a sweep writes them in the layouts that it is asked for."""
 
 
 # The outcome of one change to a measured configuration: the rate of training, its range, and its bottleneck.

@@ -122,6 +122,8 @@ class PlanWorkload:
     """Storage bytes over bytes asked for."""
     images: Quantity | None
     """In the whole data set; None where it was not counted."""
+    images_an_open: int = 1
+    """Images that are read before another file is opened."""
     cpu_s: Quantity | None = None
     """CPU time of one image in a worker."""
     other_s: Quantity | None = None
@@ -277,16 +279,14 @@ def workload_of(
     """
     if not files.mean_size_bytes > 0:
         raise BadValue(f"the files of {files.label} are empty: they need nothing of storage")
-    return measured_workload(
-        measurement,
-        verdict,
-        ceiling,
-        other,
+    found = measured_workload(
+        measurement, verdict, ceiling, other,
         file_bytes=_file_bytes(files),
         requests_per_file=requests(files.size_bytes, exact=True),
         amplification=amplification_of(verdict.read_amplification, "counted in the run"),
         images=known(files.images_found, "images", "measured", "files found"),
-    )
+    )  # fmt: skip
+    return replace(found, images_an_open=files.images_an_open)
 
 
 def measured_workload(

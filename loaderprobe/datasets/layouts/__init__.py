@@ -19,6 +19,8 @@ from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.units import join_words
 
 FILES = "files"
+INDEX = "index.json"
+"""Beside the files of layouts whose libraries find them by it."""
 T = TypeVar("T")
 
 

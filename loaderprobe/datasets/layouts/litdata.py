@@ -13,7 +13,7 @@ from mmap import ACCESS_READ, MADV_WILLNEED, mmap
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.datasets.layouts import Sample, damage, found
+from loaderprobe.datasets.layouts import INDEX, Sample, damage, found
 from loaderprobe.datasets.layouts.offsets import count_of, indexed, offsets_of, sample_of
 from loaderprobe.errors import BadValue
 from loaderprobe.store.codec import write_atomically
@@ -24,7 +24,6 @@ CONFIG = {
     "chunk_bytes": None, "chunk_size": None, "compression": None, "data_format": ["bytes", "int"],
     "data_spec": json.dumps([1, _ROW]), "encryption": None, "item_loader": "PyTreeLoader",
 }  # fmt: skip
-INDEX = "index.json"
 
 
 def write(samples: Iterable[Sample], path: Path) -> None:

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterable
 from pathlib import Path
 
-from loaderprobe.datasets.layouts import Sample, damage, found
+from loaderprobe.datasets.layouts import INDEX, Sample, damage, found
 from loaderprobe.datasets.layouts.offsets import count_of, indexed, offsets_of, sample_of
 from loaderprobe.store.codec import write_atomically
 
@@ -34,7 +34,7 @@ def complete(root: Path) -> None:
         | {"raw_data": {"basename": path.name, "bytes": path.stat().st_size, "hashes": {}}}
         for path, _ in found(root, "mds")
     ]  # fmt: skip
-    write_atomically(root / "index.json", json.dumps({"shards": shards, "version": 2}).encode())
+    write_atomically(root / INDEX, json.dumps({"shards": shards, "version": 2}).encode())
 
 
 class Reader:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from loaderprobe.datasets.layouts import LAYOUTS, Sample, batched, damage
+from loaderprobe.datasets.layouts import LAYOUTS, Sample, batched, class_of, damage
 from loaderprobe.errors import BadValue
 
 FEATURES = {"image": {"_type": "Image"}, "label": {"dtype": "int64", "_type": "Value"}}
@@ -47,10 +48,13 @@ def columns_of(schema: Any) -> list[str]:
     return images[:1] + [name for name in LABELS if images and name in schema.names][:1]
 
 
-def sample_of(image: Any, label: int = 0) -> Sample:
-    """Of what the columns of a row hold."""
+def sample_of(image: Any, label: Any = 0) -> Sample:
+    """Of what the columns of a row hold; its class is 0 where that is no number, as a word, a list or none is not."""
     data, name = (image["bytes"], image.get("path") or "") if isinstance(image, dict) else (image, "")
-    return Sample(name.rpartition(".")[0], bytes(data), int(label))
+    if isinstance(label, str):
+        label = class_of(label)
+    number = int(label) if isinstance(label, int | float) and math.isfinite(label) else 0
+    return Sample(name.rpartition(".")[0], bytes(data), number)
 
 
 class Reader:

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch.utils.data import IterableDataset
 
-from loaderprobe.datasets.layouts import class_of, damage
+from loaderprobe.datasets.layouts import INDEX, class_of, damage
 from loaderprobe.errors import BadValue
 from loaderprobe.loaders.iterable import IterableLoader, OwnIterable
 from loaderprobe.loaders.torch import NOT_DECODED, TorchLoader, as_tensor, decode, image_loader, pipeline_steps
@@ -26,7 +26,6 @@ from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import IMAGE_SUFFIXES, FileSet
 from loaderprobe.system.clock import SystemClock
 
-INDEX = "index.json"
 Encoded = tuple[bytes, int]
 """An image as it is encoded, and its class."""
 
@@ -78,9 +77,13 @@ class Stream(IterableDataset[Any]):
             try:
                 image = decode(encoded, spec.decoder)
             except NOT_DECODED as error:
+                # What was seen to be damaged before is left out of what torch reads, but not of the shards.
+                left_out = ", ".join(each.path for each in self._shards.skipped[:3])
                 raise BadValue(
                     f"an image in {self._shards.root} cannot be decoded by {spec.decoder}: {error}",
-                    hint="--loader torch names its file",
+                    hint=f"--loader torch leaves out what is damaged ({left_out}); write the shards without it"
+                    if left_out
+                    else "--loader torch names its file",
                 ) from error
             yield transform(image), label
 

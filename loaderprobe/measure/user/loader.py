@@ -54,7 +54,7 @@ DISCOVERY_SHARE = 0.2
 MOST_RESIDENT = 64
 MOST_RESIDENT_BYTES = 256 << 20
 # Less than this share of the bytes the second time means that files stayed in memory.
-READ_AGAIN = 0.5
+STAYED_BELOW = 0.5
 # Of a pass. Less may be the pages of a module that was imported meanwhile: one of 4096 bytes was seen in one of 8
 # small files that were in memory.
 LEAST_PASS_BYTES = 64 << 10
@@ -189,16 +189,16 @@ class Discovery:
             kept = False
         elif self.counts_reads(properties.files):
             cold = first_pass.read_bytes >= max(LEAST_PASS_BYTES, LEAST_BYTES * first_pass.images)
-            kept = cold and first_pass.again_read_bytes < READ_AGAIN * first_pass.read_bytes
+            kept = cold and first_pass.again_read_bytes < STAYED_BELOW * first_pass.read_bytes
             if kept and properties.read_again is not None:
                 # What the first batches read ahead served those that the two passes have in common.
                 once = min(first_pass.read_bytes / first_pass.images, properties.sample_bytes or math.inf)
-                kept = properties.read_again < READ_AGAIN * once
+                kept = properties.read_again < STAYED_BELOW * once
         else:
             waited, again = first_pass.wall_s - first_pass.cpu_s, first_pass.again_wall_s - first_pass.again_cpu_s
             kept = (
-                waited > READ_AGAIN * first_pass.wall_s
-                and again < READ_AGAIN * waited
+                waited > STAYED_BELOW * first_pass.wall_s
+                and again < STAYED_BELOW * waited
                 and first_pass.saved_s >= LEAST_SAVED_S
             )
         if not (first_pass.quicker or kept):
