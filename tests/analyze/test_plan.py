@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.plan.needs import demand
-from loaderprobe.analyze.plan.plan import catalogue_offer
+from loaderprobe.analyze.plan.needs import cores_of, demand
+from loaderprobe.analyze.plan.plan import catalogue_offer, workers_of
 from loaderprobe.analyze.plan.sources import workload_of_run
 from loaderprobe.analyze.plan.workload import PlanWorkload
 from loaderprobe.errors import BadValue
@@ -23,9 +23,9 @@ from tests.analyze.runs import FILE_BYTES, Cost, alike, run
 DEVICE = ComputeInfo(name="step", device="H200", synchronous=False, specified_images_per_s=None, source="your own step")
 
 
-def measured(**facts: Any) -> Measurement:
-    """Three rounds on a device of 500 images/s."""
-    rounds = alike(baseline=250.0, training=250.0, resident=500.0)
+def measured(count: int = 3, **facts: Any) -> Measurement:
+    """So many rounds on a device of 500 images/s."""
+    rounds = alike(count, baseline=250.0, training=250.0, resident=500.0)
     return run(rounds, Cost(blocked_s=0.004), facts={"compute": DEVICE, **facts})
 
 
@@ -55,6 +55,25 @@ def test_a_need_holds_without_the_caches_that_hid_reads(cold: float, expected: f
     rounds = alike(baseline=250.0, training=250.0, resident=500.0)
     found = workload(run(rounds, Cost(blocked_s=0.004, cold=cold), facts={"compute": DEVICE}))
     assert demand(found, 1.0).read_bytes.value == pytest.approx(expected * 500 * FILE_BYTES)
+
+
+def test_the_rate_of_one_round_has_a_range_as_that_of_more_has() -> None:
+    """A single round shows no noise, but has some: more than three that agree."""
+    one, three = (workload(measured(count)).rate for count in (1, 3))
+    assert (one.value, three.value) == (500, 500) and one.high > three.high > 500 > three.low > one.low
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_loader_with_its_own_threads_needs_as_many_cores_as_workers_that_do_the_same(ranks: int) -> None:
+    """10 ms an image, whose training thread computes for 0.1 ms of them. Its workers are not counted."""
+    facts = {"cores_available": 4.0, "ranks": ranks}
+    in_workers = run(alike(baseline=400.0), Cost(cpu_s=0.01), compute=2234.0, workers=4, facts=facts)
+    batches = replace(in_workers.worker_batches, process_cpu_ns=in_workers.worker_batches.cpu_ns)
+    cpu_ns = tuple(each // 100 for each in batches.cpu_ns)
+    in_threads = replace(in_workers, worker_batches=replace(batches, cpu_ns=cpu_ns), own_threads=True)
+    own = workload(in_threads)
+    assert cores_of(own, 0.9) == cores_of(workload(in_workers), 0.9)
+    assert workers_of(own, 0.9) == Remark(code="file_wait_unknown")
 
 
 @pytest.mark.parametrize(

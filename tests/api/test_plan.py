@@ -193,6 +193,16 @@ def test_the_limit_that_is_reached_first_is_named(
     assert supply.feeds == pytest.approx(expected, rel=0.01)
 
 
+@pytest.mark.parametrize("limit", [{"storage": "100GB/s,1.5GB/s/client"}, {"nic": "12Gb/s"}])
+@pytest.mark.parametrize("per_node", [1, 3, 8])
+def test_what_is_enough_for_some_accelerators_is_enough_for_fewer(limit: dict[str, str], per_node: int) -> None:
+    """A node that is partly filled has more to spare, which is of no use to those that are full."""
+    asked = {"kind": H100, "mean_size": "115kB", "per_node": per_node, "storage": "100GB/s", **limit}
+    supplies = [plan("bandwidth", accelerators=count, **asked).supplies[-1] for count in range(1, 20)]
+    enough = [(supply.feeds or 0.0) >= count for count, supply in enumerate(supplies, 1)]
+    assert enough == sorted(enough, reverse=True) and enough[0]
+
+
 def test_published_limits_have_a_day_and_what_is_missing_is_said() -> None:
     """Stale a year after they were read; the opens of a small FSx are not guessed."""
     early, late = (plan(storage="fsx-lustre-250:2TiB", now=datetime(year, 2, 28, tzinfo=UTC)) for year in (2027, 2037))

@@ -148,5 +148,7 @@ def _judged_limit(offered: SupplyLimit, one: Demand, asked: Asked) -> SupplyLimi
     }[offered.resource]
     limit = offered.limit
     if offered.resource in PER_NODE:
-        limit = replace(scaled(limit, asked.nodes, "M x limit of a node"), label=limit.label)
+        # Of the last node only as much as of the others: what it has to spare is of no use to them.
+        nodes = asked.accelerators / asked.of_node
+        limit = replace(scaled(limit, nodes, "N/A x limit of a node"), label=limit.label)
     return replace(offered, limit=limit, feeds=asked.use * limit.value / need.value)

@@ -7,11 +7,10 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from loaderprobe.analyze.effects import interval
-from loaderprobe.analyze.verdict.rates import rates_by_round
+from loaderprobe.analyze.verdict.rates import rate_interval, rates_by_round
 from loaderprobe.errors import BadValue
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import NO_STEP, Measurement
+from loaderprobe.records.measurement import NO_STEP, Measurement, segments_of
 from loaderprobe.records.phases import FROM_STORAGE, BandwidthPhase, StorageCeiling, fastest
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow
@@ -332,13 +331,14 @@ def _rate(measurement: Measurement, verdict: Verdict) -> Quantity:
     compute, stepless = measurement.compute, measurement.compute.name == NO_STEP
     if compute.specified_images_per_s is not None and not stepless:
         return known(compute.specified_images_per_s, "images/s", "given", compute.source or "emulated accelerator")
-    rounds = [rate for rate in rates_by_round(measurement, "resident", "training").values() if math.isfinite(rate)]
+    rates = rates_by_round(measurement, "resident", "training")
+    rounds = [each for each in segments_of(measurement, "resident", "training") if math.isfinite(rates[each.round])]
     if stepless or not rounds or verdict.rates_images_per_s.compute is None:
         raise BadValue(
             "the rate of compute alone was not measured in this configuration",
             hint="name an accelerator: --kind mlperf-h100",
         )
-    found = interval(rounds)
+    found = rate_interval(measurement, rounds)
     number = "1 round" if len(rounds) == 1 else f"{len(rounds)} rounds"
     source = f"one batch that stays on the device, {number}"
     return known(found.value, "images/s", "measured", source, half=found.high - found.value)
@@ -362,11 +362,18 @@ def amplification_of(counted: float | None, source: str) -> Quantity:
 
 def _worker_times(
     measurement: Measurement, verdict: Verdict, storage: MeasuredStorage | None
-) -> tuple[Quantity, Quantity, Quantity | None] | Remark:
-    """(CPU, other, waiting for storage) of one image in a worker, in seconds; or why they are not known."""
-    times, loader = verdict.worker_time, verdict.rates_images_per_s.loader
-    if times is None or not loader:
+) -> tuple[Quantity, Quantity | None, Quantity | None] | Remark:
+    """(CPU, other, waiting for storage) of one image in a worker, in seconds; or why they are not known.
+
+    Of a loader with threads of its own, only the CPU time of the process is known: the training thread just waits.
+    """
+    times, loader, limit = verdict.worker_time, verdict.rates_images_per_s.loader, verdict.rates_images_per_s.cpu_limit
+    own = measurement.own_threads
+    if times is None or not loader or (own and not (limit and measurement.worker_batches.process_cpu_ns)):
         return Remark(code="no_worker_times")
+    if own and limit:
+        cpu_s = measurement.ranks * measurement.cores_available / limit
+        return known(cpu_s, "s", "measured", "all threads of the run"), None, None
     source = "workers of the run"
     spent = max(measurement.workers, 1) * measurement.ranks / loader
     other = max(0.0, spent - times.cpu_s - times.blocked_s - times.run_delay_s)

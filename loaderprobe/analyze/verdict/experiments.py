@@ -18,7 +18,6 @@ from loaderprobe.analyze.verdict.rates import (
     bytes_over,
     bytes_per_image,
     can_be,
-    cold_fraction,
     compute_rates,
     cores_in_training,
     input_at_most,
@@ -37,6 +36,7 @@ from loaderprobe.analyze.verdict.validity import (
     as_found,
     by_waiting,
     ceiling_phase,
+    cold_share,
     counted,
     fair,
     files_were,
@@ -700,7 +700,7 @@ def _keeps_up_cold(measurement: Measurement, seen: Seen) -> bool:
     A device at its limit makes them wait longer, so it must be ahead by 2.25.
     """
     made = segments_of(measurement, base_mode(measurement), "loader_only")
-    share, cost = cold_fraction(measurement, made), seen.cost
+    share, cost = cold_share(measurement, made), seen.cost
     if not share or cost is None or not seen.loader or not seen.end_to_end:
         return False
     more_s = cost.blocked_s / cost.images * max(0.0, 1 / share - 1) / max(1, measurement.workers)

@@ -179,7 +179,7 @@ def _why_alike(found: Experiments, names: tuple[SingleCause, ...]) -> Reason:
     """Speed-ups within 15 % of each other; or why a first that leads by more is not clear of the second."""
     facts, (first, second) = _alike(found, names), names[:2]
     lead = _lead_over(found, first, second)
-    if lead is None or lead.log <= math.log(_least_lead(found, first, second)):
+    if lead is None or lead.log <= math.log(_least_lead(found, first, second, lead)):
         return _reason("speedups_alike", **facts)
     if _may_be_held(found, first, second):
         return _reason("limit_not_known", **facts)
@@ -260,6 +260,7 @@ def inconclusive(found: Experiments, reason: Reason, evidence: tuple[Evidence, .
 
 # Sides of a device's idle time: the input with copies and the loader's own kernels, the host, other GPUs.
 SIDES_OF_GAPS: tuple[GapSide, ...] = ("input", "host", "communication")
+NOT_COLD: tuple[ReasonCode, ...] = ("files_were_warm", "above_ceiling")
 
 
 def judged_by_gaps(gaps: Gaps) -> GapVerdict:
@@ -290,11 +291,11 @@ def with_gaps(judgement: Bound, window: GpuWindow | None) -> Bound:
 
     That is copying, the host, or communication with other GPUs. Compute alone runs on the same host, so a late host
     looks like a slow device; a copy is in no rate of the loader. Where rates name an input, or the exchange of
-    gradients, which was measured, or the gaps leave a doubt, nothing changes.
+    gradients, which was measured, or the gaps leave a doubt, nothing changes. Nor where files that memory served say
+    nothing of how a loader keeps up with cold ones: the window saw the same files.
     """
-    if judgement.side == "input" or judgement.cause == "gradients":
-        return judgement
-    if window is None or window.gaps is None:
+    kept = judgement.side == "input" or judgement.cause == "gradients" or judgement.reason.code in NOT_COLD
+    if kept or window is None or window.gaps is None:
         return judgement
     # Where rates say compute, a queue that is full is no exception.
     harmless = {"window_too_short"} if judgement.side == "compute" else set()
@@ -317,12 +318,9 @@ def with_gaps(judgement: Bound, window: GpuWindow | None) -> Bound:
             ("gpu_window.gaps.communication_ns", gaps.share("communication") or None, thresholds.LEAST_IDLE),
         ]
     )
+    reason = _idle_reason(gaps, cause)
     return Bound(
-        side=RESOURCE[cause].side,
-        cause=cause,
-        candidates=(),
-        reason=_idle_reason(gaps, cause),
-        evidence=(*judgement.evidence, *evidence),
+        side=RESOURCE[cause].side, cause=cause, candidates=(), reason=reason, evidence=(*judgement.evidence, *evidence)
     )
 
 
@@ -423,7 +421,7 @@ def is_clear(found: Experiments, top: SingleCause, second: SingleCause) -> bool:
     if least < thresholds.CLEAR_LEAD * max(1.0, most):
         return False
     lead = _lead_over(found, top, second)
-    return lead is not None and lead.exceeds(_least_lead(found, top, second))
+    return lead is not None and lead.exceeds(_least_lead(found, top, second, lead))
 
 
 def _ends(found: Experiments, top: SingleCause, second: SingleCause) -> tuple[float, float]:
@@ -441,12 +439,16 @@ def _may_be_held(found: Experiments, top: SingleCause, second: SingleCause) -> b
     return top in found.at_most and second in ("storage", "network") and largest >= thresholds.CLEAR_LEAD
 
 
-def _least_lead(found: Experiments, top: SingleCause, second: SingleCause) -> float:
-    """The factor that one speed-up must lead another by: less where its least was compared with the other's most."""
+def _least_lead(found: Experiments, top: SingleCause, second: SingleCause, lead: Effect) -> float:
+    """The factor that one speed-up must lead another by: less where its least was compared with the other's most.
+
+    More of one round alone, which shows no noise: each mode is a segment of its own.
+    """
     if top in found.ranges and second in found.at_most:
         return thresholds.CLEAR_LEAD
-    estimated = "estimated" in (found.speedups[top].how, found.speedups[second].how)
-    return thresholds.OPEN_LEAD if estimated else thresholds.CLEAR_LEAD
+    if "estimated" in (found.speedups[top].how, found.speedups[second].how):
+        return thresholds.OPEN_LEAD
+    return thresholds.CLEAR_LEAD if lead.pairs > 1 else thresholds.LEAD_OF_ONE_ROUND
 
 
 def _lead_over(found: Experiments, top: SingleCause, second: SingleCause) -> Effect | None:

@@ -88,17 +88,26 @@ def why_not_as_asked(measurement: Measurement, mode: Mode) -> Remark | None:
         return Remark(code="no_segment", facts={"files": word})
     if measurement.storage_kind == "memory":
         return Remark(code="files_in_memory") if mode == "baseline" else None
-    share = cold_fraction(measurement, segments)
-    if share is not None:
-        if _is_as_asked(measurement, share, cold=cold):
-            return why_not_on_a_rank(measurement, segments, cold=cold)
+    share, resident = cold_fraction(measurement, segments), _resident(segments)
+    if share is not None and not _is_as_asked(measurement, share, cold=cold):
         return Remark(code="bytes_from_storage", facts={"share": share, "files": word})
-    resident = _resident(segments)
-    if resident is None:
-        return _why_not_by_waiting(measurement, mode)
-    if resident < 1 - thresholds.COLD_AT_LEAST if cold else resident > 1 - thresholds.WARM_AT_MOST:
-        return None
-    return Remark(code="pages_resident", facts={"share": resident, "files": word})
+    least = thresholds.COLD_AT_LEAST if cold else thresholds.WARM_AT_MOST
+    if resident is not None and (resident >= 1 - least if cold else share is None and resident <= 1 - least):
+        return Remark(code="pages_resident", facts={"share": resident, "files": word})
+    if share is not None:
+        return why_not_on_a_rank(measurement, segments, cold=cold)
+    return _why_not_by_waiting(measurement, mode) if resident is None else None
+
+
+def cold_share(measurement: Measurement, segments: Sequence[Segment]) -> float | None:
+    """`cold_fraction`, but no more than the share of files that memory did not hold before.
+
+    Storage gives whole pages: of files of 1.5 kB, 2.7 times their bytes.
+    """
+    share, resident = cold_fraction(measurement, segments), _resident(segments)
+    if share is None or resident is None or measurement.access != "files" or share < thresholds.COLD_AT_LEAST:
+        return share
+    return min(share, 1 - resident)
 
 
 def _why_not_met_cold(measurement: Measurement, mode: Mode) -> Remark | None:
@@ -308,7 +317,7 @@ def files_were(measurement: Measurement) -> FilesWere | None:
         return "warm"
     if met_warm(measurement):
         return "warm"
-    share = cold_fraction(measurement, segments)
+    share = cold_share(measurement, segments)
     if share is None and measurement.access != "files":
         # Without the bytes of a sample, only as many as the first pass read show that all of it came from storage.
         elsewhere = read_elsewhere(measurement)

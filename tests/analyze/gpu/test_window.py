@@ -21,7 +21,7 @@ from loaderprobe.records.remark import Remark, reported
 from loaderprobe.records.resources import TIME_PARTS, GapCause
 from loaderprobe.records.verdict import Bound, Gaps, GpuWindow, Reason
 from loaderprobe.store.codec import decode
-from tests.analyze.runs import Cost, alike, run
+from tests.analyze.runs import Cost, alike, run, with_read
 from tests.examples import timelines
 from tests.examples.timelines import TimelineScript
 from tests.examples.traces import NEXT, event, written
@@ -240,6 +240,15 @@ def test_the_measured_exchange_of_gradients_keeps_its_name() -> None:
     """Leaving it out of the steps has shown it: one window says no more."""
     measured = Bound(side="compute", cause="gradients", candidates=(), reason=BY_RATES, evidence=())
     assert with_gaps(measured, window([20, 0, 0, 0, 0, 0, 0, 0, 80])) is measured
+
+
+@pytest.mark.parametrize("timeline", [timelines.launch_bound(), timelines.copied_pageable()], ids=["host", "copy"])
+def test_files_from_memory_show_no_cause_in_gaps(timeline: Timeline) -> None:
+    """Cold ones were asked for, and may starve the device before its host is late."""
+    found = profiled(timeline)
+    warm = bound(with_read(found, found.worker_batches.batch, 0.0))
+    assert (bound(found).cause != "inconclusive", warm.cause) == (True, "inconclusive")
+    assert warm.reason.code == "files_were_warm"
 
 
 @settings(max_examples=80)

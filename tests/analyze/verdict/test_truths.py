@@ -156,6 +156,11 @@ ABLATIONS = {
         pipeline([times(1.9, 2)] * 6), f"{EITHER} speedups_alike preprocessing storage", more=False,
     ),
     "beyond 15 %": Row(pipeline(times(1.9, 2.3)), PREPROCESSING),
+    "a close race in one round": Row(
+        pipeline([times(1.9, 1.6)], rounds=1), f"{EITHER} speedups_alike storage preprocessing", more=True,
+    ),
+    "the same twice": Row(pipeline([times(1.9, 1.6)] * 2), STORAGE),
+    "twice the other in one round": Row(pipeline([times(3.3, 1.6)], rounds=1), STORAGE, more=False),
     "a lead that comes and goes": Row(
         pipeline([times(storage, 2) for storage in (1.9, 3.3, 5.2)]),
         f"{EITHER} lead_within_spread storage preprocessing", facts={"lead": 1.6},
@@ -379,10 +384,25 @@ def uncounted(warm_ms: float, **rates: Any) -> Measurement:
     return run(alike(baseline=250, warm=1000, **rates), SLOW_DISK, costs, **UNCOUNTED)
 
 
+def small_files(resident: float) -> Measurement:
+    """Files of 1.5 kB, of which storage gives a page of 4 KiB each, but for such a share that memory held before."""
+    rates = {"warm": 500, "cached_samples": 260}
+    found = run(alike(baseline=250, **rates), Cost(blocked_s=0.004, cold=(1 - resident) * 4096 / 1500))
+    before = {"warm": 1.0}
+    return replace(
+        found, segments=tuple(replace(each, resident_before=before.get(each.mode, resident)) for each in found.segments)
+    )
+
+
 FOUND = {"none": STORAGE, **dict.fromkeys(("parts", "fresh"), f"{INPUT} estimate_not_measured")}
 """Where warm files could be measured, an estimate alone is no verdict."""
 OPEN_PIECES = f"{OPEN} files_were_warm"
 COLD = {
+    "small files": Row(small_files(0.1), STORAGE, figures={"files_were": "cold"}),
+    "small files, many of them from memory": Row(
+        small_files(0.7), f"{INPUT} files_were_warm", missing={"storage": "pages_resident"},
+        figures={"files_were": "partly warm"},
+    ),
     "half of the bytes": Row(pipeline(times(3, 1.2), replace(EVEN, cold=0.5)), f"{INPUT} files_were_warm", more=False),
     **{
         f"{access}, {share} of the bytes": Row(
