@@ -553,7 +553,7 @@ def _fresh(samples: Any) -> Any:
     return [copy.copy(sample) if isinstance(sample, dict | list) else sample for sample in samples]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class WorkerSetup:
     """The `worker_init_fn` of a measured loader: calls `init`, then wraps this process's fetcher."""
 

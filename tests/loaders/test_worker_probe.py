@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import multiprocessing
 import os
@@ -190,6 +191,34 @@ def test_a_training_is_watched_over_all_its_epochs(tmp_path: Path, workers: int)
     without = WatchedLoader(tmp_path / "removed" / "0")
     assert len(list(without.iterate(loader, DataLoader.__iter__))) == 3
     assert without.records(0).images == ()
+
+
+@pytest.mark.parametrize("options", [{}, {"num_workers": 1}, {"num_workers": 1, "persistent_workers": True}], ids=str)
+def test_each_of_several_iterators_is_watched_until_it_is_gone(tmp_path: Path, options: dict[str, Any]) -> None:
+    """Two loops side by side, over loaders of one data set, and their next epochs; then its log goes."""
+    loaders: list[DataLoader[Any]] = [DataLoader(Costly(0.0, 20), 8, **options) for _ in range(2)]
+    watched = WatchedLoader(tmp_path)
+    for _ in range(2):
+        both = [watched.iterate(loader, DataLoader.__iter__) for loader in loaders]
+        assert len(list(zip(*both, strict=True))) == 3
+    assert sum(watched.records(0).images) == 80
+    loaders.clear()
+    both.clear()
+    assert len(list(watched.iterate(DataLoader(Costly(0.0, 20), 8), DataLoader.__iter__))) == 3
+    assert len(list(tmp_path.iterdir())) == 1
+    assert sum(watched.records(0).images) == 100
+
+
+def test_a_full_disk_ends_no_training_that_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are no records then, and nothing is left of the log."""
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    monkeypatch.setattr("loaderprobe.loaders.fetch_log.os.posix_fallocate", full)
+    watched = WatchedLoader(tmp_path)
+    assert len(list(watched.iterate(DataLoader(Costly(0.0, 20), 8), DataLoader.__iter__))) == 3
+    assert watched.records(0).images == () and not list(tmp_path.iterdir())
 
 
 def _worker(signals: WorkerSignals, ready: Any, heard: Any) -> None:
