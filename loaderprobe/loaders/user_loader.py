@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 import traceback
@@ -316,9 +317,8 @@ class UserLoader(SwitchedLoader):
         """Batches of the pool; 0 before it is settled."""
         self._rewrapped: Any = None
         self._epochs = EndlessBatches(())
-        make, settings = self._loader._get_iterator, self._loader.__dict__
         # Wrappers and sub-classes begin epoch after epoch; below them is one iterator, with one set of workers.
-        settings["_get_iterator"] = lambda: make() if self._iterator is None else self._iterator
+        self._loader.__dict__["_get_iterator"] = functools.cache(self._loader._get_iterator)
 
     def __enter__(self) -> Self:
         copied = self._loader
@@ -395,7 +395,9 @@ class UserLoader(SwitchedLoader):
 
     def modes(self) -> frozenset[Mode]:
         """Sub-classes that process their batches must get nothing but batches."""
-        plain = type(self._users).__iter__ is DataLoader.__iter__ and not self._given.wrappers
+        kind = type(self._users)
+        own = kind.__iter__ is DataLoader.__iter__ and kind._get_iterator is DataLoader._get_iterator
+        plain = own and not self._given.wrappers
         return super().modes() - (frozenset() if plain else {"no_transport"})
 
     @property

@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader
 
 from loaderprobe.errors import NoSpace
 from loaderprobe.loaders.fetch_log import FetchLog, OpenLog
+from loaderprobe.loaders.unwrap import torch_iterator
 from loaderprobe.loaders.worker_probe import Collation, EndlessFetch, WorkerProbe, WorkerSetup, watch_here
 from loaderprobe.records.measurement import WorkerBatches
 
@@ -98,9 +99,10 @@ class WatchedLoader:
                 path.unlink()  # as much as there was space for
             return original(loader)
         if not loader.num_workers:
-            real = original(loader)
-            self._live.append(LiveLog(path, log, ref(real), watch_here(name, real, no_files, PassiveProbe)))
-            return real
+            made = original(loader)
+            if (real := torch_iterator(made)) is not None:
+                self._live.append(LiveLog(path, log, ref(real), watch_here(name, real, no_files, PassiveProbe)))
+            return made
         settings, own = loader.__dict__, loader.worker_init_fn
         # torch's iterator holds it, whatever a sub-class has put around that iterator.
         setup = settings["worker_init_fn"] = WorkerSetup(name, no_files, own, probe=PassiveProbe)

@@ -24,6 +24,7 @@ from loaderprobe.loaders.user_loader import BatchPool, UserLoader
 from loaderprobe.records.loader_files import BatchFiles, UnknownFiles
 from loaderprobe.testing import example_config
 from tests.api.samples import Moving, Numbers
+from tests.examples.iterated import Transforming
 
 
 @given(st.integers(1, 40), st.integers(0, 5), st.integers(1, 60))
@@ -126,7 +127,8 @@ def test_a_twin_shares_nothing_that_it_changes(tmp_path: Path) -> None:
     before = dict(vars(loader))
     assert UserLoader(loader, tmp_path).modes() == {*SERIAL, "no_transport"}
     assert vars(loader) == before
-    assert UserLoader(Moving(Numbers(), batch_size=4, num_workers=2), tmp_path).modes() == SERIAL
+    for kind in (Moving, Transforming):
+        assert UserLoader(kind(Numbers(), batch_size=4, num_workers=2), tmp_path).modes() == SERIAL
     assert UserLoader(DataLoader(Numbers(), batch_size=4), tmp_path).modes() == {*SERIAL, "one_thread"}
 
 
