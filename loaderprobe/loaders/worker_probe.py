@@ -456,6 +456,7 @@ class WorkerProbe:
         self._lane, self._lanes = lane, log.lanes
         self._files_of = files_of
         self._made = 0
+        self._making = False
         self._reads = ReadsRecorder(log, lane, alone=alone)
         self._ahead = EvictAhead(log)
         self._meter = BatchMeter(self._ahead, alone=alone)
@@ -472,7 +473,19 @@ class WorkerProbe:
             self._stacks.close()
 
     def fetch(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
-        """One batch in the selected mode, and its row in the log."""
+        """One batch in the selected mode, and its row in the log.
+
+        What is fetched while a batch is made is part of it: a data set may iterate a DataLoader of its own.
+        """
+        if self._making:
+            return original(index)
+        self._making = True
+        try:
+            return self._fetch(fetcher, original, index)
+        finally:
+            self._making = False
+
+    def _fetch(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
         entered = time.thread_time_ns()
         self._collation.begin(fetcher, index)
         recorded = self._reads.begin(wanted=self._is_learning())
@@ -580,7 +593,7 @@ class WorkerSetup:
         watch = self.probe(self.log, worker, self.files_of, alone=True)
         if self.signals is not None:
             self.signals.handle(worker, watch.release)
-        # torch makes the fetcher after this call, and this process serves no other loader.
+        # torch makes the fetcher after this call.
         for kind in (torch_fetch._MapDatasetFetcher, torch_fetch._IterableDatasetFetcher):
             original = kind.fetch
             kind.fetch = (  # type: ignore[method-assign]  # the point of it

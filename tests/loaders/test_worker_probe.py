@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from loaderprobe.analyze.verdict.rates import function_times
 from loaderprobe.errors import NoSpace
@@ -93,6 +93,24 @@ def test_preprocessing_and_handing_over_can_be_left_out(tmp_path: Path, own: boo
     assert (data.made, len(calls)) == (12, 3 if own else 0)
     assert (records.batch, records.images) == ((0, 1, 2, 3), (4, 4, 4, 4))
     assert [bool(each) for each in records.collate_ns] == ([False] * 4 if own else [True, True, False, True])
+
+
+class Nested(IterableDataset[Any]):
+    """Takes its samples of a DataLoader of its own."""
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in DataLoader(Counting(), batch_size=2):
+            yield from batch
+
+
+def test_batches_that_a_data_set_takes_of_its_own_loader_are_part_of_its_own(tmp_path: Path) -> None:
+    """They have no rows, and are made as they would be."""
+    with driven(tmp_path, Nested(), num_workers=1) as loader:
+        batches = loader.batches()
+        samples = [next(batches)[:, 0].tolist() for _ in range(3)]
+        records = loader.records()
+    assert samples == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+    assert records.batch[:3] == (0, 1, 2) and set(records.images) == {4}
 
 
 def meters() -> int:
