@@ -347,6 +347,10 @@ class UserLoader(SwitchedLoader):
         """The loader's batches, in mode no_transport only the number of samples; errors name their origin."""
         return Guarded(self._batches, self._trouble, self._before_batch)
 
+    def still(self, taken: int) -> bool:
+        """As of any loader; a wrapper that prefetches has taken more batches than it has given."""
+        return super().still(taken if self._iterator is None else max(taken, self._iterator._num_yielded))
+
     def _trouble(self, error: Exception) -> Exception:
         if self._iterator is not None and self._loader.num_workers and not FROM_WORKER.match(str(error)):
             dead = dead_worker(self._iterator._workers) if isinstance(error, WORKER_TROUBLE) else None

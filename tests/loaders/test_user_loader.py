@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 from collections.abc import Iterable
 from itertools import islice
@@ -20,10 +21,12 @@ from loaderprobe.errors import BadValue
 from loaderprobe.loaders.data_files import MOST_S, holds_more_than_data, named_files
 from loaderprobe.loaders.rank_input import rank_input
 from loaderprobe.loaders.reads import OpenedFiles
+from loaderprobe.loaders.unwrap import unwrap
 from loaderprobe.loaders.user_loader import BatchPool, UserLoader
 from loaderprobe.records.loader_files import BatchFiles, UnknownFiles
 from loaderprobe.testing import example_config
 from tests.api.samples import Moving, Numbers
+from tests.api.wrappers import Ahead
 from tests.examples.iterated import Transforming
 
 
@@ -143,6 +146,31 @@ def test_a_loader_that_goes_past_torch_is_refused(tmp_path: Path) -> None:
         next(own.batches())
         with pytest.raises(BadValue, match="does not iterate as torch's DataLoader does"):
             own.check()
+
+
+class Stuck(Numbers):
+    """Its fourth sample waits to be let through."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        context = multiprocessing.get_context("fork")
+        self.begun, self.through = context.Event(), context.Event()
+
+    def __getitem__(self, index: int) -> Any:
+        if index == 3:
+            self.begun.set()
+            self.through.wait()
+        return super().__getitem__(index)
+
+
+def test_workers_make_a_batch_more_for_a_wrapper_that_takes_one_ahead(tmp_path: Path) -> None:
+    """They are not still before that one is made, too."""
+    data = Stuck()
+    with UserLoader(unwrap(Ahead(DataLoader(data, batch_size=1, num_workers=1))), tmp_path) as loader:
+        next(loader.batches())
+        assert data.begun.wait(30)
+        assert not loader.still(1)
+        data.through.set()
 
 
 class Holding:
