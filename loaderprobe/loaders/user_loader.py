@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
+import operator
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from itertools import pairwise
 from math import lcm
 from pathlib import Path
@@ -85,9 +86,8 @@ class BatchPool:
 
     def in_sequence(self) -> bool:
         """Whether most samples follow the one before, as in a set that is not shuffled; or where none has a number."""
-        batches = [batch if hasattr(batch, "__iter__") else [batch] for batch in self._kept]
-        drawn = [index for batch in batches for index in batch]
-        steps = [second - first for first, second in pairwise(drawn) if _counts(first) and _counts(second)]
+        drawn = [_number(index) for batch in self._kept for index in _indices(batch)]
+        steps = [second - first for first, second in pairwise(drawn) if first is not None and second is not None]
         return 2 * steps.count(1) >= len(steps)
 
     def new_left(self) -> float:
@@ -136,7 +136,7 @@ class BatchPool:
                     return iter(()), self._kept[len(self._kept) % self.size % len(self._kept)]
                 self.passes += 1
                 source = iter(self._source)
-            elif self._kept and _length(batch) != _length(self._kept[0]):
+            elif self._kept and len(_indices(batch)) != len(_indices(self._kept[0])):
                 self.odd += 1  # the last batch of an epoch is a short one
             else:
                 if len(self._kept) < MOST_KEPT:
@@ -147,7 +147,7 @@ class BatchPool:
 
     def _note(self, batch: Any) -> None:
         """A sampler may go on for ever, or draw with replacement: what it has given before is not new."""
-        indices = [index for index in (batch if isinstance(batch, Sequence) else [batch]) if isinstance(index, int)]
+        indices = [number for index in _indices(batch) if (number := _number(index)) is not None]
         if self._fresh and indices and 2 * len(self._seen.intersection(indices)) > len(indices):
             self.passes += 1
         self._seen.update(indices)
@@ -195,12 +195,17 @@ class StreamPool:
         return -float(restarts) if restarts > 0 else float("inf")
 
 
-def _counts(index: Any) -> bool:
-    return hasattr(index, "__index__") and not isinstance(index, bool)
+def _indices(batch: Any) -> Collection[Any]:
+    """What a sampler has given at once: a list or an array of indices, say, or one."""
+    return batch if isinstance(batch, Collection) and getattr(batch, "ndim", None) != 0 else [batch]
 
 
-def _length(batch: Any) -> int:
-    return len(batch) if isinstance(batch, Sequence) else 1
+def _number(index: Any) -> int | None:
+    """Of an index of any type; None for one that is no number."""
+    try:
+        return None if isinstance(index, bool) else operator.index(index)
+    except (TypeError, ValueError):
+        return None
 
 
 # The origin of an error: data set, collate_fn, sampler or worker_init_fn, in this process or in a worker.

@@ -5,10 +5,11 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections.abc import Iterable
-from itertools import islice
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -72,6 +73,44 @@ def test_new_batches_were_not_taken_before() -> None:
     pool.take_new()
     list(islice(batches, 6))
     assert pool.passes >= 1 and pool.new_left() == -pool.passes
+
+
+def as_drawn(kind: str, first: int) -> Any:
+    """The indices of a batch of two, or one index, as samplers give them."""
+    pair = np.arange(first, first + 2)
+    return {
+        "list": pair.tolist(), "numbers": list(pair), "array": pair, "tensor": torch.from_numpy(pair),
+        "tensors": list(torch.from_numpy(pair)), "one": torch.tensor(first // 2), "texts": ["a", "b"],
+        "rows": np.stack([pair, pair]),
+    }[kind]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["list", "numbers", "array", "tensor", "tensors", "one"])
+def test_indices_are_known_again_whatever_their_type(kind: str) -> None:
+    """By a sampler that goes on for ever, and as a sequence; a short batch is odd."""
+    order = [as_drawn(kind, first) for first in range(0, 80, 2)]
+    pool = BatchPool(cycle(order), 2)
+    batches = iter(pool)
+    list(islice(batches, 6))
+    assert pool.in_sequence()
+    pool.settle(6, 0)
+    pool.take_new()
+    list(islice(batches, 34))
+    assert pool.passes == 0
+    list(islice(batches, 8))
+    assert pool.passes == 8
+    if kind != "one":
+        pool = BatchPool([*order, order[0][:1]], 1)
+        list(islice(iter(pool), 50))
+        assert pool.odd == 1
+
+
+@pytest.mark.parametrize("kind", ["texts", "rows"])
+def test_indices_that_are_no_numbers_have_no_order(kind: str) -> None:
+    """They are taken for new ones, in sequence."""
+    pool = BatchPool([as_drawn(kind, first) for first in range(0, 80, 2)], 2)
+    list(islice(iter(pool), 6))
+    assert pool.in_sequence() and pool.passes == 0
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
