@@ -16,7 +16,7 @@ from typing import Any, Self
 from torch.utils.data import DataLoader, IterableDataset, Subset
 
 from loaderprobe.batches import length_of
-from loaderprobe.errors import BadValue, LoaderprobeError
+from loaderprobe.errors import BadValue, LoaderprobeError, NoSpace
 from loaderprobe.loaders.fetch_log import ALWAYS_NEW, FetchLog
 from loaderprobe.loaders.reads import BatchReads, batches_before_restart, loader_files, pool_reads
 from loaderprobe.loaders.switched import WORKER_TROUBLE, SwitchedLoader, dead_worker
@@ -37,6 +37,7 @@ from loaderprobe.records.loader_files import LoaderFiles
 from loaderprobe.records.measurement import Mode
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.waits import StackSamples
+from loaderprobe.system.scratch import SPACE_HINT
 
 # The batches that are made: a pool of them repeatedly, or always new ones.
 
@@ -243,6 +244,8 @@ HINT = "iterate the loader yourself to see the same error; the loader was not ch
 
 def origin_of(error: Exception) -> LoaderprobeError:
     """The error as one sentence that names its origin; the caller sets `error` as its cause."""
+    if isinstance(error, NoSpace):  # in a worker: its text is all that has come here
+        return NoSpace(str(error).rstrip().rpartition("NoSpace: ")[2], hint=SPACE_HINT)
     whole = "".join(traceback.format_exception(error))
     if _ours(error, whole):
         from_worker = FROM_WORKER.match(str(error))
@@ -290,9 +293,11 @@ class Guarded:
         self._before()
         try:
             return next(self._inner)
-        except (StopIteration, LoaderprobeError):
+        except StopIteration:
             raise
         except Exception as error:
+            if isinstance(error, LoaderprobeError) and not FROM_WORKER.match(error.message):
+                raise
             raise self._trouble(error) from error
 
 

@@ -134,8 +134,9 @@ class StacksSeen:
             return
         counted = [(count, [self._place(*frame) for frame in stack]) for stack, count in dict(self._counts).items()]
         beside = self._path.with_name(f"{self._path.name}.new")
-        beside.write_text(json.dumps([self._looks.cpu_ns if self._looks else 0, counted]))
-        beside.replace(self._path)
+        with suppress(OSError):  # a full disk: what was written before stays
+            beside.write_text(json.dumps([self._looks.cpu_ns if self._looks else 0, counted]))
+            beside.replace(self._path)
         end_s = time.perf_counter()
         self._next_s = end_s + max(STACKS_EVERY_S, (end_s - begin_s) / MOST_WRITING)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 from collections.abc import Iterable
@@ -18,7 +19,7 @@ from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, Tensor
 from torch.utils.data.distributed import DistributedSampler
 
 from loaderprobe.batches import holds_images, samples_in, samples_without_collation
-from loaderprobe.errors import BadValue
+from loaderprobe.errors import BadValue, NoSpace
 from loaderprobe.loaders.data_files import MOST_S, holds_more_than_data, named_files
 from loaderprobe.loaders.rank_input import rank_input
 from loaderprobe.loaders.reads import OpenedFiles
@@ -185,6 +186,32 @@ def test_a_loader_that_goes_past_torch_is_refused(tmp_path: Path) -> None:
         next(own.batches())
         with pytest.raises(BadValue, match="does not iterate as torch's DataLoader does"):
             own.check()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("kind", ["files", "stacks"])
+def test_a_full_disk_is_no_error_of_the_data_set(
+    tmp_path: Path, kind: str, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where its files cannot be kept, that is said; without its stacks, the rest is measured."""
+    usual = Path.open
+
+    def full(path: Path, mode: str = "r", *given: Any, **named: Any) -> Any:
+        if kind in path.name and mode in "wa":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return usual(path, mode, *given, **named)
+
+    monkeypatch.setattr(Path, "open", full)
+    monkeypatch.setattr("loaderprobe.loaders.worker_probe.STACKS_EVERY_S", 0.0)
+    if kind == "files":
+        loader = UserLoader(DataLoader(Numbers(), 4, num_workers=workers), tmp_path)
+        with pytest.raises(NoSpace, match=f"^no space left for temporary files in {tmp_path}$") as caught, loader:
+            next(loader.batches())
+        assert "TMPDIR" in caught.value.hint
+        return
+    with UserLoader(DataLoader(Numbers(), 4, num_workers=workers), tmp_path) as loader:
+        assert len(list(islice(loader.batches(), 4))) == 4
+    assert loader.stacks() is None
 
 
 class Stuck(Numbers):
