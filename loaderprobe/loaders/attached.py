@@ -203,6 +203,8 @@ class HookedIterators:
         self._of: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
         self._kept: WeakKeyDictionary[Any, ref[Any]] = WeakKeyDictionary()
         self._followed: set[type] = set()
+        self._asked: set[int] = set()
+        """Of loaders that are being asked for an iterator, their ids."""
 
     def follow(self, kind: type) -> None:
         """Hear of the loops over loaders of this class from now on."""
@@ -266,7 +268,14 @@ class HookedIterators:
     def _getting(self, original: Iterate) -> Iterate:
         @functools.wraps(original)
         def get(loader: Any) -> Iterator[Any]:
-            return original(loader) if get_worker_info() is not None else self._hooks.get_iterator(loader, original)
+            # A sub-class may ask the class above for the iterator that it wraps.
+            if get_worker_info() is not None or id(loader) in self._asked:
+                return original(loader)
+            self._asked.add(id(loader))
+            try:
+                return self._hooks.get_iterator(loader, original)
+            finally:
+                self._asked.remove(id(loader))
 
         return get
 

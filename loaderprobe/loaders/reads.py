@@ -23,6 +23,7 @@ from loaderprobe.records.files import PartFiles
 from loaderprobe.records.loader_files import BatchFiles, LoaderFiles, UnknownFiles, UnknownFilesCode
 from loaderprobe.stats import median
 from loaderprobe.system.mapped import held_files, may_hold_data
+from loaderprobe.system.scratch import written_in
 
 # Listing what is open and mapped takes some 3 ms in a process with torch in it.
 LIST_EVERY_S = 0.05
@@ -121,7 +122,7 @@ class ReadsRecorder:
         return True
 
     def end(self, *, restarted: bool) -> None:
-        """Call after a batch that is recorded."""
+        """Call after a batch that is recorded. Raises NoSpace on a full file system."""
         called, before = self._read_calls(), self._called or 0
         files = dict(OPENED.stop(and_restart=self._alone))
         reads = BatchReads(files=files, called_bytes=max(0, called - before), restarted=restarted)
@@ -129,7 +130,7 @@ class ReadsRecorder:
             ours = str(self._path.parent)
             reads.kept_open = {path: size for path, size in held_files().items() if not path.startswith(ours)}
             self._list_at_s = time.perf_counter() + LIST_EVERY_S
-        with self._path.open("a") as out:
+        with written_in(self._path.parent), self._path.open("a") as out:
             out.write(json.dumps([reads.files, reads.kept_open, reads.called_bytes, reads.restarted]) + "\n")
         self.batches.append(reads)
         # Writing, listing and asking read files, too.

@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader
 
 from loaderprobe.errors import DeadWorker, LoaderprobeError, NoSpace
 from loaderprobe.loaders.fetch_log import FetchLog
+from loaderprobe.loaders.unwrap import torch_iterator
 from loaderprobe.loaders.worker_probe import (
     EvictionRequest,
     FilesOf,
@@ -85,6 +86,7 @@ class SwitchedLoader:
         self._signals = WorkerSignals.create(scratch, loader.num_workers) if self._may_map else None
         self._eviction = EvictionRequest(self._log_name)
         self._iterator: Any = None
+        """torch's own; sub-classes may wrap it, and what it yields."""
         self._batches: Any = None
         self._probe: WorkerProbe | None = None
         settings = loader.__dict__
@@ -100,12 +102,12 @@ class SwitchedLoader:
         make = loader._get_iterator
 
         def get_iterator() -> Any:
-            self._iterator = make()
-            if not loader.num_workers:
+            made = make()
+            self._iterator = torch_iterator(made)
+            if not loader.num_workers and self._iterator is not None:
                 self._probe = watch_here(self._log_name, self._iterator, files_of)
-            return self._iterator
+            return made
 
-        # Sub-classes may wrap what they yield; below all that is always torch's own iterator.
         settings["_get_iterator"] = get_iterator
 
     def __enter__(self) -> Self:

@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from loaderprobe.errors import BadValue
-from loaderprobe.loaders.state import copied_iterable, own_attributes, torch_generators
+from loaderprobe.loaders.state import copied_iterable, own_attributes, reachable, torch_generators
 from loaderprobe.records.remark import Remark
 from loaderprobe.units import join_words
 
@@ -167,6 +167,11 @@ def bare_copy(loader: DataLoader[Any], *, plain: bool = False) -> DataLoader[Any
 def is_iterator(value: Any) -> bool:
     """True for an iterator of torch's DataLoader."""
     return issubclass(type(value), _BaseDataLoaderIter)
+
+
+def torch_iterator(made: Any) -> Any:
+    """torch's own iterator, in what a `_get_iterator` returns: a sub-class may wrap it. None where there is none."""
+    return next((value for value in reachable([made]) if is_iterator(value)), None)
 
 
 def unwrap(given: Any) -> Unwrapped:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from itertools import pairwise
 from math import lcm
 from pathlib import Path
@@ -14,7 +16,7 @@ from typing import Any, Self
 from torch.utils.data import DataLoader, IterableDataset, Subset
 
 from loaderprobe.batches import length_of
-from loaderprobe.errors import BadValue, LoaderprobeError
+from loaderprobe.errors import BadValue, LoaderprobeError, NoSpace
 from loaderprobe.loaders.fetch_log import ALWAYS_NEW, FetchLog
 from loaderprobe.loaders.reads import BatchReads, batches_before_restart, loader_files, pool_reads
 from loaderprobe.loaders.switched import WORKER_TROUBLE, SwitchedLoader, dead_worker
@@ -35,6 +37,7 @@ from loaderprobe.records.loader_files import LoaderFiles
 from loaderprobe.records.measurement import Mode
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.waits import StackSamples
+from loaderprobe.system.scratch import SPACE_HINT
 
 # The batches that are made: a pool of them repeatedly, or always new ones.
 
@@ -84,9 +87,8 @@ class BatchPool:
 
     def in_sequence(self) -> bool:
         """Whether most samples follow the one before, as in a set that is not shuffled; or where none has a number."""
-        batches = [batch if hasattr(batch, "__iter__") else [batch] for batch in self._kept]
-        drawn = [index for batch in batches for index in batch]
-        steps = [second - first for first, second in pairwise(drawn) if _counts(first) and _counts(second)]
+        drawn = [_number(index) for batch in self._kept for index in _indices(batch)]
+        steps = [second - first for first, second in pairwise(drawn) if first is not None and second is not None]
         return 2 * steps.count(1) >= len(steps)
 
     def new_left(self) -> float:
@@ -135,7 +137,7 @@ class BatchPool:
                     return iter(()), self._kept[len(self._kept) % self.size % len(self._kept)]
                 self.passes += 1
                 source = iter(self._source)
-            elif self._kept and _length(batch) != _length(self._kept[0]):
+            elif self._kept and len(_indices(batch)) != len(_indices(self._kept[0])):
                 self.odd += 1  # the last batch of an epoch is a short one
             else:
                 if len(self._kept) < MOST_KEPT:
@@ -146,7 +148,7 @@ class BatchPool:
 
     def _note(self, batch: Any) -> None:
         """A sampler may go on for ever, or draw with replacement: what it has given before is not new."""
-        indices = [index for index in (batch if isinstance(batch, Sequence) else [batch]) if isinstance(index, int)]
+        indices = [number for index in _indices(batch) if (number := _number(index)) is not None]
         if self._fresh and indices and 2 * len(self._seen.intersection(indices)) > len(indices):
             self.passes += 1
         self._seen.update(indices)
@@ -194,12 +196,17 @@ class StreamPool:
         return -float(restarts) if restarts > 0 else float("inf")
 
 
-def _counts(index: Any) -> bool:
-    return hasattr(index, "__index__") and not isinstance(index, bool)
+def _indices(batch: Any) -> Collection[Any]:
+    """What a sampler has given at once: a list or an array of indices, say, or one."""
+    return batch if isinstance(batch, Collection) and getattr(batch, "ndim", None) != 0 else [batch]
 
 
-def _length(batch: Any) -> int:
-    return len(batch) if isinstance(batch, Sequence) else 1
+def _number(index: Any) -> int | None:
+    """Of an index of any type; None for one that is no number."""
+    try:
+        return None if isinstance(index, bool) else operator.index(index)
+    except (TypeError, ValueError):
+        return None
 
 
 # The origin of an error: data set, collate_fn, sampler or worker_init_fn, in this process or in a worker.
@@ -237,6 +244,8 @@ HINT = "iterate the loader yourself to see the same error; the loader was not ch
 
 def origin_of(error: Exception) -> LoaderprobeError:
     """The error as one sentence that names its origin; the caller sets `error` as its cause."""
+    if isinstance(error, NoSpace):  # in a worker: its text is all that has come here
+        return NoSpace(str(error).rstrip().rpartition("NoSpace: ")[2], hint=SPACE_HINT)
     whole = "".join(traceback.format_exception(error))
     if _ours(error, whole):
         from_worker = FROM_WORKER.match(str(error))
@@ -284,9 +293,11 @@ class Guarded:
         self._before()
         try:
             return next(self._inner)
-        except (StopIteration, LoaderprobeError):
+        except StopIteration:
             raise
         except Exception as error:
+            if isinstance(error, LoaderprobeError) and not FROM_WORKER.match(error.message):
+                raise
             raise self._trouble(error) from error
 
 
@@ -316,9 +327,8 @@ class UserLoader(SwitchedLoader):
         """Batches of the pool; 0 before it is settled."""
         self._rewrapped: Any = None
         self._epochs = EndlessBatches(())
-        make, settings = self._loader._get_iterator, self._loader.__dict__
         # Wrappers and sub-classes begin epoch after epoch; below them is one iterator, with one set of workers.
-        settings["_get_iterator"] = lambda: make() if self._iterator is None else self._iterator
+        self._loader.__dict__["_get_iterator"] = functools.cache(self._loader._get_iterator)
 
     def __enter__(self) -> Self:
         copied = self._loader
@@ -346,6 +356,10 @@ class UserLoader(SwitchedLoader):
     def batches(self) -> Iterator[Any]:
         """The loader's batches, in mode no_transport only the number of samples; errors name their origin."""
         return Guarded(self._batches, self._trouble, self._before_batch)
+
+    def still(self, taken: int) -> bool:
+        """As of any loader; a wrapper that prefetches has taken more batches than it has given."""
+        return super().still(taken if self._iterator is None else max(taken, self._iterator._num_yielded))
 
     def _trouble(self, error: Exception) -> Exception:
         if self._iterator is not None and self._loader.num_workers and not FROM_WORKER.match(str(error)):
@@ -395,7 +409,9 @@ class UserLoader(SwitchedLoader):
 
     def modes(self) -> frozenset[Mode]:
         """Sub-classes that process their batches must get nothing but batches."""
-        plain = type(self._users).__iter__ is DataLoader.__iter__ and not self._given.wrappers
+        kind = type(self._users)
+        own = kind.__iter__ is DataLoader.__iter__ and kind._get_iterator is DataLoader._get_iterator
+        plain = own and not self._given.wrappers
         return super().modes() - (frozenset() if plain else {"no_transport"})
 
     @property

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 from torch.utils.data import DataLoader
 
+from loaderprobe.errors import NoSpace
 from loaderprobe.loaders.fetch_log import FetchLog, OpenLog
+from loaderprobe.loaders.unwrap import torch_iterator
 from loaderprobe.loaders.worker_probe import Collation, EndlessFetch, WorkerProbe, WorkerSetup, watch_here
 from loaderprobe.records.measurement import WorkerBatches
 
@@ -55,13 +60,25 @@ class PassiveProbe(WorkerProbe):
     collation, fetching = PassiveCollation, PlainFetch
 
 
+@dataclass(frozen=True, slots=True)
+class LiveLog:
+    """The log of one iterator."""
+
+    path: Path
+    log: OpenLog
+    held: ref[Any]
+    """To what lives as long as the iterator."""
+    probe: WorkerProbe | None = None
+    """Of a loader without workers."""
+
+
 class WatchedLoader:
     """What the workers of a loader record, over all iterators that a script makes of it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._log: OpenLog | None = None
-        self._probe: WorkerProbe | None = None
+        self._live: list[LiveLog] = []
+        """A script may have several iterators at once."""
         self._made = 0
         self._kept: list[Row] = []
         """Rows of iterators that are over."""
@@ -70,23 +87,26 @@ class WatchedLoader:
 
     def iterate(self, loader: DataLoader[Any], original: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
         """The loader's own iterator, whose workers record where their log can be written."""
-        settings = loader.__dict__
-        if loader.num_workers and loader.persistent_workers and settings.get("_iterator") is not None:
-            return original(loader)  # the same workers go on with the same log
-        self._end()
+        self._retire()
         self._made += 1
+        path = self._folder / f"{self._made}.log"
         try:
             self._folder.mkdir(exist_ok=True)
-            name = FetchLog.create(self._folder / f"{self._made}.log", max(loader.num_workers, 1))
-            self._log = name.open("r")
-        except OSError:  # a full disk, say: training goes on without records
+            name = FetchLog.create(path, max(loader.num_workers, 1))
+            log = name.open("r")
+        except (OSError, NoSpace):  # training goes on without records
+            with suppress(OSError):
+                path.unlink()  # as much as there was space for
             return original(loader)
         if not loader.num_workers:
-            real = original(loader)
-            self._probe = watch_here(name, real, no_files, PassiveProbe)
-            return real
-        own = loader.worker_init_fn
-        settings["worker_init_fn"] = WorkerSetup(name, no_files, own, probe=PassiveProbe)
+            made = original(loader)
+            if (real := torch_iterator(made)) is not None:
+                self._live.append(LiveLog(path, log, ref(real), watch_here(name, real, no_files, PassiveProbe)))
+            return made
+        settings, own = loader.__dict__, loader.worker_init_fn
+        # torch's iterator holds it, whatever a sub-class has put around that iterator.
+        setup = settings["worker_init_fn"] = WorkerSetup(name, no_files, own, probe=PassiveProbe)
+        self._live.append(LiveLog(path, log, ref(setup)))
         try:
             return original(loader)
         finally:
@@ -94,7 +114,8 @@ class WatchedLoader:
 
     def records(self, since_ns: int) -> WorkerBatches:
         """The cost of each batch that was begun since then, numbered in the order in which they were begun."""
-        seen = (row for row in (*self._kept, *self._rows()) if row[START] >= since_ns)
+        live = (row for each in self._live for row in self._rows(each))
+        seen = (row for row in (*self._kept, *live) if row[START] >= since_ns)
         rows = sorted(seen, key=lambda row: row[START])
         columns: dict[str, Any] = {
             name: tuple(row[column] for row in rows) for column, name in enumerate(COLUMNS) if name != "batch"
@@ -106,18 +127,19 @@ class WatchedLoader:
         self._since_ns = before_ns
         self._kept = [row for row in self._kept if row[START] >= before_ns]
 
-    def _rows(self) -> list[Row]:
-        if self._log is None:
-            return []
-        read = self._log.read()
+    def _rows(self, live: LiveLog) -> list[Row]:
+        read = live.log.read()
         rows = zip(*(getattr(read, name) for name in COLUMNS), strict=True)
         return [row for row in rows if row[START] >= self._since_ns]
 
-    def _end(self) -> None:
-        """Keep the rows of the last iterator, and close its log."""
-        self._kept += self._rows()
-        self._log = None
-        (self._folder / f"{self._made}.log").unlink(missing_ok=True)
-        if self._probe is not None:
-            self._probe.close()
-        self._probe = None
+    def _retire(self) -> None:
+        """Keep the rows of iterators that are gone, and remove their logs: workers open them by name."""
+        live, self._live = self._live, []
+        for each in live:
+            if each.held() is not None:
+                self._live.append(each)
+                continue
+            self._kept += self._rows(each)
+            each.path.unlink(missing_ok=True)
+            if each.probe is not None:
+                each.probe.close()

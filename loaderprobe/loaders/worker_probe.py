@@ -134,8 +134,9 @@ class StacksSeen:
             return
         counted = [(count, [self._place(*frame) for frame in stack]) for stack, count in dict(self._counts).items()]
         beside = self._path.with_name(f"{self._path.name}.new")
-        beside.write_text(json.dumps([self._looks.cpu_ns if self._looks else 0, counted]))
-        beside.replace(self._path)
+        with suppress(OSError):  # a full disk: what was written before stays
+            beside.write_text(json.dumps([self._looks.cpu_ns if self._looks else 0, counted]))
+            beside.replace(self._path)
         end_s = time.perf_counter()
         self._next_s = end_s + max(STACKS_EVERY_S, (end_s - begin_s) / MOST_WRITING)
 
@@ -456,6 +457,7 @@ class WorkerProbe:
         self._lane, self._lanes = lane, log.lanes
         self._files_of = files_of
         self._made = 0
+        self._making = False
         self._reads = ReadsRecorder(log, lane, alone=alone)
         self._ahead = EvictAhead(log)
         self._meter = BatchMeter(self._ahead, alone=alone)
@@ -472,7 +474,19 @@ class WorkerProbe:
             self._stacks.close()
 
     def fetch(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
-        """One batch in the selected mode, and its row in the log."""
+        """One batch in the selected mode, and its row in the log.
+
+        What is fetched while a batch is made is part of it: a data set may iterate a DataLoader of its own.
+        """
+        if self._making:
+            return original(index)
+        self._making = True
+        try:
+            return self._fetch(fetcher, original, index)
+        finally:
+            self._making = False
+
+    def _fetch(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
         entered = time.thread_time_ns()
         self._collation.begin(fetcher, index)
         recorded = self._reads.begin(wanted=self._is_learning())
@@ -553,7 +567,7 @@ def _fresh(samples: Any) -> Any:
     return [copy.copy(sample) if isinstance(sample, dict | list) else sample for sample in samples]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class WorkerSetup:
     """The `worker_init_fn` of a measured loader: calls `init`, then wraps this process's fetcher."""
 
@@ -580,7 +594,7 @@ class WorkerSetup:
         watch = self.probe(self.log, worker, self.files_of, alone=True)
         if self.signals is not None:
             self.signals.handle(worker, watch.release)
-        # torch makes the fetcher after this call, and this process serves no other loader.
+        # torch makes the fetcher after this call.
         for kind in (torch_fetch._MapDatasetFetcher, torch_fetch._IterableDatasetFetcher):
             original = kind.fetch
             kind.fetch = (  # type: ignore[method-assign]  # the point of it

@@ -13,6 +13,7 @@ from pathlib import Path
 from loaderprobe.errors import NoSpace
 from loaderprobe.system.limits import SHARED_MEMORY
 
+SPACE_HINT = "free some, or let TMPDIR name a directory with more"
 PREFIX = "loaderprobe-"
 MARK = ".loaderprobe-scratch"
 """A file that is in these directories alone, and locked while its process lives, in whatever container that is."""
@@ -44,8 +45,7 @@ def written_in(scratch: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        said = f"no space left for temporary files in {scratch}"
-        raise NoSpace(said, hint="free some, or let TMPDIR name a directory with more") from error
+        raise NoSpace(f"no space left for temporary files in {scratch}", hint=SPACE_HINT) from error
 
 
 def remove_abandoned(folder: Path) -> None:

@@ -393,6 +393,16 @@ def test_a_watched_training_is_the_same_bit_for_bit(kind: str) -> None:
     assert usual_s == pytest.approx(interval.seconds, rel=0.5)
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_loader_of_any_kind_is_watched(kind: str, workers: int, tmp_path: Path) -> None:
+    """Each epoch gives the script its own batches, and those after the first are recorded."""
+    alone = targets(kind, workers, tmp_path)
+    beside, found, _ = watched(lambda: targets(kind, workers, tmp_path))
+    assert beside == alone
+    assert found is not None and found.intervals[0].worker_cpu_fraction is not None
+
+
 def test_what_cannot_be_kept_ends_no_training(monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk is said once an interval, and all is seen to the end."""
     monkeypatch.setattr(watcher, "FIRST_S", 0.01)

@@ -111,6 +111,31 @@ class Stateful(DataLoader[Any]):
         return made
 
 
+class _Transformed:
+    def __init__(self, batches: Any) -> None:
+        self.batches = batches
+
+    def __iter__(self) -> Any:
+        return self
+
+    def __next__(self) -> Any:
+        inputs, targets = next(self.batches)
+        return inputs * 2, targets
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        self.batches._reset(loader, first_iter)
+
+
+class Transforming(DataLoader[Any]):
+    """Wraps the iterator that torch's class makes, and transforms its batches, as PyTorch Geometric's."""
+
+    def _get_iterator(self) -> Any:
+        return _Transformed(super()._get_iterator())
+
+
 class Holding:
     """No DataLoader: keeps nothing but an iterator of one that has no end, as DomainBed's."""
 
@@ -124,7 +149,7 @@ class Holding:
 
 
 KINDS: dict[str, Callable[..., Any]] = {
-    kind.__name__: kind for kind in (DataLoader, Eager, Resetting, Itself, Asking, Stateful, Holding)
+    kind.__name__: kind for kind in (DataLoader, Eager, Resetting, Itself, Asking, Stateful, Holding, Transforming)
 }
 
 

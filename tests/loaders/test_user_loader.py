@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import multiprocessing
 import os
 from collections.abc import Iterable
-from itertools import islice
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -16,14 +19,17 @@ from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, Tensor
 from torch.utils.data.distributed import DistributedSampler
 
 from loaderprobe.batches import holds_images, samples_in, samples_without_collation
-from loaderprobe.errors import BadValue
+from loaderprobe.errors import BadValue, NoSpace
 from loaderprobe.loaders.data_files import MOST_S, holds_more_than_data, named_files
 from loaderprobe.loaders.rank_input import rank_input
 from loaderprobe.loaders.reads import OpenedFiles
+from loaderprobe.loaders.unwrap import unwrap
 from loaderprobe.loaders.user_loader import BatchPool, UserLoader
 from loaderprobe.records.loader_files import BatchFiles, UnknownFiles
 from loaderprobe.testing import example_config
 from tests.api.samples import Moving, Numbers
+from tests.api.wrappers import Ahead
+from tests.examples.iterated import Transforming
 
 
 @given(st.integers(1, 40), st.integers(0, 5), st.integers(1, 60))
@@ -68,6 +74,44 @@ def test_new_batches_were_not_taken_before() -> None:
     pool.take_new()
     list(islice(batches, 6))
     assert pool.passes >= 1 and pool.new_left() == -pool.passes
+
+
+def as_drawn(kind: str, first: int) -> Any:
+    """The indices of a batch of two, or one index, as samplers give them."""
+    pair = np.arange(first, first + 2)
+    return {
+        "list": pair.tolist(), "numbers": list(pair), "array": pair, "tensor": torch.from_numpy(pair),
+        "tensors": list(torch.from_numpy(pair)), "one": torch.tensor(first // 2), "texts": ["a", "b"],
+        "rows": np.stack([pair, pair]),
+    }[kind]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["list", "numbers", "array", "tensor", "tensors", "one"])
+def test_indices_are_known_again_whatever_their_type(kind: str) -> None:
+    """By a sampler that goes on for ever, and as a sequence; a short batch is odd."""
+    order = [as_drawn(kind, first) for first in range(0, 80, 2)]
+    pool = BatchPool(cycle(order), 2)
+    batches = iter(pool)
+    list(islice(batches, 6))
+    assert pool.in_sequence()
+    pool.settle(6, 0)
+    pool.take_new()
+    list(islice(batches, 34))
+    assert pool.passes == 0
+    list(islice(batches, 8))
+    assert pool.passes == 8
+    if kind != "one":
+        pool = BatchPool([*order, order[0][:1]], 1)
+        list(islice(iter(pool), 50))
+        assert pool.odd == 1
+
+
+@pytest.mark.parametrize("kind", ["texts", "rows"])
+def test_indices_that_are_no_numbers_have_no_order(kind: str) -> None:
+    """They are taken for new ones, in sequence."""
+    pool = BatchPool([as_drawn(kind, first) for first in range(0, 80, 2)], 2)
+    list(islice(iter(pool), 6))
+    assert pool.in_sequence() and pool.passes == 0
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
@@ -126,7 +170,8 @@ def test_a_twin_shares_nothing_that_it_changes(tmp_path: Path) -> None:
     before = dict(vars(loader))
     assert UserLoader(loader, tmp_path).modes() == {*SERIAL, "no_transport"}
     assert vars(loader) == before
-    assert UserLoader(Moving(Numbers(), batch_size=4, num_workers=2), tmp_path).modes() == SERIAL
+    for kind in (Moving, Transforming):
+        assert UserLoader(kind(Numbers(), batch_size=4, num_workers=2), tmp_path).modes() == SERIAL
     assert UserLoader(DataLoader(Numbers(), batch_size=4), tmp_path).modes() == {*SERIAL, "one_thread"}
 
 
@@ -141,6 +186,57 @@ def test_a_loader_that_goes_past_torch_is_refused(tmp_path: Path) -> None:
         next(own.batches())
         with pytest.raises(BadValue, match="does not iterate as torch's DataLoader does"):
             own.check()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("kind", ["files", "stacks"])
+def test_a_full_disk_is_no_error_of_the_data_set(
+    tmp_path: Path, kind: str, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where its files cannot be kept, that is said; without its stacks, the rest is measured."""
+    usual = Path.open
+
+    def full(path: Path, mode: str = "r", *given: Any, **named: Any) -> Any:
+        if kind in path.name and mode in "wa":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return usual(path, mode, *given, **named)
+
+    monkeypatch.setattr(Path, "open", full)
+    monkeypatch.setattr("loaderprobe.loaders.worker_probe.STACKS_EVERY_S", 0.0)
+    if kind == "files":
+        loader = UserLoader(DataLoader(Numbers(), 4, num_workers=workers), tmp_path)
+        with pytest.raises(NoSpace, match=f"^no space left for temporary files in {tmp_path}$") as caught, loader:
+            next(loader.batches())
+        assert "TMPDIR" in caught.value.hint
+        return
+    with UserLoader(DataLoader(Numbers(), 4, num_workers=workers), tmp_path) as loader:
+        assert len(list(islice(loader.batches(), 4))) == 4
+    assert loader.stacks() is None
+
+
+class Stuck(Numbers):
+    """Its fourth sample waits to be let through."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        context = multiprocessing.get_context("fork")
+        self.begun, self.through = context.Event(), context.Event()
+
+    def __getitem__(self, index: int) -> Any:
+        if index == 3:
+            self.begun.set()
+            self.through.wait()
+        return super().__getitem__(index)
+
+
+def test_workers_make_a_batch_more_for_a_wrapper_that_takes_one_ahead(tmp_path: Path) -> None:
+    """They are not still before that one is made, too."""
+    data = Stuck()
+    with UserLoader(unwrap(Ahead(DataLoader(data, batch_size=1, num_workers=1))), tmp_path) as loader:
+        next(loader.batches())
+        assert data.begun.wait(30)
+        assert not loader.still(1)
+        data.through.set()
 
 
 class Holding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import multiprocessing
 import os
@@ -16,7 +17,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from loaderprobe.analyze.verdict.rates import function_times
 from loaderprobe.errors import NoSpace
@@ -92,6 +93,24 @@ def test_preprocessing_and_handing_over_can_be_left_out(tmp_path: Path, own: boo
     assert (data.made, len(calls)) == (12, 3 if own else 0)
     assert (records.batch, records.images) == ((0, 1, 2, 3), (4, 4, 4, 4))
     assert [bool(each) for each in records.collate_ns] == ([False] * 4 if own else [True, True, False, True])
+
+
+class Nested(IterableDataset[Any]):
+    """Takes its samples of a DataLoader of its own."""
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in DataLoader(Counting(), batch_size=2):
+            yield from batch
+
+
+def test_batches_that_a_data_set_takes_of_its_own_loader_are_part_of_its_own(tmp_path: Path) -> None:
+    """They have no rows, and are made as they would be."""
+    with driven(tmp_path, Nested(), num_workers=1) as loader:
+        batches = loader.batches()
+        samples = [next(batches)[:, 0].tolist() for _ in range(3)]
+        records = loader.records()
+    assert samples == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+    assert records.batch[:3] == (0, 1, 2) and set(records.images) == {4}
 
 
 def meters() -> int:
@@ -190,6 +209,34 @@ def test_a_training_is_watched_over_all_its_epochs(tmp_path: Path, workers: int)
     without = WatchedLoader(tmp_path / "removed" / "0")
     assert len(list(without.iterate(loader, DataLoader.__iter__))) == 3
     assert without.records(0).images == ()
+
+
+@pytest.mark.parametrize("options", [{}, {"num_workers": 1}, {"num_workers": 1, "persistent_workers": True}], ids=str)
+def test_each_of_several_iterators_is_watched_until_it_is_gone(tmp_path: Path, options: dict[str, Any]) -> None:
+    """Two loops side by side, over loaders of one data set, and their next epochs; then its log goes."""
+    loaders: list[DataLoader[Any]] = [DataLoader(Costly(0.0, 20), 8, **options) for _ in range(2)]
+    watched = WatchedLoader(tmp_path)
+    for _ in range(2):
+        both = [watched.iterate(loader, DataLoader.__iter__) for loader in loaders]
+        assert len(list(zip(*both, strict=True))) == 3
+    assert sum(watched.records(0).images) == 80
+    loaders.clear()
+    both.clear()
+    assert len(list(watched.iterate(DataLoader(Costly(0.0, 20), 8), DataLoader.__iter__))) == 3
+    assert len(list(tmp_path.iterdir())) == 1
+    assert sum(watched.records(0).images) == 100
+
+
+def test_a_full_disk_ends_no_training_that_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are no records then, and nothing is left of the log."""
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    monkeypatch.setattr("loaderprobe.loaders.fetch_log.os.posix_fallocate", full)
+    watched = WatchedLoader(tmp_path)
+    assert len(list(watched.iterate(DataLoader(Costly(0.0, 20), 8), DataLoader.__iter__))) == 3
+    assert watched.records(0).images == () and not list(tmp_path.iterdir())
 
 
 def _worker(signals: WorkerSignals, ready: Any, heard: Any) -> None:
