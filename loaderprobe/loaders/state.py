@@ -190,6 +190,19 @@ def global_random_state() -> Restore:
     return restore
 
 
+def random_state_as_begun(loader: DataLoader[Any]) -> Restore:
+    """Returns a function that restores them as they are when torch next begins to iterate the data set in this process.
+
+    torch draws a seed for workers before. Whoever calls finds the generators as they were.
+    """
+    now = global_random_state()
+    if loader.generator is None:
+        torch.empty((), dtype=torch.int64).random_()
+    begun = global_random_state()
+    now()
+    return begun
+
+
 def torch_generators(loader: DataLoader[Any]) -> list[torch.Generator]:
     """The torch generators of the loader and its samplers."""
     return [value for value in _attributes_of(loader) if isinstance(value, torch.Generator)]
