@@ -483,13 +483,6 @@ class WorkerProbe:
         """
         if self._making:
             return original(index)
-        self._making = True
-        try:
-            return self._fetch(fetcher, original, index)
-        finally:
-            self._making = False
-
-    def _fetch(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
         entered = time.thread_time_ns()
         self._collation.begin(fetcher, index)
         recorded = self._reads.begin(wanted=self._is_learning())
@@ -497,7 +490,11 @@ class WorkerProbe:
         row = self._log.rows[self._lane][self._made % ROWS]
         row[1] = self._meter.begin()
         row[0] = -(number + 1)
-        batch = self._in_mode(fetcher, original, index, recorded=recorded)
+        self._making = True
+        try:
+            batch = self._in_mode(fetcher, original, index, recorded=recorded)
+        finally:
+            self._making = False
         cost = self._meter.end()
         row[2:6] = cost.wall_ns, cost.cpu_ns, cost.run_delay_ns, cost.read_bytes
         row[6:8] = self._collation.images, self._collation.collate_ns
