@@ -171,6 +171,7 @@ def copied_iterable(dataset: Any) -> Any:
 # The random generators that a loader draws from, and restoring them.
 
 Restore = Callable[[], None]
+GENERATORS = (torch.Generator, random.Random, np.random.RandomState, np.random.Generator)
 
 
 def global_random_state() -> Restore:
@@ -190,6 +191,19 @@ def global_random_state() -> Restore:
     return restore
 
 
+def random_state_as_begun(loader: DataLoader[Any]) -> Restore:
+    """Returns a function that restores them as they are when torch next begins to iterate the data set in this process.
+
+    torch draws a seed for workers before. Whoever calls finds the generators as they were.
+    """
+    now = global_random_state()
+    if loader.generator is None:
+        torch.empty((), dtype=torch.int64).random_()
+    begun = global_random_state()
+    now()
+    return begun
+
+
 def torch_generators(loader: DataLoader[Any]) -> list[torch.Generator]:
     """The torch generators of the loader and its samplers."""
     return [value for value in _attributes_of(loader) if isinstance(value, torch.Generator)]
@@ -197,8 +211,9 @@ def torch_generators(loader: DataLoader[Any]) -> list[torch.Generator]:
 
 @contextmanager
 def random_state_kept(loader: DataLoader[Any]) -> Iterator[None]:
-    """Restore, at the end, all random generators that a loader or its data set draws from."""
-    back = [global_random_state(), *(_restorer(value) for value in _attributes_of(loader) if _is_generator(value))]
+    """Restore, at the end, all random generators that a loader or its data set draws from, however deep they lie."""
+    found = reachable(list(vars(loader).values()), closed=(_BaseDataLoaderIter,))
+    back = [global_random_state(), *(_restorer(value) for value in found if issubclass(type(value), GENERATORS))]
     try:
         yield
     finally:
@@ -214,11 +229,9 @@ def _attributes_of(loader: DataLoader[Any]) -> list[Any]:
     return list({id(value): value for value in values}.values())
 
 
-def _is_generator(value: Any) -> bool:
-    return isinstance(value, torch.Generator | random.Random | np.random.RandomState | np.random.Generator)
-
-
 def _restorer(generator: Any) -> Restore:
+    if isinstance(generator, random.SystemRandom):
+        return lambda: None  # it has no state
     if isinstance(generator, random.Random):
         of_python = generator.getstate()
         return lambda: generator.setstate(of_python)

@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader
 
 from loaderprobe.errors import DeadWorker, LoaderprobeError, NoSpace
 from loaderprobe.loaders.fetch_log import FetchLog
+from loaderprobe.loaders.state import random_state_as_begun
 from loaderprobe.loaders.unwrap import torch_iterator
 from loaderprobe.loaders.worker_probe import (
     EvictionRequest,
@@ -102,10 +103,11 @@ class SwitchedLoader:
         make = loader._get_iterator
 
         def get_iterator() -> Any:
+            begin_again = random_state_as_begun(loader)
             made = make()
             self._iterator = torch_iterator(made)
             if not loader.num_workers and self._iterator is not None:
-                self._probe = watch_here(self._log_name, self._iterator, files_of)
+                self._probe = watch_here(self._log_name, self._iterator, files_of, begin_again=begin_again)
             return made
 
         settings["_get_iterator"] = get_iterator

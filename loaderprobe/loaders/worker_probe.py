@@ -29,7 +29,7 @@ from torch.utils.data._utils import fetch as torch_fetch
 from loaderprobe.batches import samples_asked_for, samples_without_collation
 from loaderprobe.loaders.fetch_log import PASSES, RELEASED, ROWS, FetchLog, OpenLog
 from loaderprobe.loaders.reads import ReadsRecorder
-from loaderprobe.loaders.state import global_random_state
+from loaderprobe.loaders.state import Restore, global_random_state
 from loaderprobe.records.waits import CodePlace, StackSamples
 from loaderprobe.system.mapped import Evicted, let_go
 from loaderprobe.system.process import ThreadMeter, die_with_parent, process_usage
@@ -396,10 +396,10 @@ class Collation:
 class EndlessFetch:
     """Makes full batches; an iterable begins again with the pool, and where it ends."""
 
-    def __init__(self, log: OpenLog, lane: int, collation: Collation) -> None:
+    def __init__(self, log: OpenLog, lane: int, collation: Collation, begin_again: Restore) -> None:
         self._log, self._head, self._lanes = log, log.lane_heads[lane], len(log.lane_heads)
         self._collation = collation
-        self._restore_random_state = global_random_state()
+        self._restore_random_state = begin_again
         self.restarted = False
         """True where the iterable began again for the last batch."""
         self._since = self._released = 0
@@ -444,7 +444,8 @@ class EndlessFetch:
 class WorkerProbe:
     """Wraps the fetcher of one lane. `files_of` names a batch's files; without it they are learned.
 
-    `alone` is True in a worker, a process that does nothing else: then the data set's threads count too.
+    `alone` is True in a worker, a process that does nothing else: then the data set's threads count too. `begin_again`
+    restores the random state of when the data set was first iterated; by default that of now.
     """
 
     samples_stacks = True
@@ -452,7 +453,9 @@ class WorkerProbe:
     collation: type[Collation] = Collation
     fetching: type[EndlessFetch] = EndlessFetch
 
-    def __init__(self, log: FetchLog, lane: int, files_of: FilesOf | None, *, alone: bool) -> None:
+    def __init__(
+        self, log: FetchLog, lane: int, files_of: FilesOf | None, *, alone: bool, begin_again: Restore | None = None
+    ) -> None:
         self._log = log.open("r+")
         self._lane, self._lanes = lane, log.lanes
         self._files_of = files_of
@@ -463,7 +466,7 @@ class WorkerProbe:
         self._meter = BatchMeter(self._ahead, alone=alone)
         self._stacks = StacksSeen(log, lane) if files_of is None and self.samples_stacks else None
         self._collation = self.collation(self._log)
-        self._fetching = self.fetching(self._log, lane, self._collation)
+        self._fetching = self.fetching(self._log, lane, self._collation, begin_again or global_random_state())
 
     def close(self) -> None:
         """Close descriptors and stop recording, for a loader that continues after the measurement."""
@@ -480,13 +483,6 @@ class WorkerProbe:
         """
         if self._making:
             return original(index)
-        self._making = True
-        try:
-            return self._fetch(fetcher, original, index)
-        finally:
-            self._making = False
-
-    def _fetch(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
         entered = time.thread_time_ns()
         self._collation.begin(fetcher, index)
         recorded = self._reads.begin(wanted=self._is_learning())
@@ -494,7 +490,11 @@ class WorkerProbe:
         row = self._log.rows[self._lane][self._made % ROWS]
         row[1] = self._meter.begin()
         row[0] = -(number + 1)
-        batch = self._in_mode(fetcher, original, index, recorded=recorded)
+        self._making = True
+        try:
+            batch = self._in_mode(fetcher, original, index, recorded=recorded)
+        finally:
+            self._making = False
         cost = self._meter.end()
         row[2:6] = cost.wall_ns, cost.cpu_ns, cost.run_delay_ns, cost.read_bytes
         row[6:8] = self._collation.images, self._collation.collate_ns
@@ -605,10 +605,15 @@ class WorkerSetup:
 
 
 def watch_here(
-    log: FetchLog, iterator: Any, files_of: FilesOf | None, probe: type[WorkerProbe] = WorkerProbe
+    log: FetchLog,
+    iterator: Any,
+    files_of: FilesOf | None,
+    probe: type[WorkerProbe] = WorkerProbe,
+    begin_again: Restore | None = None,
 ) -> WorkerProbe:
     """Probe a loader without workers, in the training thread."""
-    watch, fetcher = probe(log, 0, files_of, alone=False), iterator._dataset_fetcher
+    watch = probe(log, 0, files_of, alone=False, begin_again=begin_again)
+    fetcher = iterator._dataset_fetcher
     original = fetcher.fetch
     fetcher.fetch = lambda index: watch.fetch(fetcher, original, index)
     return watch

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import mmap
 import multiprocessing
+import random
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Iterator
@@ -18,7 +20,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from loaderprobe.loaders import state
-from loaderprobe.loaders.state import copied_iterable, reachable, shared_state_kept
+from loaderprobe.loaders.state import copied_iterable, random_state_kept, reachable, shared_state_kept
 from loaderprobe.records.remark import Remark
 from tests.api.samples import Backwards, Numbers, Shared
 from tests.said import all_said
@@ -112,6 +114,20 @@ def test_a_long_list_hides_nothing() -> None:
     found = [value for value in reachable([data], most=3000) if type(value) is str]
     assert "root" in found
     assert min(sum(text[0] == name for text in found) for name in "ab") >= 1000
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_all_random_generators_are_put_back(deep: bool) -> None:
+    """Of a data set, and of one inside it; one of the system has nothing to put back."""
+    own = random.Random(1)
+    generators: list[Any] = [np.random.default_rng(1), np.random.RandomState(1)]
+    data: Any = Holding(own=own, of_numpy=generators[0], older=generators[1], system=random.SystemRandom())
+    draws = [own.random, *(each.random for each in generators)]
+    before = copy.deepcopy((own, generators))
+    with random_state_kept(DataLoader(Holding(inner=[data]) if deep else data, sampler=[0])):  # type: ignore[arg-type]  # never drawn
+        for draw in draws:
+            draw()
+    assert [draw() for draw in draws] == [each.random() for each in (before[0], *before[1])]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import multiprocessing
 import os
-from collections.abc import Iterable
+import random
+from collections.abc import Iterable, Iterator
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, TensorDataset
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
 from loaderprobe.batches import holds_images, samples_in, samples_without_collation
@@ -212,6 +213,24 @@ def test_a_full_disk_is_no_error_of_the_data_set(
     with UserLoader(DataLoader(Numbers(), 4, num_workers=workers), tmp_path) as loader:
         assert len(list(islice(loader.batches(), 4))) == 4
     assert loader.stacks() is None
+
+
+class Shuffled(IterableDataset[int]):
+    """Draws its order, of Python's generator and torch's, before it gives a sample."""
+
+    def __iter__(self) -> Iterator[int]:
+        order = torch.randperm(64).tolist()
+        random.shuffle(order)
+        return iter(order)
+
+
+@pytest.mark.parametrize("generator", [None, torch.Generator()])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_iterable_gives_the_same_samples_in_each_pass(tmp_path: Path, workers: int, generator: Any) -> None:
+    """The first among them: its files are the ones that are known."""
+    with UserLoader(DataLoader(Shuffled(), 32, num_workers=workers, generator=generator), tmp_path) as loader:
+        passes = [torch.cat(list(islice(loader.batches(), 2))).tolist() for _ in range(3)]
+    assert passes[0] == passes[1] == passes[2] and sorted(passes[0]) == list(range(64)) != passes[0]
 
 
 class Stuck(Numbers):
