@@ -351,7 +351,7 @@ def test_where_a_copy_cannot_be_made(tmp_path: Path, make: Make) -> None:
     assert "outside DATA" in among.value.hint
     with pytest.raises(MissingPart) as nowhere:
         staged(files, Path("/proc/nowhere"))
-    assert "a directory that can be written, with --stage" in nowhere.value.hint
+    assert "choose another path for --stage" in nowhere.value.hint
     assert list(contents(staged(files, files.folder / ".." / "copy"))) == list(contents(files))
 
 
