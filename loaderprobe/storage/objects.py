@@ -29,8 +29,6 @@ MOST_SIZED = 1_000
 """Objects whose size takes a request each, because listings have none (http)."""
 ONE_INTERPRETER = 1.0
 """Cores that the requests of one process can use."""
-
-
 ITSELF = Path()
 """The name of a piece where the URL is that of one object."""
 

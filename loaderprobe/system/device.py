@@ -29,12 +29,11 @@ NAME_CALLS = {"GETATTR", "LOOKUP", "ACCESS", "OPEN", "OPEN_NOATTR"}
 
 def device_read_bytes(diskstats: Path) -> dict[str, int]:
     """Bytes that each block device has read since boot, for all processes; empty where the file cannot be read."""
-    try:
-        lines = diskstats.read_text().splitlines()
-    except OSError:
-        return {}
-    # major minor name reads merged sectors ...
-    return {fields[2]: int(fields[5]) * SECTOR_BYTES for line in lines if len(fields := line.split()) > 5}
+    with suppress(OSError):
+        # major minor name reads merged sectors ...
+        rows = [line.split() for line in diskstats.read_text().splitlines()]
+        return {row[2]: int(row[5]) * SECTOR_BYTES for row in rows if len(row) > 5}
+    return {}
 
 
 def server_read_bytes(mount_point: str, mountstats: Path) -> int | None:
@@ -309,10 +308,9 @@ def _note_of_loop(loop: str, above: frozenset[str]) -> Remark:
 
 
 def _of_loop(loop: str, attribute: str) -> str | None:
-    try:
+    with suppress(OSError):
         return (SYS / "block" / loop / "loop" / attribute).read_text().rstrip("\n")
-    except OSError:
-        return None
+    return None
 
 
 def _below(loop: str, seen: frozenset[str]) -> frozenset[str] | None:
@@ -386,24 +384,19 @@ def _read_ahead_bytes(mount: _Mount) -> int | None:
         name = (SYS / "dev/block" / source).resolve().name
         places += [path / "bdi" for path in (SYS / "fs/btrfs").glob("*-*") if (path / "devices" / name).exists()]
     for place in places:
-        try:
+        with suppress(OSError, ValueError):
             return int((place / "read_ahead_kb").read_text()) * 1024
-        except (OSError, ValueError):
-            continue
     return None
 
 
 def _number_of(source: str) -> str | None:
     """Major and minor number of a device by its node, or, where a container has no node, by its kernel name."""
-    try:
+    with suppress(OSError):
         found = Path(source).stat()
         return f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}" if stat.S_ISBLK(found.st_mode) else None
-    except OSError:
-        pass
-    try:
+    with suppress(OSError):
         return (SYS / "class/block" / source.removeprefix("/dev/") / "dev").read_text().strip()
-    except OSError:
-        return None
+    return None
 
 
 def _btrfs_devices(device: str) -> list[str]:

@@ -113,8 +113,7 @@ class ObjectStore:
 
     def read(self, name: str) -> bytes:
         """A whole object. Raises as `listed` does."""
-        content: bytes = self._answer(self.filesystem.cat_file, self._path(name))
-        return content
+        return bytes(self._answer(self.filesystem.cat_file, self._path(name)))
 
     def get(self, name: str, offset: int, size_bytes: int, *, whole: bool) -> tuple[int, float, str]:
         """(bytes, seconds to the first byte of the last attempt, empty), or (0, 0, kind of failure)."""
