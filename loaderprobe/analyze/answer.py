@@ -416,7 +416,7 @@ def layout_notes(report: Report) -> Iterator[Remark]:
         gains = [gain for row, now in pairs if (gain := _over(row, now))]
         free = [row.verdict.speedups.storage for row in files if row.verdict and row.config.cache == "cold"]
         why: dict[str, float | str] = {}
-        if gains and max(gain.value for gain in gains) < WORTH:
+        if gains and len(gains) == len(pairs) and max(gain.value for gain in gains) < WORTH:
             why = {"layouts": join_words(list(dict.fromkeys(row.config.layout for row in others)))}
             high = max(gain.high for gain in gains)
             why |= {"low": min(gain.low for gain in gains), "high": high} if high >= WORTH else {}

@@ -353,8 +353,8 @@ class Attachment:
 
     def _ended(self) -> Finished:
         """What ends the script, with what it has come to."""
-        followed = self._no_verdict is not None and self._no_verdict.why == "follows"
-        return Finished(0, CANNOT_GO_ON if self._no_verdict and not followed else MEASURED)
+        measured = self._no_verdict is None or self._no_verdict.why == "follows"
+        return Finished(0, MEASURED if measured else CANNOT_GO_ON)
 
     def _conclude(self, takeover: Takeover) -> None:
         self._over = self._finished = self._keeping = True
