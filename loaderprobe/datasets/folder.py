@@ -110,17 +110,23 @@ def scan_url(url: str, *, sample: int, seed: int, progress: OnImages) -> FileSet
     found = sorted(name for name in sizes if name.startswith(below))
     random.Random(seed).shuffle(found)
     chosen: list[tuple[str, int]] = []
+    by_name = Counter(skips.reasons)
     with ThreadPoolExecutor(REQUESTS) as threads:
         for first in range(0, min(sample, len(found)), REQUESTS):
             some = found[first : min(first + REQUESTS, sample)]
-            known = threads.map(lambda name: store.size_bytes(name)[0] if sizes[name] is None else sizes[name], some)
-            chosen += [(name.removeprefix(below), size) for name, size in zip(some, known, strict=True) if size]
+            for name, (size, why) in zip(some, threads.map(lambda n: store.sized(n, sizes[n]), some), strict=True):
+                if why:
+                    skips.add(name, why)
+                else:
+                    chosen.append((name.removeprefix(below), size))
             progress(first + len(some), min(sample, len(found)))
+    refused = skips.reasons - by_name
     if not chosen:
+        store.check_permitted(refused)
         raise BadValue(f"{url} holds no usable image ({skips.summary()})", hint="give the URL of a folder of images")
     names, label = [name.removeprefix(below) for name in found], url.rstrip("/").rpartition("/")[2]
     root = f"{url.rstrip('/')}/{below}".rstrip("/")
-    return _file_set(root, chosen, names, skips, label=label, images_found=len(found))
+    return _file_set(root, chosen, names, skips, label=label, images_found=len(found) - refused.total())
 
 
 def _is_usable(name: str, size_bytes: int | None, skips: _Skips) -> bool:
