@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 
 from loaderprobe.datasets.generate.generate import check_space, images_a_shard, sync_filesystem, written_whole
@@ -133,9 +134,13 @@ def stage(files: FileSet, root: Path, cache: PageCache, progress: Callable[[int,
     with _writing(directory, "--stage"):
         _check_source(directory, files.root, "--stage")
         there = {path: copy.stat().st_size for path in sizes if (copy := directory / path).is_file()}
-        missing = {path: size for path, size in sizes.items() if there.get(path) != size}
+        changed = {path for path in indexes & there.keys() if _differ(files.folder / path, directory / path)}
+        missing = {path: size for path, size in sizes.items() if there.get(path) != size or path in changed}
         stat, kept = os.statvfs(directory), sum(sizes.values()) - sum(missing.values())
-        whole = max(sum(sizes.values()), files.images_found * files.mean_size_bytes)
+        # Shards that are read whole stand for the others, with what they hold beside images.
+        whole_shards = files.layout in LAYOUTS and not LAYOUTS[files.layout].block
+        image_bytes = sum(sizes.values()) / files.count if whole_shards else files.mean_size_bytes
+        whole = max(sum(sizes.values()), files.images_found * image_bytes)
         share = min(1.0, (stat.f_bavail * stat.f_frsize + kept) / whole)
         images = sum(path in missing for path in files.paths)
         folders = {(directory / path).parent for path in missing}
@@ -196,6 +201,10 @@ def _pieces(file: Path) -> Iterator[bytes]:
             f"{file} cannot be read: {error.strerror}",
             hint="check its permissions and its disk, then begin again: what was written is kept",
         ) from error
+
+
+def _differ(file: Path, copy: Path) -> bool:
+    return any(ours != theirs for ours, theirs in zip_longest(_pieces(file), _pieces(copy)))
 
 
 def _rate(kept: Path, size_bytes: int, seconds: float) -> float | None:
