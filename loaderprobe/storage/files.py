@@ -241,11 +241,11 @@ def scratch_file(directory: Path, size_bytes: int, seed: int) -> Iterator[Sample
             f"{directory} has {format_bytes(status.f_bavail * status.f_frsize)} free",
             hint="ask for a smaller --scratch",
         )
-    with writing(directory):
+    with writing(directory, "the scratch file"):
         descriptor, name = tempfile.mkstemp(prefix=".loaderprobe-scratch-", dir=directory)
     path = Path(name)
     try:
-        with writing(path), os.fdopen(descriptor, "wb") as file:
+        with writing(path, "the scratch file"), os.fdopen(descriptor, "wb") as file:
             for first in range(0, size_bytes, WRITE_BYTES):
                 file.write(os.urandom(min(WRITE_BYTES, size_bytes - first)))
             file.flush()
