@@ -160,8 +160,8 @@ def stage(files: FileSet, root: Path, cache: PageCache, progress: Callable[[int,
         files,
         label=f"{base} staged{files.label.removeprefix(base)}",
         root=str(directory),
-        skipped_count=0,
-        skipped=(),
+        skipped_count=files.skipped_count if files.whole_bytes else 0,
+        skipped=files.skipped if files.whole_bytes else (),
         staged=Staged(source=files.label, bytes_per_s=rate, share=share),
     )
 

@@ -20,7 +20,7 @@ from loaderprobe.datasets.convert import convert, stage
 from loaderprobe.datasets.folder import generated_set, layout_in, scan_layout
 from loaderprobe.datasets.layouts import LAYOUTS, NAMES, Sample, blocks, check_layout, complete, format_of
 from loaderprobe.errors import BadValue, MissingPart, NoSpace, Refused
-from loaderprobe.records.files import FileSet
+from loaderprobe.records.files import FileSet, SkippedFile
 from loaderprobe.testing import FakePageCache
 from tests.datasets.conftest import Make
 
@@ -293,6 +293,10 @@ def test_a_copy_holds_the_same_files(tmp_path: Path, make: Make, any_layout: str
     written = {path: path.stat().st_mtime_ns for path in others}
     assert list(contents(staged(files, tmp_path / "copy"))) == list(contents(files))
     assert {path: path.stat().st_mtime_ns for path in others} == written
+    # Of shards, which are copied whole, what was left out is in the copy, too.
+    skipped = (SkippedFile(path="train/0, sample 1", reason="damaged"),)
+    again = staged(replace(files, skipped_count=1, skipped=skipped), tmp_path / "copy")
+    assert (again.skipped_count, again.skipped) == ((0, ()) if any_layout == "files" else (1, skipped))
 
 
 @pytest.mark.parametrize("indexed", ["mds", "litdata"])
