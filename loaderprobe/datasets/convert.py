@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from itertools import zip_longest
 from pathlib import Path
 
 from loaderprobe.datasets.generate.generate import check_space, images_a_shard, sync_filesystem, written_whole
@@ -118,11 +117,10 @@ def _check_size(files: FileSet, path: str, size_bytes: int, found: int) -> None:
 def stage(files: FileSet, root: Path, cache: PageCache, progress: Callable[[int, int], None]) -> FileSet:
     """The same files, and the indexes beside them, in `root/NAME-staged`, copied by several threads.
 
-    The same call goes on where it was stopped.
-
-    Local files are evicted first, so that they are copied from their storage. Raises Refused for a directory that
-    holds something else, Locked, NoSpace before a file is copied and where space runs out, MissingPart without
-    permission, BadValue for a file that cannot be read, or is no longer as it was listed.
+    The same call goes on where it was stopped. Local files are evicted first, so that they are copied from their
+    storage. Raises Refused for a directory that holds something else, Locked, NoSpace before a file is copied and
+    where space runs out, MissingPart without permission, BadValue for a file that cannot be read, or is no longer as
+    it was listed.
     """
     directory = root.absolute() / f"{files.label.strip('/').replace(' ', '-')}-staged"
     indexes = {f"{Path(path).parent}/{INDEX}" for path in files.whole_bytes}
@@ -134,8 +132,10 @@ def stage(files: FileSet, root: Path, cache: PageCache, progress: Callable[[int,
     with _writing(directory, "--stage"):
         _check_source(directory, files.root, "--stage")
         there = {path: copy.stat().st_size for path in sizes if (copy := directory / path).is_file()}
-        changed = {path for path in indexes & there.keys() if _differ(files.folder / path, directory / path)}
-        missing = {path: size for path, size in sizes.items() if there.get(path) != size or path in changed}
+        for path in indexes & there.keys():
+            if [*_pieces(files.folder / path)] != [*_pieces(directory / path)]:
+                del there[path]
+        missing = {path: size for path, size in sizes.items() if there.get(path) != size}
         stat, kept = os.statvfs(directory), sum(sizes.values()) - sum(missing.values())
         # Shards that are read whole stand for the others, with what they hold beside images.
         whole_shards = files.layout in LAYOUTS and not LAYOUTS[files.layout].block
@@ -182,11 +182,8 @@ def _copy_all(files: FileSet, sizes: dict[str, int], directory: Path, progress: 
 
 def _copy(files: FileSet, path: str, size_bytes: int, copy: Path) -> None:
     with written_whole(copy) as part:
-        if files.remote:
-            part.write_bytes(read_object(files.root, path))
-        else:
-            with part.open("wb") as target:
-                target.writelines(_pieces(files.folder / path))
+        with part.open("wb") as target:
+            target.writelines([read_object(files.root, path)] if files.remote else _pieces(files.folder / path))
         _check_size(files, path, size_bytes, part.stat().st_size)
 
 
@@ -201,10 +198,6 @@ def _pieces(file: Path) -> Iterator[bytes]:
             f"{file} cannot be read: {error.strerror}",
             hint="check its permissions and its disk, then begin again: what was written is kept",
         ) from error
-
-
-def _differ(file: Path, copy: Path) -> bool:
-    return any(ours != theirs for ours, theirs in zip_longest(_pieces(file), _pieces(copy)))
 
 
 def _rate(kept: Path, size_bytes: int, seconds: float) -> float | None:

@@ -254,11 +254,8 @@ def check_folder(path: Path) -> None:
     except PermissionError as error:
         raise MissingPart(f"no permission to read {path}", hint="run as a user with read permission") from error
     except OSError as error:
-        hint = (
-            "check the path; without one, images are generated"
-            if isinstance(error, FileNotFoundError)
-            else "give a directory"
-        )
+        gone = isinstance(error, FileNotFoundError)
+        hint = "check the path; without one, images are generated" if gone else "give a directory"
         raise BadValue(f"{path} is not a folder of images: {error.strerror}", hint=hint) from error
 
 
@@ -287,9 +284,7 @@ def _images_under(base: Path, skips: _Skips) -> Iterator[str]:
                 skips.add(prefix + name, "not an image")
 
 
-def _decodable(
-    base: Path, found: list[str], sample: int, skips: _Skips, progress: OnImages
-) -> list[tuple[str, int]]:  # fmt: skip
+def _decodable(base: Path, found: list[str], sample: int, skips: _Skips, progress: OnImages) -> list[tuple[str, int]]:
     """The first `sample` images that decode, with their sizes; damaged ones are replaced by the next."""
     good: list[tuple[str, int]] = []
     position = 0

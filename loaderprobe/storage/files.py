@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import os
@@ -11,7 +10,7 @@ import stat
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -277,7 +276,7 @@ def locate_pieces(path: Path, pieces: Sequence[Piece]) -> StorageLocation:
     found: dict[str, StorageLocation] = {}
     for piece in pieces[::step]:
         # A file that was just removed, or may not be opened, is counted when it is read.
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             place = locate(piece.path)
             found[place.mount] = place
     own = locate(path)

@@ -115,12 +115,8 @@ def together(parts: Sequence[Reading]) -> Reading:
 
 def summed(counts: Iterable[int | None]) -> int | None:
     """None where one of them is."""
-    total = 0
-    for count in counts:
-        if count is None:
-            return None
-        total += count
-    return total
+    known = list(counts)
+    return None if None in known else sum(filter(None, known))
 
 
 # How orders and readings go to other processes, and come back: as one line of JSON.

@@ -103,10 +103,7 @@ class ObjectStore:
                     yield below, entry["size"]
 
     def sized(self, name: str, listed_bytes: int | None) -> tuple[int, str]:
-        """(bytes, empty) of an object, which is asked for where a listing has none, or (0, why it cannot be read).
-
-        Raises BadValue without an answer.
-        """
+        """(bytes, empty), asked for where none are listed, or (0, why there are none). Raises BadValue unanswered."""
         path, size_bytes = self._path(name), listed_bytes
         try:
             if size_bytes is None:
