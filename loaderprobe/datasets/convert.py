@@ -117,11 +117,10 @@ def _check_size(files: FileSet, path: str, size_bytes: int, found: int) -> None:
 def stage(files: FileSet, root: Path, cache: PageCache, progress: Callable[[int, int], None]) -> FileSet:
     """The same files, and the indexes beside them, in `root/NAME-staged`, copied by several threads.
 
-    The same call goes on where it was stopped.
-
-    Local files are evicted first, so that they are copied from their storage. Raises Refused for a directory that
-    holds something else, Locked, NoSpace before a file is copied and where space runs out, MissingPart without
-    permission, BadValue for a file that cannot be read, or is no longer as it was listed.
+    The same call goes on where it was stopped. Local files are evicted first, so that they are copied from their
+    storage. Raises Refused for a directory that holds something else, Locked, NoSpace before a file is copied and
+    where space runs out, MissingPart without permission, BadValue for a file that cannot be read, or is no longer as
+    it was listed.
     """
     directory = root.absolute() / f"{files.label.strip('/').replace(' ', '-')}-staged"
     indexes = {f"{Path(path).parent}/{INDEX}" for path in files.whole_bytes}
@@ -133,9 +132,15 @@ def stage(files: FileSet, root: Path, cache: PageCache, progress: Callable[[int,
     with _writing(directory, "--stage"):
         _check_source(directory, files.root, "--stage")
         there = {path: copy.stat().st_size for path in sizes if (copy := directory / path).is_file()}
+        for path in indexes & there.keys():
+            if [*_pieces(files.folder / path)] != [*_pieces(directory / path)]:
+                del there[path]
         missing = {path: size for path, size in sizes.items() if there.get(path) != size}
         stat, kept = os.statvfs(directory), sum(sizes.values()) - sum(missing.values())
-        whole = max(sum(sizes.values()), files.images_found * files.mean_size_bytes)
+        # Shards that are read whole stand for the others, with what they hold beside images.
+        whole_shards = files.layout in LAYOUTS and not LAYOUTS[files.layout].block
+        image_bytes = sum(sizes.values()) / files.count if whole_shards else files.mean_size_bytes
+        whole = max(sum(sizes.values()), files.images_found * image_bytes)
         share = min(1.0, (stat.f_bavail * stat.f_frsize + kept) / whole)
         images = sum(path in missing for path in files.paths)
         folders = {(directory / path).parent for path in missing}
@@ -155,8 +160,8 @@ def stage(files: FileSet, root: Path, cache: PageCache, progress: Callable[[int,
         files,
         label=f"{base} staged{files.label.removeprefix(base)}",
         root=str(directory),
-        skipped_count=0,
-        skipped=(),
+        skipped_count=files.skipped_count if files.whole_bytes else 0,
+        skipped=files.skipped if files.whole_bytes else (),
         staged=Staged(source=files.label, bytes_per_s=rate, share=share),
     )
 
@@ -177,11 +182,8 @@ def _copy_all(files: FileSet, sizes: dict[str, int], directory: Path, progress: 
 
 def _copy(files: FileSet, path: str, size_bytes: int, copy: Path) -> None:
     with written_whole(copy) as part:
-        if files.remote:
-            part.write_bytes(read_object(files.root, path))
-        else:
-            with part.open("wb") as target:
-                target.writelines(_pieces(files.folder / path))
+        with part.open("wb") as target:
+            target.writelines([read_object(files.root, path)] if files.remote else _pieces(files.folder / path))
         _check_size(files, path, size_bytes, part.stat().st_size)
 
 

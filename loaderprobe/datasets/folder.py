@@ -110,17 +110,23 @@ def scan_url(url: str, *, sample: int, seed: int, progress: OnImages) -> FileSet
     found = sorted(name for name in sizes if name.startswith(below))
     random.Random(seed).shuffle(found)
     chosen: list[tuple[str, int]] = []
+    by_name = Counter(skips.reasons)
     with ThreadPoolExecutor(REQUESTS) as threads:
         for first in range(0, min(sample, len(found)), REQUESTS):
             some = found[first : min(first + REQUESTS, sample)]
-            known = threads.map(lambda name: store.size_bytes(name)[0] if sizes[name] is None else sizes[name], some)
-            chosen += [(name.removeprefix(below), size) for name, size in zip(some, known, strict=True) if size]
+            for name, (size, why) in zip(some, threads.map(lambda n: store.sized(n, sizes[n]), some), strict=True):
+                if why:
+                    skips.add(name, why)
+                else:
+                    chosen.append((name.removeprefix(below), size))
             progress(first + len(some), min(sample, len(found)))
+    refused = skips.reasons - by_name
     if not chosen:
+        store.check_permitted(refused)
         raise BadValue(f"{url} holds no usable image ({skips.summary()})", hint="give the URL of a folder of images")
     names, label = [name.removeprefix(below) for name in found], url.rstrip("/").rpartition("/")[2]
     root = f"{url.rstrip('/')}/{below}".rstrip("/")
-    return _file_set(root, chosen, names, skips, label=label, images_found=len(found))
+    return _file_set(root, chosen, names, skips, label=label, images_found=len(found) - refused.total())
 
 
 def _is_usable(name: str, size_bytes: int | None, skips: _Skips) -> bool:
@@ -248,11 +254,8 @@ def check_folder(path: Path) -> None:
     except PermissionError as error:
         raise MissingPart(f"no permission to read {path}", hint="run as a user with read permission") from error
     except OSError as error:
-        hint = (
-            "check the path; without one, images are generated"
-            if isinstance(error, FileNotFoundError)
-            else "give a directory"
-        )
+        gone = isinstance(error, FileNotFoundError)
+        hint = "check the path; without one, images are generated" if gone else "give a directory"
         raise BadValue(f"{path} is not a folder of images: {error.strerror}", hint=hint) from error
 
 
@@ -281,9 +284,7 @@ def _images_under(base: Path, skips: _Skips) -> Iterator[str]:
                 skips.add(prefix + name, "not an image")
 
 
-def _decodable(
-    base: Path, found: list[str], sample: int, skips: _Skips, progress: OnImages
-) -> list[tuple[str, int]]:  # fmt: skip
+def _decodable(base: Path, found: list[str], sample: int, skips: _Skips, progress: OnImages) -> list[tuple[str, int]]:
     """The first `sample` images that decode, with their sizes; damaged ones are replaced by the next."""
     good: list[tuple[str, int]] = []
     position = 0

@@ -33,6 +33,7 @@ from loaderprobe.loaders.state import Restore, global_random_state
 from loaderprobe.records.waits import CodePlace, StackSamples
 from loaderprobe.system.mapped import Evicted, let_go
 from loaderprobe.system.process import ThreadMeter, die_with_parent, process_usage
+from loaderprobe.system.scratch import written_in
 from loaderprobe.system.stacks import Stack, StackLooks, place_of
 from loaderprobe.system.waits import let_be_read_by
 
@@ -48,8 +49,9 @@ class WorkerSignals:
 
     @classmethod
     def create(cls, folder: Path, count: int) -> WorkerSignals | None:
-        """The pipes, in a new folder under this one; None on a file system without named pipes."""
-        made = cls(Path(tempfile.mkdtemp(prefix="signals-", dir=folder)), count)
+        """The pipes, in a new folder under this one; None on a file system without named pipes. Raises NoSpace."""
+        with written_in(folder):
+            made = cls(Path(tempfile.mkdtemp(prefix="signals-", dir=folder)), count)
         try:
             for worker in range(count):
                 os.mkfifo(made.path(worker))
@@ -192,12 +194,14 @@ class EvictionRequest:
         self._paths: tuple[Path, ...] = ()
 
     def set(self, paths: Sequence[Path]) -> None:
-        """These files from now on; with none, no more."""
+        """These files from now on; with none, no more. Raises NoSpace."""
         if not paths:
             self._head.ahead = 0
         elif tuple(paths) != self._paths or not self._head.ahead:
             self._number, self._paths = self._number + 1, tuple(paths)
-            self._log.beside("evict", self._number).write_text(json.dumps([str(path) for path in paths]))
+            asked = self._log.beside("evict", self._number)
+            with written_in(asked.parent):
+                asked.write_text(json.dumps([str(path) for path in paths]))
             self._head.ahead = self._number
 
 

@@ -137,7 +137,7 @@ class BandwidthPhase:
     cpu_cores: float
     """Cores that the reading itself kept busy."""
     at_least: bool
-    """True when the probe's own CPU use may be the limit."""
+    """True when the probe itself may be the limit: its own CPU use, or threads where processes failed."""
     unread: dict[str, int] = field(default_factory=dict)
     """Reason to number of files that could not be read to their end."""
     notes: tuple[Remark, ...] = ()

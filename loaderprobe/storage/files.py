@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import os
@@ -11,7 +10,7 @@ import stat
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -241,11 +240,11 @@ def scratch_file(directory: Path, size_bytes: int, seed: int) -> Iterator[Sample
             f"{directory} has {format_bytes(status.f_bavail * status.f_frsize)} free",
             hint="ask for a smaller --scratch",
         )
-    with writing(directory):
+    with writing(directory, "the scratch file"):
         descriptor, name = tempfile.mkstemp(prefix=".loaderprobe-scratch-", dir=directory)
     path = Path(name)
     try:
-        with writing(path), os.fdopen(descriptor, "wb") as file:
+        with writing(path, "the scratch file"), os.fdopen(descriptor, "wb") as file:
             for first in range(0, size_bytes, WRITE_BYTES):
                 file.write(os.urandom(min(WRITE_BYTES, size_bytes - first)))
             file.flush()
@@ -277,7 +276,7 @@ def locate_pieces(path: Path, pieces: Sequence[Piece]) -> StorageLocation:
     found: dict[str, StorageLocation] = {}
     for piece in pieces[::step]:
         # A file that was just removed, or may not be opened, is counted when it is read.
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             place = locate(piece.path)
             found[place.mount] = place
     own = locate(path)

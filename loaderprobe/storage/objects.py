@@ -19,7 +19,7 @@ from loaderprobe.records.remark import Remark
 from loaderprobe.storage.files import LARGE_FILE_BYTES, Piece, Sample, in_blocks, shuffled
 from loaderprobe.storage.probe import OnPhase, Probe, ProbeRequest, run_probe
 from loaderprobe.storage.reader import Reading, ReadOrder, ReadRun, Supply
-from loaderprobe.system.objects import TRANSIENT, ObjectStore, open_store
+from loaderprobe.system.objects import TRANSIENT, UNSIZED, ObjectStore, open_store
 
 RANGE_BYTES = 8 << 20
 """Of a request to a large object: AWS's guide to the performance of S3 names 8 or 16 MB as typical."""
@@ -105,6 +105,7 @@ def sample_objects(store: ObjectStore, *, limit_bytes: int, seed: int) -> Sample
         pieces.append(piece)
         total += piece.size_bytes
     if not pieces:
+        store.check_permitted(skipped)
         why = ", ".join(f"{count} {reason}" for reason, count in skipped.items()) or "nothing is listed"
         raise BadValue(f"{store.url} holds no object to read ({why})", hint="give the URL of a folder of objects")
     notes += [Remark(code="files_skipped", facts={"files": count, "why": why}) for why, count in skipped.items()]
@@ -124,14 +125,13 @@ def sample_objects(store: ObjectStore, *, limit_bytes: int, seed: int) -> Sample
 
 def _usable(store: ObjectStore, found: Sequence[tuple[str, int | None]], skipped: Counter[str]) -> Iterator[Piece]:
     """Those with bytes and a name that a path can have; where a listing has no sizes, of the first only."""
-    sized = 0
-    for name, size in found:
-        why = ""
-        if size is None and sized < MOST_SIZED:
-            (size, why), sized = store.size_bytes(name), sized + 1
+    asked = 0
+    for name, listed in found:
+        size, why = (0, UNSIZED) if listed is None and asked >= MOST_SIZED else store.sized(name, listed)
+        asked += listed is None
         path = Path(name)
         if not size:
-            skipped[why or ("empty" if size == 0 else "of unknown size")] += 1
+            skipped[why] += 1
         elif name not in ("", path.as_posix()):
             skipped["with an empty part in its name"] += 1
         else:

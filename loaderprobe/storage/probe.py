@@ -211,7 +211,8 @@ class Probe:
                 processes = run_phase(replace(settings, engine=ProcessEngine(processes_for(self.cores))))
             except (LoaderprobeError, OSError) as error:
                 self.supply.spoil()
-                return replace(found, notes=(*found.notes, Remark(code="no_processes", facts={"error": str(error)})))
+                failed = Remark(code="no_processes", facts={"error": str(error)})
+                return replace(found, at_least=True, notes=(*found.notes, failed))
             found = max(found, processes, key=lambda phase: phase.bw_bytes)
         return found
 

@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from loaderprobe.errors import LoaderprobeError
+from loaderprobe.errors import BadValue
 from loaderprobe.protocols import PageCache
 from loaderprobe.records.bandwidth import MetadataOperation
 from loaderprobe.records.phases import Engine
@@ -115,12 +115,8 @@ def together(parts: Sequence[Reading]) -> Reading:
 
 def summed(counts: Iterable[int | None]) -> int | None:
     """None where one of them is."""
-    total = 0
-    for count in counts:
-        if count is None:
-            return None
-        total += count
-    return total
+    known = list(counts)
+    return None if None in known else sum(filter(None, known))
 
 
 # How orders and readings go to other processes, and come back: as one line of JSON.
@@ -184,27 +180,25 @@ class ReadRun:
         self._result = Reading(seconds=0.0)
 
     def run(self) -> Reading:
-        """Start all threads at once, wait for all to end. Raises LoaderprobeError where not all can start."""
+        """Start all threads at once, wait for all to end. Raises BadValue where not all can start."""
         threads = [threading.Thread(target=self._reader, args=(buffer,), daemon=True) for buffer in self._buffers]
         try:
             for thread in threads:
                 thread.start()
-        except RuntimeError as error:
-            self._pieces = ()
+            cpu_s = cpu_seconds()
+            self._begun_ns = time.perf_counter_ns()
+            self._deadline_ns = self._begun_ns + round(self._order.seconds * 1e9)
             self._start.set()
-            hint = "ask for fewer with --readers, or raise the limit of processes (ulimit -u, pids.max of a cgroup)"
-            raise LoaderprobeError(f"not all of {len(threads)} reading threads can start: {error}", hint=hint) from None
-        cpu_s = cpu_seconds()
-        self._begun_ns = time.perf_counter_ns()
-        self._deadline_ns = self._begun_ns + round(self._order.seconds * 1e9)
-        self._start.set()
-        try:
             for thread in threads:
                 thread.join()
-        except BaseException:
-            # Ctrl-C: no thread may continue to read.
+        except BaseException as error:
+            # Ctrl-C as much as a limit: no thread may continue to read, or wait to begin.
             self._pieces = ()
-            raise
+            self._start.set()
+            if not isinstance(error, RuntimeError):
+                raise
+            hint = "ask for fewer with --readers, or raise the limit of processes (ulimit -u, pids.max of a cgroup)"
+            raise BadValue(f"not all of {len(threads)} reading threads can start: {error}", hint=hint) from None
         now_ns = time.perf_counter_ns()
         result = self._result
         result.seconds = (now_ns - self._begun_ns) / 1e9

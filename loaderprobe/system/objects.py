@@ -9,7 +9,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -26,6 +26,7 @@ WAIT_S, WAIT_GROWS = 0.1, 1.7
 """Before the second attempt, and by how much more before each later one: as s3fs waits."""
 TIMEOUT_S = 15.0
 """Of one attempt: what s3fs waits for a read."""
+UNSIZED = "of unknown size"
 TIMED_OUT, TRUNCATED, NO_CONNECTION = "timeout", "truncated body", "no connection"
 _STATUS = {status.value: f"{status.value} {status.phrase}" for status in http.HTTPStatus}
 NO_CREDENTIALS, NOT_REFRESHED = "no credentials", "credentials not refreshed"
@@ -101,15 +102,23 @@ class ObjectStore:
                 elif below or len(entries) == 1:
                     yield below, entry["size"]
 
-    def size_bytes(self, name: str) -> tuple[int | None, str]:
-        """(bytes if known, why the server refuses to say) of one object. Raises BadValue without an answer."""
-        path = self._path(name)
+    def sized(self, name: str, listed_bytes: int | None) -> tuple[int, str]:
+        """(bytes, empty), asked for where none are listed, or (0, why there are none). Raises BadValue unanswered."""
+        path, size_bytes = self._path(name), listed_bytes
         try:
-            return self._repeated(lambda: self.filesystem.info(path))["size"], ""
+            if size_bytes is None:
+                size_bytes = self._repeated(lambda: self.filesystem.info(path))["size"]
         except Exception as error:  # noqa: BLE001  # see `get`
             if (kind := kind_of(error)) in TRANSIENT:
                 raise self._refused(kind, path) from None
-            return None, f"answered by {kind}"
+            return 0, f"answered by {kind}"
+        return (size_bytes, "") if size_bytes else (0, UNSIZED if size_bytes is None else "empty")
+
+    def check_permitted(self, reasons: Collection[str]) -> None:
+        """Raise MissingPart where of reasons of `sized` those that are known are a lack of permission."""
+        denied = [kind for kind in DENIED if f"answered by {kind}" in reasons]
+        if denied and len(denied) == len({*reasons} - {UNSIZED}):
+            raise self._refused(denied[0], self.root)
 
     def read(self, name: str) -> bytes:
         """A whole object. Raises as `listed` does."""

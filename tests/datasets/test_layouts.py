@@ -20,7 +20,7 @@ from loaderprobe.datasets.convert import convert, stage
 from loaderprobe.datasets.folder import generated_set, layout_in, scan_layout
 from loaderprobe.datasets.layouts import LAYOUTS, NAMES, Sample, blocks, check_layout, complete, format_of
 from loaderprobe.errors import BadValue, MissingPart, NoSpace, Refused
-from loaderprobe.records.files import FileSet
+from loaderprobe.records.files import FileSet, SkippedFile
 from loaderprobe.testing import FakePageCache
 from tests.datasets.conftest import Make
 
@@ -293,13 +293,17 @@ def test_a_copy_holds_the_same_files(tmp_path: Path, make: Make, any_layout: str
     written = {path: path.stat().st_mtime_ns for path in others}
     assert list(contents(staged(files, tmp_path / "copy"))) == list(contents(files))
     assert {path: path.stat().st_mtime_ns for path in others} == written
+    # Of shards, which are copied whole, what was left out is in the copy, too.
+    skipped = (SkippedFile(path="train/0, sample 1", reason="damaged"),)
+    again = staged(replace(files, skipped_count=1, skipped=skipped), tmp_path / "copy")
+    assert (again.skipped_count, again.skipped) == ((0, ()) if any_layout == "files" else (1, skipped))
 
 
 @pytest.mark.parametrize("indexed", ["mds", "litdata"])
 def test_a_copy_has_the_index_of_its_source(
     tmp_path: Path, make: Make, indexed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever columns that names; also where Ctrl-C came before all was on the disk."""
+    """Whatever columns that names, also where they change; and where Ctrl-C came before all was on the disk."""
     files = whole(make(tmp_path, layout=indexed, shard_images=20))
     (index,) = files.folder.rglob("index.json")
     index.write_text(index.read_text().replace('"int"', '"int64"'))
@@ -310,9 +314,12 @@ def test_a_copy_has_the_index_of_its_source(
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr("loaderprobe.datasets.convert.sync_filesystem", interrupted)
         staged(files, tmp_path / "copy")
-    found = staged(files, tmp_path / "copy")
-    assert (found.folder / index.relative_to(files.folder)).read_bytes() == index.read_bytes()
-    assert list(contents(found)) == list(contents(files))
+    for text in (index.read_text(), index.read_text().replace('"int64"', '"uint8"')):
+        index.write_text(text)
+        found = staged(files, tmp_path / "copy")
+        assert (found.folder / index.relative_to(files.folder)).read_text() == text
+    index.write_text(text.replace('"uint8"', '"int64"'))
+    assert list(contents(staged(files, tmp_path / "copy"))) == list(contents(files))
 
 
 def test_a_copy_grows_and_takes_no_place_of_others(tmp_path: Path, make: Make) -> None:
@@ -337,6 +344,10 @@ def test_space_for_all_images_is_that_of_all_shards(
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=free, f_frsize=1, f_files=0))
     copy = staged(whole(made, sample=20), tmp_path / "copy")
     assert copy.staged and copy.staged.share == 1
+    if not LAYOUTS[layout].block:
+        free = round(0.65 * sum(every.file_bytes.values()))
+        part = staged(whole(made, sample=20), tmp_path / "part")
+        assert part.staged and part.staged.share == pytest.approx(0.65, rel=0.05)
 
 
 def test_where_a_copy_cannot_be_made(tmp_path: Path, make: Make) -> None:

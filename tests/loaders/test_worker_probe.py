@@ -417,6 +417,21 @@ def test_each_sample_finds_the_mapped_file_cold(
     assert not hasattr(ahead.around(data, head), "__getitems__")
 
 
+def test_a_full_disk_is_no_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is written for workers says so, as a log does."""
+    log = FetchLog.create(tmp_path / "log", 1)
+    log.beside("evict", 1).symlink_to("/dev/full")
+    with pytest.raises(NoSpace, match="temporary files"):
+        EvictionRequest(log).set([tmp_path])
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    monkeypatch.setattr("tempfile.mkdtemp", full)
+    with pytest.raises(NoSpace, match="temporary files"):
+        WorkerSignals.create(tmp_path, 1)
+
+
 def test_a_log_takes_its_space_before_it_is_mapped(tmp_path: Path) -> None:
     """Who writes into a sparse file on a full file system dies of SIGBUS."""
     path = FetchLog.create(tmp_path / "log", 2).path

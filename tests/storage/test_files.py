@@ -7,12 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 from threading import Thread
-from typing import Any
 
 import numpy as np
 import pytest
 
-from loaderprobe.errors import LoaderprobeError, MissingPart, NoSpace
+from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart, NoSpace
 from loaderprobe.storage import processes
 from loaderprobe.storage.files import (
     BLOCK_BYTES,
@@ -154,7 +153,7 @@ def test_a_folder_that_may_not_be_read(tmp_path: Path) -> None:
     assert reading.unread == {str(pieces[0].path): "no read permission"}
 
 
-def test_the_scratch_file_is_always_removed(tmp_path: Path) -> None:
+def test_the_scratch_file_is_always_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever happens while it is used; that of another, as of a container with the same process id, survives."""
     foreign = tmp_path / f".loaderprobe-scratch-{os.getpid()}"
     foreign.write_bytes(b"theirs")
@@ -164,6 +163,10 @@ def test_the_scratch_file_is_always_removed(tmp_path: Path) -> None:
         raise KeyboardInterrupt
     with pytest.raises(NoSpace), scratch_file(tmp_path, 10**18, 0):
         pytest.fail("one that does not fit is not begun")
+    monkeypatch.setattr(os, "fsync", lambda _: Path("/dev/full").write_bytes(b"x"))
+    with pytest.raises(NoSpace) as full, scratch_file(tmp_path, BLOCK_BYTES, 0):
+        pytest.fail("one that is not whole is not used")
+    assert "--out" not in full.value.hint
     assert list(tmp_path.iterdir()) == [foreign] and foreign.read_bytes() == b"theirs"
 
 
@@ -248,30 +251,39 @@ def test_a_dead_child_is_an_error(sample: Sample, monkeypatch: pytest.MonkeyPatc
         ProcessEngine(2).read(sample.pieces, ReadOrder(readers=2, seconds=60.0))
 
 
-def test_readers_that_meet_a_limit_leave_none_behind(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the second of two threads or processes cannot start, that is an error, and the first one ends."""
-    order, begun = ReadOrder(readers=2, seconds=60.0), list[Any]()
-    start_thread, start_process = Thread.start, processes._start
+@pytest.mark.parametrize(
+    ("trouble", "raised"), [(RuntimeError("no thread more"), BadValue), (KeyboardInterrupt(), KeyboardInterrupt)]
+)
+def test_threads_that_meet_a_limit_leave_none_behind(
+    sample: Sample, monkeypatch: pytest.MonkeyPatch, trouble: BaseException, raised: type[BaseException]
+) -> None:
+    """Where the second of two cannot start, or Ctrl-C comes before it does, the first one ends."""
+    begun, start = list[Thread](), Thread.start
 
-    def thread(reader: Thread) -> None:
+    def second(reader: Thread) -> None:
         if begun:
-            raise RuntimeError("can't start new thread")
+            raise trouble
         begun.append(reader)
-        start_thread(reader)
+        start(reader)
 
-    def process() -> subprocess.Popen[bytes]:
-        if len(begun) > 1:
-            raise BlockingIOError(11, "Resource temporarily unavailable")
-        child = start_process()
-        begun.append(child)
-        return child
-
-    monkeypatch.setattr(processes, "_start", process)
-    with monkeypatch.context() as limited, pytest.raises(LoaderprobeError, match="can't start") as raised:
-        limited.setattr(Thread, "start", thread)
-        ThreadEngine().read(sample.pieces, order)
+    with monkeypatch.context() as limited, pytest.raises(raised) as error:
+        limited.setattr(Thread, "start", second)
+        ThreadEngine().read(sample.pieces, ReadOrder(readers=2, seconds=60.0))
     begun[0].join(60)
-    assert not begun[0].is_alive() and "--readers" in raised.value.hint
+    assert not begun[0].is_alive() and "--readers" in getattr(error.value, "hint", "--readers")
+
+
+def test_processes_that_meet_a_limit_leave_none_behind(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the second of two cannot start, that is an error, and the first one ends."""
+    begun, start = list[subprocess.Popen[bytes]](), processes._start
+
+    def second() -> subprocess.Popen[bytes]:
+        if begun:
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        begun.append(start())
+        return begun[0]
+
+    monkeypatch.setattr(processes, "_start", second)
     with pytest.raises(BlockingIOError):
-        ProcessEngine(2).read(sample.pieces, order)
-    assert begun[1].returncode is not None
+        ProcessEngine(2).read(sample.pieces, ReadOrder(readers=2, seconds=60.0))
+    assert begun[0].returncode is not None

@@ -13,9 +13,10 @@ import pytest
 
 from loaderprobe.api.bandwidth import bandwidth
 from loaderprobe.cli import main
+from loaderprobe.datasets.folder import scan_url
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.records.bandwidth import BandwidthMeasurement
-from loaderprobe.records.files import is_url, masked
+from loaderprobe.records.files import FileSet, is_url, masked
 from loaderprobe.storage import files as files_module
 from loaderprobe.storage import objects as probe_module
 from loaderprobe.storage.objects import probe_objects
@@ -34,6 +35,7 @@ class Scripted(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fsspec has n
     failures: ClassVar[dict[str, Iterator[BaseException]]] = {}
     """By object, or by the folder that is listed."""
     spans: ClassVar[list[tuple[str, int | None, int | None]]] = []
+    sizes_listed: ClassVar[bool] = True
 
     def _may(self, path: str) -> None:
         if failure := next(self.failures.get(path, iter(())), None):
@@ -46,12 +48,17 @@ class Scripted(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fsspec has n
             first, _, rest = name.removeprefix(f"{path}/").partition("/")
             if name.startswith(f"{path}/"):
                 kind = "directory" if rest else "file"
-                found[first] = {"name": f"{path}/{first}", "type": kind, "size": len(body)}
+                size = len(body) if self.sizes_listed else None
+                found[first] = {"name": f"{path}/{first}", "type": kind, "size": size}
             elif name == path:
                 found[name] = {"name": name, "type": "file", "size": len(body)}
         if not found:
             raise FileNotFoundError(path)
         return list(found.values())
+
+    def info(self, path: str, **_: Any) -> dict[str, Any]:
+        self._may(path)
+        return {"name": path, "type": "file", "size": len(self.objects[path])}
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
         self.spans.append((path, start, end))
@@ -260,6 +267,29 @@ def test_nothing_to_read(scripted: type[Scripted], failing: str, error: type[Loa
     with pytest.raises(error, match=kind) as raised:
         probed()
     assert "SECRET" not in str(raised.value) + raised.value.hint
+
+
+@pytest.mark.parametrize(("kind", "error"), [("403 Forbidden", MissingPart), ("404 Not Found", BadValue)])
+def test_no_size_to_read(
+    scripted: type[Scripted], monkeypatch: pytest.MonkeyPatch, kind: str, error: type[LoaderprobeError]
+) -> None:
+    """Where a listing has none they are asked for: what is refused is counted; all of it is an error with its kind."""
+    monkeypatch.setattr(scripted, "sizes_listed", False)
+    images = [path for path in scripted.objects if path.endswith(".jpg")]
+
+    def listed() -> FileSet:
+        return scan_url("scripted://bucket", sample=50, seed=0, progress=lambda *_: None)
+
+    scripted.failures = {images[0]: itertools.repeat(FAILURES[kind])}
+    files = listed()
+    assert (files.count, files.images_found, files.skipped_count) == (39, 39, 2)
+    assert files.skipped[-1].path == "train/0/0.jpg" and kind in files.skipped[-1].reason
+    assert probed().files_used == 39
+    scripted.failures = {path: itertools.repeat(FAILURES[kind]) for path in images}
+    monkeypatch.setattr(probe_module, "MOST_SIZED", 39)
+    for measured in (listed, probed):
+        with pytest.raises(error, match=kind):
+            measured()
 
 
 @pytest.mark.parametrize(

@@ -249,7 +249,7 @@ class Scripted:
 
 def test_fast_storage_is_read_by_processes_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where threads may be the limit, processes read as well, and the faster of the two counts. Where processes fail,
-    threads count, and a note says so.
+    threads count for at least their rate, and a note says so.
 
     Twenty files cannot occupy eight readers: an automatic ladder ends before, and says so.
     """
@@ -260,10 +260,12 @@ def test_fast_storage_is_read_by_processes_too(folder: Path, monkeypatch: pytest
     monkeypatch.setattr(probe_module, "cores_available", lambda: 4.0)
     monkeypatch.setattr(probe_module, "LEAST_FOR_PROCESSES_S", 0.0)
     assert [phase.engine for phase in probed(folder).ladder] == ["threads", "processes"]
+    assert not any(phase.at_least for phase in probed(folder).ladder)
     Scripted(monkeypatch, processes=LoaderprobeError("a process died"))
     alone = probed(folder)
     assert [phase.engine for phase in alone.ladder] == ["threads", "threads"] and not alone.failed
     assert [note.facts for note in alone.ladder[1].notes] == [{"error": "a process died"}]
+    assert [phase.at_least for phase in alone.ladder] == [False, True]
 
 
 def test_trouble_costs_only_the_phase_that_it_meets(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
