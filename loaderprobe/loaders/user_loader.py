@@ -274,7 +274,7 @@ def _named(kind: str, message: str) -> str:
     return f"{kind}: {message}" if message else kind
 
 
-# A wrapper may prefetch: so many batches, and a share of those it has given.
+# A wrapper or a sub-class may prefetch: so many batches, and a share of those it has given.
 AHEAD, AHEAD_SHARE = 1, 0.25
 
 
@@ -387,9 +387,11 @@ class UserLoader(SwitchedLoader):
             raise Otherwise(message, hint=hint, instead=self._given.with_workers(busy, note))
 
     def _check_pace(self) -> None:
-        """A wrapper that is kept must give one batch for each that it takes."""
+        """A sub-class, or a wrapper that is kept, must give one batch for each that it takes."""
         ahead = self._iterator._num_yielded - self._epochs.taken
-        if self._rewrapped is not None and not 0 <= ahead <= AHEAD + AHEAD_SHARE * self._epochs.taken:
+        if not 0 <= ahead <= AHEAD + AHEAD_SHARE * self._epochs.taken:
+            if self._rewrapped is None:
+                raise BadValue(FOREIGN, hint=FOREIGN_HINT)
             raise Otherwise(
                 f"the wrapper takes {self._iterator._num_yielded} batches to give {self._epochs.taken}",
                 hint=FOREIGN_HINT,

@@ -176,17 +176,48 @@ def test_a_twin_shares_nothing_that_it_changes(tmp_path: Path) -> None:
     assert UserLoader(DataLoader(Numbers(), batch_size=4), tmp_path).modes() == {*SERIAL, "one_thread"}
 
 
-def test_a_loader_that_goes_past_torch_is_refused(tmp_path: Path) -> None:
-    """Its batches cannot be separated, so nothing is measured."""
+class Foreign(DataLoader[Any]):
+    """Takes no batch of torch's."""
 
-    class Foreign(DataLoader[Any]):
-        def __iter__(self) -> Any:
-            yield from ([1], [2])
+    def __iter__(self) -> Any:
+        yield from ([1], [2])
 
-    with UserLoader(Foreign(Numbers(), batch_size=4), tmp_path) as own:
-        next(own.batches())
-        with pytest.raises(BadValue, match="does not iterate as torch's DataLoader does"):
+
+class TwoByTwo:
+    """Takes two batches to give one."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __iter__(self) -> Any:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self.inner), next(self.inner)
+
+
+class Merging(DataLoader[Any]):
+    """Merges the batches of torch's iterator."""
+
+    def __iter__(self) -> Any:
+        return TwoByTwo(super().__iter__())
+
+
+class MergingBelow(DataLoader[Any]):
+    """The same, in the iterator that torch's class asks for."""
+
+    def _get_iterator(self) -> Any:
+        return TwoByTwo(super()._get_iterator())
+
+
+@pytest.mark.parametrize("kind", [Foreign, Merging, MergingBelow])
+def test_a_loader_that_goes_past_torch_is_refused(tmp_path: Path, kind: type[DataLoader[Any]]) -> None:
+    """Its batches cannot be separated, or are not the ones that workers make, so nothing is measured."""
+    with UserLoader(kind(Numbers(), batch_size=4), tmp_path) as own:
+        assert len(list(islice(own.batches(), 4))) == 4
+        with pytest.raises(BadValue, match="does not iterate as torch's DataLoader does") as caught:
             own.check()
+        assert type(caught.value) is BadValue
 
 
 @pytest.mark.parametrize("workers", [0, 1])
