@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -103,9 +104,21 @@ class Nested(IterableDataset[Any]):
             yield from batch
 
 
-def test_batches_that_a_data_set_takes_of_its_own_loader_are_part_of_its_own(tmp_path: Path) -> None:
+class Eager(Nested):
+    """The same; its first batch is there when it is begun."""
+
+    def __iter__(self) -> Iterator[Any]:
+        batches = iter(DataLoader(Counting(), batch_size=2))
+        return chain(next(batches), chain.from_iterable(batches))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("kind", [Nested, Eager])
+def test_batches_that_a_data_set_takes_of_its_own_loader_are_part_of_its_own(
+    tmp_path: Path, kind: type[Nested], workers: int
+) -> None:
     """They have no rows, and are made as they would be."""
-    with driven(tmp_path, Nested(), num_workers=1) as loader:
+    with driven(tmp_path, kind(), num_workers=workers) as loader:
         batches = loader.batches()
         samples = [next(batches)[:, 0].tolist() for _ in range(3)]
         records = loader.records()
