@@ -197,8 +197,9 @@ class StreamPool:
 
 
 def _indices(batch: Any) -> Collection[Any]:
-    """What a sampler has given at once: a list or an array of indices, say, or one."""
-    return batch if isinstance(batch, Collection) and getattr(batch, "ndim", None) != 0 else [batch]
+    """What a sampler has given at once: a list or an array of indices, say, or one, which may be a text."""
+    whole = isinstance(batch, Collection) and not isinstance(batch, str | bytes) and getattr(batch, "ndim", None) != 0
+    return batch if whole else [batch]
 
 
 def _number(index: Any) -> int | None:

@@ -83,7 +83,7 @@ def as_drawn(kind: str, first: int) -> Any:
     return {
         "list": pair.tolist(), "numbers": list(pair), "array": pair, "tensor": torch.from_numpy(pair),
         "tensors": list(torch.from_numpy(pair)), "one": torch.tensor(first // 2), "texts": ["a", "b"],
-        "rows": np.stack([pair, pair]),
+        "rows": np.stack([pair, pair]), "text": "a" * (1 + first % 3), "bytes": bytes(2),
     }[kind]  # fmt: skip
 
 
@@ -107,12 +107,13 @@ def test_indices_are_known_again_whatever_their_type(kind: str) -> None:
         assert pool.odd == 1
 
 
-@pytest.mark.parametrize("kind", ["texts", "rows"])
+@pytest.mark.parametrize("kind", ["texts", "rows", "text", "bytes"])
 def test_indices_that_are_no_numbers_have_no_order(kind: str) -> None:
-    """They are taken for new ones, in sequence."""
+    """They are taken for new ones, in sequence. A text is one index, however long."""
     pool = BatchPool([as_drawn(kind, first) for first in range(0, 80, 2)], 2)
-    list(islice(iter(pool), 6))
-    assert pool.in_sequence() and pool.passes == 0
+    pool.take_new()
+    list(islice(iter(pool), 40))
+    assert pool.in_sequence() and (pool.passes, pool.odd) == (0, 0)
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
