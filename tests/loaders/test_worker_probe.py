@@ -240,6 +240,20 @@ def test_each_of_several_iterators_is_watched_until_it_is_gone(tmp_path: Path, o
     assert sum(watched.records(0).images) == 100
 
 
+class Generating(DataLoader[Any]):
+    """What it is iterated by shows no iterator of torch's."""
+
+    def _get_iterator(self) -> Any:
+        yield from super()._get_iterator()
+
+
+def test_a_log_that_nothing_writes_is_not_kept(tmp_path: Path) -> None:
+    """A training has one for each epoch."""
+    watched = WatchedLoader(tmp_path)
+    assert len(list(watched.iterate(Generating(Costly(0.0, 20), 8), DataLoader.__iter__))) == 3
+    assert watched.records(0).images == () and not list(tmp_path.iterdir())
+
+
 def test_a_full_disk_ends_no_training_that_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """There are no records then, and nothing is left of the log."""
 
