@@ -427,8 +427,7 @@ class UserLoader(SwitchedLoader):
 
         `taken` batches have been taken so far.
         """
-        ahead = self._loader.num_workers * (self._loader.prefetch_factor or 0)
-        self._settled = self._log.pool = self._pool.settle(taken, ahead)
+        self._settled = self._log.pool = self._pool.settle(taken, self._ahead)
         return self._settled
 
     def stacks(self) -> StackSamples | None:
