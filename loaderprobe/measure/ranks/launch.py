@@ -426,7 +426,7 @@ class RankProcess:
                 elif placement is not None:
                     order = replace(take(self.store, "order", Order), begin_ns=self.clock.now_ns())
                     limit_s = command.time_limit_s + LATER_S
-                    with suppress(Refused):  # for lack of space: it is reported, and the next order may have room
+                    with suppress(Refused):  # for lack of space: it is reported, and the next may find some
                         self.run_child(order, RECORDS[order.result], placement, number, start, limit_s, lambda _: None)
                 number += 1
         finally:
