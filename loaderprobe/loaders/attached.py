@@ -275,7 +275,7 @@ class HookedIterators:
             try:
                 return self._hooks.get_iterator(loader, original)
             finally:
-                self._asked.remove(id(loader))
+                self._asked.discard(id(loader))  # another thread may have asked at the same time
 
         return get
 

@@ -211,7 +211,7 @@ def torch_generators(loader: DataLoader[Any]) -> list[torch.Generator]:
 
 @contextmanager
 def random_state_kept(loader: DataLoader[Any]) -> Iterator[None]:
-    """Restore, at the end, all random generators that a loader or its data set draws from, however deep they lie."""
+    """Restore, at the end, the random generators that a loader or its data set holds, as far as `reachable` looks."""
     found = reachable(list(vars(loader).values()), closed=(_BaseDataLoaderIter,))
     back = [global_random_state(), *(_restorer(value) for value in found if issubclass(type(value), GENERATORS))]
     try:

@@ -103,10 +103,10 @@ class SwitchedLoader:
         make = loader._get_iterator
 
         def get_iterator() -> Any:
-            begin_again = random_state_as_begun(loader)
+            begin_again = None if loader.num_workers else random_state_as_begun(loader)
             made = make()
             self._iterator = torch_iterator(made)
-            if not loader.num_workers and self._iterator is not None:
+            if begin_again is not None and self._iterator is not None:
                 self._probe = watch_here(self._log_name, self._iterator, files_of, begin_again=begin_again)
             return made
 
@@ -158,9 +158,8 @@ class SwitchedLoader:
 
     def still(self, taken: int) -> bool:
         """True when, with `taken` batches taken, workers have made all requested batches and are idle."""
-        lanes = self._loader.num_workers
-        asked = taken + lanes * (self._loader.prefetch_factor or 0)
-        return all(self._log.made(last) for last in range(asked - lanes, asked))
+        asked = taken + self._ahead
+        return all(self._log.made(last) for last in range(asked - self._loader.num_workers, asked))
 
     def release(self, taken: int) -> None:
         """Make this process and all workers unmap the pages of mapped files, once no batch is being made.
@@ -183,8 +182,12 @@ class SwitchedLoader:
         self._eviction.set(paths)
 
     def begun_before(self, first_batch: int, time_ns: int) -> bool:
-        ahead = self._loader.num_workers * (self._loader.prefetch_factor or 0)
-        return self._log.begun_before(first_batch, ahead, time_ns)
+        return self._log.begun_before(first_batch, self._ahead, time_ns)
+
+    @property
+    def _ahead(self) -> int:
+        """Batches that workers are asked for before they are taken."""
+        return self._loader.num_workers * (self._loader.prefetch_factor or 0)
 
 
 def _wait_for(done: Callable[[], bool], most_s: float) -> None:

@@ -158,9 +158,9 @@ def bare_copy(loader: DataLoader[Any], *, plain: bool = False) -> DataLoader[Any
     copied: DataLoader[Any] = object.__new__(DataLoader if plain else type(loader))
     settings = {name: None if is_iterator(value) else value for name, value in vars(loader).items()}
     vars(copied).update(settings)
-    # torchdata's: the iterator that it was asked the state of, and would go on with.
+    # torchdata's: the iterator that it was asked the state of, and would go on with; the batch that it would begin at.
     if "_initial_iter_for_state_dict" in settings:
-        vars(copied)["_initial_iter_for_state_dict"] = False
+        vars(copied).update(_initial_iter_for_state_dict=False, next_iter_state=None)
     return copied
 
 

@@ -197,8 +197,9 @@ class StreamPool:
 
 
 def _indices(batch: Any) -> Collection[Any]:
-    """What a sampler has given at once: a list or an array of indices, say, or one."""
-    return batch if isinstance(batch, Collection) and getattr(batch, "ndim", None) != 0 else [batch]
+    """What a sampler has given at once: a list or an array of indices, say, or one, which may be a text."""
+    whole = isinstance(batch, Collection) and not isinstance(batch, str | bytes) and getattr(batch, "ndim", None) != 0
+    return batch if whole else [batch]
 
 
 def _number(index: Any) -> int | None:
@@ -274,7 +275,7 @@ def _named(kind: str, message: str) -> str:
     return f"{kind}: {message}" if message else kind
 
 
-# A wrapper may prefetch: so many batches, and a share of those it has given.
+# A wrapper or a sub-class may prefetch: so many batches, and a share of those it has given.
 AHEAD, AHEAD_SHARE = 1, 0.25
 
 
@@ -387,9 +388,11 @@ class UserLoader(SwitchedLoader):
             raise Otherwise(message, hint=hint, instead=self._given.with_workers(busy, note))
 
     def _check_pace(self) -> None:
-        """A wrapper that is kept must give one batch for each that it takes."""
+        """A sub-class, or a wrapper that is kept, must give one batch for each that it takes."""
         ahead = self._iterator._num_yielded - self._epochs.taken
-        if self._rewrapped is not None and not 0 <= ahead <= AHEAD + AHEAD_SHARE * self._epochs.taken:
+        if not 0 <= ahead <= AHEAD + AHEAD_SHARE * self._epochs.taken:
+            if self._rewrapped is None:
+                raise BadValue(FOREIGN, hint=FOREIGN_HINT)
             raise Otherwise(
                 f"the wrapper takes {self._iterator._num_yielded} batches to give {self._epochs.taken}",
                 hint=FOREIGN_HINT,
@@ -424,8 +427,7 @@ class UserLoader(SwitchedLoader):
 
         `taken` batches have been taken so far.
         """
-        ahead = self._loader.num_workers * (self._loader.prefetch_factor or 0)
-        self._settled = self._log.pool = self._pool.settle(taken, ahead)
+        self._settled = self._log.pool = self._pool.settle(taken, self._ahead)
         return self._settled
 
     def stacks(self) -> StackSamples | None:

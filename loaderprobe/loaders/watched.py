@@ -100,7 +100,9 @@ class WatchedLoader:
             return original(loader)
         if not loader.num_workers:
             made = original(loader)
-            if (real := torch_iterator(made)) is not None:
+            if (real := torch_iterator(made)) is None:
+                path.unlink()  # nothing will write it
+            else:
                 self._live.append(LiveLog(path, log, ref(real), watch_here(name, real, no_files, PassiveProbe)))
             return made
         settings, own = loader.__dict__, loader.worker_init_fn

@@ -23,7 +23,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils.data import default_collate, default_convert
+from torch.utils.data import default_collate, default_convert, get_worker_info
 from torch.utils.data._utils import fetch as torch_fetch
 
 from loaderprobe.batches import samples_asked_for, samples_without_collation
@@ -589,6 +589,8 @@ class WorkerSetup:
 
     def __call__(self, worker: int) -> None:
         """Run in the worker, before torch makes its fetcher."""
+        info = get_worker_info()
+        assert info is not None
         if self.parent is not None:
             die_with_parent(self.parent)
         if self.observer:
@@ -598,12 +600,14 @@ class WorkerSetup:
         watch = self.probe(self.log, worker, self.files_of, alone=True)
         if self.signals is not None:
             self.signals.handle(worker, watch.release)
-        # torch makes the fetcher after this call.
+        # torch makes the fetcher after this call. A data set that is begun may iterate a DataLoader of its own before.
         for kind in (torch_fetch._MapDatasetFetcher, torch_fetch._IterableDatasetFetcher):
             original = kind.fetch
             kind.fetch = (  # type: ignore[method-assign]  # the point of it
-                lambda fetcher, index, original=original: watch.fetch(
-                    fetcher, lambda index: original(fetcher, index), index
+                lambda fetcher, index, original=original: (
+                    watch.fetch(fetcher, partial(original, fetcher), index)
+                    if fetcher.dataset is info.dataset
+                    else original(fetcher, index)
                 )
             )
 

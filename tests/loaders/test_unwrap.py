@@ -126,12 +126,13 @@ def test_what_cannot_be_unwrapped_is_refused_with_a_hint(given: Any, hint: str) 
 
 
 def test_a_bare_copy_has_no_iterator() -> None:
-    """A sub-class may end the workers of one that it keeps, when the copy goes."""
+    """A sub-class may end the workers of one that it keeps, when the copy goes. Nor does it go on where one was."""
     loader = Keeping(Numbers(), batch_size=4)
     loader._iterator = loader.kept
-    vars(loader)["_initial_iter_for_state_dict"] = True
+    vars(loader).update(_initial_iter_for_state_dict=True, next_iter_state={"_num_yielded": 5})
     copy = vars(bare_copy(loader))
-    assert [copy[name] for name in ("kept", "_iterator", "_initial_iter_for_state_dict")] == [None, None, False]
+    names = ("kept", "_iterator", "_initial_iter_for_state_dict", "next_iter_state")
+    assert [copy[name] for name in names] == [None, None, False, None]
     assert copy["dataset"] is loader.dataset
 
 

@@ -83,7 +83,7 @@ def as_drawn(kind: str, first: int) -> Any:
     return {
         "list": pair.tolist(), "numbers": list(pair), "array": pair, "tensor": torch.from_numpy(pair),
         "tensors": list(torch.from_numpy(pair)), "one": torch.tensor(first // 2), "texts": ["a", "b"],
-        "rows": np.stack([pair, pair]),
+        "rows": np.stack([pair, pair]), "text": "a" * (1 + first % 3), "bytes": bytes(2),
     }[kind]  # fmt: skip
 
 
@@ -107,12 +107,13 @@ def test_indices_are_known_again_whatever_their_type(kind: str) -> None:
         assert pool.odd == 1
 
 
-@pytest.mark.parametrize("kind", ["texts", "rows"])
+@pytest.mark.parametrize("kind", ["texts", "rows", "text", "bytes"])
 def test_indices_that_are_no_numbers_have_no_order(kind: str) -> None:
-    """They are taken for new ones, in sequence."""
+    """They are taken for new ones, in sequence. A text is one index, however long."""
     pool = BatchPool([as_drawn(kind, first) for first in range(0, 80, 2)], 2)
-    list(islice(iter(pool), 6))
-    assert pool.in_sequence() and pool.passes == 0
+    pool.take_new()
+    list(islice(iter(pool), 40))
+    assert pool.in_sequence() and (pool.passes, pool.odd) == (0, 0)
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
@@ -176,17 +177,48 @@ def test_a_twin_shares_nothing_that_it_changes(tmp_path: Path) -> None:
     assert UserLoader(DataLoader(Numbers(), batch_size=4), tmp_path).modes() == {*SERIAL, "one_thread"}
 
 
-def test_a_loader_that_goes_past_torch_is_refused(tmp_path: Path) -> None:
-    """Its batches cannot be separated, so nothing is measured."""
+class Foreign(DataLoader[Any]):
+    """Takes no batch of torch's."""
 
-    class Foreign(DataLoader[Any]):
-        def __iter__(self) -> Any:
-            yield from ([1], [2])
+    def __iter__(self) -> Any:
+        yield from ([1], [2])
 
-    with UserLoader(Foreign(Numbers(), batch_size=4), tmp_path) as own:
-        next(own.batches())
-        with pytest.raises(BadValue, match="does not iterate as torch's DataLoader does"):
+
+class TwoByTwo:
+    """Takes two batches to give one."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __iter__(self) -> Any:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self.inner), next(self.inner)
+
+
+class Merging(DataLoader[Any]):
+    """Merges the batches of torch's iterator."""
+
+    def __iter__(self) -> Any:
+        return TwoByTwo(super().__iter__())
+
+
+class MergingBelow(DataLoader[Any]):
+    """The same, in the iterator that torch's class asks for."""
+
+    def _get_iterator(self) -> Any:
+        return TwoByTwo(super()._get_iterator())
+
+
+@pytest.mark.parametrize("kind", [Foreign, Merging, MergingBelow])
+def test_a_loader_that_goes_past_torch_is_refused(tmp_path: Path, kind: type[DataLoader[Any]]) -> None:
+    """Its batches cannot be separated, or are not the ones that workers make, so nothing is measured."""
+    with UserLoader(kind(Numbers(), batch_size=4), tmp_path) as own:
+        assert len(list(islice(own.batches(), 4))) == 4
+        with pytest.raises(BadValue, match="does not iterate as torch's DataLoader does") as caught:
             own.check()
+        assert type(caught.value) is BadValue
 
 
 @pytest.mark.parametrize("workers", [0, 1])

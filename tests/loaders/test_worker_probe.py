@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -103,9 +104,21 @@ class Nested(IterableDataset[Any]):
             yield from batch
 
 
-def test_batches_that_a_data_set_takes_of_its_own_loader_are_part_of_its_own(tmp_path: Path) -> None:
+class Eager(Nested):
+    """The same; its first batch is there when it is begun."""
+
+    def __iter__(self) -> Iterator[Any]:
+        batches = iter(DataLoader(Counting(), batch_size=2))
+        return chain(next(batches), chain.from_iterable(batches))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("kind", [Nested, Eager])
+def test_batches_that_a_data_set_takes_of_its_own_loader_are_part_of_its_own(
+    tmp_path: Path, kind: type[Nested], workers: int
+) -> None:
     """They have no rows, and are made as they would be."""
-    with driven(tmp_path, Nested(), num_workers=1) as loader:
+    with driven(tmp_path, kind(), num_workers=workers) as loader:
         batches = loader.batches()
         samples = [next(batches)[:, 0].tolist() for _ in range(3)]
         records = loader.records()
@@ -225,6 +238,20 @@ def test_each_of_several_iterators_is_watched_until_it_is_gone(tmp_path: Path, o
     assert len(list(watched.iterate(DataLoader(Costly(0.0, 20), 8), DataLoader.__iter__))) == 3
     assert len(list(tmp_path.iterdir())) == 1
     assert sum(watched.records(0).images) == 100
+
+
+class Generating(DataLoader[Any]):
+    """What it is iterated by shows no iterator of torch's."""
+
+    def _get_iterator(self) -> Any:
+        yield from super()._get_iterator()
+
+
+def test_a_log_that_nothing_writes_is_not_kept(tmp_path: Path) -> None:
+    """A training has one for each epoch."""
+    watched = WatchedLoader(tmp_path)
+    assert len(list(watched.iterate(Generating(Costly(0.0, 20), 8), DataLoader.__iter__))) == 3
+    assert watched.records(0).images == () and not list(tmp_path.iterdir())
 
 
 def test_a_full_disk_ends_no_training_that_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 from loaderprobe.analyze.judge import verdict
+from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.attach import outside
+from loaderprobe.measure.attach.attachment import CANNOT_GO_ON, MEASURED, Attachment, Finished
 from loaderprobe.measure.attach.choice import announce, claimed, others_that_train
 from loaderprobe.measure.attach.coroutine import SessionCoroutine
 from loaderprobe.measure.attach.outside import LEAST_PASSES, Outside, Pauses
@@ -23,6 +26,7 @@ from loaderprobe.measure.attach.script_loaders import SeenLoaders
 from loaderprobe.measure.attach.script_ranks import AHEAD, ANSWER_TIMEOUT_S, PATIENCE_S, StartAgreement
 from loaderprobe.measure.attach.watcher import ROUNDS, LoopStep, observed
 from loaderprobe.measure.session import Interrupted
+from loaderprobe.records.diagnosis import AttachRequest
 from loaderprobe.records.measurement import Measurement, WorkerBatches
 from loaderprobe.records.rank_processes import NotTogether, RankOffer
 from loaderprobe.records.waits import CodePlace
@@ -439,3 +443,29 @@ def test_ranks_that_cannot_be_measured_together_go_on(
     assert [
         found if expected else None for found, expected in zip(meeting.not_together, not_together, strict=True)
     ] == not_together
+
+
+@pytest.mark.parametrize(
+    ("error", "said"), [(None, MEASURED), (LoaderprobeError("it ended before the first round"), CANNOT_GO_ON)]
+)
+def test_a_rank_that_follows_says_whether_it_was_measured(
+    tmp_path: Path, error: LoaderprobeError | None, said: str
+) -> None:
+    """Where the script goes on although its end was heard."""
+
+    def give_up() -> None:
+        if error is not None:
+            raise error
+
+    request = AttachRequest(run=str(tmp_path), scratch=str(tmp_path), command="train.py", budget_s=None)
+    rank = Attachment(request, lambda *_: None, lambda *_: None, lambda *_: None)
+    nothing = SimpleNamespace(stop=lambda: None, close=lambda: None, total_s=0.0, happens=False)
+    given_up = SimpleNamespace(give_up=give_up, inside=False, over=False)
+    vars(rank).update(
+        _choice=SimpleNamespace(is_coordinator=False),
+        _takeover=SimpleNamespace(evaluation=nothing, pauses=nothing, other_training=nothing, coroutine=given_up),
+    )
+    rank._loaders.trained_in = threading.get_ident()
+    rank.end()
+    with pytest.raises(Finished, match=said):
+        rank.loop_begins(None)

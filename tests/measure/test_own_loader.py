@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -80,6 +82,18 @@ def test_a_file_that_was_changed_is_imported_again(script: str) -> None:
     assert made(named(f"{script}:both")) == ([1], print) and sys.modules["own_loader_script"] is known
     Path(script).write_text("def both(): return [1, 2, 3], print")
     assert made(named(f"{script}:both")) == ([1, 2, 3], print)
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_so_is_one_that_the_user_has_imported(script: str, changed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it was changed since this process began: an older one keeps its module."""
+    os.utime(script, (1, 1))
+    monkeypatch.syspath_prepend(Path(script).parent)
+    known = import_module("own_loader_script")
+    if changed:
+        Path(script).write_text("def both(): return [1, 2, 3], print")
+    assert made(named(f"{script}:both")) == ([1, 2, 3] if changed else [1], print)
+    assert (sys.modules["own_loader_script"] is known) != changed
 
 
 @pytest.mark.parametrize(

@@ -167,20 +167,27 @@ def test_a_configuration_of_one_rank_has_a_child_here_alone(
 def test_what_ends_a_rank_before_its_child_is_said(
     group: Callable[..., Group], error: BaseException, reason: str, hint: str
 ) -> None:
-    """By its own words and with its next step, on whatever host it was: rank 0 has no other way to know."""
-    here = group()
+    """By its own words and with its next step, on whatever host it was: rank 0 has no other way to know. A full disk
+    costs one configuration."""
+    here, errors = group(), [error]
     started = here.start
 
     def failing(rank: int) -> Start:
         def start(order: Path, result: Path, log: Path) -> Child:
-            raise error
+            if errors:
+                raise errors.pop()
+            return started(rank)(order, result, log)
 
         return start if rank == 1 else started(rank)
 
     here.start = failing  # type: ignore[method-assign]  # its child cannot be started
-    found = run(here.coordinator(r0=[HUNG]), order())
+    coordinator = here.coordinator(r0=[HUNG, DONE], r1=[DONE])
+    found = run(coordinator, order())
     assert isinstance(found, RunFailure)
     assert (found.reason, found.hint, found.rank) == (reason, hint, 1)
+    if isinstance(error, NoSpace):
+        assert run(coordinator, order()) == here.given
+        coordinator.end(0)
 
 
 def test_all_ranks_have_a_child_and_rank_0_s_record_counts(group: Callable[..., Group]) -> None:

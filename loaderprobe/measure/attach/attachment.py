@@ -352,8 +352,8 @@ class Attachment:
         return takeover.take()
 
     def _ended(self) -> Finished:
-        """What ends the script, with what it has come to."""
-        measured = self._no_verdict is None or self._no_verdict.why == "follows"
+        """What ends the script, with what it has come to: a rank that follows says why where it was not measured."""
+        measured = self._no_verdict in (None, NoVerdict("follows"))
         return Finished(0, MEASURED if measured else CANNOT_GO_ON)
 
     def _conclude(self, takeover: Takeover) -> None:

@@ -426,7 +426,8 @@ class RankProcess:
                 elif placement is not None:
                     order = replace(take(self.store, "order", Order), begin_ns=self.clock.now_ns())
                     limit_s = command.time_limit_s + LATER_S
-                    self.run_child(order, RECORDS[order.result], placement, number, start, limit_s, lambda _: None)
+                    with suppress(Refused):  # for lack of space: it is reported, and the next may find some
+                        self.run_child(order, RECORDS[order.result], placement, number, start, limit_s, lambda _: None)
                 number += 1
         finally:
             with suppress(LostRank):
@@ -452,11 +453,10 @@ class RankProcess:
                 )  # fmt: skip
         except BaseException as error:
             # Neither Ctrl-C nor a full disk here must leave the others waiting for this rank.
-            reason, hint = f"{type(error).__name__}: {error}", ""
+            interrupted = isinstance(error, KeyboardInterrupt)
+            reason, hint = "it was interrupted" if interrupted else f"{type(error).__name__}: {error}", ""
             if isinstance(error, LoaderprobeError):
                 reason, hint = error.message, error.hint
-            elif isinstance(error, KeyboardInterrupt):
-                reason = "it was interrupted"
             with suppress(LostRank):
                 self.report(number, replace(self._done(placement), kind="failed", reason=reason, hint=hint))
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -122,18 +123,32 @@ _IMPORTED: dict[Path, tuple[int, int]] = {}
 def _of_file(name: str, file: Path) -> ModuleType:
     """The module of a file, imported again where that was changed since.
 
-    Raises BadValue where it is hidden by a module of the same name that Python has imported before.
+    Where the user has imported it, the time of that is not known: it counts as changed where its file was since this
+    process began. Raises BadValue where it is hidden by a module of the same name that Python has imported before.
     """
     state = file.stat().st_mtime_ns, file.stat().st_size
-    if _IMPORTED.get(file, state) != state:
-        sys.modules.pop(name, None)
+    known = sys.modules.get(name)
+    changed = _IMPORTED[file] != state if file in _IMPORTED else state[0] > _began_ns()
+    if changed and known is not None and _is_of(known, file):
+        del sys.modules[name]
     module = import_module(name)
-    imported = getattr(module, "__file__", None)
-    if not (imported and file.samefile(imported)):
-        where = imported or "Python itself"
+    if not _is_of(module, file):
+        where = getattr(module, "__file__", None) or "Python itself"
         raise BadValue(f"{file} has the name of another module, {where}", hint="give the file another name")
     _IMPORTED[file] = state
     return module
+
+
+def _is_of(module: ModuleType, file: Path) -> bool:
+    imported = getattr(module, "__file__", None)
+    return imported is not None and file.samefile(imported)
+
+
+def _began_ns() -> int:
+    """When this process began, on the clock of files: in ticks after boot, in the 22nd field of its `stat`."""
+    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    booted_ns = time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    return booted_ns + ticks * 10**9 // os.sysconf("SC_CLK_TCK")
 
 
 def _called(own: OwnLoader, function: Callable[[], Any]) -> Any:
