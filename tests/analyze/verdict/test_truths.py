@@ -398,11 +398,17 @@ FOUND = {"none": STORAGE, **dict.fromkeys(("parts", "fresh"), f"{INPUT} estimate
 """Where warm files could be measured, an estimate alone is no verdict."""
 OPEN_PIECES = f"{OPEN} files_were_warm"
 COLD = {
-    "small files": Row(small_files(0.1), STORAGE, figures={"files_were": "cold"}),
-    "small files, many of them from memory": Row(
-        small_files(0.7), f"{INPUT} files_were_warm", missing={"storage": "pages_resident"},
-        figures={"files_were": "partly warm"},
+    "small files": Row(
+        small_files(0.1), STORAGE, figures={"files_were": "cold", "cold_fraction": 1.0, "read_amplification": 2.4576},
     ),
+    **{
+        f"small files, {resident} of them from memory": Row(
+            small_files(resident), f"{INPUT} files_were_warm",
+            missing={"storage": why, "read_amplification": "files_came_from_memory"},
+            figures={"files_were": "partly warm", "cold_fraction": 1 - resident},
+        )
+        for resident, why in ((0.6, "pages_resident"), (0.7, "pages_resident"), (0.8, "bytes_from_storage"))
+    },
     "half of the bytes": Row(pipeline(times(3, 1.2), replace(EVEN, cold=0.5)), f"{INPUT} files_were_warm", more=False),
     **{
         f"{access}, {share} of the bytes": Row(
