@@ -14,7 +14,7 @@ from loaderprobe.records.files import Staged
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.studies import Prefilled, over_steady
-from loaderprobe.records.verdict import Interval, Speedup, Verdict
+from loaderprobe.records.verdict import Interval, Speedup, Verdict, WorkerTime
 from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth
 from tests.examples.reports import CAUSES, STORED, example_report, example_row, with_changes
@@ -192,6 +192,7 @@ def test_where_no_change_has_a_forecast_what_takes_less_is_named(causes: list[st
 
 
 NOW, CORES = with_speedups().images_per_s.value, with_speedups().rates_images_per_s.cpu_limit or 0.0
+COMPUTING_BESIDE = WorkerTime(cpu_s=1e-5, run_delay_s=0.0, blocked_s=0.002, waits={"storage": 0.0005, "lock": 0.0})
 LIMITS: dict[str, tuple[dict[str, float | None], dict[str, Any], dict[str, str | None]]] = {
     "up to compute alone": ({"preprocessing": 1786 / NOW}, {}, {"preprocessing": "compute"}),
     "up to the cores, but not of free preprocessing": (
@@ -209,6 +210,9 @@ LIMITS: dict[str, tuple[dict[str, float | None], dict[str, Any], dict[str, str |
         {"preprocessing": 2.0}, {"disk_ceiling_fraction": None}, {"preprocessing": "storage"},
     ),
     "a speed-up that is not known": ({"transport": None}, {}, {"transport": None}),
+    "threads of a worker's own, seen computing": (
+        {"transport": 1.1}, {"worker_time": COMPUTING_BESIDE}, {"transport": "preprocessing"},
+    ),
     "no times of workers": ({"storage": 1.5}, {"worker_time": None}, {"storage": None}),
 }  # fmt: skip
 
@@ -219,6 +223,15 @@ def test_what_limits_training_once_a_resource_is_free(name: str) -> None:
     speedups, changes, expected = LIMITS[name]
     found = next_limits(replace(with_speedups(**speedups), **changes), 2)
     assert {resource: found.get(resource) for resource in expected} == expected
+
+
+@pytest.mark.parametrize(("waits", "expected"), [(COMPUTING_BESIDE.waits, "preprocessing"), ({}, None)])
+def test_what_a_loader_with_threads_of_its_own_waits_for_is_known_from_looks(
+    waits: dict[str, float], expected: str | None
+) -> None:
+    """The training thread, whose times are known, just waits."""
+    seen = replace(with_speedups(transport=1.1), worker_time=replace(COMPUTING_BESIDE, waits=waits))
+    assert next_limits(seen, 1, own_threads=True).get("transport") == expected
 
 
 SLOW = measured(Truth(compute=100000.0), 2)
