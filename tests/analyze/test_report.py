@@ -26,7 +26,7 @@ Gains = tuple[float | None, float | None, float | None]
 def _row(rate: float, compute: str = "cuda", half: float = 1.0, **options: Any) -> ConfigurationRow:
     figure = Interval(value=rate, low=rate - half, high=rate + half)
     emulated = compute.startswith("emulated")
-    return example_row(images_per_s=figure, compute=compute, emulated=emulated, cache="warm", **options)
+    return example_row(images_per_s=figure, compute=compute, emulated=emulated, **{"cache": "warm", **options})
 
 
 def _gains(*rows: ConfigurationRow) -> list[Gains]:
@@ -84,8 +84,9 @@ def _stored(speedup: float, high: float) -> ConfigurationRow:
     )
 
 
-def _in(layout: str, rate: float, half: float = 1.0) -> ConfigurationRow:
-    return _row(rate, half=half, layout=layout, resolution="500x375" if layout == "files" else f"500x375 {layout}")
+def _in(layout: str, rate: float, half: float = 1.0, **options: Any) -> ConfigurationRow:
+    resolution = "500x375" if layout == "files" else f"500x375 {layout}"
+    return _row(rate, half=half, layout=layout, resolution=resolution, **options)
 
 
 @pytest.mark.parametrize(
@@ -128,17 +129,35 @@ def test_the_layout_that_surely_gains_most_is_the_first_change(
         ),
         ([_in("files", 100), _in("tar", 210)], None),
         ([_in("files", 100, half=30), _in("tar", 110, half=40)], None),
+        (
+            [_in("files", 100), _in("tar", 98), _in("files", 94, cache="cold"), _in("tar", 93, cache="cold")],
+            {"data": "500x375", "layouts": "tar"},
+        ),
+        (
+            [_in("files", 100), _in("tar", 98), _in("files", 200, ranks=2), _in("tar", 200, ranks=2)],
+            {"data": "500x375", "layouts": "tar"},
+        ),
         ([_in("tar", 100)], None),
         ([_stored(1.02, 1.2)], {"data": "photographs", "low": 1.02, "high": 1.2, "how": "measured"}),
         ([_stored(1.06, 1.2)], None),
     ],
-    ids=["measured", "no sure gain", "tar gains", "not clear", "no files", "storage is no limit", "storage gains"],
+    ids=[
+        "measured",
+        "no sure gain",
+        "tar gains",
+        "not clear",
+        "warm and cold",
+        "ranks",
+        "no files",
+        "storage is no limit",
+        "storage gains",
+    ],
 )
 def test_large_files_that_gain_nothing_are_said_to(
     rows: list[ConfigurationRow], facts: dict[str, str | float] | None
 ) -> None:
-    """Where they were measured, and none gained, with the range where one may; of files alone wherever no gain is
-    forecast, as storage gains none."""
+    """Where they were measured, and none gained beside files in the same state, with the range where one may; of files
+    alone wherever no gain is forecast, as storage gains none."""
     found = [note.facts for note in layout_notes(example_report(rows))]
     assert found == ([pytest.approx(facts, abs=1e-3)] if facts else [])
 
