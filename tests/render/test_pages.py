@@ -52,6 +52,12 @@ WIDEST = replace(
 )
 """Rates from kB/s to GB/s in one table, all marked, and a million opens/s: gaps and shares give way, then tables stand
 below each other."""
+SURE = replace(
+    example_bandwidth(),
+    phases=(example_phase(1, 12_345e6, bw_low=12_339e6, bw_high=12_351e6),),
+    metadata=example_operations({1: 131_400.0}, ops_low=131_280.0, ops_high=131_520.0),
+)
+"""Rates that are known to more than three figures."""
 RANKS = example_rank_bandwidth(example_ranks(20e6), example_ranks(6.9e6, 6.8e6, 6.8e6, 4e6))
 STORED = Path("fixtures/runs/storage")
 PLAN = loaderprobe.plan(STORED, accelerators=64, cache="page:75GB", nic="12.5GB/s", storage="6GB/s,24kopens/s,2ms")
@@ -62,6 +68,7 @@ PAGES: dict[str, tuple[Document, set[str]]] = {
     "widest bandwidth": (
         bandwidth_document(WIDEST), {">=12300", "opens/s", "stats,", ">=1,000,000", "4.36,"},
     ),
+    "sure bandwidth": (bandwidth_document(SURE), {"12345", "±6", "131,400", "±120"}),
     "bandwidth of ranks": (bandwidth_document(RANKS), {"20.0", "24.5", "fair"}),
     "bandwidth of nothing": (bandwidth_document(example_rank_bandwidth()), set()),
     "plan": (PLAN.document(), set()),
