@@ -20,12 +20,13 @@ from rich.cells import cell_len
 import loaderprobe
 from loaderprobe.records.plan import PlanReport
 from loaderprobe.render.bandwidth import bandwidth_document
+from loaderprobe.render.charts import Bar, Chart, ChartRow
 from loaderprobe.render.document import Document, Section, Table
 from loaderprobe.render.json import result_json, result_schema, summary_json, summary_schema
 from loaderprobe.render.plan import catalogue_document, catalogue_json
 from loaderprobe.render.rows import csv_text
 from loaderprobe.render.sweep import sweep_document
-from loaderprobe.render.terminal import document_text
+from loaderprobe.render.terminal import chart_text, document_text
 from loaderprobe.storage.catalogue import published
 from tests.examples.bandwidth import (
     example_bandwidth,
@@ -100,6 +101,12 @@ def test_skipped_files_are_named_or_where_they_are(count: int, says: str) -> Non
     )
     summary = replace(report.summary, run=replace(report.summary.run, data=(data,)))
     assert says in " ".join(terminal_report(replace(report, summary=summary)).split())
+
+
+def test_a_control_character_is_measured_as_it_is_written_out() -> None:
+    """A row of a picture stays within the width."""
+    row = ChartRow(label="a", value="\x1b" * 6, bars=(Bar(end=1.0),))
+    assert [cell_len(line.plain) for line in chart_text(Chart(rows=(row,)), 60)] == [60]
 
 
 @pytest.mark.parametrize("letter", ["r", "\u7167"], ids=["narrow", "wide"])
