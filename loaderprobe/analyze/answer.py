@@ -133,10 +133,8 @@ def best_of(report: Report, rows: Rows) -> list[ConfigurationRow]:
 
 
 def _best(rows: Rows, knees: Sequence[Knee]) -> list[ConfigurationRow]:
-    found: dict[tuple[str, str], list[ConfigurationRow]] = {}
-    for row in rows:
-        if row.images_per_s:
-            found.setdefault((row.config.resolution, row.config.loader.name), []).append(row)
+    known = (row for row in rows if row.images_per_s)
+    found = by_key(known, lambda row: (row.config.resolution, row.config.loader.name))
     return [_best_row(some, knees) for some in found.values()]
 
 

@@ -103,14 +103,10 @@ def _largest_part(verdict: Verdict, free: str, gain: float, workers: int) -> Bot
         "preprocessing": spent.cpu_s + spent.run_delay_s + helped_s,
         "transport": max(0.0, max(workers, 1) / loader - spent.cpu_s - spent.run_delay_s - spent.blocked_s),
     }
-    left = {name: seconds for name, seconds in parts.items() if name != free and name not in _not_next(verdict, gain)}
+    # The faster training would ask for little of its ceiling.
+    idle = verdict.disk_ceiling_fraction is not None and verdict.disk_ceiling_fraction * gain < NO_NEXT_LIMIT
+    left = {name: each for name, each in parts.items() if name != free and not (idle and name == "storage")}
     return max(left, key=lambda name: left[name])
-
-
-def _not_next(verdict: Verdict, gain: float) -> tuple[str, ...]:
-    """Storage, where its ceiling is known, and the faster training would ask for little of it."""
-    share = verdict.disk_ceiling_fraction
-    return ("storage",) if share is not None and share * gain < NO_NEXT_LIMIT else ()
 
 
 # How much too fast a short benchmark is that begins when the loader's buffer is full.
@@ -226,17 +222,11 @@ def outlooks(
         row = cold_and_fastest([row for row in some if row.config.ranks == fewest])
         if data in by_fingerprint and (devices or other):
             made = _outlook(row, measurements[row.key], by_fingerprint[data], ceilings.get(data), other)
-            found += (
-                [replace(made, pace=pace_of(made.accelerator, accelerators) if made.specified else None)]
-                if made
-                else []
-            )
-    sizes = {each.label: each.mean_size_bytes for each in by_fingerprint.values()}
-    planned = (
-        nearest_to_imagenet({each.data: sizes.get(each.data, 1.0) for each in found})
-        if found and len(sizes) > 1
-        else ""
-    )
+            if made:
+                found.append(replace(made, pace=pace_of(made.accelerator, accelerators) if made.specified else None))
+    sizes, planned = {each.label: each.mean_size_bytes for each in by_fingerprint.values()}, ""
+    if found and len(sizes) > 1:
+        planned = nearest_to_imagenet({each.data: sizes.get(each.data, 1.0) for each in found})
     return tuple(replace(each, planned=each.data == planned) for each in found)
 
 

@@ -65,10 +65,10 @@ def test_the_label_comes_from_bytes() -> None:
 
     Where memory held more than a tenth of the files, no bytes are cold.
     """
-    labels = [cache_label(share, 100) for share in (100, 90, 89, 5, 4, 0)]
+    labels = [cache_label(share, 0.0) for share in (1.0, 0.9, 0.89, 0.05, 0.04, 0.0)]
     assert labels == ["cold", "cold", "mixed", "mixed", "warm", "warm"]
-    assert [cache_label(109, 100, held) for held in (0.1, 0.11, 0.6)] == ["cold", "mixed", "mixed"]
-    assert cache_label(None, 100) == cache_label(0, 0) == "unproved"
+    assert [cache_label(1.09, held) for held in (0.1, 0.11, 0.6)] == ["cold", "mixed", "mixed"]
+    assert cache_label(None, 0.0) == "unproved"
 
 
 def test_a_cold_ladder(folder: Path) -> None:

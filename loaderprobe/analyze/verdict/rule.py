@@ -187,9 +187,7 @@ def _why_alike(found: Experiments, names: tuple[SingleCause, ...]) -> Reason:
     least, most = _ends(found, first, second)
     if lead.exceeds() and least < thresholds.CLEAR_LEAD * max(1.0, most):
         return _reason("ranges_meet", **facts, least=least, most=most)
-    if lead.pairs > 1:
-        return _reason("lead_within_spread", **facts, lead=math.exp(lead.log), spread=math.expm1(lead.spread))
-    return _reason("speedups_alike", **facts)
+    return _reason("lead_within_spread", **facts, lead=math.exp(lead.log), spread=math.expm1(lead.spread))
 
 
 def _waited(found: Experiments, resource: SingleCause) -> dict[str, float | str]:

@@ -680,19 +680,17 @@ def disk_use(
     if measurement.is_remote and cost is not None and measurement.sample_bytes:
         own = cost.images * measurement.sample_bytes
     moved = [segment.disk_bytes for segment in segments]
-    all_moved = sum(each or 0 for each in moved) if None not in moved else None
+    # What a server read for others is in its own count.
+    all_moved = sum(each or 0 for each in moved) if measurement.storage_counts_reads and None not in moved else None
     share = cold_share(measurement, segments)
     cold = share is not None and share >= thresholds.COLD_AT_LEAST
     phase, reason = ceiling_phase(measurement, ceiling, measurement.config.readers)
     unavailable: dict[str, Remark] = {}
     if own is None:
-        for name in ("disk_read_bytes_per_s", "cold_fraction", "read_amplification"):
-            unavailable[name] = _UNCOUNTED
+        unavailable |= dict.fromkeys(("disk_read_bytes_per_s", "cold_fraction", "read_amplification"), _UNCOUNTED)
     elif not cold:
         code = "not_of_objects" if measurement.is_remote else "files_came_from_memory"
         unavailable["read_amplification"] = Remark(code=code)
-    if not measurement.storage_counts_reads:
-        all_moved = None  # what the server read for others is in its own count
     if own is None or all_moved is None:
         unavailable["other_read_bytes_per_s"] = _UNCOUNTED if own is None else Remark(code="devices_not_visible")
     if own is None or phase is None:
