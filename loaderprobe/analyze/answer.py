@@ -70,14 +70,16 @@ def answered(report: Report) -> Report:
 
 
 def by_device(rows: Rows) -> tuple[tuple[ConfigurationRow, ...], ...]:
-    """By model, device, cache state and ranks, so that figures compare; in the order of the report, CPUs last."""
-    found: dict[Hashable, list[ConfigurationRow]] = {}
-    for row in rows:
-        config = row.config
-        trained = config.compute.model, config.compute.name
-        found.setdefault((*trained, config.cache, config.ranks, config.nodes), []).append(row)
+    """By what they were measured on, in the order of the report, CPUs last."""
+    found = by_key(rows, _measured_on)
     # A CPU that trains shows least: it stands last.
     return tuple(tuple(some) for some in sorted(found.values(), key=on_cpu))
+
+
+def _measured_on(row: ConfigurationRow) -> Hashable:
+    """Model, device, cache state and ranks: figures of rows compare where these are the same."""
+    config = row.config
+    return config.compute.model, config.compute.name, config.cache, config.ranks, config.nodes
 
 
 def on_cpu(rows: Rows) -> bool:
@@ -131,10 +133,8 @@ def best_of(report: Report, rows: Rows) -> list[ConfigurationRow]:
 
 
 def _best(rows: Rows, knees: Sequence[Knee]) -> list[ConfigurationRow]:
-    found: dict[tuple[str, str], list[ConfigurationRow]] = {}
-    for row in rows:
-        if row.images_per_s:
-            found.setdefault((row.config.resolution, row.config.loader.name), []).append(row)
+    known = (row for row in rows if row.images_per_s)
+    found = by_key(known, lambda row: (row.config.resolution, row.config.loader.name))
     return [_best_row(some, knees) for some in found.values()]
 
 
@@ -412,7 +412,7 @@ def layout_notes(report: Report) -> Iterator[Remark]:
     for images, same, _ in _alike_but_for(best_of(report, rows), "layout"):
         files = [row for row in same if row.config.layout == "files"]
         others = [row for row in same if row not in files]
-        pairs = [(row, now) for row in others for now in files if row.config.compute == now.config.compute]
+        pairs = [(row, now) for row in others for now in files if _measured_on(row) == _measured_on(now)]
         gains = [gain for row, now in pairs if (gain := _over(row, now))]
         free = [row.verdict.speedups.storage for row in files if row.verdict and row.config.cache == "cold"]
         why: dict[str, float | str] = {}

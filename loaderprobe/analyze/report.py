@@ -71,8 +71,13 @@ from loaderprobe.stats import median
 # What limits training next, once one resource is free: what stands beside every speed-up.
 
 
-def next_limits(verdict: Verdict, workers: int) -> dict[str, Bottleneck]:
-    """By resource that is made free, for the speed-ups that are known."""
+def next_limits(verdict: Verdict, workers: int, *, own_threads: bool = False) -> dict[str, Bottleneck]:
+    """By resource that is made free, for the speed-ups that are known.
+
+    Of a loader with threads of its own, the training thread just waits: only looks show for what.
+    """
+    if own_threads and verdict.worker_time and not verdict.worker_time.waits:
+        verdict = replace(verdict, worker_time=None)
     known = {name: speedup.value for name in (*INPUTS, "compute") if (speedup := verdict.speedups.of(name))}
     return {name: limit for name, gain in known.items() if (limit := _next_limit(verdict, name, gain, workers))}
 
@@ -92,20 +97,16 @@ def _largest_part(verdict: Verdict, free: str, gain: float, workers: int) -> Bot
     spent, loader = verdict.worker_time, verdict.rates_images_per_s.loader
     if spent is None or not loader:
         return None
-    storage = spent.waits.get("storage", spent.blocked_s)
+    helped_s = max(0.0, spent.blocked_s - sum(spent.waits.values())) if spent.waits else 0.0
     parts: dict[Bottleneck, float] = {
-        "storage": storage,
-        "preprocessing": spent.cpu_s + spent.run_delay_s,
+        "storage": spent.waits.get("storage", spent.blocked_s),
+        "preprocessing": spent.cpu_s + spent.run_delay_s + helped_s,
         "transport": max(0.0, max(workers, 1) / loader - spent.cpu_s - spent.run_delay_s - spent.blocked_s),
     }
-    left = {name: seconds for name, seconds in parts.items() if name != free and name not in _not_next(verdict, gain)}
+    # The faster training would ask for little of its ceiling.
+    idle = verdict.disk_ceiling_fraction is not None and verdict.disk_ceiling_fraction * gain < NO_NEXT_LIMIT
+    left = {name: each for name, each in parts.items() if name != free and not (idle and name == "storage")}
     return max(left, key=lambda name: left[name])
-
-
-def _not_next(verdict: Verdict, gain: float) -> tuple[str, ...]:
-    """Storage, where its ceiling is known, and the faster training would ask for little of it."""
-    share = verdict.disk_ceiling_fraction
-    return ("storage",) if share is not None and share * gain < NO_NEXT_LIMIT else ()
 
 
 # How much too fast a short benchmark is that begins when the loader's buffer is full.
@@ -221,17 +222,11 @@ def outlooks(
         row = cold_and_fastest([row for row in some if row.config.ranks == fewest])
         if data in by_fingerprint and (devices or other):
             made = _outlook(row, measurements[row.key], by_fingerprint[data], ceilings.get(data), other)
-            found += (
-                [replace(made, pace=pace_of(made.accelerator, accelerators) if made.specified else None)]
-                if made
-                else []
-            )
-    sizes = {each.label: each.mean_size_bytes for each in by_fingerprint.values()}
-    planned = (
-        nearest_to_imagenet({each.data: sizes.get(each.data, 1.0) for each in found})
-        if found and len(sizes) > 1
-        else ""
-    )
+            if made:
+                found.append(replace(made, pace=pace_of(made.accelerator, accelerators) if made.specified else None))
+    sizes, planned = {each.label: each.mean_size_bytes for each in by_fingerprint.values()}, ""
+    if found and len(sizes) > 1:
+        planned = nearest_to_imagenet({each.data: sizes.get(each.data, 1.0) for each in found})
     return tuple(replace(each, planned=each.data == planned) for each in found)
 
 
@@ -496,8 +491,8 @@ def _unmeasured_row(config: RunConfig, failure: RunFailure | DamagedFile | None)
 
 def detail_of(judged: Judged) -> Detail:
     """What the report draws of a measurement beyond its row. Raises BadValue without a complete round."""
-    measurement, view = judged.measurement, judged.window.view
-    stacks = measurement.stacks
+    measurement, verdict, stacks = judged.measurement, judged.verdict, judged.measurement.stacks
+    workers = max(1, measurement.workers) * measurement.ranks
     return Detail(
         key=measurement.config.key,
         compute_device=measurement.compute.device,
@@ -505,9 +500,9 @@ def detail_of(judged: Judged) -> Detail:
         first_batch_s=measurement.first_batch_s,
         notes=(*measurement.notes, *one_thread_notes(measurement)),
         ablations=ablations(measurement),
-        view=view,
-        ranks=ranks_view(measurement, judged.verdict),
-        then=next_limits(judged.verdict, max(1, measurement.workers) * measurement.ranks),
+        view=judged.window.view,
+        ranks=ranks_view(measurement, verdict),
+        then=next_limits(verdict, workers, own_threads=measurement.own_threads),
         sample="image" if measurement.images else "sample",
         functions=function_times(stacks),
         looks=sum(stacks.counts) if stacks else 0,

@@ -11,10 +11,11 @@ from loaderprobe.records.bandwidth import BandwidthReport, MetadataLabel, Metada
 from loaderprobe.records.phases import FROM_STORAGE, BandwidthPhase, CacheLabel, Latency, RankRead
 from loaderprobe.records.supply import Feed
 from loaderprobe.records.thresholds import CEILING_COLD_AT_LEAST, OTHER_READS
+from loaderprobe.records.verdict import Interval
 from loaderprobe.render.charts import Bar, Chart, ChartRow
 from loaderprobe.render.document import Cell, Column, Document, Paragraph, Part, Section, items, table, tags
 from loaderprobe.render.figures import evidence_words
-from loaderprobe.render.format import counted, grouped, megabytes_per_s, percent, plus_minus, rate, span
+from loaderprobe.render.format import counted, grouped, interval, megabytes_per_s, percent, plus_minus, rate, span
 from loaderprobe.render.rows import Cell as Value
 from loaderprobe.render.rows import as_columns
 from loaderprobe.render.words import LIMIT_WORDS, kind_words, limit_words, place_words, remark_words
@@ -128,10 +129,10 @@ def _ladder(report: BandwidthReport) -> Iterator[Part]:
 def _ladder_row(report: BandwidthReport, phase: BandwidthPhase, best: BandwidthPhase | None) -> ChartRow:
     tone, letter, _ = _TONES[_cache(report, phase)]
     in_step = Bar(end=phase.in_step_bw_bytes / 1e6) if phase.ranks > 1 else None
-    half = _half(phase.bw_bytes / 1e6, phase.bw_high / 1e6)
+    mean, high = phase.bw_bytes / 1e6, phase.bw_high / 1e6
     return ChartRow(
         label=_label(report, phase),
-        value=(">=" if phase.at_least else "") + megabytes_per_s(phase.bw_bytes) + half,
+        value=(">=" if phase.at_least else "") + interval(Interval(value=mean, low=2 * mean - high, high=high)),
         note=f"{significant(phase.files_per_s)} {_noun(phase, report)}s/s{'' if phase.settled else ' *'}",
         bars=(Bar(end=phase.bw_bytes / 1e6, tone=tone, letter=letter),),
         interval=(phase.bw_low / 1e6, phase.bw_high / 1e6),
@@ -233,8 +234,10 @@ def _a_call(whole: int | None, phase: MetadataPhase) -> str:
 def _per_s(phase: MetadataPhase) -> str:
     """`>=131,000 ±17,000`."""
     half = phase.ops_high - phase.ops_per_s
-    spread = f" ±{float(significant(half, 2)):,.0f}" if half >= 100 else _half(phase.ops_per_s, phase.ops_high)
-    return f"{'>=' if phase.at_least else ''}{grouped(phase.ops_per_s)}{spread}"
+    shown = f"{'>=' if phase.at_least else ''}{grouped(phase.ops_per_s, half)}"
+    if half >= 100:
+        return f"{shown} ±{float(significant(half, 2)):,.0f}"
+    return f"{shown} {plus_minus(phase.ops_per_s, half)}" if half else shown
 
 
 def _sure(report: BandwidthReport, best: BandwidthPhase | None) -> Iterator[str]:
@@ -423,11 +426,6 @@ def _label(report: BandwidthReport, phase: BandwidthPhase) -> str:
         return counted(phase.readers, "reader")
     layout = f"{phase.nodes}x{phase.ranks // phase.nodes} ranks" if phase.nodes > 1 else counted(phase.ranks, "rank")
     return f"{layout}, {counted(phase.readers, 'reader')}"
-
-
-def _half(value: float, high: float) -> str:
-    """` ±6`; empty without an interval."""
-    return f" {plus_minus(value, high - value)}" if high > value else ""
 
 
 def _noun(phase: BandwidthPhase, report: BandwidthReport) -> str:

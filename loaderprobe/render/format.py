@@ -47,11 +47,16 @@ def interval(value: Interval | None, gap: str = " ") -> str:
     """`205 ±6`: three figures, or as many as stay within it, and half the 95 % interval; a single round has none."""
     if value is None:
         return MISSING
-    shown, half = significant(value.value), (value.high - value.low) / 2
-    spread = f"{gap}{plus_minus(value.value, half)}" if half else ""
-    if spread and abs(float(shown) - value.value) > half:
-        shown = f"{value.value:.{len(spread.partition('.')[2])}f}"
-    return f"{shown}{spread}"
+    half = (value.high - value.low) / 2
+    return f"{within(value.value, half)}{f'{gap}{plus_minus(value.value, half)}' if half else ''}"
+
+
+def within(value: float, half: float) -> str:
+    """Three significant figures, or as many as stay within half an interval, which is 0 where there is none."""
+    shown = significant(value)
+    if not half or abs(float(shown) - value) <= half:
+        return shown
+    return f"{value:.{len(plus_minus(value, half).partition('.')[2])}f}"
 
 
 def plus_minus(value: float, half: float) -> str:
@@ -66,9 +71,10 @@ def rate(images_per_s: float) -> str:
     return f"{images_per_s:.0f}" if images_per_s >= 1000 else significant(images_per_s)
 
 
-def grouped(value: float) -> str:
-    """Three significant figures, thousands apart: `103,000`, `4.02`."""
-    return f"{float(significant(value)):,.0f}" if value >= 1000 else significant(value)
+def grouped(value: float, half: float = 0.0) -> str:
+    """The figures of `within`, thousands apart: `103,000`, `4.02`."""
+    shown = within(value, half)
+    return f"{float(shown):,.0f}" if value >= 1000 else shown
 
 
 def percent(fraction: float | None) -> str:

@@ -555,7 +555,9 @@ MESSAGES: dict[str, str] = {
         "{speedup:times} times as fast{how:code how}. By itself, a rank there loads {slow_images_per_s:rate} "
         "{sample}s/s, the slowest rank elsewhere {other_images_per_s:rate}. {judged:Code runs}."
     ),
-    "reason.speedups_alike": "the speed-ups if one were free are too close to tell apart. They are {alike}.",
+    "reason.speedups_alike": (
+        "the speed-ups if one were free are too close to tell apart[ in {rounds:count round} alone]. They are {alike}."
+    ),
     "part.alike": "{speedup:times}x{how:code how}",
     "reason.no_speedup": "{judged:code runs}; no resource, if free, would make it {least_speedup:times} times as fast.",
     "reason.no_complete_round": "no round measured both the loader and training.",

@@ -185,7 +185,7 @@ def chart_text(chart: Chart, width: int) -> Iterator[Text]:
     """Lines of at most `width` columns."""
     rows = chart.brief or chart.rows
     labels = min(max(cell_len(visible(row.label)) for row in rows), 3 * width // 8)
-    ends = [f"{row.value} {row.note}".strip() for row in rows]
+    ends = [visible(f"{row.value} {row.note}".strip()) for row in rows]
     values = min(max(map(cell_len, ends)), width // 2)
     cells = width - labels - values - 2
     if chart.caption:
@@ -197,7 +197,7 @@ def chart_text(chart: Chart, width: int) -> Iterator[Text]:
         if cells >= 6:
             line.append_text(_cells(chart, row, cells))
         line.append(" ")
-        for number, part in enumerate(_wrapped(visible(end).split(" "), width - labels - cells - 2)):
+        for number, part in enumerate(_wrapped(end.split(" "), width - labels - cells - 2)):
             line.append(part if not number else f"\n{' ' * (labels + cells + 2)}{part}")
         yield line
     if chart.unit and any(map(marks_of, rows)) and (entries := _legend(chart, rows)):

@@ -217,9 +217,10 @@ def _phase(settings: PhaseSettings, total: Total, resident: float | None) -> Ban
     others = None if own is None or of_all is None else max(0, of_all - own)
     # A network file system that counts for the whole mount includes other processes' reads.
     storage_bytes = own if settings.location.counts_reads else of_all
-    remote = settings.location.kind == "object"
-    label: CacheLabel = "remote" if remote else cache_label(storage_bytes, total.delivered_bytes)
     share = storage_bytes / total.delivered_bytes if storage_bytes is not None and total.delivered_bytes else None
+    # Blocks of a file that is read in part leave the rest of it cold, and direct reads do not ask the page cache.
+    held = 0.0 if settings.direct or settings.supply.sample.block_bytes else resident or 0.0
+    label: CacheLabel = "remote" if settings.location.kind == "object" else cache_label(share, held)
     rate, half = total.bw_bytes, total.half_width
     piece = np.concatenate(total.piece_ns)
     cpu_cores = total.cpu_s / total.seconds
@@ -242,7 +243,7 @@ def _phase(settings: PhaseSettings, total: Total, resident: float | None) -> Ban
         clat_ns=latency(np.concatenate(total.read_ns)),
         file_ns=latency(piece) if len(piece) else None,
         storage_bytes=storage_bytes,
-        cold_fraction=None if share is None else min(1.0, share),
+        cold_fraction=None if share is None else min(share, 1 - held if label == "mixed" else 1.0),
         amplification=share if label == "cold" else None,
         other_bytes_per_s=None if others is None else others / total.seconds,
         resident_before=resident,
@@ -256,12 +257,16 @@ def _phase(settings: PhaseSettings, total: Total, resident: float | None) -> Ban
     )
 
 
-def cache_label(storage_bytes: int | None, delivered_bytes: int) -> CacheLabel:
-    """`cold`, `warm` or `mixed` from the share of bytes that came from storage; `unproved` when not counted."""
-    if storage_bytes is None or delivered_bytes == 0:
+def cache_label(share: float | None, held: float) -> CacheLabel:
+    """`cold`, `warm` or `mixed` from the share of bytes that came from storage; `unproved` when not counted.
+
+    Not `cold` where memory `held` a larger share of the files before: storage gives whole pages, which may be more than
+    the bytes of small files.
+    """
+    if share is None:
         return "unproved"
-    share = storage_bytes / delivered_bytes
-    return "cold" if share >= CEILING_COLD_AT_LEAST else "warm" if share < WARM_AT_MOST else "mixed"
+    cold = min(share, 1 - held) >= CEILING_COLD_AT_LEAST
+    return "cold" if cold else "warm" if share < WARM_AT_MOST else "mixed"
 
 
 def latency(values_ns: Column) -> Latency:

@@ -14,7 +14,7 @@ from loaderprobe.records.files import Staged
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.studies import Prefilled, over_steady
-from loaderprobe.records.verdict import Interval, Speedup, Verdict
+from loaderprobe.records.verdict import Interval, Speedup, Verdict, WorkerTime
 from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth
 from tests.examples.reports import CAUSES, STORED, example_report, example_row, with_changes
@@ -26,7 +26,7 @@ Gains = tuple[float | None, float | None, float | None]
 def _row(rate: float, compute: str = "cuda", half: float = 1.0, **options: Any) -> ConfigurationRow:
     figure = Interval(value=rate, low=rate - half, high=rate + half)
     emulated = compute.startswith("emulated")
-    return example_row(images_per_s=figure, compute=compute, emulated=emulated, cache="warm", **options)
+    return example_row(images_per_s=figure, compute=compute, emulated=emulated, **{"cache": "warm", **options})
 
 
 def _gains(*rows: ConfigurationRow) -> list[Gains]:
@@ -84,8 +84,9 @@ def _stored(speedup: float, high: float) -> ConfigurationRow:
     )
 
 
-def _in(layout: str, rate: float, half: float = 1.0) -> ConfigurationRow:
-    return _row(rate, half=half, layout=layout, resolution="500x375" if layout == "files" else f"500x375 {layout}")
+def _in(layout: str, rate: float, half: float = 1.0, **options: Any) -> ConfigurationRow:
+    resolution = "500x375" if layout == "files" else f"500x375 {layout}"
+    return _row(rate, half=half, layout=layout, resolution=resolution, **options)
 
 
 @pytest.mark.parametrize(
@@ -128,17 +129,35 @@ def test_the_layout_that_surely_gains_most_is_the_first_change(
         ),
         ([_in("files", 100), _in("tar", 210)], None),
         ([_in("files", 100, half=30), _in("tar", 110, half=40)], None),
+        (
+            [_in("files", 100), _in("tar", 98), _in("files", 94, cache="cold"), _in("tar", 93, cache="cold")],
+            {"data": "500x375", "layouts": "tar"},
+        ),
+        (
+            [_in("files", 100), _in("tar", 98), _in("files", 200, ranks=2), _in("tar", 200, ranks=2)],
+            {"data": "500x375", "layouts": "tar"},
+        ),
         ([_in("tar", 100)], None),
         ([_stored(1.02, 1.2)], {"data": "photographs", "low": 1.02, "high": 1.2, "how": "measured"}),
         ([_stored(1.06, 1.2)], None),
     ],
-    ids=["measured", "no sure gain", "tar gains", "not clear", "no files", "storage is no limit", "storage gains"],
+    ids=[
+        "measured",
+        "no sure gain",
+        "tar gains",
+        "not clear",
+        "warm and cold",
+        "ranks",
+        "no files",
+        "storage is no limit",
+        "storage gains",
+    ],
 )
 def test_large_files_that_gain_nothing_are_said_to(
     rows: list[ConfigurationRow], facts: dict[str, str | float] | None
 ) -> None:
-    """Where they were measured, and none gained, with the range where one may; of files alone wherever no gain is
-    forecast, as storage gains none."""
+    """Where they were measured, and none gained beside files in the same state, with the range where one may; of files
+    alone wherever no gain is forecast, as storage gains none."""
     found = [note.facts for note in layout_notes(example_report(rows))]
     assert found == ([pytest.approx(facts, abs=1e-3)] if facts else [])
 
@@ -192,6 +211,7 @@ def test_where_no_change_has_a_forecast_what_takes_less_is_named(causes: list[st
 
 
 NOW, CORES = with_speedups().images_per_s.value, with_speedups().rates_images_per_s.cpu_limit or 0.0
+COMPUTING_BESIDE = WorkerTime(cpu_s=1e-5, run_delay_s=0.0, blocked_s=0.002, waits={"storage": 0.0005, "lock": 0.0})
 LIMITS: dict[str, tuple[dict[str, float | None], dict[str, Any], dict[str, str | None]]] = {
     "up to compute alone": ({"preprocessing": 1786 / NOW}, {}, {"preprocessing": "compute"}),
     "up to the cores, but not of free preprocessing": (
@@ -209,6 +229,9 @@ LIMITS: dict[str, tuple[dict[str, float | None], dict[str, Any], dict[str, str |
         {"preprocessing": 2.0}, {"disk_ceiling_fraction": None}, {"preprocessing": "storage"},
     ),
     "a speed-up that is not known": ({"transport": None}, {}, {"transport": None}),
+    "threads of a worker's own, seen computing": (
+        {"transport": 1.1}, {"worker_time": COMPUTING_BESIDE}, {"transport": "preprocessing"},
+    ),
     "no times of workers": ({"storage": 1.5}, {"worker_time": None}, {"storage": None}),
 }  # fmt: skip
 
@@ -219,6 +242,15 @@ def test_what_limits_training_once_a_resource_is_free(name: str) -> None:
     speedups, changes, expected = LIMITS[name]
     found = next_limits(replace(with_speedups(**speedups), **changes), 2)
     assert {resource: found.get(resource) for resource in expected} == expected
+
+
+@pytest.mark.parametrize(("waits", "expected"), [(COMPUTING_BESIDE.waits, "preprocessing"), ({}, None)])
+def test_what_a_loader_with_threads_of_its_own_waits_for_is_known_from_looks(
+    waits: dict[str, float], expected: str | None
+) -> None:
+    """The training thread, whose times are known, just waits."""
+    seen = replace(with_speedups(transport=1.1), worker_time=replace(COMPUTING_BESIDE, waits=waits))
+    assert next_limits(seen, 1, own_threads=True).get("transport") == expected
 
 
 SLOW = measured(Truth(compute=100000.0), 2)

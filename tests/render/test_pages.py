@@ -20,12 +20,13 @@ from rich.cells import cell_len
 import loaderprobe
 from loaderprobe.records.plan import PlanReport
 from loaderprobe.render.bandwidth import bandwidth_document
+from loaderprobe.render.charts import Bar, Chart, ChartRow
 from loaderprobe.render.document import Document, Section, Table
 from loaderprobe.render.json import result_json, result_schema, summary_json, summary_schema
 from loaderprobe.render.plan import catalogue_document, catalogue_json
 from loaderprobe.render.rows import csv_text
 from loaderprobe.render.sweep import sweep_document
-from loaderprobe.render.terminal import document_text
+from loaderprobe.render.terminal import chart_text, document_text
 from loaderprobe.storage.catalogue import published
 from tests.examples.bandwidth import (
     example_bandwidth,
@@ -52,6 +53,12 @@ WIDEST = replace(
 )
 """Rates from kB/s to GB/s in one table, all marked, and a million opens/s: gaps and shares give way, then tables stand
 below each other."""
+SURE = replace(
+    example_bandwidth(),
+    phases=(example_phase(1, 12_345e6, bw_low=12_339e6, bw_high=12_351e6),),
+    metadata=example_operations({1: 131_400.0}, ops_low=131_280.0, ops_high=131_520.0),
+)
+"""Rates that are known to more than three figures."""
 RANKS = example_rank_bandwidth(example_ranks(20e6), example_ranks(6.9e6, 6.8e6, 6.8e6, 4e6))
 STORED = Path("fixtures/runs/storage")
 PLAN = loaderprobe.plan(STORED, accelerators=64, cache="page:75GB", nic="12.5GB/s", storage="6GB/s,24kopens/s,2ms")
@@ -62,6 +69,7 @@ PAGES: dict[str, tuple[Document, set[str]]] = {
     "widest bandwidth": (
         bandwidth_document(WIDEST), {">=12300", "opens/s", "stats,", ">=1,000,000", "4.36,"},
     ),
+    "sure bandwidth": (bandwidth_document(SURE), {"12345", "±6", "131,400", "±120"}),
     "bandwidth of ranks": (bandwidth_document(RANKS), {"20.0", "24.5", "fair"}),
     "bandwidth of nothing": (bandwidth_document(example_rank_bandwidth()), set()),
     "plan": (PLAN.document(), set()),
@@ -93,6 +101,12 @@ def test_skipped_files_are_named_or_where_they_are(count: int, says: str) -> Non
     )
     summary = replace(report.summary, run=replace(report.summary.run, data=(data,)))
     assert says in " ".join(terminal_report(replace(report, summary=summary)).split())
+
+
+def test_a_control_character_is_measured_as_it_is_written_out() -> None:
+    """A row of a picture stays within the width."""
+    row = ChartRow(label="a", value="\x1b" * 6, bars=(Bar(end=1.0),))
+    assert [cell_len(line.plain) for line in chart_text(Chart(rows=(row,)), 60)] == [60]
 
 
 @pytest.mark.parametrize("letter", ["r", "\u7167"], ids=["narrow", "wide"])

@@ -19,6 +19,7 @@ from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.policy import Ask, follow
 from loaderprobe.protocols import PageCache
 from loaderprobe.records.bandwidth import BandwidthMeasurement
+from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.phases import BandwidthPhase, Engine, StorageCeiling
@@ -60,10 +61,14 @@ def codes(measured: BandwidthMeasurement) -> dict[str, str]:
 
 
 def test_the_label_comes_from_bytes() -> None:
-    """Nine tenths from storage are cold, under a twentieth warm, between them mixed; uncounted is unproved."""
-    labels = [cache_label(share, 100) for share in (100, 90, 89, 5, 4, 0)]
+    """Nine tenths from storage are cold, under a twentieth warm, between them mixed; uncounted is unproved.
+
+    Where memory held more than a tenth of the files, no bytes are cold.
+    """
+    labels = [cache_label(share, 0.0) for share in (1.0, 0.9, 0.89, 0.05, 0.04, 0.0)]
     assert labels == ["cold", "cold", "mixed", "mixed", "warm", "warm"]
-    assert cache_label(None, 100) == cache_label(0, 0) == "unproved"
+    assert [cache_label(1.09, held) for held in (0.1, 0.11, 0.6)] == ["cold", "mixed", "mixed"]
+    assert cache_label(None, 0.0) == "unproved"
 
 
 def test_a_cold_ladder(folder: Path) -> None:
@@ -209,6 +214,16 @@ def test_bad_requests(folder: Path, changes: dict[str, object]) -> None:
         probed(folder, LinuxPageCache(), lambda *_: None, **changes)
 
 
+def one_phase(folder: Path, cache: PageCache, location: StorageLocation) -> BandwidthPhase:
+    """All files of a folder, read whole by one reader."""
+    sample = sample_files(folder, limit_bytes=10**9, seed=0)
+    settings = PhaseSettings(
+        name="files", engine=ThreadEngine(), supply=Supply(sample, cache, seed=0), location=location,
+        cores_available=2.0, readers=1, seconds=0.01, longest_s=0.01,
+    )  # fmt: skip
+    return run_phase(settings)
+
+
 @pytest.mark.parametrize("network", [False, True])
 def test_the_counter_of_the_storage_beside_our_own(
     folder: Path, monkeypatch: pytest.MonkeyPatch, network: bool
@@ -217,16 +232,21 @@ def test_the_counter_of_the_storage_beside_our_own(
     readings = itertools.count(0, 10**9)
     monkeypatch.setattr(phase_module, "reads_from_storage", lambda _: next(readings))
     monkeypatch.setattr(phase_module, "own_reads", lambda: 0)
-    sample = sample_files(folder, limit_bytes=10**9, seed=0)
-    settings = PhaseSettings(
-        name="files", engine=ThreadEngine(), supply=Supply(sample, LinuxPageCache(), seed=0),
-        location=NFS if network else BLOCK, cores_available=2.0, readers=1, seconds=0.01, longest_s=0.01,
-    )  # fmt: skip
-    phase = run_phase(settings)
+    phase = one_phase(folder, LinuxPageCache(), NFS if network else BLOCK)
     if network:
         assert phase.cache == "cold" and phase.other_bytes_per_s is None
     else:
         assert phase.storage_bytes == 0 and phase.cache == "warm" and (phase.other_bytes_per_s or 0) >= 10**9
+
+
+def test_files_that_memory_held_are_not_cold(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many bytes came from storage: it gives whole pages, and reads ahead."""
+    readings = itertools.count(0, 10**9)
+    monkeypatch.setattr(phase_module, "own_reads", lambda: next(readings))
+    cache = FakePageCache(stubborn=True)
+    cache.warm(sorted(folder.iterdir())[::2])
+    phase = one_phase(folder, cache, BLOCK)
+    assert (phase.cache, phase.cold_fraction, phase.amplification) == ("mixed", 0.5, None)
 
 
 class Scripted:

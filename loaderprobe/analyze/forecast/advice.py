@@ -377,9 +377,7 @@ def _faster_storage(fitted: Fit, code: ActionCode = "faster_storage") -> AdviceO
     if forecast.images_per_s is None:
         return AdviceOption(forecast=forecast)
     needs = forecast.images_per_s.value * fitted.anchor.bytes_per_image
-    facts: dict[str, float | str] = {"factor": factor}
-    if needs:
-        facts["bytes_per_s"] = needs
+    facts: dict[str, float | str] = {"factor": factor, **({"bytes_per_s": needs} if needs else {})}
     return AdviceOption(forecast=forecast, action=Action(code=code, facts=facts))
 
 

@@ -12,14 +12,13 @@ from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.rates import (
     Loop,
     bytes_per_image,
-    cold_fraction,
     per_second,
     rates_by_round,
     step_images,
     worker_cost,
 )
 from loaderprobe.analyze.verdict.rule import prediction_error_of
-from loaderprobe.analyze.verdict.validity import as_found
+from loaderprobe.analyze.verdict.validity import as_found, cold_share
 from loaderprobe.records import thresholds
 from loaderprobe.records.measurement import Measurement, Segment, segment_seconds, segments_of
 from loaderprobe.records.phases import FROM_STORAGE, BandwidthPhase, KindOfDevice, StorageCeiling
@@ -355,7 +354,7 @@ def point_of(measurement: Measurement, found: Experiments) -> Point | Remark:
         return Remark(code="no_worker_times")
     config, per_image = measurement.config, cost.per_image()
     loader_only = segments_of(measurement, found.base, "loader_only")
-    cold = cold_fraction(measurement, loader_only)
+    cold = cold_share(measurement, loader_only)
     loader, training = list(found.loader.values()), list(found.end_to_end.values())
     given = measurement.compute.specified_images_per_s is not None
     alone = [] if given else list(rates_by_round(measurement, "resident", "training").values())

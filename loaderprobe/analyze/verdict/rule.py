@@ -176,19 +176,18 @@ def _alike(found: Experiments, names: tuple[SingleCause, ...]) -> dict[str, floa
 
 
 def _why_alike(found: Experiments, names: tuple[SingleCause, ...]) -> Reason:
-    """Speed-ups within 15 % of each other; or why a first that leads by more is not clear of the second."""
+    """A lead that is too small for a word, also for that of one round; or why a larger one is not clear."""
     facts, (first, second) = _alike(found, names), names[:2]
     lead = _lead_over(found, first, second)
-    if lead is None or lead.log <= math.log(_least_lead(found, first, second, lead)):
-        return _reason("speedups_alike", **facts)
+    needed = _least_lead(found, first, second, lead) if lead else math.inf
+    if lead is None or lead.log <= math.log(needed):
+        return _reason("speedups_alike", **facts, **({"rounds": 1.0} if needed == thresholds.LEAD_OF_ONE_ROUND else {}))
     if _may_be_held(found, first, second):
         return _reason("limit_not_known", **facts)
     least, most = _ends(found, first, second)
     if lead.exceeds() and least < thresholds.CLEAR_LEAD * max(1.0, most):
         return _reason("ranges_meet", **facts, least=least, most=most)
-    if lead.pairs > 1:
-        return _reason("lead_within_spread", **facts, lead=math.exp(lead.log), spread=math.expm1(lead.spread))
-    return _reason("speedups_alike", **facts)
+    return _reason("lead_within_spread", **facts, lead=math.exp(lead.log), spread=math.expm1(lead.spread))
 
 
 def _waited(found: Experiments, resource: SingleCause) -> dict[str, float | str]:
@@ -442,13 +441,14 @@ def _may_be_held(found: Experiments, top: SingleCause, second: SingleCause) -> b
 def _least_lead(found: Experiments, top: SingleCause, second: SingleCause, lead: Effect) -> float:
     """The factor that one speed-up must lead another by: less where its least was compared with the other's most.
 
-    More of one round alone, which shows no noise: each mode is a segment of its own.
+    More of one round alone, which shows no noise: each mode is a segment of its own. Two estimates are of the same one.
     """
     if top in found.ranges and second in found.at_most:
         return thresholds.CLEAR_LEAD
-    if "estimated" in (found.speedups[top].how, found.speedups[second].how):
-        return thresholds.OPEN_LEAD
-    return thresholds.CLEAR_LEAD if lead.pairs > 1 else thresholds.LEAD_OF_ONE_ROUND
+    hows = {found.speedups[top].how, found.speedups[second].how}
+    if lead.pairs < 2 and "measured" in hows:
+        return thresholds.LEAD_OF_ONE_ROUND
+    return thresholds.OPEN_LEAD if "estimated" in hows else thresholds.CLEAR_LEAD
 
 
 def _lead_over(found: Experiments, top: SingleCause, second: SingleCause) -> Effect | None:

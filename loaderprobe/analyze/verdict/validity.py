@@ -100,14 +100,14 @@ def why_not_as_asked(measurement: Measurement, mode: Mode) -> Remark | None:
 
 
 def cold_share(measurement: Measurement, segments: Sequence[Segment]) -> float | None:
-    """`cold_fraction`, but no more than the share of files that memory did not hold before.
+    """`cold_fraction`; where memory held too many of the files for cold ones, no more than the share that it did not.
 
     Storage gives whole pages: of files of 1.5 kB, 2.7 times their bytes.
     """
     share, resident = cold_fraction(measurement, segments), _resident(segments)
-    if share is None or resident is None or measurement.access != "files" or share < thresholds.COLD_AT_LEAST:
+    if share is None or share < thresholds.WARM_AT_MOST or resident is None or measurement.access != "files":
         return share
-    return min(share, 1 - resident)
+    return share if 1 - resident >= thresholds.COLD_AT_LEAST else min(share, 1 - resident)
 
 
 def _why_not_met_cold(measurement: Measurement, mode: Mode) -> Remark | None:
@@ -680,18 +680,17 @@ def disk_use(
     if measurement.is_remote and cost is not None and measurement.sample_bytes:
         own = cost.images * measurement.sample_bytes
     moved = [segment.disk_bytes for segment in segments]
-    all_moved = sum(each or 0 for each in moved) if None not in moved else None
-    cold = cold_fraction(measurement, segments)
+    # What a server read for others is in its own count.
+    all_moved = sum(each or 0 for each in moved) if measurement.storage_counts_reads and None not in moved else None
+    share = cold_share(measurement, segments)
+    cold = share is not None and share >= thresholds.COLD_AT_LEAST
     phase, reason = ceiling_phase(measurement, ceiling, measurement.config.readers)
     unavailable: dict[str, Remark] = {}
     if own is None:
-        for name in ("disk_read_bytes_per_s", "cold_fraction", "read_amplification"):
-            unavailable[name] = _UNCOUNTED
-    elif cold is None or cold < thresholds.COLD_AT_LEAST:
+        unavailable |= dict.fromkeys(("disk_read_bytes_per_s", "cold_fraction", "read_amplification"), _UNCOUNTED)
+    elif not cold:
         code = "not_of_objects" if measurement.is_remote else "files_came_from_memory"
         unavailable["read_amplification"] = Remark(code=code)
-    if not measurement.storage_counts_reads:
-        all_moved = None  # what the server read for others is in its own count
     if own is None or all_moved is None:
         unavailable["other_read_bytes_per_s"] = _UNCOUNTED if own is None else Remark(code="devices_not_visible")
     if own is None or phase is None:
@@ -699,8 +698,8 @@ def disk_use(
     read, most = None if own is None else own / seconds, phase.moved_bytes_per_s if phase else None
     return DiskUse(
         read_bytes_per_s=read,
-        cold_fraction=None if cold is None else min(1.0, cold),  # what is read ahead is in the amplification
-        amplification=cold if cold is not None and cold >= thresholds.COLD_AT_LEAST else None,
+        cold_fraction=None if share is None else min(1.0, share),  # what is read ahead is in the amplification
+        amplification=share if cold else None,
         other_bytes_per_s=None if own is None or all_moved is None else max(0, all_moved - own) / seconds,
         ceiling_fraction=read / most if read is not None and most else None,
         readers=measurement.config.readers,
