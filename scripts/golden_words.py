@@ -105,6 +105,7 @@ _BOUNDS: tuple[tuple[str, str, tuple[str, ...], str, Facts], ...] = (
     ("input", "either", ("lock", "wait"), "ranges_meet",
      {"lock_speedup": 2.9, "wait_speedup": 1.6, "lock_how": "estimated", "wait_how": "estimated", "least": 1.9,
       "most": 2.2}),
+    ("inconclusive", "either", ("compute", "storage", "preprocessing"), "input_in_parts", {"input_speedup": 2.1}),
     ("balanced", "balanced", (), "no_speedup", {}),
     ("input", "inconclusive", (), "within_noise", _SPEEDUP),
     ("inconclusive", "inconclusive", (), "ablation_missing", {"resource": "storage", "files": "warm"}),

@@ -130,9 +130,8 @@ def judge(found: Experiments, *, workers: int, cores_available: float) -> Bound:
         reason = _reason("no_speedup", least_speedup=thresholds.WORTH)
         return Bound(side="balanced", cause="balanced", candidates=(), reason=reason, evidence=evidence)
     top = names[0]
-    if len(names) > 1:
-        reason = _why_alike(found, names)
-        return Bound(side=side_of(names), cause="either", candidates=names, reason=reason, evidence=evidence)
+    if len(names) > 1 or (top == "compute" and not input_cannot_matter(found)):
+        return _several(found, names, evidence)
     far = lead_of(found, top) >= thresholds.FAR_LEAD
     # A lead that others may have made is not believed, unless a round was free of them, or it is far.
     reason = _why_not_firm(found, top) or (None if far else _all_disturbed(found, top))
@@ -175,6 +174,21 @@ def _alike(found: Experiments, names: tuple[SingleCause, ...]) -> dict[str, floa
     return facts
 
 
+def _several(found: Experiments, names: tuple[SingleCause, ...], evidence: tuple[Evidence, ...]) -> Bound:
+    """Resources with alike speed-ups; or compute, which leads each part of the input, but not all of it.
+
+    Where the two do not overlap, input only has more names. The side is the input's where that starves training.
+    """
+    if len(names) > 1:
+        reason = _why_alike(found, names)
+        return Bound(side=side_of(names), cause="either", candidates=names, reason=reason, evidence=evidence)
+    names = (*names, *_inputs_worth(found))
+    reason = _reason("input_in_parts", **_alike(found, names), input_speedup=found.free_input_speedup)
+    unnamed = inconclusive(found, reason, evidence)
+    known = unnamed.side == "input" or len(names) == 1
+    return unnamed if known else replace(unnamed, cause="either", candidates=names)
+
+
 def _why_alike(found: Experiments, names: tuple[SingleCause, ...]) -> Reason:
     """Speed-ups within 15 % of each other; or why a first that leads by more is not clear of the second."""
     facts, (first, second) = _alike(found, names), names[:2]
@@ -200,14 +214,24 @@ def _waited(found: Experiments, resource: SingleCause) -> dict[str, float | str]
     return {"waiting_share": share, **({"subject": subject} if subject else {})}
 
 
+def _inputs_worth(found: Experiments) -> list[SingleCause]:
+    """The parts of the input that are worth removing, the largest speed-up first."""
+    known = [name for name in INPUTS if name in found.speedups and found.speedups[name].value >= thresholds.WORTH]
+    return sorted(known, key=lambda name: -found.speedups[name].value)
+
+
 def _beside_compute(found: Experiments, top: SingleCause) -> dict[str, float | str]:
     """The input resource that is worth most beside compute: there is one only where the two do not overlap."""
-    known = {name: found.speedups[name] for name in INPUTS if name in found.speedups}
-    inputs = {name: speedup for name, speedup in known.items() if speedup.value >= thresholds.WORTH}
-    if top != "compute" or not inputs:
+    if top != "compute" or not (inputs := _inputs_worth(found)):
         return {}
-    best = max(inputs, key=lambda name: inputs[name].value)
-    return {"input": best, "input_speedup": inputs[best].value, "input_how": inputs[best].how}
+    best = found.speedups[inputs[0]]
+    return {"input": inputs[0], "input_speedup": best.value, "input_how": best.how}
+
+
+def input_cannot_matter(found: Experiments) -> bool:
+    """True when even an input without cost would not change the bottleneck."""
+    compute, free = found.speedups.get("compute"), found.free_input_speedup
+    return free < thresholds.WORTH or (compute is not None and compute.value >= free * thresholds.CLEAR_LEAD)
 
 
 def _why_not_firm(found: Experiments, top: SingleCause) -> Reason | None:

@@ -103,6 +103,12 @@ def ahead(spread: float) -> Measurement:
     return run([{"baseline": rate, "training": 150.0} for rate in rates], Cost(cpu_s=0.012), compute=150.0)
 
 
+def in_turn(compute: float, **without: float) -> Measurement:
+    """A serial loader at 100 images/s and a step that waits for the device, one after the other."""
+    rates = {"baseline": 100.0, "training": 1 / (1 / 100 + 1 / compute), **without}
+    return run([rates] * 3, Cost(cpu_s=0.005, blocked_s=0.005), workers=0, synchronous=True, compute=compute)
+
+
 STORAGE, PREPROCESSING = "input storage largest_speedup", "input preprocessing largest_speedup"
 TRANSPORT, COMPUTE = "input transport largest_speedup", "compute compute largest_speedup"
 CPU, SLOW_RANK, SLOW_HOST = "input cpu all_cores_busy", "input imbalance slow_rank", "input imbalance slow_host"
@@ -222,6 +228,15 @@ ABLATIONS = {
             compute=60, synchronous=True,
         ),
         COMPUTE, facts={"input": "preprocessing", "input_how": "estimated", "input_speedup": 1.23},
+    ),
+    # Reading and decoding take 5 ms each, and the step 8: all of the input gains more than compute.
+    "compute leads each part of the input, but not all of it": Row(
+        in_turn(125, warm=200.0, cached_samples=200.0),
+        "inconclusive either input_in_parts compute storage preprocessing",
+        facts={"compute_speedup": 1.8, "input_speedup": 2.25, "storage_speedup": 1.38}, more=False,
+    ),
+    "most of the input is in no part": Row(
+        in_turn(1000, warm=101.0, cached_samples=101.0), f"{INPUT} input_in_parts", facts={"input_speedup": 11.0},
     ),
 }  # fmt: skip
 """Resources that were removed in turn."""
