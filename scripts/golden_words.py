@@ -107,6 +107,7 @@ _BOUNDS: tuple[tuple[str, str, tuple[str, ...], str, Facts], ...] = (
       "most": 2.2}),
     ("inconclusive", "either", ("compute", "storage", "preprocessing"), "input_in_parts", {"input_speedup": 2.1}),
     ("balanced", "balanced", (), "no_speedup", {}),
+    ("input", "inconclusive", (), "no_speedup", {}),
     ("input", "inconclusive", (), "within_noise", _SPEEDUP),
     ("inconclusive", "inconclusive", (), "ablation_missing", {"resource": "storage", "files": "warm"}),
     ("inconclusive", "inconclusive", (), "estimate_not_measured", _SPEEDUP),

@@ -124,11 +124,7 @@ def judge(found: Experiments, *, workers: int, cores_available: float) -> Bound:
     if reason:
         return inconclusive(found, reason, evidence)
     if not names:
-        largest = max(found.speedups, key=lambda name: found.speedups[name].value)
-        if reason := _all_disturbed(found, largest):
-            return inconclusive(found, reason, evidence)
-        reason = _reason("no_speedup", least_speedup=thresholds.WORTH)
-        return Bound(side="balanced", cause="balanced", candidates=(), reason=reason, evidence=evidence)
+        return _nothing_gains(found, evidence)
     top = names[0]
     if len(names) > 1 or (top == "compute" and not input_cannot_matter(found)):
         return _several(found, names, evidence)
@@ -172,6 +168,15 @@ def _alike(found: Experiments, names: tuple[SingleCause, ...]) -> dict[str, floa
     for name in names:
         facts |= {f"{name}_speedup": found.speedups[name].value, f"{name}_how": found.speedups[name].how}
     return facts
+
+
+def _nothing_gains(found: Experiments, evidence: tuple[Evidence, ...]) -> Bound:
+    """Balanced; not where the loader starves training all the same: then two parts limit it at once."""
+    largest = max(found.speedups, key=lambda name: found.speedups[name].value)
+    disturbed, reason = _all_disturbed(found, largest), _reason("no_speedup", least_speedup=thresholds.WORTH)
+    if disturbed or _starves(found):
+        return inconclusive(found, disturbed or reason, evidence)
+    return Bound(side="balanced", cause="balanced", candidates=(), reason=reason, evidence=evidence)
 
 
 def _several(found: Experiments, names: tuple[SingleCause, ...], evidence: tuple[Evidence, ...]) -> Bound:
@@ -268,18 +273,18 @@ def _all_disturbed(found: Experiments, name: SingleCause) -> Reason | None:
 
 
 def inconclusive(found: Experiments, reason: Reason, evidence: tuple[Evidence, ...]) -> Bound:
-    """No cause; but the side, where the loader starves training and compute does not hold it up.
+    """No cause; but the side, where enough rounds show that the loader starves training."""
+    side: Side = "input" if len(found.end_to_end) >= thresholds.ENOUGH_ROUNDS and _starves(found) else "inconclusive"
+    return Bound(side=side, cause="inconclusive", candidates=(), reason=reason, evidence=evidence)
+
+
+def _starves(found: Experiments) -> bool:
+    """True where the loader starves training, and compute does not hold it up.
 
     Neither figure is a prediction: compute alone over training, and the loader alone over training.
     """
     free, starved = found.compute_over_training, found.loader_over_training
-    side: Side = "inconclusive"
-    if free is not None and starved is not None and len(found.end_to_end) >= thresholds.ENOUGH_ROUNDS:
-        noise = 1 + 2 * half_width([math.log(rate) for rate in found.end_to_end.values()])
-        lead = max(thresholds.OPEN_LEAD, min(noise, 1 + thresholds.MOST_NOISE))
-        if free >= lead * max(1.0, starved):
-            side = "input"
-    return Bound(side=side, cause="inconclusive", candidates=(), reason=reason, evidence=evidence)
+    return free is not None and starved is not None and free >= thresholds.OPEN_LEAD * max(1.0, starved)
 
 
 # Sides of a device's idle time: the input with copies and the loader's own kernels, the host, other GPUs.

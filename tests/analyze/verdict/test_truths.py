@@ -235,6 +235,14 @@ ABLATIONS = {
         "inconclusive either input_in_parts compute storage preprocessing",
         facts={"compute_speedup": 1.8, "input_speedup": 2.25, "storage_speedup": 1.38}, more=False,
     ),
+    # A disk and cores that are at their limit together.
+    "two parts limit the loader at once": Row(
+        pipeline(times(1.02, 1.02), compute=4 * RATE), f"{INPUT} no_speedup", more=False,
+    ),
+    "in two rounds": Row(pipeline([times(1.02, 1.02)] * 2, compute=4 * RATE), f"{OPEN} no_speedup"),
+    "compute would be faster, but not by half": Row(
+        pipeline(times(1.02, 1.02), compute=1.49 * RATE), "balanced balanced no_speedup",
+    ),
     "most of the input is in no part": Row(
         in_turn(1000, warm=101.0, cached_samples=101.0), f"{INPUT} input_in_parts", facts={"input_speedup": 11.0},
     ),
@@ -689,7 +697,7 @@ DISTURBED = {
     "others beside all segments": Row(
         beside(run(cached(1.0), EVEN), EVERYWHERE), f"{INPUT} rounds_disturbed", more=True,
     ),
-    "but for one round": Row(beside(run(cached(1.0), EVEN), BUT_ONE), "balanced balanced no_speedup"),
+    "but for one round": Row(beside(run(cached(1.0), EVEN, compute=260), BUT_ONE), "balanced balanced no_speedup"),
     "workers wait for cores, and others use them": Row(
         beside(CORES_TAKEN, EVERYWHERE), f"{INPUT} rounds_disturbed", more=True,
     ),
