@@ -40,6 +40,7 @@ from loaderprobe.analyze.verdict.validity import (
     counted,
     fair,
     files_were,
+    is_disturbed,
     met_warm,
     never_warm,
     waiting_evidence,
@@ -266,6 +267,8 @@ class Seen:
     loops: dict[int, Loop]
     cost: WorkerCost | None
     """Of the loader's batches in all rounds."""
+    run_delay: float | None
+    """Share of their time that workers wait for a core, in rounds that others did not disturb where there are any."""
     costs: dict[int, WorkerCost | None]
     limits: Limits
     predicted: dict[int, float]
@@ -287,6 +290,8 @@ class Seen:
         # Where the loader did not run alone, its batches cost what they cost in training.
         made = loader_only or judged
         cost = attributed_cost(measurement, made)
+        quiet = [each for each in made if not is_disturbed(measurement, each)]
+        delayed = worker_cost(measurement.worker_batches, quiet or made)
         waiting = cost.waiting if cost else None
         by_round = {s.round: worker_cost(measurement.worker_batches, [s]) for s in made}
         # What workers waited for is known of all rounds together: one has too few samples.
@@ -308,6 +313,7 @@ class Seen:
             end_to_end=rates_by_round(measurement, base, judged_activity(measurement)),
             loops=loops,
             cost=cost,
+            run_delay=delayed.run_delay_s / delayed.wall_s if delayed and delayed.wall_s else None,
             costs={number: each for number, each in costs.items() if number in loader},
             limits=limits,
             predicted={n: loops[n].end_to_end(rate) for n, rate in loader.items() if n in loops},

@@ -487,20 +487,19 @@ def _lead_over(found: Experiments, top: SingleCause, second: SingleCause) -> Eff
 
 def _cpu_limit(found: Experiments, workers: int, cores_available: float) -> tuple[Evidence, ...]:
     """Evidence that the cores are the limit, so that more workers would not help; empty when they are not."""
-    if found.cost is None or not workers or not found.cost.wall_s:
+    if found.run_delay is None or not workers:
         return ()
-    delay = found.cost.run_delay_s / found.cost.wall_s
     metric: EvidenceCode = "loader_cores"
     in_use = cores_in_use(found)
     if found.in_training and found.training_cores is not None:
         metric, in_use = "training_cores", found.training_cores
     least = thresholds.CORES_IN_USE_SHARE * cores_available
-    if delay <= thresholds.RUN_DELAY_SHARE and in_use < least:
+    if found.run_delay <= thresholds.RUN_DELAY_SHARE and in_use < least:
         return ()
     # Of the whole node: both figures are of one of the ranks that share it.
     of_node = found.among.on_a_node
     return (
-        *evidence_of([("run_delay_fraction", delay, thresholds.RUN_DELAY_SHARE)]),
+        *evidence_of([("run_delay_fraction", found.run_delay, thresholds.RUN_DELAY_SHARE)]),
         *evidence_of([(metric, in_use * of_node, least * of_node)], unit="cores"),
     )
 

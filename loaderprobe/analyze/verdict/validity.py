@@ -562,16 +562,20 @@ def fair(measurement: Measurement) -> Mapping[tuple[Mode, Activity], int]:
 def _without_disturbed(measurement: Measurement) -> Measurement:
     """Without those that were disturbed, or saw other conditions than what they are compared with, of kinds with more.
 
-    The loader alone as asked stays: all of its round is compared with it.
+    The loader alone as asked goes with all of its round, and else stays: the rest is compared with it.
     """
     good = {id(each) for each in _fair(measurement)}
     enough = Counter(_kind(segment) for segment in measurement.segments if id(segment) in good)
     base: Kind = (base_mode(measurement), "loader_only", None)
     least = min(thresholds.ENOUGH_ROUNDS, measurement.config.rounds)
+    beside = [segment for segment in measurement.segments if _kind(segment) != base]
+    bad = {id(segment) for segment in beside if id(segment) not in good and enough[_kind(segment)] >= least}
+    left = {segment.round for segment in beside if id(segment) not in bad}
+    gone = {segment.round for segment in beside} - left
     kept = tuple(
         segment
         for segment in measurement.segments
-        if id(segment) in good or _kind(segment) == base or enough[_kind(segment)] < least
+        if id(segment) in good or (segment.round not in gone if _kind(segment) == base else id(segment) not in bad)
     )
     return measurement if len(kept) == len(measurement.segments) else replace(measurement, segments=kept)
 

@@ -655,6 +655,21 @@ BUT_ONE: Used = {each: used for each, used in EVERYWHERE.items() if each[0]}
 CORES_TAKEN = run(cached(4.0), replace(EVEN, delay_s=0.004))
 
 
+def neighbour(*quiet: bool) -> Measurement:
+    """One worker, which in rounds that are not quiet waits for a core as long as it works."""
+    taken = [number for number, alone in enumerate(quiet) if not alone]
+    rounds = [{**dict.fromkeys(("baseline", "training", "warm"), rate), "cached_samples": 3 * rate}
+              for rate in (250.0 if alone else 125.0 for alone in quiet)]  # fmt: skip
+    made = run(rounds, Cost(cpu_s=0.004, delay_s=0.004), workers=1)
+    records = made.worker_batches
+    spans = [range(each.first_batch, each.first_batch + each.steps) for each in made.segments if quiet[each.round]]
+    alone = {number for span in spans for number in span}
+    delay = tuple(0 if n in alone else ns for n, ns in zip(records.batch, records.run_delay_ns, strict=True))
+    wall = tuple(w - d + n for w, d, n in zip(records.wall_ns, records.run_delay_ns, delay, strict=True))
+    made = replace(made, worker_batches=replace(records, run_delay_ns=delay, wall_ns=wall))
+    return beside(made, {(number, mode, activity): 1.0 for number in taken for mode, activity in LOADERS})
+
+
 def uneven(cached_samples: float) -> Measurement:
     """A serial loader at 35, 71 and 115 images/s."""
     rates = (35.0, 71.0, 115.0)
@@ -702,6 +717,11 @@ DISTURBED = {
         beside(CORES_TAKEN, EVERYWHERE), f"{INPUT} rounds_disturbed", more=True,
     ),
     "but for one of these rounds": Row(beside(CORES_TAKEN, BUT_ONE), CPU),
+    "others use a core, until three rounds are quiet": Row(
+        neighbour(False, False, True, True, True), PREPROCESSING, figures={"rates_images_per_s.loader": 250.0},
+    ),
+    "until one is": Row(neighbour(False, False, False, True), PREPROCESSING),
+    "and in all rounds": Row(neighbour(False, False, False), f"{INPUT} rounds_disturbed"),
     # Seen: decoding into a module's global, 15 times (12 to 19), beside others that took half of two cores.
     "others use them, and a lead that no neighbour makes": Row(
         beside(run(cached(8.0), replace(EVEN, delay_s=0.004)), EVERYWHERE), PREPROCESSING, more=False,
