@@ -350,12 +350,6 @@ class Seen:
         return self.most if math.isfinite(self.most) else None
 
     @property
-    def free_input_speedup(self) -> float:
-        predicted = self.predicted
-        free = [replace(self.loops[n], overhead_s=0.0).end_to_end(math.inf) / rate for n, rate in predicted.items()]
-        return min(median(free), self.most) if free else math.inf
-
-    @property
     def loader_over_training(self) -> float | None:
         """The loader alone over training as measured: the speed-up of free compute."""
         both = sorted(self.loader.keys() & self.end_to_end.keys())
@@ -409,6 +403,15 @@ class Experiments(Seen):
     """The waits that separate them then."""
     among: AmongRanks
     """What ranks lose to each other. The exchange of gradients is among the speed-ups above, too."""
+
+    @property
+    def free_input_speedup(self) -> float:
+        """By the formula of the loop; at most, where that did not predict training."""
+        if self.in_training:
+            return self.most
+        predicted = self.predicted
+        free = [replace(self.loops[n], overhead_s=0.0).end_to_end(math.inf) / rate for n, rate in predicted.items()]
+        return min(median(free), self.most) if free else math.inf
 
 
 # The loader without one resource after the other: by experiment, else by what batches cost their workers.
@@ -476,16 +479,11 @@ class LoaderParts:
     def _looked_at(self) -> bool:
         return any(cost is not None and cost.waiting is not None for cost in self.costs.values())
 
-    def range_of(self, resource: str, most: float) -> tuple[float, float] | None:
-        """The speed-up at least and at most, by the 95 % interval of the share of samples; None without samples."""
-        costs = {n: cost for n, cost in self.costs.items() if cost is not None and cost.waiting is not None}
-        if resource not in WAITED or not costs or (resource == "storage" and self._measured("warm")):
+    def ends_of(self, resource: str) -> tuple[Without, Without] | None:
+        """Without the least and the most of it, by the 95 % interval of its share of samples; None without samples."""
+        if resource not in WAITED or not self._looked_at or (resource == "storage" and self._measured("warm")):
             return None
-        least, highest = (
-            median([rate / self.loader[n] for n, rate in self._by_costs(f"{end} {resource}").items() if n in costs])
-            for end in ("least", "most")
-        )
-        return min(most, least), min(most, highest)
+        return self._estimated(f"least {resource}"), self._estimated(f"most {resource}")
 
     def storage(self) -> Without:
         """The same files, or the same batches, from memory; unknown where files are read as found."""
@@ -589,7 +587,7 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
     }
     how |= dict.fromkeys(trained, "measured")
     how["compute"] = "estimated" if seen.estimated_parts else "measured"
-    among = among_ranks(measurement, seen.loader, seen.loops)
+    among, failed = among_ranks(measurement, seen.loader, seen.loops), bool(trained)
     ratios = _all_ratios(seen, known, trained, among)
     how |= {name: "measured" for name in ratios if name not in how}
     # A ceiling of whole files limits the estimate; one of large blocks says nothing of small reads.
@@ -605,17 +603,21 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         speedups={name: of_rounds(found, how=how[name]).speedup for name, found in ratios.items() if found},
         ratios=ratios,
         rate=rate_interval(measurement, judged) if judged else None,
-        fair=_fair(measurement, in_training=bool(trained)),
+        fair=_fair(measurement, in_training=failed),
         batch_size=step_images(measurement),
         missing={name: each.missing for name, each in taken.items() if each.missing and name not in trained},
         at_most=frozenset(n for n in BY_TIMES if asked and how.get(n) == "estimated"),
-        bounds=_bounds(seen, taken),
+        bounds=_bounds(seen, taken, failed=failed),
         open=_still_open(measurement, how),
-        in_training=bool(trained),
+        in_training=failed,
         seen_without=frozenset(trained) or _of_loader(measurement, how),
         input_at_most=input_at_most(measurement, base),
         training_cores=cores_in_training(measurement, judged),
-        ranges={name: each for name in known if (each := parts.range_of(name, seen.most)) and name not in trained},
+        ranges={
+            name: (_middle(seen, ends[0], failed=failed), _middle(seen, ends[1], failed=failed))
+            for name in known
+            if name not in trained and seen.predicted and (ends := parts.ends_of(name))
+        },
         met_warm=_met_warm(measurement, seen, taken),
         above_ceiling=_above_ceiling(measurement, judged, [seen.loader, seen.end_to_end], ceiling),
         by_waiting=by_waiting(measurement),
@@ -647,29 +649,24 @@ def _all_ratios(
     seen: Seen, known: Mapping[SingleCause, Without], trained: Mapping[SingleCause, dict[int, float]], among: AmongRanks
 ) -> dict[SingleCause, dict[int, float]]:
     """Speedups by round: by the formula of the loop or, where resources were removed in training, as measured."""
-    predicted, most = seen.predicted, seen.most
-    ratios = {name: _ratios(seen.loops, predicted, each, most) for name, each in known.items()}
-    ratios["compute"] = {n: seen.loader[n] / rate for n, rate in predicted.items()}
-    if trained:
-        # The prediction failed: a resource that was not removed in training has only an upper bound.
-        estimated = {name: each for name, each in known.items() if each.how == "estimated"}
-        for name, each in estimated.items():
-            # Training gains no more from a faster loader than the loader itself.
-            ratios[name] = {number: min(most, rate / seen.loader[number]) for number, rate in each.rates.items()}
-        ratios |= trained
+    # What was measured of the loader alone stays a prediction.
+    failed = {name: bool(trained) and each.how == "estimated" for name, each in known.items()}
+    ratios = {name: _ratios(seen, each, failed=failed[name]) for name, each in known.items()}
+    ratios["compute"] = {n: seen.loader[n] / rate for n, rate in seen.predicted.items()}
+    ratios |= trained
     # A free device still exchanges gradients.
     ratios["compute"] = {n: min(each, among.compute.get(n, each)) for n, each in ratios["compute"].items()}
     return ratios | ({"gradients": dict(among.ratios["gradients"])} if "gradients" in among.ratios else {})
 
 
-def _bounds(seen: Seen, taken: Mapping[SingleCause, Without]) -> dict[SingleCause, float]:
+def _bounds(seen: Seen, taken: Mapping[SingleCause, Without], *, failed: bool) -> dict[SingleCause, float]:
     """The most that can be gained without what is missing, where that is known."""
-    predicted = seen.predicted
-    known = {name: each for name, each in taken.items() if each.missing and each.at_most and predicted}
-    return {
-        name: median(list(_ratios(seen.loops, predicted, replace(each, rates=each.at_most), seen.most).values()))
-        for name, each in known.items()
-    }
+    known = {name: each for name, each in taken.items() if each.missing and each.at_most and seen.predicted}
+    return {name: _middle(seen, replace(each, rates=each.at_most), failed=failed) for name, each in known.items()}
+
+
+def _middle(seen: Seen, found: Without, *, failed: bool) -> float:
+    return median(list(_ratios(seen, found, failed=failed).values()))
 
 
 def _of_loader(measurement: Measurement, how: Mapping[SingleCause, How]) -> frozenset[SingleCause]:
@@ -794,8 +791,17 @@ def _limits(
     )
 
 
-def _ratios(loops: Mapping[int, Loop], predicted: Mapping[int, float], found: Without, most: float) -> dict[int, float]:
-    def loop(number: int) -> Loop:
-        return loops[number] if found.overhead_s is None else replace(loops[number], overhead_s=found.overhead_s)
+def _ratios(seen: Seen, found: Without, *, failed: bool) -> dict[int, float]:
+    """By round: by the formula of the loop; where that failed, at most the loader's own.
 
+    Training gains no more from a faster loader than the loader itself.
+    """
+
+    def loop(number: int) -> Loop:
+        loop = seen.loops[number]
+        return loop if found.overhead_s is None else replace(loop, overhead_s=found.overhead_s)
+
+    predicted, most = seen.predicted, seen.most
+    if failed:
+        return {n: min(most, rate / seen.loader[n]) for n, rate in found.rates.items()}
     return {n: min(most, loop(n).end_to_end(rate) / predicted[n]) for n, rate in found.rates.items() if n in predicted}

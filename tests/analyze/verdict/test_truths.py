@@ -771,6 +771,14 @@ def in_training(without: float) -> Measurement:
     )
 
 
+def sharing_cores(warm: float, blocked_s: float = 0.008) -> Measurement:
+    """Six rounds of training on cores that it shares with workers; such a share of its warm files came from memory."""
+    cost = Cost(cpu_s=0.018 - blocked_s, blocked_s=blocked_s)
+    rounds = alike(6, baseline=110.0, training=60.0, resident=112.0, warm=150.0, training_cached_samples=78.0,
+                   training_warm=100.0)  # fmt: skip
+    return run(rounds, cost, {"warm": replace(cost, cold=1 - warm)}, workers=2, synchronous=True)
+
+
 MISFITS = {
     "training at 60 % of its parts": Row(pipeline(times(1.2, 1.3, training=150)), f"{INPUT} outside_noise_band"),
     "one round": Row(pipeline([times(1.2, 1.3, training=150)]), f"{OPEN} one_round_does_not_fit"),
@@ -804,6 +812,16 @@ MISFITS = {
         in_training(0.42), f"{OPEN} outside_noise_band", facts={"predicted_share": 0.364},
     ),
     "and decoding held it up": Row(in_training(1.0), COMPUTE),
+    # Without a prediction, a free input may gain what compute alone does more than training.
+    "storage that was measured in training": Row(
+        sharing_cores(warm=1.0), "inconclusive either speedups_alike compute storage", speedups={"storage": 1.67},
+    ),
+    "storage that was not, for warm files were not warm": Row(
+        sharing_cores(warm=0.5), f"{OPEN} ablation_missing", speedups={"compute": 1.83},
+    ),
+    "storage that workers do not wait for": Row(
+        sharing_cores(warm=0.5, blocked_s=0.001), "inconclusive either input_in_parts compute preprocessing",
+    ),
 }  # fmt: skip
 """Training beside what its parts predict."""
 
