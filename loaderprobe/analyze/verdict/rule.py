@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from loaderprobe.analyze.effects import Effect, of_rounds
+from loaderprobe.analyze.effects import Effect, half_of_rounds, of_rounds
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.slow_host import SlowHost
 from loaderprobe.analyze.verdict.validity import evidence_of, speedup_evidence, waiting_for_cores
@@ -73,7 +73,7 @@ def prediction_error_of(found: Experiments) -> tuple[float | None, float]:
     if not misfits:
         return None, thresholds.LEAST_PREDICTION_ERROR
     logs = list(misfits.values())
-    noise = half_width(logs) if len(logs) > 1 else found.spread_of_steps.get(next(iter(misfits)), 0.0)
+    noise = half_of_rounds(logs) if len(logs) > 1 else found.spread_of_steps.get(next(iter(misfits)), 0.0)
     tolerance = max(thresholds.LEAST_PREDICTION_ERROR, min(thresholds.MOST_PREDICTION_ERROR, noise))
     return math.expm1(median(logs)), tolerance
 
