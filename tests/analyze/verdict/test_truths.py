@@ -179,6 +179,9 @@ ABLATIONS = {
     "a small one in two": Row(without_storage(1.2, 1.3), f"{OPEN} within_noise"),
     "two rounds far apart": Row(without_storage(1.0, 3.0), f"{OPEN} within_noise"),
     "a small one in three that agree": Row(without_storage(1.18, 1.2, 1.22), STORAGE),
+    # Three of many that gain nothing agree so well by luck.
+    "a very small one in three": Row(without_storage(1.06, 1.062, 1.064), f"{INPUT} within_noise", more=True),
+    "in six": Row(without_storage(*(1.06, 1.062, 1.064) * 2), STORAGE, more=False),
     "a large one in one": Row(without_storage(3.0), STORAGE),
     # Seen on a token bucket: compute 1.11 (1.00 to 1.26) of three rounds, and a device that was no limit.
     "compute of which the interval holds 1": Row(ahead(0.08), f"{OPEN} within_noise"),
