@@ -120,13 +120,11 @@ def among_ranks(measurement: Measurement, loader: Mapping[int, float], loops: Ma
         "gradients": made.with_compute("no_exchange"),
     }
     hosts = _slow_in_every_round(measurement)
+    without_one = [each for each in measurement.segments if each.without is not None]
+    by_itself = [each for each in measurement.segments if each.activity == "alone"]
     missing: dict[ResourceName, Remark | None] = {
-        "imbalance": _why_not(
-            measurement, [s for s in measurement.segments if s.without is not None], found["imbalance"]
-        ),
-        "straggler": _why_not(
-            measurement, [s for s in measurement.segments if s.activity == "alone"], found["straggler"]
-        ),
+        "imbalance": _why_not(measurement, without_one, found["imbalance"]),
+        "straggler": _why_not(measurement, by_itself, found["straggler"]),
         "gradients": None if found["gradients"] else Remark(code="exchange_not_measured"),
     }
     return AmongRanks(
@@ -299,11 +297,20 @@ class Seen:
         overhead_s = parent_overhead_s(made) if measurement.workers else 0.0
         limits = _limits(measurement, made, overhead_s, ceiling)
         loader = rates_by_round(measurement, base, "loader_only") or loader_rates(judged, costs, limits)
-        compute, estimated = _compute_rates(measurement), [] if loader_only else ["loader"]
+        given, estimated = measurement.compute.specified_images_per_s, [] if loader_only else ["loader"]
+        compute = rates_by_round(measurement, "resident", "training") if given is None else {0: given}
         if estimated and not compute and measurement.compute.synchronous:
             compute, estimated = compute_rates(judged), ["loader", "compute"]
-        alone = _in_rounds(compute, loader)
-        loops = {number: _loop(measurement, rate, overhead_s) for number, rate in alone.items()}
+        # Rounds that were only to take resources away did not measure compute again.
+        alone = _by_round(compute, loader)
+        images, synchronous = step_images(measurement), measurement.compute.synchronous
+        loops = {
+            number: Loop(
+                workers=measurement.workers, batch_size=images, synchronous=synchronous,
+                compute_images_per_s=rate, overhead_s=overhead_s,
+            )
+            for number, rate in alone.items()
+        }  # fmt: skip
         # How many times as many bytes the loader's images had, on average, as those of training.
         by_bytes = bytes_over(made, judged) or _read_over(measurement, made, judged)
         both = sorted(loader.keys() & loops.keys() & by_bytes.keys())
@@ -322,7 +329,7 @@ class Seen:
                 loader_only,
                 judged,
                 measurement.workers,
-                synchronous=measurement.compute.synchronous or judged_activity(measurement) != "training",
+                synchronous=synchronous or judged_activity(measurement) != "training",
             ),
             overhead_s=overhead_s,
             estimated_parts=frozenset(estimated),
@@ -743,30 +750,6 @@ def _storage_has_spare(seen: Seen, measurement: Measurement, ceiling: StorageCei
     waiting = max(1, seen.limits.workers) * waited_s / seen.cost.wall_s
     fastest = max(seen.loader.values())
     return OPEN_LEAD * waiting <= 1 and OPEN_LEAD * fastest <= most < math.inf
-
-
-def _loop(measurement: Measurement, compute: float, overhead_s: float) -> Loop:
-    return Loop(
-        workers=measurement.workers,
-        batch_size=step_images(measurement),
-        synchronous=measurement.compute.synchronous,
-        compute_images_per_s=compute,
-        overhead_s=overhead_s,
-    )
-
-
-def _compute_rates(measurement: Measurement) -> dict[int, float]:
-    """By round, or as specified; empty where compute did not run alone."""
-    given = measurement.compute.specified_images_per_s
-    return rates_by_round(measurement, "resident", "training") if given is None else {0: given}
-
-
-def _in_rounds(compute: Mapping[int, float], loader: Mapping[int, float]) -> dict[int, float]:
-    """In every round of the loader: rounds that were only to take resources away did not measure compute again."""
-    if not compute:
-        return {}
-    usual = median(list(compute.values()))
-    return {number: compute.get(number, usual) for number in loader}
 
 
 def _limits(

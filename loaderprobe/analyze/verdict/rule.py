@@ -116,11 +116,8 @@ def judge(found: Experiments, *, workers: int, cores_available: float) -> Bound:
         *found.evidence,
         *evidence_of([("prediction_error", prediction_error, tolerance)]),
     )
-    reason = _why_inconclusive(found, prediction_error, tolerance)
-    if reason:
-        return inconclusive(found, reason, evidence)
     names = contenders(found)
-    reason = contradiction(found, names)
+    reason = _why_inconclusive(found, prediction_error, tolerance) or contradiction(found, names)
     if reason:
         return inconclusive(found, reason, evidence)
     if not names:
@@ -187,7 +184,7 @@ def _several(found: Experiments, names: tuple[SingleCause, ...], evidence: tuple
     if len(names) > 1:
         reason = _why_alike(found, names)
         return Bound(side=side_of(names), cause="either", candidates=names, reason=reason, evidence=evidence)
-    names = (*names, *_inputs_worth(found))
+    names = (*names, *_inputs(found, thresholds.WORTH))
     reason = _reason("input_in_parts", **_alike(found, names), input_speedup=found.free_input_speedup)
     unnamed = inconclusive(found, reason, evidence)
     known = unnamed.side == "input" or len(names) == 1
@@ -219,15 +216,15 @@ def _waited(found: Experiments, resource: SingleCause) -> dict[str, float | str]
     return {"waiting_share": share, **({"subject": subject} if subject else {})}
 
 
-def _inputs_worth(found: Experiments) -> list[SingleCause]:
-    """The parts of the input that are worth removing, the largest speed-up first."""
-    known = [name for name in INPUTS if name in found.speedups and found.speedups[name].value >= thresholds.WORTH]
+def _inputs(found: Experiments, least: float = 1.0) -> list[SingleCause]:
+    """The parts of the input that gain so much, the largest speed-up first."""
+    known = [name for name in INPUTS if name in found.speedups and found.speedups[name].value >= least]
     return sorted(known, key=lambda name: -found.speedups[name].value)
 
 
 def _beside_compute(found: Experiments, top: SingleCause) -> dict[str, float | str]:
     """The input resource that is worth most beside compute: there is one only where the two do not overlap."""
-    if top != "compute" or not (inputs := _inputs_worth(found)):
+    if top != "compute" or not (inputs := _inputs(found, thresholds.WORTH)):
         return {}
     best = found.speedups[inputs[0]]
     return {"input": inputs[0], "input_speedup": best.value, "input_how": best.how}
@@ -558,10 +555,9 @@ def below_compute(found: Experiments) -> bool:
     alone = found.compute_over_training
     if not found.in_training or alone is None:
         return False
-    inputs = [found.speedups[name] for name in INPUTS if name in found.speedups]
     # An estimate is only an upper bound here.
-    explained = max((input_.value for input_ in inputs if input_.how == "measured"), default=1.0)
-    return alone >= thresholds.OPEN_LEAD * explained
+    measured = [found.speedups[name].value for name in _inputs(found) if found.speedups[name].how == "measured"]
+    return alone >= thresholds.OPEN_LEAD * max(measured, default=1.0)
 
 
 def cores_shared(found: Experiments, cores_available: float) -> bool:
@@ -592,10 +588,8 @@ def with_certainty(judgement: Bound, found: Experiments, cores_available: float)
         side_only = replace(judgement, side="compute", evidence=(*evidence, *judgement.evidence))
         return side_only if judgement.cause == "inconclusive" else judgement
     facts = {"resource": "compute", "speedup": found.loader_over_training, "how": found.how["compute"]}
-    reason = Reason(code="largest_speedup", facts=facts)
-    return Bound(
-        side="compute", cause="compute", candidates=(), reason=reason, evidence=(*evidence, *judgement.evidence)
-    )
+    reason, evidence = Reason(code="largest_speedup", facts=facts), (*evidence, *judgement.evidence)
+    return Bound(side="compute", cause="compute", candidates=(), reason=reason, evidence=evidence)
 
 
 # What several ranks add to a verdict: a slow rank, or host, as its cause, and what else they lose to each other.
@@ -691,8 +685,7 @@ def _slow_host(found: Experiments, host: SlowHost) -> dict[str, float | str]:
 
 def _resource(found: Experiments) -> dict[str, float | str]:
     """The part of the input that would gain most if it were free."""
-    inputs = [name for name in INPUTS if name in found.speedups]
-    return {"resource": max(inputs, key=lambda name: found.speedups[name].value)} if inputs else {}
+    return {"resource": inputs[0]} if (inputs := _inputs(found)) else {}
 
 
 def _beside_gradients(judgement: Bound, found: Experiments) -> dict[str, float | str]:

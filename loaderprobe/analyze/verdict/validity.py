@@ -244,11 +244,7 @@ def _read_from_eviction(measurement: Measurement, segments: Sequence[Segment], i
     batches = -(-images // step_images(measurement))
     ends = sorted(s.first_batch + s.steps for s in measurement.segments)
     begins = [
-        max(
-            s.first_batch - loader.batches_begun - 1,
-            *(end for end in ends if end <= s.first_batch),
-            0,
-        )
+        max(s.first_batch - loader.batches_begun - 1, *(end for end in ends if end <= s.first_batch), 0)
         for s in segments
     ]
     wanted = {
@@ -313,9 +309,7 @@ def files_were(measurement: Measurement) -> FilesWere | None:
     """What the files of the configuration as asked were; None where nothing shows it, or it reads none."""
     base = base_mode(measurement)
     segments = _of(measurement, base)
-    if measurement.storage_kind == "memory":
-        return "warm"
-    if met_warm(measurement):
+    if measurement.storage_kind == "memory" or met_warm(measurement):
         return "warm"
     share = cold_share(measurement, segments)
     if share is None and measurement.access != "files":
