@@ -205,11 +205,8 @@ def _limits(rows: Rows) -> tuple[Limited, ...]:
     )
 
 
-def _how_sure(rows: Rows, once: Container[str]) -> Iterator[Answer]:
-    """In how many configurations one cause leads, and in how many rounds and how wide bands of noise that was seen.
-
-    `once` are those in which a resource was removed in a single round.
-    """
+def _how_sure(rows: Rows, removed_once: Container[str]) -> Iterator[Answer]:
+    """In how many configurations one cause leads, and in how many rounds and how wide bands of noise that was seen."""
     seen = measured(rows)
     led = [
         (speedup, row)
@@ -220,7 +217,7 @@ def _how_sure(rows: Rows, once: Container[str]) -> Iterator[Answer]:
     if not led:
         return
     rounds = [row.verdict.complete_rounds for _, row in led if row.verdict]
-    single = [1 for _, row in led if row.key in once]
+    single = [1 for _, row in led if row.key in removed_once]
     rates = [row.images_per_s for _, row in led if row.images_per_s]
     bands = [(rate.high - rate.low) / 2 / rate.value for rate in rates]
     facts: dict[str, float | str] = {

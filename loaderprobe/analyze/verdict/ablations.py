@@ -27,8 +27,7 @@ def ablations(measurement: Measurement) -> Remark:
     if not found.predicted:
         return Remark(code="nothing_to_ablate", facts={})
     if input_cannot_matter(found):
-        facts = {"input": found.free_input_speedup}
-        facts["compute"] = found.speedups["compute"].value
+        facts = {"input": found.free_input_speedup, "compute": found.speedups["compute"].value}
         return Remark(code="ablations_cannot_matter", facts=facts)
     ranked = sorted(found.speedups.items(), key=lambda item: -item[1].value)
     code = "ablations_not_possible" if open_causes(measurement, found) else "ablations_not_needed"

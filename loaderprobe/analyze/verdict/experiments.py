@@ -158,12 +158,8 @@ def _slow_in_every_round(measurement: Measurement) -> dict[int, SlowHost]:
 
 def rates_alone(measurement: Measurement) -> dict[int, float]:
     """Images/s of each rank's loader by itself, the median of the rounds; empty where ranks were not alone."""
-    places = _places_alone(measurement)
-    if not places:
-        return {}
-    return {
-        rank.rank: median([_own_rate(measurement, rank, place) for place in places]) for rank in measurement.by_rank
-    }
+    ranks = measurement.by_rank if (places := _places_alone(measurement)) else ()
+    return {rank.rank: median([_own_rate(measurement, rank, place) for place in places]) for rank in ranks}
 
 
 def _places_alone(measurement: Measurement) -> list[int]:
@@ -213,23 +209,18 @@ class _Rounds:
 
     def straggler(self) -> dict[int, float]:
         """The rates alone, added up, over the rate in step."""
-        sums = {
-            self.measurement.segments[place].round: sum(
-                _own_rate(self.measurement, rank, place) for rank in self.measurement.by_rank
-            )
-            for place in _places_alone(self.measurement)
-        }
-        in_step = _by_round(self.loader, sums)
-        return {n: loop.end_to_end(sums[n]) / loop.end_to_end(in_step[n]) for n, loop in self._loops_of(in_step)}
+        made = self.measurement
+        places = _places_alone(made)
+        sums = {made.segments[at].round: sum(_own_rate(made, rank, at) for rank in made.by_rank) for at in places}
+        return self._over_in_step(sums)
 
     def with_host(self, hosts: Mapping[int, SlowHost]) -> dict[int, float]:
         """With all ranks as fast by themselves as the slowest elsewhere, over the rate in step."""
-        ranks = self.measurement.ranks
-        in_step = _by_round(self.loader, hosts)
-        return {
-            n: loop.end_to_end(ranks * hosts[n].elsewhere) / loop.end_to_end(in_step[n])
-            for n, loop in self._loops_of(in_step)
-        }
+        return self._over_in_step({n: self.measurement.ranks * host.elsewhere for n, host in hosts.items()})
+
+    def _over_in_step(self, rates: Mapping[int, float]) -> dict[int, float]:
+        in_step = _by_round(self.loader, rates)
+        return {n: loop.end_to_end(rates[n]) / loop.end_to_end(in_step[n]) for n, loop in self._loops_of(in_step)}
 
     def with_compute(self, mode: Mode) -> dict[int, float]:
         """On the loader as it is, with the steps of a mode: without the exchange, or with nothing but that."""
@@ -530,9 +521,8 @@ class LoaderParts:
             return Without(rates=self.loader)
         measured = self._measured("no_transport")
         if measured is not None:
-            return replace(
-                measured, overhead_s=parent_overhead_s(segments_of(self.measurement, "no_transport", "loader_only"))
-            )
+            segments = segments_of(self.measurement, "no_transport", "loader_only")
+            return replace(measured, overhead_s=parent_overhead_s(segments))
         return replace(self._estimated("transport"), overhead_s=0.0)
 
     def _measured(self, mode: Mode) -> Without | None:

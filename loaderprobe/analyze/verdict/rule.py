@@ -425,12 +425,8 @@ def _why_inconclusive(found: Experiments, prediction_error: float | None, tolera
         read, ceiling = found.above_ceiling
         return _reason("above_ceiling", samples_bytes_per_s=read, ceiling_bytes_per_s=ceiling)
     if abs(prediction_error) > tolerance and not found.in_training and not _withstands(found, prediction_error):
-        single = len(misfits_of(found)) == 1
-        return _reason(
-            "one_round_does_not_fit" if single else "outside_noise_band",
-            predicted_share=1 + prediction_error,
-            noise_band=tolerance,
-        )
+        code: ReasonCode = "one_round_does_not_fit" if len(misfits_of(found)) == 1 else "outside_noise_band"
+        return _reason(code, predicted_share=1 + prediction_error, noise_band=tolerance)
     noise = noise_of(found)
     if noise > thresholds.MOST_NOISE and not found.in_training:
         return _reason("rounds_differ", spread=noise)
@@ -587,8 +583,9 @@ def with_certainty(judgement: Bound, found: Experiments, cores_available: float)
         # Not the device alone: its exchange with the other ranks may be what takes the time.
         side_only = replace(judgement, side="compute", evidence=(*evidence, *judgement.evidence))
         return side_only if judgement.cause == "inconclusive" else judgement
-    facts = {"resource": "compute", "speedup": found.loader_over_training, "how": found.how["compute"]}
-    reason, evidence = Reason(code="largest_speedup", facts=facts), (*evidence, *judgement.evidence)
+    alone, how = found.loader_over_training, found.how["compute"]
+    reason = _reason("largest_speedup", resource="compute", speedup=alone, how=how)
+    evidence = (*evidence, *judgement.evidence)
     return Bound(side="compute", cause="compute", candidates=(), reason=reason, evidence=evidence)
 
 
