@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from math import ceil
@@ -179,7 +179,9 @@ def _answers(report: Report) -> tuple[Answer, ...]:
     rows_by_device = by_device(report.summary.configurations)
     first = [rows for rows in rows_by_device if not on_cpu(rows)] or rows_by_device
     rest = [rows for rows in rows_by_device if rows not in first]
-    sure = _how_sure([row for rows in first for row in rows])
+    ablated = {each.key: each.ablations for each in report.details if each.ablations}
+    once = {key for key, each in ablated.items() if each.code == "ablated" and 1 in each.facts.values()}
+    sure = _how_sure([row for rows in first for row in rows], once)
     return (*_limited(first), *sure, *_limited(rest))
 
 
@@ -203,7 +205,7 @@ def _limits(rows: Rows) -> tuple[Limited, ...]:
     )
 
 
-def _how_sure(rows: Rows) -> Iterator[Answer]:
+def _how_sure(rows: Rows, removed_once: Container[str]) -> Iterator[Answer]:
     """In how many configurations one cause leads, and in how many rounds and how wide bands of noise that was seen."""
     seen = measured(rows)
     led = [
@@ -215,10 +217,11 @@ def _how_sure(rows: Rows) -> Iterator[Answer]:
     if not led:
         return
     rounds = [row.verdict.complete_rounds for _, row in led if row.verdict]
+    single = [1 for _, row in led if row.key in removed_once]
     rates = [row.images_per_s for _, row in led if row.images_per_s]
     bands = [(rate.high - rate.low) / 2 / rate.value for rate in rates]
     facts: dict[str, float | str] = {
-        "level": _level([speedup for speedup, _ in led], rounds, of=len(seen)),
+        "level": _level([found for found, _ in led], [*rounds, *single], of=len(seen)),
         "of": len(seen),
         "measured": sum(speedup.how == "measured" for speedup, _ in led),
         "low_rounds": min(rounds),

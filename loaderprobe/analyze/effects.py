@@ -137,10 +137,15 @@ def of_rounds(ratios: Mapping[int, float], *, how: How = "measured") -> Effect:
     A share of the time that is left, of which a speed-up is the inverse, is off by a factor rather than by an amount.
     """
     logs = [math.log(max(1e-9, ratio)) for ratio in ratios.values()]
-    half = half_width_beside(logs, DRIFT) if len(logs) == 2 else half_width(logs)
+    half = half_of_rounds(logs)
     middle = median(list(ratios.values()))
     band = Interval(value=middle, low=middle * math.exp(-half), high=middle * math.exp(half))
     return replace(of_pairs(logs), rounds=ratios, band=band, how=how)
+
+
+def half_of_rounds(logs: Sequence[float]) -> float:
+    """Half the 95 % interval of the mean; of one round and of two that of the moderated t beside `DRIFT`."""
+    return half_width_beside(logs, DRIFT) if len(logs) < thresholds.ENOUGH_ROUNDS else half_width(logs)
 
 
 def of_pairs(logs: Sequence[float]) -> Effect:

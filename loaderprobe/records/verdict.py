@@ -65,6 +65,7 @@ ReasonCode = Literal[
     "lead_within_spread",
     "limit_not_known",
     "ranges_meet",
+    "input_in_parts",
     "rounds_disturbed",
     "cores_shared",
 ]

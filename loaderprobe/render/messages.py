@@ -602,6 +602,10 @@ MESSAGES: dict[str, str] = {
         "if {first:noun} were free, it may be only {least:times}x, and if {second:noun} were free as much as "
         "{most:times}x, by the samples of what workers wait for. Their middle values are {alike}."
     ),
+    "reason.input_in_parts": (
+        "if compute were free, {judged:code what} would be {compute_speedup:times} times as fast{compute_how:code how}"
+        ", and {input_speedup:times} times if all of its input were. No part of that alone gains as much."
+    ),
     "reason.rounds_disturbed": (
         "the speed-up if {resource:noun} were free ({speedup:times}) is only from rounds that other processes "
         "disturbed ({rounds:count round})."

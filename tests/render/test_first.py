@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import loaderprobe
+from loaderprobe.analyze.answer import answered
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.verdict import Cause, Side
@@ -134,15 +135,17 @@ def test_the_headline_is_the_verdict_on_the_best_configurations(causes: list[Cau
 @pytest.mark.parametrize(
     ("changes", "level"),
     [({}, "■■■ high"), ({"complete_rounds": 1}, "■■□ medium"), ({"how": "estimated"}, "■■□ medium"),
-     ({"low": 1.02}, "■□□ low")],
+     ({"storage": 1.0}, "■■□ medium"), ({"low": 1.02}, "■□□ low")],
 )  # fmt: skip
 def test_how_sure_is_one_word_by_a_rule(changes: dict[str, Any], level: str) -> None:
     """Every configuration, measured more than once, far beyond noise; less than that is less sure."""
     row = example_row(complete_rounds=changes.get("complete_rounds", 3))
     assert row.verdict and row.verdict.speedups.storage
-    speedup = {name: value for name, value in changes.items() if name != "complete_rounds"}
+    speedup = {name: value for name, value in changes.items() if name in ("how", "low")}
     storage = replace(row.verdict.speedups.storage, **{"how": "measured", **speedup})
     report = example_report([with_changes(row, speedups=replace(row.verdict.speedups, storage=storage))])
+    removed = Remark(code="ablated", facts={"storage": changes.get("storage", 3.0), "rounds": 3.0})
+    report = answered(replace(report, details=tuple(replace(each, ablations=removed) for each in report.details)))
     assert _said(_sections(report)["How sure"]).startswith(f"{level}, 1 of 1 clear")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from loaderprobe.analyze.verdict.experiments import Experiments, run_experiments
-from loaderprobe.analyze.verdict.rule import is_clear
+from loaderprobe.analyze.verdict.rule import input_cannot_matter, is_clear
 from loaderprobe.analyze.verdict.validity import by_waiting, counted
 from loaderprobe.records import thresholds
 from loaderprobe.records.measurement import Activity, Measurement, Mode, segments_of
@@ -26,9 +26,8 @@ def ablations(measurement: Measurement) -> Remark:
         return Remark(code="ablated", facts=facts | {"rounds": float(max(measured.values()))})
     if not found.predicted:
         return Remark(code="nothing_to_ablate", facts={})
-    if _cannot_matter(found):
-        facts = {"input": found.free_input_speedup}
-        facts["compute"] = found.speedups["compute"].value
+    if input_cannot_matter(found):
+        facts = {"input": found.free_input_speedup, "compute": found.speedups["compute"].value}
         return Remark(code="ablations_cannot_matter", facts=facts)
     ranked = sorted(found.speedups.items(), key=lambda item: -item[1].value)
     code = "ablations_not_possible" if open_causes(measurement, found) else "ablations_not_needed"
@@ -42,7 +41,7 @@ def times_measured(measurement: Measurement, mode: Mode, activity: Activity = "l
 
 def open_causes(measurement: Measurement, found: Experiments) -> set[SingleCause]:
     """The resources among which the cause is to be found; empty when it is clear, or when nothing can make it so."""
-    if not found.predicted or _cannot_matter(found):
+    if not found.predicted or input_cannot_matter(found):
         return set()
     worth = {name for name, speedup in found.speedups.items() if speedup.value >= thresholds.WORTH}
     unmeasured = {name for name, why in found.missing.items() if why.code == "not_measured"}
@@ -59,13 +58,6 @@ def open_causes(measurement: Measurement, found: Experiments) -> set[SingleCause
         beside: set[SingleCause] = {"storage", "preprocessing"} if top in ("storage", "preprocessing") else set()
         return {top, *near, *beside}
     return {top, *near} if near else set()
-
-
-def _cannot_matter(found: Experiments) -> bool:
-    """True when even an input without cost would not change the bottleneck."""
-    compute = found.speedups.get("compute")
-    free = found.free_input_speedup
-    return free < thresholds.WORTH or (compute is not None and compute.value >= free * thresholds.CLEAR_LEAD)
 
 
 def _far(found: Experiments, top: SingleCause, other: SingleCause) -> bool:

@@ -40,6 +40,7 @@ from loaderprobe.analyze.verdict.validity import (
     counted,
     fair,
     files_were,
+    is_disturbed,
     met_warm,
     never_warm,
     waiting_evidence,
@@ -119,13 +120,11 @@ def among_ranks(measurement: Measurement, loader: Mapping[int, float], loops: Ma
         "gradients": made.with_compute("no_exchange"),
     }
     hosts = _slow_in_every_round(measurement)
+    without_one = [each for each in measurement.segments if each.without is not None]
+    by_itself = [each for each in measurement.segments if each.activity == "alone"]
     missing: dict[ResourceName, Remark | None] = {
-        "imbalance": _why_not(
-            measurement, [s for s in measurement.segments if s.without is not None], found["imbalance"]
-        ),
-        "straggler": _why_not(
-            measurement, [s for s in measurement.segments if s.activity == "alone"], found["straggler"]
-        ),
+        "imbalance": _why_not(measurement, without_one, found["imbalance"]),
+        "straggler": _why_not(measurement, by_itself, found["straggler"]),
         "gradients": None if found["gradients"] else Remark(code="exchange_not_measured"),
     }
     return AmongRanks(
@@ -159,12 +158,8 @@ def _slow_in_every_round(measurement: Measurement) -> dict[int, SlowHost]:
 
 def rates_alone(measurement: Measurement) -> dict[int, float]:
     """Images/s of each rank's loader by itself, the median of the rounds; empty where ranks were not alone."""
-    places = _places_alone(measurement)
-    if not places:
-        return {}
-    return {
-        rank.rank: median([_own_rate(measurement, rank, place) for place in places]) for rank in measurement.by_rank
-    }
+    ranks = measurement.by_rank if (places := _places_alone(measurement)) else ()
+    return {rank.rank: median([_own_rate(measurement, rank, place) for place in places]) for rank in ranks}
 
 
 def _places_alone(measurement: Measurement) -> list[int]:
@@ -214,23 +209,18 @@ class _Rounds:
 
     def straggler(self) -> dict[int, float]:
         """The rates alone, added up, over the rate in step."""
-        sums = {
-            self.measurement.segments[place].round: sum(
-                _own_rate(self.measurement, rank, place) for rank in self.measurement.by_rank
-            )
-            for place in _places_alone(self.measurement)
-        }
-        in_step = _by_round(self.loader, sums)
-        return {n: loop.end_to_end(sums[n]) / loop.end_to_end(in_step[n]) for n, loop in self._loops_of(in_step)}
+        made = self.measurement
+        places = _places_alone(made)
+        sums = {made.segments[at].round: sum(_own_rate(made, rank, at) for rank in made.by_rank) for at in places}
+        return self._over_in_step(sums)
 
     def with_host(self, hosts: Mapping[int, SlowHost]) -> dict[int, float]:
         """With all ranks as fast by themselves as the slowest elsewhere, over the rate in step."""
-        ranks = self.measurement.ranks
-        in_step = _by_round(self.loader, hosts)
-        return {
-            n: loop.end_to_end(ranks * hosts[n].elsewhere) / loop.end_to_end(in_step[n])
-            for n, loop in self._loops_of(in_step)
-        }
+        return self._over_in_step({n: self.measurement.ranks * host.elsewhere for n, host in hosts.items()})
+
+    def _over_in_step(self, rates: Mapping[int, float]) -> dict[int, float]:
+        in_step = _by_round(self.loader, rates)
+        return {n: loop.end_to_end(rates[n]) / loop.end_to_end(in_step[n]) for n, loop in self._loops_of(in_step)}
 
     def with_compute(self, mode: Mode) -> dict[int, float]:
         """On the loader as it is, with the steps of a mode: without the exchange, or with nothing but that."""
@@ -266,6 +256,8 @@ class Seen:
     loops: dict[int, Loop]
     cost: WorkerCost | None
     """Of the loader's batches in all rounds."""
+    run_delay: float | None
+    """Share of their time that workers wait for a core, in rounds that others did not disturb where there are any."""
     costs: dict[int, WorkerCost | None]
     limits: Limits
     predicted: dict[int, float]
@@ -287,6 +279,8 @@ class Seen:
         # Where the loader did not run alone, its batches cost what they cost in training.
         made = loader_only or judged
         cost = attributed_cost(measurement, made)
+        quiet = [each for each in made if not is_disturbed(measurement, each)]
+        delayed = worker_cost(measurement.worker_batches, quiet or made)
         waiting = cost.waiting if cost else None
         by_round = {s.round: worker_cost(measurement.worker_batches, [s]) for s in made}
         # What workers waited for is known of all rounds together: one has too few samples.
@@ -294,11 +288,20 @@ class Seen:
         overhead_s = parent_overhead_s(made) if measurement.workers else 0.0
         limits = _limits(measurement, made, overhead_s, ceiling)
         loader = rates_by_round(measurement, base, "loader_only") or loader_rates(judged, costs, limits)
-        compute, estimated = _compute_rates(measurement), [] if loader_only else ["loader"]
+        given, estimated = measurement.compute.specified_images_per_s, [] if loader_only else ["loader"]
+        compute = rates_by_round(measurement, "resident", "training") if given is None else {0: given}
         if estimated and not compute and measurement.compute.synchronous:
             compute, estimated = compute_rates(judged), ["loader", "compute"]
-        alone = _in_rounds(compute, loader)
-        loops = {number: _loop(measurement, rate, overhead_s) for number, rate in alone.items()}
+        # Rounds that were only to take resources away did not measure compute again.
+        alone = _by_round(compute, loader)
+        images, synchronous = step_images(measurement), measurement.compute.synchronous
+        loops = {
+            number: Loop(
+                workers=measurement.workers, batch_size=images, synchronous=synchronous,
+                compute_images_per_s=rate, overhead_s=overhead_s,
+            )
+            for number, rate in alone.items()
+        }  # fmt: skip
         # How many times as many bytes the loader's images had, on average, as those of training.
         by_bytes = bytes_over(made, judged) or _read_over(measurement, made, judged)
         both = sorted(loader.keys() & loops.keys() & by_bytes.keys())
@@ -308,6 +311,7 @@ class Seen:
             end_to_end=rates_by_round(measurement, base, judged_activity(measurement)),
             loops=loops,
             cost=cost,
+            run_delay=delayed.run_delay_s / delayed.wall_s if delayed and delayed.wall_s else None,
             costs={number: each for number, each in costs.items() if number in loader},
             limits=limits,
             predicted={n: loops[n].end_to_end(rate) for n, rate in loader.items() if n in loops},
@@ -316,7 +320,7 @@ class Seen:
                 loader_only,
                 judged,
                 measurement.workers,
-                synchronous=measurement.compute.synchronous or judged_activity(measurement) != "training",
+                synchronous=synchronous or judged_activity(measurement) != "training",
             ),
             overhead_s=overhead_s,
             estimated_parts=frozenset(estimated),
@@ -342,12 +346,6 @@ class Seen:
     def compute_over_training(self) -> float | None:
         """Compute alone over training as measured: the speed-up of a free input."""
         return self.most if math.isfinite(self.most) else None
-
-    @property
-    def free_input_speedup(self) -> float:
-        predicted = self.predicted
-        free = [replace(self.loops[n], overhead_s=0.0).end_to_end(math.inf) / rate for n, rate in predicted.items()]
-        return min(median(free), self.most) if free else math.inf
 
     @property
     def loader_over_training(self) -> float | None:
@@ -403,6 +401,15 @@ class Experiments(Seen):
     """The waits that separate them then."""
     among: AmongRanks
     """What ranks lose to each other. The exchange of gradients is among the speed-ups above, too."""
+
+    @property
+    def free_input_speedup(self) -> float:
+        """By the formula of the loop; at most, where that did not predict training."""
+        if self.in_training:
+            return self.most
+        predicted = self.predicted
+        free = [replace(self.loops[n], overhead_s=0.0).end_to_end(math.inf) / rate for n, rate in predicted.items()]
+        return min(median(free), self.most) if free else math.inf
 
 
 # The loader without one resource after the other: by experiment, else by what batches cost their workers.
@@ -470,16 +477,11 @@ class LoaderParts:
     def _looked_at(self) -> bool:
         return any(cost is not None and cost.waiting is not None for cost in self.costs.values())
 
-    def range_of(self, resource: str, most: float) -> tuple[float, float] | None:
-        """The speed-up at least and at most, by the 95 % interval of the share of samples; None without samples."""
-        costs = {n: cost for n, cost in self.costs.items() if cost is not None and cost.waiting is not None}
-        if resource not in WAITED or not costs or (resource == "storage" and self._measured("warm")):
+    def ends_of(self, resource: str) -> tuple[Without, Without] | None:
+        """Without the least and the most of it, by the 95 % interval of its share of samples; None without samples."""
+        if resource not in WAITED or not self._looked_at or (resource == "storage" and self._measured("warm")):
             return None
-        least, highest = (
-            median([rate / self.loader[n] for n, rate in self._by_costs(f"{end} {resource}").items() if n in costs])
-            for end in ("least", "most")
-        )
-        return min(most, least), min(most, highest)
+        return self._estimated(f"least {resource}"), self._estimated(f"most {resource}")
 
     def storage(self) -> Without:
         """The same files, or the same batches, from memory; unknown where files are read as found."""
@@ -519,9 +521,8 @@ class LoaderParts:
             return Without(rates=self.loader)
         measured = self._measured("no_transport")
         if measured is not None:
-            return replace(
-                measured, overhead_s=parent_overhead_s(segments_of(self.measurement, "no_transport", "loader_only"))
-            )
+            segments = segments_of(self.measurement, "no_transport", "loader_only")
+            return replace(measured, overhead_s=parent_overhead_s(segments))
         return replace(self._estimated("transport"), overhead_s=0.0)
 
     def _measured(self, mode: Mode) -> Without | None:
@@ -583,7 +584,7 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
     }
     how |= dict.fromkeys(trained, "measured")
     how["compute"] = "estimated" if seen.estimated_parts else "measured"
-    among = among_ranks(measurement, seen.loader, seen.loops)
+    among, failed = among_ranks(measurement, seen.loader, seen.loops), bool(trained)
     ratios = _all_ratios(seen, known, trained, among)
     how |= {name: "measured" for name in ratios if name not in how}
     # A ceiling of whole files limits the estimate; one of large blocks says nothing of small reads.
@@ -599,17 +600,21 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         speedups={name: of_rounds(found, how=how[name]).speedup for name, found in ratios.items() if found},
         ratios=ratios,
         rate=rate_interval(measurement, judged) if judged else None,
-        fair=_fair(measurement, in_training=bool(trained)),
+        fair=_fair(measurement, in_training=failed),
         batch_size=step_images(measurement),
         missing={name: each.missing for name, each in taken.items() if each.missing and name not in trained},
         at_most=frozenset(n for n in BY_TIMES if asked and how.get(n) == "estimated"),
-        bounds=_bounds(seen, taken),
+        bounds=_bounds(seen, taken, failed=failed),
         open=_still_open(measurement, how),
-        in_training=bool(trained),
+        in_training=failed,
         seen_without=frozenset(trained) or _of_loader(measurement, how),
         input_at_most=input_at_most(measurement, base),
         training_cores=cores_in_training(measurement, judged),
-        ranges={name: each for name in known if (each := parts.range_of(name, seen.most)) and name not in trained},
+        ranges={
+            name: (_middle(seen, ends[0], failed=failed), _middle(seen, ends[1], failed=failed))
+            for name in known
+            if name not in trained and seen.predicted and (ends := parts.ends_of(name))
+        },
         met_warm=_met_warm(measurement, seen, taken),
         above_ceiling=_above_ceiling(measurement, judged, [seen.loader, seen.end_to_end], ceiling),
         by_waiting=by_waiting(measurement),
@@ -641,29 +646,24 @@ def _all_ratios(
     seen: Seen, known: Mapping[SingleCause, Without], trained: Mapping[SingleCause, dict[int, float]], among: AmongRanks
 ) -> dict[SingleCause, dict[int, float]]:
     """Speedups by round: by the formula of the loop or, where resources were removed in training, as measured."""
-    predicted, most = seen.predicted, seen.most
-    ratios = {name: _ratios(seen.loops, predicted, each, most) for name, each in known.items()}
-    ratios["compute"] = {n: seen.loader[n] / rate for n, rate in predicted.items()}
-    if trained:
-        # The prediction failed: a resource that was not removed in training has only an upper bound.
-        estimated = {name: each for name, each in known.items() if each.how == "estimated"}
-        for name, each in estimated.items():
-            # Training gains no more from a faster loader than the loader itself.
-            ratios[name] = {number: min(most, rate / seen.loader[number]) for number, rate in each.rates.items()}
-        ratios |= trained
+    # What was measured of the loader alone stays a prediction.
+    failed = {name: bool(trained) and each.how == "estimated" for name, each in known.items()}
+    ratios = {name: _ratios(seen, each, failed=failed[name]) for name, each in known.items()}
+    ratios["compute"] = {n: seen.loader[n] / rate for n, rate in seen.predicted.items()}
+    ratios |= trained
     # A free device still exchanges gradients.
     ratios["compute"] = {n: min(each, among.compute.get(n, each)) for n, each in ratios["compute"].items()}
     return ratios | ({"gradients": dict(among.ratios["gradients"])} if "gradients" in among.ratios else {})
 
 
-def _bounds(seen: Seen, taken: Mapping[SingleCause, Without]) -> dict[SingleCause, float]:
+def _bounds(seen: Seen, taken: Mapping[SingleCause, Without], *, failed: bool) -> dict[SingleCause, float]:
     """The most that can be gained without what is missing, where that is known."""
-    predicted = seen.predicted
-    known = {name: each for name, each in taken.items() if each.missing and each.at_most and predicted}
-    return {
-        name: median(list(_ratios(seen.loops, predicted, replace(each, rates=each.at_most), seen.most).values()))
-        for name, each in known.items()
-    }
+    known = {name: each for name, each in taken.items() if each.missing and each.at_most and seen.predicted}
+    return {name: _middle(seen, replace(each, rates=each.at_most), failed=failed) for name, each in known.items()}
+
+
+def _middle(seen: Seen, found: Without, *, failed: bool) -> float:
+    return median(list(_ratios(seen, found, failed=failed).values()))
 
 
 def _of_loader(measurement: Measurement, how: Mapping[SingleCause, How]) -> frozenset[SingleCause]:
@@ -742,30 +742,6 @@ def _storage_has_spare(seen: Seen, measurement: Measurement, ceiling: StorageCei
     return OPEN_LEAD * waiting <= 1 and OPEN_LEAD * fastest <= most < math.inf
 
 
-def _loop(measurement: Measurement, compute: float, overhead_s: float) -> Loop:
-    return Loop(
-        workers=measurement.workers,
-        batch_size=step_images(measurement),
-        synchronous=measurement.compute.synchronous,
-        compute_images_per_s=compute,
-        overhead_s=overhead_s,
-    )
-
-
-def _compute_rates(measurement: Measurement) -> dict[int, float]:
-    """By round, or as specified; empty where compute did not run alone."""
-    given = measurement.compute.specified_images_per_s
-    return rates_by_round(measurement, "resident", "training") if given is None else {0: given}
-
-
-def _in_rounds(compute: Mapping[int, float], loader: Mapping[int, float]) -> dict[int, float]:
-    """In every round of the loader: rounds that were only to take resources away did not measure compute again."""
-    if not compute:
-        return {}
-    usual = median(list(compute.values()))
-    return {number: compute.get(number, usual) for number in loader}
-
-
 def _limits(
     measurement: Measurement, made: Sequence[Segment], overhead_s: float, ceiling: StorageCeiling | None
 ) -> Limits:
@@ -788,8 +764,17 @@ def _limits(
     )
 
 
-def _ratios(loops: Mapping[int, Loop], predicted: Mapping[int, float], found: Without, most: float) -> dict[int, float]:
-    def loop(number: int) -> Loop:
-        return loops[number] if found.overhead_s is None else replace(loops[number], overhead_s=found.overhead_s)
+def _ratios(seen: Seen, found: Without, *, failed: bool) -> dict[int, float]:
+    """By round: by the formula of the loop; where that failed, at most the loader's own.
 
+    Training gains no more from a faster loader than the loader itself.
+    """
+
+    def loop(number: int) -> Loop:
+        loop = seen.loops[number]
+        return loop if found.overhead_s is None else replace(loop, overhead_s=found.overhead_s)
+
+    predicted, most = seen.predicted, seen.most
+    if failed:
+        return {n: min(most, rate / seen.loader[n]) for n, rate in found.rates.items()}
     return {n: min(most, loop(n).end_to_end(rate) / predicted[n]) for n, rate in found.rates.items() if n in predicted}

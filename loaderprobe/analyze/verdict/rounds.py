@@ -63,13 +63,12 @@ def _for_the_verdict(measurement: Measurement, *, thorough: bool) -> Round:
         return ()
     if modes and (found.in_training or trained >= min(thresholds.DOUBTED_ROUNDS, rounds)):
         return _rounds_of_training(measurement, found, modes)
-    if trained < rounds:
-        # What the first round leaves open is measured beside the rest of the screening.
-        wanted = set(possible) if thorough else _deciding(measurement, found)
-        wanted |= {mode for mode in possible if times_measured(measurement, mode)}
-        return (*screening, *_loader_only(tuple(mode for mode in possible if mode in wanted)))
     wanted = set(possible) if thorough else _deciding(measurement, found)
     wanted |= {mode for mode in possible if times_measured(measurement, mode)}
+    without = _loader_only(tuple(mode for mode in possible if mode in wanted))
+    if trained < rounds:
+        # What the first round leaves open is measured beside the rest of the screening.
+        return (*screening, *without)
     if not wanted:
         return screening if again and trained < thresholds.MOST_TIMES * rounds else ()
     least = min(thresholds.ENOUGH_ROUNDS, rounds)
@@ -77,7 +76,7 @@ def _for_the_verdict(measurement: Measurement, *, thorough: bool) -> Round:
     if max(done) >= thresholds.MOST_TIMES * least or (min(done) >= least and not (again or _ambiguous(found))):
         return ()
     beside: Round = screening if again else ((base_mode(measurement), "loader_only"),)
-    return (*beside, *_loader_only(tuple(mode for mode in possible if mode in wanted)))
+    return (*beside, *without)
 
 
 def deciding(measurement: Measurement, plan: Round) -> Round:

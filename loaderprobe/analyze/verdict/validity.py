@@ -90,7 +90,7 @@ def why_not_as_asked(measurement: Measurement, mode: Mode) -> Remark | None:
         return Remark(code="files_in_memory") if mode == "baseline" else None
     share, resident = cold_fraction(measurement, segments), _resident(segments)
     if share is not None and not _is_as_asked(measurement, share, cold=cold):
-        return Remark(code="bytes_from_storage", facts={"share": share, "files": word})
+        return _from_storage(share, word)
     least = thresholds.COLD_AT_LEAST if cold else thresholds.WARM_AT_MOST
     if resident is not None and (resident >= 1 - least if cold else share is None and resident <= 1 - least):
         return Remark(code="pages_resident", facts={"share": resident, "files": word})
@@ -120,8 +120,8 @@ def _why_not_met_cold(measurement: Measurement, mode: Mode) -> Remark | None:
     return None if share >= thresholds.COLD_AT_LEAST else _from_storage(share)
 
 
-def _from_storage(share: float) -> Remark:
-    return Remark(code="bytes_from_storage", facts={"share": share, "files": "cold"})
+def _from_storage(share: float, files: str = "cold") -> Remark:
+    return Remark(code="bytes_from_storage", facts={"share": share, "files": files})
 
 
 def why_not_on_a_rank(measurement: Measurement, segments: Sequence[Segment], *, cold: bool) -> Remark | None:
@@ -180,10 +180,8 @@ def met_warm(measurement: Measurement) -> Remark | None:
     if cost is None or cost.read_bytes >= thresholds.LEAST_BYTES * cost.images:
         return None
     waiting = waiting_of(measurement, loader_only)
-    if (
-        waiting is not None
-        and waiting.count("network") + waiting.kinds.get("pipe", 0) > thresholds.FROM_ELSEWHERE * waiting.samples
-    ):
+    elsewhere = waiting.count("network") + waiting.kinds.get("pipe", 0) if waiting else 0
+    if waiting and elsewhere > thresholds.FROM_ELSEWHERE * waiting.samples:
         return None  # read calls return what comes over sockets and pipes, too
     if first_pass.read_bytes >= thresholds.LEAST_BYTES * first_pass.images:
         return Remark(code="warm_after_first_pass")
@@ -200,8 +198,7 @@ def _why_not_repeated(measurement: Measurement, mode: Mode) -> Remark | None:
         return _why_not_warm_again(measurement, segments)
     if not measurement.storage_counts_reads:
         return _why_not_by_waiting(measurement, mode) if "warm" in measurement.modes else None
-    elsewhere = read_elsewhere(measurement)
-    if elsewhere is not None:
+    if elsewhere := read_elsewhere(measurement):
         return elsewhere
     known = cold_fraction(measurement, segments)
     if known is not None:
@@ -230,8 +227,7 @@ def _why_not_warm_again(measurement: Measurement, segments: Sequence[Segment]) -
         return _why_not_by_waiting(measurement, segments[0].mode)
     if read < max(thresholds.LEAST_BYTES, _most_when_warm(measurement) * read_cold):
         return None
-    share = read / max(read_cold, read)
-    return Remark(code="bytes_from_storage", facts={"share": share, "files": "warm"})
+    return _from_storage(read / max(read_cold, read), "warm")
 
 
 def _read_from_eviction(measurement: Measurement, segments: Sequence[Segment], images: int) -> float:
@@ -244,11 +240,7 @@ def _read_from_eviction(measurement: Measurement, segments: Sequence[Segment], i
     batches = -(-images // step_images(measurement))
     ends = sorted(s.first_batch + s.steps for s in measurement.segments)
     begins = [
-        max(
-            s.first_batch - loader.batches_begun - 1,
-            *(end for end in ends if end <= s.first_batch),
-            0,
-        )
+        max(s.first_batch - loader.batches_begun - 1, *(end for end in ends if end <= s.first_batch), 0)
         for s in segments
     ]
     wanted = {
@@ -313,9 +305,7 @@ def files_were(measurement: Measurement) -> FilesWere | None:
     """What the files of the configuration as asked were; None where nothing shows it, or it reads none."""
     base = base_mode(measurement)
     segments = _of(measurement, base)
-    if measurement.storage_kind == "memory":
-        return "warm"
-    if met_warm(measurement):
+    if measurement.storage_kind == "memory" or met_warm(measurement):
         return "warm"
     share = cold_share(measurement, segments)
     if share is None and measurement.access != "files":
@@ -329,9 +319,8 @@ def files_were(measurement: Measurement) -> FilesWere | None:
             return "partly warm"
         read, _ = _per_image(measurement, segments)
         return "cold" if read >= thresholds.LEAST_BYTES else "warm" if base == "warm" else None
-    if share is None:
-        resident = _resident(segments)
-        share = None if resident is None else 1 - resident
+    if share is None and (resident := _resident(segments)) is not None:
+        share = 1 - resident
     if share is None:
         return None
     return "cold" if share >= thresholds.COLD_AT_LEAST else "warm" if share < thresholds.WARM_AT_MOST else "partly warm"
@@ -562,16 +551,20 @@ def fair(measurement: Measurement) -> Mapping[tuple[Mode, Activity], int]:
 def _without_disturbed(measurement: Measurement) -> Measurement:
     """Without those that were disturbed, or saw other conditions than what they are compared with, of kinds with more.
 
-    The loader alone as asked stays: all of its round is compared with it.
+    The loader alone as asked goes with all of its round, and else stays: the rest is compared with it.
     """
     good = {id(each) for each in _fair(measurement)}
     enough = Counter(_kind(segment) for segment in measurement.segments if id(segment) in good)
     base: Kind = (base_mode(measurement), "loader_only", None)
     least = min(thresholds.ENOUGH_ROUNDS, measurement.config.rounds)
+    beside = [segment for segment in measurement.segments if _kind(segment) != base]
+    bad = {id(segment) for segment in beside if id(segment) not in good and enough[_kind(segment)] >= least}
+    left = {segment.round for segment in beside if id(segment) not in bad}
+    gone = {segment.round for segment in beside} - left
     kept = tuple(
         segment
         for segment in measurement.segments
-        if id(segment) in good or _kind(segment) == base or enough[_kind(segment)] < least
+        if id(segment) in good or (segment.round not in gone if _kind(segment) == base else id(segment) not in bad)
     )
     return measurement if len(kept) == len(measurement.segments) else replace(measurement, segments=kept)
 

@@ -18,8 +18,8 @@ from loaderprobe.analyze.verdict.rates import Loop
 from loaderprobe.analyze.verdict.rule import misfits_of
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.thresholds import NEARLY_WARM, OPEN_LEAD, WORTH
-from tests.analyze.runs import Cost, reordered, run, scaled
-from tests.analyze.verdict.test_truths import UNCOUNTED, misfit
+from tests.analyze.runs import Cost, looked, reordered, run, scaled
+from tests.analyze.verdict.test_truths import AS_FOUND, UNCOUNTED, misfit
 
 MODES = ("warm", "cached_samples", "no_transport")
 
@@ -151,6 +151,19 @@ def test_estimates_make_firm_words_only_by_a_wide_margin(
     if cause in speedups and speedups[cause].how == "estimated":
         others = [speedup.value for name, speedup in speedups.items() if name != cause and speedup.value >= WORTH]
         assert all(speedups[cause].value >= OPEN_LEAD * other * (1 - 1e-6) for other in others)
+
+
+@given(seconds, seconds, st.integers(0, 4), st.booleans(), st.floats(50, 1e4))
+def test_the_range_of_a_speedup_holds_it(
+    cpu_s: float, blocked_s: float, workers: int, synchronous: bool, compute: float
+) -> None:
+    """What the samples of workers say of a speed-up is of training, as the speed-up is."""
+    cost = Cost(cpu_s=cpu_s, blocked_s=blocked_s, cold=0.0)
+    plain = made(cost, workers=workers, synchronous=synchronous, compute=compute, **AS_FOUND)
+    found = run_experiments(looked(plain, "network", "running"))
+    assert found.ranges.keys() >= {"network", "lock"}
+    for name, (least, most) in found.ranges.items():
+        assert least <= found.speedups[name].value * (1 + 1e-9) and found.speedups[name].value <= most * (1 + 1e-9)
 
 
 @given(training=ratios, larger=ratios)
