@@ -124,13 +124,8 @@ def trace(call: Invocation, *, files: list[Path], **asked: Any) -> int:
             on_count(f"{name}, {format_bytes(size)}", -(-done // MEGABYTE), -(-size // MEGABYTE))
 
         found = verb(files, **asked, command=command_line(), progress=progress)
-    if call.html is not None and call.out is None:
-        show(found.document().title)
-    else:
-        call.show(found)
-    if call.html is not None:
-        write_file(call.html, found.html().encode(), "--html", "Trace")
-    call.keep(found)
+    page = "Trace" if call.out else f"{found.document().title}\nTrace"
+    call.show_then_keep(found, page, beside=call.out is not None)
     return ended(interrupted=False, failed=bool(found.unread))
 
 
@@ -345,11 +340,7 @@ def compare(call: Invocation, *, results: list[Path], others: list[Path], **aske
     from loaderprobe.api.compare import compare as verb
 
     found = verb(before, after, **asked, command=command_line())
-    if call.html is not None:
-        write_file(call.html, found.html().encode(), "--html", "Comparison")
-    else:
-        call.show(found)
-    call.keep(found)
+    call.show_then_keep(found, "Comparison")
     return EXIT_DONE if found.passed else EXIT_GATE_FAILED
 
 
