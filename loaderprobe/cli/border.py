@@ -351,8 +351,6 @@ def command_line() -> str:
     return shlex.join(("loaderprobe", *words))
 
 
-# Progress on standard error: the current stage, how much is done, and the time left.
-
 Counted = Callable[[str, int, int], None]
 
 
