@@ -275,10 +275,16 @@ def report_error(error: LoaderprobeError) -> int:
 
 
 class Stderr(Console):
-    """The command goes on when its reader has left; rich would end it."""
+    """The command goes on when its reader has left, or what it writes to is full or gone; rich would end it."""
 
     def on_broken_pipe(self) -> None:
         _to_null_device(sys.stderr)
+
+    def __exit__(self, *raised: Any) -> None:
+        try:
+            super().__exit__(*raised)
+        except OSError:
+            self.on_broken_pipe()
 
 
 def _to_null_device(stream: TextIO) -> None:

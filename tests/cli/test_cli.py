@@ -160,10 +160,11 @@ def test_what_is_derived_is_kept_where_it_cannot_be_printed(
     assert page.is_file() and (found / "result.json").is_file()
 
 
-def test_a_reader_of_standard_error_may_leave(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As that of both, with `2>&1 | head`: the command goes on, and has its own exit code."""
+@pytest.mark.parametrize("opened", [without_reader, full_disk])
+def test_a_reader_of_standard_error_may_leave(opened: Callable[[], TextIO], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of both, with `2>&1 | head`, and its disk may be full: the command has its own exit code."""
     monkeypatch.setattr("sys.argv", ["loaderprobe", "report", "/nowhere"])
-    with without_reader() as stream:
+    with opened() as stream:
         monkeypatch.setattr("sys.stderr", stream)
         assert main() == 2
 
