@@ -74,9 +74,11 @@ def run(
     ran = run_command(python_of(words or []), request, os.environ)
     if ran.found is not None:
         call.show(ran.found)
+        if ran.not_kept is not None:
+            raise ran.not_kept
         if not call.json:
             show(f"\nReport: {_short(place)}/report.html")
-        return ran.exit_code or (EXIT_DONE if ran.found.bound else BadValue.exit_code)
+        return ran.exit_code or (EXIT_DONE if ran.is_done else BadValue.exit_code)
     for line in without_verdict(ran.processes, ran.exit_code, imported_torch=ran.imported_torch):
         say(line)
     elsewhere = ran.processes and all(process.why_not == "follows" for process in ran.processes)
@@ -382,6 +384,7 @@ def batch_size(call: Invocation, **asked: Any) -> int:
     Trains a copy, with random images in memory or with DATA: then it says, too, what limits the loading.
     """
     _check_data(asked)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
 
     def measure() -> BatchSize:
         if not call.quiet:
