@@ -85,10 +85,7 @@ class Invocation:
         show(found.json() if self.json else found.markdown() if self.md else found.text(width=width, color=color))
 
     def show_then_keep(self, found: Documented, page: str = "", *, beside: bool = False) -> None:
-        """Show it, `beside` a page, too, then write that, called `page`, and keep it, where places are given.
-
-        What fails keeps nothing from the rest: no full disk loses what was measured.
-        """
+        """Show it (`beside` a page, too), write that, called `page`, and keep it: each, even where another fails."""
         with ExitStack() as rest:
             if self.out is not None:
                 rest.callback(self._keep, found, self.out)
