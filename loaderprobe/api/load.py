@@ -22,7 +22,7 @@ from loaderprobe.records.studies import EpochsMeasured, Prefilled
 from loaderprobe.render.document import Document
 from loaderprobe.render.rows import BATCH_COLUMNS, STEP_COLUMNS, Row, batch_rows, csv_text, step_rows
 from loaderprobe.render.sweep import counts, report_columns, sweep_document
-from loaderprobe.store.results import RESULT, read_result
+from loaderprobe.store.results import REPORT, RESULT, read_result, write_result
 from loaderprobe.store.run_directory import STUDIES, RunDirectory
 
 if TYPE_CHECKING:
@@ -154,14 +154,9 @@ class Run(Shown):
         return self._raw(BATCH_COLUMNS, batch_rows)
 
     def _raw(self, columns: tuple[str, ...], rows: Callable[[Measurement], Iterator[Row]]) -> DataFrame:
-        found = [row for measured in self._measurements() for row in rows(measured)]
+        results = (self._directory.result(config.key) for config in self._directory.record.spec.configs)
+        found = [row for result in results if isinstance(result, Measurement) for row in rows(result)]
         return frame({name: [row[place] for row in found] for place, name in enumerate(columns)})
-
-    def _measurements(self) -> Iterator[Measurement]:
-        for config in self._directory.record.spec.configs:
-            result = self._directory.result(config.key)
-            if isinstance(result, Measurement):
-                yield result
 
     def headline(self) -> str:
         """The directory, and how many configurations ended where."""
@@ -192,8 +187,7 @@ class Run(Shown):
 def save_report(directory: RunDirectory, report: Report) -> Path:
     """Write `summary.json` and `report.html` into the run; returns the page's path."""
     run = Run(directory, report)
-    directory.write("summary.json", run.json())
-    return directory.write("report.html", run.html())
+    return write_result(directory.path, {"summary.json": run.json(), REPORT: run.html()})
 
 
 def load(run: PathLike) -> Run:

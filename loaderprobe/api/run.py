@@ -17,7 +17,7 @@ import msgspec
 from loaderprobe.api.diagnose import Diagnosis, diagnosis
 from loaderprobe.api.load import load_any
 from loaderprobe.api.shown import Documented, origin_now
-from loaderprobe.errors import BadValue, MissingPart
+from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart, Refused
 from loaderprobe.measure.attach.attachment import Attachment, Finished
 from loaderprobe.measure.attach.watcher import Watcher
 from loaderprobe.protocols import Say
@@ -34,6 +34,8 @@ VARIABLE = "LOADERPROBE_RUN"
 STARTUP = Path(__file__).parent.parent / "startup"
 KEPT = "kept"
 """A file in the scratch directory of a command, once one of its processes has kept a result."""
+LEFT = "left"
+"""Another: a result that could not be kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +45,18 @@ class Ran:
     exit_code: int
     """Of the command; of one that a signal ended, 128 and its number."""
     found: Diagnosis | Watch | None
+    not_kept: LoaderprobeError | None = None
+    """Why what was found is not in the directory of the run."""
     processes: tuple[Attached, ...]
     """Those that iterated a DataLoader, or made a backward pass, and ended by themselves."""
     imported_torch: bool = False
     """True where a process that could be measured imported torch."""
+
+    @property
+    def is_done(self) -> bool:
+        """True with a verdict; a training on a GPU that is watched has none, as was to be."""
+        found = self.found
+        return found is not None and (found.bound is not None or (isinstance(found, Watch) and found.on_gpu))
 
 
 def run_command(command: Sequence[str], request: AttachRequest, environment: Mapping[str, str]) -> Ran:
@@ -66,13 +76,18 @@ def run_command(command: Sequence[str], request: AttachRequest, environment: Map
         with _signals_left_to(process):
             code = process.wait()
         imported_torch = any(scratch.glob("*.torch"))
-        kept = (scratch / KEPT).exists()
+        left, not_kept = scratch / LEFT, None
+        found = load_any(left) if left.exists() else load_any(run) if (scratch / KEPT).exists() else None
+        assert found is None or isinstance(found, Diagnosis | Watch)
+        if found is not None and left.exists():
+            try:
+                keep(found, replace(request, scratch=str(scratch)))
+            except LoaderprobeError as error:
+                not_kept = error
         processes = tuple(
             decode("attached", file.read_bytes(), Attached, str(file)) for file in sorted(scratch.glob("*.json"))
         )
-    found = load_any(run) if kept else None
-    assert found is None or isinstance(found, Diagnosis | Watch)
-    return Ran(exit_code=code if code >= 0 else 128 - code, found=found, processes=processes,
+    return Ran(exit_code=code if code >= 0 else 128 - code, found=found, not_kept=not_kept, processes=processes,
         imported_torch=imported_torch,
     )  # fmt: skip
 
@@ -122,11 +137,26 @@ def requested(text: str) -> AttachRequest:
 
 
 def keep(found: Documented, request: AttachRequest, *, raw: bool = False) -> None:
-    """Write the result into the directory of the run; `raw` only `result.json`, from which `report` makes the rest."""
-    make_directory(Path(request.run))
-    write_result(Path(request.run), {RESULT: found.json()} if raw else found.files())
-    with suppress(OSError):  # the command has gone
-        (Path(request.scratch) / KEPT).touch()
+    """Write the result into the directory of the run; `raw` only `result.json`, from which `report` makes the rest.
+
+    Where that cannot be, it is left in the scratch directory for the command. Raises NoSpace, MissingPart, and Refused
+    where another command has kept its result there meanwhile.
+    """
+    run, scratch = Path(request.run), Path(request.scratch)
+    try:
+        if (run / RESULT).exists() and not (scratch / KEPT).exists():
+            raise Refused(f"{run} holds another result meanwhile", hint="choose another place with --out")
+        make_directory(run)
+        write_result(run, {RESULT: found.json()})
+        with suppress(OSError):  # the command has gone
+            (scratch / KEPT).touch()
+            (scratch / LEFT).unlink(missing_ok=True)
+        if not raw:
+            write_result(run, found.files())
+    except LoaderprobeError:
+        with suppress(LoaderprobeError):
+            write_result(scratch, {LEFT: found.json()})
+        raise
 
 
 def keep_seen(seen: Attached, request: AttachRequest) -> None:

@@ -199,17 +199,20 @@ def resume(
     check_seconds("budget", budget_s)
     directory = RunDirectory.open(Path(run))
     before, here = (_machine(each) for each in (directory.record.environment, describe_environment(())))
-    if before != here and _is_left(directory):
-        raise BadValue(
-            f"{run} was begun on {before}, and this is {here}",
-            hint="resume it on such a machine, or measure again into a new directory",
-        )
+    heard = listener or ProgressOnly(progress)
+    if before != here:
+        if _is_left(directory):
+            raise BadValue(
+                f"{run} was begun on {before}, and this is {here}",
+                hint="resume it on such a machine, or measure again into a new directory",
+            )
+        return _shown_and_kept(directory, heard)
     if coordinator:
         configs = directory.record.spec.configs
         coordinator.admit(configs, beside_results(directory, {config.data for config in configs})[0])
     if budget_s is not None:
         directory.set_budget(budget_s)
-    return _completed(directory, listener or ProgressOnly(progress), coordinator, foreign_modules(directory))
+    return _completed(directory, heard, coordinator, foreign_modules(directory))
 
 
 def _machine(environment: Environment) -> str:
@@ -269,8 +272,10 @@ def _completed(
 
 def _shown_and_kept(directory: RunDirectory, heard: Listener) -> Run:
     run = Run(directory)
-    heard.judged(run)
-    heard.saved(save_report(directory, run.report()))
+    try:
+        heard.judged(run)
+    finally:
+        heard.saved(save_report(directory, run.report()))
     return run
 
 

@@ -34,7 +34,7 @@ from loaderprobe.errors import (
 )
 from loaderprobe.records.files import masked
 from loaderprobe.records.options import ARGUMENT, JOIN, REQUIRED, Option
-from loaderprobe.store.codec import check_place, write_atomically, write_error, writing
+from loaderprobe.store.codec import file_place, write_atomically, write_error, writing
 from loaderprobe.store.results import check_out
 from loaderprobe.units import format_duration
 
@@ -69,13 +69,13 @@ class Invocation:
         return self.quiet or self.json
 
     def check(self) -> None:
-        """Raises BadValue for more than one form, and for places what `check_place` and `check_out` raise."""
+        """Raises BadValue for more than one form, and for places what `file_place` and `check_out` raise."""
         if self.md + self.json + (self.html is not None) > 1:
             there = {option.name for option in self.options}
             *some, last = (f"--{form}" for form in FORMS if form in there)
             raise BadValue(f"{', '.join(some)} and {last} exclude each other", hint="use one of them")
         if self.html is not None:
-            check_place(self.html, "--html")
+            file_place(self.html, "--html")
         if self.out is not None:
             check_out(self.out)
 
@@ -84,12 +84,20 @@ class Invocation:
         width, color = width_and_color()
         show(found.json() if self.json else found.markdown() if self.md else found.text(width=width, color=color))
 
-    def keep(self, found: Documented) -> None:
-        """Keep a result that was shown with its report, where a place is given."""
-        if self.out is not None:
-            page = found.save(self.out)
-            if not (self.json or self.md):
-                show(f"\nReport: {page}")
+    def show_then_keep(self, found: Documented, page: str = "", *, beside: bool = False) -> None:
+        """Show it (`beside` a page, too), write that, called `page`, and keep it: each, even where another fails."""
+        with ExitStack() as rest:
+            if self.out is not None:
+                rest.callback(self._keep, found, self.out)
+            if self.html is not None:
+                rest.callback(write_file, self.html, found.html().encode(), "--html", page)
+            if self.html is None or beside:
+                self.show(found)
+
+    def _keep(self, found: Documented, place: Path) -> None:
+        page = found.save(place)
+        if not (self.json or self.md):
+            show(f"\nReport: {page}")
 
     def show_and_keep(self, measure: Callable[[], Found], kind: str = "") -> Found:
         """Measure once it is sure that the result can be kept; print it, keep it (a `kind` in any case), return it."""
@@ -98,11 +106,7 @@ class Invocation:
         call = replace(self, out=usual_out(kind)) if kind and self.out is None else self
         call.check()
         found = measure()
-        try:
-            # Shown before it is saved, and saved where it cannot be shown: no full disk loses what was measured.
-            call.show(found)
-        finally:
-            call.keep(found)
+        call.show_then_keep(found)
         return found
 
 
@@ -268,10 +272,16 @@ def report_error(error: LoaderprobeError) -> int:
 
 
 class Stderr(Console):
-    """The command goes on when its reader has left; rich would end it."""
+    """The command goes on when its reader has left, or what it writes to is full or gone; rich would end it."""
 
     def on_broken_pipe(self) -> None:
         _to_null_device(sys.stderr)
+
+    def __exit__(self, *raised: Any) -> None:
+        try:
+            super().__exit__(*raised)
+        except OSError:
+            self.on_broken_pipe()
 
 
 def _to_null_device(stream: TextIO) -> None:
@@ -310,17 +320,16 @@ def show(result: str | bytes) -> None:
 
 
 def write_file(path: Path, data: bytes, option: str, title: str) -> None:
-    """Write the file that `option` names and say so; a device or a pipe takes the data alone, and a link stays.
+    """Write the file that `option` names and say so; what is no file of its own takes the data alone, at its end.
 
-    Raises BadValue for a directory, NoSpace on a full disk, MissingPart without permission.
+    Raises what `file_place` does, and NoSpace on a full disk.
     """
-    with writing(path, option):
-        if path.is_dir():
-            raise BadValue(f"{path} is a directory", hint=f"choose another path for {option}")
-        if path.exists() and not path.is_file():
-            path.write_bytes(data)
-            return
-    write_atomically(Path(os.path.realpath(path)) if path.is_symlink() else path, data, option)
+    place = file_place(path, option)
+    if place is None:
+        with writing(path, option), path.open("ab") as stream:
+            stream.write(data)
+        return
+    write_atomically(place, data, option)
     show(f"{title}: {path}")
 
 
@@ -344,8 +353,6 @@ def command_line() -> str:
     ]
     return shlex.join(("loaderprobe", *words))
 
-
-# Progress on standard error: the current stage, how much is done, and the time left.
 
 Counted = Callable[[str, int, int], None]
 

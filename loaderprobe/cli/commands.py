@@ -74,9 +74,11 @@ def run(
     ran = run_command(python_of(words or []), request, os.environ)
     if ran.found is not None:
         call.show(ran.found)
+        if ran.not_kept is not None:
+            raise ran.not_kept
         if not call.json:
             show(f"\nReport: {_short(place)}/report.html")
-        return ran.exit_code or (EXIT_DONE if ran.found.bound else BadValue.exit_code)
+        return ran.exit_code or (EXIT_DONE if ran.is_done else BadValue.exit_code)
     for line in without_verdict(ran.processes, ran.exit_code, imported_torch=ran.imported_torch):
         say(line)
     elsewhere = ran.processes and all(process.why_not == "follows" for process in ran.processes)
@@ -124,13 +126,8 @@ def trace(call: Invocation, *, files: list[Path], **asked: Any) -> int:
             on_count(f"{name}, {format_bytes(size)}", -(-done // MEGABYTE), -(-size // MEGABYTE))
 
         found = verb(files, **asked, command=command_line(), progress=progress)
-    if call.html is not None and call.out is None:
-        show(found.document().title)
-    else:
-        call.show(found)
-    if call.html is not None:
-        write_file(call.html, found.html().encode(), "--html", "Trace")
-    call.keep(found)
+    page = "Trace" if call.out else f"{found.document().title}\nTrace"
+    call.show_then_keep(found, page, beside=call.out is not None)
     return ended(interrupted=False, failed=bool(found.unread))
 
 
@@ -345,11 +342,7 @@ def compare(call: Invocation, *, results: list[Path], others: list[Path], **aske
     from loaderprobe.api.compare import compare as verb
 
     found = verb(before, after, **asked, command=command_line())
-    if call.html is not None:
-        write_file(call.html, found.html().encode(), "--html", "Comparison")
-    else:
-        call.show(found)
-    call.keep(found)
+    call.show_then_keep(found, "Comparison")
     return EXIT_DONE if found.passed else EXIT_GATE_FAILED
 
 
@@ -391,6 +384,7 @@ def batch_size(call: Invocation, **asked: Any) -> int:
     Trains a copy, with random images in memory or with DATA: then it says, too, what limits the loading.
     """
     _check_data(asked)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
 
     def measure() -> BatchSize:
         if not call.quiet:

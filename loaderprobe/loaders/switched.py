@@ -28,10 +28,9 @@ from loaderprobe.loaders.worker_probe import (
 )
 from loaderprobe.records.measurement import Mode, WorkerBatches
 from loaderprobe.system.mapped import let_go
-from loaderprobe.system.process import signal_name
+from loaderprobe.system.process import DEATH_S, how_ended
 from loaderprobe.system.scratch import remove_batches
 
-DEATH_SECONDS = 1.0
 # Until all workers have made what they were asked for; a batch that takes longer is caught in the act.
 MOST_STILL_S = 10.0
 MOST_RELEASE_S = 2.0
@@ -50,20 +49,17 @@ def dead_worker(workers: Sequence[BaseProcess]) -> LoaderprobeError | None:
     In the training thread a dead worker shows as different errors, a reset connection among them; only the
     worker's exit code gives the cause.
     """
-    # A dying process resets its connections a moment before its exit code is there.
-    ended = wait([worker.sentinel for worker in workers], timeout=DEATH_SECONDS)
+    ended = wait([worker.sentinel for worker in workers], timeout=DEATH_S)
     for worker in workers:
         if worker.sentinel in ended:
-            worker.join(DEATH_SECONDS)
+            worker.join(DEATH_S)
         if not worker.exitcode:
             continue
         if -worker.exitcode == signal.SIGBUS:
             return NoSpace(f"a loader worker (pid {worker.pid}) ran out of shared memory", hint=SHARED_MEMORY_HINT)
-        by_signal = worker.exitcode < 0
-        how = f"was killed by {signal_name(-worker.exitcode)}" if by_signal else f"ended with code {worker.exitcode}"
+        how, hint = how_ended(worker.exitcode)
         return DeadWorker(
-            f"a loader worker (pid {worker.pid}) {how}",
-            hint="check dmesg for the out-of-memory killer; fewer workers need less memory",
+            f"a loader worker (pid {worker.pid}) {how}", hint=hint and f"{hint}; fewer workers need less memory"
         )
     return None
 

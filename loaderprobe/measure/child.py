@@ -14,6 +14,7 @@ import struct
 import sys
 import tempfile
 import traceback
+from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from loaderprobe.measure.epochs import EpochsStudy, in_epochs
 from loaderprobe.measure.full_buffer import PrefilledStudy
 from loaderprobe.measure.parts import UNSEEN, Parts, join_parts
 from loaderprobe.measure.ranks.child import RankChild, read_rank
-from loaderprobe.measure.runner import MOST_BYTES, OUT_OF_MEMORY, SHARED_MEMORY_HINT, Event, Order, kill_group
+from loaderprobe.measure.runner import MOST_BYTES, SHARED_MEMORY_HINT, Event, Order, kill_group
 from loaderprobe.measure.session import Recorder, Session
 from loaderprobe.measure.user.function import measure_own
 from loaderprobe.plugins import resolve
@@ -46,7 +47,7 @@ from loaderprobe.system.environment import list_gpus
 from loaderprobe.system.launcher import VISIBLE, own_gpu
 from loaderprobe.system.limits import memory_left_bytes
 from loaderprobe.system.pagecache import LinuxPageCache
-from loaderprobe.system.process import die_with_parent, threads_of
+from loaderprobe.system.process import die_with_parent, how_ended, threads_of
 from loaderprobe.system.scratch import written_in
 
 
@@ -199,8 +200,9 @@ def explain_error(error: BaseException) -> tuple[str, str]:
 def _of_worker(pid: str, described: str) -> tuple[str, str]:
     if described == signal.strsignal(signal.SIGBUS):
         return f"a loader worker (pid {pid}) ran out of shared memory", SHARED_MEMORY_HINT
-    name = next((Signal.name for Signal in signal.Signals if signal.strsignal(Signal) == described), described)
-    return f"a loader worker (pid {pid}) was killed by {name}", f"{OUT_OF_MEMORY}; fewer workers need less memory"
+    number = next((number for number in signal.Signals if signal.strsignal(number) == described), None)
+    how, hint = how_ended(-number) if number else (f"was killed by {described}", "")
+    return f"a loader worker (pid {pid}) {how}", hint and f"{hint}; fewer workers need less memory"
 
 
 def live(order_path: Path, result_path: Path, parent: int) -> int:
@@ -252,6 +254,8 @@ def keep_together(scratch: Path) -> None:
 def serve(link_fd: int, parent: int) -> None:
     """Fork a child for every message (its order, its result), send its process id, wait, and send its exit status.
 
+    Where none can be forked, minus the errno is sent in place of its id.
+
     Returns when the sweep has ended, whose process is `parent`; `link_fd` is the socket to it. Where the sweep is
     killed, no other process is left to end its child and the workers, and to remove what they leave in shared memory.
     """
@@ -279,18 +283,27 @@ def serve(link_fd: int, parent: int) -> None:
         if not message:
             return
         order, result = map(Path, msgspec.json.decode(message, type=tuple[str, str]))
-        child = os.fork()
+        try:
+            child = os.fork()
+        except OSError as error:
+            _close(fds)
+            link.sendall(struct.pack("q", -(error.errno or 1)))
+            continue
         if child == 0:
             _begin_life(order, result, fds, link)
         # The child leads its process group before its id is sent, so that the group can be ended as a whole.
         os.setpgid(child, child)
-        for fd in fds:
-            os.close(fd)
+        _close(fds)
         with suppress(ConnectionError):  # the sweep has ended; the next receive says so
             link.sendall(struct.pack("q", child))
             _, status = os.waitpid(child, 0)
             child = 0
             link.sendall(struct.pack("q", os.waitstatus_to_exitcode(status)))
+
+
+def _close(fds: Sequence[int]) -> None:
+    for fd in fds:
+        os.close(fd)
 
 
 def next_order(link: socket.socket) -> tuple[bytes, list[int]]:

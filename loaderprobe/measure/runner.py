@@ -13,12 +13,13 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Protocol, Self, TypeVar
 
 import msgspec
 
-from loaderprobe.errors import LoaderprobeError, masked_text
+from loaderprobe.errors import LoaderprobeError, MissingPart, masked_text
 from loaderprobe.protocols import Clock
 from loaderprobe.records.config import RunConfig, Study
 from loaderprobe.records.diagnosis import OwnLoader
@@ -28,23 +29,17 @@ from loaderprobe.records.rank_processes import RankPlacement, ReadTogether
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.system.host import utc_timestamp
 from loaderprobe.system.limits import free_shared_memory_bytes
-from loaderprobe.system.process import ask_where, child_environment, signal_name
+from loaderprobe.system.process import ask_where, child_environment, end_of, how_ended, signal_name
 from loaderprobe.system.scratch import remove_batches, scratch_directory, written_in
-
-OUT_OF_MEMORY = "check dmesg for the out-of-memory killer"
 
 
 def explain_death(return_code: int, log: Sequence[str]) -> tuple[str, str, str | None]:
     """(reason, hint, signal) for a child that ended without a message."""
+    how, hint = how_ended(return_code)
     if return_code < 0:
-        name = signal_name(-return_code)
-        hint = OUT_OF_MEMORY if name == "SIGKILL" else ""
-        return f"the measuring process was killed by {name}", hint, name
+        return f"the measuring process {how}", hint, signal_name(-return_code)
     last = next((line for line in reversed(log) if line.strip()), "no output")
-    return f"the measuring process ended with code {return_code}: {last}", "", None
-
-
-# The messages between the sweep and the child that measures one configuration.
+    return f"the measuring process {how}: {last}", hint, None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,14 +170,15 @@ class ForkServer:
         self._last: ForkServerChild | None = None
         self._link, theirs = socket.socketpair()
         with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "loaderprobe.measure.child", str(theirs.fileno()), str(os.getpid())],
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                env={**self._variables, **child_environment()},
-                start_new_session=True,
-            )
+            try:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-P", "-m", "loaderprobe.measure.child", str(theirs.fileno()), str(os.getpid())],
+                    pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                    env={**self._variables, **child_environment()}, start_new_session=True,
+                )  # fmt: skip
+            except OSError as error:
+                self._link.close()
+                raise _no_process(error) from error
 
     def __exit__(self, *_: object) -> None:
         self._link.close()
@@ -212,9 +208,12 @@ class ForkServer:
                 pid = _receive_number(self._link)
             except (OSError, EOFError) as error:
                 os.close(read_end)
-                raise LoaderprobeError(GONE, hint=OUT_OF_MEMORY) from error
+                raise LoaderprobeError(GONE, hint=end_of(self._process)[1]) from error
             finally:
                 os.close(write_end)
+        if pid < 0:
+            os.close(read_end)
+            raise _no_process(OSError(-pid, os.strerror(-pid)))
         self._last = ForkServerChild(pid, os.fdopen(read_end, "rb", buffering=0), self._link)
         return self._last
 
@@ -223,6 +222,11 @@ class ForkServer:
     ) -> R | RunFailure:
         """Do what an order asks for in a new child."""
         return run_order(order, type_, clock=clock, time_limit_s=time_limit_s, on_event=on_event, start=self.start)
+
+
+def _no_process(error: OSError) -> MissingPart:
+    hint = "raise the limit of processes: ulimit -u, or that of the container (docker run --pids-limit)"
+    return MissingPart(f"no process can be started: {error.strerror}", hint=hint)
 
 
 def _receive_number(link: socket.socket) -> int:
@@ -235,6 +239,8 @@ def _receive_number(link: socket.socket) -> int:
 LOG_LINES = 40
 STACKS_S = 0.5
 """For a child that hangs to write where it is."""
+KILLED_S = 10.0
+"""For a killed child to end: 1 GB of its memory took 0.3 s to free on a virtual machine. Ranks report it in ENDED_S."""
 SHARED_MEMORY_HINT = (
     "give the container more /dev/shm (docker run --shm-size), or lower --batch-size, --workers or --prefetch-factor"
 )
@@ -264,11 +270,11 @@ def run_order(
                 with suppress(subprocess.TimeoutExpired):
                     child.wait(STACKS_S)
         finally:
-            kill_group(child.pid, child.wait)
+            kill_group(child.pid, partial(child.wait, KILLED_S))
         if child.returncode == 0 and result_path.is_file():
             return _checked(order, type_, result_path)
         log_lines = tuple(masked_text(log_path.read_text(errors="replace")).splitlines()[-LOG_LINES:])
-    code = child.wait()
+    code = -signal.SIGKILL if child.returncode is None else child.returncode
     reason, hint, by_signal = explain_death(code, log_lines)
     if isinstance(child, ForkServerChild) and child.orphaned:
         reason = GONE
@@ -276,6 +282,8 @@ def run_order(
         reason, hint = f"timeout: not finished after {time_limit_s:.0f} s", RAISE_TIME_LIMIT
         if full:
             reason, hint = f"{reason}, and shared memory is full", SHARED_MEMORY_HINT
+        if child.returncode is None:
+            reason = f"{reason}; it cannot be ended: it waits in the kernel, as for storage that does not answer"
     elif last.failure:
         reason, hint, by_signal = last.failure, last.hint, None
     return RunFailure(
@@ -292,12 +300,13 @@ def run_order(
 
 
 def kill_group(leader: int, wait: Callable[[], object]) -> None:
-    """End a child and every process it started, and wait for it."""
+    """End a child and every process it started, and wait for it, as long as `wait` does."""
     members = _members(leader)
     # The group outlives its leader as long as a worker does; it is gone when all have ended by themselves.
     with suppress(ProcessLookupError):
         os.killpg(leader, signal.SIGKILL)
-    wait()
+    with suppress(subprocess.TimeoutExpired):
+        wait()
     remove_batches(members)
 
 

@@ -17,7 +17,7 @@ from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.phases import Engine
 from loaderprobe.storage.files import Piece, decoded_pieces, encoded_pieces
 from loaderprobe.storage.reader import Reading, ReadOrder, ThreadEngine, decoded, encoded, together
-from loaderprobe.system.process import child_environment
+from loaderprobe.system.process import child_environment, end_of
 
 Child = subprocess.Popen[bytes]
 
@@ -65,24 +65,25 @@ def _tell(child: Child, line: bytes) -> None:
         child.stdin.write(line)
         child.stdin.flush()
     except BrokenPipeError as error:
-        raise _dead() from error
+        raise _dead(child) from error
 
 
 def _expect(child: Child, line: bytes) -> None:
     assert child.stdout is not None
     if child.stdout.readline() != line:
-        raise _dead()
+        raise _dead(child)
 
 
-def _dead() -> LoaderprobeError:
-    return LoaderprobeError("a reading process of the probe died", hint="check dmesg for the out-of-memory killer")
+def _dead(child: Child) -> LoaderprobeError:
+    how, hint = end_of(child)
+    return LoaderprobeError(f"a reading process of the probe {how}", hint=hint)
 
 
 def _result(child: Child) -> Reading:
     assert child.stdout is not None
     line = child.stdout.readline()
     if not line:
-        raise _dead()
+        raise _dead(child)
     return decoded(line, Reading)
 
 

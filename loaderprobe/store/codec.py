@@ -103,11 +103,32 @@ def write_atomically(path: Path, data: bytes, option: str = "--out") -> None:
 
 
 def check_place(path: Path, option: str = "--out") -> None:
-    """Raises MissingPart, before anything takes long, where the nearest folder does not let `path` be written."""
+    """Raises BadValue and MissingPart, before anything takes long, where `path` can be no directory to write in."""
     with writing(path, option):
         nearest = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
+        if not nearest.is_dir():
+            raise BadValue(f"{nearest} is a file", hint=f"choose another path for {option}")
         if not os.access(nearest, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+def file_place(path: Path, option: str) -> Path | None:
+    """Where to write the file that `option` names: a link stays, and leads there.
+
+    None for a device, a pipe, or a file that is open here, as `/dev/stdout` may be. Raises BadValue for a directory,
+    MissingPart where its own is not there or cannot be written.
+    """
+    with writing(path, option):
+        if path.is_dir():
+            raise BadValue(f"{path} is a directory", hint=f"choose another path for {option}")
+        if path.exists():
+            with os.scandir("/dev/fd") as opened:
+                if not path.is_file() or any(os.path.samestat(path.stat(), each.stat()) for each in opened):
+                    return None
+        place = Path(os.path.realpath(path)) if path.is_symlink() else path
+        place.parent.stat()
+    check_place(place.parent, option)
+    return place
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -44,12 +44,10 @@ def write_result(path: Path, texts: Mapping[str, str]) -> Path:
 TRACE_FIRST = "of a recording of torch.profiler: loaderprobe trace FILE --out DIR, then give DIR"
 
 
-def check_out(path: Path) -> None:
-    """Raises Refused or MissingPart, before anything is measured, when a result cannot be kept there."""
+def check_out(path: Path, ours: Container[str] = ()) -> None:
+    """Raises Refused, BadValue or MissingPart, before anything is measured, when nothing can be kept beside `ours`."""
     with writing(path):
-        if path.exists() and not path.is_dir():
-            raise BadValue(f"{path} is a file", hint="name a directory for the result, with --out")
-        if path.is_dir() and any(path.iterdir()):
+        if path.is_dir() and any(entry.name not in ours for entry in path.iterdir()):
             kept = Refused if (path / RESULT).exists() or (path / "run.json").exists() else ForeignDirectory
             raise kept(f"{path} is not empty", hint="choose another place with --out")
     check_place(path)

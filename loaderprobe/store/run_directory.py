@@ -23,7 +23,7 @@ from typing import TypeVar
 
 import filelock
 
-from loaderprobe.errors import MEASURE_AGAIN, BadValue, DamagedRun, ForeignDirectory, Locked, Refused
+from loaderprobe.errors import MEASURE_AGAIN, BadValue, DamagedRun, Locked, Refused
 from loaderprobe.records.config import RunConfig, SweepSpec
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.files import FileSet
@@ -31,9 +31,9 @@ from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.report import DamagedFile
 from loaderprobe.records.studies import EpochsMeasured, Prefilled
-from loaderprobe.store.codec import check_place, decode, encode, read, write_atomically, write_in_folder, writing
+from loaderprobe.store.codec import decode, encode, read, write_atomically, write_in_folder, writing
 from loaderprobe.store.rank_files import read_rank, write_ranks
-from loaderprobe.store.results import make_directory
+from loaderprobe.store.results import check_out, make_directory
 
 R = TypeVar("R", bound=Measurement | RunFailure | Prefilled | EpochsMeasured)
 PARTS = ("files", "ceilings", "measurements", "failures")
@@ -80,15 +80,11 @@ class RunDirectory:
     def check_new(path: Path) -> None:
         """Raise what `create` would for `path`: BadValue for a file, Refused when it is not empty, MissingPart."""
         with writing(path):
-            if path.exists() and not path.is_dir():
-                raise BadValue(f"{path} is a file", hint="name a directory for the run, with --out")
             if (path / "run.json").exists():
                 raise Refused(
                     f"{path} already holds a run", hint=f"complete it with --resume {path}, or choose another --out"
                 )
-            if path.is_dir() and any(entry.name not in (".lock", *PARTS, *STUDIES) for entry in path.iterdir()):
-                raise ForeignDirectory(f"{path} is not empty and not a run", hint="choose another place with --out")
-        check_place(path)
+        check_out(path, (".lock", *PARTS, *STUDIES))
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
@@ -218,11 +214,6 @@ class RunDirectory:
     def damaged(self, error: DamagedRun) -> DamagedFile:
         """A file of this run that cannot be used, as a value."""
         return DamagedFile(file=str(Path(error.file).relative_to(self.path)), reason=error.reason)
-
-    def write(self, name: str, text: str) -> Path:
-        """Write a derived file, such as `summary.json`, and return its path."""
-        write_atomically(self.path / name, text.encode())
-        return self.path / name
 
     def _result(self, kind: str, type_: type[R], path: Path, key: str) -> R | DamagedFile | None:
         try:

@@ -7,16 +7,18 @@ import os
 import re
 import resource
 import signal
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-# Counters of a process, and the link between a process and its parent.
-
 PR_SET_PDEATHSIG = 1
+DEATH_S = 1.0
+"""A dying process closes its connections a moment before its exit code is there."""
 NS = 1e9
 
 
@@ -119,13 +121,26 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-# Counters of a thread and of its process, cheap enough to read around every batch (a few microseconds).
+def how_ended(code: int) -> tuple[str, str]:
+    """(how a process ended, by its exit code or minus its signal, a hint). By SIGKILL the kernel makes memory free."""
+    if code >= 0:
+        return f"ended with code {code}", ""
+    hint = "check dmesg for the out-of-memory killer" if code == -signal.SIGKILL else ""
+    return f"was killed by {signal_name(-code)}", hint
+
+
+def end_of(process: subprocess.Popen[bytes]) -> tuple[str, str]:
+    """`how_ended` for a child that does not answer any more; it may still run."""
+    with suppress(subprocess.TimeoutExpired):
+        return how_ended(process.wait(DEATH_S))
+    return "does not answer", ""
+
 
 BLOCK_BYTES = 512
 
 
 class ThreadMeter:
-    """Reads CPU time, run-queue delay and bytes read from storage of the thread that created it."""
+    """Reads CPU time, run-queue delay and bytes read from storage of the thread that created it, in a few us."""
 
     def __init__(self, schedstat: Path = Path("/proc/thread-self/schedstat")) -> None:
         try:

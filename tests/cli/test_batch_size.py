@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -64,28 +65,35 @@ ENDED = "Ctrl-C came before it was judged"
     ("searching", "error", "code", "says"),
     [
         (False, BadValue("there was no time"), 0, "there was no time"), (False, KeyboardInterrupt(), 130, ENDED),
-        (True, KeyboardInterrupt(), 130, ENDED),
+        (True, KeyboardInterrupt(), 130, ENDED), (True, signal.SIGTERM, 130, ENDED),
     ],
 )  # fmt: skip
 def test_batches_of_a_folder_are_judged(
-    searching: bool, error: BaseException, code: int, says: str, tmp_path: Path, photographs: FileSet,
+    searching: bool, error: BaseException | signal.Signals, code: int, says: str, tmp_path: Path, photographs: FileSet,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """By `diagnose` at the chosen size. Where that finds nothing, or Ctrl-C comes then or after the first probe, the
-    reason stands there: nothing more is measured, and the probes are kept."""
+    reason stands there: nothing more is measured, and the probes are kept. SIGTERM is as Ctrl-C."""
     probes, sizes = list[BatchSizeProbe](), list[int]()
+
+    def fail() -> None:
+        if isinstance(error, BaseException):
+            raise error
+        assert signal.getsignal(error) is signal.default_int_handler
+        signal.raise_signal(error)
 
     def probe(self: TorchProber, size: int) -> BatchSizeProbe:
         if searching and probes:
-            raise error
+            fail()
         probes.append(probed(self, size))
         return probes[-1]
 
     def diagnosis(loader: Any, *_: object, **__: object) -> None:
         sizes.append(loader.batch_size)
-        raise error
+        fail()
 
     probed = TorchProber.probe
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     monkeypatch.setattr(TorchProber, "probe", probe)
     monkeypatch.setattr("loaderprobe.api.batch_size.diagnose", diagnosis)
     small = [each for each in SHORT if each not in ("--image-size", 32)]

@@ -30,6 +30,7 @@ from loaderprobe.records.files import FileSet
 from loaderprobe.records.remark import Remark, reported
 from tests.cli.invoke import invoke
 from tests.examples.bandwidth import example_bandwidth
+from tests.examples.traces import training, written
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = ("sweep", "bandwidth", "generate", "report", "doctor", "explain")
@@ -144,10 +145,26 @@ def test_a_result_that_cannot_be_printed_is_kept(
     assert says in said and "Traceback" not in said and (tmp_path / "found" / "result.json").exists()
 
 
-def test_a_reader_of_standard_error_may_leave(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As that of both, with `2>&1 | head`: the command goes on, and has its own exit code."""
+@pytest.mark.parametrize("command", ["trace", "compare"])
+def test_what_is_derived_is_kept_where_it_cannot_be_printed(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a page and as a result."""
+    runs = [str(ROOT / "fixtures" / "runs" / "cpu")] * 2
+    page, found = tmp_path / "page.html", tmp_path / "found"
+    given = runs if command == "compare" else [str(written(tmp_path / "t.json", training(steps=8)))]
+    monkeypatch.setattr("sys.argv", ["loaderprobe", command, *given, "--html", str(page), "--out", str(found)])
+    with full_disk() as stream:
+        monkeypatch.setattr("sys.stdout", stream)
+        assert main() == 5
+    assert page.is_file() and (found / "result.json").is_file()
+
+
+@pytest.mark.parametrize("opened", [without_reader, full_disk])
+def test_a_reader_of_standard_error_may_leave(opened: Callable[[], TextIO], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of both, with `2>&1 | head`, and its disk may be full: the command has its own exit code."""
     monkeypatch.setattr("sys.argv", ["loaderprobe", "report", "/nowhere"])
-    with without_reader() as stream:
+    with opened() as stream:
         monkeypatch.setattr("sys.stderr", stream)
         assert main() == 2
 
@@ -293,8 +310,8 @@ def test_parquet_is_written_and_piped_where_pyarrow_is(tmp_path: Path, monkeypat
 
 
 def test_a_report_goes_into_a_pipe_and_through_a_link(tmp_path: Path) -> None:
-    """Neither is replaced by a file, and a pipe takes nothing but the report."""
-    pipe, link, page = tmp_path / "pipe", tmp_path / "link", tmp_path / "page.md"
+    """Neither is replaced by a file, and a pipe takes nothing but the report; what is open here keeps what it held."""
+    pipe, link, page, opened = (tmp_path / name for name in ("pipe", "link", "page.md", "all.txt"))
     os.mkfifo(pipe)
     link.symlink_to(page)
     words = ("report", ROOT / "fixtures" / "runs" / "bandwidth", "--format", "md")
@@ -303,7 +320,11 @@ def test_a_report_goes_into_a_pipe_and_through_a_link(tmp_path: Path) -> None:
     assert invoke(*words, "-o", link).stdout == f"Report: {link}\n"
     assert os.read(reader, 1 << 16) == page.read_bytes() == invoke(*words).stdout_bytes
     os.close(reader)
-    assert pipe.is_fifo() and link.is_symlink() and len(list(tmp_path.iterdir())) == 3
+    opened.write_text("before\n")
+    with opened.open("ab") as stream:
+        assert invoke(*words, "-o", f"/dev/fd/{stream.fileno()}").stdout == ""
+    assert opened.read_bytes() == b"before\n" + page.read_bytes()
+    assert pipe.is_fifo() and link.is_symlink() and len(list(tmp_path.iterdir())) == 4
 
 
 LAYERS = ("layers", "--model", "lenet5", "--compute", "cpu", "--batch-size", 2, "--steps", 4)

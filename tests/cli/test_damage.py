@@ -187,7 +187,7 @@ def test_a_run_with_an_unknown_name_is_shown_and_not_resumed(tmp_path: Path) -> 
 
 def test_a_full_disk_does_not_hide_what_was_measured(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     """The result is printed, the old summary stays whole, the error names the file and what to do."""
-    run.write("summary.json", "old")
+    (run.path / "summary.json").write_text("old")
     monkeypatch.setattr(verb, "describe_environment", lambda _: run.record.environment)
     monkeypatch.setattr(verb, "measure", lambda *_: None)
 

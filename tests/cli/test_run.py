@@ -9,12 +9,13 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 
-from loaderprobe.api.run import STARTUP, VARIABLE
+from loaderprobe.api.run import STARTUP, VARIABLE, Ran, Watch
 from loaderprobe.api.shown import usual_out
 from loaderprobe.records.ranks import RankMeasurement
 from loaderprobe.store.codec import decode
@@ -254,6 +255,49 @@ def test_another_commands_result_is_neither_shown_nor_in_the_way(
     moments = (datetime(2026, 11, 27, 1, 30, 5, each) for each in (1, 2))
     monkeypatch.setattr("loaderprobe.system.host.local_now", lambda: next(moments))
     assert usual_out("run") != usual_out("run")
+
+
+KEEPS = f"""
+import os
+from contextlib import suppress
+from loaderprobe.api.diagnose import Diagnosis
+from loaderprobe.api.run import VARIABLE, keep, requested
+from loaderprobe.errors import LoaderprobeError
+with suppress(LoaderprobeError):
+    keep(Diagnosis.load({str(ROOT / "fixtures/runs/run")!r}), requested(os.environ[VARIABLE]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "code", "says"),
+    [
+        ("true", 0, ""), ("touch found", 3, "found cannot be written"),
+        (f"mkdir found && cp {ROOT}/fixtures/runs/watch/result.json found", 5, "found holds another result"),
+    ],
+)  # fmt: skip
+def test_a_verdict_that_cannot_be_kept_is_shown(
+    meanwhile: str, code: int, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the reason; the result of another command in the same place stays."""
+    monkeypatch.chdir(tmp_path)
+    Path("keeps.py").write_text(KEEPS)
+    done = invoke("run", "--out", "found", "--", "sh", "-c", f"{meanwhile} && {sys.executable} keeps.py")
+    assert done.exit_code == code and says in done.stderr, done.stderr
+    assert invoke("report", ROOT / "fixtures/runs/run").stdout in done.stdout
+    assert ("Report: found/report.html" in done.stdout) == Path("found/report.html").is_file() == (code == 0)
+    if code == 5:
+        assert Watch.load("found").loader
+
+
+@pytest.mark.parametrize(("on_gpu", "code"), [(True, 0), (False, 2)])
+def test_a_watched_training_on_a_gpu_has_no_verdict_and_is_done(
+    on_gpu: bool, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rates and waits are all that is asked for there."""
+    found = replace(Watch.load(ROOT / "fixtures/runs/watch"), bound=None, on_gpu=on_gpu)
+    ran = Ran(exit_code=0, found=found, processes=())
+    monkeypatch.setattr("loaderprobe.api.run.run_command", lambda *_: ran)
+    assert invoke("run", "--watch", "--out", tmp_path / "found", "--", "true").exit_code == code
 
 
 def test_two_ranks_are_measured_together(tmp_path: Path, python: str) -> None:

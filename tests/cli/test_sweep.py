@@ -176,7 +176,23 @@ def test_another_machine_measures_nothing_into_a_run(
     assert (RunDirectory.open(run.path).record.spec.budget_s == 7.0) == (here is None)
     for config in (FAILED, PENDING):
         run.save(measured(Truth(compute=1000.0), config.loader.workers))
+    monkeypatch.setattr(verb, "measure", measure_nothing if here is None else lambda *_: pytest.fail("it measures"))
     assert loaderprobe.resume(run.path).path == run.path
+
+
+@pytest.mark.usefixtures("same_machine")
+def test_a_run_that_cannot_be_shown_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where standard output is on a full disk."""
+
+    class Full(verb.ProgressOnly):
+        def judged(self, run: Any) -> None:
+            raise NoSpace("full")
+
+    monkeypatch.setattr(verb, "measure", measure_nothing)
+    path = plain_run(tmp_path / "run").path
+    with pytest.raises(NoSpace, match="full"):
+        loaderprobe.resume(path, listener=Full(None))
+    assert (path / "summary.json").is_file() and (path / "report.html").is_file()
 
 
 @pytest.mark.usefixtures("same_machine")

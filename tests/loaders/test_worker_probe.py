@@ -180,6 +180,7 @@ def test_the_exit_code_shows_what_ended_a_worker(
     workers: Any = [SimpleNamespace(pid=7, exitcode=code, sentinel=0, join=lambda _: None) for code in codes]
     found = dead_worker(workers)
     assert (found and found.message) == message
+    assert ("out-of-memory" in getattr(found, "hint", "")) == (codes == [-signal.SIGKILL])
     assert isinstance(found, NoSpace) == (-signal.SIGBUS in codes)
 
 

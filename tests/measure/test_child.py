@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -21,7 +22,7 @@ import pytest
 
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rates import cold_fraction
-from loaderprobe.errors import BadValue, LoaderprobeError
+from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.measure.child import explain_error, keep_together, next_order
 from loaderprobe.measure.runner import (
     Child,
@@ -121,6 +122,11 @@ def test_an_answer_for_another_configuration_is_refused(measure_fake: Measure, t
             "out-of-memory killer",
         ),
         (
+            RuntimeError("DataLoader worker (pid 77) is killed by signal: Aborted. "),
+            "a loader worker (pid 77) was killed by SIGABRT",
+            None,
+        ),
+        (
             RuntimeError("DataLoader worker (pid 77) is killed by signal: Bus error. It is possible that ..."),
             "a loader worker (pid 77) ran out of shared memory",
             "--shm-size",
@@ -130,11 +136,11 @@ def test_an_answer_for_another_configuration_is_refused(measure_fake: Measure, t
         (ZeroDivisionError("division by zero"), "ZeroDivisionError: division by zero", ""),
     ],
 )
-def test_an_error_becomes_a_reason_and_a_hint(error: Exception, reason: str, hint: str) -> None:
-    """The reason says what happened in one sentence, the hint what to do about it."""
+def test_an_error_becomes_a_reason_and_a_hint(error: Exception, reason: str, hint: str | None) -> None:
+    """The reason says what happened in one sentence, the hint what to do about it, if that is known."""
     found = explain_error(error)
     assert reason in found[0]
-    assert hint in found[1]
+    assert hint in found[1] if hint else found[1] == ""
     assert "\n" not in found[0]
 
 
@@ -319,6 +325,52 @@ def test_a_sweep_that_is_killed_leaves_no_child(tmp_path: Path) -> None:
         assert select.select([ended], [], [], 60)[0]
         os.close(ended)
     assert not named.exists() and not Path(f"/proc/{child}").exists()
+
+
+UNFORKED = """\
+import errno, os, sys
+from loaderprobe.measure import child
+def refused(): raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+os.fork = refused
+child.serve(int(sys.argv[-2]), int(sys.argv[-1]))
+"""
+
+
+@pytest.mark.parametrize("starts", [True, False])
+def test_a_process_that_cannot_be_started_is_a_limit(
+    starts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A child of the forkserver, or the forkserver itself: which limit to raise is said, and nothing of memory."""
+
+    def popen(words: list[str], **given: Any) -> subprocess.Popen[bytes]:
+        if not starts:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return real([sys.executable, "-c", UNFORKED, *words[-2:]], **given)
+
+    real = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    with pytest.raises(MissingPart, match="Resource temporarily unavailable") as error, ForkServer() as server:
+        server.start(tmp_path / "order.json", tmp_path / "result.json", tmp_path / "log.txt")
+    assert "ulimit -u" in error.value.hint
+
+
+def test_a_child_that_cannot_be_ended_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one in uninterruptible sleep: that is said, and the sweep goes on."""
+    ended: list[Callable[[], int]] = []
+
+    def start(*paths: Path) -> Child:
+        child = by_command(lambda *_: [sys.executable, "-c", "import signal; signal.pause()"])(*paths)
+        ended.append(child.wait)
+        monkeypatch.setattr(child, "wait", waits)
+        return child
+
+    def waits(timeout: float | None = None) -> int:
+        assert timeout is not None, "it would wait for ever"
+        raise subprocess.TimeoutExpired("child", timeout)
+
+    failure = run_order(order(), Measurement, clock=FakeClock(), time_limit_s=0.0, on_event=lambda _: None, start=start)
+    assert isinstance(failure, RunFailure) and "it cannot be ended: it waits in the kernel" in failure.reason
+    assert ended[0]() == -signal.SIGKILL
 
 
 SIGNALLED = """\

@@ -239,16 +239,23 @@ def test_long_reads_count_where_they_happened(took_s: float) -> None:
     assert rates == pytest.approx([1e7 / took_s] * len(rates), rel=1e-6)
 
 
-def test_a_dead_child_is_an_error(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reading process that dies is not taken for one that found nothing."""
+@pytest.mark.parametrize(
+    ("end", "how", "hint"),
+    [("", "ended with code 0", False), ("; import os; os.kill(os.getpid(), 9)", "SIGKILL", True)],
+)
+def test_a_dead_child_is_an_error(
+    sample: Sample, monkeypatch: pytest.MonkeyPatch, end: str, how: str, hint: bool
+) -> None:
+    """A reading process that dies is not taken for one that found nothing; memory is named where that may be why."""
 
     def start() -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-c", "input(); print('ready', flush=True)"]
+        command = [sys.executable, "-c", f"input(); print('ready', flush=True){end}"]
         return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     monkeypatch.setattr(processes, "_start", start)
-    with pytest.raises(LoaderprobeError, match="died"):
+    with pytest.raises(LoaderprobeError, match=how) as error:
         ProcessEngine(2).read(sample.pieces, ReadOrder(readers=2, seconds=60.0))
+    assert ("out-of-memory" in error.value.hint) == hint
 
 
 @pytest.mark.parametrize(

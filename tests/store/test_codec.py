@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import errno
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from loaderprobe.errors import BadValue, MissingPart, NoSpace
+from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart, NoSpace
 from loaderprobe.records.bandwidth import BANDWIDTH_SCHEMA, BandwidthReport
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.environment import SCHEMA_VERSION
 from loaderprobe.render.json import result_json
-from loaderprobe.store.codec import decode, encode, write_atomically
+from loaderprobe.store.codec import decode, encode, file_place, write_atomically
 from loaderprobe.store.results import read_result
 from loaderprobe.testing import example_config
 from tests.examples.bandwidth import example_bandwidth, example_operations
@@ -87,6 +88,26 @@ def test_a_write_that_fails_leaves_the_old_file(
         write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["file.json"]
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "says"),
+    [
+        ("old.html", None, ""), ("new.html", None, ""), ("closed/old.html", MissingPart, "closed cannot be written"),
+        ("old.html/new.html", BadValue, "old.html is a file"), (".", BadValue, "is a directory"),
+        ("missing/new.html", MissingPart, "its directory is not there"),
+    ],
+)  # fmt: skip
+def test_a_file_that_could_not_be_written_is_refused_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, error: type[LoaderprobeError] | None, says: str
+) -> None:
+    """By what is in its place, and by its folder: there the new file is made, also where it replaces one."""
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "old.html").touch()
+    (tmp_path / "closed" / "old.html").touch()
+    monkeypatch.setattr("os.access", lambda path, mode: path != tmp_path / "closed")
+    with pytest.raises(error, match=says) if error else nullcontext():
+        assert file_place(tmp_path / name, "--html") == tmp_path / name
 
 
 # Results in single JSON files.

@@ -261,7 +261,10 @@ def test_what_is_in_a_folder_of_another_user_is_not_known(
 def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_made(
     ask: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The nearest one that is there decides: so nothing is measured in vain."""
+    """The nearest one that is there decides, and that is no file: so nothing is measured in vain."""
+    (tmp_path / "file").touch()
+    with pytest.raises(BadValue, match="file is a file"):
+        ask(tmp_path / "file" / "run")
     monkeypatch.setattr("os.access", lambda path, mode: path != tmp_path)
     with pytest.raises(MissingPart, match="new/run cannot be written: Permission denied"):
         ask(tmp_path / "new" / "run")
