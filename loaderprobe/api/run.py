@@ -27,7 +27,7 @@ from loaderprobe.records.files import names_back, to_json
 from loaderprobe.records.remark import Remark
 from loaderprobe.render.watch import watch_columns, watch_document
 from loaderprobe.store.codec import decode, encode, write_atomically
-from loaderprobe.store.results import RESULT, check_out, make_directory, write_result
+from loaderprobe.store.results import REPORT, RESULT, check_out, make_directory, write_result
 from loaderprobe.system.scratch import scratch_directory
 
 VARIABLE = "LOADERPROBE_RUN"
@@ -72,6 +72,8 @@ def run_command(command: Sequence[str], request: AttachRequest, environment: Map
         )
     found = load_any(run) if kept else None
     assert found is None or isinstance(found, Diagnosis | Watch)
+    if found is not None and not (run / REPORT).exists():  # a process that is killed has kept no page
+        write_result(run, found.files())
     return Ran(exit_code=code if code >= 0 else 128 - code, found=found, processes=processes,
         imported_torch=imported_torch,
     )  # fmt: skip

@@ -256,6 +256,28 @@ def test_another_commands_result_is_neither_shown_nor_in_the_way(
     assert usual_out("run") != usual_out("run")
 
 
+KILLED = """
+import os
+from pathlib import Path
+from loaderprobe.api.load import load_any
+from loaderprobe.api.run import VARIABLE, keep, requested
+print("epoch 1")
+keep(load_any(Path(os.environ["WATCHED"])), requested(os.environ[VARIABLE]), raw=True)
+os._exit(0)
+"""
+
+
+def test_what_a_script_has_kept_before_it_is_killed_is_a_whole_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """With its page; of `--json` standard output has that alone, not what the script prints."""
+    monkeypatch.setenv("WATCHED", str(ROOT / "fixtures/runs/watch"))
+    done = invoke("run", "--watch", "--json", "--out", tmp_path / "found", "--", sys.executable, "-c", KILLED)
+    assert json.loads(done.stdout)["schema"] == "loaderprobe/watch", done.stderr
+    assert capfd.readouterr() == ("", "epoch 1\n")
+    assert (tmp_path / "found" / "report.html").exists()
+
+
 def test_two_ranks_are_measured_together(tmp_path: Path, python: str) -> None:
     """In the same steps. Rank 0 speaks, once, and both have ended."""
     launcher = (python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "--no-python")
