@@ -16,6 +16,7 @@ MESSAGES: dict[str, str] = {
     "measured_again": "segments in which the script did something else than training were measured again",
     "too_few_samples": "the {samples} samples are too few to read each once per segment: {needed} are needed",
     "script_ended": "the script ended within a round",
+    "script_interrupted": "Ctrl-C came within a round",
     "broken_off": "batches or steps took so long that a round was broken off",
     "workers_without_data": "workers without data: {idle} of {workers}; measured with {busy:count worker}",
     "wrapper_left_out": (

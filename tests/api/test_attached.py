@@ -96,9 +96,9 @@ class Slow:
 class Clocked:
     """A loop that is measured by a clock that it sets forward."""
 
-    def __init__(self, tmp_path: Path) -> None:
+    def __init__(self, tmp_path: Path, budget_s: float = BUDGET_S) -> None:
         self.clock, self.said, self.kept = Slow(), list[str](), list[Diagnosis]()
-        request = AttachRequest(run=str(tmp_path), scratch=str(tmp_path), command="train.py", budget_s=BUDGET_S)
+        request = AttachRequest(run=str(tmp_path), scratch=str(tmp_path), command="train.py", budget_s=budget_s)
         self.attachment = attachment_of(
             request, lambda code, facts: self.said.append(said(code, facts)), self.kept.append, clock=self.clock
         )
@@ -131,6 +131,22 @@ def test_a_pause_makes_void_what_was_timed(tmp_path: Path) -> None:
 
     clocked.run(loop)
     assert why == ["the script paused between two batches"]
+
+
+def test_ctrl_c_ends_the_script_with_what_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it comes while the script waits for its batch."""
+    clocked, sample = Clocked(tmp_path, budget_s=60.0), Costly.__getitem__
+
+    def interrupted(data: Costly, index: int) -> Any:
+        if "round 2 …" in clocked.said:
+            raise KeyboardInterrupt
+        return sample(data, index)
+
+    monkeypatch.setattr(Costly, "__getitem__", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        clocked.run(lambda: WAYS["plain"](Training(tmp_path)))
+    (found,) = clocked.kept
+    assert "script_interrupted" in [note.code for note in found.measurement.notes]
 
 
 def test_a_checkpoint_that_exists_is_not_written_over(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ import pytest
 
 from loaderprobe.api.run import STARTUP, VARIABLE
 from loaderprobe.api.shown import usual_out
+from loaderprobe.cli.attached import with_error
+from loaderprobe.records.diagnosis import Attached
 from loaderprobe.records.ranks import RankMeasurement
 from loaderprobe.store.codec import decode
 from tests.cli.invoke import invoke
@@ -254,6 +256,13 @@ def test_another_commands_result_is_neither_shown_nor_in_the_way(
     moments = (datetime(2026, 11, 27, 1, 30, 5, each) for each in (1, 2))
     monkeypatch.setattr("loaderprobe.system.host.local_now", lambda: next(moments))
     assert usual_out("run") != usual_out("run")
+
+
+def test_ctrl_c_is_no_error_of_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = Attached(pid=1, loaders=(), why_not="ended_early")
+    for error, why_not in ((KeyboardInterrupt(), "ended_early"), (KeyError(), "script_error")):
+        monkeypatch.setattr(sys, "last_value", error, raising=False)
+        assert with_error(seen).why_not == why_not
 
 
 KILLED = """

@@ -308,7 +308,7 @@ OVERRUN_S = 10.0
 PATIENCE_S = 60.0
 # Folders above this depth may hold anything: no advice to read them whole.
 LEAST_DEPTH = 3
-ENDED = Remark(code="script_ended")
+ENDED, INTERRUPTED = Remark(code="script_ended"), Remark(code="script_interrupted")
 BROKEN_OFF = Remark(code="broken_off")
 HIDDEN = StorageLocation(
     path="",
@@ -499,7 +499,7 @@ def _measure(
             measured = replace(session.measurement((), ()), stacks=driver.stacks())
             measured = asked.joined(replace(measured, notes=(*measured.notes, *driver.notes(), *notes)))
     # When the script ends, nothing can be started any more.
-    wanted = wanted and ENDED not in measured.notes
+    wanted = wanted and not any(note in measured.notes for note in (ENDED, INTERRUPTED))
     if wanted:
         on_stage("what the storage delivers", 0, 0)
     ceiling = ceiling_of(measured, properties.files, cache) if wanted else None
@@ -605,7 +605,10 @@ def _session(
 
 
 def _run(session: Session, driver: Any, loader: Any) -> tuple[Remark, ...]:
-    """Measure; a note says when a round was broken off. Raises OutOfTimeError when that was the first."""
+    """Measure; a note says when a round was broken off. Raises OutOfTimeError when that was the first.
+
+    A script of one process gets its KeyboardInterrupt once whole rounds are judged; any other is raised.
+    """
     try:
         session.run()
     except StopIteration as error:
@@ -617,6 +620,10 @@ def _run(session: Session, driver: Any, loader: Any) -> tuple[Remark, ...]:
         if not _has_round(session):
             raise (BadValue("not even one round was measured") if given_up else error) from error
         return (ENDED if given_up else BROKEN_OFF,)
+    except KeyboardInterrupt:
+        if session.period is None or session.parts.collectives.size > 1 or not _has_round(session):
+            raise
+        return (INTERRUPTED,)
     driver.check()
     return ()
 
