@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from loaderprobe.analyze.judge import Judged
 from loaderprobe.analyze.verdict.rounds import next_round
-from loaderprobe.batches import copied, holds_images, length_of, size_bytes
+from loaderprobe.batches import holds_images, length_of, size_bytes
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.measure.ceilings import CEILING_S, ceiling_of
 from loaderprobe.measure.further import enough_said
@@ -134,6 +134,8 @@ class Discovery:
 
     def _first(self) -> tuple[int, int, bool, list[Any]]:
         """Take batches until the pool has enough, or a share of the budget is spent."""
+        from loaderprobe.loaders.state import kept_batch
+
         batches, taken, pool, images = self.loader.batches(), 0, 0, False
         resident: list[Any] = []
         wanted = POOL_BATCHES + 3 * self.ahead + 3 * self.workers
@@ -149,7 +151,7 @@ class Discovery:
             taken += 1
             room -= size_bytes(batch)
             if not resident or (len(resident) < MOST_RESIDENT and room > 0):
-                resident.append(copied(batch))
+                resident.append(kept_batch(batch))
             late = self.budget_s is not None and spent_s > DISCOVERY_SHARE * self.budget_s
             enough = taken >= wanted and spent_s >= DISCOVERY_AT_LEAST_S
             if not pool and (enough or late or self.loader.exhausted):
@@ -534,6 +536,8 @@ def _threads(driver: Any, loader: Any, *, own: bool) -> list[tuple[int, int]]:
 
 def _learned(driver: Any, limit: Deadline, asked: LoaderRequest) -> LoaderProperties:
     """Of an iterable that is no DataLoader: files are not looked for. Raises BadValue where it ends."""
+    from loaderprobe.loaders.state import kept_batch
+
     begin_s, room, resident = limit.spent_s, MOST_RESIDENT_BYTES, list[Any]()
     share_s = math.inf if asked.budget_s is None else DISCOVERY_SHARE * asked.budget_s
 
@@ -541,7 +545,7 @@ def _learned(driver: Any, limit: Deadline, asked: LoaderRequest) -> LoaderProper
         nonlocal room
         room -= size_bytes(batch)
         if not resident or (len(resident) < MOST_RESIDENT and room > 0):
-            resident.append(copied(batch))
+            resident.append(kept_batch(batch))
 
     try:
         driver.learn(keep, lambda: limit.spent_s - begin_s >= min(share_s, DISCOVERY_AT_LEAST_S))
