@@ -895,10 +895,7 @@ MESSAGES: dict[str, str] = {
         "trains on, and saves, as without loaderprobe; what its thread does meanwhile is estimated"
     ),
     "script.stopped_before": "stopped before the script would write over or remove {path}: nothing of it is changed",
-    "script.watched": (
-        "{at_s:duration}: [rank 0 of {ranks}, ][{images_per_s:rate} images/s, ]input wait "
-        "{input_wait_fraction:percent}{bound}"
-    ),
+    "script.watched": "{at_s:duration}: [{images_per_s:rate} images/s, ]input wait {input_wait_fraction:percent}{rest}",
     "script.not_kept": "the last interval is not kept: {error}",
     "script.saved": "the script made files meanwhile, which hold nothing of use: {files}[ and {more} more]",
     "part.loader": "loader {number} ({dataset}, [batch size {batch_size}, ]{workers:workers})",

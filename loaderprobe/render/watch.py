@@ -110,9 +110,9 @@ def said(code: str, facts: Facts) -> str:
     """What is said to its user; of what was watched, and of a script without a verdict, from their records."""
     if "interval" in facts:
         interval = facts["interval"]
-        bound = f": {heading(interval.bound)} (estimated)" if interval.bound else ""
-        at_s, ranks = interval.begin_s + interval.seconds, facts["ranks"] if facts["ranks"] > 1 else None
-        return message(code, {**values(interval), "at_s": at_s, "bound": bound, "ranks": ranks})
+        rest = f", rank 0 of {facts['ranks']}" if facts["ranks"] > 1 else ""
+        rest += f": {heading(interval.bound)} (estimated)" if interval.bound else ""
+        return message(code, {**values(interval), "at_s": interval.begin_s + interval.seconds, "rest": rest})
     return not_measured(facts["attached"]) if "attached" in facts else message(code, facts)
 
 
