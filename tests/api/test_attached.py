@@ -501,7 +501,7 @@ def test_of_several_ranks_the_first_is_watched(monkeypatch: pytest.MonkeyPatch, 
     assert found.document().title.startswith("Watched training: rank 0 of 2, ")
     assert all(", rank 0 of 2" in each for each in said)
     bounds = [found.bound, *(each.bound for each in found.intervals)]
-    assert not [bound for bound in bounds if bound and bound.side in ("compute", "balanced")]
+    assert not [bound for bound in bounds if bound and {"compute", "balanced"} & {bound.cause, *bound.candidates}]
 
 
 def test_the_size_of_watched_batches_is_that_of_their_records(tmp_path: Path) -> None:

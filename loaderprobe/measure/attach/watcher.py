@@ -356,7 +356,8 @@ class Watcher:
         )
         bound = None if measured is None else Judged(measurement=measured).bound
         # What this rank takes for its step may be waiting for a rank whose loader is slower.
-        return None if bound and self._ranks > 1 and bound.side in ("compute", "balanced") else bound
+        named = {bound.cause, *bound.candidates} if bound else set()
+        return None if self._ranks > 1 and named & {"compute", "balanced"} else bound
 
 
 def _on_gpu() -> bool:
