@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, cast
@@ -231,3 +233,15 @@ def _over(budget_s: float, progress: OnStage) -> Callable[[str, int, int], None]
         progress(stage, done, max(done, round(budget_s)))
 
     return heard
+
+
+@contextmanager
+def prints_to_stderr() -> Iterator[None]:
+    """What user code prints meanwhile is no result, nor what its processes print, who know files by their numbers."""
+    with ExitStack() as undo:
+        undo.enter_context(redirect_stdout(sys.stderr))
+        with suppress(OSError):  # standard output is closed
+            undo.callback(os.dup2, os.dup(1), 1)
+            # Where standard error is closed, another file may have its number.
+            os.dup2(2 if sys.stderr is not None else os.open(os.devnull, os.O_WRONLY), 1)
+        yield

@@ -27,7 +27,7 @@ from loaderprobe.records.files import names_back, to_json
 from loaderprobe.records.remark import Remark
 from loaderprobe.render.watch import watch_columns, watch_document
 from loaderprobe.store.codec import decode, encode, write_atomically
-from loaderprobe.store.results import RESULT, check_out, make_directory, write_result
+from loaderprobe.store.results import REPORT, RESULT, check_out, make_directory, write_result
 from loaderprobe.system.scratch import scratch_directory
 
 VARIABLE = "LOADERPROBE_RUN"
@@ -84,6 +84,8 @@ def run_command(command: Sequence[str], request: AttachRequest, environment: Map
                 keep(found, replace(request, scratch=str(scratch)))
             except LoaderprobeError as error:
                 not_kept = error
+        elif found is not None and not (run / REPORT).exists():  # a process that is killed has kept no page
+            write_result(run, found.files())
         processes = tuple(
             decode("attached", file.read_bytes(), Attached, str(file)) for file in sorted(scratch.glob("*.json"))
         )

@@ -80,7 +80,7 @@ def _watch(request: AttachRequest) -> None:
 def with_error(seen: Attached) -> Attached:
     """Where the script ends with an error of its own before there is a verdict, that is the reason."""
     error = sys.exc_info()[1] or getattr(sys, "last_value", None)
-    if error is None or isinstance(error, SystemExit) or seen.why_not not in BY_ITSELF:
+    if error is None or isinstance(error, SystemExit | KeyboardInterrupt) or seen.why_not not in BY_ITSELF:
         return seen
     said = f"{type(error).__name__}: {error}".rstrip(": ").partition("\n")[0]
     return replace(seen, why_not="script_error", detail=said)

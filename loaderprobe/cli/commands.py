@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from contextlib import chdir, redirect_stdout
+from contextlib import chdir, nullcontext
 from importlib.resources import files as resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -59,6 +59,7 @@ def run(
     Then the script ends. What it trains meanwhile is thrown away; checkpoints that exist are not touched.
     A script without a DataLoader trains on and saves as ever, and an estimate is printed at its end.
     """
+    from loaderprobe.api.diagnose import prints_to_stderr
     from loaderprobe.api.run import python_of, run_command
     from loaderprobe.api.shown import usual_out
     from loaderprobe.records.diagnosis import AttachRequest
@@ -71,23 +72,20 @@ def run(
     request = AttachRequest(
         run=str(place), scratch="", command=command_line(), budget_s=budget_s, cache=cache, loader=loader, watch=watch
     )
-    ran = run_command(python_of(words or []), request, os.environ)
+    with prints_to_stderr() if call.json else nullcontext():
+        ran = run_command(python_of(words or []), request, os.environ)
     if ran.found is not None:
         call.show(ran.found)
         if ran.not_kept is not None:
             raise ran.not_kept
         if not call.json:
-            show(f"\nReport: {_short(place)}/report.html")
+            shown = place.relative_to(Path.cwd()) if place.is_relative_to(Path.cwd()) else place
+            show(f"\nReport: {shown}/report.html")
         return ran.exit_code or (EXIT_DONE if ran.is_done else BadValue.exit_code)
     for line in without_verdict(ran.processes, ran.exit_code, imported_torch=ran.imported_torch):
         say(line)
     elsewhere = ran.processes and all(process.why_not == "follows" for process in ran.processes)
     return ran.exit_code if elsewhere else ran.exit_code or BadValue.exit_code
-
-
-def _short(path: Path) -> Path:
-    """Relative to here, if it is below."""
-    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 @command(options.DIAGNOSE)
@@ -98,10 +96,11 @@ def diagnose(call: Invocation, **asked: Any) -> int:
     In Python: loaderprobe.diagnose(loader, step).
     """
     from loaderprobe.api.diagnose import diagnose as verb
+    from loaderprobe.api.diagnose import prints_to_stderr
 
     def measure() -> Diagnosis:
-        # What the user's code prints is no result, and it may go to another folder.
-        with chdir("."), redirect_stdout(sys.stderr), timed(call.silent) as progress:
+        # The user's code may go to another folder.
+        with chdir("."), prints_to_stderr(), timed(call.silent) as progress:
             return verb(**asked, command=command_line(), progress=progress)
 
     call.show_and_keep(measure, "diagnose")

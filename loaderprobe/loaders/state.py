@@ -21,8 +21,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch.utils.data import DataLoader
+from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from loaderprobe.batches import copied, parts_of
 from loaderprobe.records.remark import Remark
 
 # All values that a data set, a sampler or another object holds, found without running its code.
@@ -152,6 +154,13 @@ MOST_BYTES = 64 * 2**20
 """Most bytes of tensors and arrays that are copied; a larger data set is iterated itself.
 
 And most of shared memory that is restored: of more, the smallest pieces, because counters are small."""
+
+
+def kept_batch(batch: Any) -> Any:
+    """The batch in memory of its own, pinned where the loader's is: of other memory, the copy to a GPU takes longer."""
+    kept = copied(batch)
+    pinned = any(part.is_pinned() for part in parts_of(batch) if hasattr(part, "is_pinned"))
+    return pin_memory(kept) if pinned else kept  # type: ignore[no-untyped-call]  # torch leaves it untyped
 
 
 def copied_iterable(dataset: Any) -> Any:

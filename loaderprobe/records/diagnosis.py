@@ -171,8 +171,8 @@ class WatchedInterval:
     """Since the first batch."""
     seconds: float
     steps: int
-    images_per_s: float
-    """Over the steps alone: validation, checkpoints and pauses are left out."""
+    images_per_s: float | None
+    """Over the steps alone: validation, checkpoints and pauses are left out. None without the size of a batch."""
     input_wait_fraction: float
     worker_cpu_fraction: float | None
     """Of the workers' time while they make batches, as are the next two; None without a record of it."""
@@ -194,11 +194,16 @@ class WatchReport:
     loader: str
     """Class of its data set."""
     workers: int
-    batch_size: int
+    batch_size: int | None
+    """None where neither the loader nor a record of its batches has it; files of earlier versions have 0."""
     intervals: tuple[WatchedInterval, ...]
     bound: Bound | None
-    """Over the last intervals together; None where there were too few steps."""
+    """Over the last intervals together; None where there were too few steps, or others of the `ranks` may limit."""
     on_gpu: bool
     """True where steps end later than the loop sees, so that no verdict follows."""
     overhead_s: float
     """CPU time of the training thread that watching took."""
+    ranks: int = 1
+    """That train together; of several, only rank 0 was watched."""
+    others: tuple[str, ...] = ()
+    """Classes of the data sets of further loaders that a step takes from."""

@@ -16,6 +16,7 @@ MESSAGES: dict[str, str] = {
     "measured_again": "segments in which the script did something else than training were measured again",
     "too_few_samples": "the {samples} samples are too few to read each once per segment: {needed} are needed",
     "script_ended": "the script ended within a round",
+    "script_interrupted": "Ctrl-C came within a round",
     "broken_off": "batches or steps took so long that a round was broken off",
     "workers_without_data": "workers without data: {idle} of {workers}; measured with {busy:count worker}",
     "wrapper_left_out": (
@@ -900,7 +901,7 @@ MESSAGES: dict[str, str] = {
         "trains on, and saves, as without loaderprobe; what its thread does meanwhile is estimated"
     ),
     "script.stopped_before": "stopped before the script would write over or remove {path}: nothing of it is changed",
-    "script.watched": "{at_s:duration}: {images_per_s:rate} images/s, input wait {input_wait_fraction:percent}{bound}",
+    "script.watched": "{at_s:duration}: [{images_per_s:rate} images/s, ]input wait {input_wait_fraction:percent}{rest}",
     "script.not_kept": "the last interval is not kept: {error}",
     "script.saved": "the script made files meanwhile, which hold nothing of use: {files}[ and {more} more]",
     "part.loader": "loader {number} ({dataset}, [batch size {batch_size}, ]{workers:workers})",

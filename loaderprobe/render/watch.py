@@ -14,7 +14,7 @@ from loaderprobe.render.groups import letters_of, tone
 from loaderprobe.render.messages import MESSAGES
 from loaderprobe.render.rows import as_columns, own_cells
 from loaderprobe.render.words import heading, message, sentence
-from loaderprobe.units import format_duration, format_rate, significant
+from loaderprobe.units import format_duration, format_rate, join_words, significant
 
 _SHOWN, _BRIEF = 30, 10
 """Intervals of the page, and of a terminal: of more, the first and the last."""
@@ -23,17 +23,24 @@ _SHOWN, _BRIEF = 30, 10
 def watch_document(found: WatchReport) -> Document:
     """The verdict, the rate of training over time, then what the workers did."""
     steps = sum(interval.steps for interval in found.intervals)
-    rates = [interval.images_per_s for interval in found.intervals]
+    rates = [interval.images_per_s for interval in found.intervals if interval.images_per_s is not None]
     rate = f"{span(rates)} images/s, " if rates else ""
-    none = "No verdict: steps run on a GPU" if found.on_gpu else "No verdict: too few training steps"
+    rank = f"rank 0 of {found.ranks}, " if found.ranks > 1 else ""
+    size = f", batches of {found.batch_size}" if found.batch_size else ""
     return Document(
-        title=f"Watched training: {found.loader}, {workers_words(found.workers)}, batches of {found.batch_size}",
-        headline=heading(found.bound) if found.bound else none,
+        title=f"Watched training: {rank}{found.loader}, {workers_words(found.workers)}{size}",
+        headline=heading(found.bound) if found.bound else f"No verdict: {_why_none(found)}",
         subline=f"{rate}{counted(steps, 'step')}; estimated, as nothing was changed",
         tone=tone(found.bound),
         unsure=found.bound is None or found.bound.cause in ("either", "inconclusive"),
         sections=tuple(_sections(found)),
     )
+
+
+def _why_none(found: WatchReport) -> str:
+    if found.on_gpu:
+        return "steps run on a GPU"
+    return "too few training steps, or other ranks limit" if found.ranks > 1 else "too few training steps"
 
 
 def _sections(found: WatchReport) -> Iterator[Section]:
@@ -44,7 +51,9 @@ def _sections(found: WatchReport) -> Iterator[Section]:
         "estimated from waits and the workers' clocks; without --watch it comes from an experiment",
         f"watching took {found.overhead_s:.2g} s of the training thread's CPU time",
     )
-    yield Section(title="How sure", parts=tags((*waits, *sure)), panel="side")
+    ranks = ("what limits other ranks: where rank 0 waits for them, that is in its steps",) if found.ranks > 1 else ()
+    others = (f"waits for {join_words(found.others)} count as compute",) if found.others else ()
+    yield Section(title="How sure", parts=tags((*waits, *ranks, *others, *sure)), panel="side")
     yield Section(title="Workers", parts=table(_few(found.intervals, _SHOWN), _WORKERS))
 
 
@@ -65,16 +74,12 @@ def _course(intervals: Sequence[WatchedInterval]) -> Iterator[Part]:
 
 def _row(interval: WatchedInterval) -> ChartRow:
     bound = interval.bound
-    bar = Bar(
-        end=interval.images_per_s,
-        tone=tone(bound),
-        letter=letters_of(bound),
-    )
+    rate = interval.images_per_s
     return ChartRow(
         label=f"until {format_duration(interval.begin_s + interval.seconds)}",
-        value=significant(interval.images_per_s),
+        value=MISSING if rate is None else significant(rate),
         note=f"waits {percent(interval.input_wait_fraction)}: {bound.cause if bound else MISSING}",
-        bars=(bar,),
+        bars=() if rate is None else (Bar(end=rate, tone=tone(bound), letter=letters_of(bound)),),
     )
 
 
@@ -105,8 +110,9 @@ def said(code: str, facts: Facts) -> str:
     """What is said to its user; of what was watched, and of a script without a verdict, from their records."""
     if "interval" in facts:
         interval = facts["interval"]
-        bound = f": {heading(interval.bound)} (estimated)" if interval.bound else ""
-        return message(code, {**values(interval), "at_s": interval.begin_s + interval.seconds, "bound": bound})
+        rest = f", rank 0 of {facts['ranks']}" if facts["ranks"] > 1 else ""
+        rest += f": {heading(interval.bound)} (estimated)" if interval.bound else ""
+        return message(code, {**values(interval), "at_s": interval.begin_s + interval.seconds, "rest": rest})
     return not_measured(facts["attached"]) if "attached" in facts else message(code, facts)
 
 

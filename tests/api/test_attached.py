@@ -6,6 +6,7 @@ import gc
 import hashlib
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -95,9 +96,9 @@ class Slow:
 class Clocked:
     """A loop that is measured by a clock that it sets forward."""
 
-    def __init__(self, tmp_path: Path) -> None:
+    def __init__(self, tmp_path: Path, budget_s: float = BUDGET_S) -> None:
         self.clock, self.said, self.kept = Slow(), list[str](), list[Diagnosis]()
-        request = AttachRequest(run=str(tmp_path), scratch=str(tmp_path), command="train.py", budget_s=BUDGET_S)
+        request = AttachRequest(run=str(tmp_path), scratch=str(tmp_path), command="train.py", budget_s=budget_s)
         self.attachment = attachment_of(
             request, lambda code, facts: self.said.append(said(code, facts)), self.kept.append, clock=self.clock
         )
@@ -130,6 +131,22 @@ def test_a_pause_makes_void_what_was_timed(tmp_path: Path) -> None:
 
     clocked.run(loop)
     assert why == ["the script paused between two batches"]
+
+
+def test_ctrl_c_ends_the_script_with_what_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it comes while the script waits for its batch."""
+    clocked, sample = Clocked(tmp_path, budget_s=60.0), Costly.__getitem__
+
+    def interrupted(data: Costly, index: int) -> Any:
+        if "round 2 …" in clocked.said:
+            raise KeyboardInterrupt
+        return sample(data, index)
+
+    monkeypatch.setattr(Costly, "__getitem__", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        clocked.run(lambda: WAYS["plain"](Training(tmp_path)))
+    (found,) = clocked.kept
+    assert "script_interrupted" in [note.code for note in found.measurement.notes]
 
 
 def test_a_checkpoint_that_exists_is_not_written_over(tmp_path: Path) -> None:
@@ -388,7 +405,7 @@ def test_a_watched_training_is_the_same_bit_for_bit(kind: str) -> None:
     assert seen == usual[0] and torch.equal(state, usual[1])
     assert found is not None and sum(each.steps for each in found.intervals) == len(seen)
     (interval,) = found.intervals
-    assert 0 < found.overhead_s < interval.seconds
+    assert 0 < found.overhead_s < interval.seconds and interval.images_per_s
     usual_s = sum((317 / 40 if kind == "iterable" else 8) for _ in seen) / interval.images_per_s
     assert usual_s == pytest.approx(interval.seconds, rel=0.5)
 
@@ -462,6 +479,39 @@ def test_an_evaluation_is_no_step_of_a_watched_training(tmp_path: Path) -> None:
     assert found is not None and sum(interval.steps for interval in found.intervals) == training.steps
     with pytest.raises(ValueError, match=f"total steps is {SCHEDULED}"):
         watched(lambda: WAYS["schedules"](training))
+
+
+def test_of_two_loaders_of_a_step_the_one_that_it_waits_for_is_watched(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Whichever gives its batch last; the wait for the other is said to count as compute."""
+    monkeypatch.setattr(watcher, "FIRST_S", 0.05)
+    monkeypatch.setattr(Training, "epochs", lambda training: range(3))
+    _, found, said = watched(lambda: WAYS["zips"](Training(tmp_path)))
+    assert found is not None and found.others == ("Costly",)
+    assert min(each.input_wait_fraction for each in found.intervals) > 0.5
+    assert len(said) == len(found.intervals)
+    assert "waits for Costly count as compute" in found.text()
+
+
+def test_of_several_ranks_the_first_is_watched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Which is said; its steps have the waits for the others, so they are not called compute."""
+    monkeypatch.setattr("loaderprobe.loaders.attached.ranks_in_use", lambda: 2)
+    _, found, said = trained(0.0, 0.002, 100, monkeypatch, tmp_path)
+    assert found.document().title.startswith("Watched training: rank 0 of 2, ")
+    assert all(", rank 0 of 2" in each for each in said)
+    bounds = [found.bound, *(each.bound for each in found.intervals)]
+    assert not [bound for bound in bounds if bound and {"compute", "balanced"} & {bound.cause, *bound.candidates}]
+
+
+def test_the_size_of_watched_batches_is_that_of_their_records(tmp_path: Path) -> None:
+    """Where the loader does not know it; without records no size and no rate are shown."""
+    training = Training(tmp_path)
+    loader = DataLoader(Costly(0.0), batch_sampler=training.loader.batch_sampler)
+    _, found, _ = watched(lambda: list(map(training.step, loader)))
+    assert found is not None and f"batches of {BATCH}" in found.document().title
+    unknown = replace(found, batch_size=None, intervals=(replace(found.intervals[0], images_per_s=None),))
+    assert "batches of" not in unknown.text() and "images/s," not in unknown.text()
 
 
 def test_what_does_not_train_gives_nothing(tmp_path: Path) -> None:

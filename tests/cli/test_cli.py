@@ -343,20 +343,24 @@ def test_the_layers_of_a_named_model(tmp_path: Path) -> None:
     assert {"conv1", "fc3"} <= {row["layer"] for row in rows} and "<svg" in (out / "report.html").read_text()
 
 
-def test_a_result_is_kept_where_the_command_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also when the user's code goes to another folder, as hydra does."""
+def test_a_result_is_kept_where_the_command_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Also when the user's code goes to another folder, as hydra does. What that prints is no result."""
     stored = Diagnosis.load(ROOT / "fixtures" / "runs" / "diagnose")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
 
     def goes_elsewhere(*_: object, **__: object) -> Diagnosis:
         os.chdir("elsewhere")
+        os.write(1, b"epoch 1\n")  # as a process of the loader does
         return stored
 
     monkeypatch.setattr(sys.modules["loaderprobe.api.diagnose"], "diagnose", goes_elsewhere)
     done = invoke("diagnose", "train.py:make_loader", "--out", "found")
     assert done.exit_code == 0 and "Report: found/report.html" in done.stdout
     assert (tmp_path / "found" / "report.html").is_file()
+    assert capfd.readouterr() == ("", "epoch 1\n")
 
 
 def test_loading_is_a_part_of_the_step(tmp_path: Path, photographs: FileSet) -> None:

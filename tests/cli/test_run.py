@@ -17,6 +17,8 @@ import pytest
 
 from loaderprobe.api.run import STARTUP, VARIABLE, Ran, Watch
 from loaderprobe.api.shown import usual_out
+from loaderprobe.cli.attached import with_error
+from loaderprobe.records.diagnosis import Attached
 from loaderprobe.records.ranks import RankMeasurement
 from loaderprobe.store.codec import decode
 from tests.cli.invoke import invoke
@@ -298,6 +300,35 @@ def test_a_watched_training_on_a_gpu_has_no_verdict_and_is_done(
     ran = Ran(exit_code=0, found=found, processes=())
     monkeypatch.setattr("loaderprobe.api.run.run_command", lambda *_: ran)
     assert invoke("run", "--watch", "--out", tmp_path / "found", "--", "true").exit_code == code
+
+
+def test_ctrl_c_is_no_error_of_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = Attached(pid=1, loaders=(), why_not="ended_early")
+    for error, why_not in ((KeyboardInterrupt(), "ended_early"), (KeyError(), "script_error")):
+        monkeypatch.setattr(sys, "last_value", error, raising=False)
+        assert with_error(seen).why_not == why_not
+
+
+KILLED = """
+import os
+from pathlib import Path
+from loaderprobe.api.load import load_any
+from loaderprobe.api.run import VARIABLE, keep, requested
+print("epoch 1")
+keep(load_any(Path(os.environ["WATCHED"])), requested(os.environ[VARIABLE]), raw=True)
+os._exit(0)
+"""
+
+
+def test_what_a_script_has_kept_before_it_is_killed_is_a_whole_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """With its page; of `--json` standard output has that alone, not what the script prints."""
+    monkeypatch.setenv("WATCHED", str(ROOT / "fixtures/runs/watch"))
+    done = invoke("run", "--watch", "--json", "--out", tmp_path / "found", "--", sys.executable, "-c", KILLED)
+    assert json.loads(done.stdout)["schema"] == "loaderprobe/watch", done.stderr
+    assert capfd.readouterr() == ("", "epoch 1\n")
+    assert (tmp_path / "found" / "report.html").exists()
 
 
 def test_two_ranks_are_measured_together(tmp_path: Path, python: str) -> None:

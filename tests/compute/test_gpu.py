@@ -15,6 +15,7 @@ from loaderprobe.analyze.gpu import attribute
 from loaderprobe.compute.kineto import DeviceLimits
 from loaderprobe.compute.profile import Device, Stage, record_window
 from loaderprobe.compute.torch import CudaCompute
+from loaderprobe.loaders.state import kept_batch
 from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN
 from loaderprobe.records.measurement import Timeline
 from loaderprobe.system.clock import SystemClock
@@ -126,6 +127,11 @@ def test_options_train_without_waiting_for_the_gpu(options: dict[str, Any]) -> N
         torch.cuda.set_sync_debug_mode("default")
     finished = compute.finish()
     assert len(finished) == 3 and list(finished) == sorted(finished) and finished[-1] <= clock.now_ns()
+
+
+def test_batches_that_are_kept_for_compute_alone_stay_pinned() -> None:
+    """As the loader pins them."""
+    assert [part.is_pinned() for part in kept_batch(host_batch())] == [True, True]
 
 
 def test_jpeg_files_are_decoded_on_the_gpu() -> None:

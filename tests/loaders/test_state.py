@@ -20,7 +20,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from loaderprobe.loaders import state
-from loaderprobe.loaders.state import copied_iterable, random_state_kept, reachable, shared_state_kept
+from loaderprobe.loaders.state import copied_iterable, kept_batch, random_state_kept, reachable, shared_state_kept
 from loaderprobe.records.remark import Remark
 from tests.api.samples import Backwards, Numbers, Shared
 from tests.said import all_said
@@ -250,3 +250,27 @@ def test_attributes_of_samplers_are_put_back(workers: int) -> None:
     assert vars(sampler) == {"count": 8, "begun": 0}
     assert data.count == (64 if workers else 3)
     assert resumable.given == 0
+
+
+class Pinned:
+    """Samples in memory that may be pinned, which no copy of torch's is."""
+
+    def __init__(self, pinned: bool = True) -> None:
+        self.pinned = pinned
+
+    def is_pinned(self) -> bool:
+        return self.pinned
+
+    def pin_memory(self) -> Pinned:
+        return Pinned()
+
+    def __deepcopy__(self, _: Any) -> Pinned:
+        return Pinned(False)
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+def test_a_batch_that_is_kept_is_as_pinned_as_the_loader_gave_it(pinned: bool) -> None:
+    """At any depth, beside what cannot be pinned."""
+    batch = {"images": [Pinned(pinned)], "names": "a"}
+    kept = kept_batch(batch)
+    assert kept["images"][0] is not batch["images"][0] and kept["images"][0].pinned == pinned

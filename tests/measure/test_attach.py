@@ -260,9 +260,11 @@ def test_a_pause_says_where_it_was() -> None:
 @pytest.mark.parametrize(
     ("batches", "passes", "updates", "expected"),
     [
-        (8, 1, 0, ""),
-        (7, 3, 0, "too_few_steps"),
-        (8, 3, 0, ""),  # three backward passes are one step
+        (8, 1, 1, ""),
+        (7, 3, 1, "too_few_steps"),
+        (8, 3, 1, ""),  # three backward passes are one step
+        (64, 1, 0, ""),  # by an optimizer that torch does not know
+        (63, 1, 0, "too_few_steps"),
         (12, 8, 3, ""),  # with an optimizer for each parameter
         (12, 25, 3, "no_loader"),  # a validation between many updates
     ],
@@ -282,6 +284,19 @@ def test_the_loader_that_trains_is_chosen(
                 loaders.optimizer_stepped()
     assert any(chosen) == (not expected)
     assert not expected or loaders.why_none(None) == expected
+
+
+@pytest.mark.parametrize("period", [4, 16])
+def test_gradients_are_accumulated_over_whole_updates(tmp_path: Path, period: int) -> None:
+    """Also over more batches than are left alone first."""
+    loaders = SeenLoaders()
+    seen = loaders.seen(Training(tmp_path).loader)
+    while loaders.choice(None, 8) is not seen:
+        loaders.took(seen, 1, 2)
+        loaders.backward()
+        if seen.batches % period == 0:
+            loaders.optimizer_stepped()
+    assert (seen.period, seen.batches) == (period, max(period, 8))
 
 
 def test_a_command_is_claimed_once_and_knows_which_other_processes_train(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from loaderprobe.measure.attach.outside import Outside, Pauses
 from loaderprobe.measure.attach.script_loaders import LoopIterator, ScriptLoader, SeenLoaders
 from loaderprobe.measure.attach.script_ranks import Ranks
 from loaderprobe.measure.attach.takeover import Loop, OtherTraining, Takeover
-from loaderprobe.measure.user.loader import LoaderRequest, measure_with_step
+from loaderprobe.measure.user.loader import INTERRUPTED, LoaderRequest, measure_with_step
 from loaderprobe.protocols import OnStage, Say
 from loaderprobe.records.diagnosis import Attached, AttachRequest, OwnMeasured
 from loaderprobe.records.remark import Remark
@@ -115,6 +115,8 @@ class Attachment:
         """True once there is nothing more to measure."""
         self._finished = False
         """True once the script has to end, too."""
+        self._interrupted = False
+        """True where Ctrl-C came while no loop had its turn."""
         self._keeping = False
         self._no_verdict: NoVerdict | None = None
         self._stopped_before = self._round = ""
@@ -269,7 +271,7 @@ class Attachment:
                 "others": self._loaders.others(seen),
             }
             self._say("script.begins", facts)
-        coroutine = coroutine_of(seen, self._request, budget_s, ranks, self._on_stage, self._judge)
+        coroutine = coroutine_of(seen, self._request, budget_s, ranks, self._on_stage, self._judged)
         most_s = None if ranks is not None else budget_s
         others = OtherTraining(seen, self._request.after_steps, self._loaders.passes, most_s, self._clock)
         pauses = Pauses(self._clock)
@@ -277,6 +279,10 @@ class Attachment:
         self._files.begin()
         pauses.watch(threading.get_ident(), step_s(seen))
         return None
+
+    def _judged(self, measured: OwnMeasured, first: Callable[[], tuple[Remark, ...]]) -> Any:
+        self._interrupted = INTERRUPTED in measured.measurement.notes
+        return self._judge(measured, first)
 
     def _on_stage(self, stage: str, done: int, total: int) -> None:
         """One line a round. Raises BadValue where another process has begun to train meanwhile."""
@@ -293,7 +299,10 @@ class Attachment:
             self._say("script.round", {"round": round_})
 
     def _measured_batch(self, takeover: Takeover, loop: Loop) -> Any:
-        """The next batch of the measurement, for one of the script's loops; raises Finished when it has none."""
+        """The next batch of the measurement, for one of the script's loops; raises Finished when it has none.
+
+        Raises KeyboardInterrupt for one that came meanwhile, once it is judged what was measured until then.
+        """
         pause = takeover.resumes()
         if pause is not None and self._choice.is_coordinator:
             paused_s, function = pause
@@ -314,7 +323,7 @@ class Attachment:
             return self._refused(takeover, unexpected)
         if takeover.coroutine.over:
             self._conclude(takeover)
-            raise self._ended()
+            raise KeyboardInterrupt if self._interrupted else self._ended()
         takeover.gave(loop)
         self._loaders.gave(takeover.seen)
         self._outside.took()

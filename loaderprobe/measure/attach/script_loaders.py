@@ -20,6 +20,10 @@ UPDATES_A_BATCH = 10
 """A loop that updates a model more often without a new batch of a loader does not train on it. Scripts that train on
 one batch repeatedly do so up to eight times."""
 
+WITHOUT_UPDATE = 8
+"""So many times as long a first update is waited for, which some optimizers do not announce. From: with the usual 8
+steps that is 64 batches, and nanoGPT's train.py adds up the gradients of 40."""
+
 
 class Passes:
     """The batches of one loader, and the backward passes after them: a period without a pass is no training.
@@ -247,6 +251,7 @@ class SeenLoaders:
         self._current: list[ScriptLoader] = []
         """Those that gave batches since the last backward pass."""
         self._fresh = True
+        self._updated = False
         self.passes = 0
         """Backward passes, of all loaders; ranks of one training have made as many."""
         self.trained_in = 0
@@ -290,6 +295,7 @@ class SeenLoaders:
             seen.passes.backward()
 
     def optimizer_stepped(self) -> None:
+        self._updated = True
         for seen in self._all:
             seen.passes.optimizer_stepped()
         for seen in self._current:
@@ -299,8 +305,11 @@ class SeenLoaders:
     def choice(self, asked: int | None, after_steps: int) -> ScriptLoader | None:
         """Of the loaders that a training step takes from, the one that it waits for most; or the number `asked` for.
 
-        None until it has given `after_steps` batches.
+        None until it has given `after_steps` batches, and the model was updated: then it is known for how many batches
+        gradients are added up.
         """
+        if self.passes and not self._updated:
+            after_steps *= WITHOUT_UPDATE
         if asked is not None:
             return next((seen for seen in self._all if seen.number == asked and seen.batches >= after_steps), None)
         if self._fresh or not self._current or min(seen.passes.steps for seen in self._current) < after_steps:

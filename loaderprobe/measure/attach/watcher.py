@@ -66,7 +66,7 @@ def observed(
     size = len(whole) // ROUNDS // period * period
     if size < LEAST_STEPS or not records.images:
         return None
-    batch_size = max(1, round(median([float(image) for image in records.images])))
+    batch_size = max(1, _usual_size(records) or 0)
     recorder = Recorder(
         RunConfig(
             data=content_hash([name]),
@@ -94,6 +94,11 @@ def observed(
         storage_counts_reads=True,
         storage_kind="unknown",
     )
+
+
+def _usual_size(records: WorkerBatches) -> int | None:
+    """Samples of a batch; None without a record of one."""
+    return round(median([float(image) for image in records.images])) if records.images else None
 
 
 def _whole(steps: Sequence[LoopStep]) -> list[LoopStep]:
@@ -153,6 +158,8 @@ class Watched(ScriptLoader):
     intervals: list[WatchedInterval] = field(default_factory=list)
     since: int = 0
     """Place in `steps` of the first of the interval."""
+    beside: Sequence[Watched] = ()
+    """Those that gave batches for the last training step that took one of this loader, itself among them."""
 
 
 class Watcher:
@@ -168,8 +175,12 @@ class Watcher:
         # Below that of the command, which is removed however this process ends.
         self._folder = tempfile.TemporaryDirectory(prefix="loaderprobe-", dir=request.scratch or None)
         self._all: list[Watched] = []
-        self._current: Watched | None = None
+        self._taken: list[Watched] = []
+        """Those that gave batches since the last backward pass."""
+        self._current: list[Watched] = []
+        """Those whose batches that pass was after."""
         self._overhead_ns = 0
+        self._ranks = 1
         self._outside = Outside(say, Path(self._folder.name))
 
     def loop_begins(self, loader: Any) -> None:
@@ -211,7 +222,7 @@ class Watcher:
             last.end_ns, last.end_cpu_ns, last.end_process_ns = now_ns, cpu_ns, time.process_time_ns()
             last.trains = seen.passes.trains
             length_s = FIRST_S if not seen.intervals else LATER_S
-            if self._trains_on(seen) and now_ns - seen.steps[seen.since].begin_ns >= length_s * 1e9:
+            if seen is self._main(seen.beside) and now_ns - seen.steps[seen.since].begin_ns >= length_s * 1e9:
                 self._interval(seen)
 
     def _took(self, seen: Watched, step: LoopStep) -> None:
@@ -220,8 +231,9 @@ class Watcher:
         seen.batches += 1
         seen.passes.took()
         self._outside.took()
-        self._current = seen
-        if len(seen.steps) > JUDGED_STEPS and not self._trains_on(seen):
+        if seen not in self._taken:
+            self._taken.append(seen)
+        if len(seen.steps) > JUDGED_STEPS and seen is not self._main(seen.beside):
             del seen.steps[:-WARM_UP]
             seen.since = 0
 
@@ -230,27 +242,40 @@ class Watcher:
         of_all = seen.trained * UPDATES_A_BATCH >= self._outside.passes
         return seen.trained > 0 and (of_all or seen.passes.steps >= UPDATES_A_BATCH)
 
+    def _main(self, among: Sequence[Watched]) -> Watched | None:
+        """Of these loaders, the one that training waits for most; None where none trains."""
+        return max(filter(self._trains_on, among), key=lambda seen: seen.wait_ns, default=None)
+
     def backward(self) -> None:
-        """A backward pass belongs to the loader that gave the last batch, if that came after the last update."""
+        """A backward pass belongs to the loaders that gave batches since the pass before it."""
+        from loaderprobe.loaders.attached import ranks_in_use
+
         self._outside.backward()
-        if self._current is not None:
-            self._current.trained += not self._current.passes.updates
-            self._current.passes.backward()
+        self._ranks = max(self._ranks, ranks_in_use())  # a script may end their group before it ends
+        self._current, self._taken = self._taken or self._current, []
+        for seen in self._current:
+            seen.beside = self._current
+            if not seen.passes.updates:
+                seen.trained += 1
+                # Of the batches before, an evaluation may have taken some.
+                seen.wait_ns += seen.steps[-1].ready_ns - seen.steps[-1].begin_ns
+        for seen in self._all:
+            seen.passes.backward()
 
     def optimizer_stepped(self) -> None:
         """An optimizer's step is a part of the loop's."""
         self._outside.optimizer_stepped()
-        if self._current is not None:
-            self._current.passes.optimizer_stepped()
+        for seen in self._all:
+            seen.passes.optimizer_stepped()
 
     def saving(self, target: Any) -> None:
         """The training is a real one, and may save."""
 
     def result(self) -> WatchReport | None:
-        """What was seen of the loader that trained most, to the end; None where none trained."""
+        """What was seen of the loader that training waited for most, to the end; None where none trained."""
         self._outside.close()
-        trained = max(self._all, key=lambda seen: seen.trained, default=None)
-        if trained is None or not self._trains_on(trained):
+        trained = self._main(self._all)
+        if trained is None:
             return None
         if len(trained.steps) > trained.since:
             self._interval(trained)
@@ -267,14 +292,21 @@ class Watcher:
 
     def _so_far(self, trained: Watched) -> WatchReport:
         last = trained.steps[WARM_UP:] if trained.batches == len(trained.steps) else trained.steps
+        records = self._records(trained, last)
         return WatchReport(
             origin=self._origin(self._request.command),
             loader=type(trained.loader.dataset).__name__,
             workers=trained.loader.num_workers,
-            batch_size=trained.loader.batch_size or 0,
+            batch_size=trained.loader.batch_size or _usual_size(records),
             intervals=tuple(trained.intervals),
-            bound=self._bound(trained, last, self._records(trained, last)),
+            bound=self._bound(trained, last, records),
             on_gpu=_on_gpu(),
+            ranks=self._ranks,
+            others=tuple(
+                type(each.loader.dataset).__name__
+                for each in trained.beside
+                if each is not trained and self._trains_on(each)
+            ),
             overhead_s=self._overhead_ns / 1e9,
         )
 
@@ -300,9 +332,9 @@ class Watcher:
         try:
             records = self._records(seen, part)
             bound = self._bound(seen, part, records)
-            seen.intervals.append(_summed(part, records, seen.began_ns, bound, seen.loader.batch_size or 0))
+            seen.intervals.append(_summed(part, records, seen.began_ns, bound, seen.loader.batch_size))
             seen.watching.forget(seen.steps[0].begin_ns)
-            self._say("script.watched", {"interval": seen.intervals[-1]})
+            self._say("script.watched", {"interval": seen.intervals[-1], "ranks": self._ranks})
             self._keep(self._so_far(seen))
         except Exception as error:  # noqa: BLE001  # a full disk, or whatever it is: training goes on
             self._say("script.not_kept", {"error": str(error) or type(error).__name__})
@@ -322,7 +354,10 @@ class Watcher:
             prefetch_factor=seen.loader.prefetch_factor or 0,
             cores=cores_available(),
         )
-        return None if measured is None else Judged(measurement=measured).bound
+        bound = None if measured is None else Judged(measurement=measured).bound
+        # What this rank takes for its step may be waiting for a rank whose loader is slower.
+        named = {bound.cause, *bound.candidates} if bound else set()
+        return None if self._ranks > 1 and named & {"compute", "balanced"} else bound
 
 
 def _on_gpu() -> bool:
@@ -332,23 +367,23 @@ def _on_gpu() -> bool:
 
 
 def _summed(
-    part: Sequence[LoopStep], records: WorkerBatches, began_ns: int, bound: Bound | None, batch_size: int
+    part: Sequence[LoopStep], records: WorkerBatches, began_ns: int, bound: Bound | None, batch_size: int | None
 ) -> WatchedInterval:
     """What some steps came to. `batch_size` is for batches of which there is no record: of the first iterator of a
-    loader that has iterators of its own kind."""
+    loader that has iterators of its own kind; None where the loader does not know it, either."""
     whole = [step for step in part if step.end_ns and step.trains] or list(part)
     wait = sum(step.ready_ns - step.begin_ns for step in whole)
     busy = sum(max(step.end_ns, step.ready_ns) - step.ready_ns for step in whole)
     wall = sum(records.wall_ns)
     end_ns = max(whole[-1].end_ns, whole[-1].ready_ns)
     seconds = (end_ns - whole[0].begin_ns) / 1e9
-    images = mean([float(image) for image in records.images]) if records.images else float(batch_size)
+    images = mean([float(image) for image in records.images]) if records.images else batch_size
     waiting = wall - sum(records.cpu_ns) - sum(records.run_delay_ns)
     return WatchedInterval(
         begin_s=(whole[0].begin_ns - began_ns) / 1e9,
         seconds=seconds,
         steps=len(whole),
-        images_per_s=images * len(whole) / max(wait + busy, 1) * 1e9,
+        images_per_s=None if images is None else images * len(whole) / max(wait + busy, 1) * 1e9,
         input_wait_fraction=wait / max(wait + busy, 1),
         worker_cpu_fraction=sum(records.cpu_ns) / wall if wall else None,
         worker_blocked_fraction=max(0, waiting) / wall if wall else None,

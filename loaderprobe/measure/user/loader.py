@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from loaderprobe.analyze.judge import Judged
 from loaderprobe.analyze.verdict.rounds import next_round
-from loaderprobe.batches import copied, holds_images, length_of, size_bytes
+from loaderprobe.batches import holds_images, length_of, size_bytes
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.measure.ceilings import CEILING_S, ceiling_of
 from loaderprobe.measure.further import enough_said
@@ -134,6 +134,8 @@ class Discovery:
 
     def _first(self) -> tuple[int, int, bool, list[Any]]:
         """Take batches until the pool has enough, or a share of the budget is spent."""
+        from loaderprobe.loaders.state import kept_batch
+
         batches, taken, pool, images = self.loader.batches(), 0, 0, False
         resident: list[Any] = []
         wanted = POOL_BATCHES + 3 * self.ahead + 3 * self.workers
@@ -149,7 +151,7 @@ class Discovery:
             taken += 1
             room -= size_bytes(batch)
             if not resident or (len(resident) < MOST_RESIDENT and room > 0):
-                resident.append(copied(batch))
+                resident.append(kept_batch(batch))
             late = self.budget_s is not None and spent_s > DISCOVERY_SHARE * self.budget_s
             enough = taken >= wanted and spent_s >= DISCOVERY_AT_LEAST_S
             if not pool and (enough or late or self.loader.exhausted):
@@ -308,7 +310,7 @@ OVERRUN_S = 10.0
 PATIENCE_S = 60.0
 # Folders above this depth may hold anything: no advice to read them whole.
 LEAST_DEPTH = 3
-ENDED = Remark(code="script_ended")
+ENDED, INTERRUPTED = Remark(code="script_ended"), Remark(code="script_interrupted")
 BROKEN_OFF = Remark(code="broken_off")
 HIDDEN = StorageLocation(
     path="",
@@ -499,7 +501,7 @@ def _measure(
             measured = replace(session.measurement((), ()), stacks=driver.stacks())
             measured = asked.joined(replace(measured, notes=(*measured.notes, *driver.notes(), *notes)))
     # When the script ends, nothing can be started any more.
-    wanted = wanted and ENDED not in measured.notes
+    wanted = wanted and not any(note in measured.notes for note in (ENDED, INTERRUPTED))
     if wanted:
         on_stage("what the storage delivers", 0, 0)
     ceiling = ceiling_of(measured, properties.files, cache) if wanted else None
@@ -534,6 +536,8 @@ def _threads(driver: Any, loader: Any, *, own: bool) -> list[tuple[int, int]]:
 
 def _learned(driver: Any, limit: Deadline, asked: LoaderRequest) -> LoaderProperties:
     """Of an iterable that is no DataLoader: files are not looked for. Raises BadValue where it ends."""
+    from loaderprobe.loaders.state import kept_batch
+
     begin_s, room, resident = limit.spent_s, MOST_RESIDENT_BYTES, list[Any]()
     share_s = math.inf if asked.budget_s is None else DISCOVERY_SHARE * asked.budget_s
 
@@ -541,7 +545,7 @@ def _learned(driver: Any, limit: Deadline, asked: LoaderRequest) -> LoaderProper
         nonlocal room
         room -= size_bytes(batch)
         if not resident or (len(resident) < MOST_RESIDENT and room > 0):
-            resident.append(copied(batch))
+            resident.append(kept_batch(batch))
 
     try:
         driver.learn(keep, lambda: limit.spent_s - begin_s >= min(share_s, DISCOVERY_AT_LEAST_S))
@@ -605,7 +609,10 @@ def _session(
 
 
 def _run(session: Session, driver: Any, loader: Any) -> tuple[Remark, ...]:
-    """Measure; a note says when a round was broken off. Raises OutOfTimeError when that was the first."""
+    """Measure; a note says when a round was broken off. Raises OutOfTimeError when that was the first.
+
+    A script of one process gets its KeyboardInterrupt once whole rounds are judged; any other is raised.
+    """
     try:
         session.run()
     except StopIteration as error:
@@ -617,6 +624,10 @@ def _run(session: Session, driver: Any, loader: Any) -> tuple[Remark, ...]:
         if not _has_round(session):
             raise (BadValue("not even one round was measured") if given_up else error) from error
         return (ENDED if given_up else BROKEN_OFF,)
+    except KeyboardInterrupt:
+        if session.period is None or session.parts.collectives.size > 1 or not _has_round(session):
+            raise
+        return (INTERRUPTED,)
     driver.check()
     return ()
 
