@@ -51,9 +51,9 @@ from loaderprobe.system.limits import cores_available
 from scripts.benches.beside import served
 from scripts.benches.harness import (
     LATENCY_S,
-    Plant,
     Progress,
     device_reads,
+    own_disk,
     part_of,
     photographs,
     planted,
@@ -76,6 +76,7 @@ from scripts.benches.loaders import (
 )
 from scripts.benches.score import Row as Judged
 from scripts.benches.score import Said
+from tests.planted.slow_disk import SlowDisk
 from tests.planted.slow_reader import evict, files_in
 from tests.planted.small_memory import PAGE_BYTES, pages_bytes
 
@@ -149,7 +150,7 @@ def counted(row: Row, folder: Path) -> Path | None:
 
 
 def warm(files: Sequence[Path], unlimited: str) -> None:
-    """Into the page cache, read by a process that joins the members of `unlimited` first."""
+    """Into the page cache, read by a process that joins the members of `unlimited` first, unless that is empty."""
     names = "\n".join(str(file) for file in files)
     subprocess.run([sys.executable, "-c", WARM, unlimited], input=names, text=True, check=True)
 
@@ -299,11 +300,11 @@ def _cpu_s(pids: Sequence[int]) -> float | None:
     return found
 
 
-def disk_of(undo: ExitStack, disk: str, folders: Sequence[str], source: Path, scratch: Path) -> Plant | None:
+def disk_of(undo: ExitStack, disk: str, folders: Sequence[str], source: Path, scratch: Path) -> SlowDisk | None:
     """These folders on such a disk; None where none can be planted."""
     kind, limit, ahead_kb = DISKS[disk].kind, DISKS[disk].bytes_per_s or LATENCY_S, DISKS[disk].read_ahead_kb
     if kind == "own":
-        return Plant(folder=source)
+        return own_disk(source)
     options = {"keep_cache": True, "size_bytes": DISK_BYTES, "read_ahead_bytes": ahead_kb and ahead_kb << 10}
     return planted(undo, disk, kind, limit, fill=partial(copy_folders, folders, source), scratch=scratch, **options)
 
@@ -354,8 +355,10 @@ def measure(chosen: argparse.Namespace, out: Path) -> bool:
                     if place is None:
                         complete = False
                         continue
+                    members = place.members
+                    unlimited = str(members.parent.parent / members.name) if members else ""
                     for row in own:
-                        where = {"disk": str(place.folder), "url": url, "unlimited": place.unlimited}
+                        where = {"disk": str(place.folder), "url": url, "unlimited": unlimited}
                         command = part_of("truth", "waits", {**given, **where, "row": row.name})
                         complete &= ran(place.command(command), row.name, CHILD_LIMIT_S)
                         progress.done(row.name)
