@@ -53,9 +53,12 @@ def parser_of_kept(doc: str | None) -> argparse.ArgumentParser:
     return found
 
 
-def photographs(root: Path, resolution: str, count: int, layout: str = "files") -> Path:
-    """A generated set, as `sweep` makes it, in a folder of `root` that is named after the resolution and the layout."""
-    request = SetRequest(resolution=parse_resolution(resolution), layout=layout)
+def photographs(root: Path, resolution: str, count: int, layout: str = "files", **options: Any) -> Path:
+    """A generated set, as `sweep` makes it, in a folder of `root` that is named after the resolution and the layout.
+
+    `options` are those of `SetRequest`.
+    """
+    request = SetRequest(resolution=parse_resolution(resolution), layout=layout, **options)
     return generate(root, request, count=count, processes=2, progress=lambda *_: None)
 
 
