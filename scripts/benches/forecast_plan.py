@@ -99,10 +99,6 @@ def _at_end_of_input(ended: threading.Event) -> None:
     ended.set()
 
 
-def _started(command: Sequence[str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-
 def images_per_s(ends_ns: Sequence[int], begin_ns: int, end_ns: int) -> float:
     """Between the first and the last step that ended in the window."""
     inside = [each for each in ends_ns if begin_ns <= each <= end_ns]
@@ -140,7 +136,10 @@ def together(place: SlowDisk, folder: Path, count: int) -> Seen:
     with ExitStack() as undo:
         given = [{"folder": str(folder), "part": part, "parts": count} for part in range(count)]
         commands = [place.command(part_of("forecast", "plan", each)) for each in given]
-        running = [undo.enter_context(_started(command)) for command in commands]
+        running = [
+            undo.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+            for command in commands
+        ]
         for process in running:
             assert process.stdout
             if process.stdout.readline() != "ready\n":

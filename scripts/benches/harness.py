@@ -62,10 +62,15 @@ def photographs(root: Path, resolution: str, count: int, layout: str = "files", 
     return generate(root, request, count=count, processes=2, progress=lambda *_: None)
 
 
+def device_number(folder: Path) -> str:
+    """Of the device under a folder, as /sys writes it."""
+    device = folder.stat().st_dev
+    return f"{os.major(device)}:{os.minor(device)}"
+
+
 def device_reads(folder: Path) -> tuple[int, int]:
     """(Read requests, bytes) that the device under a folder has served, by its own counters, for all processes."""
-    device = folder.stat().st_dev
-    fields = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat").read_text().split()
+    fields = Path(f"/sys/dev/block/{device_number(folder)}/stat").read_text().split()
     return int(fields[0]), int(fields[2]) * 512
 
 

@@ -44,6 +44,7 @@ from multiprocessing import active_children
 from pathlib import Path
 from typing import Any, Literal
 
+import loaderprobe
 from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.stats import median
 from loaderprobe.store.codec import encode
@@ -52,6 +53,8 @@ from scripts.benches.beside import served
 from scripts.benches.harness import (
     LATENCY_S,
     Progress,
+    alternated,
+    device_number,
     device_reads,
     own_disk,
     part_of,
@@ -134,18 +137,13 @@ def sample_bytes(row: Row, place: Place) -> float:
 
 def read_ahead_kb(folder: Path) -> int | None:
     """Of files that are opened there; None where the kernel does not say."""
-    setting = Path(f"/sys/class/bdi/{_device(folder)}/read_ahead_kb")
+    setting = Path(f"/sys/class/bdi/{device_number(folder)}/read_ahead_kb")
     return int(setting.read_text()) if setting.exists() else None
-
-
-def _device(folder: Path) -> str:
-    number = folder.stat().st_dev
-    return f"{os.major(number)}:{os.minor(number)}"
 
 
 def counted(row: Row, folder: Path) -> Path | None:
     """A folder, where the row's own disk counts what is read from it; None where others read too, or nothing counts."""
-    is_own = row.disk.startswith("bucket") and Path(f"/sys/dev/block/{_device(folder)}/stat").exists()
+    is_own = row.disk.startswith("bucket") and Path(f"/sys/dev/block/{device_number(folder)}/stat").exists()
     return folder if is_own else None
 
 
@@ -180,9 +178,8 @@ def measure_round(
     ahead = 1024 * (read_ahead_kb(place.folder) or 0)
     apart = math.ceil(2 * ahead / size) + 1 if place.large else 0
     cold: Timed = "first pass" if access == "stream" else "after first group" if apart else "after flush"
-    variants = [BASE, *row.resources]
-    found = {}
-    for variant in variants if number % 2 == 0 else reversed(variants):
+
+    def measured(variant: str) -> dict[str, Any]:
         if variant == "storage":
             warm(own, unlimited)
             there = resident(own)
@@ -192,8 +189,9 @@ def measure_round(
             there = resident(files)
             loader = make_loader(row, place, variant, apart)
             seen = train(loader, None if variant == "compute" else step, cold, disk)
-        found[variant] = {**_with_amplification(seen, size), "resident": there}
-    return found
+        return {**_with_amplification(seen, size), "resident": there}
+
+    return alternated({variant: partial(measured, variant) for variant in (BASE, *row.resources)}, number)
 
 
 def _with_amplification(seen: dict[str, Any], size: float) -> dict[str, Any]:
@@ -422,8 +420,6 @@ def diagnosed(given: dict[str, Any]) -> dict[str, Any]:
 
 def diagnose_row(row: Row, given: dict[str, Any]) -> None:
     """As a new user would: a loader, a step, one call; or an unchanged loop."""
-    import loaderprobe
-
     out, budget_s = Path(given["out"]), given["budget_s"]
     with place_of(row, Path(given["disk"]), given["url"]) as place:
         loader, step = make_loader(row, place), make_step(row)
