@@ -65,7 +65,6 @@ class Try:
     folder: Path
     images: Path
     random: random.Random
-    command: list[str] = field(default_factory=list)
     process: subprocess.Popen[str] | None = None
     before: set[str] = field(default_factory=set)
     """Keys of the measurements that were there when the fault came."""
@@ -139,8 +138,8 @@ class Try:
 
 
 Undo = Callable[[], object]
-Inject = Callable[[Try], Undo]
-"""Does a fault; returns what takes it back before the run is resumed."""
+Inject = Callable[[Try], Undo | None]
+"""Does a fault; returns what takes it back before the run is resumed, None where the fault could not come."""
 
 
 def nothing() -> None:
@@ -148,13 +147,13 @@ def nothing() -> None:
 
 
 def send(number: signal.Signals, role: str) -> Inject:
-    def inject(this: Try) -> Undo:
+    def inject(this: Try) -> Undo | None:
         if target := this.found(role):
             this.before = this.measured()
             with suppress(psutil.Error):
                 target.send_signal(number)
-                this.came = True
-        return nothing
+                return nothing
+        return None
 
     return inject
 
@@ -162,14 +161,14 @@ def send(number: signal.Signals, role: str) -> Inject:
 def stop(role: str) -> Inject:
     """As a machine that suspends: for seconds nothing of it runs."""
 
-    def inject(this: Try) -> Undo:
+    def inject(this: Try) -> Undo | None:
         if target := this.found(role):
             with suppress(psutil.Error):
                 target.suspend()
                 time.sleep(this.random.uniform(2, 6))
                 target.resume()
-                this.came = True
-        return nothing
+                return nothing
+        return None
 
     return inject
 
@@ -180,20 +179,18 @@ def fill(name: str) -> Inject:
         with suppress(OSError), file.open("wb", buffering=0) as stream:
             while stream.write(bytes(4096)):
                 pass
-        this.came = True
-        return lambda: file.unlink()
+        return file.unlink
 
     return inject
 
 
 def vanish(what: Callable[[Try], Path]) -> Inject:
-    def inject(this: Try) -> Undo:
+    def inject(this: Try) -> Undo | None:
         place = what(this)
         away = place.with_name("away")
         if not place.exists():
-            return nothing
+            return None
         place.rename(away)
-        this.came = True
 
         def back() -> None:
             if place.exists():
@@ -206,20 +203,19 @@ def vanish(what: Callable[[Try], Path]) -> Inject:
     return inject
 
 
-def second(this: Try) -> Undo:
+def second(this: Try) -> Undo | None:
     """Another sweep on the same directory must be refused, and harm nothing."""
     if not (this.run / "run.json").exists():
-        return nothing
+        return None
     other = this.start([*PROGRAM, "sweep", "--resume", str(this.run), "--budget", "6", "--quiet"])
     said, _ = other.communicate(timeout=LIMIT_S)
-    this.came = True
     if other.returncode not in (0, 5) or (other.returncode == 5 and "another loaderprobe is writing" not in said):
         this.wrong.append(f"the second ended with {other.returncode}: {said[-300:]}")
     return nothing
 
 
 def from_start(this: Try) -> Undo:
-    this.came = True
+    """It came before the command (`Fault.before`)."""
     return nothing
 
 
@@ -229,7 +225,6 @@ def answered(ending: str) -> Inject:
     def inject(this: Try) -> Undo:
         flag = this.images.with_name(f"images{ending}")
         flag.touch()
-        this.came = True
         return flag.unlink
 
     return inject
@@ -239,13 +234,10 @@ def step_clock(this: Try) -> Undo:
     """The wall clock jumps by an hour, as where a machine wakes or its time is set; the monotonic one does not."""
     with (this.folder / "clock").open("r+b", buffering=0) as file:
         file.write(struct.pack("q", this.random.choice([3600, -3600])))
-    this.came = True
     return nothing
 
 
 def little_memory(this: Try) -> Undo:
-    this.came = True
-
     def back() -> None:
         for group in MEMORY.glob("loaderprobe-campaign-*"):
             group.rmdir()
@@ -410,8 +402,8 @@ def check_said(this: Try, fault: Fault) -> None:
 
 def attempt(this: Try, fault: Fault) -> None:
     """The command, the fault at a random moment, what is left, and the command that completes the run."""
-    this.command = fault.command(this) if fault.command else this.sweep(*fault.options)
-    this.process = this.start(this.command, fault.before)
+    command = fault.command(this) if fault.command else this.sweep(*fault.options)
+    this.process = this.start(command, fault.before)
     moment_s = this.random.uniform(0.3, fault.latest_s) if fault.latest_s else 0.0
     if fault.command is None and fault.latest_s and this.random.random() < 0.7:
         # Where nothing is measured yet, nothing can be lost.
@@ -422,12 +414,14 @@ def attempt(this: Try, fault: Fault) -> None:
         this.process.wait(moment_s)
     running = this.process.poll() is None
     this.before = this.measured()
-    undo = fault.inject(this) if running else nothing
+    undo = fault.inject(this) if running else None
+    this.came = undo is not None
     began = time.monotonic()
     try:
         this.code, this.said = finish(this, this.process)
     finally:
-        undo()
+        if undo:
+            undo()
     if this.came and this.code == 0 and fault.says == INTERRUPTED and time.monotonic() - began > LEAVE_S:
         this.wrong.append("goes on after the signal")
     # What was killed removes nothing, and workers of a script may outlive it for a moment: the next command does so.
@@ -439,8 +433,8 @@ def attempt(this: Try, fault: Fault) -> None:
     if fault.command is attached:
         shutil.rmtree(this.run, ignore_errors=True)
     elif (this.run / "run.json").exists():
-        this.command = [*PROGRAM, "sweep", "--resume", str(this.run), "--budget", RESUMED_S, "--quiet"]
-    this.resumed, said = finish(this, this.start(this.command))
+        command = [*PROGRAM, "sweep", "--resume", str(this.run), "--budget", RESUMED_S, "--quiet"]
+    this.resumed, said = finish(this, this.start(command))
     this.left += [f"{each} (after the end)" for each in look_behind(this)]
     if this.resumed != 0:
         this.wrong.append(f"does not complete ({this.resumed})")
@@ -496,19 +490,14 @@ HEADS = ["fault", "came", "measured", "lost", "exit codes", "completed", "what w
 FAULTS = {**dict(signalled()), **INJECTED}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/campaign", description=__doc__)
-    parser.add_argument(
-        "--seed", type=int, default=0, help="of the first try of each fault; each further one has one more"
-    )
+    parser.add_argument("--seed", type=int, default=0, help="of a fault's first try; each further one has one more")
     parser.add_argument("--tries", type=int, default=3, help="of each fault")
-    parser.add_argument("--only", action="append", metavar="FAULT", help=f"may be repeated: {', '.join(FAULTS)}")
-    parser.add_argument(
-        "--logs", type=Path, default=Path("campaign-logs"), help="what was said in tries that went wrong"
-    )
-    asked = parser.parse_args(arguments)
-    if unknown := set(asked.only or ()) - set(FAULTS):
-        parser.error(f"no such fault: {', '.join(sorted(unknown))}")
+    only = f"may be repeated: {', '.join(FAULTS)}"
+    parser.add_argument("--only", action="append", choices=FAULTS, metavar="FAULT", help=only)
+    parser.add_argument("--logs", type=Path, default=Path("campaign-logs"), help="what was said where a try went wrong")
+    asked = parser.parse_args()
     if os.geteuid() != 0:
         print("scripts/campaign mounts small file systems: run it as root", file=sys.stderr)
         return MISSING

@@ -142,16 +142,8 @@ _REMARKS: tuple[tuple[str, Facts], ...] = (
     ("nvml", {"ended_after_s": 3.04}),
     ("failed", {"rank": "1", "host": "node7", "hint": "repair it"}),
     ("first_steps_fed", {"steps": 3.0, "input_share": 0.25, "speedup": 1.333}),
-    (
-        "more_cores",
-        {
-            "images_per_s": 349.0,
-            "free_images_per_s": 1783.0,
-            "low_images_per_s": 1500.0,
-            "high_images_per_s": 1800.0,
-            "then": "cores",
-        },
-    ),
+    ("more_cores", {"images_per_s": 349.0, "free_images_per_s": 1783.0, "low_images_per_s": 1500.0,
+                    "high_images_per_s": 1800.0, "then": "cores"}),
     ("failed", {}),
     ("storage_missing", {"because": "reported", "reason": "it rained"}),
     ("on_storage", {"read_ahead_bytes": 131072.0}),
@@ -166,7 +158,7 @@ _REMARKS: tuple[tuple[str, Facts], ...] = (
         (code, {"storage": 2.0, "preprocessing": 1.1})
         for code in ("ablated", "ablations_not_possible", "ablations_not_needed")
     ),
-)
+)  # fmt: skip
 _ACTIONS: tuple[tuple[str, Facts], ...] = (
     ("workers", {"workers": 0}),
     ("workers", {"workers": 1}),

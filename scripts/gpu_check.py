@@ -12,9 +12,9 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
-from itertools import repeat
+from itertools import islice, repeat
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +22,7 @@ import torch
 from torch.profiler import ProfilerActivity
 
 import loaderprobe
-from loaderprobe.analyze.gpu import (
-    attribute,
-    intersect,
-    merge,
-    overhead_of,
-    total,
-    use_of,
-    why_refused,
-    without_profiler,
-)
+from loaderprobe.analyze import gpu
 from loaderprobe.compute.kineto import DeviceLimits
 from loaderprobe.compute.profile import Device, Stage, record_window
 from loaderprobe.compute.torch import CudaCompute
@@ -51,8 +42,7 @@ STEPS, WARM_UP, SIZE, SMALL = 30, 3, 256, 16
 BUSY, IDLE = 0.9, 0.1
 """Shares of time: a GPU that trains, and one that does nothing."""
 SAMPLED_S = 3.0
-SPUN_CYCLES = 20_000_000
-TINY_KERNELS = 3000
+SPUN_CYCLES, TINY_KERNELS = 20_000_000, 3000
 COPIED = 1024
 """Images that come over for each step on 16."""
 ROUNDS, ROUND_BATCHES = 6, 20
@@ -61,7 +51,6 @@ LEAST_RATIO = 0.99
 
 Found = dict[str, Any]
 """What a check saw; `met` is whether that is as it must be."""
-Feed = Callable[[int], Iterator[Any]]
 
 
 def trainer(batch_size: int = SIZE, **options: Any) -> tuple[Any, Any]:
@@ -90,29 +79,29 @@ def sampled(uuid: str, work: Callable[[], object]) -> Found:
     return {**means, "missing": {each.name: remark_words(each.reason) for each in missing}}
 
 
-def windowed(compute: Any, step: Callable[[Any], None], feed: Feed = lambda count: repeat(None, count)) -> Found:
-    """A profiler window of these steps, read as the product reads it."""
+def windowed(compute: Any, step: Callable[[Any], None], batches: Iterable[Any] = repeat(None)) -> Found:
+    """A profiler window of a step on each of these batches, as many as it takes; read as the product reads it."""
     limits = DeviceLimits.of(torch.cuda.get_device_properties(0))
     device = Device(name="GPU", index=0, limits=limits, backward_threads=lambda: compute._trainer.backward_threads)
     stage = Stage(step=step, synchronize=torch.cuda.synchronize, activities=(ProfilerActivity.CUDA,))
-    timeline = record_window(feed, stage, device, steps=STEPS, warm_up=WARM_UP, batch_size=SIZE)
+    timeline = record_window(partial(islice, batches), stage, device, steps=STEPS, warm_up=WARM_UP, batch_size=SIZE)
     compute.finish()
-    split = attribute(timeline).gaps_of(STEPS)
-    at_own_pace = without_profiler(split, timeline)
-    refused = why_refused(timeline) or (at_own_pace if isinstance(at_own_pace, Remark) else None)
+    split = gpu.attribute(timeline).gaps_of(STEPS)
+    at_own_pace = gpu.without_profiler(split, timeline)
+    refused = gpu.why_refused(timeline) or (at_own_pace if isinstance(at_own_pace, Remark) else None)
     gaps = split if isinstance(at_own_pace, Remark) else at_own_pace
-    use = use_of(timeline, gaps.window_ns)
+    use = gpu.use_of(timeline, gaps.window_ns)
     shares = {"input": gaps.share("input", "loader"), "copy": gaps.share("copy"), "host": gaps.share("launch", "sync")}
     records = list(zip(timeline.records.kind, timeline.records.begin_ns, timeline.records.end_ns, strict=True))
-    copies, kernels = (merge((b, e) for kind, b, e in records if kind == name) for name in ("h2d", "kernel"))
+    copies, kernels = (gpu.merge((b, e) for kind, b, e in records if kind == name) for name in ("h2d", "kernel"))
     return {
         "named": "busy" if use.training_busy > BUSY else max(shares, key=lambda name: shares[name]),
         "busy": use.training_busy, "busy_profiled": split.share("compute"), "shares": shares,
         "refused": refused and refused.code,
         "sm_efficiency": use.sm_efficiency_estimated, "occupancy": use.occupancy_estimated,
-        "overhead": overhead_of(timeline), "launches": timeline.launches,
+        "overhead": gpu.overhead_of(timeline), "launches": timeline.launches,
         "launches_without_record": timeline.launches_without_record,
-        "copies_beside_kernels": total(intersect(copies, kernels)) / total(copies) if copies else None,
+        "copies_beside_kernels": gpu.total(gpu.intersect(copies, kernels)) / gpu.total(copies) if copies else None,
     }  # fmt: skip
 
 
@@ -174,12 +163,7 @@ def starved() -> Found:
     burst(compute, batch, steps=10)
     step_s = (time.monotonic() - begin_s) / 10
 
-    def feed(count: int) -> Iterator[None]:
-        for _ in range(count):
-            time.sleep(2 * step_s)
-            yield None
-
-    return named("input", windowed(compute, lambda _: compute.step(batch), feed))
+    return named("input", windowed(compute, lambda _: compute.step(batch), map(time.sleep, repeat(2 * step_s))))
 
 
 def pageable() -> Found:
@@ -198,7 +182,7 @@ def overlap() -> Found:
     """Copies of pinned batches on a stream of their own run beside kernels, and no time goes to them."""
     compute, _ = trainer(side_stream=True)
     images = torch.randn(SIZE, 3, 224, 224).pin_memory(), torch.randint(0, 1000, (SIZE,)).pin_memory()
-    found = windowed(compute, lambda given: compute.step(compute.copy(given)), lambda count: repeat(images, count))
+    found = windowed(compute, lambda given: compute.step(compute.copy(given)), repeat(images))
     return named("busy", found, (found["copies_beside_kernels"] or 0.0) > 0.8)
 
 
@@ -285,17 +269,12 @@ def in_process(name: str) -> Found:
 
 
 def main() -> int:
-    table = "\n".join(f"{name:10} {check.__doc__}" for name, check in CHECKS.items())
-    parser = argparse.ArgumentParser(
-        description=f"{__doc__}\n{table}", formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    text = "\n".join([str(__doc__), *(f"{name:10} {check.__doc__}" for name, check in CHECKS.items())])
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("gpu-check"), help="where results are written")
-    parser.add_argument("--only", default=",".join(CHECKS), help="checks, with commas")
+    parser.add_argument("--only", action="append", choices=CHECKS, metavar="CHECK", help="may be repeated")
     parser.add_argument("--check", choices=CHECKS, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
-    wanted = chosen.only.split(",")
-    if unknown := [name for name in wanted if name not in CHECKS]:
-        parser.error(f"no such check: {', '.join(unknown)}; there are {', '.join(CHECKS)}")
     if not torch.cuda.is_available():
         why = f"no GPU: torch {torch.__version__} sees no CUDA device; run it where `nvidia-smi` shows one"
         print(f"gpu_check: {why}", file=sys.stderr)
@@ -310,7 +289,7 @@ def main() -> int:
         return 0
     chosen.out.mkdir(parents=True, exist_ok=True)
     results: dict[str, Found] = {}
-    for name in wanted:
+    for name in chosen.only or CHECKS:
         results[name] = in_process(name)
         (chosen.out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
         print(f"{'yes' if results[name]['met'] else 'NO':3} {name:10} {CHECKS[name].__doc__}", flush=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from scripts.benches.forecast import MODULES
+from scripts.benches.forecast import KINDS
 from scripts.benches.score import Row, Said
 from scripts.benches.truth import FAMILIES
 from scripts.campaign import FAULTS, MEMORY, possible
@@ -53,14 +53,13 @@ def test_every_script_that_is_named_is_there() -> None:
     assert [path.name for path in scripts if not os.access(path, os.X_OK)] == []
 
 
-@pytest.mark.parametrize(("bench", "parts"), [("truth", FAMILIES), ("forecast", MODULES)])
+@pytest.mark.parametrize(("bench", "parts"), [("truth", FAMILIES), ("forecast", KINDS)])
 def test_every_part_of_a_bench_that_is_named_is_there(bench: str, parts: Collection[str]) -> None:
     """Its first argument is a family, or a kind; and each of these has a module."""
     text = "".join(path.read_text() for path in (ROOT / "README.md", *ROOT.glob("loaderprobe/guide/*.md")))
     named = re.findall(rf"scripts/bench {bench} (\w+)", text)
     assert set(named) == set(parts)
-    found = [MODULES.get(name, f"truth_{name}") for name in parts]
-    assert [name for name in found if not (BENCHES / f"{name}.py").exists()] == []
+    assert [name for name in parts if not (BENCHES / f"{bench}_{name}.py").exists()] == []
 
 
 def _row(**gains: Sequence[float]) -> Row:

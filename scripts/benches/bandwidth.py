@@ -35,8 +35,9 @@ from loaderprobe.storage.reader import Supply, ThreadEngine
 from loaderprobe.system.device import locate
 from loaderprobe.system.limits import cores_available
 from loaderprobe.system.pagecache import LinuxPageCache
-from scripts.benches.harness import LATENCY_S, Plant, alternated, answer, child, parser, planted, program, spread
+from scripts.benches.harness import LATENCY_S, alternated, answer, child, own_disk, parser, planted, program, spread
 from tests.planted.files import files_of_one_request, random_files
+from tests.planted.slow_disk import SlowDisk
 
 RATE = 20e6
 """Bytes/s."""
@@ -169,10 +170,10 @@ def compare_with_fio(chosen: argparse.Namespace) -> int:
     print(f"{'disk':12} {'pattern':24} {'probe':>9} {'fio':>9}  probe / fio")
     for name, limit in (("20 MB/s", 20e6), ("200 MB/s", 200e6), ("this machine", None)):
         with tempfile.TemporaryDirectory(prefix="loaderprobe-fio-") as scratch, ExitStack() as undo:
-            plant: Plant | None = Plant(folder=Path(scratch))
+            plant: SlowDisk | None = own_disk(Path(scratch))
             if limit:
-                options = {"fill": fill, "scratch": Path(scratch), "size_bytes": 900_000_000}
-                plant = planted(undo, name, "token_bucket", limit, **options)  # type: ignore[arg-type]
+                size = 900_000_000
+                plant = planted(undo, name, "token_bucket", limit, fill=fill, scratch=Path(scratch), size_bytes=size)
             else:
                 fill(Path(scratch))
             if plant is None:
@@ -199,13 +200,12 @@ def main() -> int:
         return compare_with_fio(chosen)
     probe = program("bandwidth", "--json", "--readers", "1,4,16", "--seconds", chosen.seconds)
     with tempfile.TemporaryDirectory(prefix="loaderprobe-kinds-") as scratch, ExitStack() as undo:
-        places = {kind: Path(scratch, kind) for kind in ("unknown", *DISKS)}
-        for place in places.values():
-            place.mkdir()
-        many(places["unknown"])
-        commands = {"unknown": [*probe, str(places["unknown"])]}
+        own = Path(scratch, "own")
+        own.mkdir()
+        many(own)
+        commands = {"unknown": [*probe, str(own)]}
         for kind, disk in DISKS.items():
-            if plant := planted(undo, kind, kind, disk.rate, fill=disk.fill, scratch=places[kind]):
+            if plant := planted(undo, kind, kind, disk.rate, fill=disk.fill, scratch=Path(scratch)):
                 commands[kind] = plant.command([*probe, str(plant.folder)])
         return 0 if report(commands, chosen.rounds or 20) else 1
 

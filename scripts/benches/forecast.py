@@ -12,33 +12,23 @@ of the kind is broken, or something could not be measured.
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import sys
 
 from scripts.benches.compared import report
 from scripts.benches.harness import parser_of_kept, run_part
 
-MODULES = {
-    "disks": "forecast_disks",
-    "caches": "forecast_memory",
-    "plan": "forecast_plan",
-    "shards": "forecast_shards",
-}
-
-
-def options() -> argparse.Namespace:
-    found = parser_of_kept(__doc__)
-    found.add_argument("kind", choices=MODULES)
-    found.add_argument("--only", default="", help="rows whose name contains this, or one of these: cpu,lock")
-    found.add_argument("--rounds", type=int, help="of each row; visits of disks; 3, 2")
-    found.add_argument("--images", type=int, help="in the set of caches (4000)")
-    return found.parse_args()
+KINDS = ("disks", "caches", "plan", "shards")
 
 
 def main() -> int:
-    chosen = options()
-    kind = importlib.import_module(f"scripts.benches.{MODULES[chosen.kind]}")
+    options = parser_of_kept(__doc__)
+    options.add_argument("kind", choices=KINDS)
+    options.add_argument("--only", default="", help="rows whose name contains this, or one of these: cpu,lock")
+    options.add_argument("--rounds", type=int, help="of each row; visits of disks; 3, 2")
+    options.add_argument("--images", type=int, help="in the set of caches (4000)")
+    chosen = options.parse_args()
+    kind = importlib.import_module(f"scripts.benches.forecast_{chosen.kind}")
     return run_part(chosen, kind, lambda rows: report(rows, kind.LIMITS, chosen.all))
 
 

@@ -27,7 +27,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import loaderprobe
@@ -45,7 +44,8 @@ from loaderprobe.stats import median
 from loaderprobe.system.limits import cores_available
 from loaderprobe.units import join_words
 from scripts.benches.compared import Compared, Limits
-from scripts.benches.harness import Plant, Progress, measurements, photographs, planted, program, ran, wanted
+from scripts.benches.harness import Progress, measurements, own_disk, photographs, planted, program, ran, wanted
+from tests.planted.slow_disk import SlowDisk
 
 DISKS = {
     "token_bucket10": 10e6,
@@ -99,13 +99,10 @@ def measure(chosen: argparse.Namespace, out: Path) -> bool:
     return complete
 
 
-def _plant(undo: ExitStack, name: str, source: Path, scratch: Path) -> Plant | None:
+def _plant(undo: ExitStack, name: str, source: Path, scratch: Path) -> SlowDisk | None:
     if not DISKS[name]:
-        return Plant(folder=source)
-    own = scratch / name
-    own.mkdir()
-    fill = partial(shutil.copytree, source, dirs_exist_ok=True)
-    return planted(undo, name, kind_of(name), DISKS[name], fill=fill, scratch=own, keep_cache=True)
+        return own_disk(source)
+    return planted(undo, name, kind_of(name), DISKS[name], fill=source, scratch=scratch, keep_cache=True)
 
 
 def _sweep(name: str, folder: Path, run: Path) -> list[str]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import tempfile
 import threading
@@ -21,7 +20,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +28,13 @@ from torch.utils.data import DataLoader, Sampler
 
 from loaderprobe.api.plan import plan
 from loaderprobe.compute.emulated import EmulatedCompute
+from loaderprobe.stats import mean
 from loaderprobe.system.clock import SystemClock
 from loaderprobe.testing import example_arguments
 from scripts.benches.compared import Compared, Limits
-from scripts.benches.harness import Plant, device_reads, part_of, photographs, photographs_in, planted, program
+from scripts.benches.harness import device_reads, part_of, photographs, photographs_in, planted, program
 from scripts.benches.loaders import PythonFiles, Work
+from tests.planted.slow_disk import SlowDisk
 from tests.planted.slow_reader import evict
 from tests.planted.small_memory import pages_bytes
 
@@ -88,8 +88,8 @@ class Seen:
     requests_per_s: float
 
     @property
-    def mean(self) -> float:
-        return sum(self.utilizations) / len(self.utilizations)
+    def utilization(self) -> float:
+        return mean(self.utilizations)
 
 
 def _at_end_of_input(ended: threading.Event) -> None:
@@ -97,10 +97,6 @@ def _at_end_of_input(ended: threading.Event) -> None:
     while os.read(0, 1):
         pass
     ended.set()
-
-
-def _started(command: Sequence[str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def images_per_s(ends_ns: Sequence[int], begin_ns: int, end_ns: int) -> float:
@@ -135,12 +131,15 @@ def run_child(given: dict[str, Any]) -> None:
     os._exit(0)
 
 
-def together(place: Plant, folder: Path, count: int) -> Seen:
+def together(place: SlowDisk, folder: Path, count: int) -> Seen:
     """So many accelerators at once, once all of them have begun and settled."""
     with ExitStack() as undo:
         given = [{"folder": str(folder), "part": part, "parts": count} for part in range(count)]
         commands = [place.command(part_of("forecast", "plan", each)) for each in given]
-        running = [undo.enter_context(_started(command)) for command in commands]
+        running = [
+            undo.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+            for command in commands
+        ]
         for process in running:
             assert process.stdout
             if process.stdout.readline() != "ready\n":
@@ -164,12 +163,11 @@ def measure(_: Any, out: Path) -> bool:
     with tempfile.TemporaryDirectory(prefix="loaderprobe-plan-") as temporary:
         photos = photographs(Path(temporary, "photographs"), f"{SIDE}x{SIDE}", IMAGES)
         for kind in DISKS:
-            limit, own = limit_of(kind, photos), Path(temporary, kind)
-            own.mkdir()
-            fill = partial(shutil.copytree, photos.parent, dirs_exist_ok=True)
+            limit = limit_of(kind, photos)
             with ExitStack() as undo:
-                place = planted(undo, f"{kind}, {limit:.0f}/s", kind, limit, fill=fill, scratch=own)
-                if place is None or not place.unlimited:
+                name = f"{kind}, {limit:.0f}/s"
+                place = planted(undo, name, kind, limit, fill=photos.parent, scratch=Path(temporary))
+                if place is None or place.members is None:
                     print(f"{kind}: left out: only a block device has counters of its own")
                     complete = False
                     continue
@@ -197,12 +195,12 @@ def load(folder: Path, _: Any) -> list[Compared]:
 def judged(run: Path, kind: str, count: int, seen: Seen) -> Iterator[Compared]:
     """Need and supply of so many accelerators."""
     found, reached = (
-        plan(run, accelerators=count, utilization=min(each, 1.0), use=1.0) for each in (UTILIZATION, seen.mean)
+        plan(run, accelerators=count, utilization=min(each, 1.0), use=1.0) for each in (UTILIZATION, seen.utilization)
     )
     supply, need = found.supplies[0], reached.need("read_bytes")
     assert need and supply.feeds is not None
-    is_fed, name = seen.mean >= UTILIZATION, f"{kind}, {count} accelerators"
-    used = f"used {seen.mean:.1%}, least {min(seen.utilizations):.1%}; {seen.requests_per_s:.0f} requests/s"
+    is_fed, name = seen.utilization >= UTILIZATION, f"{kind}, {count} accelerators"
+    used = f"used {seen.utilization:.1%}, least {min(seen.utilizations):.1%}; {seen.requests_per_s:.0f} requests/s"
     least = "at least " * supply.at_least
     feeds = f"the plan feeds {least}{supply.feeds:.2f}"
     needed, seen_mb = need.at_utilization.value / 1e6, seen.bytes_per_s / 1e6

@@ -6,11 +6,9 @@ One sweep a disk has the same images in both layouts; the forecast rests on the 
 from __future__ import annotations
 
 import argparse
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 
 import loaderprobe
@@ -45,10 +43,8 @@ def measure(chosen: argparse.Namespace, out: Path) -> bool:
         for name in names:
             kind, limit, ahead = DISKS[name]
             with ExitStack() as undo:
-                fill, own = partial(shutil.copytree, source, dirs_exist_ok=True), Path(scratch, name)
-                own.mkdir()
                 options = {"keep_cache": True, "read_ahead_bytes": ahead, "size_bytes": 600_000_000}
-                disk = planted(undo, name, kind, limit, fill=fill, scratch=own, **options)
+                disk = planted(undo, name, kind, limit, fill=source, scratch=Path(scratch), **options)
                 command = program("sweep", "--data-dir", disk and disk.folder, *SWEEP, "--out", out / name)
                 complete &= disk is not None and ran(disk.command(command), name, LIMIT_S, quiet=True)
             progress.done(name)

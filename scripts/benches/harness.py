@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -27,7 +27,7 @@ from loaderprobe.records.measurement import Measurement
 from loaderprobe.stats import half_width, mean, quantile
 from loaderprobe.system.limits import cores_available
 from loaderprobe.units import parse_resolution
-from tests.planted.slow_disk import CannotPlant, slow_disk
+from tests.planted.slow_disk import CannotPlant, SlowDisk, slow_disk
 
 LATENCY_S = 0.010
 """Of each request to a latency disk."""
@@ -53,16 +53,24 @@ def parser_of_kept(doc: str | None) -> argparse.ArgumentParser:
     return found
 
 
-def photographs(root: Path, resolution: str, count: int, layout: str = "files") -> Path:
-    """A generated set, as `sweep` makes it, in a folder of `root` that is named after the resolution and the layout."""
-    request = SetRequest(resolution=parse_resolution(resolution), layout=layout)
+def photographs(root: Path, resolution: str, count: int, layout: str = "files", **options: Any) -> Path:
+    """A generated set, as `sweep` makes it, in a folder of `root` that is named after the resolution and the layout.
+
+    `options` are those of `SetRequest`.
+    """
+    request = SetRequest(resolution=parse_resolution(resolution), layout=layout, **options)
     return generate(root, request, count=count, processes=2, progress=lambda *_: None)
+
+
+def device_number(folder: Path) -> str:
+    """Of the device under a folder, as /sys writes it."""
+    device = folder.stat().st_dev
+    return f"{os.major(device)}:{os.minor(device)}"
 
 
 def device_reads(folder: Path) -> tuple[int, int]:
     """(Read requests, bytes) that the device under a folder has served, by its own counters, for all processes."""
-    device = folder.stat().st_dev
-    fields = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat").read_text().split()
+    fields = Path(f"/sys/dev/block/{device_number(folder)}/stat").read_text().split()
     return int(fields[0]), int(fields[2]) * 512
 
 
@@ -71,34 +79,28 @@ def photographs_in(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*.JPEG"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plant:
-    """A folder with data, on a slow disk or on this machine's own."""
-
-    folder: Path
-    command: Callable[[Sequence[str]], list[str]] = list
-    """Wraps a command so that its processes meet the disk's limit."""
-    unlimited: str = ""
-    """The file of the group of processes that do not meet the limit; empty where all processes do."""
+def own_disk(folder: Path) -> SlowDisk:
+    """A folder on this machine's own storage, which has no limit."""
+    return SlowDisk(folder=folder, how="own", members=None)
 
 
 def planted(
-    undo: ExitStack, name: str, kind: str, limit: float, *, fill: Callable[[Path], None], scratch: Path, **options: Any
-) -> Plant | None:
+    undo: ExitStack, name: str, kind: str, limit: float, *, fill: Path | Callable[[Path], None], **options: Any
+) -> SlowDisk | None:
     """A slow disk that lasts as long as `undo`; None where none can be planted, and the reason is printed.
 
-    `limit` is in bytes/s, in s a request for a latency disk, in requests/s for one of requests; `options` are those of
-    `slow_disk`.
+    `limit` is in bytes/s, in s a request for a latency disk, in requests/s for one of requests; `fill` may be a folder,
+    which is copied; `options` are those of `slow_disk`.
     """
-    given = {{"latency": "latency_s", "requests": "requests_per_s"}.get(kind, "bytes_per_s"): limit, **options}
+    filled = partial(shutil.copytree, fill, dirs_exist_ok=True) if isinstance(fill, Path) else fill
+    limits = {{"latency": "latency_s", "requests": "requests_per_s"}.get(kind, "bytes_per_s"): limit}
     try:
-        disk = undo.enter_context(slow_disk(kind=kind, fill=fill, scratch=scratch, **given))  # type: ignore[arg-type]
+        disk = undo.enter_context(slow_disk(kind=kind, fill=filled, **limits, **options))  # type: ignore[arg-type]
     except CannotPlant as error:
         print(f"{name}: left out: {error}", flush=True)
         return None
     print(f"{name}: {disk.how}", flush=True)
-    unlimited = str(disk.members.parent.parent / disk.members.name) if disk.members else ""
-    return Plant(folder=disk.folder, command=disk.command, unlimited=unlimited)
+    return disk
 
 
 def child(module: str, *arguments: object) -> list[str]:

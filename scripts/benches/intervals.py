@@ -18,7 +18,6 @@ import json
 import random
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -42,7 +41,8 @@ from loaderprobe.stats import mean, median, quantile
 from loaderprobe.system.clock import SystemClock
 from loaderprobe.testing import example_arguments
 from scripts.benches.beside import neighbour
-from scripts.benches.harness import answer, child, parser, photographs
+from scripts.benches.harness import answer, child, parser, photographs, photographs_in
+from scripts.benches.loaders import burn
 from tests.analyze.runs import Cost, alike, run, segment
 from tests.planted.slow_reader import evict
 
@@ -174,7 +174,7 @@ class Samples(Dataset[Any]):
 
     def __init__(self, kind: str, folder: Path) -> None:
         self.kind = kind
-        self.files = sorted(folder.rglob("*.JPEG"))
+        self.files = photographs_in(folder)
         self.change = v2.Compose([v2.RandomResizedCrop(224), v2.RandomHorizontalFlip()])
 
     def __len__(self) -> int:
@@ -183,9 +183,7 @@ class Samples(Dataset[Any]):
     def __getitem__(self, index: int) -> torch.Tensor:
         draw = random.Random(index)
         if self.kind.startswith("cpu"):
-            end_s = time.thread_time() + BURN_S * draw.lognormvariate(0, 0.3)
-            while time.thread_time() < end_s:
-                pass
+            burn(BURN_S * draw.lognormvariate(0, 0.3))
             return torch.zeros(16)
         path = draw.choice(self.files)
         if self.kind == "cold-files":

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -29,6 +29,7 @@ import numpy as np
 import torch
 import torchvision
 from PIL import Image
+from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler, get_worker_info
 from torchvision import transforms
 from torchvision.transforms import v2
@@ -45,12 +46,13 @@ PIXEL_BYTES = SIDE * SIDE * 3
 READY = torch.zeros(3, 224, 224)
 READY_LARGE = torch.zeros(3, 768, 768)
 READY_TINY = torch.zeros(3, TINY_SIDE, TINY_SIDE)
-_AUGMENT = v2.Compose([v2.RandomResizedCrop(224), v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True)])
+Augment = Callable[[Any], torch.Tensor]
+_AUGMENT: Augment = v2.Compose([v2.RandomResizedCrop(224), v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True)])
 _AUGMENT_TINY = v2.Compose([v2.RandomResizedCrop(TINY_SIDE), v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True)])
 _OF_FOLDER = transforms.Compose(
     [transforms.RandomResizedCrop(224), transforms.RandomHorizontalFlip(), transforms.ToTensor()]
 )
-_AUGMENT_TENSOR = v2.Compose([v2.RandomResizedCrop(224), v2.ToDtype(torch.float32, scale=True)])
+_AUGMENT_TENSOR: Augment = v2.Compose([v2.RandomResizedCrop(224), v2.ToDtype(torch.float32, scale=True)])
 
 Sample = tuple[torch.Tensor, int]
 T = TypeVar("T")
@@ -62,7 +64,6 @@ class Work:
 
     count: int
     burn_s: float = 0.0
-    """CPU time of the thread, never wall time."""
     wait_s: float = 0.0
     lock: Any = None
     """Held while a sample is read."""
@@ -75,10 +76,12 @@ class Work:
         if self.wait_s and self.without != "wait":
             time.sleep(self.wait_s)
 
-    def burn(self) -> None:
-        end_s = time.thread_time() + self.burn_s
-        while time.thread_time() < end_s:
-            pass
+
+def burn(seconds: float) -> None:
+    """CPU time of the thread, never wall time."""
+    end_s = time.thread_time() + seconds
+    while time.thread_time() < end_s:
+        pass
 
 
 class Finish:
@@ -86,17 +89,16 @@ class Finish:
 
     work: Work
     ready = READY
-    augment = _AUGMENT
+    augment: Augment = _AUGMENT
 
     def finish(self, data: Any, index: int) -> Sample:
         if self.work.without == "preprocessing":
             return self.ready, index
-        self.work.burn()
+        burn(self.work.burn_s)
         return self.decode(data), index
 
     def decode(self, data: Any) -> torch.Tensor:
-        image: torch.Tensor = self.augment(Image.open(io.BytesIO(data)).convert("RGB"))
-        return image
+        return self.augment(Image.open(io.BytesIO(data)).convert("RGB"))
 
 
 class Pixels(Finish):
@@ -104,8 +106,7 @@ class Pixels(Finish):
 
     def decode(self, data: Any) -> torch.Tensor:
         pixels = np.array(data, dtype=np.uint8).reshape(SIDE, SIDE, 3)
-        image: torch.Tensor = _AUGMENT_TENSOR(torch.from_numpy(pixels).permute(2, 0, 1))
-        return image
+        return _AUGMENT_TENSOR(torch.from_numpy(pixels).permute(2, 0, 1))
 
 
 class Samples(Finish, Dataset[Sample]):
@@ -168,9 +169,7 @@ class NativeFiles(PythonFiles):
         return data.clone() if self.work.without == "preprocessing" else data
 
     def decode(self, data: Any) -> torch.Tensor:
-        image = torchvision.io.decode_jpeg(data, mode=torchvision.io.ImageReadMode.RGB)
-        augmented: torch.Tensor = _AUGMENT_TENSOR(image)
-        return augmented
+        return _AUGMENT_TENSOR(torchvision.io.decode_jpeg(data, mode=torchvision.io.ImageReadMode.RGB))
 
 
 class LazyFiles(PythonFiles):
@@ -181,8 +180,7 @@ class LazyFiles(PythonFiles):
 
     def decode(self, data: Any) -> torch.Tensor:
         with Image.open(data) as image:
-            augmented: torch.Tensor = _AUGMENT(image.convert("RGB"))
-        return augmented
+            return _AUGMENT(image.convert("RGB"))
 
 
 class MappedFiles(PythonFiles):
@@ -253,13 +251,9 @@ TINY_CROP = 128
 class Opened(Samples):
     """What is opened once in each worker."""
 
-    _handle: Any = None
-
-    @property
+    @cached_property
     def handle(self) -> Any:
-        if self._handle is None:
-            self._handle = self.open()
-        return self._handle
+        return self.open()
 
     def open(self) -> Any:
         raise NotImplementedError
@@ -287,8 +281,6 @@ class Lmdb(Opened):
 
 
 class Hdf5(Pixels, Opened):
-    """Opened once in each worker."""
-
     def open(self) -> Any:
         import h5py
 
@@ -812,16 +804,10 @@ def make_loader(row: Row, place: Place, without: str = "", apart: int = 0) -> An
     """As anyone would write it; for the truth without one resource, or with samples of the large copy so far apart."""
     folder = place.large if apart and place.large else place.folder
     work = Work(
-        count=LARGE_SAMPLES if apart else row.samples,
-        burn_s=row.burn_ms / 1e3,
-        wait_s=row.wait_ms / 1e3,
-        lock=place.lock,
-        without=without,
-    )
-    common: dict[str, Any] = {
-        "num_workers": row.workers,
-        "multiprocessing_context": row.start if row.workers else None,
-    }
+        count=LARGE_SAMPLES if apart else row.samples, burn_s=row.burn_ms / 1e3, wait_s=row.wait_ms / 1e3,
+        lock=place.lock, without=without,
+    )  # fmt: skip
+    common: dict[str, Any] = {"num_workers": row.workers, "multiprocessing_context": row.start if row.workers else None}
     reader = READERS[row.reader]
     dataset = reader.make(folder, work, *([place.url] if reader.remote else []))
     if without == "transport":
@@ -856,47 +842,27 @@ def far_apart(count: int, apart: int) -> list[int]:
 
 def make_step(row: Row) -> Callable[[Any], Any] | None:
     """An accelerator that is waited for, or a real step that shares the cores; None for the loader alone."""
+    seconds, width = row.step_ms / 1e3, int(row.step_ms)
     if row.step == "none":
         return None
-    if row.step == "conv":
-        return _conv_step(int(row.step_ms))
-    seconds = row.step_ms / 1e3
-    if row.step == "train":
-        return _small_step(seconds)
-    return lambda batch: time.sleep(seconds)
-
-
-def _small_step(seconds: float) -> Callable[[Any], Any]:
-    torch.set_num_threads(1)
-    model = torch.nn.Linear(10, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-
-    def step(batch: Any) -> None:
-        time.sleep(seconds)
-        model(batch[0][:, 0, 0, :10]).sum().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return step
-
-
-def _conv_step(width: int) -> Callable[[Any], Any]:
-    torch.set_num_threads(STEP_THREADS)
-    model = torch.nn.Sequential(
-        torch.nn.Conv2d(3, width, 7, stride=4),
-        torch.nn.ReLU(),
-        torch.nn.Conv2d(width, 2 * width, 3, stride=2),
-        torch.nn.ReLU(),
-        torch.nn.AdaptiveAvgPool2d(1),
-        torch.nn.Flatten(),
-        torch.nn.Linear(2 * width, 10),
-    )
+    if row.step == "sleep":
+        return lambda batch: time.sleep(seconds)
+    torch.set_num_threads(1 if row.step == "train" else STEP_THREADS)
+    model = nn.Linear(10, 1) if row.step == "train" else nn.Sequential(
+        nn.Conv2d(3, width, 7, stride=4), nn.ReLU(), nn.Conv2d(width, 2 * width, 3, stride=2), nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2 * width, 10),
+    )  # fmt: skip
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
     def step(batch: Any) -> None:
         images, numbers = batch
         optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(model(images), numbers % 10).backward()  # type: ignore[no-untyped-call]  # torch does not type it
+        if row.step == "train":
+            time.sleep(seconds)
+            loss = model(images[:, 0, 0, :10]).sum()
+        else:
+            loss = nn.functional.cross_entropy(model(images), numbers % 10)
+        loss.backward()
         optimizer.step()
 
     return step

@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Literal, get_args
 
 from loaderprobe.stats import mean, standard_error
 
@@ -31,7 +31,7 @@ LOST = 1.10
 RATE_WITHIN = 0.15
 """Of a rate that is said, against that of the plain loop."""
 Outcome = Literal["right", "wrong", "unclear", "either", "inconclusive", "failed", "unasked"]
-OUTCOMES: tuple[Outcome, ...] = ("right", "wrong", "unclear", "either", "inconclusive", "failed", "unasked")
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 INPUT = ("storage", "preprocessing", "network", "lock", "wait", "transport")
 
 

@@ -13,7 +13,6 @@ there is another fault.
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import sys
 
@@ -23,19 +22,15 @@ from scripts.benches.score import report
 FAMILIES = ("waits", "ranks", "sweeps")
 
 
-def options() -> argparse.Namespace:
-    found = parser_of_kept(__doc__)
-    found.add_argument("family", choices=FAMILIES)
-    found.add_argument("--only", default="", help="rows of this name, or whose name contains it: lmdb,bucket16-tar")
-    found.add_argument("--list", action="store_true", help="print the names of the rows, and measure nothing")
-    found.add_argument("--rounds", type=int, help="of the truth; 3")
-    found.add_argument("--budget", type=float, help="seconds of a driver")
-    found.add_argument("--read-ahead", default="", help="only disks that read so many kB ahead: 128,2560,8192 (waits)")
-    return found.parse_args()
-
-
 def main() -> int:
-    chosen = options()
+    options = parser_of_kept(__doc__)
+    options.add_argument("family", choices=FAMILIES)
+    options.add_argument("--only", default="", help="rows of this name, or whose name contains it: lmdb,bucket16-tar")
+    options.add_argument("--list", action="store_true", help="print the names of the rows, and measure nothing")
+    options.add_argument("--rounds", type=int, help="of the truth; 3")
+    options.add_argument("--budget", type=float, help="seconds of a driver")
+    options.add_argument("--read-ahead", default="", help="of waits: disks that read so many kB ahead: 128,2560,8192")
+    chosen = options.parse_args()
     family = importlib.import_module(f"scripts.benches.truth_{chosen.family}")
     if chosen.list:
         print("\n".join(family.names()))

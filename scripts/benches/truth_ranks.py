@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import socket
 import sys
 import tempfile
@@ -22,7 +21,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +32,9 @@ from loaderprobe.loaders.torch import ImageFiles, TorchLoader
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.report import ConfigurationRow
-from scripts.benches.harness import Plant, Progress, answer, photographs, planted, program, ran, wanted
+from scripts.benches.harness import Progress, answer, photographs, planted, program, ran, wanted
 from scripts.benches.score import Row, Said
+from tests.planted.slow_disk import SlowDisk
 
 RIGHT_AT_LEAST = 1.0
 SMALL, LARGE = "500x375", "1024x768"
@@ -152,10 +151,10 @@ def measure(chosen: argparse.Namespace, out: Path) -> bool:
     return complete
 
 
-def limited(undo: ExitStack, name: str, scratch: Path) -> Plant | None:
+def limited(undo: ExitStack, name: str, scratch: Path) -> SlowDisk | None:
     """The small photographs on the disk of 20 MB/s; None where none can be planted, and the reason is printed."""
-    fill = partial(shutil.copytree, scratch / "own" / SMALL, dirs_exist_ok=True)
-    return planted(undo, name, "token_bucket", LIMIT, fill=fill, scratch=scratch, ways=("blkio", "io.max"))
+    photos = scratch / "own" / SMALL
+    return planted(undo, name, "token_bucket", LIMIT, fill=photos, scratch=scratch, ways=("blkio", "io.max"))
 
 
 def _swept(case: Case, scratch: Path, out: Path, rounds: int) -> bool:

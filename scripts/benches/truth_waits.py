@@ -44,6 +44,7 @@ from multiprocessing import active_children
 from pathlib import Path
 from typing import Any, Literal
 
+import loaderprobe
 from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.stats import median
 from loaderprobe.store.codec import encode
@@ -51,9 +52,11 @@ from loaderprobe.system.limits import cores_available
 from scripts.benches.beside import served
 from scripts.benches.harness import (
     LATENCY_S,
-    Plant,
     Progress,
+    alternated,
+    device_number,
     device_reads,
+    own_disk,
     part_of,
     photographs,
     planted,
@@ -76,6 +79,7 @@ from scripts.benches.loaders import (
 )
 from scripts.benches.score import Row as Judged
 from scripts.benches.score import Said
+from tests.planted.slow_disk import SlowDisk
 from tests.planted.slow_reader import evict, files_in
 from tests.planted.small_memory import PAGE_BYTES, pages_bytes
 
@@ -133,23 +137,18 @@ def sample_bytes(row: Row, place: Place) -> float:
 
 def read_ahead_kb(folder: Path) -> int | None:
     """Of files that are opened there; None where the kernel does not say."""
-    setting = Path(f"/sys/class/bdi/{_device(folder)}/read_ahead_kb")
+    setting = Path(f"/sys/class/bdi/{device_number(folder)}/read_ahead_kb")
     return int(setting.read_text()) if setting.exists() else None
-
-
-def _device(folder: Path) -> str:
-    number = folder.stat().st_dev
-    return f"{os.major(number)}:{os.minor(number)}"
 
 
 def counted(row: Row, folder: Path) -> Path | None:
     """A folder, where the row's own disk counts what is read from it; None where others read too, or nothing counts."""
-    is_own = row.disk.startswith("bucket") and Path(f"/sys/dev/block/{_device(folder)}/stat").exists()
+    is_own = row.disk.startswith("bucket") and Path(f"/sys/dev/block/{device_number(folder)}/stat").exists()
     return folder if is_own else None
 
 
 def warm(files: Sequence[Path], unlimited: str) -> None:
-    """Into the page cache, read by a process that joins the members of `unlimited` first."""
+    """Into the page cache, read by a process that joins the members of `unlimited` first, unless that is empty."""
     names = "\n".join(str(file) for file in files)
     subprocess.run([sys.executable, "-c", WARM, unlimited], input=names, text=True, check=True)
 
@@ -179,9 +178,8 @@ def measure_round(
     ahead = 1024 * (read_ahead_kb(place.folder) or 0)
     apart = math.ceil(2 * ahead / size) + 1 if place.large else 0
     cold: Timed = "first pass" if access == "stream" else "after first group" if apart else "after flush"
-    variants = [BASE, *row.resources]
-    found = {}
-    for variant in variants if number % 2 == 0 else reversed(variants):
+
+    def measured(variant: str) -> dict[str, Any]:
         if variant == "storage":
             warm(own, unlimited)
             there = resident(own)
@@ -191,8 +189,9 @@ def measure_round(
             there = resident(files)
             loader = make_loader(row, place, variant, apart)
             seen = train(loader, None if variant == "compute" else step, cold, disk)
-        found[variant] = {**_with_amplification(seen, size), "resident": there}
-    return found
+        return {**_with_amplification(seen, size), "resident": there}
+
+    return alternated({variant: partial(measured, variant) for variant in (BASE, *row.resources)}, number)
 
 
 def _with_amplification(seen: dict[str, Any], size: float) -> dict[str, Any]:
@@ -299,11 +298,11 @@ def _cpu_s(pids: Sequence[int]) -> float | None:
     return found
 
 
-def disk_of(undo: ExitStack, disk: str, folders: Sequence[str], source: Path, scratch: Path) -> Plant | None:
+def disk_of(undo: ExitStack, disk: str, folders: Sequence[str], source: Path, scratch: Path) -> SlowDisk | None:
     """These folders on such a disk; None where none can be planted."""
     kind, limit, ahead_kb = DISKS[disk].kind, DISKS[disk].bytes_per_s or LATENCY_S, DISKS[disk].read_ahead_kb
     if kind == "own":
-        return Plant(folder=source)
+        return own_disk(source)
     options = {"keep_cache": True, "size_bytes": DISK_BYTES, "read_ahead_bytes": ahead_kb and ahead_kb << 10}
     return planted(undo, disk, kind, limit, fill=partial(copy_folders, folders, source), scratch=scratch, **options)
 
@@ -354,8 +353,10 @@ def measure(chosen: argparse.Namespace, out: Path) -> bool:
                     if place is None:
                         complete = False
                         continue
+                    members = place.members
+                    unlimited = str(members.parent.parent / members.name) if members else ""
                     for row in own:
-                        where = {"disk": str(place.folder), "url": url, "unlimited": place.unlimited}
+                        where = {"disk": str(place.folder), "url": url, "unlimited": unlimited}
                         command = part_of("truth", "waits", {**given, **where, "row": row.name})
                         complete &= ran(place.command(command), row.name, CHILD_LIMIT_S)
                         progress.done(row.name)
@@ -419,8 +420,6 @@ def diagnosed(given: dict[str, Any]) -> dict[str, Any]:
 
 def diagnose_row(row: Row, given: dict[str, Any]) -> None:
     """As a new user would: a loader, a step, one call; or an unchanged loop."""
-    import loaderprobe
-
     out, budget_s = Path(given["out"]), given["budget_s"]
     with place_of(row, Path(given["disk"]), given["url"]) as place:
         loader, step = make_loader(row, place), make_step(row)

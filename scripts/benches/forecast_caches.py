@@ -185,16 +185,11 @@ def load(folder: Path, _: Any) -> list[Compared]:
         hits = {"epoch 2": [mean([each.hits[1] for each in found])], "later": [min(later), max(later)]}
         for epoch, (low, high) in {name: (each.low - NOISE, each.high + NOISE) for name, each in law.items()}.items():
             off = spoken and not (low <= min(hits[epoch]) and max(hits[epoch]) <= high)
-            rows.append(
-                Compared(
-                    group=row.order,
-                    name=f"{row.name}, {epoch}",
-                    predicted=(law[epoch].low + law[epoch].high) / 2 if spoken else None,
-                    low=low if spoken else None,
-                    high=high if spoken else None,
-                    measured=mean(hits[epoch]),
-                    wrong="outside the law" * off,
-                    note=f"held {held:.3f}; LRU {lru_hits(held):.3f}, pinned {pinned_hits(held):.3f}",
-                )
-            )
+            said: dict[str, Any] = {"predicted": (low + high) / 2, "low": low, "high": high} if spoken else {}
+            made = Compared(
+                group=row.order, name=f"{row.name}, {epoch}", measured=mean(hits[epoch]), **said,
+                wrong="outside the law" * off,
+                note=f"held {held:.3f}; LRU {lru_hits(held):.3f}, pinned {pinned_hits(held):.3f}",
+            )  # fmt: skip
+            rows.append(made)
     return rows
