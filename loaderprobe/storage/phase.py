@@ -221,7 +221,7 @@ def _phase(settings: PhaseSettings, total: Total, resident: float | None) -> Ban
     label: CacheLabel = "remote" if remote else cache_label(storage_bytes, total.delivered_bytes)
     share = storage_bytes / total.delivered_bytes if storage_bytes is not None and total.delivered_bytes else None
     rate, half = total.bw_bytes, total.half_width
-    piece = np.concatenate(total.piece_ns)
+    piece, a_file = np.concatenate(total.piece_ns), settings.supply.sample.pieces_a_file
     cpu_cores = total.cpu_s / total.seconds
     third = max(1, len(total.rates) // 3)
     return BandwidthPhase(
@@ -238,9 +238,9 @@ def _phase(settings: PhaseSettings, total: Total, resident: float | None) -> Ban
         settled=total.settled(),
         iops=rate * total.ios / total.delivered_bytes,
         total_ios=total.ios,
-        files_per_s=rate / (total.delivered_bytes / max(1, total.pieces)),
+        files_per_s=rate / (total.delivered_bytes / max(1, total.pieces)) / a_file,
         clat_ns=latency(np.concatenate(total.read_ns)),
-        file_ns=latency(piece) if len(piece) else None,
+        file_ns=latency(piece) if len(piece) and a_file == 1 else None,
         storage_bytes=storage_bytes,
         cold_fraction=None if share is None else min(1.0, share),
         amplification=share if label == "cold" else None,
