@@ -462,6 +462,18 @@ def test_what_did_not_come_from_storage_feeds_nothing(report: Any, part: Any, co
     assert limits == (["bandwidth"] if part == "cold_opens" else [])
 
 
+def test_a_listing_that_was_cut_tells_no_number_of_images() -> None:
+    """Nothing is planned that depends on it, and the page says why; a cache needs the number, which can be given."""
+    found = cold_bandwidth(notes=(Remark(code="listing_cut", facts={"objects": 100_000}),))
+    asked: dict[str, Any] = {"kind": "mlperf-h100", "cache": "page:12GB"}
+    with pytest.raises(BadValue, match="size of the set"):
+        loaderprobe.plan(found, **asked)
+    unknown = loaderprobe.plan(found, kind="mlperf-h100")
+    assert unknown.need("capacity") is None and unknown.epochs.seconds is None and "images" not in unknown.inputs
+    assert "only the first 100000 objects" in unknown.text(width=400).replace(",", "")
+    assert value(loaderprobe.plan(found, images="1M", **asked), "capacity") == 1e6 * found.mean_size_bytes
+
+
 def of_ranks(*phases: Any) -> Any:
     """What the storage gives to these steps."""
     (supply,) = loaderprobe.plan(example_rank_bandwidth(*phases), kind="mlperf-h100").supplies
