@@ -422,7 +422,7 @@ def delivery_command(plan: PlanReport) -> str:
 
 
 def _readers(plan: PlanReport) -> int:
-    return plan.acceptance.workers or -(-plan.acceptance.readers // plan.asked.of_node)
+    return -(-plan.acceptance.readers // plan.asked.of_node)
 
 
 _ONE = {"TiB": "TiB", "prefixes": "prefix", "units": "unit", "IOPS": "bought IOPS"}

@@ -268,19 +268,24 @@ def test_the_cache_that_makes_a_storage_enough_answers_as_much(storage: str) -> 
     [
         ("storage", {"accelerators": 64}, 8, 8 * 27, "workers"),
         ("storage", {"accelerators": 3}, 1, 3 * 27, "workers"),
-        ("bandwidth", {"kind": H100, "accelerators": 16}, 2, 4, "reads_in_flight"),
+        ("bandwidth", {"kind": H100, "accelerators": 16}, 2, 5, "reads_in_flight"),
+        ("bandwidth", {"kind": H100, "accelerators": 16, "storage": "5GB/s,2ms"}, 2, 33, "reads_in_flight"),
+        ("storage", {"accelerators": 64, "storage": "5GB/s,2ms"}, 8, 8 * 27, "workers"),
+        ("storage", {"accelerators": 64, "storage": "5GB/s,50ms"}, 8, 804, "reads_in_flight"),
         ("trace", {"accelerators": 16}, 2, 64, "assumed"),
     ],
 )
 def test_the_test_on_delivery_asks_a_node_for_what_is_bought(
     name: str, asked: dict[str, Any], nodes: int, readers: int, origin: str
 ) -> None:
-    """As the readers get it: without what storage reads besides."""
+    """As the readers get it: without what storage reads besides. So many readers can get it, at the time of a read of
+    each storage (Little)."""
     found = plan(name, **asked)
     test, images_per_s = found.acceptance, min(8, asked["accelerators"]) * found.inputs["rate"].value * 0.9 / 0.8
     assert (test.nodes, test.readers, test.readers_from) == (nodes, readers, origin)
     assert test.files_per_s == pytest.approx(images_per_s)
     assert test.bytes_per_s == pytest.approx(images_per_s * found.inputs["file_bytes"].value)
+    assert all(test.readers >= images_per_s * each.latency_s.high for each in found.supplies if each.latency_s)
     assert plan(name, **asked, layout="shards:10").acceptance.files_per_s is None
 
 

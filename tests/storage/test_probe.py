@@ -87,7 +87,7 @@ def test_a_cold_ladder(folder: Path) -> None:
 
 
 def test_images_among_which_some_are_cut_are_counted_as_images(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four of twenty hold a quarter of the bytes: a block of one is no image, in their size, their rate and their time."""
+    """Four of twenty have a quarter of the bytes: a block of one is no image, in bytes, in rate and in time."""
     monkeypatch.setattr(files_module, "LARGE_FILE_BYTES", 35_000)
     monkeypatch.setattr(files_module, "LARGE_BLOCK_BYTES", 1000)
     measured = probed(folder)

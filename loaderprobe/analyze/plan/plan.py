@@ -279,7 +279,7 @@ def make_plan(
         supplies=tuple(replace(supply, cache=_cache_for(supply, workload, asked)) for supply in supplies),
         epochs=epoch_plan(workload, asked),
         inputs=_inputs(workload, asked),
-        acceptance=_acceptance(workload, asked, found),
+        acceptance=_acceptance(workload, asked, supplies),
         pace=pace_of(workload.accelerator, images_per_s),
         refused={part: refused[part] for part in get_args(PlanPart) if part in refused},
         notes=workload.notes,
@@ -340,18 +340,21 @@ def _asked(share: float, *, given: bool, option: str) -> Quantity:
     return known(share, "", "given", option) if given else known(share, "", "assumed", "default")
 
 
-def _acceptance(workload: PlanWorkload, asked: Asked, found: Sequence[Need]) -> Acceptance:
-    """What one node must read, all nodes at once, with the headroom that is bought."""
+def _acceptance(workload: PlanWorkload, asked: Asked, supplies: Sequence[PlanSupply]) -> Acceptance:
+    """What one node must read, all nodes at once, with the headroom that is bought.
+
+    Its readers are no fewer than that takes on any of the storages whose time of a read is known.
+    """
     node = asked.of_node
     images_per_s = node * workload.rate.value * asked.utilization / asked.use
     workers = workers_of(workload, asked.utilization)
-    flying = next((need.node for need in found if need.name == "reads_in_flight"), None)
+    flying = max((each.reads_in_flight.high for each in supplies if each.reads_in_flight), default=0.0)
     count = math.ceil(workers.value) if isinstance(workers, Quantity) else None
-    readers = node * count if count else math.ceil(flying.high) if flying else READERS * node
+    of_workers, of_reads = node * (count or 0), math.ceil(node * flying / asked.use)
     return Acceptance(
         nodes=asked.nodes,
-        readers=max(1, readers),
-        readers_from="workers" if count else "reads_in_flight" if flying else "assumed",
+        readers=max(of_workers, of_reads) or READERS * node,
+        readers_from="workers" if count and of_workers >= of_reads else "reads_in_flight" if of_reads else "assumed",
         bytes_per_s=images_per_s * workload.file_bytes.value,
         files_per_s=images_per_s if asked.images_per_file == 1 else None,
         compute=workload.compute,
