@@ -635,8 +635,8 @@ MESSAGES: dict[str, str] = {
         "{share:percent} of the reads"
     ),
     "action.shards": "keep the images in large files: tar shards, read in sequence",
-    "action.faster_storage": "use storage {factor:2} times as fast[ ({bytes_per_s:bytes/s})]",
-    "action.faster_network": "use a faster network[ ({bytes_per_s:bytes/s})], or data nearer",
+    "action.faster_storage": "use storage {factor:2} times as fast[ (training then reads {bytes_per_s:bytes/s})]",
+    "action.faster_network": "use a faster network[ (training then reads {bytes_per_s:bytes/s})], or data nearer",
     "action.accelerator": (
         "train on [{ranks:count accelerator}, each|an accelerator] of {images_per_s:rate} {sample}s/s[ ({name}, "
         "specified)]"
