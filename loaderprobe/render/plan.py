@@ -334,7 +334,7 @@ def _label(quantity: Quantity) -> str:
 
 
 def _supply_notes(supply: PlanSupply, asked: Asked) -> Iterator[str]:
-    if supply.label == "measured" and supply.feeds is not None and asked.nodes > 1:
+    if supply.label == "measured" and supply.feeds is not None and asked.nodes > supply.nodes == 1:
         yield (
             f"from one machine, and counted as one storage for {asked.nodes:,} nodes; where each has its own, they "
             f"feed {grouped(supply.feeds * asked.nodes)}"

@@ -501,6 +501,14 @@ def test_the_readers_of_all_ranks_are_the_ladder() -> None:
     assert limit.limit.value == pytest.approx(80e6) and limit.at_least
 
 
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_what_several_nodes_got_is_not_multiplied_by_the_nodes(nodes: int) -> None:
+    """From one machine, the storage may be that machine's own; from several at once it is one for all."""
+    found = example_rank_bandwidth(example_ranks(20e6, 20e6, nodes=nodes))
+    page = loaderprobe.plan(found, kind="mlperf-h100", accelerators=64).text(width=400)
+    assert ("from one machine" in page) == (nodes == 1)
+
+
 # Values as people type them.
 
 READ: tuple[tuple[Any, tuple[Any, ...], list[Any]], ...] = (

@@ -100,6 +100,8 @@ class MeasuredStorage:
     """Seconds to open and read one file; `low` with one reader or the fewest, `value` at the best step."""
     readers: int
     at_least: bool
+    nodes: int = 1
+    """Machines that read at once."""
     opens_per_s: Quantity | None = None
     """Of cold names and inodes; None where that was not measured: reads open files whose inodes are in memory."""
     opens_at_least: bool = False
@@ -192,6 +194,7 @@ def best_of(ladder: Sequence[BandwidthPhase], file_bytes: float) -> MeasuredStor
         ),
         file_s=_file_s(first, best),
         readers=best.readers,
+        nodes=best.nodes,
         at_least=best.at_least or _still_rising(ladder),
         notes=_notes(best),
     )
