@@ -10,7 +10,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.analyze.plan.plan import catalogue_offer, given_offer, make_plan
+from loaderprobe.analyze.plan.plan import as_asked, catalogue_offer, given_offer, make_plan
 from loaderprobe.analyze.plan.sources import workload_of_bandwidth, workload_of_run, workload_of_trace
 from loaderprobe.analyze.plan.workload import (
     IMAGENET_BYTES,
@@ -242,7 +242,9 @@ def plan(
     workload, source = find(run, data, None if kind is None else str(kind), file_bytes)
     if layout is None:
         asked = replace(asked, images_per_file=workload.images_an_open)
-    workload = workload.changed(
+    workload = as_asked(
+        workload,
+        asked.images_per_file,
         images=None if images is None else quantities.count(images, "--images", most=quantities.MOST),
         file_bytes=file_bytes,
     )

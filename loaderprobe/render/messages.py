@@ -322,6 +322,7 @@ MESSAGES: dict[str, str] = {
     "opens_asked": "each open asked the server, but names may have been in memory: bandwidth --drop-caches drops them",
     "opens_unproved": "names and inodes were dropped, but nothing counts whether they came from storage again",
     "opens_from_memory_after_drop": "names and inodes were dropped, but came from memory all the same",
+    "measured_in_shards": "it was measured by blocks of shards, which says nothing of files of one image each",
     "read_not_timed": "the time of a read was not measured",
     "read_in_shard_not_timed": "the time of a read within a shard was not measured",
     "file_wait_unknown": "how long a worker waits for a file on storage that keeps up is not known",

@@ -603,6 +603,30 @@ def test_of_shards_their_opens_are_planned(of_shards: Run) -> None:
     assert found.acceptance.files_per_s is None and "shards of 16 images read" in found.text()
 
 
+def test_blocks_of_shards_say_nothing_of_a_folder(of_shards: Run) -> None:
+    """Neither what the storage gives, nor how long a worker waits for a file."""
+    same, folder = (loaderprobe.plan(of_shards.path, layout=each) for each in ("shards:99", "folder"))
+    assert [each.label for each in same.supplies] == ["measured"] and "workers" not in same.refused
+    assert folder.supplies == () and folder.refused["measured_storage"].code == "measured_in_shards"
+    assert folder.refused["workers"].code == "file_wait_unknown" and folder.need("cores") is not None
+
+
+@pytest.mark.parametrize(
+    ("asked", "at_least"),
+    [
+        ({}, False), ({"layout": "folder"}, False), ({"layout": "shards:1251"}, True),
+        ({"mean_size": "50kB"}, False), ({"mean_size": "200kB"}, True),
+    ],
+)  # fmt: skip
+def test_what_was_measured_of_other_files_is_no_firm_limit(run: Run, asked: dict[str, Any], at_least: bool) -> None:
+    """Larger reads may get more bytes/s than those that were measured; of an image of another kind it is assumed that
+    a worker takes as long."""
+    found = loaderprobe.plan(run.path, **asked)
+    (limit,) = (each for each in found.supplies[0].limits if each.resource == "bandwidth")
+    assert limit.at_least == at_least
+    assert found.inputs["cpu_s"].weakest == ("measured" if asked in ({}, {"layout": "folder"}) else "assumed")
+
+
 @pytest.mark.parametrize("count", COUNTS)
 def test_needs_on_the_first_page_are_those_of_the_plan(run: Run, count: int) -> None:
     """Bandwidth, opens, cores and what the storage feeds are the same figures, to the last digit."""

@@ -17,6 +17,7 @@ from loaderprobe.analyze.plan.workload import (
     negative,
     pace_of,
     product,
+    requests,
     scaled,
     total,
 )
@@ -35,6 +36,47 @@ from loaderprobe.records.plan import (
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.supply import Asked, CacheSize, PlanPart, PlanSupply, Quantity, SupplyLimit, SupplyResource
 from loaderprobe.units import significant
+
+
+def as_asked(
+    workload: PlanWorkload, images_per_file: int, *, images: float | None, file_bytes: float | None
+) -> PlanWorkload:
+    """The same on another data set, as options give it: what was measured with its own files counts less there.
+
+    Larger reads get at least the bytes/s of smaller ones; what blocks of shards get says nothing of a folder. That an
+    image takes a worker as long is assumed.
+    """
+    found, storage = workload, workload.storage
+    to_shards, to_folder = (
+        images_per_file > workload.images_an_open == 1,
+        images_per_file == 1 < workload.images_an_open,
+    )
+    if images is not None:
+        found = replace(found, images=known(images, "images", "given", "images"))
+    # Where a run did not tell the bytes of an image, those that are given are of the files that it read.
+    other_size = file_bytes is not None and workload.file_bytes.label != "given"
+    if file_bytes is not None and other_size:
+        found = replace(
+            found,
+            file_bytes=known(file_bytes, "B", "given", "mean_size"),
+            requests_per_file=requests([file_bytes], exact=False),
+            same_files=False,
+        )
+    if storage is not None and (to_shards or found.file_bytes.value > workload.file_bytes.value):
+        found = replace(found, storage=replace(storage, at_least=True))
+    if other_size or to_shards or to_folder:
+        found = replace(
+            found,
+            cpu_s=workload.cpu_s and assumed_too(workload.cpu_s),
+            wait_s=workload.wait_s and assumed_too(workload.wait_s),
+            other_s=workload.other_s and assumed_too(workload.other_s),
+        )
+    if to_folder:
+        why: dict[PlanPart, Remark] = {"workers": Remark(code="file_wait_unknown")}
+        if storage is not None:
+            why["measured_storage"] = Remark(code="measured_in_shards")
+        found = replace(found, storage=None, wait_s=None, refused={**why, **workload.refused})
+    return found
 
 
 def _cache_for(supply: PlanSupply, workload: PlanWorkload, asked: Asked) -> CacheSize | None:

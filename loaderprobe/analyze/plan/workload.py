@@ -138,20 +138,6 @@ class PlanWorkload:
     refused: Mapping[PlanPart, Remark] = field(default_factory=dict)
     notes: tuple[Remark, ...] = ()
 
-    def changed(self, *, images: float | None = None, file_bytes: float | None = None) -> PlanWorkload:
-        """The same on another data set, as options give it."""
-        found = self
-        if images is not None:
-            found = replace(found, images=known(images, "images", "given", "images"))
-        if file_bytes is not None:
-            found = replace(
-                found,
-                file_bytes=known(file_bytes, "B", "given", "mean_size"),
-                requests_per_file=requests([file_bytes], exact=False),
-                same_files=False,
-            )
-        return found
-
 
 def requests(sizes: Sequence[float], *, exact: bool) -> Quantity:
     """Read requests of one file, on average; not `exact` where only the mean size is known."""
