@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -465,6 +466,28 @@ def test_what_did_not_come_from_storage_feeds_nothing(report: Any, part: Any, co
     assert found.refused[part].code == code
     limits = [limit.resource for supply in found.supplies for limit in supply.limits]
     assert limits == (["bandwidth"] if part == "cold_opens" else [])
+
+
+@pytest.mark.parametrize(
+    ("changes", "layout", "doubted"),
+    [
+        ({}, None, True), ({}, "shards:1251", False), ({"metadata": COLD_OPENS}, None, False),
+        ({"path": "s3://bucket/train"}, None, False),
+    ],
+)  # fmt: skip
+def test_enough_is_said_with_what_is_not_known_of_opens(changes: Any, layout: str | None, doubted: bool) -> None:
+    """Cold names may be slower than reads of files whose names are in memory; shards and objects have next to none."""
+    page = loaderprobe.plan(cold_bandwidth(**changes), kind=10, accelerators=1, layout=layout).text(width=400)
+    assert "Storage here feeds all 1" in page and ("if names are cached" in page) == doubted
+
+
+def test_figures_of_the_page_are_no_better_than_they_are() -> None:
+    """Workers are a whole number, those before growth too; an epoch is no better known than the rate is."""
+    page = plan(accelerators=64).text(width=400)
+    assert re.search(r"^workers +27 +216 +1,728 ", page, re.M)
+    assert re.search(r"^an epoch of .* given$", page, re.M)
+    assert "for 4 x mlperf-h100 (3 now, times 1.1 for growth)" in plan(accelerators=3, growth=1.1).text(width=400)
+    assert "(10 now, times 1.1" in plan(accelerators=10, growth=1.1).text(width=400)
 
 
 def test_a_listing_that_was_cut_tells_no_number_of_images() -> None:
