@@ -213,10 +213,10 @@ def plan(
     (0.9) is the share of their rate that the accelerators shall reach, `use` (0.8) the share of a storage's limits
     that one dares to use. `storage` names entries of the catalogue with their size (`fsx-lustre-250:24TiB`) or
     gives figures (`5GB/s,60kopens/s,2ms,1.5GB/s/client`). `cache` is of one node: `page:1TB`, `pinned:1TB`.
-    `layout` is `folder` or `shards:IMAGES`; without it, as the run read its files. `data` chooses a data set of the
-    run; `images` and `mean_size` replace what was measured of it. `growth` multiplies the accelerators. `checkpoint` is
-    what training writes, and each how many seconds: `205MB:600`. `now` is when the plan is made, in UTC, against which
-    published figures may be stale; without it, this moment.
+    `layout` is `folder` or `shards:IMAGES`; without it, as a sweep read its files, of other results `folder`. `data`
+    chooses a data set of the run; `images` and `mean_size` replace what was measured of it. `growth` multiplies the
+    accelerators. `checkpoint` is what training writes, and each how many seconds: `205MB:600`. `now` is when the plan
+    is made, in UTC, against which published figures may be stale; without it, this moment.
 
     Raises BadValue for what cannot be planned from, and for impossible values; MissingPart for a broken plug-in.
     """

@@ -133,6 +133,7 @@ MESSAGES: dict[str, str] = {
     "others_read": "other processes read {bytes_per_s:bytes/s} from it meanwhile",
     "rate_unsettled": "the rate had not settled",
     "bytes_as_read": "bytes an image are what storage gave for it; --layout shards:IMAGES counts the opens of shards",
+    "parts_as_files": "each image counts as a file to open; --layout shards:IMAGES counts the opens of shards",
     "clients_at_least": "{clients} readers did not reach its limit: it gives at least that, and {next} may show more",
     "ranks_uneven": (
         "rank {rank} on {host} read at {share:percent} of the fastest rank's rate: accelerators in step wait for it, "

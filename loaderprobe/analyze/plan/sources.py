@@ -197,7 +197,10 @@ def workload_of_run(
         else amplification_of(verdict.read_amplification, "counted in the run"),
         images=None if samples is None else known(samples, "images", "measured", "samples of the data set"),
     )
-    codes: dict[str, bool] = {"bytes_as_read": as_read, "samples_as_images": not measurement.images}
+    codes: dict[str, bool] = {
+        "bytes_as_read": as_read, "parts_as_files": not as_read and measurement.access == "parts",
+        "samples_as_images": not measurement.images,
+    }  # fmt: skip
     notes = [Remark(code=code) for code, holds in codes.items() if holds]
     return replace(found, accelerator=other[0] if other else measurement.compute.device, notes=(*found.notes, *notes))
 
