@@ -168,5 +168,5 @@ def _scales(ladder: Sequence[BandwidthPhase]) -> bool:
 
 def _seconds_per_byte(phase: BandwidthPhase) -> float:
     """Mean time of reading, pauses left out, a byte of the files read."""
-    taken = phase.file_ns or phase.clat_ns
-    return taken.mean / 1e9 * phase.files_per_s / phase.bw_bytes
+    busy_ns = phase.file_ns.mean * phase.files_per_s if phase.file_ns else phase.clat_ns.mean * phase.iops
+    return busy_ns / 1e9 / phase.bw_bytes

@@ -10,7 +10,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.analyze.plan.plan import catalogue_offer, given_offer, make_plan
+from loaderprobe.analyze.plan.plan import as_asked, catalogue_offer, given_offer, make_plan
 from loaderprobe.analyze.plan.sources import workload_of_bandwidth, workload_of_run, workload_of_trace
 from loaderprobe.analyze.plan.workload import (
     IMAGENET_BYTES,
@@ -213,10 +213,10 @@ def plan(
     (0.9) is the share of their rate that the accelerators shall reach, `use` (0.8) the share of a storage's limits
     that one dares to use. `storage` names entries of the catalogue with their size (`fsx-lustre-250:24TiB`) or
     gives figures (`5GB/s,60kopens/s,2ms,1.5GB/s/client`). `cache` is of one node: `page:1TB`, `pinned:1TB`.
-    `layout` is `folder` or `shards:IMAGES`; without it, as the run read its files. `data` chooses a data set of the
-    run; `images` and `mean_size` replace what was measured of it. `growth` multiplies the accelerators. `checkpoint` is
-    what training writes, and each how many seconds: `205MB:600`. `now` is when the plan is made, in UTC, against which
-    published figures may be stale; without it, this moment.
+    `layout` is `folder` or `shards:IMAGES`; without it, as a sweep read its files, of other results `folder`. `data`
+    chooses a data set of the run; `images` and `mean_size` replace what was measured of it. `growth` multiplies the
+    accelerators. `checkpoint` is what training writes, and each how many seconds: `205MB:600`. `now` is when the plan
+    is made, in UTC, against which published figures may be stale; without it, this moment.
 
     Raises BadValue for what cannot be planned from, and for impossible values; MissingPart for a broken plug-in.
     """
@@ -242,7 +242,9 @@ def plan(
     workload, source = find(run, data, None if kind is None else str(kind), file_bytes)
     if layout is None:
         asked = replace(asked, images_per_file=workload.images_an_open)
-    workload = workload.changed(
+    workload = as_asked(
+        workload,
+        asked.images_per_file,
         images=None if images is None else quantities.count(images, "--images", most=quantities.MOST),
         file_bytes=file_bytes,
     )

@@ -99,7 +99,7 @@ class BandwidthPhase:
     readers: int
     """Of all ranks."""
     block_bytes: int | None
-    """Size of one read; None when files are read whole."""
+    """Size of one read; None where files are read."""
     pause_s_per_byte: float
     """Pause after each file, for each byte of it; 0 for all phases but the paced one."""
     runtime: float
@@ -115,7 +115,7 @@ class BandwidthPhase:
     iops: float
     total_ios: int
     files_per_s: float
-    """Files, or blocks of a single file, read to their end."""
+    """Files read to their end, one that is cut by all its blocks; where `block_bytes` is not None, blocks."""
     clat_ns: Latency
     """One read call; of objects from a request to its first byte."""
     file_ns: Latency | None

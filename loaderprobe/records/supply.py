@@ -120,6 +120,8 @@ class PlanSupply:
     """Once judged, the one that is reached first first."""
     latency_s: Quantity | None = None
     """Of one read of one file; None where that is not known."""
+    nodes: int = 1
+    """Machines that a measured one was read from at once."""
     read_on: str = ""
     """Day on which a published limit was read; empty for others."""
     stale: bool = False

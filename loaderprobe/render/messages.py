@@ -134,6 +134,7 @@ MESSAGES: dict[str, str] = {
     "others_read": "other processes read {bytes_per_s:bytes/s} from it meanwhile",
     "rate_unsettled": "the rate had not settled",
     "bytes_as_read": "bytes an image are what storage gave for it; --layout shards:IMAGES counts the opens of shards",
+    "parts_as_files": "each image counts as a file to open; --layout shards:IMAGES counts the opens of shards",
     "clients_at_least": "{clients} readers did not reach its limit: it gives at least that, and {next} may show more",
     "ranks_uneven": (
         "rank {rank} on {host} read at {share:percent} of the fastest rank's rate: accelerators in step wait for it, "
@@ -323,6 +324,7 @@ MESSAGES: dict[str, str] = {
     "opens_asked": "each open asked the server, but names may have been in memory: bandwidth --drop-caches drops them",
     "opens_unproved": "names and inodes were dropped, but nothing counts whether they came from storage again",
     "opens_from_memory_after_drop": "names and inodes were dropped, but came from memory all the same",
+    "measured_in_shards": "it was measured by blocks of shards, which says nothing of files of one image each",
     "read_not_timed": "the time of a read was not measured",
     "read_in_shard_not_timed": "the time of a read within a shard was not measured",
     "file_wait_unknown": "how long a worker waits for a file on storage that keeps up is not known",
@@ -642,8 +644,8 @@ MESSAGES: dict[str, str] = {
         "{share:percent} of the reads"
     ),
     "action.shards": "keep the images in large files: tar shards, read in sequence",
-    "action.faster_storage": "use storage {factor:2} times as fast[ ({bytes_per_s:bytes/s})]",
-    "action.faster_network": "use a faster network[ ({bytes_per_s:bytes/s})], or data nearer",
+    "action.faster_storage": "use storage {factor:2} times as fast[ (training then reads {bytes_per_s:bytes/s})]",
+    "action.faster_network": "use a faster network[ (training then reads {bytes_per_s:bytes/s})], or data nearer",
     "action.accelerator": (
         "train on [{ranks:count accelerator}, each|an accelerator] of {images_per_s:rate} {sample}s/s[ ({name}, "
         "specified)]"

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import date
+from functools import partial
 from pathlib import PurePath
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ import msgspec
 
 from loaderprobe.records import values
 from loaderprobe.records.catalogue import Amount, CatalogueEntry
+from loaderprobe.records.files import is_url
 from loaderprobe.records.options import PLAN
 from loaderprobe.records.plan import InputName, Need, NeedName, PlanReport
 from loaderprobe.records.supply import Asked, PlanPart, PlanSupply, Quantity
@@ -80,14 +82,21 @@ _REACH = 1.3
 def plan_document(plan: PlanReport) -> Document:
     """What each storage feeds and what to buy; then the test to sign, and what the plan is computed from."""
     measured = next((supply for supply in plan.supplies if supply.label == "measured" and supply.limits), None)
-    enough = measured and _verdict(plan, measured.feeds or 0.0, measured.at_least)
+    enough = measured and _verdict(plan, measured.feeds or 0.0, measured.at_least) == "enough"
+    doubt = " if names are cached: cold opens are not known" if _opens_unknown(plan) else ""
     return Document(
         title=_title(plan),
-        headline=f"Storage here feeds all {plan.asked.accelerators:,}" if enough == "enough" else _to_buy(plan),
+        headline=f"Storage here feeds all {plan.asked.accelerators:,}{doubt}" if enough else _to_buy(plan),
         subline=_terms(plan),
-        tone="good" if enough == "enough" else "storage",
+        tone="good" if enough and not doubt else "storage",
         sections=tuple(_sections(plan)),
     )
+
+
+def _opens_unknown(plan: PlanReport) -> bool:
+    """True where an open of a cold name may be the limit of the measured storage; a request of an object has none."""
+    measured = "cold_opens" not in plan.refused and plan.source.kind == "bandwidth"
+    return plan.asked.images_per_file == 1 and not measured and not is_url(plan.source.data)
 
 
 def _sections(plan: PlanReport) -> Iterator[Section]:
@@ -167,7 +176,7 @@ def _needs(plan: PlanReport) -> Table:
     seconds, images = plan.epochs.seconds, plan.inputs.get("images")
     if seconds is not None and images is not None:
         epochs = (amount(seconds, seconds.value * asked.accelerators / count) for count in counts)
-        lines.append((f"an epoch of {images.value:,.0f} images", *epochs, images.label))
+        lines.append((f"an epoch of {images.value:,.0f} images", *epochs, seconds.weakest))
     return Table(
         head=("accelerators", *(f"{count:,}" for count in counts), "label"),
         lines=tuple(lines),
@@ -275,7 +284,8 @@ def _title(plan: PlanReport) -> str:
     asked, size, name = plan.asked, amount(plan.inputs["file_bytes"]), PurePath(plan.source.data).name
     grown = ""
     if asked.growth != 1:
-        grown = f" ({asked.accelerators / asked.growth:.0f} now, times {asked.growth:g} for growth)"
+        # A part of an accelerator counted as one; the rounding is that of a product with a decimal fraction.
+        grown = f" ({math.floor(round(asked.accelerators / asked.growth, 6)):,} now, times {asked.growth:g} for growth)"
     data = f"{name} (images of {size})" if name else f"images of {size}"
     return f"Storage plan for {_accelerators(plan)}{grown}, {data}"
 
@@ -318,8 +328,9 @@ def _plain(quantity: Quantity) -> str:
     """The figure without a unit that its row names already; a wide range instead of it."""
     if quantity.unit not in ("reads", "workers", "cores"):
         return amount(quantity)
+    show = "{:,.0f}".format if quantity.unit == "workers" else partial(figure, figures=2)
     wide = quantity.high - quantity.low > RANGE_FROM * quantity.value
-    return span((quantity.low, quantity.high) if wide else (quantity.value,), lambda count: figure(count, 2))
+    return span((quantity.low, quantity.high) if wide else (quantity.value,), show)
 
 
 def _spread(quantity: Quantity) -> str:
@@ -334,7 +345,7 @@ def _label(quantity: Quantity) -> str:
 
 
 def _supply_notes(supply: PlanSupply, asked: Asked) -> Iterator[str]:
-    if supply.label == "measured" and supply.feeds is not None and asked.nodes > 1:
+    if supply.label == "measured" and supply.feeds is not None and asked.nodes > supply.nodes == 1:
         yield (
             f"from one machine, and counted as one storage for {asked.nodes:,} nodes; where each has its own, they "
             f"feed {grouped(supply.feeds * asked.nodes)}"
@@ -422,7 +433,7 @@ def delivery_command(plan: PlanReport) -> str:
 
 
 def _readers(plan: PlanReport) -> int:
-    return plan.acceptance.workers or -(-plan.acceptance.readers // plan.asked.of_node)
+    return -(-plan.acceptance.readers // plan.asked.of_node)
 
 
 _ONE = {"TiB": "TiB", "prefixes": "prefix", "units": "unit", "IOPS": "bought IOPS"}

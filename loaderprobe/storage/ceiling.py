@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,10 +48,11 @@ def raise_ceiling(
     if files.parts:
         whole = files.parts.file_bytes
         return ceiling_of_parts(whole, readers, seconds=seconds, longest_s=longest_s, cache=cache, known=known)
-    pieces = [
+    pieces = tuple(
         Piece(path=files.folder / path, offset=0, size_bytes=size) for path, size in files.file_bytes.items() if size
-    ]
-    return _of_pieces(known, pieces, Path(files.root), readers, seconds=seconds, longest_s=longest_s, cache=cache)
+    )
+    sample = Sample(pieces=pieces, found=len(pieces), images=True, block_bytes=None)
+    return _of_sample(known, sample, Path(files.root), readers, seconds=seconds, longest_s=longest_s, cache=cache)
 
 
 def ceiling_of_parts(
@@ -72,17 +73,17 @@ def ceiling_of_parts(
     known = known or StorageCeiling(data="", phases=())
     if not chosen:
         return replace(known, missing=Remark(code="files_empty"))
+    sample = Sample(pieces=tuple(chosen), found=len(chosen), images=True, block_bytes=LARGE_BLOCK_BYTES)
     root = chosen[0].path.parent
-    return _of_pieces(known, chosen, root, readers, seconds=seconds, longest_s=longest_s, cache=cache)
+    return _of_sample(known, sample, root, readers, seconds=seconds, longest_s=longest_s, cache=cache)
 
 
-def _of_pieces(
-    known: StorageCeiling, pieces: Sequence[Piece], root: Path, readers: int, *, seconds: float, longest_s: float,
+def _of_sample(
+    known: StorageCeiling, sample: Sample, root: Path, readers: int, *, seconds: float, longest_s: float,
     cache: PageCache,
 ) -> StorageCeiling:  # fmt: skip
-    sample = Sample(pieces=tuple(pieces), found=len(pieces), images=True, block_bytes=None)
     try:
-        location = locate_pieces(root, pieces)
+        location = locate_pieces(root, sample.pieces)
         if not location.counts_reads and reads_from_storage(location) is None:
             facts: dict[str, float | str] = {"filesystem": location.filesystem}
             return replace(known, missing=Remark(code="filesystem_not_counted", facts=facts))

@@ -59,7 +59,7 @@ class Sample:
     found: int
     images: bool
     block_bytes: int | None
-    """Size of the blocks; None when files are read whole."""
+    """Size of the blocks; None where files are read, of which single large ones may be cut."""
     large: tuple[tuple[Path, int], ...] = ()
     """Files large enough for sequential reads, with their sizes in bytes."""
     notes: tuple[Remark, ...] = ()
@@ -68,6 +68,11 @@ class Sample:
     def paths(self) -> list[Path]:
         """The files, each once."""
         return list(dict.fromkeys(piece.path for piece in self.pieces))
+
+    @property
+    def pieces_a_file(self) -> float:
+        """On average: more than 1 where single large files are cut among others; 1 where blocks are what is read."""
+        return len(self.pieces) / len(self.paths) if self.block_bytes is None else 1.0
 
     def sequential(self) -> Sample | None:
         """Large blocks of the large files, in sequence; None when there is no large file."""

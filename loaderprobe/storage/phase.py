@@ -222,7 +222,7 @@ def _phase(settings: PhaseSettings, total: Total, resident: float | None) -> Ban
     held = 0.0 if settings.direct or settings.supply.sample.block_bytes else resident or 0.0
     label: CacheLabel = "remote" if settings.location.kind == "object" else cache_label(share, held)
     rate, half = total.bw_bytes, total.half_width
-    piece = np.concatenate(total.piece_ns)
+    piece, a_file = np.concatenate(total.piece_ns), settings.supply.sample.pieces_a_file
     cpu_cores = total.cpu_s / total.seconds
     third = max(1, len(total.rates) // 3)
     return BandwidthPhase(
@@ -239,9 +239,9 @@ def _phase(settings: PhaseSettings, total: Total, resident: float | None) -> Ban
         settled=total.settled(),
         iops=rate * total.ios / total.delivered_bytes,
         total_ios=total.ios,
-        files_per_s=rate / (total.delivered_bytes / max(1, total.pieces)),
+        files_per_s=rate / (total.delivered_bytes / max(1, total.pieces)) / a_file,
         clat_ns=latency(np.concatenate(total.read_ns)),
-        file_ns=latency(piece) if len(piece) else None,
+        file_ns=latency(piece) if len(piece) and a_file == 1 else None,
         storage_bytes=storage_bytes,
         cold_fraction=None if share is None else min(share, 1 - held if label == "mixed" else 1.0),
         amplification=share if label == "cold" else None,

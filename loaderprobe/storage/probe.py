@@ -309,7 +309,7 @@ def place_of(path: str, sample: Sample, location: StorageLocation) -> dict[str, 
         "location": location,
         "files_found": sample.found,
         "files_used": len(sample.paths),
-        "mean_size_bytes": sum(piece.size_bytes for piece in sample.pieces) / len(sample.pieces),
+        "mean_size_bytes": sample.pieces_a_file * sum(piece.size_bytes for piece in sample.pieces) / len(sample.pieces),
         "images": sample.images and sample.block_bytes is None,
     }
 

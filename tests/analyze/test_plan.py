@@ -47,6 +47,9 @@ def test_parts_of_files_count_by_what_came_from_storage(access: str) -> None:
     found = workload(hidden(access))
     assert found.file_bytes.value == FILE_BYTES and "from storage" in found.file_bytes.source
     assert found.amplification.value == 1 and Remark(code="bytes_as_read") in found.notes
+    note = Remark(code="parts_as_files")
+    assert (note in workload(hidden(access), mean_size=50_000.0).notes) == (access == "parts")
+    assert note not in (*found.notes, *workload(measured()).notes)
 
 
 @pytest.mark.parametrize(("cold", "expected"), [(0.9, 1.0), (1.2, 1.2)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -268,19 +269,24 @@ def test_the_cache_that_makes_a_storage_enough_answers_as_much(storage: str) -> 
     [
         ("storage", {"accelerators": 64}, 8, 8 * 27, "workers"),
         ("storage", {"accelerators": 3}, 1, 3 * 27, "workers"),
-        ("bandwidth", {"kind": H100, "accelerators": 16}, 2, 4, "reads_in_flight"),
+        ("bandwidth", {"kind": H100, "accelerators": 16}, 2, 5, "reads_in_flight"),
+        ("bandwidth", {"kind": H100, "accelerators": 16, "storage": "5GB/s,2ms"}, 2, 33, "reads_in_flight"),
+        ("storage", {"accelerators": 64, "storage": "5GB/s,2ms"}, 8, 8 * 27, "workers"),
+        ("storage", {"accelerators": 64, "storage": "5GB/s,50ms"}, 8, 804, "reads_in_flight"),
         ("trace", {"accelerators": 16}, 2, 64, "assumed"),
     ],
 )
 def test_the_test_on_delivery_asks_a_node_for_what_is_bought(
     name: str, asked: dict[str, Any], nodes: int, readers: int, origin: str
 ) -> None:
-    """As the readers get it: without what storage reads besides."""
+    """As the readers get it: without what storage reads besides. So many readers can get it, at the time of a read of
+    each storage (Little)."""
     found = plan(name, **asked)
     test, images_per_s = found.acceptance, min(8, asked["accelerators"]) * found.inputs["rate"].value * 0.9 / 0.8
     assert (test.nodes, test.readers, test.readers_from) == (nodes, readers, origin)
     assert test.files_per_s == pytest.approx(images_per_s)
     assert test.bytes_per_s == pytest.approx(images_per_s * found.inputs["file_bytes"].value)
+    assert all(test.readers >= images_per_s * each.latency_s.high for each in found.supplies if each.latency_s)
     assert plan(name, **asked, layout="shards:10").acceptance.files_per_s is None
 
 
@@ -462,6 +468,40 @@ def test_what_did_not_come_from_storage_feeds_nothing(report: Any, part: Any, co
     assert limits == (["bandwidth"] if part == "cold_opens" else [])
 
 
+@pytest.mark.parametrize(
+    ("changes", "layout", "doubted"),
+    [
+        ({}, None, True), ({}, "shards:1251", False), ({"metadata": COLD_OPENS}, None, False),
+        ({"path": "s3://bucket/train"}, None, False),
+    ],
+)  # fmt: skip
+def test_enough_is_said_with_what_is_not_known_of_opens(changes: Any, layout: str | None, doubted: bool) -> None:
+    """Cold names may be slower than reads of files whose names are in memory; shards and objects have next to none."""
+    page = loaderprobe.plan(cold_bandwidth(**changes), kind=10, accelerators=1, layout=layout).text(width=400)
+    assert "Storage here feeds all 1" in page and ("if names are cached" in page) == doubted
+
+
+def test_figures_of_the_page_are_no_better_than_they_are() -> None:
+    """Workers are a whole number, those before growth too; an epoch is no better known than the rate is."""
+    page = plan(accelerators=64).text(width=400)
+    assert re.search(r"^workers +27 +216 +1,728 ", page, re.M)
+    assert re.search(r"^an epoch of .* given$", page, re.M)
+    assert "for 4 x mlperf-h100 (3 now, times 1.1 for growth)" in plan(accelerators=3, growth=1.1).text(width=400)
+    assert "(10 now, times 1.1" in plan(accelerators=10, growth=1.1).text(width=400)
+
+
+def test_a_listing_that_was_cut_tells_no_number_of_images() -> None:
+    """Nothing is planned that depends on it, and the page says why; a cache needs the number, which can be given."""
+    found = cold_bandwidth(notes=(Remark(code="listing_cut", facts={"objects": 100_000}),))
+    asked: dict[str, Any] = {"kind": "mlperf-h100", "cache": "page:12GB"}
+    with pytest.raises(BadValue, match="size of the set"):
+        loaderprobe.plan(found, **asked)
+    unknown = loaderprobe.plan(found, kind="mlperf-h100")
+    assert unknown.need("capacity") is None and unknown.epochs.seconds is None and "images" not in unknown.inputs
+    assert "only the first 100000 objects" in unknown.text(width=400).replace(",", "")
+    assert value(loaderprobe.plan(found, images="1M", **asked), "capacity") == 1e6 * found.mean_size_bytes
+
+
 def of_ranks(*phases: Any) -> Any:
     """What the storage gives to these steps."""
     (supply,) = loaderprobe.plan(example_rank_bandwidth(*phases), kind="mlperf-h100").supplies
@@ -482,6 +522,14 @@ def test_the_readers_of_all_ranks_are_the_ladder() -> None:
     }  # fmt: skip
     (limit,) = of_ranks(example_ranks(*[20e6] * 4), example_ranks(50e6, readers=8)).limits
     assert limit.limit.value == pytest.approx(80e6) and limit.at_least
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_what_several_nodes_got_is_not_multiplied_by_the_nodes(nodes: int) -> None:
+    """From one machine, the storage may be that machine's own; from several at once it is one for all."""
+    found = example_rank_bandwidth(example_ranks(20e6, 20e6, nodes=nodes))
+    page = loaderprobe.plan(found, kind="mlperf-h100", accelerators=64).text(width=400)
+    assert ("from one machine" in page) == (nodes == 1)
 
 
 # Values as people type them.
@@ -576,6 +624,30 @@ def test_of_shards_their_opens_are_planned(of_shards: Run) -> None:
     (first_page,) = of_shards.report().summary.needs
     assert value(found, "opens") == first_page.needs[-1].files_per_s == pytest.approx(value(folder, "opens") / 16)
     assert found.acceptance.files_per_s is None and "shards of 16 images read" in found.text()
+
+
+def test_blocks_of_shards_say_nothing_of_a_folder(of_shards: Run) -> None:
+    """Neither what the storage gives, nor how long a worker waits for a file."""
+    same, folder = (loaderprobe.plan(of_shards.path, layout=each) for each in ("shards:99", "folder"))
+    assert [each.label for each in same.supplies] == ["measured"] and "workers" not in same.refused
+    assert folder.supplies == () and folder.refused["measured_storage"].code == "measured_in_shards"
+    assert folder.refused["workers"].code == "file_wait_unknown" and folder.need("cores") is not None
+
+
+@pytest.mark.parametrize(
+    ("asked", "at_least"),
+    [
+        ({}, False), ({"layout": "folder"}, False), ({"layout": "shards:1251"}, True),
+        ({"mean_size": "50kB"}, False), ({"mean_size": "200kB"}, True),
+    ],
+)  # fmt: skip
+def test_what_was_measured_of_other_files_is_no_firm_limit(run: Run, asked: dict[str, Any], at_least: bool) -> None:
+    """Larger reads may get more bytes/s than those that were measured; of an image of another kind it is assumed that
+    a worker takes as long."""
+    found = loaderprobe.plan(run.path, **asked)
+    (limit,) = (each for each in found.supplies[0].limits if each.resource == "bandwidth")
+    assert limit.at_least == at_least
+    assert found.inputs["cpu_s"].weakest == ("measured" if asked in ({}, {"layout": "folder"}) else "assumed")
 
 
 @pytest.mark.parametrize("count", COUNTS)

@@ -99,7 +99,8 @@ def test_a_ladder_of_objects(scripted: type[Scripted]) -> None:
 
 
 def test_large_objects_are_read_in_ranges(scripted: type[Scripted], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each range once a pass, the last one shorter; small ones beside them whole; an object may be the URL itself."""
+    """Each range once a pass, the last one shorter; small ones beside them whole; an object may be the URL itself. An
+    image that is read in ranges among others is one image."""
     for module in (probe_module, files_module):
         monkeypatch.setattr(module, "LARGE_FILE_BYTES", 1000)
     monkeypatch.setattr(probe_module, "RANGE_BYTES", 400)
@@ -108,6 +109,11 @@ def test_large_objects_are_read_in_ranges(scripted: type[Scripted], monkeypatch:
     assert {span for span in scripted.spans if span[0] != "bucket/b.tar"} == {
         ("bucket/a.tar", 0, 400), ("bucket/a.tar", 400, 800), ("bucket/a.tar", 800, 1001), ("bucket/c.idx", None, None)
     }  # fmt: skip
+    scripted.objects |= {f"bucket/{k}.jpg": bytes(300) for k in range(8)}
+    scripted.objects["bucket/8.jpg"] = bytes(7600)
+    mixed = probed("scripted://bucket")
+    assert mixed.images and mixed.mean_size_bytes == pytest.approx(10_000 / 9)
+    assert mixed.ladder[0].files_per_s == pytest.approx(mixed.ladder[0].bw_bytes * 9 / 10_000, rel=0.5)
     scripted.spans.clear()
     assert probed("scripted://bucket/a.tar").files_used == 1
     assert {path for path, _, _ in scripted.spans} == {"bucket/a.tar"}

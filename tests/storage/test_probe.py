@@ -26,6 +26,7 @@ from loaderprobe.records.phases import BandwidthPhase, Engine, StorageCeiling
 from loaderprobe.records.rank_processes import ReadTogether
 from loaderprobe.records.remark import reported
 from loaderprobe.storage import ceiling as ceiling_module
+from loaderprobe.storage import files as files_module
 from loaderprobe.storage import phase as phase_module
 from loaderprobe.storage import probe as probe_module
 from loaderprobe.storage.by_ranks import RankReader, RanksStep, climb, read_step
@@ -88,6 +89,17 @@ def test_a_cold_ladder(folder: Path) -> None:
     assert codes(measured)["sequential"] == "no_large_file" and measured.metadata == ()
     assert [name for name, _, _ in seen][:2] == ["1 reader", "2 readers"] and len(seen) == 5
     assert all(done < total for _, done, total in seen)
+
+
+def test_images_among_which_some_are_cut_are_counted_as_images(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four of twenty have a quarter of the bytes: a block of one is no image, in bytes, in rate and in time."""
+    monkeypatch.setattr(files_module, "LARGE_FILE_BYTES", 35_000)
+    monkeypatch.setattr(files_module, "LARGE_BLOCK_BYTES", 1000)
+    measured = probed(folder)
+    assert measured.images and (measured.files_used, measured.mean_size_bytes) == (20, 29_500)
+    for phase in measured.ladder:
+        assert (phase.block_bytes, phase.file_ns) == (None, None)
+        assert phase.files_per_s * measured.mean_size_bytes == pytest.approx(phase.bw_bytes, rel=0.5)
 
 
 def test_memory_is_unproved() -> None:
@@ -444,6 +456,7 @@ def test_the_ceiling_reads_as_the_loader_does(files: FileSet, tmp_path: Path, mo
     assert (whole.name, whole.readers, whole.direct) == ("files", 3, False)
     assert whole.supply.sample.block_bytes is None and len(whole.supply.sample.pieces) == 20
     assert sorted(piece.size_bytes for piece in parts.supply.sample.pieces) == [5, *[LARGE_BLOCK_BYTES] * 3]
+    assert parts.supply.sample.block_bytes == LARGE_BLOCK_BYTES
 
 
 SIZE = 100_000

@@ -100,6 +100,7 @@ def measured_offer(workload: PlanWorkload) -> PlanSupply | None:
         source=storage.source,
         limits=tuple(limits),
         latency_s=storage.file_s if workload.same_files else None,
+        nodes=storage.nodes,
         notes=storage.notes,
     )
 

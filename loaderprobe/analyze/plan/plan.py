@@ -17,6 +17,7 @@ from loaderprobe.analyze.plan.workload import (
     negative,
     pace_of,
     product,
+    requests,
     scaled,
     total,
 )
@@ -35,6 +36,47 @@ from loaderprobe.records.plan import (
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.supply import Asked, CacheSize, PlanPart, PlanSupply, Quantity, SupplyLimit, SupplyResource
 from loaderprobe.units import significant
+
+
+def as_asked(
+    workload: PlanWorkload, images_per_file: int, *, images: float | None, file_bytes: float | None
+) -> PlanWorkload:
+    """The same on another data set, as options give it: what was measured with its own files counts less there.
+
+    Larger reads get at least the bytes/s of smaller ones; what blocks of shards get says nothing of a folder. That an
+    image takes a worker as long is assumed.
+    """
+    found, storage = workload, workload.storage
+    to_shards, to_folder = (
+        images_per_file > workload.images_an_open == 1,
+        images_per_file == 1 < workload.images_an_open,
+    )
+    if images is not None:
+        found = replace(found, images=known(images, "images", "given", "images"))
+    # Where a run did not tell the bytes of an image, those that are given are of the files that it read.
+    other_size = file_bytes is not None and workload.file_bytes.label != "given"
+    if file_bytes is not None and other_size:
+        found = replace(
+            found,
+            file_bytes=known(file_bytes, "B", "given", "mean_size"),
+            requests_per_file=requests([file_bytes], exact=False),
+            same_files=False,
+        )
+    if storage is not None and (to_shards or found.file_bytes.value > workload.file_bytes.value):
+        found = replace(found, storage=replace(storage, at_least=True))
+    if other_size or to_shards or to_folder:
+        found = replace(
+            found,
+            cpu_s=workload.cpu_s and assumed_too(workload.cpu_s),
+            wait_s=workload.wait_s and assumed_too(workload.wait_s),
+            other_s=workload.other_s and assumed_too(workload.other_s),
+        )
+    if to_folder:
+        why: dict[PlanPart, Remark] = {"workers": Remark(code="file_wait_unknown")}
+        if storage is not None:
+            why["measured_storage"] = Remark(code="measured_in_shards")
+        found = replace(found, storage=None, wait_s=None, refused={**why, **workload.refused})
+    return found
 
 
 def _cache_for(supply: PlanSupply, workload: PlanWorkload, asked: Asked) -> CacheSize | None:
@@ -279,7 +321,7 @@ def make_plan(
         supplies=tuple(replace(supply, cache=_cache_for(supply, workload, asked)) for supply in supplies),
         epochs=epoch_plan(workload, asked),
         inputs=_inputs(workload, asked),
-        acceptance=_acceptance(workload, asked, found),
+        acceptance=_acceptance(workload, asked, supplies),
         pace=pace_of(workload.accelerator, images_per_s),
         refused={part: refused[part] for part in get_args(PlanPart) if part in refused},
         notes=workload.notes,
@@ -340,18 +382,21 @@ def _asked(share: float, *, given: bool, option: str) -> Quantity:
     return known(share, "", "given", option) if given else known(share, "", "assumed", "default")
 
 
-def _acceptance(workload: PlanWorkload, asked: Asked, found: Sequence[Need]) -> Acceptance:
-    """What one node must read, all nodes at once, with the headroom that is bought."""
+def _acceptance(workload: PlanWorkload, asked: Asked, supplies: Sequence[PlanSupply]) -> Acceptance:
+    """What one node must read, all nodes at once, with the headroom that is bought.
+
+    Its readers are no fewer than that takes on any of the storages whose time of a read is known.
+    """
     node = asked.of_node
     images_per_s = node * workload.rate.value * asked.utilization / asked.use
     workers = workers_of(workload, asked.utilization)
-    flying = next((need.node for need in found if need.name == "reads_in_flight"), None)
+    flying = max((each.reads_in_flight.high for each in supplies if each.reads_in_flight), default=0.0)
     count = math.ceil(workers.value) if isinstance(workers, Quantity) else None
-    readers = node * count if count else math.ceil(flying.high) if flying else READERS * node
+    of_workers, of_reads = node * (count or 0), math.ceil(node * flying / asked.use)
     return Acceptance(
         nodes=asked.nodes,
-        readers=max(1, readers),
-        readers_from="workers" if count else "reads_in_flight" if flying else "assumed",
+        readers=max(of_workers, of_reads) or READERS * node,
+        readers_from="workers" if count and of_workers >= of_reads else "reads_in_flight" if of_reads else "assumed",
         bytes_per_s=images_per_s * workload.file_bytes.value,
         files_per_s=images_per_s if asked.images_per_file == 1 else None,
         compute=workload.compute,

@@ -45,6 +45,7 @@ def workload_of_bandwidth(found: BandwidthMeasurement, accelerator: str, rate: Q
     else:
         storage = _with_opens(storage, found, opens)
     source = f"{found.files_used} of {found.files_found} files"
+    cut = tuple(note for note in found.notes if note.code == "listing_cut")
     workload = PlanWorkload(
         accelerator=accelerator,
         compute=f"emulated:{accelerator}",
@@ -52,10 +53,10 @@ def workload_of_bandwidth(found: BandwidthMeasurement, accelerator: str, rate: Q
         file_bytes=known(found.mean_size_bytes, "B", "measured", source),
         requests_per_file=requests([found.mean_size_bytes], exact=False),
         amplification=amplification_of(found.best.amplification if found.best else None, "counted by the probe"),
-        images=known(found.files_found, "images", "measured", "files found"),
+        images=None if cut else known(found.files_found, "images", "measured", "files found"),
         storage=storage if isinstance(storage, MeasuredStorage) else None,
         refused=refused,
-        notes=() if found.images else (Remark(code="no_images"),),
+        notes=cut if found.images else (*cut, Remark(code="no_images")),
     )
     return _read_by_ranks(workload, found) if found.by_ranks else workload
 
@@ -196,7 +197,10 @@ def workload_of_run(
         else amplification_of(verdict.read_amplification, "counted in the run"),
         images=None if samples is None else known(samples, "images", "measured", "samples of the data set"),
     )
-    codes: dict[str, bool] = {"bytes_as_read": as_read, "samples_as_images": not measurement.images}
+    codes: dict[str, bool] = {
+        "bytes_as_read": as_read, "parts_as_files": not as_read and measurement.access == "parts",
+        "samples_as_images": not measurement.images,
+    }  # fmt: skip
     notes = [Remark(code=code) for code, holds in codes.items() if holds]
     return replace(found, accelerator=other[0] if other else measurement.compute.device, notes=(*found.notes, *notes))
 

@@ -100,6 +100,8 @@ class MeasuredStorage:
     """Seconds to open and read one file; `low` with one reader or the fewest, `value` at the best step."""
     readers: int
     at_least: bool
+    nodes: int = 1
+    """Machines that read at once."""
     opens_per_s: Quantity | None = None
     """Of cold names and inodes; None where that was not measured: reads open files whose inodes are in memory."""
     opens_at_least: bool = False
@@ -135,20 +137,6 @@ class PlanWorkload:
     """False when the planned files have another size than those the storage was measured with."""
     refused: Mapping[PlanPart, Remark] = field(default_factory=dict)
     notes: tuple[Remark, ...] = ()
-
-    def changed(self, *, images: float | None = None, file_bytes: float | None = None) -> PlanWorkload:
-        """The same on another data set, as options give it."""
-        found = self
-        if images is not None:
-            found = replace(found, images=known(images, "images", "given", "images"))
-        if file_bytes is not None:
-            found = replace(
-                found,
-                file_bytes=known(file_bytes, "B", "given", "mean_size"),
-                requests_per_file=requests([file_bytes], exact=False),
-                same_files=False,
-            )
-        return found
 
 
 def requests(sizes: Sequence[float], *, exact: bool) -> Quantity:
@@ -192,6 +180,7 @@ def best_of(ladder: Sequence[BandwidthPhase], file_bytes: float) -> MeasuredStor
         ),
         file_s=_file_s(first, best),
         readers=best.readers,
+        nodes=best.nodes,
         at_least=best.at_least or _still_rising(ladder),
         notes=_notes(best),
     )
