@@ -745,6 +745,14 @@ DISTURBED = {
     "others use them, and a lead that no neighbour makes": Row(
         beside(run(cached(8.0), replace(EVEN, delay_s=0.004)), EVERYWHERE), PREPROCESSING, more=False,
     ),
+    # A fourth round, in which training as asked was disturbed, and one in which it was without storage.
+    "others beside two segments of four rounds": Row(
+        beside(
+            run(alike(4, baseline=RATE, training_warm=350.0, training_cached_samples=RATE), EVEN),
+            {(3, "baseline", "training"): 1.0, (2, "warm", "training"): 1.0},
+        ),
+        STORAGE, speedups={"storage": 1.4}, more=False,
+    ),
     "a slow first round": Row(
         run([{"baseline": 40.0, "training": 83.0}, *alike(2, baseline=100.0)], EVEN),
         f"{EITHER} speedups_alike storage preprocessing", figures={"images_per_s.value": 100.0}, more=True,
