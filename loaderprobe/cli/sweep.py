@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from loaderprobe.cli.border import Counted, Invocation, command, command_line, counting, ended, say, show, timed
-from loaderprobe.errors import EXIT_INTERRUPTED, BadValue
+from loaderprobe.errors import EXIT_INTERRUPTED, BadValue, NoSpace
 from loaderprobe.records.options import SWEEP
 from loaderprobe.units import format_bytes, parse_list
 
@@ -45,6 +45,10 @@ def sweep(call: Invocation, *, coordinator: Coordinator | None, resume: Path | N
                 raise
             _say_resume("interrupted; the finished configurations are kept", told.run)
             return EXIT_INTERRUPTED
+        except NoSpace:
+            if told.run is not None and told.run.report().summary.run.pending:
+                _say_resume("what was measured is kept", told.run)
+            raise
     summary = run.report().summary
     if pending := summary.run.pending:
         _say_resume(f"{counted(pending, 'configuration')} not measured yet", run)
