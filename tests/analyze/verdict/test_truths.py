@@ -857,7 +857,7 @@ MISFITS = {
     "storage that was not, for warm files were not warm": Row(
         sharing_cores(warm=0.5), f"{OPEN} ablation_missing", speedups={"compute": 1.83},
     ),
-    # In the loader alone preprocessing gains 3.0, of which the prediction that failed leaves 2.0.
+    # The loader alone is 3 times as fast without it, of which the prediction that failed leaves 2.
     "preprocessing that time was too short for": Row(
         run([{"baseline": 100.0, "training": 50.0, "training_warm": 150.0, "cached_samples": 300.0}] * 3,
             Cost(cpu_s=0.005, blocked_s=0.005), workers=0, synchronous=True, compute=300),
