@@ -119,7 +119,12 @@ def command(options: Sequence[Option]) -> Callable[[Callable[..., int]], Callabl
 
     def made(body: Callable[..., int]) -> Callable[..., None]:
         def run(context: typer.Context, **given: Any) -> None:
-            raise typer.Exit(exit_code_of(lambda: begun(context, given)))
+            before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+            code = exit_code_of(lambda: begun(context, given))
+            for number, handler in before.items():
+                if signal.getsignal(number) is signal.default_int_handler:  # as the body had it
+                    signal.signal(number, handler or signal.SIG_DFL)
+            raise typer.Exit(code)
 
         def begun(context: typer.Context, given: Mapping[str, Any]) -> int:
             call, asked = called(options, context, given)

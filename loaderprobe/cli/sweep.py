@@ -6,10 +6,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from loaderprobe.cli.border import Counted, Invocation, command, command_line, counting, ended, say, show, timed
-from loaderprobe.errors import EXIT_INTERRUPTED, BadValue
+from loaderprobe.errors import EXIT_INTERRUPTED, BadValue, NoSpace
 from loaderprobe.records.options import SWEEP
 from loaderprobe.units import format_bytes, parse_list
 
@@ -34,7 +34,8 @@ def sweep(call: Invocation, *, coordinator: Coordinator | None, resume: Path | N
 
     if resume is not None:
         _refuse_ignored(call)
-    with Told(call, asked, resume) as told:
+    told = Told(call, asked, resume)
+    with told.bars:
         try:
             if resume is None:
                 run = verb.sweep(**asked, command=command_line(), coordinator=coordinator, listener=told)
@@ -45,6 +46,10 @@ def sweep(call: Invocation, *, coordinator: Coordinator | None, resume: Path | N
                 raise
             _say_resume("interrupted; the finished configurations are kept", told.run)
             return EXIT_INTERRUPTED
+        except NoSpace:
+            if told.run is not None and told.run.report().summary.run.pending:
+                _say_resume("what was measured is kept", told.run)
+            raise
     summary = run.report().summary
     if pending := summary.run.pending:
         _say_resume(f"{counted(pending, 'configuration')} not measured yet", run)
@@ -72,14 +77,9 @@ class Told:
     def __init__(self, call: Invocation, asked: Mapping[str, Any], resume: Path | None) -> None:
         self.run: Run | None = None
         """Once it is judged."""
-        self._call, self._asked, self._resume, self._bars = call, asked, resume, ExitStack()
+        self.bars = ExitStack()
+        self._call, self._asked, self._resume = call, asked, resume
         self.progress: Counted
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *raised: Any) -> None:
-        self._bars.__exit__(*raised)
 
     def checked(self, spec: SweepSpec, made_bytes: float) -> None:
         any_device = "auto" in parse_list(self._asked["compute"], str)
@@ -91,21 +91,21 @@ class Told:
         if made_bytes and not self._call.silent:
             folder = self._asked["data_dir"]
             say(f"Data: about {format_bytes(made_bytes)} of images will be generated under {folder} and kept.")
-        self.progress = self._bars.enter_context(counting(self._call.silent))
+        self.progress = self.bars.enter_context(counting(self._call.silent))
 
     def planned(self, plan: SweepPlan, foreign: Sequence[str]) -> None:
         """Say what is measured, and what is imported for it; --quiet, too, for the user did not type that."""
         from loaderprobe.render.words import sweep_plan_words
 
-        self._bars.close()
+        self.bars.close()
         for module in foreign:
             say(f"{self._resume} names a part outside loaderprobe: its module {module} is going to be imported.")
         for sentence in () if self._call.silent else sweep_plan_words(plan):
             say(sentence)
-        self.progress = self._bars.enter_context(timed(self._call.silent, "about", ends=""))
+        self.progress = self.bars.enter_context(timed(self._call.silent, "about", ends=""))
 
     def judged(self, run: Run) -> None:
-        self._bars.close()
+        self.bars.close()
         self.run = run
         self._call.show(run)
 

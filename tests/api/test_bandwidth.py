@@ -229,7 +229,7 @@ def test_ctrl_c_shows_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("before", [signal.SIG_DFL, signal.SIG_IGN])
 def test_a_hangup_interrupts_unless_it_is_ignored(before: signal.Handlers, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As by nohup: the probe goes on when its terminal is closed."""
+    """As by nohup: the probe goes on when its terminal is closed. Who calls the command has its signals back."""
     during: list[object] = []
 
     def probe(*_: object, **__: object) -> Bandwidth:
@@ -237,11 +237,13 @@ def test_a_hangup_interrupts_unless_it_is_ignored(before: signal.Handlers, monke
         return Bandwidth.of(example_bandwidth())
 
     monkeypatch.setattr("loaderprobe.api.bandwidth.bandwidth", probe)
-    usual = signal.signal(signal.SIGHUP, before)
+    usual = {number: signal.signal(number, before) for number in (signal.SIGHUP, signal.SIGTERM)}
     try:
         assert invoke("bandwidth", "/data", "--quiet").exit_code == 0
+        assert {signal.getsignal(number) for number in usual} == {before}
     finally:
-        signal.signal(signal.SIGHUP, usual)
+        for number, handler in usual.items():
+            signal.signal(number, handler)
     assert during == [before if before == signal.SIG_IGN else signal.default_int_handler]
 
 

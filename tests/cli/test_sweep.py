@@ -8,7 +8,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -31,6 +31,7 @@ from loaderprobe.api.sweep_spec import (
     worker_counts,
 )
 from loaderprobe.api.values import listed
+from loaderprobe.cli import border
 from loaderprobe.errors import BadValue, LoaderprobeError, LostRank, NoSpace
 from loaderprobe.measure.ceilings import Ceilings
 from loaderprobe.measure.runner import ForkServer, Order
@@ -52,6 +53,11 @@ from tests.stored import FAILED, PENDING, empty_run, failure, plain_run
 
 def measure_nothing(*_: Any) -> None:
     """A sweep that leaves everything for later."""
+
+
+def interrupted(*_: Any) -> None:
+    """The same by Ctrl-C."""
+    raise KeyboardInterrupt
 
 
 @pytest.fixture
@@ -198,10 +204,6 @@ def test_a_run_that_cannot_be_shown_is_kept(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.usefixtures("same_machine")
 def test_an_interrupt_reaches_the_program_with_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The interrupt reaches the program, with a note; summary and page are there."""
-
-    def interrupted(*_: Any) -> None:
-        raise KeyboardInterrupt
-
     monkeypatch.setattr(verb, "measure", interrupted)
     path = plain_run(tmp_path / "run").path
     with pytest.raises(KeyboardInterrupt) as caught:
@@ -211,6 +213,24 @@ def test_an_interrupt_reaches_the_program_with_how_to_go_on(tmp_path: Path, monk
     monkeypatch.setattr(verb, "measure", lambda *_: None)
     said = " ".join(invoke("sweep", "--resume", path).stderr.split())
     assert "not measured yet" in said and "Resume with: loaderprobe sweep --resume" in said
+
+
+@pytest.mark.usefixtures("same_machine")
+@pytest.mark.parametrize("measure", [measure_nothing, interrupted])
+def test_a_full_standard_output_hides_no_way_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measure: Callable[..., None]
+) -> None:
+    """Standard error has it, with the exit code of a full disk."""
+
+    def full(_: str) -> None:
+        raise NoSpace("standard output is full")
+
+    monkeypatch.setattr(verb, "measure", measure)
+    monkeypatch.setattr(border, "show", full)
+    done = invoke("sweep", "--resume", plain_run(tmp_path / "run").path)
+    said = " ".join(done.stderr.split())
+    assert done.exit_code == NoSpace.exit_code and "standard output is full" in said
+    assert "what was measured is kept. Resume with: loaderprobe sweep --resume" in said
 
 
 @pytest.mark.usefixtures("same_machine")

@@ -249,10 +249,9 @@ def recommend(measurement: Measurement, found: Experiments, around: Surroundings
     """Forecasts and advice for one measured configuration; waiting that no model knows has advice of its own.
 
     First what costs a few characters: where the threads of a serial loader spin, and one thread was measured to gain.
-    Then changes that gain enough, largest speed-up first; last, with speed-up 1, what would be wasted. All from the
-    segments that count, as the verdict.
+    Then changes that gain enough, largest speed-up first; last, with speed-up 1, what would be wasted. `measurement`
+    has the segments that count, as for the verdict.
     """
-    measurement = counted(measurement)
     by_laws = _by_laws(measurement, found, around)
     waits = remedies(measurement, found)
     if around.storage.kind != "unknown" or around.storage.is_flat:  # what more requests get is known then
@@ -511,6 +510,6 @@ def _recommend_group(
     # The rates of accelerators are published for one model.
     alike = _alike(accelerators, group[0].config.compute)
     around = replace(around, neighbours=tuple(good.values()), workers=by_workers, accelerators=alike)
-    recommendations = {each.config.key: recommend(each, found[each.config.key], around) for each in group}
+    recommendations = {each.config.key: recommend(counted(each), found[each.config.key], around) for each in group}
     sets_workers = not group[0].own_threads
     return recommendations, find_knee(tuple(good), by_workers, taken) if good and sets_workers else None

@@ -343,9 +343,9 @@ def _file_bytes(files: FileSet) -> Quantity:
 
 
 def amplification_of(counted: float | None, source: str) -> Quantity:
-    """Bytes from storage over bytes of the files: at least 1, as caches may hide reads; 1 where none were counted."""
+    """Bytes from storage over bytes of the files: at least 1, as caches may hide reads; 1 where they are not known."""
     if counted is None:
-        return known(1.0, "x", "assumed", "bytes from storage were not counted")
+        return known(1.0, "x", "assumed", "what is read ahead was not measured")
     return known(max(1.0, counted), "x", "measured", source if counted >= 1 else f"{source}: below 1, counts as 1")
 
 

@@ -13,8 +13,7 @@ from loaderprobe.records.resources import ABLATIONS, SingleCause
 
 def ablations(measurement: Measurement) -> Remark:
     """Which resources were made free in this measurement, and why no more."""
-    measurement = counted(measurement)
-    found = run_experiments(measurement)
+    found, measurement = run_experiments(measurement), counted(measurement)
     measured = {name: times for name, mode in ABLATIONS.items() if (times := times_measured(measurement, mode))}
     if found.base == "warm":
         measured.pop("storage", None)

@@ -562,8 +562,8 @@ def in_training(
     if not found:
         return {}
     rounds = set.union(*(set(each) for each in found.values()))
-    if base == "warm":
-        found["storage"] = dict.fromkeys(rounds, 1.0)
+    not_there: dict[SingleCause, bool] = {"storage": base == "warm", "transport": not measurement.workers}
+    found |= {name: dict.fromkeys(rounds, 1.0) for name, is_so in not_there.items() if is_so}
     return found | {"compute": {n: loader[n] / end_to_end[n] for n in rounds if n in loader}}
 
 
@@ -579,9 +579,8 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
     taken = parts.all()
     known = {name: each for name, each in taken.items() if each.missing is None}
     trained = in_training(measurement, base, seen.loader, seen.end_to_end)
-    how: dict[SingleCause, How] = {
-        name: "estimated" if seen.estimated_parts else each.how for name, each in known.items()
-    }
+    predicted = seen.estimated_parts or trained
+    how: dict[SingleCause, How] = {name: "estimated" if predicted else each.how for name, each in known.items()}
     how |= dict.fromkeys(trained, "measured")
     how["compute"] = "estimated" if seen.estimated_parts else "measured"
     among, failed = among_ranks(measurement, seen.loader, seen.loops), bool(trained)
@@ -646,9 +645,7 @@ def _all_ratios(
     seen: Seen, known: Mapping[SingleCause, Without], trained: Mapping[SingleCause, dict[int, float]], among: AmongRanks
 ) -> dict[SingleCause, dict[int, float]]:
     """Speedups by round: by the formula of the loop or, where resources were removed in training, as measured."""
-    # What was measured of the loader alone stays a prediction.
-    failed = {name: bool(trained) and each.how == "estimated" for name, each in known.items()}
-    ratios = {name: _ratios(seen, each, failed=failed[name]) for name, each in known.items()}
+    ratios = {name: _ratios(seen, each, failed=bool(trained)) for name, each in known.items()}
     ratios["compute"] = {n: seen.loader[n] / rate for n, rate in seen.predicted.items()}
     ratios |= trained
     # A free device still exchanges gradients.
@@ -776,5 +773,5 @@ def _ratios(seen: Seen, found: Without, *, failed: bool) -> dict[int, float]:
 
     predicted, most = seen.predicted, seen.most
     if failed:
-        return {n: min(most, rate / seen.loader[n]) for n, rate in found.rates.items()}
+        return {n: min(most, max(1.0, rate / seen.loader[n])) for n, rate in found.rates.items()}
     return {n: min(most, loop(n).end_to_end(rate) / predicted[n]) for n, rate in found.rates.items() if n in predicted}

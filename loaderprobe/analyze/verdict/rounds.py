@@ -46,14 +46,14 @@ def next_round(measurement: Measurement, *, thorough: bool) -> Round:
 
 
 def _for_the_verdict(measurement: Measurement, *, thorough: bool) -> Round:
-    measurement, rounds = counted(measurement), measurement.config.rounds
+    found, measurement = run_experiments(measurement), counted(measurement)
+    rounds = measurement.config.rounds
     # Idle workers of one rank wait for those of another: what they would do by themselves is not to be estimated.
     thorough = thorough or measurement.config.ranks > 1
     possible, screening = possible_modes(measurement), _screening(measurement)
     trained = min(times_measured(measurement, mode, activity) for mode, activity in screening)
     if not trained:
         return (*screening, *_loader_only(possible if thorough else ()))
-    found = run_experiments(measurement)
     disturbed = contradiction(found, contenders(found)) is not None
     doubted = _doubt_of_the_whole(found) >= 1 or _doubted_twice(found)
     unfair = _rests_on_unfair(measurement, found)

@@ -537,7 +537,7 @@ Kind = tuple[Mode, Activity, int | None]
 
 
 def counted(measurement: Measurement) -> Measurement:
-    """The measurement with the segments that count; applied again, it changes nothing."""
+    """The measurement with the segments that count, of all that were measured: a second time may leave out more."""
     if measurement.by_rank:
         return measurement  # what ranks saw has a row for each segment
     return _without_slow_start(_without_disturbed(measurement))

@@ -159,7 +159,10 @@ class Watched(ScriptLoader):
     since: int = 0
     """Place in `steps` of the first of the interval."""
     beside: Sequence[Watched] = ()
-    """Those that gave batches for the last training step that took one of this loader, itself among them."""
+    """Those that gave batches since the last training step but one that took one of this loader, itself among them."""
+    given_at: int = 0
+    """Batches of all loaders when it gave its last, and when the last step that took one of it trained."""
+    trained_at: int = 0
 
 
 class Watcher:
@@ -179,6 +182,7 @@ class Watcher:
         """Those that gave batches since the last backward pass."""
         self._current: list[Watched] = []
         """Those whose batches that pass was after."""
+        self._batches = 0
         self._overhead_ns = 0
         self._ranks = 1
         self._outside = Outside(say, Path(self._folder.name))
@@ -229,6 +233,8 @@ class Watcher:
         seen.began_ns = seen.began_ns or step.begin_ns
         seen.steps.append(step)
         seen.batches += 1
+        self._batches += 1
+        seen.given_at = self._batches
         seen.passes.took()
         self._outside.took()
         if seen not in self._taken:
@@ -252,9 +258,11 @@ class Watcher:
 
         self._outside.backward()
         self._ranks = max(self._ranks, ranks_in_use())  # a script may end their group before it ends
+        for seen in self._taken:  # also where loaders give batches to steps of their own in turn
+            seen.beside = [each for each in self._all if each.given_at > seen.trained_at]
+            seen.trained_at = self._batches
         self._current, self._taken = self._taken or self._current, []
         for seen in self._current:
-            seen.beside = self._current
             if not seen.passes.updates:
                 seen.trained += 1
                 # Of the batches before, an evaluation may have taken some.

@@ -745,6 +745,14 @@ DISTURBED = {
     "others use them, and a lead that no neighbour makes": Row(
         beside(run(cached(8.0), replace(EVEN, delay_s=0.004)), EVERYWHERE), PREPROCESSING, more=False,
     ),
+    # A fourth round, in which training as asked was disturbed, and one in which it was without storage.
+    "others beside two segments of four rounds": Row(
+        beside(
+            run(alike(4, baseline=RATE, training_warm=350.0, training_cached_samples=RATE), EVEN),
+            {(3, "baseline", "training"): 1.0, (2, "warm", "training"): 1.0},
+        ),
+        STORAGE, speedups={"storage": 1.4}, more=False,
+    ),
     "a slow first round": Row(
         run([{"baseline": 40.0, "training": 83.0}, *alike(2, baseline=100.0)], EVEN),
         f"{EITHER} speedups_alike storage preprocessing", figures={"images_per_s.value": 100.0}, more=True,
@@ -848,6 +856,13 @@ MISFITS = {
     ),
     "storage that was not, for warm files were not warm": Row(
         sharing_cores(warm=0.5), f"{OPEN} ablation_missing", speedups={"compute": 1.83},
+    ),
+    # The loader alone is 3 times as fast without it, of which the prediction that failed leaves 2.
+    "preprocessing that time was too short for": Row(
+        run([{"baseline": 100.0, "training": 50.0, "training_warm": 150.0, "cached_samples": 300.0}] * 3,
+            Cost(cpu_s=0.005, blocked_s=0.005), workers=0, synchronous=True, compute=300),
+        f"{EITHER} speedups_alike preprocessing storage", how={"preprocessing": "estimated"},
+        speedups={"storage": 3.0, "preprocessing": 3.0}, more=True,
     ),
     "storage that workers do not wait for": Row(
         sharing_cores(warm=0.5, blocked_s=0.001), "inconclusive either input_in_parts compute preprocessing",
