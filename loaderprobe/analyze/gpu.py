@@ -408,10 +408,9 @@ def gpu_figures(measurement: Measurement, segments: Sequence[Segment]) -> Figure
     if inside := _inside(series.get(UTILIZATION), segments):
         found["utilization"] = mean(inside)
         found["source"] = series[UTILIZATION].source
-    for key, name in _OVER_INTERVALS.items():
-        _keep(found, key, _average(series.get(name), segments))
-    for key, name in _AT_AN_INSTANT.items():
-        _keep(found, key, _mean(_inside(series.get(name), segments)))
+    known = {key: _average(series.get(name), segments) for key, name in _OVER_INTERVALS.items()}
+    known |= {key: _mean(_inside(series.get(name), segments)) for key, name in _AT_AN_INSTANT.items()}
+    found |= {key: value for key, value in known.items() if value is not None}
     found |= _energy(measurement, series, segments)
     found |= _throttling(_inside(series.get("gpu_throttle"), segments))
     if others := _inside(series.get("gpu_other_processes"), segments):
@@ -420,38 +419,31 @@ def gpu_figures(measurement: Measurement, segments: Sequence[Segment]) -> Figure
     return found
 
 
-def _keep(found: Figures, key: str, value: float | None) -> None:
-    if value is not None:
-        found[key] = value
-
-
 def _mean(values: Sequence[float]) -> float | None:
     return mean(list(values)) if values else None
 
 
-def _points(series: Series, segment: Segment) -> Points:
-    """The readings whose time lies inside a segment."""
+def _points(series: Series | None, segment: Segment) -> Points:
+    """The readings whose time lies inside a segment; none of what was not sampled."""
+    if series is None:
+        return []
     points = zip(series.time_ns, series.values, strict=True)
     return [(time_ns, value) for time_ns, value in points if segment.begin_ns[0] <= time_ns <= segment.closed_ns]
 
 
 def _inside(series: Series | None, segments: Sequence[Segment]) -> list[float]:
-    return [] if series is None else [value for segment in segments for _, value in _points(series, segment)]
+    return [value for segment in segments for _, value in _points(series, segment)]
 
 
 def _stretches(
     series: Series | None, segments: Sequence[Segment], value: Callable[[float, float], float]
 ) -> list[tuple[int, float]]:
     """(ns, value of the readings at both ends) of each time between two neighbouring readings inside one segment."""
-    return (
-        []
-        if series is None
-        else [
-            (end_ns - begin_ns, value(first, last))
-            for segment in segments
-            for (begin_ns, first), (end_ns, last) in pairwise(_points(series, segment))
-        ]
-    )
+    return [
+        (end_ns - begin_ns, value(first, last))
+        for segment in segments
+        for (begin_ns, first), (end_ns, last) in pairwise(_points(series, segment))
+    ]
 
 
 def _average(series: Series | None, segments: Sequence[Segment]) -> float | None:

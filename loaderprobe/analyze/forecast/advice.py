@@ -304,8 +304,7 @@ def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings)
         *(_alternative(fitted, each) for each in measurement.alternatives if each.name != "decoded"),
         *accelerators(fitted, around.accelerators, found),
     )
-    now, margin = point.training, point.training_spread
-    before = Interval(value=now, low=now * (1 - margin), high=now * (1 + margin))
+    before = point.rate
     worth = [
         advice
         for option in one_accelerator(made)
