@@ -155,7 +155,7 @@ def attribute(
     A copy to the device goes before any wait that covers it, then what the loader ran on the device; what is left
     of a gap goes to waits for input, to syncs and to launching, or, once the work was issued, to the device.
     """
-    exchanges, trains, kind = _exchanges(timeline), _is_training(timeline), timeline.records.kind
+    exchanges, trains, kind = _named(timeline, "kernel", communicates), _is_training(timeline), timeline.records.kind
     busy = _on_device(timeline, lambda i: trains(i) and not exchanges(i))
     exposed = subtract(_on_device(timeline, lambda i: trains(i) and exchanges(i)), busy)
     copies = _on_device(timeline, lambda i: kind[i] == "h2d")
@@ -169,7 +169,8 @@ def attribute(
     host = merge([*before, *intersect(rest, calling)])
     blocked, host = _take(host, _held_up(timeline, after_sync_ns))
     short, long = _by_latency(intersect(rest, after_call), after_call, latency_ns)
-    pageable = _is_pageable(timeline)
+    # The name of a copy says that the memory on the host was pageable.
+    pageable = _named(timeline, "h2d", lambda name: "Pageable" in name)
     return Attribution(
         begin_ns=timeline.begin_ns,
         end_ns=timeline.end_ns,
@@ -257,23 +258,16 @@ def _held_up(timeline: Timeline, after_sync_ns: int) -> Ranges:
     return merge([*_syncs(timeline), *_clipped(timeline, held)])
 
 
-def _exchanges(timeline: Timeline) -> Callable[[int], bool]:
-    """Kernels that exchange data with other GPUs."""
+def _named(timeline: Timeline, kind: str, wanted: Callable[[str], bool]) -> Callable[[int], bool]:
+    """Records of this kind whose name is wanted."""
     records = timeline.records
-    names = {number for number, name in enumerate(timeline.names) if communicates(name)}
-    return lambda i: records.kind[i] == "kernel" and records.name[i] in names
+    names = {number for number, name in enumerate(timeline.names) if wanted(name)}
+    return lambda i: records.kind[i] == kind and records.name[i] in names
 
 
 def _is_training(timeline: Timeline) -> Callable[[int], bool]:
     kind, loader = timeline.records.kind, timeline.records.loader
     return lambda i: kind[i] != "h2d" and not loader[i]
-
-
-def _is_pageable(timeline: Timeline) -> Callable[[int], bool]:
-    """Copies to the device whose names say that the memory on the host was pageable."""
-    records = timeline.records
-    pageable = {number for number, name in enumerate(timeline.names) if "Pageable" in name}
-    return lambda i: records.kind[i] == "h2d" and records.name[i] in pageable
 
 
 def _issued(timeline: Timeline) -> dict[int, tuple[int, int]]:
@@ -534,7 +528,7 @@ def use_of(timeline: Timeline, window_ns: int) -> DeviceUse:
     kernels: list[Kernel] = [row for row in rows if row[0] < row[1]]
     known = [(end - begin, occupancy) for begin, end, occupancy, _ in kernels if occupancy is not None]
     known_ns, whole_ns = sum(ns for ns, _ in known), sum(end - begin for begin, end, *_ in kernels)
-    exchanges, trains = _exchanges(timeline), _is_training(timeline)
+    exchanges, trains = _named(timeline, "kernel", communicates), _is_training(timeline)
     training = _on_device(timeline, lambda i: kind[i] == "kernel" and trains(i) and not exchanges(i))
     return DeviceUse(
         training_busy=total(training) / window_ns,

@@ -201,13 +201,12 @@ class SweepPolicy:
         times = Counter(result.what for result in results.done)
         last = {result.what: result.found for result in results.done}
         left_s = self.whole_s - results.spent_s
-        known = {config: found for config, found in last.items() if found.needed_s is not None}
+        needed = {config: found.needed_s for config, found in last.items() if found.needed_s is not None}
         groups = (
-            [config for config, found in known.items() if found.is_uneven and times[config] == 1],
-            [config for config, found in known.items() if found.is_open],
-            [config for config, found in known.items() if not found.is_open],
+            [config for config in needed if last[config].is_uneven and times[config] == 1],
+            [config for config in needed if last[config].is_open],
+            [config for config in needed if not last[config].is_open],
         )
-        needed = {config: found.needed_s for config, found in known.items() if found.needed_s is not None}
         for group in groups:
             fitting = [config for config in group if needed[config] <= left_s]
             if fitting:

@@ -100,17 +100,13 @@ def memory_left_bytes(root: Path = ROOT, membership: Path = MEMBERSHIP, meminfo:
 def _left(directory: Path) -> int | None:
     """What the limit of one cgroup leaves for files; None without a limit."""
     try:
-        if (directory / "memory.max").is_file():
-            limit, used = ((directory / name).read_text().strip() for name in ("memory.max", "memory.current"))
-            prefix = ""
-        else:
-            names = ("memory.limit_in_bytes", "memory.usage_in_bytes")
-            limit, used = ((directory / name).read_text().strip() for name in names)
-            prefix = "total_"
+        of_version_1 = not (directory / "memory.max").is_file()
+        names = ("limit_in_bytes", "usage_in_bytes") if of_version_1 else ("max", "current")
+        limit, used = ((directory / f"memory.{name}").read_text().strip() for name in names)
         if limit == "max" or int(limit) >= _UNLIMITED:
             return None
         counted = dict(line.split() for line in (directory / "memory.stat").read_text().splitlines())
-        files = sum(int(counted[f"{prefix}{name}"]) for name in ("active_file", "inactive_file"))
+        files = sum(int(counted[f"{'total_' * of_version_1}{name}"]) for name in ("active_file", "inactive_file"))
     except (OSError, ValueError, KeyError):
         return None  # no controller here: no limit from this directory
     return max(0, int(limit) - int(used) + files)
