@@ -555,16 +555,8 @@ def _sm_efficiency(kernels: Sequence[Kernel], whole_ns: int, window_ns: int) -> 
     return filled_ns / window_ns
 
 
-def missing_estimates(use: DeviceUse) -> dict[str, Remark]:
-    """Field to reason, for the estimates that are None."""
-    reasons = {}
-    if use.occupancy_estimated is None:
-        reasons["occupancy_estimated"] = Remark(code="no_kernel_fits")
-    if use.sm_efficiency_estimated is None:
-        reasons["sm_efficiency_estimated"] = Remark(code="blocks_unknown")
-    return reasons
-
-
+_NO_ESTIMATE = {"occupancy_estimated": "no_kernel_fits", "sm_efficiency_estimated": "blocks_unknown"}
+"""By field, why it is None where it is."""
 NAME = "gpu_timeline"
 """Of what is missing without a window."""
 
@@ -607,7 +599,11 @@ def read_window(measurement: Measurement) -> WindowReading:
     return WindowReading(
         window=replace(window, gaps=gaps, use=use, doubts=tuple(filter(None, doubts))),
         view=timeline_view(timeline, found),
-        missing={f"gpu_window.use.{name}": reason for name, reason in missing_estimates(use).items()},
+        missing={
+            f"gpu_window.use.{name}": Remark(code=code)
+            for name, code in _NO_ESTIMATE.items()
+            if getattr(use, name) is None
+        },
     )
 
 

@@ -88,11 +88,7 @@ def memory_left_bytes(root: Path = ROOT, membership: Path = MEMBERSHIP, meminfo:
     The least of what the machine has available, which counts the cache that could be dropped, and what the memory
     limit of each cgroup above leaves when everything but files is subtracted.
     """
-    of_groups = [
-        left
-        for cgroup_directory in cgroup_directories("memory", root, membership)
-        if (left := _left(cgroup_directory)) is not None
-    ]
+    of_groups = [left for left in map(_left, cgroup_directories("memory", root, membership)) if left is not None]
     available = _field(meminfo, "MemAvailable")
     return min([*of_groups, *([available] if available else [])], default=None)
 
@@ -118,11 +114,7 @@ def _left(directory: Path) -> int | None:
 def cores_available(root: Path = ROOT, membership: Path = MEMBERSHIP) -> float:
     """Cores within CPU affinity and the smallest cgroup quota (v1 or v2) of this process and its parents."""
     cores = float(len(cores_allowed()))
-    quotas = [
-        quota
-        for cgroup_directory in cgroup_directories("cpu", root, membership)
-        if (quota := _quota(cgroup_directory)) is not None
-    ]
+    quotas = [quota for quota in map(_quota, cgroup_directories("cpu", root, membership)) if quota is not None]
     return min([cores, *quotas])
 
 

@@ -211,9 +211,7 @@ def pinned(fit: Fit, share: float) -> Forecast:
 
 def accelerator(fit: Fit, images_per_s: float, name: str = "") -> Forecast:
     """With an accelerator that trains at this rate by itself. Unlike a CPU, it works while the host goes on."""
-    at = replace(
-        fit.anchor, compute=images_per_s, synchronous=fit.anchor.synchronous and not fit.anchor.on_cpu
-    )  # fmt: skip
+    at = replace(fit.anchor, compute=images_per_s, synchronous=fit.anchor.synchronous and not fit.anchor.on_cpu)
     return _forecast(fit, Change(changed="accelerator", to=name or f"{significant(images_per_s)} images/s", at=at))
 
 

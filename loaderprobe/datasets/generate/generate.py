@@ -454,10 +454,6 @@ def _write_chunk(numbers: Sequence[int]) -> list[Entry]:
 OnImages = Callable[[int, int], None]
 
 
-def _silent(done: int, total: int) -> None:
-    """The default progress callback: does nothing."""
-
-
 def generate(
     root: Path,
     request: SetRequest,
@@ -465,7 +461,7 @@ def generate(
     count: int,
     processes: int,
     progress: OnImages,
-    on_base_image: OnImages = _silent,
+    on_base_image: OnImages = lambda *_: None,
 ) -> Path:
     """Make, complete or enlarge `root/WxH` (`root/imagenet`, `root/WxH-tar`) to at least `count` images.
 
