@@ -36,12 +36,8 @@ class Ask(Generic[Q_co]):
     budget_s: float | None = None
     """That it is given; None for as long as it needs."""
 
-    def share(self, part: float = 0.0) -> float:
-        """Completed share of everything, 0 to 1, once this part of it is done."""
-        return (self.done + part * self.takes) / self.total if self.total else 0.0
-
     def left(self, part: float = 0.0) -> float:
-        """What is left of everything then."""
+        """What is left of everything, once this part of it is done."""
         return self.total - self.done - part * self.takes
 
 

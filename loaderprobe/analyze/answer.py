@@ -26,7 +26,7 @@ from loaderprobe.records.report import (
 )
 from loaderprobe.records.resources import JUDGED, RESOURCE, SPEEDUPS, ResourceName
 from loaderprobe.records.thresholds import FAR_BEYOND_NOISE, WORTH
-from loaderprobe.records.verdict import Advice, Interval, Knee, ReasonCode, Speedup
+from loaderprobe.records.verdict import Advice, Interval, Knee, ReasonCode, SideAndCause, Speedup
 from loaderprobe.units import join_words, significant
 
 Rows = Sequence[ConfigurationRow]
@@ -97,11 +97,11 @@ def firm(row: ConfigurationRow) -> bool:
     return row.bound is not None and "inconclusive" not in (row.bound.side, row.bound.cause)
 
 
-def families(row: ConfigurationRow) -> tuple[str, ...]:
-    """What limits a row, where full cores count as what keeps them busy; several where they cannot be separated."""
-    if row.bound is None:
+def families(bound: SideAndCause | None) -> tuple[str, ...]:
+    """What limits, where full cores count as what keeps them busy; several where they cannot be separated."""
+    if bound is None:
         return ()
-    names = row.bound.candidates if row.bound.cause == "either" else (row.bound.cause,)
+    names = bound.candidates if bound.cause == "either" else (bound.cause,)
     return tuple(RESOURCE[name].part_of or name if name in RESOURCE else name for name in names)
 
 
@@ -198,7 +198,7 @@ def _limits(rows: Rows) -> tuple[Limited, ...]:
     names = list(dict.fromkeys(row.config.resolution for row in rows))
     found: dict[tuple[str, tuple[str, ...]], set[int]] = {}
     for row in sorted(rows, key=lambda row: names.index(row.config.resolution)):
-        found.setdefault((row.config.resolution, families(row)), set()).add(row.config.loader.workers)
+        found.setdefault((row.config.resolution, families(row.bound)), set()).add(row.config.loader.workers)
     return tuple(
         Limited(data=data, resources=resources, workers=tuple(sorted(counts)))
         for (data, resources), counts in found.items()
@@ -211,7 +211,7 @@ def _how_sure(rows: Rows, removed_once: Container[str]) -> Iterator[Answer]:
     led = [
         (speedup, row)
         for row in seen
-        if firm(row) and families(row)[0] in SPEEDUPS and len(main_speedups(row)) == 1
+        if firm(row) and families(row.bound)[0] in SPEEDUPS and len(main_speedups(row)) == 1
         for _, speedup in main_speedups(row)
     ]
     if not led:

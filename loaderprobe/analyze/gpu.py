@@ -155,7 +155,7 @@ def attribute(
     A copy to the device goes before any wait that covers it, then what the loader ran on the device; what is left
     of a gap goes to waits for input, to syncs and to launching, or, once the work was issued, to the device.
     """
-    exchanges, trains, kind = _exchanges(timeline), _is_training(timeline), timeline.records.kind
+    exchanges, trains, kind = _named(timeline, "kernel", communicates), _is_training(timeline), timeline.records.kind
     busy = _on_device(timeline, lambda i: trains(i) and not exchanges(i))
     exposed = subtract(_on_device(timeline, lambda i: trains(i) and exchanges(i)), busy)
     copies = _on_device(timeline, lambda i: kind[i] == "h2d")
@@ -169,7 +169,8 @@ def attribute(
     host = merge([*before, *intersect(rest, calling)])
     blocked, host = _take(host, _held_up(timeline, after_sync_ns))
     short, long = _by_latency(intersect(rest, after_call), after_call, latency_ns)
-    pageable = _is_pageable(timeline)
+    # The name of a copy says that the memory on the host was pageable.
+    pageable = _named(timeline, "h2d", lambda name: "Pageable" in name)
     return Attribution(
         begin_ns=timeline.begin_ns,
         end_ns=timeline.end_ns,
@@ -257,23 +258,16 @@ def _held_up(timeline: Timeline, after_sync_ns: int) -> Ranges:
     return merge([*_syncs(timeline), *_clipped(timeline, held)])
 
 
-def _exchanges(timeline: Timeline) -> Callable[[int], bool]:
-    """Kernels that exchange data with other GPUs."""
+def _named(timeline: Timeline, kind: str, wanted: Callable[[str], bool]) -> Callable[[int], bool]:
+    """Records of this kind whose name is wanted."""
     records = timeline.records
-    names = {number for number, name in enumerate(timeline.names) if communicates(name)}
-    return lambda i: records.kind[i] == "kernel" and records.name[i] in names
+    names = {number for number, name in enumerate(timeline.names) if wanted(name)}
+    return lambda i: records.kind[i] == kind and records.name[i] in names
 
 
 def _is_training(timeline: Timeline) -> Callable[[int], bool]:
     kind, loader = timeline.records.kind, timeline.records.loader
     return lambda i: kind[i] != "h2d" and not loader[i]
-
-
-def _is_pageable(timeline: Timeline) -> Callable[[int], bool]:
-    """Copies to the device whose names say that the memory on the host was pageable."""
-    records = timeline.records
-    pageable = {number for number, name in enumerate(timeline.names) if "Pageable" in name}
-    return lambda i: records.kind[i] == "h2d" and records.name[i] in pageable
 
 
 def _issued(timeline: Timeline) -> dict[int, tuple[int, int]]:
@@ -408,10 +402,9 @@ def gpu_figures(measurement: Measurement, segments: Sequence[Segment]) -> Figure
     if inside := _inside(series.get(UTILIZATION), segments):
         found["utilization"] = mean(inside)
         found["source"] = series[UTILIZATION].source
-    for key, name in _OVER_INTERVALS.items():
-        _keep(found, key, _average(series.get(name), segments))
-    for key, name in _AT_AN_INSTANT.items():
-        _keep(found, key, _mean(_inside(series.get(name), segments)))
+    known = {key: _average(series.get(name), segments) for key, name in _OVER_INTERVALS.items()}
+    known |= {key: _mean(_inside(series.get(name), segments)) for key, name in _AT_AN_INSTANT.items()}
+    found |= {key: value for key, value in known.items() if value is not None}
     found |= _energy(measurement, series, segments)
     found |= _throttling(_inside(series.get("gpu_throttle"), segments))
     if others := _inside(series.get("gpu_other_processes"), segments):
@@ -420,38 +413,31 @@ def gpu_figures(measurement: Measurement, segments: Sequence[Segment]) -> Figure
     return found
 
 
-def _keep(found: Figures, key: str, value: float | None) -> None:
-    if value is not None:
-        found[key] = value
-
-
 def _mean(values: Sequence[float]) -> float | None:
     return mean(list(values)) if values else None
 
 
-def _points(series: Series, segment: Segment) -> Points:
-    """The readings whose time lies inside a segment."""
+def _points(series: Series | None, segment: Segment) -> Points:
+    """The readings whose time lies inside a segment; none of what was not sampled."""
+    if series is None:
+        return []
     points = zip(series.time_ns, series.values, strict=True)
     return [(time_ns, value) for time_ns, value in points if segment.begin_ns[0] <= time_ns <= segment.closed_ns]
 
 
 def _inside(series: Series | None, segments: Sequence[Segment]) -> list[float]:
-    return [] if series is None else [value for segment in segments for _, value in _points(series, segment)]
+    return [value for segment in segments for _, value in _points(series, segment)]
 
 
 def _stretches(
     series: Series | None, segments: Sequence[Segment], value: Callable[[float, float], float]
 ) -> list[tuple[int, float]]:
     """(ns, value of the readings at both ends) of each time between two neighbouring readings inside one segment."""
-    return (
-        []
-        if series is None
-        else [
-            (end_ns - begin_ns, value(first, last))
-            for segment in segments
-            for (begin_ns, first), (end_ns, last) in pairwise(_points(series, segment))
-        ]
-    )
+    return [
+        (end_ns - begin_ns, value(first, last))
+        for segment in segments
+        for (begin_ns, first), (end_ns, last) in pairwise(_points(series, segment))
+    ]
 
 
 def _average(series: Series | None, segments: Sequence[Segment]) -> float | None:
@@ -542,7 +528,7 @@ def use_of(timeline: Timeline, window_ns: int) -> DeviceUse:
     kernels: list[Kernel] = [row for row in rows if row[0] < row[1]]
     known = [(end - begin, occupancy) for begin, end, occupancy, _ in kernels if occupancy is not None]
     known_ns, whole_ns = sum(ns for ns, _ in known), sum(end - begin for begin, end, *_ in kernels)
-    exchanges, trains = _exchanges(timeline), _is_training(timeline)
+    exchanges, trains = _named(timeline, "kernel", communicates), _is_training(timeline)
     training = _on_device(timeline, lambda i: kind[i] == "kernel" and trains(i) and not exchanges(i))
     return DeviceUse(
         training_busy=total(training) / window_ns,
@@ -569,16 +555,8 @@ def _sm_efficiency(kernels: Sequence[Kernel], whole_ns: int, window_ns: int) -> 
     return filled_ns / window_ns
 
 
-def missing_estimates(use: DeviceUse) -> dict[str, Remark]:
-    """Field to reason, for the estimates that are None."""
-    reasons = {}
-    if use.occupancy_estimated is None:
-        reasons["occupancy_estimated"] = Remark(code="no_kernel_fits")
-    if use.sm_efficiency_estimated is None:
-        reasons["sm_efficiency_estimated"] = Remark(code="blocks_unknown")
-    return reasons
-
-
+_NO_ESTIMATE = {"occupancy_estimated": "no_kernel_fits", "sm_efficiency_estimated": "blocks_unknown"}
+"""By field, why it is None where it is."""
 NAME = "gpu_timeline"
 """Of what is missing without a window."""
 
@@ -621,7 +599,11 @@ def read_window(measurement: Measurement) -> WindowReading:
     return WindowReading(
         window=replace(window, gaps=gaps, use=use, doubts=tuple(filter(None, doubts))),
         view=timeline_view(timeline, found),
-        missing={f"gpu_window.use.{name}": reason for name, reason in missing_estimates(use).items()},
+        missing={
+            f"gpu_window.use.{name}": Remark(code=code)
+            for name, code in _NO_ESTIMATE.items()
+            if getattr(use, name) is None
+        },
     )
 
 

@@ -41,8 +41,9 @@ def next_workers(
         return knee
     seen = ranked(rates)
     workers = sorted(number for number in rates if number)
-    if not _ends(rates, workers, compute) and (more := _more(workers, most)):
-        return more
+    last = max(workers, default=0)
+    if last < most and not _ends(rates, workers, compute):
+        return min(most, 2 * last or 1)
     chosen = fewest(seen)
     fewer = max((number for number in workers if chosen is not None and number < chosen), default=None)
     between = [number for number in ladder() if fewer and chosen and fewer < number < chosen]
@@ -57,11 +58,6 @@ def _ends(rates: Mapping[int, Interval], workers: Sequence[int], compute: float 
         return False
     *fewer, last = workers
     return rates[last].high <= max(rates[number].value for number in fewer) / (1 - ALIKE)
-
-
-def _more(workers: Sequence[int], most: int) -> int | None:
-    last = max(workers, default=0)
-    return None if last >= most else min(most, 2 * last or 1)
 
 
 def next_factor(rates: Mapping[int, Interval]) -> int | None:

@@ -215,7 +215,8 @@ def outlooks(
         # The rate of a reference does not depend on what was trained here.
         model = row.config.compute.model if devices else ""
         together.setdefault((row.config.data, row.config.compute.name, model), []).append(row)
-    other = None if devices else _reference(accelerators)
+    reference = None if devices else accelerators.get(REFERENCE)
+    other = (REFERENCE, known(reference, "images/s", "given", _REFERENCE_SOURCE)) if reference else None
     found = []
     for (data, _, _), some in together.items():
         fewest = min(row.config.ranks for row in some)
@@ -228,11 +229,6 @@ def outlooks(
     if found and len(sizes) > 1:
         planned = nearest_to_imagenet({each.data: sizes.get(each.data, 1.0) for each in found})
     return tuple(replace(each, planned=each.data == planned) for each in found)
-
-
-def _reference(accelerators: Mapping[str, float]) -> tuple[str, Quantity] | None:
-    rate = accelerators.get(REFERENCE)
-    return (REFERENCE, known(rate, "images/s", "given", _REFERENCE_SOURCE)) if rate else None
 
 
 def _outlook(

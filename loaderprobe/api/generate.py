@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 from loaderprobe.api.shown import Shown
@@ -84,13 +85,9 @@ def make_sets(root: Path, requests: Sequence[SetRequest], *, count: int, progres
 
     def one(request: SetRequest) -> Path:
         label = request.directory(root).name
+        generating, painting = partial(progress, f"generating {label}"), partial(progress, f"painting {label}")
         return generate_set(
-            root,
-            request,
-            count=count,
-            processes=processes,
-            progress=lambda done, total: progress(f"generating {label}", done, total),
-            on_base_image=lambda done, total: progress(f"painting {label}", done, total),
+            root, request, count=count, processes=processes, progress=generating, on_base_image=painting
         )
 
     return tuple(one(request) for request in requests)
@@ -101,7 +98,4 @@ def verify(root: Path, progress: OnStage) -> dict[Path, tuple[Damage, ...]]:
     found = [path for path in (root, *sorted(root.glob("*"))) if os.path.isfile(path / SPEC)]  # noqa: PTH113  # a directory that may not be entered is none of ours, and no error
     if not found:
         raise BadValue(f"{root} holds no generated data set", hint="give the directory that `generate` was given")
-    return {
-        path: verify_set(path, lambda done, total, path=path: progress(f"verifying {path.name}", done, total))  # type: ignore[misc]  # mypy cannot type a default argument of a lambda
-        for path in found
-    }
+    return {path: verify_set(path, partial(progress, f"verifying {path.name}")) for path in found}

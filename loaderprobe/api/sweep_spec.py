@@ -65,15 +65,6 @@ def _check_alone(spec: SweepSpec) -> None:
         raise BadValue(f"--compute {other.name} does not train in step with other ranks", hint="use cuda or cpu")
 
 
-def check_devices(configs: Sequence[RunConfig], nodes: Sequence[Node] | None) -> None:
-    """Raises MissingPart for more ranks on a node than it has GPUs; without nodes, on this one."""
-    most = max(config.ranks for config in configs)
-    if most > 1:
-        there = this_node(most) if nodes is None else nodes
-        for config in configs:
-            check_gpus(config.compute, config.ranks, config.nodes, there)
-
-
 def check_images(files: Iterable[FileSet], configs: Iterable[RunConfig]) -> None:
     """Raises BadValue for a data set that is too small to be shared by the ranks of a configuration."""
     sets = {file.fingerprint: file for file in files}
@@ -242,9 +233,12 @@ def check_spec(spec: SweepSpec, nodes: Sequence[Node] | None = None) -> None:
     parts = dict.fromkeys((config.loader, config.compute) for config in spec.configs)
     for loader, compute in parts:
         check_names(loader, compute)
-    check_devices(spec.configs, nodes)
+    most = max(config.ranks for config in spec.configs)
+    there = this_node(most) if nodes is None and most > 1 else nodes or ()
+    for config in spec.configs:
+        check_gpus(config.compute, config.ranks, config.nodes, there)
     if nodes is None:
-        check_crowd(max(config.ranks for config in spec.configs), cores_available())
+        check_crowd(most, cores_available())
     for loader, compute in parts:
         check_parts(loader, compute)
 

@@ -170,6 +170,7 @@ def generated_set(directory: Path, *, sample: int, seed: int) -> FileSet:
                 hint=f"remove {directory} and generate it again",
             )
     layout, image_bytes = LAYOUTS.get(spec.layout), manifest.image_bytes if several else manifest.size_bytes
+    inside = [index - spec.images_in(number, manifest.images).start for number, index in chosen]
     return FileSet(
         label=f"{spec.resolution} {spec.layout}" if several else spec.resolution,
         root=str(directory.absolute()),
@@ -179,9 +180,7 @@ def generated_set(directory: Path, *, sample: int, seed: int) -> FileSet:
         size_bytes=tuple(image_bytes[index] for _, index in chosen),
         images_found=manifest.images,
         layout=spec.layout,
-        places=tuple(layout.place(index - spec.images_in(n, manifest.images).start) for n, index in chosen)
-        if layout
-        else (),
+        places=tuple(map(layout.place, inside)) if layout else (),
         whole_bytes=sizes if several else {},
     )
 

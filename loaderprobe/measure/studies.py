@@ -13,6 +13,7 @@ from loaderprobe.measure.runner import Order, Processes
 from loaderprobe.measure.sweep import START_SECONDS, Orders
 from loaderprobe.policy import Ask, Fixed, follow
 from loaderprobe.protocols import Clock, OnStage
+from loaderprobe.records import by_key
 from loaderprobe.records.config import LoaderSpec, RunConfig, Study, StudyPlan, SweepSpec, asks_for
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
@@ -55,10 +56,8 @@ def pending_studies(run: RunDirectory) -> Iterator[tuple[Study, RunConfig, FileS
 
 def plan_studies(run: RunDirectory) -> tuple[StudyPlan, ...]:
     """What is going to be studied, and how long that takes."""
-    found: dict[Study, list[FileSet]] = {}
-    for study, _, files in pending_studies(run):
-        found.setdefault(study, []).append(files)
-    return tuple(_plan(study, files, run.record.spec.epochs) for study, files in found.items())
+    asked = by_key(pending_studies(run), lambda each: each[0])
+    return tuple(_plan(study, [files for *_, files in each], run.record.spec.epochs) for study, each in asked.items())
 
 
 def _plan(study: Study, files: Sequence[FileSet], epochs: int) -> StudyPlan:

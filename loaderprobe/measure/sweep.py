@@ -181,9 +181,7 @@ class SweepPolicy:
             return Stop(reason="no_time")
         usual_s = results.spent_s / number if number else budget_s or expected_seconds(self.spec, self.todo[0])
         total_s = (len(self.todo) + self.to_come) * usual_s
-        return Ask(
-            what=self.todo[number], done=number * usual_s, takes=usual_s, total=total_s, budget_s=budget_s
-        )  # fmt: skip
+        return Ask(what=self.todo[number], done=number * usual_s, takes=usual_s, total=total_s, budget_s=budget_s)
 
     def _dealt_s(self, number: int, spent_s: float) -> float | None:
         """Seconds for the configuration of this number; None where it may take all it needs."""
@@ -201,22 +199,19 @@ class SweepPolicy:
         times = Counter(result.what for result in results.done)
         last = {result.what: result.found for result in results.done}
         left_s = self.whole_s - results.spent_s
-        known = {config: found for config, found in last.items() if found.needed_s is not None}
+        needed = {config: found.needed_s for config, found in last.items() if found.needed_s is not None}
         groups = (
-            [config for config, found in known.items() if found.is_uneven and times[config] == 1],
-            [config for config, found in known.items() if found.is_open],
-            [config for config, found in known.items() if not found.is_open],
+            [config for config in needed if last[config].is_uneven and times[config] == 1],
+            [config for config in needed if last[config].is_open],
+            [config for config in needed if not last[config].is_open],
         )
-        needed = {config: found.needed_s for config, found in known.items() if found.needed_s is not None}
         for group in groups:
             fitting = [config for config in group if needed[config] <= left_s]
             if fitting:
                 chosen = min(fitting, key=lambda config: (times[config], needed[config]))
                 share_s = left_s / sum(times[config] == times[chosen] for config in fitting)
                 budget_s = max(needed[chosen], share_s)
-                return Ask(
-                    what=chosen, done=results.spent_s, takes=budget_s, total=self.whole_s, budget_s=budget_s
-                )  # fmt: skip
+                return Ask(what=chosen, done=results.spent_s, takes=budget_s, total=self.whole_s, budget_s=budget_s)
         return Stop(reason="complete")
 
 

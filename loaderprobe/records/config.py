@@ -352,10 +352,7 @@ def refuse_options(loader: LoaderSpec, compute: ComputeSpec, why: str) -> None:
     """Raise BadValue for options that are not as usual, for a device on which they would have no effect."""
     if asked := asked_of_device(loader, compute):
         verb = "do" if len(asked) > 1 else "does"
-        raise BadValue(
-            f"{join_words(asked)} {verb} not apply to {compute.name}: {why}",
-            hint="train on cuda or cpu",
-        )
+        raise BadValue(f"{join_words(asked)} {verb} not apply to {compute.name}: {why}", hint="train on cuda or cpu")
 
 
 # What a sweep is about to measure, and how long that takes.

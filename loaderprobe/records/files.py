@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from loaderprobe.errors import BadValue
+from loaderprobe.records import by_key
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm"})
 
@@ -188,8 +189,7 @@ class FileSet:
     @property
     def parts(self) -> PartFiles | None:
         """The files that are read in parts; None where each sample is a file."""
-        root = Path(self.root)
-        found = {str(root / path): size for path, size in self.whole_bytes.items()}
+        found = {str(self.folder / path): size for path, size in self.whole_bytes.items()}
         return PartFiles(file_bytes=found) if found else None
 
     @property
@@ -206,10 +206,7 @@ class FileSet:
         """The numbers of the samples of each block, or of each sample that can be read alone."""
         if not self.places:
             return [[k] for k in range(self.count)]
-        blocks: dict[tuple[str, int], list[int]] = {}
-        for k, (path, (block, _)) in enumerate(zip(self.paths, self.places, strict=True)):
-            blocks.setdefault((path, block), []).append(k)
-        return list(blocks.values())
+        return list(by_key(range(self.count), lambda k: (self.paths[k], self.places[k][0])).values())
 
     def chosen(self, numbers: Sequence[int]) -> FileSet:
         """These samples, in this order."""

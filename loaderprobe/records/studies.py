@@ -131,14 +131,10 @@ class BufferEffect:
     reason: Remark | None = None
     """Why it was not measured; None where it was, or was not asked for."""
 
-    def predicted(self, iterations: int) -> float:
-        """The rate over the first iterations, over the steady one, by the model of `over_steady`."""
-        return over_steady(iterations, self.free, self.most)
-
-    def measured(self, iterations: int) -> float | None:
-        """The same as it was measured; None where it was not."""
+    def after(self, iterations: int) -> float | None:
+        """The rate over the first iterations, over the steady one; None where others were measured, and not these."""
         if self.how == "estimated":
-            return None
+            return over_steady(iterations, self.free, self.most)
         return next((run.over_steady for run in self.runs if run.iterations == iterations), None)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from loaderprobe.analyze.answer import best_of, firm, measured
+from loaderprobe.analyze.answer import best_of, families, firm, measured
 from loaderprobe.records import by_key
 from loaderprobe.records.config import OPTIONS
 from loaderprobe.records.report import ConfigurationRow, NextStep, Outlook, Report, StorageSupply
@@ -164,8 +164,7 @@ def ladder(steps: Sequence[Step], *, unit: str = UNIT) -> Chart:
 
 def limit_words(bound: SideAndCause) -> str:
     """`storage`, `storage or preprocessing`: what limits, where full cores count as what keeps them busy."""
-    names = bound.candidates if bound.cause == "either" else (bound.cause,)
-    parts = [RESOURCE[name].part_of or name if name in RESOURCE else name for name in names]
+    parts = families(bound)
     nouns = [RESOURCE[name].answer or RESOURCE[name].noun if name in RESOURCE else name for name in parts]
     return join_words(nouns, "or")
 
@@ -234,14 +233,12 @@ def _subline(report: Report, group: RowGroup, shown: Sequence[ConfigurationRow])
 
 def short_label(row: ConfigurationRow, among: Sequence[ConfigurationRow], *, workers: bool = True) -> str:
     """`500x375, 2 workers`, with the options that set the row apart from the others on the ladder."""
-    options = [row.config.resolution, *([loading(row)] if workers else [])]
     named = {
         "loader": row.config.loader.name, "model": row.config.compute.model, "compute": row.config.compute.name,
         "ranks": counted(row.config.ranks, "rank"), "cache": row.config.cache,
     }  # fmt: skip
     apart = [name for name in named if len({OPTIONS[name].of(other.config) for other in among}) > 1]
-    parts = [*options, *(named[name] for name in apart)]
-    return ", ".join(parts)
+    return ", ".join((row.config.resolution, *([loading(row)] if workers else []), *(named[name] for name in apart)))
 
 
 def shown_first(report: Report) -> list[ConfigurationRow]:

@@ -160,9 +160,8 @@ def counters(row: ConfigurationRow) -> dict[str, float | str]:
 def occupancy_words(use: DeviceUse) -> str:
     """With the share of the kernels' time that it covers, where that is not all of it."""
     some = use.occupancy_estimated is not None and use.occupancy_coverage <= 0.995
-    return percent(use.occupancy_estimated) + (
-        f" (of {percent(use.occupancy_coverage)} of the kernels' time)" if some else ""
-    )
+    covered = f" (of {percent(use.occupancy_coverage)} of the kernels' time)" if some else ""
+    return percent(use.occupancy_estimated) + covered
 
 
 def _measured(row: ConfigurationRow, name: str) -> str:

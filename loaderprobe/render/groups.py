@@ -133,9 +133,8 @@ def resources_of(row: ConfigurationRow) -> tuple[ResourceName, ...]:
 
 def speed(row: ConfigurationRow, gap: str = " ") -> str:
     """`205 ±6`, and ` warm` where cold files were asked for and the reads were not cold."""
-    return interval(row.images_per_s, gap) + (
-        state_word(row.config.cache, row.verdict.files_were) if row.verdict else ""
-    )
+    state = state_word(row.config.cache, row.verdict.files_were) if row.verdict else ""
+    return interval(row.images_per_s, gap) + state
 
 
 def state_word(asked: CacheState, files_were: FilesWere | None) -> str:
@@ -259,13 +258,11 @@ def letters_of(of: Judged) -> str:
 def gain_words(row: ConfigurationRow, then: Mapping[str, Bottleneck]) -> str:
     """`decoding 2.55x → compute`: the speed-ups that the verdict names, and what limits next."""
     none = "" if row.bound is None else "inconclusive" if row.bound.cause == "inconclusive" else MISSING
-    return (
-        ", ".join(
-            f"{RESOURCE[name].short or name} {factor(speedup)}{f' → {NEXT[then[name]]}' if name in then else ''}"
-            for name, speedup in main_speedups(row)
-        )
-        or none
+    gains = (
+        f"{RESOURCE[name].short or name} {factor(speedup)}{f' → {NEXT[then[name]]}' if name in then else ''}"
+        for name, speedup in main_speedups(row)
     )
+    return ", ".join(gains) or none
 
 
 def limit_map(group: RowGroup, *, most: int) -> Table:

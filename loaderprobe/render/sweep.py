@@ -592,14 +592,7 @@ def epochs_section(report: Report) -> Section:
             parts.append(Paragraph(text=f"{full_label(row, report)}: not measured, {why}."))
         elif row.epochs:
             rows = tuple(_epoch_row(number, epoch) for number, epoch in enumerate(row.epochs.epochs, 1))
-            parts.append(
-                Chart(
-                    rows=rows,
-                    unit="images/s",
-                    caption=full_label(row, report),
-                    ends="epoch,images/s",
-                )
-            )
+            parts.append(Chart(rows=rows, unit="images/s", caption=full_label(row, report), ends="epoch,images/s"))
             parts.append(Paragraph(text=_fit_words(row.epochs), tone="quiet"))
     return Section(title="Epochs", name="epochs", parts=tuple(parts))
 
@@ -666,7 +659,7 @@ def short_runs_section(report: Report) -> Section:
 
 def _excess(pair: tuple[ConfigurationRow, BufferEffect], iterations: int) -> str:
     """`+19 %`; within 2 %, or within the noise band, it is none."""
-    effect, over_steady = pair[1], _at(pair[1], iterations)
+    effect, over_steady = pair[1], pair[1].after(iterations)
     if over_steady is None:
         return ""
     more, none = over_steady - 1, max(ALIKE, effect.noise)
@@ -692,10 +685,5 @@ def short_run_cells(row: ConfigurationRow) -> dict[str, Value]:
     if effect is None:
         return {}
     cells: dict[str, Value] = {"buffered_batches": effect.batches}
-    cells |= {f"rate_over_steady_after_{count}_iterations": _at(effect, count) for count in SHOWN}
+    cells |= {f"rate_over_steady_after_{count}_iterations": effect.after(count) for count in SHOWN}
     return cells | {"rate_over_steady_how": effect.how, "iterations_within_2_percent": effect.enough}
-
-
-def _at(effect: BufferEffect, iterations: int) -> float | None:
-    """As measured where it was, as estimated where all is."""
-    return effect.predicted(iterations) if effect.how == "estimated" else effect.measured(iterations)

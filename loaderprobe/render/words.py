@@ -48,11 +48,9 @@ def heading(bound: Bound) -> str:
     side = {"input": "Input-bound", "compute": "Compute-bound", "balanced": "Balanced"}.get(bound.side, "Inconclusive")
     if bound.cause == "either":
         names = [noun(name) for name in bound.candidates]
-        return (
-            f"{side} between {join_words(names)}"
-            if bound.side == "inconclusive"
-            else f"{side} by {join_words(names, 'or')}"
-        )
+        if bound.side == "inconclusive":
+            return f"{side} between {join_words(names)}"
+        return f"{side} by {join_words(names, 'or')}"
     if bound.cause == "inconclusive":
         return side if bound.side == "inconclusive" else f"{side}, cause inconclusive"
     if bound.cause in (bound.side, "balanced"):

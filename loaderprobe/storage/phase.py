@@ -153,7 +153,10 @@ def run_phase(settings: PhaseSettings) -> BandwidthPhase:
     resident = supply.resident()
 
     def done(total: Total) -> bool:
-        return _done(settings, total) or (total.runs > 0 and supply.rounds - rounds >= MOST_ROUNDS)
+        if total.runs > 0 and supply.rounds - rounds >= MOST_ROUNDS:
+            return True
+        long = total.seconds >= 0.98 * settings.seconds
+        return long and (total.settled() or total.seconds >= 0.98 * settings.longest_s)
 
     def read(pieces: Sequence[Piece], total: Total) -> Reading:
         reading = settings.engine.read(pieces, _order(settings, total))
@@ -181,12 +184,6 @@ def _order(settings: PhaseSettings, total: Total) -> ReadOrder:
     )
 
 
-def _done(settings: PhaseSettings, total: Total) -> bool:
-    if total.seconds < 0.98 * settings.seconds:
-        return False
-    return total.settled() or total.seconds >= 0.98 * settings.longest_s
-
-
 def more(after: int | None, before: int | None) -> int | None:
     """What a counter has risen by; None where it could not be read."""
     return None if before is None or after is None else after - before
@@ -200,10 +197,8 @@ def own_reads() -> int | None:
 
 def nothing_read(unread: Counter[str]) -> BadValue | MissingPart:
     """The error to raise when no file or object could be reached, for these reasons."""
-    why = (
-        ", ".join(f"{count} {reason}" for reason, count in unread.items())
-        or "the readers ended without an error message"
-    )
+    reasons = (f"{count} {reason}" for reason, count in unread.items())
+    why = ", ".join(reasons) or "the readers ended without an error message"
     if set(unread) <= {"no read permission", *DENIED} and unread:
         return MissingPart(
             f"no permission to read any of the files ({why})", hint="run as a user, or with credentials, that may read"

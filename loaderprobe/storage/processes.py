@@ -43,10 +43,11 @@ class ProcessEngine:
                 _tell(child, encoded(replace(order, readers=readers)) + b"\n")
                 _tell(child, encoded_pieces(pieces[number::count]) + b"\n")
             for child in children:
-                _expect(child, b"ready\n")
+                if _line(child) != b"ready\n":
+                    raise _dead(child)
             for child in children:
                 _tell(child, b"go\n")
-            parts = [_result(child) for child in children]
+            parts = [decoded(_line(child), Reading) for child in children]
         finally:
             for child in children:
                 child.kill()
@@ -68,23 +69,16 @@ def _tell(child: Child, line: bytes) -> None:
         raise _dead(child) from error
 
 
-def _expect(child: Child, line: bytes) -> None:
-    assert child.stdout is not None
-    if child.stdout.readline() != line:
-        raise _dead(child)
-
-
 def _dead(child: Child) -> LoaderprobeError:
     how, hint = end_of(child)
     return LoaderprobeError(f"a reading process of the probe {how}", hint=hint)
 
 
-def _result(child: Child) -> Reading:
+def _line(child: Child) -> bytes:
     assert child.stdout is not None
-    line = child.stdout.readline()
-    if not line:
-        raise _dead(child)
-    return decoded(line, Reading)
+    if line := child.stdout.readline():
+        return line
+    raise _dead(child)
 
 
 def _child() -> None:

@@ -72,7 +72,7 @@ class RunDirectory:
             for part in PARTS:
                 make_directory(path / part)
             for file_set in files:
-                write_atomically(run._files_path(file_set.fingerprint), encode("files", file_set))
+                write_atomically(run._place("files", file_set.fingerprint), encode("files", file_set))
             write_atomically(path / "run.json", encode("run", record))
         return run
 
@@ -134,7 +134,7 @@ class RunDirectory:
 
     def files(self, fingerprint: str) -> FileSet:
         """The file set with this fingerprint. Raises DamagedRun when it is not there or cannot be used."""
-        path = self._files_path(fingerprint)
+        path = self._place("files", fingerprint)
         data = read(path)
         if data is None:
             raise DamagedRun(str(path), "is missing from the run", hint="measure again into a new directory")
@@ -146,7 +146,7 @@ class RunDirectory:
 
     def ceiling(self, fingerprint: str) -> StorageCeiling | None:
         """What is known of the storage under a file set; None when it was never measured. Raises DamagedRun."""
-        path = self._ceiling_path(fingerprint)
+        path = self._place("ceilings", fingerprint)
         data = read(path)
         found = None if data is None else decode("ceiling", data, StorageCeiling, str(path))
         if found is not None and found.data != fingerprint:
@@ -155,7 +155,7 @@ class RunDirectory:
 
     def save_ceiling(self, ceiling: StorageCeiling) -> None:
         """Keep a ceiling; it replaces what was known of the same file set."""
-        write_in_folder(self._ceiling_path(ceiling.data), encode("ceiling", ceiling))
+        write_in_folder(self._place("ceilings", ceiling.data), encode("ceiling", ceiling))
 
     def save(self, result: Measurement | RunFailure) -> None:
         """Keep a result; a measurement replaces the failure of an earlier try."""
@@ -163,20 +163,20 @@ class RunDirectory:
             self._save_measurement(result)
             # One that stays has no say beside a measurement.
             with suppress(OSError):
-                self._failure_path(result.config.key).unlink(missing_ok=True)
+                self._place("failures", result.config.key).unlink(missing_ok=True)
         else:
-            write_atomically(self._failure_path(result.config.key), encode("failure", result))
+            write_atomically(self._place("failures", result.config.key), encode("failure", result))
 
     def study(self, kind: str, key: str) -> Prefilled | EpochsMeasured | DamagedFile | None:
         """A study of a configuration; None where there is none. `kind` is of STUDIES."""
         found: Prefilled | EpochsMeasured | DamagedFile | None = self._result(
-            kind, STUDIES[kind], self.path / kind / _file_name(key), key
+            kind, STUDIES[kind], self._place(kind, key), key
         )
         return found
 
     def save_study(self, kind: str, found: Prefilled | EpochsMeasured) -> None:
         """Keep it; it replaces an earlier one."""
-        write_in_folder(self.path / kind / _file_name(found.config.key), encode(kind, found))
+        write_in_folder(self._place(kind, found.config.key), encode(kind, found))
 
     def has_measurement(self, key: str) -> bool:
         """True when the configuration need not be measured again: a damaged measurement is none."""
@@ -190,19 +190,19 @@ class RunDirectory:
         measured = self._measurement(key)
         if isinstance(measured, Measurement):
             return measured
-        failed = self._result("failure", RunFailure, self._failure_path(key), key)
+        failed = self._result("failure", RunFailure, self._place("failures", key), key)
         return failed if isinstance(failed, RunFailure) else measured or failed
 
     def _save_measurement(self, measured: Measurement) -> None:
         """Ranks have files of their own; the measurement itself has what they saw until all of these are there."""
-        path = self._measurement_path(measured.config.key)
+        path = self._place("measurements", measured.config.key)
         if measured.by_rank:
             write_atomically(path, encode("measurement", measured))
             write_ranks(path, measured)
         write_atomically(path, encode("measurement", replace(measured, by_rank=())))
 
     def _measurement(self, key: str) -> Measurement | DamagedFile | None:
-        path = self._measurement_path(key)
+        path = self._place("measurements", key)
         found = self._result("measurement", Measurement, path, key)
         if not isinstance(found, Measurement) or found.config.ranks == 1 or found.by_rank:
             return found
@@ -225,17 +225,11 @@ class RunDirectory:
             return self.damaged(error)
         return found
 
-    def _files_path(self, fingerprint: str) -> Path:
-        return self.path / "files" / _file_name(fingerprint)
-
-    def _ceiling_path(self, fingerprint: str) -> Path:
-        return self.path / "ceilings" / _file_name(fingerprint)
-
-    def _measurement_path(self, key: str) -> Path:
-        return self.path / "measurements" / _file_name(key)
-
-    def _failure_path(self, key: str) -> Path:
-        return self.path / "failures" / _file_name(key)
+    def _place(self, folder: str, name: str) -> Path:
+        """Of a file of the run. Raises BadValue for a name that is no key and no fingerprint: it may lead elsewhere."""
+        if not _NAME.fullmatch(name):
+            raise BadValue(f"{name!r} names no file of a run", hint="restore run.json from a copy")
+        return self.path / folder / f"{name}.json"
 
 
 @contextmanager
@@ -247,13 +241,6 @@ def lock_directory(path: Path) -> Iterator[None]:
             yield
     except filelock.Timeout as error:
         raise Locked(f"another loaderprobe is writing {path}", hint="wait for it to end, or use --out") from error
-
-
-def _file_name(name: str) -> str:
-    """The name of a file of a run. Raises BadValue for what is no key and no fingerprint: it may lead elsewhere."""
-    if not _NAME.fullmatch(name):
-        raise BadValue(f"{name!r} names no file of a run", hint="restore run.json from a copy")
-    return f"{name}.json"
 
 
 def _check_paths(files: FileSet, source: Path) -> None:

@@ -368,7 +368,8 @@ def _devices(mount: _Mount) -> tuple[str, ...]:
     source = _number_of(mount.source)
     if source is None:
         return ()
-    siblings = _btrfs_devices((SYS / "dev/block" / source).resolve().name) or [source]
+    members = [member / "dev" for path in _btrfs_of(source)[:1] for member in sorted((path / "devices").iterdir())]
+    siblings = [member.read_text().strip() for member in members] or [source]
     return tuple(dict.fromkeys(leaf for number in siblings for leaf in _leaves(number)))
 
 
@@ -381,8 +382,7 @@ def _read_ahead_bytes(mount: _Mount) -> int | None:
     places += [(device.parent if (device / "partition").exists() else device) / "queue"]
     source = None if device.exists() else _number_of(mount.source)
     if source is not None:
-        name = (SYS / "dev/block" / source).resolve().name
-        places += [path / "bdi" for path in (SYS / "fs/btrfs").glob("*-*") if (path / "devices" / name).exists()]
+        places += [path / "bdi" for path in _btrfs_of(source)]
     for place in places:
         with suppress(OSError, ValueError):
             return int((place / "read_ahead_kb").read_text()) * 1024
@@ -399,12 +399,10 @@ def _number_of(source: str) -> str | None:
     return None
 
 
-def _btrfs_devices(device: str) -> list[str]:
-    """Numbers of all devices of the btrfs that this one belongs to."""
-    for volume in (SYS / "fs/btrfs").glob("*-*"):
-        if (volume / "devices" / device).exists():
-            return [(member / "dev").read_text().strip() for member in sorted((volume / "devices").iterdir())]
-    return []
+def _btrfs_of(number: str) -> list[Path]:
+    """Where the kernel describes the btrfs that the device of this number belongs to; empty for another device."""
+    name = (SYS / "dev/block" / number).resolve().name
+    return [volume for volume in (SYS / "fs/btrfs").glob("*-*") if (volume / "devices" / name).exists()]
 
 
 def _leaves(number: str) -> list[str]:

@@ -88,11 +88,7 @@ def memory_left_bytes(root: Path = ROOT, membership: Path = MEMBERSHIP, meminfo:
     The least of what the machine has available, which counts the cache that could be dropped, and what the memory
     limit of each cgroup above leaves when everything but files is subtracted.
     """
-    of_groups = [
-        left
-        for cgroup_directory in cgroup_directories("memory", root, membership)
-        if (left := _left(cgroup_directory)) is not None
-    ]
+    of_groups = [left for left in map(_left, cgroup_directories("memory", root, membership)) if left is not None]
     available = _field(meminfo, "MemAvailable")
     return min([*of_groups, *([available] if available else [])], default=None)
 
@@ -100,17 +96,13 @@ def memory_left_bytes(root: Path = ROOT, membership: Path = MEMBERSHIP, meminfo:
 def _left(directory: Path) -> int | None:
     """What the limit of one cgroup leaves for files; None without a limit."""
     try:
-        if (directory / "memory.max").is_file():
-            limit, used = ((directory / name).read_text().strip() for name in ("memory.max", "memory.current"))
-            prefix = ""
-        else:
-            names = ("memory.limit_in_bytes", "memory.usage_in_bytes")
-            limit, used = ((directory / name).read_text().strip() for name in names)
-            prefix = "total_"
+        of_version_1 = not (directory / "memory.max").is_file()
+        names = ("limit_in_bytes", "usage_in_bytes") if of_version_1 else ("max", "current")
+        limit, used = ((directory / f"memory.{name}").read_text().strip() for name in names)
         if limit == "max" or int(limit) >= _UNLIMITED:
             return None
         counted = dict(line.split() for line in (directory / "memory.stat").read_text().splitlines())
-        files = sum(int(counted[f"{prefix}{name}"]) for name in ("active_file", "inactive_file"))
+        files = sum(int(counted[f"{'total_' * of_version_1}{name}"]) for name in ("active_file", "inactive_file"))
     except (OSError, ValueError, KeyError):
         return None  # no controller here: no limit from this directory
     return max(0, int(limit) - int(used) + files)
@@ -122,11 +114,7 @@ def _left(directory: Path) -> int | None:
 def cores_available(root: Path = ROOT, membership: Path = MEMBERSHIP) -> float:
     """Cores within CPU affinity and the smallest cgroup quota (v1 or v2) of this process and its parents."""
     cores = float(len(cores_allowed()))
-    quotas = [
-        quota
-        for cgroup_directory in cgroup_directories("cpu", root, membership)
-        if (quota := _quota(cgroup_directory)) is not None
-    ]
+    quotas = [quota for quota in map(_quota, cgroup_directories("cpu", root, membership)) if quota is not None]
     return min([cores, *quotas])
 
 

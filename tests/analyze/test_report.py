@@ -283,7 +283,7 @@ def test_an_effect_that_was_not_measured_is_estimated() -> None:
     assert found is not None
     assert (found.batches, found.how, found.reason) == (4, "estimated", few)
     assert {each.iterations: each.over_steady for each in found.runs}[100] == pytest.approx(100 / 96.5)
-    assert found.measured(100) is None and found.predicted(100) == pytest.approx(100 / 96.5)
+    assert found.after(100) == pytest.approx(100 / 96.5)
 
 
 @pytest.mark.parametrize(

@@ -81,21 +81,18 @@ def accelerators(fitted: Fit, known: Mapping[str, float], found: Experiments) ->
     if gradients is not None and gradients.value >= thresholds.WORTH:
         return [AdviceOption(forecast=refused("accelerator", "a faster one", Remark(code="exchange_of_gradients")))]
     alone, ranks = fitted.anchor.compute, fitted.anchor.ranks
+    each: dict[str, float | str] = {"ranks": ranks} if ranks > 1 else {}
     options = [
         AdviceOption(
             forecast=accelerator(fitted, rate * ranks, name),
-            action=Action(code="accelerator", facts={"images_per_s": rate, "name": name, **_each(ranks)}),
+            action=Action(code="accelerator", facts={"images_per_s": rate, "name": name, **each}),
         )
         for name, rate in known.items()
         if rate * ranks > alone
     ]
     least = alone * enough(lambda factor: accelerator(fitted, alone * factor))
-    action = Action(code="accelerator", facts={"images_per_s": least / ranks, **_each(ranks)})
+    action = Action(code="accelerator", facts={"images_per_s": least / ranks, **each})
     return [*options, AdviceOption(forecast=accelerator(fitted, least), action=action)]
-
-
-def _each(ranks: int) -> dict[str, float | str]:
-    return {"ranks": ranks} if ranks > 1 else {}
 
 
 def one_accelerator(options: Sequence[AdviceOption]) -> list[AdviceOption]:
@@ -303,8 +300,7 @@ def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings)
         *(_alternative(fitted, each) for each in measurement.alternatives if each.name != "decoded"),
         *accelerators(fitted, around.accelerators, found),
     )
-    now, margin = point.training, point.training_spread
-    before = Interval(value=now, low=now * (1 - margin), high=now * (1 + margin))
+    before = point.rate
     worth = [
         advice
         for option in one_accelerator(made)

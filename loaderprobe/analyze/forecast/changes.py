@@ -211,9 +211,7 @@ def pinned(fit: Fit, share: float) -> Forecast:
 
 def accelerator(fit: Fit, images_per_s: float, name: str = "") -> Forecast:
     """With an accelerator that trains at this rate by itself. Unlike a CPU, it works while the host goes on."""
-    at = replace(
-        fit.anchor, compute=images_per_s, synchronous=fit.anchor.synchronous and not fit.anchor.on_cpu
-    )  # fmt: skip
+    at = replace(fit.anchor, compute=images_per_s, synchronous=fit.anchor.synchronous and not fit.anchor.on_cpu)
     return _forecast(fit, Change(changed="accelerator", to=name or f"{significant(images_per_s)} images/s", at=at))
 
 
@@ -308,11 +306,15 @@ def worker_forecasts(points: Sequence[Point], storage: Storage) -> dict[int, For
     for number in sorted({*by_workers, *takewhile(lambda n: n <= max(most, 1), ladder())}):
         anchor = by_workers[min(by_workers, key=lambda known: abs(_place(known) - _place(number)))]
         fitted = fit(points, anchor, storage)
-        if isinstance(fitted, Remark):
-            measured = by_workers.get(number)
-            found[number] = _as_measured(measured) if measured else refused("workers", str(number), fitted)
-        else:
+        if not isinstance(fitted, Remark):
             found[number] = workers(fitted, number)
+        elif measured := by_workers.get(number):
+            found[number] = Forecast(
+                changed="workers", to=str(number), images_per_s=measured.rate, bottleneck=None, how="measured",
+                refused=None,
+            )  # fmt: skip
+        else:
+            found[number] = refused("workers", str(number), fitted)
     return found
 
 
@@ -340,17 +342,6 @@ def find_knee(keys: Sequence[str], forecasts: dict[int, Forecast], taken: int | 
         bottleneck=bottleneck,
         forecasts=tuple(forecasts.values()),
     )
-
-
-def _as_measured(point: Point) -> Forecast:
-    rate = Interval(
-        value=point.training,
-        low=point.training * (1 - point.training_spread),
-        high=point.training * (1 + point.training_spread),
-    )
-    return Forecast(
-        changed="workers", to=str(point.workers), images_per_s=rate, bottleneck=None, how="measured", refused=None
-    )  # fmt: skip
 
 
 def _place(number: int) -> float:

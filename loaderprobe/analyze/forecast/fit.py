@@ -24,6 +24,7 @@ from loaderprobe.records.measurement import Measurement, Segment, segment_second
 from loaderprobe.records.phases import FROM_STORAGE, BandwidthPhase, KindOfDevice, StorageCeiling
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import Bottleneck
+from loaderprobe.records.verdict import Interval
 from loaderprobe.stats import lowest, mean, median
 
 # What one image costs each resource, and the models that make rates of it.
@@ -231,15 +232,11 @@ class ServiceTimes:
 
     def slower(self, factor: float) -> ServiceTimes:
         """With all of a worker's times `factor` times as long."""
-        return replace(
-            self,
-            cpu_s=self.cpu_s * factor,
-            other_s=self.other_s * factor,
-            latency_s=self.latency_s * factor,
-            transfer_s=self.transfer_s * factor,
-            parent_s=self.parent_s * factor,
-            sending_s=self.sending_s * factor,
-        )
+        return self._times(factor, "cpu_s", "other_s", "latency_s", "transfer_s", "parent_s", "sending_s")
+
+    def _times(self, factor: float, *names: str) -> ServiceTimes:
+        """With `factor` times the figures of these names."""
+        return replace(self, **{name: getattr(self, name) * factor for name in names})
 
     def with_disk(self, factor: float) -> ServiceTimes:
         """On a device of the same kind, `factor` times as fast: in bytes/s, or in latency where that is all it has."""
@@ -263,22 +260,12 @@ class ServiceTimes:
         )
 
     def with_cached(self, share: float) -> ServiceTimes:
-        return replace(
-            self,
-            latency_s=self.latency_s * (1 - share),
-            transfer_s=self.transfer_s * (1 - share),
-            bytes_per_image=self.bytes_per_image * (1 - share),
-        )
+        return self._times(1 - share, "latency_s", "transfer_s", "bytes_per_image")
 
     def in_shards(self, requests: float, larger: float, *, by_requests: bool) -> ServiceTimes:
         """With so many requests an image for one before, and so many bytes."""
-        asked = requests if by_requests else larger
-        return replace(
-            self,
-            latency_s=self.latency_s * requests,
-            transfer_s=self.transfer_s * asked,
-            bytes_per_image=self.bytes_per_image * asked,
-        )
+        asked = self._times(requests if by_requests else larger, "transfer_s", "bytes_per_image")
+        return replace(asked, latency_s=self.latency_s * requests)
 
     def with_cpu(self, cpu_s: float, usual_cpu_s: float) -> ServiceTimes:
         """With work that took `cpu_s` where the usual took `usual_cpu_s`, side by side.
@@ -330,6 +317,12 @@ class Point:
     """Why nothing can be said about other storage."""
     ranks: int = 1
     """Whose images are counted together: seconds an image are those of one rank, over so many."""
+
+    @property
+    def rate(self) -> Interval:
+        """Of training, with its spread to either side."""
+        value, spread = self.training, self.training_spread
+        return Interval(value=value, low=value * (1 - spread), high=value * (1 + spread))
 
     @property
     def loop(self) -> Loop:
@@ -485,14 +478,10 @@ def _lasting(point: Point, storage: Storage) -> Point:
     On throttled disks a second of the loader alone ran up to 15 % faster than a longer probe, and 0.6 s of training
     up to 14 %.
     """
-    if (
-        storage.kind != "token_bucket"
-        or not point.from_storage
-        or storage.bytes_per_s is None
-        or not point.bytes_per_image
-    ):
+    lasts = storage.bytes_per_s if storage.kind == "token_bucket" and point.from_storage else None
+    if lasts is None or not point.bytes_per_image:
         return point
-    most = storage.bytes_per_s / point.bytes_per_image
+    most = lasts / point.bytes_per_image
 
     def lasting(rate: float, spread: float) -> float:
         return most if rate * (1 + spread) >= most else rate

@@ -303,7 +303,7 @@ class Seen:
             for number, rate in alone.items()
         }  # fmt: skip
         # How many times as many bytes the loader's images had, on average, as those of training.
-        by_bytes = bytes_over(made, judged) or _read_over(measurement, made, judged)
+        by_bytes = bytes_over(made, judged) or read_over(measurement, made, judged)
         both = sorted(loader.keys() & loops.keys() & by_bytes.keys())
         return cls(
             loader=loader,
@@ -451,10 +451,7 @@ class LoaderParts:
     """
 
     measurement: Measurement
-    loader: dict[int, float]
-    costs: dict[int, WorkerCost | None]
-    """Of the batches of each round."""
-    limits: Limits
+    seen: Seen
 
     def all(self) -> dict[SingleCause, Without]:
         found = {name: each for name, mode in ABLATIONS.items() if (each := self._ablated(name, mode))}
@@ -475,7 +472,7 @@ class LoaderParts:
 
     @property
     def _looked_at(self) -> bool:
-        return any(cost is not None and cost.waiting is not None for cost in self.costs.values())
+        return any(cost is not None and cost.waiting is not None for cost in self.seen.costs.values())
 
     def ends_of(self, resource: str) -> tuple[Without, Without] | None:
         """Without the least and the most of it, by the 95 % interval of its share of samples; None without samples."""
@@ -491,7 +488,7 @@ class LoaderParts:
             # How long cold files would be waited for is not known.
             return Without(missing=reason)
         if base == "warm":
-            return Without(rates=self.loader)
+            return Without(rates=self.seen.loader)
         measured = self._measured("warm")
         keeps_samples = measured and measured.missing and measured.missing.code == "samples_kept"
         if measured is None or ((keeps_samples or never_warm(self.measurement)) and self._looked_at):
@@ -505,7 +502,7 @@ class LoaderParts:
         """Where files are as found and workers were not sampled, only bytes show that they wait for storage."""
         if self._looked_at:
             return None
-        costs = [cost for cost in self.costs.values() if cost is not None]
+        costs = [cost for cost in self.seen.costs.values() if cost is not None]
         waited = sum(cost.blocked_s for cost in costs) / (sum(cost.wall_s for cost in costs) or 1.0)
         read = sum(cost.read_bytes for cost in costs) / (sum(cost.images for cost in costs) or 1)
         if waited < NEGLIGIBLE_WAIT or read >= LEAST_BYTES:
@@ -517,8 +514,8 @@ class LoaderParts:
 
         What little the training thread still does is measured where it was done, and nothing in an estimate.
         """
-        if not self.limits.workers:
-            return Without(rates=self.loader)
+        if not self.seen.limits.workers:
+            return Without(rates=self.seen.loader)
         measured = self._measured("no_transport")
         if measured is not None:
             segments = segments_of(self.measurement, "no_transport", "loader_only")
@@ -530,7 +527,7 @@ class LoaderParts:
         rates = rates_by_round(self.measurement, mode, "loader_only")
         if not rates:
             return None
-        beside = {number: rate for number, rate in rates.items() if number in self.loader}
+        beside = {number: rate for number, rate in rates.items() if number in self.seen.loader}
         reason = None if beside else Remark(code="not_beside")
         return Without(rates=beside, missing=why_not_as_asked(self.measurement, mode) or reason)
 
@@ -541,8 +538,8 @@ class LoaderParts:
     def _by_costs(self, resource: str) -> dict[int, float]:
         """Images/s without the resource, of each round from what its own batches cost; see `rate_without`."""
         return {
-            number: rate_without(resource, self.loader[number], cost, self.limits)
-            for number, cost in self.costs.items()
+            number: rate_without(resource, self.seen.loader[number], cost, self.seen.limits)
+            for number, cost in self.seen.costs.items()
             if cost is not None
         }
 
@@ -575,7 +572,7 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
     measurement = counted(measurement)
     base, seen = base_mode(measurement), Seen.of(measurement, ceiling)
     judged = segments_of(measurement, base, judged_activity(measurement))
-    parts = LoaderParts(measurement=measurement, loader=seen.loader, costs=seen.costs, limits=seen.limits)
+    parts = LoaderParts(measurement=measurement, seen=seen)
     taken = parts.all()
     known = {name: each for name, each in taken.items() if each.missing is None}
     trained = in_training(measurement, base, seen.loader, seen.end_to_end)
@@ -633,12 +630,6 @@ def _fair(measurement: Measurement, *, in_training: bool) -> dict[SingleCause, t
     kinds |= {name: as_asked for name, times in ran.items() if not times}
     undisturbed = fair(measurement)
     return {name: (undisturbed.get(kind, 0), len(segments_of(measurement, *kind))) for name, kind in kinds.items()}
-
-
-def _read_over(measurement: Measurement, made: Sequence[Segment], judged: Sequence[Segment]) -> dict[int, float]:
-    """Where files are read in parts: read-ahead gives one segment more than it uses, and another less."""
-    counted = measurement.access != "files" and measurement.storage_counts_reads
-    return read_over(measurement.worker_batches, made, judged) if counted else {}
 
 
 def _all_ratios(

@@ -438,8 +438,14 @@ def bytes_over(loader: Iterable[Segment], training: Iterable[Segment]) -> dict[i
     return {n: size / second[n] for n, size in first.items() if size and second.get(n)}
 
 
-def read_over(records: WorkerBatches, loader: Iterable[Segment], training: Iterable[Segment]) -> dict[int, float]:
-    """The same of the bytes that an image took from storage, for loaders whose samples have no file of their own."""
+def read_over(measurement: Measurement, loader: Iterable[Segment], training: Iterable[Segment]) -> dict[int, float]:
+    """The same of the bytes that an image took from storage, where samples have no file of their own.
+
+    Read-ahead gives one segment more than it uses, and another less.
+    """
+    if measurement.access == "files" or not measurement.storage_counts_reads:
+        return {}
+    records = measurement.worker_batches
     first, second = ({s.round: worker_cost(records, [s]) for s in each} for each in (loader, training))
     found = {}
     for number, cost in first.items():

@@ -569,12 +569,12 @@ def cores_shared(found: Experiments, cores_available: float) -> bool:
 def with_certainty(judgement: Bound, found: Experiments, cores_available: float) -> Bound:
     """Compute-bound where the rule names no cause and nothing but compute is left; not where more than that is."""
     if judgement.cause in ("compute", "balanced") and cores_shared(found, cores_available):
-        shared: dict[str, float | str] = {"own_cores": found.training_cores or 0.0, "cores": cores_available}
-        return inconclusive(found, Reason(code="cores_shared", facts=shared), judgement.evidence)
+        reason = _reason("cores_shared", own_cores=found.training_cores or 0.0, cores=cores_available)
+        return inconclusive(found, reason, judgement.evidence)
     if judgement.cause == "compute" and below_compute(found):
         error, tolerance = prediction_error_of(found)
-        facts: dict[str, float | str] = {"predicted_share": 1 + (error or 0.0), "noise_band": tolerance}
-        return inconclusive(found, Reason(code="outside_noise_band", facts=facts), judgement.evidence)
+        reason = _reason("outside_noise_band", predicted_share=1 + (error or 0.0), noise_band=tolerance)
+        return inconclusive(found, reason, judgement.evidence)
     evidence = compute_is_certain(found)
     if judgement.cause not in ("inconclusive", "either") or not evidence or found.loader_over_training is None:
         return judgement

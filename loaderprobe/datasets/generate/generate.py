@@ -13,7 +13,7 @@ import re
 import signal
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
@@ -129,11 +129,6 @@ def _checksum(body: bytes) -> bytes:
 
 PART = ".part"
 BUFFER = 1 << 20
-
-
-def write_files(directory: Path, spec: SetSpec, pool: Pool, numbers: Iterable[int], images: int) -> list[Entry]:
-    """Files `numbers` of a set of so many images. Raises OSError; a file that was begun is removed then."""
-    return [write_file(directory, spec, pool, number, spec.images_in(number, images)) for number in numbers]
 
 
 @contextmanager
@@ -284,10 +279,8 @@ class SetRequest:
     """Base images in the pool; None for the default."""
 
     def __post_init__(self) -> None:
-        if (
-            min(self.classes, *(1 if each is None else each for each in (self.shard_images, self.base_images))) < 1
-            or self.seed < 0
-        ):
+        counts = (self.classes, self.shard_images, self.base_images)
+        if any(count is not None and count < 1 for count in counts) or self.seed < 0:
             raise BadValue("classes, images per shard and base images must be 1 or more, and the seed 0 or more")
         if self.mean_bytes is not None and self.mean_bytes < 1:
             raise BadValue("the mean size of a file must be 1 byte or more")
@@ -352,7 +345,9 @@ class Work:
     images: int
 
     def chunk(self, numbers: Sequence[int]) -> list[Entry]:
-        return write_files(self.directory, self.spec, self.pool, numbers, self.images)
+        """Write the files of these numbers. Raises OSError; a file that was begun is removed then."""
+        indices = [self.spec.images_in(number, self.images) for number in numbers]
+        return [write_file(self.directory, self.spec, self.pool, *each) for each in zip(numbers, indices, strict=True)]
 
     def write(self, numbers: Sequence[int], processes: int, found: Callable[[list[Entry]], None], book: Book) -> None:
         """Write all of these. `found` is called with each chunk once it is recorded, and may raise to end the work.
@@ -459,10 +454,6 @@ def _write_chunk(numbers: Sequence[int]) -> list[Entry]:
 OnImages = Callable[[int, int], None]
 
 
-def _silent(done: int, total: int) -> None:
-    """The default progress callback: does nothing."""
-
-
 def generate(
     root: Path,
     request: SetRequest,
@@ -470,7 +461,7 @@ def generate(
     count: int,
     processes: int,
     progress: OnImages,
-    on_base_image: OnImages = _silent,
+    on_base_image: OnImages = lambda *_: None,
 ) -> Path:
     """Make, complete or enlarge `root/WxH` (`root/imagenet`, `root/WxH-tar`) to at least `count` images.
 
@@ -568,7 +559,9 @@ def _make(
     pool, spec = _pool_of(directory, request, processes, on_base_image)
     enough(pool.mean_bytes, images, len(missing))
     journal.begin([*whole.values(), *beyond])
-    _make_folders(directory, spec, count)
+    for number in range(min(spec.classes if spec.layout == FILES else 1, count)):
+        # A class without images would be an error to torchvision's ImageFolder.
+        (directory / spec.path(number)).parent.mkdir(parents=True, exist_ok=True)
     done = sum(entry.images for entry in whole.values())
     progress(done, count)
 
@@ -583,12 +576,6 @@ def _make(
     complete(spec.layout, directory / "train")
     write_manifest(directory, _manifest_of(spec, count, [whole[number] for number in range(spec.files(count))]))
     journal.end(beyond)
-
-
-def _make_folders(directory: Path, spec: SetSpec, count: int) -> None:
-    for number in range(min(spec.classes if spec.layout == FILES else 1, count)):
-        # A class without images would be an error to torchvision's ImageFolder.
-        (directory / spec.path(number)).parent.mkdir(parents=True, exist_ok=True)
 
 
 def _manifest_of(spec: SetSpec, count: int, files: Sequence[Entry]) -> Manifest:

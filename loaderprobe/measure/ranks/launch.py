@@ -235,10 +235,8 @@ def check_one_node(configs: Iterable[RunConfig]) -> None:
 
 def fewest_nodes(ranks: int, nodes: Sequence[Node]) -> int:
     """The fewest nodes with as many processes over which the ranks spread evenly; all nodes, where none do."""
-    for count in range(1, len(nodes) + 1):
-        if ranks % count == 0 and ranks // count <= min(len(node.processes) for node in nodes[:count]):
-            return count
-    return len(nodes)
+    fewest = [min(len(node.processes) for node in nodes[:count]) for count in range(1, len(nodes) + 1)]
+    return next((n for n, each in enumerate(fewest, 1) if ranks % n == 0 and ranks // n <= each), len(nodes))
 
 
 def check_processes(ranks: int, over: int, nodes: Sequence[Node]) -> None:
