@@ -182,13 +182,14 @@ def limits_training(bound: SideAndCause, on: str = "", what: str = "training") -
 
 
 def headed(report: Report, shown: Sequence[ConfigurationRow], document: Document) -> Document:
-    """The document under its answer: of the best configurations of the first device, with their condition in it."""
+    """The document under its answer: of the best configurations, with their device in it where they have one."""
     if not shown:
         return replace(document, headline="Nothing was measured", tone="failed", unsure=True)
-    group = next(group for group in groups(report) if shown[0] in group.rows)
+    found = _groups_of(report, shown)
+    group = found[0]
     firm_rows = [row for row in shown if row.bound and firm(row)]
-    on = f" on {group.short}" if group.emulated or group.cpu else ""
-    document = replace(document, subline=_subline(report, group, shown), tone="inconclusive")
+    on = f" on {group.short}" if _one_device(found) and (group.emulated or group.cpu) else ""
+    document = replace(document, subline=_subline(report, found, shown), tone="inconclusive")
     if 2 * len(firm_rows) < len(shown):
         return replace(document, headline=f"Not clear yet what limits training{on}", unsure=True)
     limits = by_key(firm_rows, lambda row: limit_words(row.bound) if row.bound else "")
@@ -207,6 +208,15 @@ def headed(report: Report, shown: Sequence[ConfigurationRow], document: Document
     return replace(document, headline=first_upper(text) + on, tone=tone(first))
 
 
+def _groups_of(report: Report, shown: Sequence[ConfigurationRow]) -> list[RowGroup]:
+    return [group for group in groups(report) if any(row in shown for row in group.rows)]
+
+
+def _one_device(some: Sequence[RowGroup]) -> bool:
+    """True where they differ in the state of the files only."""
+    return len({group.short for group in some}) == 1
+
+
 def _apart(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
     """What sets a best configuration apart from the others: its data set, or the state of its files, or more."""
     several = len({other.config.resolution for other in among}) > 1
@@ -215,8 +225,9 @@ def _apart(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
     return name if several else name.removeprefix(f"{row.config.resolution}, ").replace(state, FILES[state])
 
 
-def _subline(report: Report, group: RowGroup, shown: Sequence[ConfigurationRow]) -> str:
-    """How much of compute alone is reached, where that rate comes from, and what follows for no one."""
+def _subline(report: Report, some: Sequence[RowGroup], shown: Sequence[ConfigurationRow]) -> str:
+    """How much of compute alone is reached, of one device where that rate comes from, and what follows for no one."""
+    group = some[0]
     shares = [row.verdict.accelerator_utilization for row in shown if row.verdict]
     known = [share for share in shares if share is not None]
     if group.cpu:
@@ -224,11 +235,13 @@ def _subline(report: Report, group: RowGroup, shown: Sequence[ConfigurationRow])
     if not known:
         return ""
     of = span([min(1.0, share) for share in known], percent)
+    here = " No GPU here." if group.emulated and not report.summary.environment.gpus else ""
+    if not _one_device(some):
+        return f"{of} of compute alone ({'specified' if group.emulated else 'measured'}).{here}"
     pace = any(need.pace for need in report.summary.needs if need.compute == group.compute)
     alone = f"{rate(group.ceiling_images_per_s)} images/s" if group.ceiling_images_per_s else "compute alone"
     specified = "MLPerf Storage's pace; specified" if pace else "specified"
     source = specified if pace or group.emulated else "compute alone, measured"
-    here = " No GPU here." if group.emulated and not report.summary.environment.gpus else ""
     return f"{of} of its {alone} ({source}).{here}"
 
 
@@ -364,7 +377,7 @@ def _gains(report: Report, rows: Sequence[ConfigurationRow]) -> Chart:
 
 def _how_sure(report: Report, shown: Sequence[ConfigurationRow]) -> Iterator[Part]:
     """The level, the count that it follows from, and the map of all configurations of what is shown."""
-    first = [group for group in groups(report) if any(row in shown for row in group.rows)]
+    first = _groups_of(report, shown)
     of = [row for group in first for row in measured(group.rows)]
     clear = [row for row in of if firm(row)]
     squares = {"high": "■■■", "medium": "■■□", "low": "■□□"}
