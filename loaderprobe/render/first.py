@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from loaderprobe.analyze.answer import best_of, firm, measured
+from loaderprobe.analyze.answer import as_read, best_of, firm, measured
 from loaderprobe.records import by_key
 from loaderprobe.records.config import OPTIONS
 from loaderprobe.records.report import ConfigurationRow, NextStep, Outlook, Report, StorageSupply
 from loaderprobe.records.resources import RESOURCE, SPEEDUPS, Resource
 from loaderprobe.records.thresholds import WORTH
-from loaderprobe.records.verdict import Advice, SideAndCause, Speedup, Verdict
+from loaderprobe.records.verdict import Action, Advice, SideAndCause, Speedup, Verdict
 from loaderprobe.render.charts import BASE, Bar, Chart, ChartRow, How
 from loaderprobe.render.document import Command, Document, Item, Line, Paragraph, Part, Section, Table, further, tags
 from loaderprobe.render.format import MISSING, counted, first_upper, grouped, interval, named, percent, rate, span
@@ -308,15 +308,6 @@ def advice_parts(some: Iterable[Advice], sample: str) -> Iterator[Part]:
             yield Command(text=advice.command)
 
 
-def first_advice(report: Report, row: ConfigurationRow) -> Advice | None:
-    """What the change that is named first gives this row, sure or not; None where that is not forecast."""
-    first = next((step for step in report.summary.next if step.advice), None)
-    if first is None:
-        return None
-    code = first.advice[0].action.code
-    return next((advice for advice in row.advice if advice.action.code == code and advice.is_worth_making), None)
-
-
 def _change(report: Report, step: NextStep) -> Iterator[Part]:
     command = again_with(report.summary.run.command, step.command)
     if step.remark:
@@ -334,17 +325,19 @@ def _change(report: Report, step: NextStep) -> Iterator[Part]:
             if (row.config.compute, row.config.cache, row.config.ranks) in device
         ]
         # Those of the command first.
-        yield _gains(report, sorted(best, key=lambda row: row.key not in step.configurations))
+        yield _gains(report, action, sorted(best, key=lambda row: row.key not in step.configurations))
     if command:
         yield Command(text=command, label="Test it" if command.startswith("loaderprobe") else "Run it")
 
 
-def _gains(report: Report, rows: Sequence[ConfigurationRow]) -> Chart:
+def _gains(report: Report, action: Action, rows: Sequence[ConfigurationRow]) -> Chart:
+    """What this change gives each row, sure or not; without rows for which it is another one, as more workers are."""
     found: list[ChartRow] = []
     nothing: list[ChartRow] = []
     for row in rows:
         label = short_label(row, rows, workers=False)
-        if advice := first_advice(report, row):
+        alike = [advice for advice in row.advice if advice.action.code == action.code and advice.is_worth_making]
+        if advice := next((advice for advice in alike if as_read(advice.action) == as_read(action)), None):
             before, after = advice.before.value, advice.after
             spread = f"{rate(after.value)} ({rate(after.low)} to {rate(after.high)})"
             how: How = advice.how if advice.surely_gains else "unsure"
@@ -359,7 +352,7 @@ def _gains(report: Report, rows: Sequence[ConfigurationRow]) -> Chart:
                     level=1.0,
                 )
             )
-        elif row.bound:
+        elif row.bound and not alike:
             nothing.append(ChartRow(label=label, note="no gain foreseen", level=1.0))
     found.sort(key=lambda row: row.point is not None and row.point.how == "unsure")
     drawn = (*found, *nothing)[:MOST_GAINS]
