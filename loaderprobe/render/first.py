@@ -14,6 +14,7 @@ from typing import Literal
 from loaderprobe.analyze.answer import as_read, best_of, firm, measured
 from loaderprobe.records import by_key
 from loaderprobe.records.config import OPTIONS
+from loaderprobe.records.options import COMPUTE, SWEEP
 from loaderprobe.records.report import ConfigurationRow, NextStep, Outlook, Report, StorageSupply
 from loaderprobe.records.resources import RESOURCE, SPEEDUPS, Resource
 from loaderprobe.records.thresholds import WORTH
@@ -491,7 +492,7 @@ _MEASURING = ("loaderprobe sweep", "loaderprobe diagnose", "loaderprobe run")
 
 
 def again_with(command: str, option: str) -> str:
-    """The command with another option, for a directory of its own; what is no option is a command itself.
+    """The command with another option in place of those it rules out, for a directory of its own; or a whole command.
 
     Empty for a call in Python, which has no such option.
     """
@@ -501,11 +502,14 @@ def again_with(command: str, option: str) -> str:
         return option
     words = shlex.split(command)
     gone = {"--out", "--resume", *(word for word in option.split() if word.startswith("--"))}
-    # An emulated accelerator has no model.
-    gone |= {"--model"} if option.startswith("--compute emulated") else set()
+    # An emulated accelerator has no model that could be trained one way or another; whole epochs are of files.
+    if option.startswith("--compute emulated"):
+        gone |= {flag for each in SWEEP if each.panel == COMPUTE and each.name != "batch_size" for flag in each.flags}
+    gone |= {"--epochs"} if option.startswith("--layout") else set()
     script = words[words.index("--") :] if "--" in words else []
     words = words[: len(words) - len(script)]
-    left_out = {place + step for place, word in enumerate(words) if word in gone for step in (0, 1)}
+    switches = {flag for each in SWEEP if each.type is bool for flag in each.flags}
+    left_out = {place + 1 for place, word in enumerate(words) if word in gone - switches}
     left_out |= {place for place, word in enumerate(words) if word.partition("=")[0] in gone}
     kept = shlex.join(word for place, word in enumerate(words) if place not in left_out)
     return " ".join(filter(None, (kept, option, shlex.join(script))))

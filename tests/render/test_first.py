@@ -268,7 +268,16 @@ def test_files_opened_have_a_line_for_each_way_to_hold_images(opens: tuple[float
             "loaderprobe sweep --compute cpu --model=mlp --seed 2", "--compute emulated:100",
             "loaderprobe sweep --seed 2 --compute emulated:100",
         ),
+        (
+            "loaderprobe sweep --compile --precision bf16 --memory-format=contiguous --no-pin-memory sets",
+            "--compute emulated:100", "loaderprobe sweep sets --compute emulated:100",
+        ),
+        (
+            "loaderprobe sweep --batch-size 8", "--compute emulated:100",
+            "loaderprobe sweep --batch-size 8 --compute emulated:100",
+        ),
         ("loaderprobe sweep --model mlp --seed 2", "--seed 3", "loaderprobe sweep --model mlp --seed 3"),
+        ("loaderprobe sweep --epochs 3 --seed 2", "--layout tar", "loaderprobe sweep --seed 2 --layout tar"),
         (
             "loaderprobe sweep files --layout files --convert-to=at --seed 2", "--layout files,tar --convert-to DIR",
             "loaderprobe sweep files --seed 2 --layout files,tar --convert-to DIR",
