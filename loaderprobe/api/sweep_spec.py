@@ -115,6 +115,8 @@ def spec_of(*, command: tuple[str, ...] = (), nodes: Sequence[Node] | None = Non
         return {field.name: single[field.name] for field in fields(record) if field.name in single}
 
     numbers = worker_counts(asked["workers"], asked["serial"]), prefetch_factors(asked["prefetch_factor"])
+    if chosen["workers"] and not chosen["prefetch_factor"] and len(numbers[1]) > 1:
+        raise BadValue("--workers auto searches with one prefetch factor", hint="use --prefetch-factor auto, or one")
     # The serial loader has nothing ahead, and is there once; some libraries have none.
     pairs = dict.fromkeys((count, factor if count else 0) for factor in numbers[1] for count in numbers[0])
     loaders = [
