@@ -479,8 +479,7 @@ def _longer(report: Report, rows: Rows) -> list[NextStep]:
     if not short or 2 * sum(map(firm, best)) >= len(best):
         return []
     budget_s = 60 * ceil(MORE_TIME * report.summary.run.wall_s / 60)
-    command = f"--budget {budget_s}"
-    return [NextStep(remark=Remark(code="measure_longer"), command=command, configurations=_keys(short))]
+    return [NextStep(remark=Remark(code="measure_longer"), command=f"--budget {budget_s}", configurations=_keys(short))]
 
 
 def _more_cores(report: Report, rows: Rows) -> list[NextStep]:

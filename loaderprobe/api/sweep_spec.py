@@ -142,11 +142,9 @@ def spec_of(*, command: tuple[str, ...] = (), nodes: Sequence[Node] | None = Non
     spreads = dict.fromkeys(spread(layout, nodes) for layout in layouts_of(asked["ranks"], nodes))
     same = {"rounds": asked["rounds"], "seed": asked["seed"]}
     configs = tuple(
-        RunConfig(
-            data="", resolution="", loader=loader, compute=compute, cache=cache, ranks=ranks, nodes=over, **same
-        )
+        RunConfig(data="", resolution="", loader=loader, compute=compute, cache=cache, ranks=ranks, nodes=over, **same)
         for (ranks, over), compute, cache, loader in product(spreads, computes, caches, loaders)
-    )  # fmt: skip
+    )
     spec = SweepSpec(configs=configs, auto=auto, command=command, **own(SweepSpec))
     if spec.epochs and "cold" not in caches:
         hint = "leave --epochs out" if remote else "add cold to --cache, or leave --epochs out"

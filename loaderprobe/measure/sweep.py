@@ -184,9 +184,7 @@ class SweepPolicy:
             return Stop(reason="no_time")
         usual_s = results.spent_s / number if number else budget_s or expected_seconds(self.spec, self.todo[0])
         total_s = (len(self.todo) + self.to_come) * usual_s
-        return Ask(
-            what=self.todo[number], done=number * usual_s, takes=usual_s, total=total_s, budget_s=budget_s
-        )  # fmt: skip
+        return Ask(what=self.todo[number], done=number * usual_s, takes=usual_s, total=total_s, budget_s=budget_s)
 
     def _dealt_s(self, number: int, spent_s: float) -> float | None:
         """Seconds for the configuration of this number; None where it may take all it needs."""
@@ -217,9 +215,7 @@ class SweepPolicy:
                 chosen = min(fitting, key=lambda config: (times[config], needed[config]))
                 share_s = left_s / sum(times[config] == times[chosen] for config in fitting)
                 budget_s = max(needed[chosen], share_s)
-                return Ask(
-                    what=chosen, done=results.spent_s, takes=budget_s, total=self.whole_s, budget_s=budget_s
-                )  # fmt: skip
+                return Ask(what=chosen, done=results.spent_s, takes=budget_s, total=self.whole_s, budget_s=budget_s)
         return Stop(reason="complete")
 
 

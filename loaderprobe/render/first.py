@@ -254,8 +254,7 @@ def short_label(row: ConfigurationRow, among: Sequence[ConfigurationRow], *, wor
         "ranks": counted(row.config.ranks, "rank"), "cache": row.config.cache,
     }  # fmt: skip
     apart = [name for name in named if len({OPTIONS[name].of(other.config) for other in among}) > 1]
-    parts = [*options, *(named[name] for name in apart)]
-    return ", ".join(parts)
+    return ", ".join((*options, *(named[name] for name in apart)))
 
 
 def shown_first(report: Report) -> list[ConfigurationRow]:
@@ -282,9 +281,8 @@ def ladder_section(report: Report, rows: Sequence[ConfigurationRow], *, label: s
     unit = f"{sample_of(report)}s/s"
     states = {row.config.cache for row in rows}
     files = f" with {FILES[states.pop()]}" if len(states) == 1 and not label else ""
-    title = LADDER.format(unit=first_upper(unit), files=files)
-    steps = [Step(label or short_label(row, rows), row) for row in rows]
-    return Section(title=title, panel="main", parts=(ladder(steps, unit=unit),))
+    chart = ladder([Step(label or short_label(row, rows), row) for row in rows], unit=unit)
+    return Section(title=LADDER.format(unit=first_upper(unit), files=files), panel="main", parts=(chart,))
 
 
 def sample_of(report: Report) -> str:
@@ -294,8 +292,7 @@ def sample_of(report: Report) -> str:
 
 def next_sections(report: Report) -> Iterator[Section]:
     """The two changes to make first."""
-    for number, step in enumerate(report.summary.next[:2]):
-        title = "Change first" if not number else "Then"
+    for title, step in zip(("Change first", "Then"), report.summary.next, strict=False):
         if parts := tuple(_change(report, step)):
             yield Section(title=title, panel="side", parts=parts)
 
@@ -319,12 +316,7 @@ def _change(report: Report, step: NextStep) -> Iterator[Part]:
         if code := code_line(action):
             yield Command(text=code, label="In your code")
         rows = [row for row in report.summary.configurations if row.key in step.configurations]
-        device = {(row.config.compute, row.config.cache, row.config.ranks) for row in rows}
-        best = [
-            row
-            for row in best_of(report, report.summary.configurations)
-            if (row.config.compute, row.config.cache, row.config.ranks) in device
-        ]
+        best = [row for group in _groups_of(report, rows) for row in best_of(report, group.rows)]
         # Those of the command first.
         yield _gains(report, action, sorted(best, key=lambda row: row.key not in step.configurations))
     if command:
@@ -400,8 +392,7 @@ MARKS = f"{ENOUGH} enough  {UNKNOWN} not known to be enough  {SHORT} not enough,
 
 def needs(report: Report) -> Iterator[Section]:
     """What 1, 8 and 64 of the first kind of accelerator need of storage and cores."""
-    some = _by_accelerator(report)[:1]
-    yield from (_needs(report, _few(needed), panel="main") for needed in some)
+    yield from (_needs(report, _few(needed), panel="main") for needed in _by_accelerator(report)[:1])
 
 
 def more_needs(report: Report) -> Iterator[Section]:
