@@ -52,10 +52,8 @@ LIBRARIES = {
 """What a loader imports, which the extra of its name installs."""
 NO_SERIAL = ("spdl", "dali")
 """Loaders that cannot work in the training thread."""
-ANY_LAYOUT = ("torch", "grain")
-"""Loaders that read large files, too: batches are made by processes, as threads would share what is open."""
 ONE_LAYOUT = {"webdataset": "tar", "datasets": "parquet", "litdata": "litdata", "mds": "mds", "energon": "tar"}
-"""Loaders of one layout of large files. All others read files of one image."""
+"""Loaders of one layout of large files; those of `ANY_LAYOUT` read all. All others read files of one image."""
 WITHOUT_TORCH = ("emulated", "emulated-sync")
 """Computes that are imported in no time."""
 # A model is made by any function, all others are classes.

@@ -26,7 +26,7 @@ from loaderprobe.records.report import (
 )
 from loaderprobe.records.resources import JUDGED, RESOURCE, SPEEDUPS, ResourceName
 from loaderprobe.records.thresholds import FAR_BEYOND_NOISE, WORTH
-from loaderprobe.records.verdict import Advice, Interval, Knee, ReasonCode, SideAndCause, Speedup
+from loaderprobe.records.verdict import Action, Advice, Interval, Knee, ReasonCode, SideAndCause, Speedup
 from loaderprobe.units import join_words, significant
 
 Rows = Sequence[ConfigurationRow]
@@ -449,7 +449,7 @@ def advised(rows: Rows) -> tuple[NextStep, ...]:
         for row in rows:
             some = [each for each in row.advice if each.is_worth_making == wanted]
             for each in some[:MOST_ADVICE] if wanted else some:
-                found.setdefault((wanted, _action_of(each)), []).append((row, each))
+                found.setdefault((wanted, as_read(each.action), each.command), []).append((row, each))
     return tuple(
         NextStep(
             advice=tuple(each for _, each in some),
@@ -460,16 +460,16 @@ def advised(rows: Rows) -> tuple[NextStep, ...]:
     )
 
 
-def _action_of(advice: Advice) -> Hashable:
+def as_read(action: Action) -> Hashable:
     """The same for changes that read the same."""
-    facts = advice.action.facts
-    if advice.action.code == "files_in_memory" and facts["share"] == 1:
+    facts = action.facts
+    if action.code == "files_in_memory" and facts["share"] == 1:
         facts = {}
     shown = {
         name: value if isinstance(value, str) else significant(value, _FIGURES.get(name, 3))
         for name, value in facts.items()
     }
-    return advice.action.code, tuple(sorted(shown.items())), advice.command
+    return action.code, tuple(sorted(shown.items()))
 
 
 def _longer(report: Report, rows: Rows) -> list[NextStep]:
@@ -479,8 +479,7 @@ def _longer(report: Report, rows: Rows) -> list[NextStep]:
     if not short or 2 * sum(map(firm, best)) >= len(best):
         return []
     budget_s = 60 * ceil(MORE_TIME * report.summary.run.wall_s / 60)
-    command = f"--budget {budget_s}"
-    return [NextStep(remark=Remark(code="measure_longer"), command=command, configurations=_keys(short))]
+    return [NextStep(remark=Remark(code="measure_longer"), command=f"--budget {budget_s}", configurations=_keys(short))]
 
 
 def _more_cores(report: Report, rows: Rows) -> list[NextStep]:

@@ -33,7 +33,7 @@ def next_workers(
     forecast. `compute` is what trains without a loader. First the knee, where it is a forecast. Then twice as many
     workers, until the interval of the rate ends less than 2 % above that of fewer workers, or compute is reached: the
     serial loader has no say in that, since one worker may be slower, for it also sends what it loads. Last the numbers
-    between the fewest that are enough and those that are not.
+    between the fewest that are enough and those that are not, or 0.
     """
     if not rates:
         return None
@@ -45,8 +45,8 @@ def next_workers(
     if last < most and not _ends(rates, workers, compute):
         return min(most, 2 * last or 1)
     chosen = fewest(seen)
-    fewer = max((number for number in workers if chosen is not None and number < chosen), default=None)
-    between = [number for number in ladder() if fewer and chosen and fewer < number < chosen]
+    fewer = max((number for number in workers if chosen and number < chosen), default=0)
+    between = [number for number in ladder() if chosen and fewer < number < chosen and number <= most]
     return between[len(between) // 2] if between else None
 
 
@@ -92,7 +92,7 @@ def _next_config(rows: Sequence[ConfigurationRow], knees: Sequence[Knee], auto: 
         workers = next_workers(
             rates,
             knee=_knee(usual, knees),
-            most=min([auto.most_workers, *(number - 1 for number in failed)]),
+            most=min([max([auto.most_workers, *rates]), *(number - 1 for number in failed)]),
             compute=max(filter(None, compute), default=None),
         )
         if workers is not None:

@@ -133,7 +133,7 @@ class Run(Shown):
     def to_frame(self) -> DataFrame:
         """One row a configuration, measured or not, flat, units in the names of its columns.
 
-        A figure that could not be measured is NaN; the column `unavailable` has the reasons.
+        A figure that could not be measured is NaN, or None in a column without any; `unavailable` has the reasons.
         """
         return frame(report_columns(self.report()))
 

@@ -18,8 +18,8 @@ from loaderprobe.errors import BadValue
 from loaderprobe.measure.assembly import check_names, check_parts
 from loaderprobe.measure.ranks.launch import check_crowd, check_gpus, parse_layout, spread, this_node
 from loaderprobe.measure.studies import batches_read
-from loaderprobe.plugins import ANY_LAYOUT, NO_SERIAL, ONE_LAYOUT
-from loaderprobe.records.config import Auto, ComputeSpec, LoaderSpec, RunConfig, SweepSpec
+from loaderprobe.plugins import NO_SERIAL, ONE_LAYOUT
+from loaderprobe.records.config import ANY_LAYOUT, Auto, ComputeSpec, LoaderSpec, RunConfig, SweepSpec
 from loaderprobe.records.files import FileSet, is_url
 from loaderprobe.records.options import SWEEP, check, of_python
 from loaderprobe.records.rank_processes import Layout, Node
@@ -106,6 +106,8 @@ def spec_of(*, command: tuple[str, ...] = (), nodes: Sequence[Node] | None = Non
         return {field.name: single[field.name] for field in fields(record) if field.name in single}
 
     numbers = worker_counts(asked["workers"], asked["serial"]), prefetch_factors(asked["prefetch_factor"])
+    if chosen["workers"] and not chosen["prefetch_factor"] and len(numbers[1]) > 1:
+        raise BadValue("--workers auto searches with one prefetch factor", hint="use --prefetch-factor auto, or one")
     # The serial loader has nothing ahead, and is there once; some libraries have none.
     pairs = dict.fromkeys((count, factor if count else 0) for factor in numbers[1] for count in numbers[0])
     loaders = [
@@ -131,11 +133,9 @@ def spec_of(*, command: tuple[str, ...] = (), nodes: Sequence[Node] | None = Non
     spreads = dict.fromkeys(spread(layout, nodes) for layout in layouts_of(asked["ranks"], nodes))
     same = {"rounds": asked["rounds"], "seed": asked["seed"]}
     configs = tuple(
-        RunConfig(
-            data="", resolution="", loader=loader, compute=compute, cache=cache, ranks=ranks, nodes=over, **same
-        )
+        RunConfig(data="", resolution="", loader=loader, compute=compute, cache=cache, ranks=ranks, nodes=over, **same)
         for (ranks, over), compute, cache, loader in product(spreads, computes, caches, loaders)
-    )  # fmt: skip
+    )
     spec = SweepSpec(configs=configs, auto=auto, command=command, **own(SweepSpec))
     if spec.epochs and "cold" not in caches:
         hint = "leave --epochs out" if remote else "add cold to --cache, or leave --epochs out"

@@ -44,7 +44,7 @@ def plan_sweep(spec: SweepSpec, todo: Sequence[RunConfig], beside: tuple[StudyPl
     return SweepPlan(
         configurations=len(todo),
         expected_s=sum(expected_seconds(spec, config) for config in todo),
-        least_s=len(todo) * (START_SECONDS + SCREENING_SEGMENTS * SEGMENT_SECONDS),
+        least_s=sum(START_SECONDS + SCREENING_SEGMENTS * SEGMENT_SECONDS + _compiling(config) for config in todo),
         budget_s=spec.budget_s,
         thorough=spec.thorough,
         auto=spec.auto,
@@ -58,7 +58,11 @@ def usual_seconds(config: RunConfig) -> float:
     """What a configuration is given without a budget, in seconds; more for a GPU, for more rounds, for compiling."""
     on_gpu = config.compute.name.startswith("cuda")
     rounds_s = (USUAL_SECONDS_ON_GPU if on_gpu else USUAL_SECONDS) * max(1.0, config.rounds / USUAL_ROUNDS)
-    return rounds_s + (COMPILE_SECONDS if config.compute.compile else 0.0) + _of_ranks(config)
+    return rounds_s + _compiling(config) + _of_ranks(config)
+
+
+def _compiling(config: RunConfig) -> float:
+    return COMPILE_SECONDS if config.compute.compile else 0.0
 
 
 def _of_ranks(config: RunConfig) -> float:
@@ -67,10 +71,9 @@ def _of_ranks(config: RunConfig) -> float:
 
 def expected_seconds(spec: SweepSpec, config: RunConfig) -> float:
     """What it is expected to take without a budget, in seconds."""
-    if not spec.thorough:
-        return usual_seconds(config)
-    segments = config.rounds * (SCREENING_SEGMENTS + ABLATION_SEGMENTS)
-    return START_SECONDS + segments * SEGMENT_SECONDS + _of_ranks(config)
+    segments = config.rounds * (SCREENING_SEGMENTS + ABLATION_SEGMENTS) if spec.thorough else 0
+    all_s = START_SECONDS + segments * SEGMENT_SECONDS + _compiling(config) + _of_ranks(config)
+    return max(usual_seconds(config), all_s)
 
 
 # Of a budget; a round that has begun is ended, and the storage is measured after it.

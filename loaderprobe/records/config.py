@@ -51,6 +51,8 @@ def _check_most(spec: object) -> None:
 
 ITERABLE = "iterable"
 """The name of a loader that is no DataLoader: it has no number of workers that could be set."""
+ANY_LAYOUT = ("torch", "grain")
+"""Loaders that read large files, too: batches are made by processes, as threads would share what is open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,13 +11,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from loaderprobe.analyze.answer import best_of, families, firm, measured
+from loaderprobe.analyze.answer import as_read, best_of, families, firm, measured
 from loaderprobe.records import by_key
 from loaderprobe.records.config import OPTIONS
+from loaderprobe.records.options import COMPUTE, SWEEP
 from loaderprobe.records.report import ConfigurationRow, NextStep, Outlook, Report, StorageSupply
 from loaderprobe.records.resources import RESOURCE, SPEEDUPS, Resource
 from loaderprobe.records.thresholds import WORTH
-from loaderprobe.records.verdict import Advice, SideAndCause, Speedup, Verdict
+from loaderprobe.records.verdict import Action, Advice, SideAndCause, Speedup, Verdict
 from loaderprobe.render.charts import BASE, Bar, Chart, ChartRow, How
 from loaderprobe.render.document import Command, Document, Item, Line, Paragraph, Part, Section, Table, further, tags
 from loaderprobe.render.format import MISSING, counted, first_upper, grouped, interval, named, percent, rate, span
@@ -181,13 +182,14 @@ def limits_training(bound: SideAndCause, on: str = "", what: str = "training") -
 
 
 def headed(report: Report, shown: Sequence[ConfigurationRow], document: Document) -> Document:
-    """The document under its answer: of the best configurations of the first device, with their condition in it."""
+    """The document under its answer: of the best configurations, with their device in it where they have one."""
     if not shown:
         return replace(document, headline="Nothing was measured", tone="failed", unsure=True)
-    group = next(group for group in groups(report) if shown[0] in group.rows)
+    found = _groups_of(report, shown)
+    group = found[0]
     firm_rows = [row for row in shown if row.bound and firm(row)]
-    on = f" on {group.short}" if group.emulated or group.cpu else ""
-    document = replace(document, subline=_subline(report, group, shown), tone="inconclusive")
+    on = f" on {group.short}" if _one_device(found) and (group.emulated or group.cpu) else ""
+    document = replace(document, subline=_subline(report, found, shown), tone="inconclusive")
     if 2 * len(firm_rows) < len(shown):
         return replace(document, headline=f"Not clear yet what limits training{on}", unsure=True)
     limits = by_key(firm_rows, lambda row: limit_words(row.bound) if row.bound else "")
@@ -206,6 +208,15 @@ def headed(report: Report, shown: Sequence[ConfigurationRow], document: Document
     return replace(document, headline=first_upper(text) + on, tone=tone(first))
 
 
+def _groups_of(report: Report, shown: Sequence[ConfigurationRow]) -> list[RowGroup]:
+    return [group for group in groups(report) if any(row in shown for row in group.rows)]
+
+
+def _one_device(some: Sequence[RowGroup]) -> bool:
+    """True where they differ in the state of the files only."""
+    return len({group.short for group in some}) == 1
+
+
 def _apart(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
     """What sets a best configuration apart from the others: its data set, or the state of its files, or more."""
     several = len({other.config.resolution for other in among}) > 1
@@ -214,8 +225,9 @@ def _apart(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
     return name if several else name.removeprefix(f"{row.config.resolution}, ").replace(state, FILES[state])
 
 
-def _subline(report: Report, group: RowGroup, shown: Sequence[ConfigurationRow]) -> str:
-    """How much of compute alone is reached, where that rate comes from, and what follows for no one."""
+def _subline(report: Report, some: Sequence[RowGroup], shown: Sequence[ConfigurationRow]) -> str:
+    """How much of compute alone is reached, of one device where that rate comes from, and what follows for no one."""
+    group = some[0]
     shares = [row.verdict.accelerator_utilization for row in shown if row.verdict]
     known = [share for share in shares if share is not None]
     if group.cpu:
@@ -223,11 +235,13 @@ def _subline(report: Report, group: RowGroup, shown: Sequence[ConfigurationRow])
     if not known:
         return ""
     of = span([min(1.0, share) for share in known], percent)
+    here = " No GPU here." if group.emulated and not report.summary.environment.gpus else ""
+    if not _one_device(some):
+        return f"{of} of compute alone ({'specified' if group.emulated else 'measured'}).{here}"
     pace = any(need.pace for need in report.summary.needs if need.compute == group.compute)
     alone = f"{rate(group.ceiling_images_per_s)} images/s" if group.ceiling_images_per_s else "compute alone"
     specified = "MLPerf Storage's pace; specified" if pace else "specified"
     source = specified if pace or group.emulated else "compute alone, measured"
-    here = " No GPU here." if group.emulated and not report.summary.environment.gpus else ""
     return f"{of} of its {alone} ({source}).{here}"
 
 
@@ -265,9 +279,8 @@ def ladder_section(report: Report, rows: Sequence[ConfigurationRow], *, label: s
     unit = f"{sample_of(report)}s/s"
     states = {row.config.cache for row in rows}
     files = f" with {FILES[states.pop()]}" if len(states) == 1 and not label else ""
-    title = LADDER.format(unit=first_upper(unit), files=files)
-    steps = [Step(label or short_label(row, rows), row) for row in rows]
-    return Section(title=title, panel="main", parts=(ladder(steps, unit=unit),))
+    chart = ladder([Step(label or short_label(row, rows), row) for row in rows], unit=unit)
+    return Section(title=LADDER.format(unit=first_upper(unit), files=files), panel="main", parts=(chart,))
 
 
 def sample_of(report: Report) -> str:
@@ -277,8 +290,7 @@ def sample_of(report: Report) -> str:
 
 def next_sections(report: Report) -> Iterator[Section]:
     """The two changes to make first."""
-    for number, step in enumerate(report.summary.next[:2]):
-        title = "Change first" if not number else "Then"
+    for title, step in zip(("Change first", "Then"), report.summary.next, strict=False):
         if parts := tuple(_change(report, step)):
             yield Section(title=title, panel="side", parts=parts)
 
@@ -292,15 +304,6 @@ def advice_parts(some: Iterable[Advice], sample: str) -> Iterator[Part]:
             yield Command(text=advice.command)
 
 
-def first_advice(report: Report, row: ConfigurationRow) -> Advice | None:
-    """What the change that is named first gives this row, sure or not; None where that is not forecast."""
-    first = next((step for step in report.summary.next if step.advice), None)
-    if first is None:
-        return None
-    code = first.advice[0].action.code
-    return next((advice for advice in row.advice if advice.action.code == code and advice.is_worth_making), None)
-
-
 def _change(report: Report, step: NextStep) -> Iterator[Part]:
     command = again_with(report.summary.run.command, step.command)
     if step.remark:
@@ -311,24 +314,21 @@ def _change(report: Report, step: NextStep) -> Iterator[Part]:
         if code := code_line(action):
             yield Command(text=code, label="In your code")
         rows = [row for row in report.summary.configurations if row.key in step.configurations]
-        device = {(row.config.compute, row.config.cache, row.config.ranks) for row in rows}
-        best = [
-            row
-            for row in best_of(report, report.summary.configurations)
-            if (row.config.compute, row.config.cache, row.config.ranks) in device
-        ]
+        best = [row for group in _groups_of(report, rows) for row in best_of(report, group.rows)]
         # Those of the command first.
-        yield _gains(report, sorted(best, key=lambda row: row.key not in step.configurations))
+        yield _gains(report, action, sorted(best, key=lambda row: row.key not in step.configurations))
     if command:
         yield Command(text=command, label="Test it" if command.startswith("loaderprobe") else "Run it")
 
 
-def _gains(report: Report, rows: Sequence[ConfigurationRow]) -> Chart:
+def _gains(report: Report, action: Action, rows: Sequence[ConfigurationRow]) -> Chart:
+    """What this change gives each row, sure or not; without rows for which it is another one, as more workers are."""
     found: list[ChartRow] = []
     nothing: list[ChartRow] = []
     for row in rows:
         label = short_label(row, rows, workers=False)
-        if advice := first_advice(report, row):
+        alike = [advice for advice in row.advice if advice.action.code == action.code and advice.is_worth_making]
+        if advice := next((advice for advice in alike if as_read(advice.action) == as_read(action)), None):
             before, after = advice.before.value, advice.after
             spread = f"{rate(after.value)} ({rate(after.low)} to {rate(after.high)})"
             how: How = advice.how if advice.surely_gains else "unsure"
@@ -343,7 +343,7 @@ def _gains(report: Report, rows: Sequence[ConfigurationRow]) -> Chart:
                     level=1.0,
                 )
             )
-        elif row.bound:
+        elif row.bound and not alike:
             nothing.append(ChartRow(label=label, note="no gain foreseen", level=1.0))
     found.sort(key=lambda row: row.point is not None and row.point.how == "unsure")
     drawn = (*found, *nothing)[:MOST_GAINS]
@@ -361,7 +361,7 @@ def _gains(report: Report, rows: Sequence[ConfigurationRow]) -> Chart:
 
 def _how_sure(report: Report, shown: Sequence[ConfigurationRow]) -> Iterator[Part]:
     """The level, the count that it follows from, and the map of all configurations of what is shown."""
-    first = [group for group in groups(report) if any(row in shown for row in group.rows)]
+    first = _groups_of(report, shown)
     of = [row for group in first for row in measured(group.rows)]
     clear = [row for row in of if firm(row)]
     squares = {"high": "■■■", "medium": "■■□", "low": "■□□"}
@@ -390,8 +390,7 @@ MARKS = f"{ENOUGH} enough  {UNKNOWN} not known to be enough  {SHORT} not enough,
 
 def needs(report: Report) -> Iterator[Section]:
     """What 1, 8 and 64 of the first kind of accelerator need of storage and cores."""
-    some = _by_accelerator(report)[:1]
-    yield from (_needs(report, _few(needed), panel="main") for needed in some)
+    yield from (_needs(report, _few(needed), panel="main") for needed in _by_accelerator(report)[:1])
 
 
 def more_needs(report: Report) -> Iterator[Section]:
@@ -482,7 +481,7 @@ _MEASURING = ("loaderprobe sweep", "loaderprobe diagnose", "loaderprobe run")
 
 
 def again_with(command: str, option: str) -> str:
-    """The command with another option, for a directory of its own; what is no option is a command itself.
+    """The command with another option in place of those it rules out, for a directory of its own; or a whole command.
 
     Empty for a call in Python, which has no such option.
     """
@@ -492,11 +491,14 @@ def again_with(command: str, option: str) -> str:
         return option
     words = shlex.split(command)
     gone = {"--out", "--resume", *(word for word in option.split() if word.startswith("--"))}
-    # An emulated accelerator has no model.
-    gone |= {"--model"} if option.startswith("--compute emulated") else set()
+    # An emulated accelerator has no model that could be trained one way or another; whole epochs are of files.
+    if option.startswith("--compute emulated"):
+        gone |= {flag for each in SWEEP if each.panel == COMPUTE and each.name != "batch_size" for flag in each.flags}
+    gone |= {"--epochs"} if option.startswith("--layout") else set()
     script = words[words.index("--") :] if "--" in words else []
     words = words[: len(words) - len(script)]
-    left_out = {place + step for place, word in enumerate(words) if word in gone for step in (0, 1)}
+    switches = {flag for each in SWEEP if each.type is bool for flag in each.flags}
+    left_out = {place + 1 for place, word in enumerate(words) if word in gone - switches}
     left_out |= {place for place, word in enumerate(words) if word.partition("=")[0] in gone}
     kept = shlex.join(word for place, word in enumerate(words) if place not in left_out)
     return " ".join(filter(None, (kept, option, shlex.join(script))))

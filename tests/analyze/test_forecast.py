@@ -459,6 +459,14 @@ def test_what_gains_is_advised_with_what_to_type(name: str) -> None:
         )
 
 
+@pytest.mark.parametrize(("loader", "command"), [("torch", "--layout tar"), ("grain", "--layout tar"), ("spdl", "")])
+def test_shards_are_typed_for_a_loader_that_reads_them(loader: str, command: str) -> None:
+    """For others they are advised alone: a sweep refuses that layout."""
+    around = {"images": replace(FEW, generated=True)}
+    found = advised(measured(FAR, 4, loader=loader), FAR, **around).advice
+    assert [each.command for each in found if each.action.code == "shards"] == [command]
+
+
 def test_forecasts_that_cannot_be_made_are_refused() -> None:
     """Training at half of its prediction, or seen alone, and files of which it is unknown what came from memory."""
     found = run_experiments(FULL)

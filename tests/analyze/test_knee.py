@@ -24,6 +24,9 @@ NEXT: dict[str, tuple[dict[int, Interval], dict[str, float | None], int | None]]
     "two gain nothing": (exact(w1=100) | {2: Interval(value=100.0, low=90.0, high=102.0)}, {"knee": 1}, None),
     "and may, by the end of the interval": (WIDE, {"knee": 1}, 4),
     "but no more may be tried": (WIDE, {"knee": 1, "most": 2}, None),
+    "fewer than the first number": (exact(w0=100, w8=400, w16=400), {"knee": 8, "most": 16}, 3),
+    "but none that is no fewer than a number that failed": (exact(w0=100, w8=400, w16=400), {"knee": 8, "most": 3}, 2),
+    "none is enough": (exact(w0=400, w8=400, w16=400), {"knee": 0, "most": 16}, None),
 }
 
 

@@ -386,6 +386,9 @@ def test_what_auto_asks_for() -> None:
     assert [settings(config) for config in named.configs] == [(3, 2)]
     assert named.auto and not named.auto.prefetch_factor
     assert asked(workers="1,2").auto is None
+    with pytest.raises(BadValue, match="one prefetch factor"):
+        asked(workers="auto", prefetch_factor="1,4")
+    assert asked(workers="auto", prefetch_factor="auto,1,4").auto
 
 
 SMALL = ("--rounds", 1, "--batch-size", 4, "--budget", 40)

@@ -287,19 +287,24 @@ def test_a_plan_says_what_is_measured_and_for_how_long(count: int, changes: dict
 
 
 @pytest.mark.parametrize(
-    ("changes", "seconds"),
+    ("changes", "seconds", "thorough_s", "least_s"),
     [
-        ({}, 17),
-        ({"rounds": 6}, 34),
-        ({"rounds": 1}, 17),
-        ({"compute": "cuda"}, 60),
-        ({"compile": True}, 197),
-        ({"ranks": 2}, 77),
+        ({}, 17, 34, 8),
+        ({"rounds": 6}, 34, 64, 8),
+        ({"rounds": 1}, 17, 17, 8),
+        ({"compute": "cuda"}, 60, 60, 8),
+        ({"compile": True}, 197, 214, 188),
+        ({"ranks": 2}, 77, 94, 8),
     ],
 )  # fmt: skip
-def test_a_configuration_has_its_usual_time(changes: dict[str, Any], seconds: float) -> None:
-    """More rounds, a GPU, compiling and ranks take more."""
-    assert usual_seconds(example_config(**changes)) == seconds
+def test_a_configuration_has_its_usual_time(
+    changes: dict[str, Any], seconds: float, thorough_s: float, least_s: float
+) -> None:
+    """More rounds, a GPU, compiling and ranks take more; every ablation takes no less; one round also compiles."""
+    config = example_config(**changes)
+    usual, thorough = (plan_sweep(SweepSpec(configs=(config,), thorough=each), [config]) for each in (False, True))
+    assert usual_seconds(config) == usual.expected_s == seconds
+    assert (thorough.expected_s, thorough.least_s) == (thorough_s, least_s)
 
 
 def test_what_is_beside_the_rounds_is_joined_too(measure_fake: Measure) -> None:

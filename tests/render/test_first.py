@@ -13,7 +13,7 @@ import loaderprobe
 from loaderprobe.analyze.answer import answered
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow, Report
-from loaderprobe.records.verdict import Cause, Side
+from loaderprobe.records.verdict import Action, Cause, Side
 from loaderprobe.render.charts import Chart
 from loaderprobe.render.document import Command, Document, Paragraph, Section, Table
 from loaderprobe.render.first import again_with, first_screen, headed, shown_first
@@ -133,6 +133,32 @@ def test_the_headline_is_the_verdict_on_the_best_configurations(causes: list[Cau
 
 
 @pytest.mark.parametrize(
+    ("other", "cause", "said", "reached"),
+    [
+        (
+            {"cache": "warm"}, "compute",
+            "Storage limits cold files; compute limits warm files on an emulated mlperf-h100",
+            "its 1786 images/s (MLPerf Storage's pace; specified)",
+        ),
+        (
+            {"compute": "emulated:100"}, "compute",
+            "Storage limits emulated:mlperf-h100; compute limits emulated:100",
+            "compute alone (specified)",
+        ),
+        ({"ranks": 2}, "compute", "Storage limits 1 rank; compute limits 2 ranks", "compute alone (specified)"),
+        ({"model": "mlp"}, "storage", "Storage limits training", "compute alone (specified)"),
+    ],
+)  # fmt: skip
+def test_the_headline_names_a_device_that_all_rows_have(
+    other: dict[str, Any], cause: Cause, said: str, reached: str
+) -> None:
+    """The verdict on another model, device or number of ranks is not that of the first."""
+    report = example_report([_limited(example_row(), "storage"), _limited(example_row(**other), cause)])
+    found = headed(report, shown_first(report), Document(title="", sections=()))
+    assert (found.headline, found.subline) == (said, f"9.0 % of {reached}. No GPU here.")
+
+
+@pytest.mark.parametrize(
     ("changes", "level"),
     [({}, "■■■ high"), ({"complete_rounds": 1}, "■■□ medium"), ({"how": "estimated"}, "■■□ medium"),
      ({"storage": 1.0}, "■■□ medium"), ({"low": 1.02}, "■□□ low")],
@@ -183,6 +209,21 @@ def test_the_data_set_of_the_command_stands_first() -> None:
     assert command.text == "cat large" and chart.rows[0].label.startswith("large")
 
 
+def test_gains_are_those_of_the_change_that_they_stand_under() -> None:
+    """Not of the change that is named first, nor of another number of workers; no gain is foreseen without advice."""
+    (first, *_) = example_row().advice
+    rows = [example_row(resolution="first", advice=(first,)), example_row(resolution="large", cache="warm", advice=())]
+    for name, workers, gain in (("small", 4, 1.6), ("middle", 8, 1.5)):
+        action = Action(code="workers", facts={"workers": workers})
+        advice = replace(first, action=action, speedup=gain, after=first.before.times(gain), how="measured")
+        rows.append(example_row(resolution=name, cache="warm", advice=(advice,)))
+    chart = next(part for part in _sections(example_report(rows))["Then"].parts if isinstance(part, Chart))
+    assert [(row.label, row.value or row.note) for row in chart.rows] == [
+        ("small", "1.60x"),
+        ("large", "no gain foreseen"),
+    ]
+
+
 def test_the_command_is_labelled_as_the_test_of_a_change() -> None:
     """It cures nothing; one that makes the change itself is no test."""
     section = _sections(example_report())["Change first"]
@@ -227,7 +268,16 @@ def test_files_opened_have_a_line_for_each_way_to_hold_images(opens: tuple[float
             "loaderprobe sweep --compute cpu --model=mlp --seed 2", "--compute emulated:100",
             "loaderprobe sweep --seed 2 --compute emulated:100",
         ),
+        (
+            "loaderprobe sweep --compile --precision bf16 --memory-format=contiguous --no-pin-memory sets",
+            "--compute emulated:100", "loaderprobe sweep sets --compute emulated:100",
+        ),
+        (
+            "loaderprobe sweep --batch-size 8", "--compute emulated:100",
+            "loaderprobe sweep --batch-size 8 --compute emulated:100",
+        ),
         ("loaderprobe sweep --model mlp --seed 2", "--seed 3", "loaderprobe sweep --model mlp --seed 3"),
+        ("loaderprobe sweep --epochs 3 --seed 2", "--layout tar", "loaderprobe sweep --seed 2 --layout tar"),
         (
             "loaderprobe sweep files --layout files --convert-to=at --seed 2", "--layout files,tar --convert-to DIR",
             "loaderprobe sweep files --seed 2 --layout files,tar --convert-to DIR",

@@ -39,7 +39,7 @@ from loaderprobe.analyze.verdict.rule import (
 )
 from loaderprobe.analyze.verdict.validity import counted
 from loaderprobe.records import by_key, thresholds
-from loaderprobe.records.config import PUBLISHED_MODEL, ComputeSpec, alike_but_for
+from loaderprobe.records.config import ANY_LAYOUT, PUBLISHED_MODEL, ComputeSpec, alike_but_for
 from loaderprobe.records.measurement import Alternative, Measurement, judged_activity, segments_of
 from loaderprobe.records.phases import FROM_STORAGE
 from loaderprobe.records.remark import Remark
@@ -293,10 +293,10 @@ def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings)
         return Recommendation(forecasts=(refused("workers", "any other", fitted),), advice=())
     sets_workers = not measurement.own_threads
     by_workers = (around.workers or worker_forecasts((point, *others), around.storage)) if sets_workers else {}
-    taken = cores_are_busy(measurement, found)
+    taken, remote = cores_are_busy(measurement, found), measurement.is_remote
     made = (
         *_workers(point, by_workers, taken=taken),
-        *(_network(fitted, around.storage) if measurement.is_remote else _storage(fitted, around)),
+        *(_network(fitted, around.storage) if remote else _storage(fitted, around, measurement.config.loader.name)),
         *(_alternative(fitted, each) for each in measurement.alternatives if each.name != "decoded"),
         *accelerators(fitted, around.accelerators, found),
     )
@@ -312,7 +312,7 @@ def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings)
         and not (option.forecast.changed == "disk_speed" and _has_reserve(measurement, point, around.storage))
     ]
     return Recommendation(
-        forecasts=(*(option.forecast for option in made), *(() if measurement.is_remote else examples(fitted))),
+        forecasts=(*(option.forecast for option in made), *(() if remote else examples(fitted))),
         advice=(*sorted(worth, key=lambda each: -each.speedup), *_wasted(point, made, worth, before)),
     )
 
@@ -331,14 +331,14 @@ def _workers(point: Point, by_workers: Mapping[int, Forecast], *, taken: bool) -
     return [AdviceOption(forecast=by_workers[chosen], action=action, command=f"num_workers={chosen}")]
 
 
-def _storage(fitted: Fit, around: Surroundings) -> list[AdviceOption]:
+def _storage(fitted: Fit, around: Surroundings, loader: str) -> list[AdviceOption]:
     if not fitted.anchor.from_storage:
         return []
     made = [*_in_memory(fitted, around.place), _faster_storage(fitted)]
     if around.images:
         large, action = shards(fitted, around.images, around.storage), Action(code="shards", facts={})
         command = "--layout tar" if around.images.generated else "--layout files,tar --convert-to DIR"
-        made.append(AdviceOption(forecast=large, action=action, command=command))
+        made.append(AdviceOption(forecast=large, action=action, command=command if loader in ANY_LAYOUT else ""))
     return made
 
 
