@@ -258,10 +258,14 @@ def test_the_knee_is_where_a_resource_ends(truth: Truth, knee: int, bottleneck: 
 
 
 def test_a_rate_that_is_noise_is_no_knee() -> None:
-    """The fewest workers of the others are, however large it is."""
+    """The fewest workers of the others are, however large it is; and they are advised."""
     forecasts = worker_forecasts((TOKEN_BUCKET.point(1), TOKEN_BUCKET.point(2)), TOKEN_BUCKET.storage())
-    noisy = replace(forecasts[1], images_per_s=Interval(value=9000.0, low=0.0, high=20000.0))
-    assert find_knee(["a"], {**forecasts, 1: noisy}).workers == 2
+    for number in (1, 4):
+        noisy = replace(forecasts[number], images_per_s=Interval(value=9000.0, low=0.0, high=20000.0))
+        by_workers = {**forecasts, number: noisy}
+        found = advised(measured(TOKEN_BUCKET, 1), TOKEN_BUCKET, workers=by_workers)
+        assert find_knee(["a"], by_workers).workers == 2
+        assert [each.command for each in found.advice if each.action.code == "workers"] == ["num_workers=2"]
 
 
 # Where the disk takes as long as the rest, two workers reach 4/5 of what it can, and three 15/16; so do cores. Of two

@@ -25,7 +25,7 @@ from loaderprobe.analyze.forecast.changes import (
     worker_forecasts,
 )  # fmt: skip
 from loaderprobe.analyze.forecast.fit import Fit, Point, Storage, fit, point_of
-from loaderprobe.analyze.knee import fewest
+from loaderprobe.analyze.knee import fewest, ranked
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.one_thread import on_one_thread
 from loaderprobe.analyze.verdict.rates import rate_interval
@@ -325,11 +325,11 @@ def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings)
 def _workers(point: Point, by_workers: Mapping[int, Forecast], *, taken: bool) -> list[AdviceOption]:
     """The smallest number of workers that is within 2 % of the best; not more of them where the cores are taken."""
     rates = {
-        number: each.images_per_s.value
+        number: each.images_per_s
         for number, each in by_workers.items()
         if each.images_per_s and (number <= point.workers or not taken)
     }
-    chosen = fewest(rates)
+    chosen = fewest(ranked(rates))
     if chosen is None or chosen == point.workers:
         return [AdviceOption(forecast=by_worker) for by_worker in by_workers.values() if by_worker.refused][:1]
     action = Action(code="workers", facts={"workers": chosen})
