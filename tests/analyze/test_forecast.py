@@ -37,7 +37,7 @@ from loaderprobe.records.verdict import ActionCode, Evidence, Forecast, Interval
 from loaderprobe.render.words import action_words, knee_words, remark_words
 from tests.analyze.measured import FILES, measured
 from tests.analyze.rank_runs import rank_run
-from tests.analyze.runs import Cost, alike
+from tests.analyze.runs import Cost, alike, run
 from tests.analyze.scripted import Truth
 from tests.examples.bandwidth import example_phase
 
@@ -433,6 +433,14 @@ ADVISED: dict[str, tuple[Measurement, Surroundings, dict[ActionCode, tuple[str, 
                 "A faster accelerator gains nothing until the loader delivers more than 900 images/s.", 1.0,
             ),
         },
+    ),
+    # Its loader delivers 1.2 times as much, which is less than what rounds differ by.
+    "a faster device within noise": (
+        run(
+            [{"warm": 120.0, "training": rate, "resident": rate} for rate in (80.0, 100.0, 120.0)],
+            Cost(cpu_s=4 / 120, cold=0.0), compute=100.0, workers=4, cache="warm", facts={"cores_available": 16.0},
+        ),
+        Surroundings(), {"accelerator": None, "accelerator_gains_nothing": None},
     ),
     "compute-bound": (
         measured(COMPUTE_BOUND, 4), Surroundings(storage=COMPUTE_BOUND.storage(), **H100),

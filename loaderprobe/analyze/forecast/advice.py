@@ -445,10 +445,10 @@ def _denied(option: AdviceOption, found: Experiments) -> bool:
 
 def _wasted(point: Point, made: Sequence[AdviceOption], worth: Sequence[Advice], before: Interval) -> list[Advice]:
     """Changes that would gain nothing, with the figure that shows it."""
-    faster = [option for option in made if option.forecast.changed == "accelerator" and option.forecast.images_per_s]
+    faster = [rate.value for o in made if o.forecast.changed == "accelerator" and (rate := o.forecast.images_per_s)]
     helping = {advice.action.code for advice in worth}
     useless: list[Action] = []
-    if faster and "accelerator" not in helping:
+    if faster and max(faster) < thresholds.WORTH * point.training:
         useless.append(Action(code="accelerator_gains_nothing", facts={"until_images_per_s": point.compute}))
     # Training on a loader without end runs at what compute alone reaches.
     if point.compute < thresholds.WORTH * point.training and not helping - {"accelerator"}:
