@@ -434,6 +434,12 @@ ADVISED: dict[str, tuple[Measurement, Surroundings, dict[ActionCode, tuple[str, 
             ),
         },
     ),
+    # Two of the three take all that the loader delivers.
+    "the slowest of the accelerators that gain as much": (
+        measured(replace(COMPUTE_BOUND, compute=300.0), 4),
+        Surroundings(storage=COMPUTE_BOUND.storage(), accelerators={"c": 1200.0, "a": 310.0, "b": 938.0}),
+        {"accelerator": ("an accelerator of 938 images/s (b, specified)", 4 / 3)},
+    ),
     # Its loader delivers 1.2 times as much, which is less than what rounds differ by.
     "a faster device within noise": (
         run(

@@ -73,7 +73,7 @@ def _alike(known: Mapping[str, float], compute: ComputeSpec) -> Mapping[str, flo
 
 
 def accelerators(fitted: Fit, known: Mapping[str, float], found: Experiments) -> list[AdviceOption]:
-    """The known ones that are faster, and one just fast enough for the loader; one for each rank.
+    """The known ones that are faster, the slowest first, and one just fast enough for the loader; one for each rank.
 
     None where ranks exchange gradients for a time that counts: a faster device waits for them all the same.
     """
@@ -86,7 +86,7 @@ def accelerators(fitted: Fit, known: Mapping[str, float], found: Experiments) ->
             forecast=accelerator(fitted, rate * ranks, name),
             action=Action(code="accelerator", facts={"images_per_s": rate, "name": name, **_each(ranks)}),
         )
-        for name, rate in known.items()
+        for name, rate in sorted(known.items(), key=lambda each: each[1])
         if rate * ranks > alone
     ]
     least = alone * enough(lambda factor: accelerator(fitted, alone * factor))
