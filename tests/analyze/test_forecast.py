@@ -477,6 +477,17 @@ def test_what_gains_is_advised_with_what_to_type(name: str) -> None:
         )
 
 
+def test_faster_storage_gains_no_more_than_free_storage_was_measured_to() -> None:
+    """Nor does training read more than that takes."""
+    found = run_experiments(FULL)
+    free = replace(found.speedups["storage"], value=3.0)
+    found = replace(found, speedups={**found.speedups, "storage": free})
+    advice = recommend(FULL, found, Surroundings(storage=SLOW_DISK.storage())).advice
+    (faster,) = [each for each in advice if each.action.code == "faster_storage"]
+    assert faster.speedup == 3.0
+    assert faster.action.facts["bytes_per_s"] == pytest.approx(faster.after.value * SLOW_DISK.bytes_per_image)
+
+
 def test_forecasts_that_cannot_be_made_are_refused() -> None:
     """Training at half of its prediction, or seen alone, and files of which it is unknown what came from memory."""
     found = run_experiments(FULL)

@@ -412,8 +412,8 @@ def _as_tried(advice: Advice | None, found: Experiments) -> Advice | None:
     free = found.speedups.get("storage")
     if advice is None or free is None or free.how != "measured":
         return None if advice and found.never_warm and advice.action.code == "files_in_memory" else advice
-    now = advice.before.value
-    if advice.action.code == "files_in_memory" and advice.action.facts["share"] == 1:
+    now, facts = advice.before.value, advice.action.facts
+    if advice.action.code == "files_in_memory" and facts["share"] == 1:
         after = free.times(now)
         if advice.how != "measured":
             model, value = advice.after, after.value
@@ -424,7 +424,9 @@ def _as_tried(advice: Advice | None, found: Experiments) -> Advice | None:
     if advice.action.code == "faster_storage" and advice.speedup > free.value:
         most = now * free.value
         after = replace(advice.after, value=most, low=min(most, advice.after.low))
-        return replace(advice, speedup=free.value, after=after)
+        less = free.value / advice.speedup
+        facts = {name: float(value) * less if name == "bytes_per_s" else value for name, value in facts.items()}
+        return replace(advice, speedup=free.value, after=after, action=replace(advice.action, facts=facts))
     return advice
 
 
