@@ -483,21 +483,22 @@ def _longer(report: Report, rows: Rows) -> list[NextStep]:
 
 
 def _more_cores(report: Report, rows: Rows) -> list[NextStep]:
-    """For the best configurations that keep all cores busy: the cores that one accelerator needs there."""
-    full = [row for row in best_of(report, rows) if row.bound and row.bound.cause == "cpu"]
-    spec = rows[0].config.compute
-    own = [need for need in report.summary.needs if (need.compute, need.model) == (spec.name, spec.model)]
+    """For the best configurations that keep all cores busy: the cores that the accelerators of a machine need there.
+
+    The same of all ranks and cache states of one compute: for the most accelerators that leave no core idle.
+    """
+    spec, summary = rows[0].config.compute, report.summary
+    kept = [row for row in best_of(report, summary.configurations) if row.bound and row.bound.cause == "cpu"]
+    full = [row for row in kept if (row.config.compute.name, row.config.compute.model) == (spec.name, spec.model)]
+    needs = [need for need in summary.needs if (need.compute, need.model) == (spec.name, spec.model)]
     data = [row.config.resolution for row in full]
-    needs = [need for need in own if need.data in data and need.cores is not None]
-    if not needs:
+    ranks = max((row.config.ranks // row.config.nodes for row in full), default=1)
+    cores = [ranks * need.cores for need in needs if need.data in data and need.cores is not None]
+    if not cores or not any(row in full for row in rows):
         return []
-    cores = [need.cores for need in needs if need.cores is not None]
-    facts: dict[str, float | str] = {
-        "accelerator": needs[0].accelerator,
-        "low_cores": min(cores),
-        "high_cores": max(cores),
-        "cores_available": report.summary.environment.cores_available,
-    }
+    facts: dict[str, float | str] = {"accelerator": needs[0].accelerator, "low_cores": min(cores)}
+    facts |= {"high_cores": max(cores), "cores_available": summary.environment.cores_available}
+    facts |= {"ranks": ranks} if ranks > 1 else {}
     return [NextStep(remark=Remark(code="more_cores", facts=facts), configurations=_keys(full))]
 
 

@@ -7,7 +7,7 @@ nothing: the longest coloured bar is the limit.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -18,7 +18,7 @@ from loaderprobe.records.options import COMPUTE, SWEEP
 from loaderprobe.records.report import ConfigurationRow, NextStep, Outlook, Report, StorageSupply
 from loaderprobe.records.resources import RESOURCE, SPEEDUPS, Resource
 from loaderprobe.records.thresholds import WORTH
-from loaderprobe.records.verdict import Action, Advice, SideAndCause, Speedup, Verdict
+from loaderprobe.records.verdict import Action, ActionCode, Advice, Changed, SideAndCause, Speedup, Verdict
 from loaderprobe.render.charts import BASE, Bar, Chart, ChartRow, How
 from loaderprobe.render.document import Command, Document, Item, Line, Paragraph, Part, Section, Table, further, tags
 from loaderprobe.render.format import MISSING, counted, first_upper, grouped, interval, named, percent, rate, span
@@ -321,6 +321,23 @@ def _change(report: Report, step: NextStep) -> Iterator[Part]:
         yield Command(text=command, label="Test it" if command.startswith("loaderprobe") else "Run it")
 
 
+FORECAST_OF: Mapping[ActionCode, Changed] = {
+    "files_in_memory": "page_cache_share", "files_pinned": "pinned_share", "faster_storage": "disk_speed",
+    "faster_network": "disk_speed", "shards": "layout",
+}  # fmt: skip
+"""What is changed by an action that is not named for it."""
+
+
+def _no_gain(row: ConfigurationRow, action: Action) -> str:
+    """None is foreseen, or none is known: each forecast of this change was refused, or each of the row.
+
+    Of other numbers of workers a row has the first that is refused, also where the rest gain nothing.
+    """
+    changed = FORECAST_OF.get(action.code, action.code)
+    forecasts = [each for each in row.forecasts if each.changed == changed != "workers"] or row.forecasts
+    return "not forecast" if forecasts and all(each.refused for each in forecasts) else "no gain foreseen"
+
+
 def _gains(report: Report, action: Action, rows: Sequence[ConfigurationRow]) -> Chart:
     """What this change gives each row, sure or not; without rows for which it is another one, as more workers are."""
     found: list[ChartRow] = []
@@ -344,7 +361,7 @@ def _gains(report: Report, action: Action, rows: Sequence[ConfigurationRow]) -> 
                 )
             )
         elif row.bound and not alike:
-            nothing.append(ChartRow(label=label, note="no gain foreseen", level=1.0))
+            nothing.append(ChartRow(label=label, note=_no_gain(row, action), level=1.0))
     found.sort(key=lambda row: row.point is not None and row.point.how == "unsure")
     drawn = (*found, *nothing)[:MOST_GAINS]
     ends = [1.0, *(end for row in drawn for end in row.interval or ())]

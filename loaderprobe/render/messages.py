@@ -407,8 +407,8 @@ MESSAGES: dict[str, str] = {
         "{device}, which a copy does not make faster][. Copying takes {copying_s:duration} at {bytes_per_s:bytes/s}]"
     ),
     "more_cores": (
-        "more cores: one {accelerator:accelerator} needs {low_cores-high_cores:range 2} (estimated), "
-        "{cores_available:.3g} here"
+        "more cores: [{ranks} x {accelerator:accelerator} on a machine need|one {accelerator:accelerator} needs] "
+        "{low_cores-high_cores:range 2} (estimated), {cores_available:.3g} here"
     ),
     "pace_of_a_benchmark": (
         "{accelerator} is the pace of a storage benchmark, not how fast that GPU trains: {recipe} trains "

@@ -37,7 +37,7 @@ from loaderprobe.records.verdict import ActionCode, Evidence, Forecast, Interval
 from loaderprobe.render.words import action_words, knee_words, remark_words
 from tests.analyze.measured import FILES, measured
 from tests.analyze.rank_runs import rank_run
-from tests.analyze.runs import alike
+from tests.analyze.runs import Cost, alike, run
 from tests.analyze.scripted import Truth
 from tests.examples.bandwidth import example_phase
 
@@ -258,10 +258,14 @@ def test_the_knee_is_where_a_resource_ends(truth: Truth, knee: int, bottleneck: 
 
 
 def test_a_rate_that_is_noise_is_no_knee() -> None:
-    """The fewest workers of the others are, however large it is."""
+    """The fewest workers of the others are, however large it is; and they are advised."""
     forecasts = worker_forecasts((TOKEN_BUCKET.point(1), TOKEN_BUCKET.point(2)), TOKEN_BUCKET.storage())
-    noisy = replace(forecasts[1], images_per_s=Interval(value=9000.0, low=0.0, high=20000.0))
-    assert find_knee(["a"], {**forecasts, 1: noisy}).workers == 2
+    for number in (1, 4):
+        noisy = replace(forecasts[number], images_per_s=Interval(value=9000.0, low=0.0, high=20000.0))
+        by_workers = {**forecasts, number: noisy}
+        found = advised(measured(TOKEN_BUCKET, 1), TOKEN_BUCKET, workers=by_workers)
+        assert find_knee(["a"], by_workers).workers == 2
+        assert [each.command for each in found.advice if each.action.code == "workers"] == ["num_workers=2"]
 
 
 # Where the disk takes as long as the rest, two workers reach 4/5 of what it can, and three 15/16; so do cores. Of two
@@ -430,6 +434,20 @@ ADVISED: dict[str, tuple[Measurement, Surroundings, dict[ActionCode, tuple[str, 
             ),
         },
     ),
+    # Two of the three take all that the loader delivers.
+    "the slowest of the accelerators that gain as much": (
+        measured(replace(COMPUTE_BOUND, compute=300.0), 4),
+        Surroundings(storage=COMPUTE_BOUND.storage(), accelerators={"c": 1200.0, "a": 310.0, "b": 938.0}),
+        {"accelerator": ("an accelerator of 938 images/s (b, specified)", 4 / 3)},
+    ),
+    # Its loader delivers 1.2 times as much, which is less than what rounds differ by.
+    "a faster device within noise": (
+        run(
+            [{"warm": 120.0, "training": rate, "resident": rate} for rate in (80.0, 100.0, 120.0)],
+            Cost(cpu_s=4 / 120, cold=0.0), compute=100.0, workers=4, cache="warm", facts={"cores_available": 16.0},
+        ),
+        Surroundings(), {"accelerator": None, "accelerator_gains_nothing": None},
+    ),
     "compute-bound": (
         measured(COMPUTE_BOUND, 4), Surroundings(storage=COMPUTE_BOUND.storage(), **H100),
         {
@@ -465,6 +483,17 @@ def test_shards_are_typed_for_a_loader_that_reads_them(loader: str, command: str
     around = {"images": replace(FEW, generated=True)}
     found = advised(measured(FAR, 4, loader=loader), FAR, **around).advice
     assert [each.command for each in found if each.action.code == "shards"] == [command]
+
+
+def test_faster_storage_gains_no_more_than_free_storage_was_measured_to() -> None:
+    """Nor does training read more than that takes."""
+    found = run_experiments(FULL)
+    free = replace(found.speedups["storage"], value=3.0)
+    found = replace(found, speedups={**found.speedups, "storage": free})
+    advice = recommend(FULL, found, Surroundings(storage=SLOW_DISK.storage())).advice
+    (faster,) = [each for each in advice if each.action.code == "faster_storage"]
+    assert faster.speedup == 3.0
+    assert faster.action.facts["bytes_per_s"] == pytest.approx(faster.after.value * SLOW_DISK.bytes_per_image)
 
 
 def test_forecasts_that_cannot_be_made_are_refused() -> None:
@@ -546,3 +575,14 @@ def test_accelerators_are_counted_for_each_rank() -> None:
     (faster,) = [each for each in recommendations[made.config.key].advice if each.action.code == "accelerator"]
     assert (faster.action.facts["images_per_s"], faster.action.facts["ranks"]) == (360.0, 2)
     assert faster.after.value == pytest.approx(700.0, rel=0.05)
+
+
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_a_decoder_gains_as_much_whatever_the_ranks(ranks: int) -> None:
+    """Where it saves 2 of the 8 ms that an image takes in a worker."""
+    images_per_s = 125.0 * ranks
+    rates = alike(baseline=images_per_s, warm=images_per_s)
+    made = rank_run(rates, Cost(cpu_s=0.008, cold=0.0), ranks=ranks, workers=1, cache="warm")
+    way = Alternative(name="torchvision", cpu_s=0.002, usual_cpu_s=0.004)
+    found = advised(replace(made, alternatives=(way,), cores_available=16.0), CPU_BOUND).advice
+    assert [each.speedup for each in found if each.action.code == "decoder"] == [pytest.approx(8 / 6)]

@@ -15,6 +15,7 @@ from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.studies import Prefilled, over_steady
 from loaderprobe.records.verdict import Interval, Speedup, Verdict, WorkerTime
+from loaderprobe.render.words import remark_words
 from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth
 from tests.examples.reports import CAUSES, STORED, example_report, example_row, with_changes
@@ -191,6 +192,24 @@ def test_missing_cores_stand_above_a_gain_that_is_not_worth_a_word(gain: float, 
     rows = [with_changes(storage, advice=advice), with_changes(cores, advice=(), cache="cold", resolution="others")]
     codes = [step.remark.code if step.remark else "" for step in example_report(rows).summary.next]
     assert codes == (["more_cores", ""] if first else ["", "more_cores"])
+
+
+@pytest.mark.parametrize(
+    ("full", "words"),
+    [
+        ([(1, 1)], "one mlperf-h100 needs 7.9"),
+        ([(1, 1), (4, 1)], "4 x mlperf-h100 on a machine need 32"),
+        ([(4, 1), (4, 2)], "4 x mlperf-h100 on a machine need 32"),
+        ([(8, 4)], "2 x mlperf-h100 on a machine need 16"),
+    ],
+)
+def test_missing_cores_are_those_of_one_machine(full: list[tuple[int, int]], words: str) -> None:
+    """Of the ranks and nodes that fill it with the most accelerators, said once."""
+    cores = STORED.summary.configurations[1]
+    rows = [with_changes(cores, advice=(), ranks=ranks, nodes=nodes) for ranks, nodes in full]
+    (step,) = [each for each in example_report(rows).summary.next if each.remark and each.remark.code == "more_cores"]
+    assert step.remark and remark_words(step.remark) == f"more cores: {words} (estimated), 2 here"
+    assert step.configurations == tuple(row.key for row in rows)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import loaderprobe
 from loaderprobe.analyze.answer import answered
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow, Report
-from loaderprobe.records.verdict import Action, Cause, Side
+from loaderprobe.records.verdict import Action, ActionCode, Cause, Forecast, Side
 from loaderprobe.render.charts import Chart
 from loaderprobe.render.document import Command, Document, Paragraph, Section, Table
 from loaderprobe.render.first import again_with, first_screen, headed, shown_first
@@ -222,6 +222,33 @@ def test_gains_are_those_of_the_change_that_they_stand_under() -> None:
         ("small", "1.60x"),
         ("large", "no gain foreseen"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("code", "refused", "note"),
+    [
+        ("files_in_memory", ["disk_speed"], "no gain foreseen"),
+        ("files_in_memory", ["page_cache_share"], "not forecast"),
+        ("workers", ["workers"], "no gain foreseen"),
+        ("workers", None, "not forecast"),
+    ],
+)
+def test_no_gain_is_foreseen_only_where_one_was_forecast(
+    code: ActionCode, refused: list[str] | None, note: str
+) -> None:
+    """Not where the forecast of this change was refused, or that of any; of workers the first refusal alone is kept."""
+    forecast = Forecast(
+        changed="workers", to="any other", images_per_s=None, bottleneck=None, how="estimated",
+        refused=Remark(code="no_worker_times"),
+    )  # fmt: skip
+    made = example_row().forecasts
+    forecasts = [replace(forecast, changed=each.changed) if each.changed in (refused or ()) else each for each in made]
+    row = example_row(resolution="other", advice=(), forecasts=(forecast,) if refused is None else tuple(forecasts))
+    (advice, *_) = example_row().advice
+    advised = example_row(advice=(replace(advice, action=Action(code=code, facts={"share": 1.0, "workers": 4})),))
+    parts = _sections(example_report([advised, row]))["Change first"].parts
+    (chart,) = (part for part in parts if isinstance(part, Chart))
+    assert [(each.label, each.note) for each in chart.rows[1:]] == [("other", note)]
 
 
 def test_the_command_is_labelled_as_the_test_of_a_change() -> None:

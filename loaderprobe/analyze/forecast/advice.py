@@ -25,7 +25,7 @@ from loaderprobe.analyze.forecast.changes import (
     worker_forecasts,
 )  # fmt: skip
 from loaderprobe.analyze.forecast.fit import Fit, Point, Storage, fit, point_of
-from loaderprobe.analyze.knee import fewest
+from loaderprobe.analyze.knee import fewest, ranked
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.one_thread import on_one_thread
 from loaderprobe.analyze.verdict.rates import rate_interval
@@ -73,7 +73,7 @@ def _alike(known: Mapping[str, float], compute: ComputeSpec) -> Mapping[str, flo
 
 
 def accelerators(fitted: Fit, known: Mapping[str, float], found: Experiments) -> list[AdviceOption]:
-    """The known ones that are faster, and one just fast enough for the loader; one for each rank.
+    """The known ones that are faster, the slowest first, and one just fast enough for the loader; one for each rank.
 
     None where ranks exchange gradients for a time that counts: a faster device waits for them all the same.
     """
@@ -87,7 +87,7 @@ def accelerators(fitted: Fit, known: Mapping[str, float], found: Experiments) ->
             forecast=accelerator(fitted, rate * ranks, name),
             action=Action(code="accelerator", facts={"images_per_s": rate, "name": name, **each}),
         )
-        for name, rate in known.items()
+        for name, rate in sorted(known.items(), key=lambda each: each[1])
         if rate * ranks > alone
     ]
     least = alone * enough(lambda factor: accelerator(fitted, alone * factor))
@@ -320,11 +320,11 @@ def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings)
 def _workers(point: Point, by_workers: Mapping[int, Forecast], *, taken: bool) -> list[AdviceOption]:
     """The smallest number of workers that is within 2 % of the best; not more of them where the cores are taken."""
     rates = {
-        number: each.images_per_s.value
+        number: each.images_per_s
         for number, each in by_workers.items()
         if each.images_per_s and (number <= point.workers or not taken)
     }
-    chosen = fewest(rates)
+    chosen = fewest(ranked(rates))
     if chosen is None or chosen == point.workers:
         return [AdviceOption(forecast=by_worker) for by_worker in by_workers.values() if by_worker.refused][:1]
     action = Action(code="workers", facts={"workers": chosen})
@@ -407,8 +407,8 @@ def _as_tried(advice: Advice | None, found: Experiments) -> Advice | None:
     free = found.speedups.get("storage")
     if advice is None or free is None or free.how != "measured":
         return None if advice and found.never_warm and advice.action.code == "files_in_memory" else advice
-    now = advice.before.value
-    if advice.action.code == "files_in_memory" and advice.action.facts["share"] == 1:
+    now, facts = advice.before.value, advice.action.facts
+    if advice.action.code == "files_in_memory" and facts["share"] == 1:
         after = free.times(now)
         if advice.how != "measured":
             model, value = advice.after, after.value
@@ -419,7 +419,9 @@ def _as_tried(advice: Advice | None, found: Experiments) -> Advice | None:
     if advice.action.code == "faster_storage" and advice.speedup > free.value:
         most = now * free.value
         after = replace(advice.after, value=most, low=min(most, advice.after.low))
-        return replace(advice, speedup=free.value, after=after)
+        less = free.value / advice.speedup
+        facts = {name: float(value) * less if name == "bytes_per_s" else value for name, value in facts.items()}
+        return replace(advice, speedup=free.value, after=after, action=replace(advice.action, facts=facts))
     return advice
 
 
@@ -440,10 +442,10 @@ def _denied(option: AdviceOption, found: Experiments) -> bool:
 
 def _wasted(point: Point, made: Sequence[AdviceOption], worth: Sequence[Advice], before: Interval) -> list[Advice]:
     """Changes that would gain nothing, with the figure that shows it."""
-    faster = [option for option in made if option.forecast.changed == "accelerator" and option.forecast.images_per_s]
+    faster = [rate.value for o in made if o.forecast.changed == "accelerator" and (rate := o.forecast.images_per_s)]
     helping = {advice.action.code for advice in worth}
     useless: list[Action] = []
-    if faster and "accelerator" not in helping:
+    if faster and max(faster) < thresholds.WORTH * point.training:
         useless.append(Action(code="accelerator_gains_nothing", facts={"until_images_per_s": point.compute}))
     # Training on a loader without end runs at what compute alone reaches.
     if point.compute < thresholds.WORTH * point.training and not helping - {"accelerator"}:
