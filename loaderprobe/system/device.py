@@ -209,6 +209,11 @@ def reads_from_storage(location: StorageLocation, proc: Path | None = None) -> i
     return read_sectors(location.devices, proc / "diskstats")
 
 
+def process_reads_counted(location: StorageLocation) -> bool:
+    """True where the kernel counts what a process reads from this storage: without I/O accounting /proc has no `io`."""
+    return location.counts_reads and bool(io_counters(PROC / "self"))
+
+
 def _describe(path: Path, mount: _Mount, above: frozenset[str]) -> StorageLocation:
     """`above` holds the numbers of the mounts through which the path was reached."""
     above |= {mount.number}
