@@ -310,7 +310,7 @@ def show(result: str | bytes) -> None:
     Where its reader has left, nothing is printed. Raises NoSpace on a full disk, MissingPart for other trouble.
     """
     out = sys.stdout
-    if isinstance(out, TextIOWrapper) and out.errors == "strict":
+    if isinstance(out, TextIOWrapper) and out.errors in ("strict", "surrogateescape"):
         out.reconfigure(errors="backslashreplace")
     try:
         if isinstance(result, bytes):
@@ -341,7 +341,7 @@ def write_file(path: Path, data: bytes, option: str, title: str) -> None:
 def width_and_color() -> tuple[int, bool]:
     """(columns of the terminal, whether it shows colour); 80 and False when output is not a terminal."""
     console = Console()
-    return (console.width, not console.no_color) if console.is_terminal else (80, False)
+    return (console.width, bool(console.color_system and not console.no_color)) if console.is_terminal else (80, False)
 
 
 _SECRET = r"(?<![a-z])(?:api|access|secret)?(?:token|key|secret|password|passwd|passphrase|credentials?|authorization)"

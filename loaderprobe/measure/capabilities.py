@@ -83,16 +83,18 @@ def _cold_reads(path: Path, location: StorageLocation) -> Capability:
     """Tried on a temporary file under `path`; otherwise the reason why not."""
     if location.kind == "memory":
         return _capability("cold_reads", "no", "memory_always_warm")
-    if not os.access(path, os.W_OK):
-        return _capability("cold_reads", "limited", "no_trial_file", mount=location.mount, step="directory_to_write")
     cache = LinuxPageCache()
-    with tempfile.NamedTemporaryFile(dir=path, prefix=".loaderprobe-") as file:
-        file.write(os.urandom(PROBE_BYTES))
-        file.flush()
-        os.fsync(file.fileno())
-        cache.evict([Path(file.name)])
-        left = cache.resident([Path(file.name)])
-        unknown = why_unknown(Path(file.name)) if left is None else None
+    try:
+        with tempfile.NamedTemporaryFile(dir=path, prefix=".loaderprobe-") as file:
+            file.write(os.urandom(PROBE_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+            cache.evict([Path(file.name)])
+            left = cache.resident([Path(file.name)])
+            unknown = why_unknown(Path(file.name)) if left is None else None
+    except OSError as error:
+        facts = {"mount": location.mount, "error": error.strerror}
+        return _capability("cold_reads", "limited", "no_trial_file", step="directory_to_write", **facts)
     if left is None:
         return Capability(name="cold_reads", state="limited", why=(unknown or Remark(code="no_cache_state"),))
     if left > 0:

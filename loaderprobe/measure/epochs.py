@@ -21,6 +21,7 @@ from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import WorkerBatches
 from loaderprobe.records.studies import Epoch, EpochsMeasured
+from loaderprobe.system.device import process_reads_counted
 from loaderprobe.system.host import utc_timestamp
 
 
@@ -93,7 +94,7 @@ class EpochsStudy:
 
     def _from_storage(self, records: WorkerBatches, numbers: range) -> int | None:
         """By the processes of this loader; None where that is not counted, or a record is lost."""
-        if not self.parts.location.counts_reads:
+        if not process_reads_counted(self.parts.location):
             return None
         of = [read for batch, read in zip(records.batch, records.read_bytes, strict=True) if batch in numbers]
         return sum(of) if len(of) == len(numbers) else None

@@ -42,6 +42,7 @@ from loaderprobe.records.remark import Remark, each_once
 from loaderprobe.records.thresholds import MOST_TIMES, UTILIZATION
 from loaderprobe.records.waits import WaitSamples
 from loaderprobe.stats import mean
+from loaderprobe.system.device import process_reads_counted
 from loaderprobe.system.host import utc_timestamp
 
 
@@ -283,7 +284,7 @@ class Session:
             modes=self._runner.ready.modes(),
             own_threads=isinstance(parts.loader, OwnThreads),
             cores_available=parts.cores_available,
-            storage_counts_reads=parts.location.counts_reads,
+            storage_counts_reads=process_reads_counted(parts.location),
             storage_kind=parts.location.kind,
             series=series,
             missing=(*missing, *parts.disturbance.missing()),

@@ -75,6 +75,7 @@ class Environment:
     cores_available: float
     """After CPU affinity and cgroup quota."""
     memory_bytes: int
+    """Physical memory, after cgroup limits."""
     shared_memory_bytes: int | None
     """Size of /dev/shm, through which workers send batches."""
     gpus: tuple[Gpu, ...]

@@ -27,7 +27,7 @@ class Epoch:
     delivered_bytes: int
     """Of the files of all its images."""
     storage_bytes: int | None
-    """Of them, read from storage by the loader's own processes; None where the file system does not count reads."""
+    """Of them, read from storage by the loader's own processes; None where reads are not counted."""
 
     def __post_init__(self) -> None:
         check_at_least("epoch", self, {"images": 1, "delivered_bytes": 0})

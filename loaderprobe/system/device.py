@@ -25,6 +25,8 @@ SERVER_READ_BYTES = 4
 """Place of `serverreadbytes` in the `bytes:` line (NFSIOS_SERVERREADBYTES in linux/nfs_iostat.h)."""
 NAME_CALLS = {"GETATTR", "LOOKUP", "ACCESS", "OPEN", "OPEN_NOATTR"}
 """NFS's operations by which opens and stats reach the server (nfs3_procedures, nfs4_procedures)."""
+NOT_UTF_8 = "backslashreplace"
+"""How names in other encodings are read, which any mount and any file may have."""
 
 
 def device_read_bytes(diskstats: Path) -> dict[str, int]:
@@ -105,7 +107,7 @@ def _serves(info: Path, connection: int) -> bool:
 def _of_mount(mount_point: str, mountstats: Path) -> list[str]:
     """The lines on what is mounted there, without blanks before them; a later mount hides the earlier ones."""
     try:
-        lines = mountstats.read_text().splitlines()
+        lines = mountstats.read_text(errors=NOT_UTF_8).splitlines()
     except OSError:
         return []
     found: list[str] = []
@@ -209,6 +211,11 @@ def reads_from_storage(location: StorageLocation, proc: Path | None = None) -> i
     return read_sectors(location.devices, proc / "diskstats")
 
 
+def process_reads_counted(location: StorageLocation) -> bool:
+    """True where the kernel counts what a process reads from this storage: without I/O accounting /proc has no `io`."""
+    return location.counts_reads and bool(io_counters(PROC / "self"))
+
+
 def _describe(path: Path, mount: _Mount, above: frozenset[str]) -> StorageLocation:
     """`above` holds the numbers of the mounts through which the path was reached."""
     above |= {mount.number}
@@ -309,7 +316,7 @@ def _note_of_loop(loop: str, above: frozenset[str]) -> Remark:
 
 def _of_loop(loop: str, attribute: str) -> str | None:
     with suppress(OSError):
-        return (SYS / "block" / loop / "loop" / attribute).read_text().rstrip("\n")
+        return (SYS / "block" / loop / "loop" / attribute).read_text(errors=NOT_UTF_8).rstrip("\n")
     return None
 
 
@@ -354,7 +361,7 @@ def _line_of(fd: int) -> tuple[str, str]:
     try:
         match = re.search(r"mnt_id:\s*(\d+)", (PROC / "self/fdinfo" / str(fd)).read_text())
         number = match[1] if match else ""
-        lines = (PROC / "self/mountinfo").read_text().splitlines()
+        lines = (PROC / "self/mountinfo").read_text(errors=NOT_UTF_8).splitlines()
     except OSError:
         return "", ""
     return number, next((line for line in lines if line.startswith(f"{number} ")), "")

@@ -37,8 +37,8 @@ def home_folder() -> str:
 
 
 def cores_total() -> int:
-    """Cores of this machine, whoever may use them; at least 1."""
-    return os.cpu_count() or 1
+    """Cores of this machine, whoever may use them, also where PYTHON_CPU_COUNT gives another number; at least 1."""
+    return max(1, os.sysconf("SC_NPROCESSORS_ONLN"))
 
 
 def cores_allowed(pid: int = 0) -> tuple[int, ...]:

@@ -7,13 +7,16 @@ import os
 import platform
 import re
 import resource
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 from loaderprobe.system.host import cores_allowed
 
 # Memory of this process, now and at most, and what the machine has left, in bytes.
 
+Found = TypeVar("Found")
 SELF = Path("/proc/self")
 MEMINFO = Path("/proc/meminfo")
 PEAK_FROM_HERE = "5"
@@ -88,24 +91,37 @@ def memory_left_bytes(root: Path = ROOT, membership: Path = MEMBERSHIP, meminfo:
     The least of what the machine has available, which counts the cache that could be dropped, and what the memory
     limit of each cgroup above leaves when everything but files is subtracted.
     """
-    of_groups = [left for left in map(_left, cgroup_directories("memory", root, membership)) if left is not None]
     available = _field(meminfo, "MemAvailable")
-    return min([*of_groups, *([available] if available else [])], default=None)
+    return min([*_known(_left, "memory", root, membership), *([available] if available else [])], default=None)
+
+
+def _known(ask: Callable[[Path], Found | None], controller: str, root: Path, membership: Path) -> list[Found]:
+    """What `cgroup_directories` say that is not None."""
+    return [found for each in cgroup_directories(controller, root, membership) if (found := ask(each)) is not None]
+
+
+def _limit(directory: Path) -> int | None:
+    """Bytes from which on the kernel takes memory back from one cgroup; None without a limit."""
+    limits = []
+    for name in ("memory.max", "memory.high", "memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):  # no controller here, or `max`
+            limits.append(int((directory / name).read_text()))
+    return min((limit for limit in limits if limit < _UNLIMITED), default=None)
 
 
 def _left(directory: Path) -> int | None:
     """What the limit of one cgroup leaves for files; None without a limit."""
+    limit = _limit(directory)
+    if limit is None:
+        return None
+    old = (directory / "memory.limit_in_bytes").is_file()
+    used, prefix = ("memory.usage_in_bytes", "total_") if old else ("memory.current", "")
     try:
-        of_version_1 = not (directory / "memory.max").is_file()
-        names = ("limit_in_bytes", "usage_in_bytes") if of_version_1 else ("max", "current")
-        limit, used = ((directory / f"memory.{name}").read_text().strip() for name in names)
-        if limit == "max" or int(limit) >= _UNLIMITED:
-            return None
         counted = dict(line.split() for line in (directory / "memory.stat").read_text().splitlines())
-        files = sum(int(counted[f"{'total_' * of_version_1}{name}"]) for name in ("active_file", "inactive_file"))
+        files = sum(int(counted[f"{prefix}{name}"]) for name in ("active_file", "inactive_file"))
+        return max(0, limit - int((directory / used).read_text()) + files)
     except (OSError, ValueError, KeyError):
-        return None  # no controller here: no limit from this directory
-    return max(0, int(limit) - int(used) + files)
+        return None
 
 
 # How many cores this process may use.
@@ -113,9 +129,7 @@ def _left(directory: Path) -> int | None:
 
 def cores_available(root: Path = ROOT, membership: Path = MEMBERSHIP) -> float:
     """Cores within CPU affinity and the smallest cgroup quota (v1 or v2) of this process and its parents."""
-    cores = float(len(cores_allowed()))
-    quotas = [quota for quota in map(_quota, cgroup_directories("cpu", root, membership)) if quota is not None]
-    return min([cores, *quotas])
+    return min([float(len(cores_allowed())), *_known(_quota, "cpu", root, membership)])
 
 
 def _quota(directory: Path) -> float | None:
@@ -139,14 +153,15 @@ def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
-# Sizes of physical memory and of shared memory, in bytes.
+# Sizes of memory and of shared memory, in bytes.
 
 SHARED_MEMORY = Path("/dev/shm")
 
 
-def memory_bytes() -> int:
-    """Physical memory of the machine, bytes."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+def memory_bytes(root: Path = ROOT, membership: Path = MEMBERSHIP) -> int:
+    """Physical memory of the machine within the smallest limit of this process's cgroups, bytes."""
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([physical, *_known(_limit, "memory", root, membership)])
 
 
 def shared_memory_bytes(path: Path = SHARED_MEMORY) -> int | None:

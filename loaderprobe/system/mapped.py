@@ -22,14 +22,16 @@ _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 # Parts of programs, and files that are not on storage.
 CODE_SUFFIXES = (".py", ".pyc", ".so", ".pth")
 NO_STORAGE = ("/proc/", "/sys/", "/dev/", "/memfd:", "/run/", "/usr/lib/", "/usr/share/zoneinfo/", "/usr/share/locale/")
+# Fedora, Arch and openSUSE mount external disks below /run, which is in memory.
+DISKS = "/run/media/"
 PACKAGES = ("/site-packages/", "/dist-packages/", ".so.")
 
 
 def may_hold_data(path: str) -> bool:
     """False for code, packages, devices and virtual file systems of the kernel."""
-    return path.startswith("/") and not (
-        path.startswith(NO_STORAGE) or path.endswith(CODE_SUFFIXES) or any(part in path for part in PACKAGES)
-    )
+    if not path.startswith("/") or (path.startswith(NO_STORAGE) and not path.startswith(DISKS)):
+        return False
+    return not path.endswith(CODE_SUFFIXES) and not any(part in path for part in PACKAGES)
 
 
 def held_files() -> dict[str, int]:

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from loaderprobe.errors import NoSpace
+from loaderprobe.errors import MissingPart, NoSpace
 from loaderprobe.system.limits import SHARED_MEMORY
 
 SPACE_HINT = "free some, or let TMPDIR name a directory with more"
+WRITTEN_HINT = "mount one (docker run --tmpfs /tmp), or let TMPDIR name one with space that can be written"
 PREFIX = "loaderprobe-"
 MARK = ".loaderprobe-scratch"
 """A file that is in these directories alone, and locked while its process lives, in whatever container that is."""
@@ -21,8 +22,14 @@ MARK = ".loaderprobe-scratch"
 
 @contextmanager
 def scratch_directory() -> Iterator[Path]:
-    """A new temporary directory, removed in the end; those of killed processes are removed before and after."""
-    folder = Path(tempfile.gettempdir())
+    """A new temporary directory, removed in the end; those of killed processes are removed before and after.
+
+    Raises NoSpace on a full file system, MissingPart where no directory can be written.
+    """
+    try:
+        folder = Path(tempfile.gettempdir())
+    except FileNotFoundError as error:
+        raise MissingPart("no directory for temporary files can be written", hint=WRITTEN_HINT) from error
     remove_abandoned(folder)
     with written_in(folder):
         made = tempfile.TemporaryDirectory(prefix=PREFIX)

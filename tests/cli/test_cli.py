@@ -104,10 +104,11 @@ def test_the_parent_of_a_sweep_loads_what_it_does_itself() -> None:
     assert not [name for name in loaded.split() if name.removeprefix("loaderprobe.").startswith(in_children)]
 
 
-def test_a_terminal_of_another_encoding_is_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it cannot show is written out; so is a byte of a path that is no UTF-8."""
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+def test_a_terminal_of_another_encoding_is_written_to(monkeypatch: pytest.MonkeyPatch, errors: str) -> None:
+    """What it cannot show is written out; so is a byte of a path that is no UTF-8. LC_ALL=C has other errors."""
     written = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii", errors=errors))
     border.show("\u2192 run\udcff")
     sys.stdout.flush()
     assert written.getvalue() == b"\\u2192 run\\udcff\n"
@@ -254,6 +255,15 @@ def test_a_line_takes_the_place_of_a_progress_bar(
     _say("script.round", {"round": "round 1"})
     monkeypatch.setattr("sys.stderr", None)
     _say("script.round", {"round": "round 1"})
+
+
+@pytest.mark.parametrize(("term", "color"), [("xterm", True), ("dumb", False)])
+def test_a_terminal_without_escapes_has_no_colour(monkeypatch: pytest.MonkeyPatch, term: str, *, color: bool) -> None:
+    """TERM=dumb says so, as that of an editor."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", term)
+    monkeypatch.setattr("sys.stdout", Terminal())
+    assert border.width_and_color()[1] is color
 
 
 def test_progress_keeps_the_time_left_in_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -135,6 +137,21 @@ def test_what_others_take_now_is_said(monkeypatch: pytest.MonkeyPatch, *, seen: 
     monkeypatch.setattr(capabilities, "LOOK_S", 0.0)
     found = capabilities._others()
     assert (found.state, words in why_words(found)) == ("yes" if seen else "no", True)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
+def test_where_no_test_file_can_be_written_the_other_rows_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """As on a full disk: that cold reads were not tried is said, with the reason and the step that brings them."""
+
+    def refused(_: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", refused)
+    found = capabilities._cold_reads(tmp_path, example_location("/data"))
+    assert (found.state, os.strerror(code) in why_words(found)) == ("limited", True)
+    assert "/data" in step_words(found) and list(tmp_path.iterdir()) == []
 
 
 def test_the_row_of_the_storage_has_its_read_ahead() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from loaderprobe.measure.profiler_window import window_steps
 from loaderprobe.measure.session import Interrupted
 from loaderprobe.protocols import Compute
 from loaderprobe.records.measurement import ComputeInfo, Measurement, Missing
+from loaderprobe.system import device
 from loaderprobe.testing import (
     FakeClock,
     FakePageCache,
@@ -44,6 +46,17 @@ def test_every_file_is_read_once_in_a_cold_segment(measure_fake: Measure) -> Non
     )
     assert any("too few" in note for note in all_said(few.notes))
     assert verdict(few).bound.cause == "compute"
+
+
+def test_a_kernel_without_io_accounting_counts_no_reads(
+    measure_fake: Measure, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its /proc has no `io`, and what processes read is 0 for ever: no proof that files came from memory."""
+    monkeypatch.setattr(device, "PROC", tmp_path)
+    assert not measure_fake(Service(cpu_s=0.001)).storage_counts_reads
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self/io").write_text("read_bytes: 0\n")
+    assert measure_fake(Service(cpu_s=0.001)).storage_counts_reads
 
 
 @pytest.mark.parametrize(

@@ -223,6 +223,16 @@ def test_names_with_spaces_are_unescaped(kernel: Kernel) -> None:
     assert (locate(kernel.data).mount, locate(kernel.data).source) == ("/my data", "a b:/")
 
 
+def test_names_that_are_no_utf_8_are_no_error(kernel: Kernel) -> None:
+    """Any mount may have one, and a loop device's file: what cannot be decoded is written out."""
+    kernel.build("loop loop3 7:3 $image; mount ext4 data 7:3 /dev/donn\xe9es")
+    lines, (file,) = kernel.proc / "self/mountinfo", kernel.root.parent.glob("sys/block/loop3/loop/backing_file")
+    lines.write_bytes(lines.read_text().encode("latin-1"))
+    file.write_bytes(b"/donn\xe9es\n")
+    found = locate(kernel.data)
+    assert (found.source, found.notes[0].facts["file"]) == (r"/dev/donn\xe9es", r"/donn\xe9es")
+
+
 def test_a_hidden_mountinfo_is_no_error(kernel: Kernel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The device may still be known, by its number. A path that is not there is an error."""
     kernel.build("disk vda 254:0; mount ext4 data 254:0")
@@ -310,7 +320,7 @@ def test_what_a_client_read_from_its_server(
     (tmp_path / "self").mkdir()
     stats = tmp_path / "self/mountstats"
     assert server_read_bytes(point, stats) is None and device_read_bytes(tmp_path / "none") == {}
-    stats.write_text(MOUNTSTATS)
+    stats.write_bytes(MOUNTSTATS.encode() + b"device //a/donn\xe9es mounted on /mnt/caf\xe9 with fstype cifs\n")
     assert (server_read_bytes(point, stats), server_name_calls(point, stats)) == (read_bytes, calls)
     location = StorageLocation(path=point, filesystem="nfs4", kind="network", mount=point, source="", devices=())
     assert reads_from_storage(location, tmp_path) == read_bytes

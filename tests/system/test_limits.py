@@ -56,24 +56,29 @@ def write_groups(tmp_path: Path, membership: str, groups: Groups) -> tuple[Path,
 
 
 @pytest.mark.parametrize(
-    ("membership", "groups", "bytes_"),
+    ("membership", "groups", "limit"),
     [
-        ("4:memory:/job\n", {"memory/job": memory_1(400)}, 350),
-        ("4:memory:/job\n", {"memory/job": memory_1(400), "memory": memory_1(300)}, 250),
-        ("4:memory:/job\n", {"memory/job": memory_1(2**63 - 4096)}, 1_024_000),
-        ("0::/pod/task\n", {"pod/task": memory_2("max"), "pod": memory_2(400)}, 350),
-        ("0::/task\n", {"unified/task": memory_2(400)}, 350),
-        ("0::/task\n", {"task": memory_2(10)}, 0),
-        ("4:cpu:/job\n", {"memory/job": memory_1(400)}, 1_024_000),
+        ("4:memory:/job\n", {"memory/job": memory_1(400)}, 400),
+        ("4:memory:/job\n", {"memory/job": memory_1(400), "memory": memory_1(300)}, 300),
+        ("4:memory:/job\n", {"memory/job": memory_1(2**63 - 4096)}, None),
+        ("0::/pod/task\n", {"pod/task": memory_2("max"), "pod": memory_2(400)}, 400),
+        ("0::/task\n", {"unified/task": memory_2(400)}, 400),
+        ("0::/task\n", {"task": memory_2(10)}, 10),
+        ("0::/task\n", {"task": memory_2("max") | {"memory.high": "300\n"}}, 300),
+        ("0::/task\n", {"task": memory_2(400) | {"memory.high": "300\n"}}, 300),
+        ("0::/task\n", {"task": memory_2(400) | {"memory.high": "max\n"}}, 400),
+        ("4:cpu:/job\n", {"memory/job": memory_1(400)}, None),
     ],
 )
 def test_memory_for_files_is_the_tightest_limit_without_what_is_no_file(
-    tmp_path: Path, membership: str, groups: Groups, bytes_: int
+    tmp_path: Path, membership: str, groups: Groups, limit: int | None
 ) -> None:
-    """A limit less 50 bytes that are used for something else; without one, what the machine has available."""
+    """A limit less 50 bytes that are used for something else; without one, what the machine has available. Memory is
+    the limit, or the machine's."""
     place = write_groups(tmp_path, membership, groups)
     (tmp_path / "meminfo").write_text("MemAvailable:   1000 kB\n")
-    assert memory_left_bytes(*place, tmp_path / "meminfo") == bytes_
+    assert memory_left_bytes(*place, tmp_path / "meminfo") == (1_024_000 if limit is None else max(0, limit - 50))
+    assert memory_bytes(*place) == (memory_bytes(*place[:1], tmp_path / "none") if limit is None else limit)
     assert memory_left_bytes(tmp_path, tmp_path / "none", tmp_path / "none") is None
 
 

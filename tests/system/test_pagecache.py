@@ -289,6 +289,9 @@ def test_held_files_are_let_go_before_they_can_be_evicted(files: list[Path], tmp
     ("path", "data"),
     [
         ("/data/a.tar", True),
+        ("/run/media/me/disk/a.tar", True),
+        ("/run/media/me/disk/a.py", False),
+        ("/run/a", False),
         ("/lib/x.so.1", False),
         ("/x/site-packages/a.bin", False),
         ("/dev/shm/a", False),

@@ -259,8 +259,10 @@ def test_reads_of_own_processes_are_counted_while_all_are_there(machine: Machine
 
 
 def test_only_cores_that_may_be_used_are_counted(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As under taskset, or in a container with a cpuset; a rank that is bound to one core has those of its launcher."""
-    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    """As under taskset, or in a container with a cpuset; a rank that is bound to one core has those of its launcher.
+    PYTHON_CPU_COUNT has no part in it."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(os, "sysconf", {"SC_NPROCESSORS_ONLN": 8}.__getitem__)
     allowed = {SHELL: {0, 2}, INIT: set(range(8))}
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: allowed.get(pid, {2}))
     text = "cpu  9 9 9 9 9 9 9 {0}\ncpu0 {0} 0 0 0\ncpu1 {1} 0 0 0\ncpu2 {0} 0 0 0\n"

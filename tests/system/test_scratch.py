@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from loaderprobe.errors import NoSpace
+from loaderprobe.errors import MissingPart, NoSpace
 from loaderprobe.system.scratch import MARK, remove_batches, scratch_directory, written_in
 
 HOLDS = (
@@ -65,6 +65,17 @@ def test_a_full_file_system_is_said_with_what_to_do(tmp_path: Path) -> None:
     assert "TMPDIR" in caught.value.hint
     with pytest.raises(FileNotFoundError), written_in(tmp_path):
         (tmp_path / "none").read_bytes()
+
+
+def test_a_file_system_that_is_read_only_has_no_scratch_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That is said with what to do, as of a container without a /tmp."""
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setattr("tempfile._candidate_tempdir_list", lambda: [str(tmp_path / "none")])
+    with pytest.raises(MissingPart, match="temporary files") as caught, scratch_directory():
+        pass
+    assert "TMPDIR" in caught.value.hint
 
 
 def test_shared_memory_of_ended_workers_is_given_back(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from loaderprobe.records.thresholds import LEAST_BYTES, LEAST_SAVED_S, MADE_AGAI
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.stats import median
 from loaderprobe.system.clock import SystemClock
-from loaderprobe.system.device import locate
+from loaderprobe.system.device import locate, process_reads_counted
 from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.system.process import process_usage, threads_of
 from loaderprobe.system.scratch import scratch_directory
@@ -488,7 +488,7 @@ def _measure(
                 location = _location(properties.files)
                 parts = join_parts(driver, device, clock, cache, location, sampler.samples, asked.decide)
                 session = _session(config, parts, asked, on_stage, properties)
-                wanted = asked.ceiling and session.parts.location.counts_reads and asked.cache == "cold"
+                wanted = asked.ceiling and process_reads_counted(location) and asked.cache == "cold"
                 ceiling_s = CEILING_S if wanted else 0.0
                 spent_s = limit.spent_s + ceiling_s
                 session.budget_s = None if asked.budget_s is None else max(0.0, asked.budget_s - spent_s)
@@ -575,7 +575,7 @@ def _discovery(driver: Any, loader: Any, limit: Deadline, asked: LoaderRequest, 
         spent_s=lambda: limit.spent_s,
         budget_s=asked.budget_s,
         ended=lambda taken: _ended(taken, loader),
-        counts_reads=lambda files: _location(files).counts_reads,
+        counts_reads=lambda files: process_reads_counted(_location(files)),
         samples=driver.samples_in_files(),
     )
 
