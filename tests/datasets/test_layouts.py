@@ -5,21 +5,26 @@ from __future__ import annotations
 import errno
 import json
 import os
+import struct
 import sys
 import tarfile
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from io import BytesIO
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from PIL import Image
 
 from loaderprobe.datasets.convert import convert, stage
 from loaderprobe.datasets.folder import generated_set, layout_in, scan_layout
 from loaderprobe.datasets.layouts import LAYOUTS, NAMES, Sample, blocks, check_layout, complete, format_of
 from loaderprobe.errors import BadValue, MissingPart, NoSpace, Refused
+from loaderprobe.loaders.libraries import encoded_in
 from loaderprobe.records.files import FileSet, SkippedFile
 from loaderprobe.testing import FakePageCache
 from tests.datasets.conftest import Make
@@ -408,6 +413,43 @@ def test_streaming_reads_our_mds(tmp_path: Path, make: Make) -> None:
     (shards,) = (json.loads(path.read_text())["shards"] for path in made.rglob("index.json"))
     rows = [row for shard in shards for row in formats.reader_from_json(str(made / "train"), None, shard)]
     assert sorted((row["image"], row["label"]) for row in rows) == sorted(contents(whole(made)))
+
+
+ENCODED = BytesIO()
+PIXELS = Image.new("RGB", (8, 8))
+PIXELS.save(ENCODED, "jpeg")
+JPEG = ENCODED.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("columns", "label", "decoded"),
+    [({"class": ("int", 3), "image": ("jpeg", PIXELS), "json": ("bytes", b"{}"), "width": ("int", 8)}, 3, True),
+     ({"image": ("str", "a.jpg"), "json": ("bytes", b"{}"), "photo": ("jpeg", PIXELS)}, 0, True),
+     ({"a": ("bytes", b"{}"), "image": ("bytes", JPEG), "label": ("int", -1), "mask": ("jpeg", PIXELS)}, -1, False),
+     ({"bytes": ("bytes", JPEG), "number": ("int", 4), "other": ("int", 5)}, 4, False)],
+)  # fmt: skip
+def test_columns_of_a_shard_are_known_by_their_names(
+    tmp_path: Path, columns: dict[str, tuple[str, Any]], label: int, decoded: bool
+) -> None:
+    """As Streaming writes them, in the order of names: torch's reader and the library's take the same image and class,
+    or the library has that image decoded, and none is taken for it."""
+    kinds, row = [kind for kind, _ in columns.values()], {name: value for name, (_, value) in columns.items()}
+    data = [
+        JPEG if value is PIXELS
+        else value.to_bytes(8, "little", signed=True) if isinstance(value, int)
+        else value.encode() if isinstance(value, str) else value
+        for value in row.values()
+    ]  # fmt: skip
+    sizes = [8 if kind == "int" else None for kind in kinds]
+    head = json.dumps({"column_names": [*row], "column_encodings": kinds, "column_sizes": sizes}).encode()
+    free = [len(each) for each, size in zip(data, sizes, strict=True) if size is None]
+    body = struct.pack(f"<{len(free)}I", *free) + b"".join(data)
+    begin = 12 + len(head)
+    (tmp_path / "shard.00000.mds").write_bytes(struct.pack("<3I", 1, begin, begin + len(body)) + head + body)
+    files = scan_layout(tmp_path, "mds", sample=1, seed=0, progress=lambda *_: None)
+    assert [*contents(files)] == [(JPEG, label)]
+    with pytest.raises(BadValue, match="decodes images of this set") if decoded else nullcontext():
+        assert encoded_in(row) == (JPEG, label)
 
 
 def test_shards_of_an_earlier_version_are_read(tmp_path: Path, make: Make) -> None:
