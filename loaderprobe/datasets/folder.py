@@ -305,6 +305,7 @@ def _decodable(base: Path, found: list[str], sample: int, skips: _Skips, progres
 
 def _examine(path: Path) -> tuple[int, str | None]:
     """(size in bytes or 0, what is wrong or None). Draft mode reads every byte but skips most of the arithmetic."""
+    size = 0
     try:
         if not path.is_file():
             return 0, "not a regular file"
