@@ -9,17 +9,20 @@ import struct
 import sys
 import tarfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
 from io import BytesIO
 from itertools import count
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from PIL import Image
 
+from loaderprobe.datasets import convert as convert_module
 from loaderprobe.datasets.convert import convert, stage
 from loaderprobe.datasets.folder import generated_set, layout_in, scan_layout
 from loaderprobe.datasets.layouts import LAYOUTS, NAMES, Sample, blocks, check_layout, complete, format_of
@@ -327,6 +330,18 @@ def test_a_copy_has_the_index_of_its_source(
     assert list(contents(staged(files, tmp_path / "copy"))) == list(contents(files))
 
 
+def test_a_copy_that_took_no_time_has_its_rate(tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one small file, or of none where an earlier version kept no time for it."""
+    one, ticks = whole(make(tmp_path)).chosen([0]), count()
+    monkeypatch.setattr(convert_module, "time", SimpleNamespace(perf_counter=lambda: next(ticks) * 1e-6))
+    found = staged(one, tmp_path / "copy").staged
+    assert found and found.bytes_per_s == pytest.approx(one.size_bytes[0] * 1e6)
+    (kept,) = (tmp_path / "copy").rglob("copied.txt")
+    kept.write_text("631 0.000")
+    again = staged(one, tmp_path / "copy").staged
+    assert again and again.bytes_per_s is None
+
+
 def test_a_copy_grows_and_takes_no_place_of_others(tmp_path: Path, make: Make) -> None:
     """More of the same images go beside those that are there; other images do not."""
     files = whole(make(tmp_path))
@@ -397,6 +412,32 @@ def test_a_full_disk_leaves_whole_files(tmp_path: Path, make: Make, monkeypatch:
         with pytest.raises(BadValue, match="cannot be read") as gone:
             staged(files, tmp_path / "other")
         assert "begin again" in gone.value.hint
+
+
+def test_a_copy_that_is_interrupted_ends_in_the_middle_of_its_files(
+    tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rest of large files is not copied first."""
+    ending, shutdown = Event(), ThreadPoolExecutor.shutdown
+
+    def ended(pool: ThreadPoolExecutor, **how: bool) -> None:
+        ending.set()
+        shutdown(pool, **how)
+
+    def large(file: Path) -> Iterator[bytes]:
+        data = file.read_bytes()
+        yield data[:9]
+        ending.wait()
+        yield data[9:]
+
+    def interrupted(*_: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ThreadPoolExecutor, "shutdown", ended)
+    monkeypatch.setattr(convert_module, "_pieces", large)
+    with pytest.raises(KeyboardInterrupt):
+        stage(whole(make(tmp_path)), tmp_path / "copy", FakePageCache(), interrupted)
+    assert not [path for path in (tmp_path / "copy").rglob("*") if path.suffix in (".JPEG", ".part")]
 
 
 def test_an_unknown_layout_is_refused() -> None:
