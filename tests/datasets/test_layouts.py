@@ -30,7 +30,7 @@ from loaderprobe.errors import BadValue, MissingPart, NoSpace, Refused
 from loaderprobe.loaders.libraries import encoded_in
 from loaderprobe.records.files import FileSet, SkippedFile
 from loaderprobe.testing import FakePageCache
-from tests.datasets.conftest import Make
+from tests.datasets.conftest import AsUnprivileged, Make
 
 COUNT = 70
 
@@ -133,6 +133,28 @@ def test_a_damaged_file_is_named(made: Path) -> None:
     assert error.value.hint and str(files.folder) in error.value.message
     with pytest.raises(BadValue, match="is damaged"):
         scan_layout(made, files.layout, sample=COUNT, seed=0, progress=lambda *_: None)
+
+
+def test_what_may_not_be_read_is_not_damaged(
+    open_path: Path, make: Make, layout: str, as_unprivileged: AsUnprivileged
+) -> None:
+    """Permission is asked for, when it is read and when it is taken as data."""
+    made = make(open_path, layout=layout)
+    files = whole(made)
+    for path in files.absolute(0, COUNT):
+        path.chmod(0)
+    for taken in (contents(files), iter(lambda: scan_layout(made, layout, sample=1, seed=0, progress=print), None)):
+        with as_unprivileged(), pytest.raises(MissingPart, match="no permission to read"):
+            next(taken)
+
+
+@pytest.mark.parametrize("layout", ["mds", "litdata"])
+@pytest.mark.parametrize("content", [b"version https://git-lfs.github.com/spec/v1\n", b""], ids=["LFS", "empty"])
+def test_a_file_too_short_for_its_offsets_is_damaged(tmp_path: Path, layout: str, content: bytes) -> None:
+    """No memory is taken for what its first bytes count."""
+    (tmp_path / LAYOUTS[layout].file.format(number=0)).write_bytes(content)
+    with pytest.raises(BadValue, match="is damaged"):
+        [*format_of(layout).counts(tmp_path / LAYOUTS[layout].file.format(number=0))]
 
 
 def test_shards_without_an_image_are_refused(tmp_path: Path, layout: str) -> None:

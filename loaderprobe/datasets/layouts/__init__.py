@@ -51,7 +51,7 @@ class Format(Protocol):
     def Reader(self, root: Path) -> SampleReader: ...  # a class of the module
 
     def counts(self, path: Path) -> Sequence[int]:
-        """The samples of each block of a file, without reading them. Raises BadValue for a damaged file."""
+        """The samples of each block of a file, without reading them. Raises what `damage` raises."""
         ...
 
 
@@ -135,9 +135,11 @@ def complete(name: str, root: Path) -> None:
 
 @contextmanager
 def damage(path: Path, *errors: type[Exception]) -> Iterator[None]:
-    """Raises BadValue for these errors, which a damaged file makes."""
+    """Raises BadValue for these errors, which a damaged file makes; MissingPart without permission to read it."""
     try:
         yield
+    except PermissionError as error:
+        raise MissingPart(f"no permission to read {path}", hint="run as a user with read permission") from error
     except errors as error:
         raise BadValue(f"{path} is damaged: {error}", hint="write it again, or leave it out") from error
 

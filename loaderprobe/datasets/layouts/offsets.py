@@ -8,7 +8,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.datasets.layouts import LABELS, Sample, named
+from loaderprobe.datasets.layouts import LABELS, Sample, damage, named
 
 IMAGES = ("jpeg", "bytes")
 """Kinds of values, the surest first."""
@@ -27,9 +27,12 @@ def offsets_of(file: Any) -> tuple[int, ...]:
 
 
 def count_of(path: Path) -> int:
-    """The rows of a file."""
-    with path.open("rb") as file:
-        return int.from_bytes(file.read(4), "little")
+    """The rows of a file. Raises BadValue where it is too short for their offsets, MissingPart without permission."""
+    with damage(path, ValueError), path.open("rb") as file:
+        count = int.from_bytes(file.read(4), "little")
+        if 4 * (count + 2) > path.stat().st_size:
+            raise ValueError("it ends too early")
+        return count
 
 
 def sample_of(row: bytes, names: Iterable[Any], kinds: Sequence[str], sizes: Sequence[int | None]) -> Sample:
