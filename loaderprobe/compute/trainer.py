@@ -126,11 +126,11 @@ class Trainer:
         return images if images.is_floating_point() else (images.float() / 255 - self._mean) / self._deviation
 
     def train_step(self, batch: Any) -> None:
-        """One step. The loss stays on the device: reading it would wait for the GPU."""
+        """One step, of classes modulo 1000. The loss stays on the device: reading it would wait for the GPU."""
         images, labels = batch
         train_step(
-            lambda: self._logits(images), lambda logits: self._noted(self._loss(logits, labels)), self._optimizer,
-            self._scaler, autocast_on(self.device, AUTOCAST.get(self.precision)),
+            lambda: self._logits(images), lambda logits: self._noted(self._loss(logits, labels % CLASSES)),
+            self._optimizer, self._scaler, autocast_on(self.device, AUTOCAST.get(self.precision)),
         )  # fmt: skip
 
     def _logits(self, images: torch.Tensor) -> torch.Tensor:

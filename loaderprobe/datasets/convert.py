@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
+from threading import Event
 
 from loaderprobe.datasets.generate.generate import check_space, images_a_shard, sync_filesystem, written_whole
 from loaderprobe.datasets.layouts import FILES, INDEX, LAYOUTS, Sample, complete, format_of
@@ -167,8 +169,9 @@ def stage(files: FileSet, root: Path, cache: PageCache, progress: Callable[[int,
 
 
 def _copy_all(files: FileSet, sizes: dict[str, int], directory: Path, progress: Callable[[int], None]) -> None:
+    stop = Event()
     with ThreadPoolExecutor(COPIERS) as threads:
-        begun = [threads.submit(_copy, files, path, size, directory / path) for path, size in sizes.items()]
+        begun = [threads.submit(_copy, files, path, size, directory / path, stop) for path, size in sizes.items()]
         try:
             progress(0)
             for done, copied in enumerate(as_completed(begun), 1):
@@ -176,14 +179,16 @@ def _copy_all(files: FileSet, sizes: dict[str, int], directory: Path, progress: 
                 progress(done)
         except BaseException:
             # Ctrl-C as much as a full disk.
+            stop.set()
             threads.shutdown(cancel_futures=True)
             raise
 
 
-def _copy(files: FileSet, path: str, size_bytes: int, copy: Path) -> None:
+def _copy(files: FileSet, path: str, size_bytes: int, copy: Path, stop: Event) -> None:
     with written_whole(copy) as part:
         with part.open("wb") as target:
-            target.writelines([read_object(files.root, path)] if files.remote else _pieces(files.folder / path))
+            pieces = [read_object(files.root, path)] if files.remote else _pieces(files.folder / path)
+            target.writelines(takewhile(lambda _: not stop.is_set(), pieces))
         _check_size(files, path, size_bytes, part.stat().st_size)
 
 
@@ -201,12 +206,12 @@ def _pieces(file: Path) -> Iterator[bytes]:
 
 
 def _rate(kept: Path, size_bytes: int, seconds: float) -> float | None:
-    """Bytes/s of all copying so far, which `kept` keeps; None where nothing was copied."""
+    """Bytes/s of all copying so far, which `kept` keeps; None where nothing was copied, or in no time."""
     if size_bytes:
         before = map(float, kept.read_text().split()) if kept.exists() else (0.0, 0.0)
         total = [sum(pair) for pair in zip(before, (size_bytes, seconds), strict=True)]
-        write_atomically(kept, f"{total[0]:.0f} {total[1]:.3f}".encode())
+        write_atomically(kept, f"{total[0]:.0f} {total[1]:.9f}".encode())
     if not kept.exists():
         return None
     copied_bytes, took_s = map(float, kept.read_text().split())
-    return copied_bytes / took_s
+    return copied_bytes / took_s if took_s else None

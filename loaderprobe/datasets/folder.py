@@ -18,8 +18,8 @@ from threading import Lock
 from PIL import Image
 
 from loaderprobe.datasets.generate.manifest import read_manifest
-from loaderprobe.datasets.layouts import FILES, LAYOUTS, blocks, format_of
-from loaderprobe.errors import BadValue, MissingPart
+from loaderprobe.datasets.layouts import FILES, LAYOUTS, blocks, damage, format_of
+from loaderprobe.errors import BadValue
 from loaderprobe.records.files import IMAGE_SUFFIXES, FileSet, SkippedFile, masked
 from loaderprobe.system.objects import open_store
 from loaderprobe.units import join_words
@@ -186,9 +186,12 @@ def generated_set(directory: Path, *, sample: int, seed: int) -> FileSet:
 
 
 def layout_in(directory: Path) -> str:
-    """The layout of what `directory` or its `train` holds: `files` unless there are shards of another."""
-    base = _image_root(directory)
-    names = [entry.name for entry in os.scandir(base)] if base.is_dir() else []
+    """The layout of what `directory` or its `train` holds: `files` unless there are shards of another.
+
+    Raises what `check_folder` raises.
+    """
+    check_folder(base := _image_root(directory.absolute()))
+    names = [path.name for path in base.iterdir()]
     return next((name for name, layout in LAYOUTS.items() if any(fnmatch(each, layout.mark) for each in names)), FILES)
 
 
@@ -240,18 +243,15 @@ def scan_layout(root: Path, layout: str, *, sample: int, seed: int, progress: On
 def _image_root(root: Path) -> Path:
     """`root/train` when that is a directory, as in ImageNet, else `root`."""
     train = root / "train"
-    try:
+    with damage(root):
         return train if train.is_dir() else root
-    except PermissionError as error:
-        raise MissingPart(f"no permission to read {root}", hint="run as a user with read permission") from error
 
 
 def check_folder(path: Path) -> None:
     """Raise BadValue when `path` is not a directory, MissingPart without read permission."""
     try:
-        os.scandir(path).close()
-    except PermissionError as error:
-        raise MissingPart(f"no permission to read {path}", hint="run as a user with read permission") from error
+        with damage(path):
+            os.scandir(path).close()
     except OSError as error:
         gone = isinstance(error, FileNotFoundError)
         hint = "check the path; without one, images are generated" if gone else "give a directory"
@@ -304,6 +304,7 @@ def _decodable(base: Path, found: list[str], sample: int, skips: _Skips, progres
 
 def _examine(path: Path) -> tuple[int, str | None]:
     """(size in bytes or 0, what is wrong or None). Draft mode reads every byte but skips most of the arithmetic."""
+    size = 0
     try:
         if not path.is_file():
             return 0, "not a regular file"

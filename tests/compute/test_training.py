@@ -190,6 +190,15 @@ def test_on_rocm_the_window_is_recorded_without_occupancy(monkeypatch: pytest.Mo
     assert device.loader_streams == (decoder is not None)
 
 
+def test_any_number_is_a_class() -> None:
+    """Data may have more classes than the model, or number them otherwise."""
+    trainer = _trainer("lenet5")
+    before = trainer.parameters()[0].detach().clone()
+    trainer.train_step(trainer.copy((SMALL[0], torch.tensor([-1, 21_841]))))
+    assert not torch.equal(before, trainer.parameters()[0])
+    assert all(weights.isfinite().all() for weights in trainer.parameters())
+
+
 @pytest.mark.parametrize("options", [{"precision": "bf16"}, {"memory_format": "contiguous"}, {"precision": "fp32"}])
 def test_options_of_the_cpu_train(options: dict[str, Any]) -> None:
     """Whichever is asked for is used, and weights change; the thread of the backward pass is known then."""

@@ -14,6 +14,7 @@ from PIL import Image
 from loaderprobe.datasets.folder import NAMED_SKIPS, generated_set, scan_folder
 from loaderprobe.datasets.generate.manifest import is_generated
 from loaderprobe.errors import BadValue, MissingPart
+from loaderprobe.measure.image_data import image_sets
 from loaderprobe.records.files import FileSet
 from loaderprobe.store.codec import decode, encode
 from tests.datasets.conftest import AsUnprivileged, Make
@@ -102,7 +103,7 @@ def test_damaged_images_are_replaced_by_others(tmp_path: Path) -> None:
 
 
 def test_every_skipped_file_has_its_reason(tmp_path: Path) -> None:
-    """Not an image, empty, cut, not what its name says, a pipe, a dangling link, too large: named, and not fatal."""
+    """Not an image, empty, cut, misnamed, a pipe, a link to nothing or too long a name, too large: named, not fatal."""
     save(tmp_path / "c/good.jpg")
     (tmp_path / "c/labels.csv").write_text("a,b")
     (tmp_path / "c/empty.jpg").write_bytes(b"")
@@ -111,20 +112,21 @@ def test_every_skipped_file_has_its_reason(tmp_path: Path) -> None:
     cut(save(tmp_path / "c/cut.png"))
     os.mkfifo(tmp_path / "c/pipe.jpg")
     (tmp_path / "c/dangling.jpg").symlink_to("nowhere")
+    (tmp_path / "c/long.jpg").symlink_to("x" * 300)
     (tmp_path / "c/bomb.ppm").write_bytes(b"P6 60000 60000 255\n")
     files = scan(tmp_path)
     found = reasons(files)
     assert files.paths == ("c/good.jpg",)
-    assert (files.skipped_count, files.images_found) == (8, 1)
+    assert (files.skipped_count, files.images_found) == (9, 1)
     assert found["c/labels.csv"] == "not an image"
     assert found["c/empty.jpg"] == "empty"
     assert found["c/pipe.jpg"] == found["c/dangling.jpg"] == "not a regular file"
-    assert all(found[f"c/{name}"].startswith("damaged: ") for name in ("text.png", "cut.jpg", "cut.png"))
+    assert all(found[f"c/{name}"].startswith("damaged: ") for name in ("text.png", "cut.jpg", "cut.png", "long.jpg"))
     assert "decompression bomb" in found["c/bomb.ppm"] and str(tmp_path) not in "".join(found.values())
     for number in range(50):
         (tmp_path / f"c/0{number:02}.txt").write_text("")
     files = scan(tmp_path)
-    assert (files.skipped_count, len(files.skipped)) == (58, NAMED_SKIPS), "all are counted, the first are named"
+    assert (files.skipped_count, len(files.skipped)) == (59, NAMED_SKIPS), "all are counted, the first are named"
 
 
 @pytest.mark.parametrize(
@@ -214,8 +216,9 @@ def test_what_may_not_be_read_is_skipped_or_asked_for(open_path: Path, as_unpriv
             files = scan(open_path)
         for root in closed[1:]:
             root.chmod(0)
-            with as_unprivileged(), pytest.raises(MissingPart):
-                scan(open_path)
+            for taken in (scan, lambda path: image_sets(path, sample=1)):
+                with as_unprivileged(), pytest.raises(MissingPart, match="no permission to read"):
+                    taken(open_path)
     finally:
         for folder in reversed(closed):
             folder.chmod(0o755)

@@ -5,24 +5,32 @@ from __future__ import annotations
 import errno
 import json
 import os
+import struct
 import sys
 import tarfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
 from io import BytesIO
 from itertools import count
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from PIL import Image
 
+from loaderprobe.datasets import convert as convert_module
 from loaderprobe.datasets.convert import convert, stage
 from loaderprobe.datasets.folder import generated_set, layout_in, scan_layout
 from loaderprobe.datasets.layouts import LAYOUTS, NAMES, Sample, blocks, check_layout, complete, format_of
 from loaderprobe.errors import BadValue, MissingPart, NoSpace, Refused
+from loaderprobe.loaders.libraries import encoded_in
 from loaderprobe.records.files import FileSet, SkippedFile
 from loaderprobe.testing import FakePageCache
-from tests.datasets.conftest import Make
+from tests.datasets.conftest import AsUnprivileged, Make
 
 COUNT = 70
 
@@ -125,6 +133,28 @@ def test_a_damaged_file_is_named(made: Path) -> None:
     assert error.value.hint and str(files.folder) in error.value.message
     with pytest.raises(BadValue, match="is damaged"):
         scan_layout(made, files.layout, sample=COUNT, seed=0, progress=lambda *_: None)
+
+
+def test_what_may_not_be_read_is_not_damaged(
+    open_path: Path, make: Make, layout: str, as_unprivileged: AsUnprivileged
+) -> None:
+    """Permission is asked for, when it is read and when it is taken as data."""
+    made = make(open_path, layout=layout)
+    files = whole(made)
+    for path in files.absolute(0, COUNT):
+        path.chmod(0)
+    for taken in (contents(files), iter(lambda: scan_layout(made, layout, sample=1, seed=0, progress=print), None)):
+        with as_unprivileged(), pytest.raises(MissingPart, match="no permission to read"):
+            next(taken)
+
+
+@pytest.mark.parametrize("layout", ["mds", "litdata"])
+@pytest.mark.parametrize("content", [b"version https://git-lfs.github.com/spec/v1\n", b""], ids=["LFS", "empty"])
+def test_a_file_too_short_for_its_offsets_is_damaged(tmp_path: Path, layout: str, content: bytes) -> None:
+    """No memory is taken for what its first bytes count."""
+    (tmp_path / LAYOUTS[layout].file.format(number=0)).write_bytes(content)
+    with pytest.raises(BadValue, match="is damaged"):
+        [*format_of(layout).counts(tmp_path / LAYOUTS[layout].file.format(number=0))]
 
 
 def test_shards_without_an_image_are_refused(tmp_path: Path, layout: str) -> None:
@@ -322,6 +352,18 @@ def test_a_copy_has_the_index_of_its_source(
     assert list(contents(staged(files, tmp_path / "copy"))) == list(contents(files))
 
 
+def test_a_copy_that_took_no_time_has_its_rate(tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one small file, or of none where an earlier version kept no time for it."""
+    one, ticks = whole(make(tmp_path)).chosen([0]), count()
+    monkeypatch.setattr(convert_module, "time", SimpleNamespace(perf_counter=lambda: next(ticks) * 1e-6))
+    found = staged(one, tmp_path / "copy").staged
+    assert found and found.bytes_per_s == pytest.approx(one.size_bytes[0] * 1e6)
+    (kept,) = (tmp_path / "copy").rglob("copied.txt")
+    kept.write_text("631 0.000")
+    again = staged(one, tmp_path / "copy").staged
+    assert again and again.bytes_per_s is None
+
+
 def test_a_copy_grows_and_takes_no_place_of_others(tmp_path: Path, make: Make) -> None:
     """More of the same images go beside those that are there; other images do not."""
     files = whole(make(tmp_path))
@@ -394,6 +436,32 @@ def test_a_full_disk_leaves_whole_files(tmp_path: Path, make: Make, monkeypatch:
         assert "begin again" in gone.value.hint
 
 
+def test_a_copy_that_is_interrupted_ends_in_the_middle_of_its_files(
+    tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rest of large files is not copied first."""
+    ending, shutdown = Event(), ThreadPoolExecutor.shutdown
+
+    def ended(pool: ThreadPoolExecutor, **how: bool) -> None:
+        ending.set()
+        shutdown(pool, **how)
+
+    def large(file: Path) -> Iterator[bytes]:
+        data = file.read_bytes()
+        yield data[:9]
+        ending.wait()
+        yield data[9:]
+
+    def interrupted(*_: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ThreadPoolExecutor, "shutdown", ended)
+    monkeypatch.setattr(convert_module, "_pieces", large)
+    with pytest.raises(KeyboardInterrupt):
+        stage(whole(make(tmp_path)), tmp_path / "copy", FakePageCache(), interrupted)
+    assert not [path for path in (tmp_path / "copy").rglob("*") if path.suffix in (".JPEG", ".part")]
+
+
 def test_an_unknown_layout_is_refused() -> None:
     """With all that there are."""
     with pytest.raises(BadValue) as error:
@@ -408,6 +476,43 @@ def test_streaming_reads_our_mds(tmp_path: Path, make: Make) -> None:
     (shards,) = (json.loads(path.read_text())["shards"] for path in made.rglob("index.json"))
     rows = [row for shard in shards for row in formats.reader_from_json(str(made / "train"), None, shard)]
     assert sorted((row["image"], row["label"]) for row in rows) == sorted(contents(whole(made)))
+
+
+ENCODED = BytesIO()
+PIXELS = Image.new("RGB", (8, 8))
+PIXELS.save(ENCODED, "jpeg")
+JPEG = ENCODED.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("columns", "label", "decoded"),
+    [({"class": ("int", 3), "image": ("jpeg", PIXELS), "json": ("bytes", b"{}"), "width": ("int", 8)}, 3, True),
+     ({"image": ("str", "a.jpg"), "json": ("bytes", b"{}"), "photo": ("jpeg", PIXELS)}, 0, True),
+     ({"a": ("bytes", b"{}"), "image": ("bytes", JPEG), "label": ("int", -1), "mask": ("jpeg", PIXELS)}, -1, False),
+     ({"bytes": ("bytes", JPEG), "number": ("int", 4), "other": ("int", 5)}, 4, False)],
+)  # fmt: skip
+def test_columns_of_a_shard_are_known_by_their_names(
+    tmp_path: Path, columns: dict[str, tuple[str, Any]], label: int, decoded: bool
+) -> None:
+    """As Streaming writes them, in the order of names: torch's reader and the library's take the same image and class,
+    or the library has that image decoded, and none is taken for it."""
+    kinds, row = [kind for kind, _ in columns.values()], {name: value for name, (_, value) in columns.items()}
+    data = [
+        JPEG if value is PIXELS
+        else value.to_bytes(8, "little", signed=True) if isinstance(value, int)
+        else value.encode() if isinstance(value, str) else value
+        for value in row.values()
+    ]  # fmt: skip
+    sizes = [8 if kind == "int" else None for kind in kinds]
+    head = json.dumps({"column_names": [*row], "column_encodings": kinds, "column_sizes": sizes}).encode()
+    free = [len(each) for each, size in zip(data, sizes, strict=True) if size is None]
+    body = struct.pack(f"<{len(free)}I", *free) + b"".join(data)
+    begin = 12 + len(head)
+    (tmp_path / "shard.00000.mds").write_bytes(struct.pack("<3I", 1, begin, begin + len(body)) + head + body)
+    files = scan_layout(tmp_path, "mds", sample=1, seed=0, progress=lambda *_: None)
+    assert [*contents(files)] == [(JPEG, label)]
+    with pytest.raises(BadValue, match="decodes images of this set") if decoded else nullcontext():
+        assert encoded_in(row) == (JPEG, label)
 
 
 def test_shards_of_an_earlier_version_are_read(tmp_path: Path, make: Make) -> None:

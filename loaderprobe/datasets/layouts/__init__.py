@@ -6,14 +6,14 @@ as users of the layout do in a worker of torch's DataLoader (`Reader`), and coun
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.units import join_words
@@ -51,7 +51,7 @@ class Format(Protocol):
     def Reader(self, root: Path) -> SampleReader: ...  # a class of the module
 
     def counts(self, path: Path) -> Sequence[int]:
-        """The samples of each block of a file, without reading them. Raises BadValue for a damaged file."""
+        """The samples of each block of a file, without reading them. Raises what `damage` raises."""
         ...
 
 
@@ -135,9 +135,11 @@ def complete(name: str, root: Path) -> None:
 
 @contextmanager
 def damage(path: Path, *errors: type[Exception]) -> Iterator[None]:
-    """Raises BadValue for these errors, which a damaged file makes."""
+    """Raises BadValue for these errors, which a damaged file makes; MissingPart without permission to read it."""
     try:
         yield
+    except PermissionError as error:
+        raise MissingPart(f"no permission to read {path}", hint="run as a user with read permission") from error
     except errors as error:
         raise BadValue(f"{path} is damaged: {error}", hint="write it again, or leave it out") from error
 
@@ -158,3 +160,12 @@ def batched(samples: Iterable[T], count: int) -> Iterator[list[T]]:
 def class_of(text: str | bytes) -> int:
     """Of a number, else 0. Raises ValueError for digits that `int` does not take."""
     return int(text) if text.isdigit() else 0
+
+
+LABELS = ("label", "labels", "cls", "class")
+"""Columns of classes: the first that is there counts."""
+
+
+def named(columns: Mapping[Any, T], names: Sequence[str], default: T) -> T:
+    """The column of the first of these names that is there, else the first column."""
+    return next((columns[name] for name in (*names, *columns) if name in columns), default)

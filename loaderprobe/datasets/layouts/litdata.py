@@ -58,7 +58,8 @@ class Reader:
                 self._open(self._root / path)
                 self._path = path
             begin, end = self._offsets[place[1] : place[1] + 2]
-            return sample_of(self._chunk[begin:end], self._kinds, [None] * len(self._kinds))
+            columns = range(len(self._kinds))
+            return sample_of(self._chunk[begin:end], columns, self._kinds, [None] * len(self._kinds))
 
     def _open(self, path: Path) -> None:
         config = json.loads((path.parent / INDEX).read_bytes())["config"]

@@ -33,7 +33,7 @@ class _Database:
     """The open database of a process, which may not open it twice, and its keys."""
 
     def __init__(self, path: Path) -> None:
-        with damage(path, lmdb.Error, OSError):
+        with damage(path, lmdb.Error, OSError), path.open("rb"):  # lmdb has no error of its own without permission
             self.environment = lmdb.open(os.fsencode(path), subdir=False, readonly=True, lock=False, readahead=False)
             end = (self.environment.info()["last_pgno"] + 1) * self.environment.stat()["psize"]
             if path.stat().st_size < end:  # reading there would be a bus error

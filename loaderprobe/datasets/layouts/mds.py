@@ -51,7 +51,7 @@ class Reader:
                 columns = json.loads(file.read(offsets[0] - file.tell()))
                 file.seek(offsets[place[0]])
                 data = file.read(offsets[place[0] + 1] - file.tell())
-            return sample_of(data, columns["column_encodings"], columns["column_sizes"])
+            return sample_of(data, *(columns[f"column_{each}"] for each in ("names", "encodings", "sizes")))
 
 
 def counts(path: Path) -> list[int]:

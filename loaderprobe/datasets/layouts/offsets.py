@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.datasets.layouts import Sample
+from loaderprobe.datasets.layouts import LABELS, Sample, damage, named
 
-IMAGES, LABELS = ("bytes", "jpeg"), ("int", "int64")
-"""Kinds of values."""
+IMAGES = ("jpeg", "bytes")
+"""Kinds of values, the surest first."""
 
 
 def indexed(rows: Sequence[bytes], head: bytes = b"") -> bytes:
@@ -27,18 +27,25 @@ def offsets_of(file: Any) -> tuple[int, ...]:
 
 
 def count_of(path: Path) -> int:
-    """The rows of a file."""
-    with path.open("rb") as file:
-        return int.from_bytes(file.read(4), "little")
+    """The rows of a file. Raises BadValue where it is too short for their offsets, MissingPart without permission."""
+    with damage(path, ValueError), path.open("rb") as file:
+        count = int.from_bytes(file.read(4), "little")
+        if 4 * (count + 2) > path.stat().st_size:
+            raise ValueError("it ends too early")
+        return count
 
 
-def sample_of(row: bytes, kinds: Sequence[str], sizes: Sequence[int | None]) -> Sample:
-    """By the kinds of its values; before them are the sizes of those that have no fixed one. Raises ValueError."""
+def sample_of(row: bytes, names: Iterable[Any], kinds: Sequence[str], sizes: Sequence[int | None]) -> Sample:
+    """By the names and kinds of its columns; before them are the sizes of those that have no fixed one.
+
+    Raises ValueError.
+    """
     free = sizes.count(None)
     given = iter(struct.unpack_from(f"<{free}I", row))
     ends = list(accumulate((size or next(given) for size in sizes), initial=4 * free))
     if len(row) != ends[-1]:
         raise ValueError("a sample ends too early")
-    values = dict(zip(kinds, (row[begin:end] for begin, end in pairwise(ends)), strict=True))
-    image, label = (next((values[kind] for kind in wanted if kind in values), b"") for wanted in (IMAGES, LABELS))
-    return Sample("", image, int.from_bytes(label, "little", signed=True))
+    columns = [*zip(names, kinds, (row[begin:end] for begin, end in pairwise(ends)), strict=True)]
+    images = {name: value for wanted in IMAGES for name, kind, value in columns if kind == wanted}
+    numbers = {name: value for name, kind, value in columns if kind.startswith(("int", "uint"))}
+    return Sample("", named(images, ["image"], b""), int.from_bytes(named(numbers, LABELS, b""), "little", signed=True))

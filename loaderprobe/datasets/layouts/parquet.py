@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from loaderprobe.datasets.layouts import LAYOUTS, Sample, batched, class_of, damage
+from loaderprobe.datasets.layouts import LABELS, LAYOUTS, Sample, batched, class_of, damage
 from loaderprobe.errors import BadValue
 
 FEATURES = {"image": {"_type": "Image"}, "label": {"dtype": "int64", "_type": "Value"}}
@@ -20,7 +20,6 @@ SCHEMA = pa.schema(
     metadata={"huggingface": json.dumps({"info": {"features": FEATURES}})},
 )
 BYTES = (pa.binary(), pa.large_binary())
-LABELS = ("label", "labels", "cls", "class")
 DAMAGE = (pa.ArrowException, OSError, LookupError, TypeError, ValueError)
 
 

@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 from torch.utils.data import IterableDataset
 
-from loaderprobe.datasets.layouts import INDEX, class_of, damage
+from loaderprobe.datasets.layouts import INDEX, LABELS, class_of, damage, named
 from loaderprobe.errors import BadValue
 from loaderprobe.loaders.iterable import IterableLoader, OwnIterable
 from loaderprobe.loaders.torch import NOT_DECODED, TorchLoader, as_tensor, decode, image_loader, pipeline_steps
@@ -154,12 +155,18 @@ def from_tar(samples: Iterable[dict[str, Any]]) -> Iterator[Encoded]:
 
 
 def encoded_in(row: Any) -> Encoded:
-    """The first bytes and the first number of a row. Raises BadValue for one without bytes."""
-    values = [*row.values()] if isinstance(row, dict) else [*row]
-    image = next((value for value in values if isinstance(value, bytes | memoryview)), None)
-    if image is None:
+    """The image and the class of a row, by name, else the first. Raises BadValue for an image that is no bytes."""
+    columns = row if isinstance(row, dict) else dict(enumerate(row))
+    pixels = {
+        name: value for name, value in columns.items()
+        if isinstance(value, Image.Image) or (isinstance(value, torch.Tensor) and value.ndim == 3)
+    }  # fmt: skip
+    encoded = {name: value for name, value in columns.items() if isinstance(value, bytes | memoryview)}
+    image = named({**pixels, **encoded}, ["image"], None)
+    if not isinstance(image, bytes | memoryview):
         raise BadValue("the library decodes images of this set by itself", hint="--loader torch reads their bytes")
-    return bytes(image), next((int(value) for value in values if isinstance(value, int | np.integer)), 0)
+    numbers = {name: int(value) for name, value in columns.items() if isinstance(value, int | np.integer)}
+    return bytes(image), named(numbers, LABELS, 0)
 
 
 def samples_of(config: RunConfig, files: FileSet) -> tuple[Any, Callable[[Sequence[Any]], Any]]:
