@@ -50,7 +50,10 @@ def loader_spans(spans: HostSpans) -> list[HostSpan]:
 
 
 def step_spans(spans: HostSpans, launches: Sequence[HostCall], work: Sequence[TracedWork], until_ns: int) -> StepSpans:
-    """The steps of a recording that end before `until_ns`, slow first ones left out. Both sequences hold something."""
+    """The steps of a recording that end before `until_ns`, slow first ones left out. Both sequences hold something.
+
+    Where no step ends before, what there is of the first, to `until_ns`.
+    """
     last = max(each.end_ns for each in work)
     marked, marks, thread = _marks(spans, last)
     if thread is None:
@@ -71,6 +74,8 @@ def step_spans(spans: HostSpans, launches: Sequence[HostCall], work: Sequence[Tr
     # The work of the last step may outlast it; what the profiler does when it stops belongs to no step.
     tail = [each.end_ns for each in work if each.issued_ns is not None and begin <= each.issued_ns < end]
     tail += [launch.end_ns for launch in launches if begin <= launch.begin_ns < end and launch.thread == thread]
+    # A first step that is cut off ends where the records do.
+    tail += [end] if end > until_ns else []
     end = max(steps[-1][0] + 1, min(max(tail, default=end), until_ns))
     return StepSpans(
         steps=(*steps[:-1], (steps[-1][0], end)),
