@@ -55,10 +55,10 @@ def step_spans(spans: HostSpans, launches: Sequence[HostCall], work: Sequence[Tr
     Where no step ends before, what there is of the first, to `until_ns`.
     """
     last = max(each.end_ns for each in work)
-    marked, marks, thread = _marks(spans, last)
+    begins = sorted(launch.begin_ns for launch in launches)
+    marked, marks, thread = _marks(spans, begins, last)
     if thread is None:
         thread = Counter(launch.thread for launch in launches).most_common(1)[0][0] if launches else None
-    begins = sorted(launch.begin_ns for launch in launches)
     whole = [mark for mark in marks if mark[1] <= until_ns] or marks[:1]
     # The next() that ends an epoch is no step.
     every = [each for each in whole if bisect_left(begins, each[0]) < bisect_left(begins, each[1])] or whole
@@ -87,10 +87,16 @@ def step_spans(spans: HostSpans, launches: Sequence[HostCall], work: Sequence[Tr
     )
 
 
-def _marks(spans: HostSpans, last_ns: int) -> tuple[MarkName, list[tuple[int, int]], int | None]:
+def _marks(
+    spans: HostSpans, launches_ns: Sequence[int], last_ns: int
+) -> tuple[MarkName, list[tuple[int, int]], int | None]:
     """What marks steps, the steps, and the thread that marked them."""
     steps = sorted(spans.steps, key=lambda each: each.begin_ns)
     waits = sorted(loader_spans(spans), key=lambda each: each.begin_ns)
+    # A step may take from several loaders: it begins with the first of the waits that no launch lies between.
+    launched = [bisect_left(launches_ns, wait.begin_ns) for wait in waits]
+    rows = zip(waits, [-1, *launched], launched, strict=False)
+    waits = [wait for wait, before, now in rows if before < now or now == len(launches_ns)]
     if steps and len(waits) < thresholds.SEVERAL_BATCHES * len(steps):
         return "profiler_steps", [(step.begin_ns, step.end_ns) for step in steps], steps[0].thread
     if len(waits) > 1:
