@@ -159,10 +159,10 @@ def _rank(path: Path, annotation: str, device: int | None, batch_size: int | Non
     """What one recording shows. Raises BadValue where it shows nothing."""
     found = read_trace(path, annotation=annotation, progress=lambda done, size: progress(path.name, done, size))
     kernels = Counter(event.device for event in found.events if event.activity == "kernel")
-    if not kernels:
-        if found.cut_off:
-            raise BadValue(f"{path} ends before its first kernel: it is cut off", hint=COPY_AGAIN)
-        raise BadValue(f"{path} {why_no_device(found)}", hint=RECORD)
+    if not kernels and found.cut_off:
+        raise BadValue(f"{path} ends before its first kernel: it is cut off", hint=COPY_AGAIN)
+    if why := why_no_device(found):
+        raise BadValue(f"{path} {why}", hint=RECORD)
     if device is not None and device not in kernels:
         raise BadValue(
             f"{path} holds no kernel of GPU {device}", hint=f"--device is one of {', '.join(map(str, sorted(kernels)))}"

@@ -245,6 +245,15 @@ def test_a_step_that_was_cut_off_is_no_step(tmp_path: Path) -> None:
         assert "copy it again" in caught.value.hint
 
 
+def test_a_recording_of_another_accelerator_is_refused(tmp_path: Path) -> None:
+    """Also with kernels, whose launches have names that no call of a GPU has."""
+    events = training()
+    for each in events:
+        each["cat"] = each["cat"].replace("cuda", "xpu")
+    with pytest.raises(BadValue, match="is a recording of Intel's XPU"):
+        loaderprobe.trace(written(tmp_path / "t.json", events))
+
+
 @pytest.mark.parametrize("mark_us", [1e6, 1.03e6])
 def test_a_first_step_beyond_the_records_that_are_kept_is_refused(
     mark_us: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

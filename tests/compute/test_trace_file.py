@@ -178,6 +178,7 @@ def test_an_event_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
         (("cpu_op", "user_annotation"), "only the CPU was recorded"),
         (("cpu_op", "mtia_ccp_events"), "MTIA"),
         (("cpu_op", "xpu_runtime"), "Intel's XPU"),
+        (("cpu_op", "mlu_runtime", "kernel"), "Cambricon's MLU"),
         (("toplevel",), "no event of torch.profiler"),
     ],
 )
