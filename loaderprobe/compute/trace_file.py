@@ -496,7 +496,8 @@ def _times(event: _Event) -> tuple[int, int] | None:
         whole, _, rest = stamp.partition(b".")
         if len(stamp) > 40:
             return None
-        begin = int(whole) * 1000 + int((rest + b"000")[:3]) if whole.isdigit() else round(float(stamp) * 1000)
+        exact = (whole + rest).isdigit()
+        begin = int(whole) * 1000 + int((rest + b"000")[:3]) if exact else round(float(stamp) * 1000)
         end = begin + round(event.dur * 1000)
     except (ValueError, OverflowError):
         return None
