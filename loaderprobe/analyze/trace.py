@@ -50,12 +50,15 @@ def loader_spans(spans: HostSpans) -> list[HostSpan]:
 
 
 def step_spans(spans: HostSpans, launches: Sequence[HostCall], work: Sequence[TracedWork], until_ns: int) -> StepSpans:
-    """The steps of a recording that end before `until_ns`, slow first ones left out. Both sequences hold something."""
+    """The steps of a recording that end before `until_ns`, slow first ones left out. Both sequences hold something.
+
+    Where no step ends before, what there is of the first, to `until_ns`.
+    """
     last = max(each.end_ns for each in work)
-    marked, marks, thread = _marks(spans, last)
+    begins = sorted(launch.begin_ns for launch in launches)
+    marked, marks, thread = _marks(spans, begins, last)
     if thread is None:
         thread = Counter(launch.thread for launch in launches).most_common(1)[0][0] if launches else None
-    begins = sorted(launch.begin_ns for launch in launches)
     whole = [mark for mark in marks if mark[1] <= until_ns] or marks[:1]
     # The next() that ends an epoch is no step.
     every = [each for each in whole if bisect_left(begins, each[0]) < bisect_left(begins, each[1])] or whole
@@ -71,6 +74,8 @@ def step_spans(spans: HostSpans, launches: Sequence[HostCall], work: Sequence[Tr
     # The work of the last step may outlast it; what the profiler does when it stops belongs to no step.
     tail = [each.end_ns for each in work if each.issued_ns is not None and begin <= each.issued_ns < end]
     tail += [launch.end_ns for launch in launches if begin <= launch.begin_ns < end and launch.thread == thread]
+    # A first step that is cut off ends where the records do.
+    tail += [end] if end > until_ns else []
     end = max(steps[-1][0] + 1, min(max(tail, default=end), until_ns))
     return StepSpans(
         steps=(*steps[:-1], (steps[-1][0], end)),
@@ -82,10 +87,16 @@ def step_spans(spans: HostSpans, launches: Sequence[HostCall], work: Sequence[Tr
     )
 
 
-def _marks(spans: HostSpans, last_ns: int) -> tuple[MarkName, list[tuple[int, int]], int | None]:
+def _marks(
+    spans: HostSpans, launches_ns: Sequence[int], last_ns: int
+) -> tuple[MarkName, list[tuple[int, int]], int | None]:
     """What marks steps, the steps, and the thread that marked them."""
     steps = sorted(spans.steps, key=lambda each: each.begin_ns)
     waits = sorted(loader_spans(spans), key=lambda each: each.begin_ns)
+    # A step may take from several loaders: it begins with the first of the waits that no launch lies between.
+    launched = [bisect_left(launches_ns, wait.begin_ns) for wait in waits]
+    rows = zip(waits, [-1, *launched], launched, strict=False)
+    waits = [wait for wait, before, now in rows if before < now or now == len(launches_ns)]
     if steps and len(waits) < thresholds.SEVERAL_BATCHES * len(steps):
         return "profiler_steps", [(step.begin_ns, step.end_ns) for step in steps], steps[0].thread
     if len(waits) > 1:

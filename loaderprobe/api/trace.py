@@ -32,7 +32,7 @@ from loaderprobe.analyze.verdict.rule import judged_by_gaps
 from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.api.values import PathLike, unheard
 from loaderprobe.compute.kineto import KERNEL_LAUNCH, DeviceLimits, RawEvent, Window, convert
-from loaderprobe.compute.trace_file import RECORD, Recording, read_trace, why_no_device
+from loaderprobe.compute.trace_file import MOST_RECORDS, RECORD, Recording, read_trace, why_no_device
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.protocols import OnStage
 from loaderprobe.records import values
@@ -50,6 +50,7 @@ ENDINGS = (".json", ".json.gz")
 MOST_FILES = 4096
 COLUMNS_A_STEP, MOST_COLUMNS = 200, 4000
 """Of the timeline that is kept of a recording."""
+SHORTER = "let the recording begin with a step, and a step be shorter: fewer batches to an update"
 COPY_AGAIN = "copy it again, or record again: the training may have ended while the file was written"
 
 
@@ -158,10 +159,10 @@ def _rank(path: Path, annotation: str, device: int | None, batch_size: int | Non
     """What one recording shows. Raises BadValue where it shows nothing."""
     found = read_trace(path, annotation=annotation, progress=lambda done, size: progress(path.name, done, size))
     kernels = Counter(event.device for event in found.events if event.activity == "kernel")
-    if not kernels:
-        if found.cut_off:
-            raise BadValue(f"{path} ends before its first kernel: it is cut off", hint=COPY_AGAIN)
-        raise BadValue(f"{path} {why_no_device(found)}", hint=RECORD)
+    if not kernels and found.cut_off:
+        raise BadValue(f"{path} ends before its first kernel: it is cut off", hint=COPY_AGAIN)
+    if why := why_no_device(found):
+        raise BadValue(f"{path} {why}", hint=RECORD)
     if device is not None and device not in kernels:
         raise BadValue(
             f"{path} holds no kernel of GPU {device}", hint=f"--device is one of {', '.join(map(str, sorted(kernels)))}"
@@ -234,8 +235,10 @@ def _steps(found: Recording, calls: Sequence[RawEvent], work: Sequence[RawEvent]
         [TracedWork(each.begin_ns, each.end_ns, issued.get(each.correlation)) for each in work],
         until_ns,
     )
-    if found.cut_off and steps.marked != "none" and len(steps.steps) == 1 and steps.end_ns >= until_ns:
-        raise BadValue("the file ends before its first step does: it is cut off", hint=COPY_AGAIN)
+    if steps.marked != "none" and len(steps.steps) == 1 and steps.end_ns >= until_ns:
+        if found.complete:
+            raise BadValue("the file ends before its first step does: it is cut off", hint=COPY_AGAIN)
+        raise BadValue(f"its first {MOST_RECORDS:,} records end before its first step does", hint=SHORTER)
     return steps
 
 

@@ -121,11 +121,12 @@ class StepEvents:
     def finish(self) -> tuple[int, ...]:
         """Synchronise once; the end of each step on the device, in ns of the clock.
 
-        Events give only the time between each other, so the last one is placed at the end of the wait for it.
+        Events give only the time between each other, so the last one is placed at the end of the wait for it. A step
+        that began and failed leaves its event to no other.
         """
         torch.cuda.synchronize(self._device)
         end_ns = self._clock.now_ns()
-        pairs, self._pairs = self._pairs, []
+        pairs, self._pairs, self._open = self._pairs, [], None
         last = pairs[-1][1] if pairs else None
         begun, ended = (tuple(end_ns - round(pair[k].elapsed_time(last) * 1e6) for pair in pairs) for k in (0, 1))
         self.begun = begun

@@ -50,8 +50,11 @@ DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 CALLS = frozenset({"cuda_runtime", "cuda_driver"})
 HOST = frozenset({"cpu_op", "user_annotation"})
 KEPT = DEVICE | CALLS | HOST | {"python_function"}
-ACCELERATORS = {"mtia": "MTIA", "xpu": "Intel's XPU", "hpu": "Gaudi's HPU", "privateuse1": "an accelerator of its own"}
-"""By the begin of a category, in lower case."""
+ACCELERATORS = {
+    "mtia": "MTIA", "xpu": "Intel's XPU", "hpu": "Gaudi's HPU", "mlu": "Cambricon's MLU", "musa": "Moore Threads' MUSA",
+    "privateuse1": "an accelerator of its own",
+}  # fmt: skip
+"""By the begin of a category, in lower case, as kineto and its copies by their makers write them."""
 
 LOADER = re.compile(r"enumerate\(DataLoader\)#.*__next__|train_dataloader_next")
 """Annotations of torch and of Lightning."""
@@ -493,7 +496,8 @@ def _times(event: _Event) -> tuple[int, int] | None:
         whole, _, rest = stamp.partition(b".")
         if len(stamp) > 40:
             return None
-        begin = int(whole) * 1000 + int((rest + b"000")[:3]) if whole.isdigit() else round(float(stamp) * 1000)
+        exact = (whole + rest).isdigit()
+        begin = int(whole) * 1000 + int((rest + b"000")[:3]) if exact else round(float(stamp) * 1000)
         end = begin + round(event.dur * 1000)
     except (ValueError, OverflowError):
         return None
@@ -514,11 +518,13 @@ def _batch_of(event: _Event) -> int | None:
 
 
 def why_no_device(found: Recording) -> str:
-    """Why a recording has no work of a GPU, in words that follow its name."""
+    """Why a recording has no work of a GPU, in words that follow its name; empty where it has."""
     kinds = {kind.lower() for kind in found.kinds}
     other = next((name for begin, name in ACCELERATORS.items() if any(k.startswith(begin) for k in kinds)), "")
-    if other:
+    if other and not kinds & CALLS:
         return f"is a recording of {other}: only GPUs of NVIDIA and AMD are read"
+    if any(event.activity == "kernel" for event in found.events):
+        return ""
     if kinds & HOST:
         return "holds no work of a GPU: only the CPU was recorded"
     return "holds no event of torch.profiler"

@@ -59,6 +59,14 @@ MARKED: dict[str, tuple[HostSpans, tuple[int, ...], float, tuple[str, list[float
     "the next() that ends an epoch is no step": (
         replace(ASKED, waits=[*ASKED.waits, span("next", 33.9, 34)]), BEGINS, 1e6, ("batches", [0, 10, 20, 30], 0),
     ),
+    "of several loaders in a step the first wait begins it": (
+        replace(ASKED, waits=[*ASKED.waits, *(span("next", 10 * n + 1, 10 * n + 1.5) for n in range(4))]),
+        BEGINS, 1e6, ("batches", [0, 10, 20, 30], 0),
+    ),
+    "and they are no several batches of a mark": (
+        replace(MARKS, waits=[span("next", at, at + 1) for n in range(4) for at in (10 * n, 10 * n + 1)]),
+        BEGINS, 1e6, ("profiler_steps", [0, 10, 20, 30], 0),
+    ),
     "then the optimizer": (OPTIMIZER, BEGINS, 1e6, ("optimizer_steps", [9, 19, 29], 0)),
     "or nothing": (HostSpans(), BEGINS, 1e6, ("none", [2.005], 0)),
     # Compiling and filling caches are no training; at most half of the steps are.

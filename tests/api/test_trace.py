@@ -8,6 +8,7 @@ import pytest
 
 import loaderprobe
 from loaderprobe.api.trace import Trace
+from loaderprobe.compute import trace_file
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.records.resources import TIME_PARTS, TimePart
 from loaderprobe.records.trace import TraceRank
@@ -242,6 +243,28 @@ def test_a_step_that_was_cut_off_is_no_step(tmp_path: Path) -> None:
         with pytest.raises(BadValue, match=says) as caught:
             loaderprobe.trace(cut(tmp_path / "u.json", [*host, *gpu[:kept]]))
         assert "copy it again" in caught.value.hint
+
+
+def test_a_recording_of_another_accelerator_is_refused(tmp_path: Path) -> None:
+    """Also with kernels, whose launches have names that no call of a GPU has."""
+    events = training()
+    for each in events:
+        each["cat"] = each["cat"].replace("cuda", "xpu")
+    with pytest.raises(BadValue, match="is a recording of Intel's XPU"):
+        loaderprobe.trace(written(tmp_path / "t.json", events))
+
+
+@pytest.mark.parametrize("mark_us", [1e6, 1.03e6])
+def test_a_first_step_beyond_the_records_that_are_kept_is_refused(
+    mark_us: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has too many of them, or begins behind them: what is kept of it says nothing."""
+    monkeypatch.setattr(trace_file, "MOST_RECORDS", 2)
+    records = [each for each in training(steps=3, host_ms=5, loader="") if each["cat"] != "user_annotation"]
+    path = written(tmp_path / "t.json", [*records, event("user_annotation", "ProfilerStep#0", mark_us, 1e5)])
+    with pytest.raises(BadValue, match="records end before its first step does") as caught:
+        loaderprobe.trace(path)
+    assert "begin with a step" in caught.value.hint
 
 
 def test_steps_that_vary_and_a_loader_without_workers_are_noted(tmp_path: Path) -> None:

@@ -171,6 +171,19 @@ def test_the_wait_that_a_device_feels_lies_between_two_steps(gpu: Gpu, loading_s
     assert events.finish() == events.begun == ()
 
 
+def test_a_step_that_failed_begins_no_other(gpu: Gpu) -> None:
+    """The first step after it has a begin of its own."""
+    events = StepEvents(torch.device("cuda", 0), gpu.clock)
+    events.begin()
+    events.finish()
+    gpu.clock.sleep(1)
+    events.begin()
+    gpu.launch(STEP_S)
+    events.end()
+    (ended,) = events.finish()
+    assert ended - events.begun[0] == round(STEP_S * 1e9)
+
+
 # Accelerators on a timeline of their own.
 
 BATCH = (SimpleNamespace(shape=(100, 3)), None)

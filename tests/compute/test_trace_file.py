@@ -46,11 +46,12 @@ def test_slices_change_nothing(name: str, tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_stamps_are_exact(tmp_path: Path) -> None:
     """A float would lose up to 256 ns of a Unix time."""
-    stamps = [("1719853884123456.789", 1.001), ('"1719853884123457"', 2), (12.5, 0.25)]
+    stamps = [("1719853884123456.789", 1.001), ('"1719853884123457"', 2), (12.5, 0.25), ("1.5e+2", 1)]
     events = [KERNEL % ('"k"', begin, duration, '{"device": 0}') for begin, duration in stamps]
     found = read_trace(plain(tmp_path, f"[{','.join(events)}]"))
     assert [(each.begin_ns, each.end_ns) for each in found.events] == [
         (1719853884123456789, 1719853884123457790), (1719853884123457000, 1719853884123459000), (12500, 12750),
+        (150000, 151000),
     ]  # fmt: skip
 
 
@@ -178,6 +179,7 @@ def test_an_event_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
         (("cpu_op", "user_annotation"), "only the CPU was recorded"),
         (("cpu_op", "mtia_ccp_events"), "MTIA"),
         (("cpu_op", "xpu_runtime"), "Intel's XPU"),
+        (("cpu_op", "mlu_runtime", "kernel"), "Cambricon's MLU"),
         (("toplevel",), "no event of torch.profiler"),
     ],
 )
