@@ -61,22 +61,28 @@ def test_two_alike_have_the_same_verdict_at_twice_the_rate(alone: Measurement) -
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "node", "expected"),
+    ("first", "second", "expected"),
     [
-        ({}, {}, 0, 4),
-        ({}, {"host": "two"}, 0, 8),
-        ({}, {}, 1, 8),
-        ({"affinity": (0, 1), "cores": 2.0}, {"affinity": (2, 3), "cores": 2.0}, 0, 4),
-        ({"affinity": (0, 1, 2), "cores": 3.0}, {"affinity": (1, 2, 3), "cores": 3.0}, 0, 4),
-        ({"affinity": (0, 1), "cores": 0.5}, {"affinity": (1, 2), "cores": 0.5}, 0, 1),
+        ({}, {}, 4),
+        ({"affinity": (0, 1), "cores": 2.0}, {"affinity": (2, 3), "cores": 2.0}, 4),
+        ({"affinity": (0, 1, 2), "cores": 3.0}, {"affinity": (1, 2, 3), "cores": 3.0}, 4),
+        ({"affinity": (0, 1), "cores": 0.5}, {"affinity": (1, 2), "cores": 0.5}, 1),
     ],
-    ids=["shared", "two hosts", "two nodes of one name", "apart", "some shared", "less than they may run on"],
+    ids=["shared", "apart", "some shared", "less than they may run on"],
 )
 def test_cores_that_ranks_share_count_once(
-    alone: Measurement, first: dict[str, Any], second: dict[str, Any], node: int, expected: float
+    alone: Measurement, first: dict[str, Any], second: dict[str, Any], expected: float
 ) -> None:
-    """Of each host."""
-    assert cores([rank(0, alone, **first), replace(rank(1, alone, **second), node=node)]) == expected
+    """Where each has its own, they add up."""
+    assert cores([rank(0, alone, **first), rank(1, alone, **second)]) == expected
+
+
+@pytest.mark.parametrize(("host", "node"), [("large", 0), ("one", 1)], ids=["two hosts", "two nodes of one name"])
+def test_cores_are_those_of_the_host_of_the_slowest_rank(alone: Measurement, host: str, node: int) -> None:
+    """Ranks there share them; another host may have more."""
+    fast, slow = in_a_sweep(alone, alone_steps=9), in_a_sweep(alone, alone_steps=4)
+    elsewhere = replace(rank(0, fast, host=host, cores=32.0, affinity=tuple(range(32))), node=node)
+    assert as_one([elsewhere, rank(1, slow), rank(2, slow)]).cores_available == 2
 
 
 def test_files_that_were_warm_on_one_rank_were_not_cold(alone: Measurement) -> None:
