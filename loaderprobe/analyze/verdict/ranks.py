@@ -63,6 +63,7 @@ def as_one(ranks: Sequence[RankMeasurement]) -> Measurement:
         cores_available=cores(host) / len(host),
         notes=tuple(notes),
         ranks=size,
+        host_ranks=len(host),
         by_rank=tuple(_seen(rank) for rank in ranks) if seen.config.ranks > 1 else (),
     )
 
