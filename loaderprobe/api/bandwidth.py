@@ -35,7 +35,6 @@ from loaderprobe.storage.files import Sample, as_text, encoded_pieces, locate_pi
 from loaderprobe.storage.objects import probe_objects
 from loaderprobe.storage.probe import LIMIT_BYTES, OnPhase, ProbeRequest, place_of, probe_bandwidth
 from loaderprobe.system.clock import SystemClock
-from loaderprobe.system.limits import cores_available
 from loaderprobe.system.pagecache import LinuxPageCache, drop_all_caches
 from loaderprobe.units import parse_bytes
 
@@ -145,7 +144,7 @@ def read_by_ranks(
         assert layouts is not None
         with on_this_machine(max(spread(layout, None)[0] for layout in layouts)) as coordinator:
             return read_by_ranks(coordinator, asked, layouts, on_phase)
-    nodes, cores = coordinator.nodes, cores_available()
+    nodes = coordinator.nodes
     steps = ladder_of(layouts, nodes, asked.readers[0] if asked.readers else READERS)
     sample = _sample(asked, steps)
     location = as_text(locate_pieces(asked.path, sample.pieces))
@@ -156,7 +155,7 @@ def read_by_ranks(
         on = ((node.host, number) for number, node in enumerate(nodes[: step.nodes]) for _ in range(a_node))
         together = ReadTogether(
             pieces=pieces, location=location, places=tuple(on), readers=step.readers, seconds=asked.seconds,
-            seed=asked.seed, cores=cores, block_bytes=sample.block_bytes,
+            seed=asked.seed, block_bytes=sample.block_bytes,
         )  # fmt: skip
         order = order_without_files(path_text(asked.path), READING, step.ranks, step.nodes)
         found = coordinator.run(

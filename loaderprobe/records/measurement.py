@@ -455,6 +455,8 @@ class Measurement:
     ranks: int = 1
     """Processes that trained in step. Then batches, images and bytes are those of all of them together; times, workers
     and cores are those of one."""
+    host_ranks: int | None = None
+    """Of these, those on its host; None for one process, and in runs of older versions."""
     by_rank: tuple[RankSeen, ...] = ()
     """What each of several ranks saw, in their order; empty for one, and for the ranks of a script."""
     wall_s: float
@@ -468,6 +470,11 @@ class Measurement:
     def workers(self) -> int:
         """Workers that make batches side by side; 0 for the serial loader."""
         return min(self.config.loader.workers, 1) if self.own_threads else self.config.loader.workers
+
+    @property
+    def ranks_here(self) -> int:
+        """Ranks that share the cores of its host."""
+        return self.host_ranks or max(1, self.ranks // self.config.nodes)
 
     @property
     def is_remote(self) -> bool:

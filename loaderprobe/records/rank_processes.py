@@ -149,8 +149,6 @@ class ReadTogether:
     seconds: float
     """The time of one run."""
     seed: int
-    cores: float
-    """Of a node."""
     block_bytes: int | None = None
     """Size of one read; None when files are read whole."""
 

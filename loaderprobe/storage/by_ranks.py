@@ -98,6 +98,8 @@ class RankReader:
     asked: ReadTogether
     group: Group
     cache: PageCache
+    cores: float
+    """Its part of those that it shares with others."""
     engine: ReadEngine = field(default_factory=ThreadEngine)
     shard: tuple[Piece, ...] = field(init=False)
 
@@ -189,6 +191,7 @@ def read_step(reader: RankReader) -> BandwidthPhase | None:
 
     Raises LostRank when a rank has gone, on rank 0 BadValue where one reads nothing.
     """
+    cores = [msgspec.json.decode(each, type=float) for each in reader.group.gather(msgspec.json.encode(reader.cores))]
     if reader.group.rank:
         reader.follow()
         return None
@@ -200,7 +203,7 @@ def read_step(reader: RankReader) -> BandwidthPhase | None:
         engine=engine,
         supply=Supply(sample, None, seed=asked.seed),
         location=asked.location,
-        cores_available=asked.cores * nodes,
+        cores_available=sum(cores),
         readers=asked.readers * reader.group.size,
         seconds=asked.seconds,
         longest_s=LONGEST * asked.seconds,

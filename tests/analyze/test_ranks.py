@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -11,11 +12,14 @@ from hypothesis import strategies as st
 
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.ranks import as_one, cores, differing, same_samples
+from loaderprobe.analyze.verdict.rates import input_at_most
 from loaderprobe.analyze.verdict.slow_host import host_names, slow_host
+from loaderprobe.analyze.verdict.validity import is_disturbed
 from loaderprobe.errors import LoaderprobeError
-from loaderprobe.records.measurement import Measurement, Segment
+from loaderprobe.records.measurement import Measurement, Others, Segment
 from loaderprobe.records.ranks import RankInput, RankMeasurement
 from tests.analyze.measured import measured
+from tests.analyze.runs import with_steps, with_training
 from tests.analyze.scripted import Truth
 
 
@@ -61,22 +65,51 @@ def test_two_alike_have_the_same_verdict_at_twice_the_rate(alone: Measurement) -
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "node", "expected"),
+    ("first", "second", "expected"),
     [
-        ({}, {}, 0, 4),
-        ({}, {"host": "two"}, 0, 8),
-        ({}, {}, 1, 8),
-        ({"affinity": (0, 1), "cores": 2.0}, {"affinity": (2, 3), "cores": 2.0}, 0, 4),
-        ({"affinity": (0, 1, 2), "cores": 3.0}, {"affinity": (1, 2, 3), "cores": 3.0}, 0, 4),
-        ({"affinity": (0, 1), "cores": 0.5}, {"affinity": (1, 2), "cores": 0.5}, 0, 1),
+        ({}, {}, 4),
+        ({"affinity": (0, 1), "cores": 2.0}, {"affinity": (2, 3), "cores": 2.0}, 4),
+        ({"affinity": (0, 1, 2), "cores": 3.0}, {"affinity": (1, 2, 3), "cores": 3.0}, 4),
+        ({"affinity": (0, 1), "cores": 0.5}, {"affinity": (1, 2), "cores": 0.5}, 1),
     ],
-    ids=["shared", "two hosts", "two nodes of one name", "apart", "some shared", "less than they may run on"],
+    ids=["shared", "apart", "some shared", "less than they may run on"],
 )
 def test_cores_that_ranks_share_count_once(
-    alone: Measurement, first: dict[str, Any], second: dict[str, Any], node: int, expected: float
+    alone: Measurement, first: dict[str, Any], second: dict[str, Any], expected: float
 ) -> None:
-    """Of each host."""
-    assert cores([rank(0, alone, **first), replace(rank(1, alone, **second), node=node)]) == expected
+    """Where each has its own, they add up."""
+    assert cores([rank(0, alone, **first), rank(1, alone, **second)]) == expected
+
+
+@pytest.mark.parametrize(("host", "node"), [("large", 0), ("one", 1)], ids=["two hosts", "two nodes of one name"])
+def test_cores_are_those_of_the_host_of_the_slowest_rank(alone: Measurement, host: str, node: int) -> None:
+    """Ranks there share them; another host may have more."""
+    fast, slow = in_a_sweep(alone, alone_steps=9), in_a_sweep(alone, alone_steps=4)
+    elsewhere = replace(rank(0, fast, host=host, cores=32.0, affinity=tuple(range(32))), node=node)
+    assert as_one([elsewhere, rank(1, slow), rank(2, slow)]).cores_available == 2
+
+
+@pytest.mark.parametrize("asked", [{}, {"ranks": 2, "nodes": 2}], ids=["a script", "a sweep"])
+def test_what_others_take_of_a_host_is_compared_with_the_cores_there(alone: Measurement, asked: dict[str, Any]) -> None:
+    """On each of two hosts others fill the 48 of 64 cores that may not be used."""
+    others = Others(span_ns=10**9, cores=64, cpu_ns=46 * 10**9, own_cpu_ns=16 * 10**9, steal_ns=0)
+    segments = tuple(replace(each, others=others) for each in alone.segments)
+    given = replace(alone, config=replace(alone.config, **asked), segments=segments)
+    where: dict[str, Any] = {"cores": 16.0, "affinity": tuple(range(64))}
+    both = as_one([rank(0, given, **where), rank(1, given, **where, host="two")])
+    assert not is_disturbed(both, both.segments[0])
+
+
+@pytest.mark.parametrize(("host", "nodes"), [("one", 1), ("two", 2)])
+def test_a_script_may_gain_from_input_as_much_as_a_sweep(alone: Measurement, host: str, nodes: int) -> None:
+    """All workers of its host may hold its steps up, and none of another."""
+    stepping = with_training(alone, lambda each: with_steps(each, outside=0.1))
+
+    def most(**asked: Any) -> dict[int, float]:
+        given = replace(stepping, config=replace(alone.config, **asked))
+        return input_at_most(as_one([rank(0, given), rank(1, given, host=host)]), "baseline")
+
+    assert math.isfinite(most()[0]) and most() == most(ranks=2, nodes=nodes)
 
 
 def test_files_that_were_warm_on_one_rank_were_not_cold(alone: Measurement) -> None:

@@ -52,7 +52,7 @@ class CoordinatorOfOne:
         assert order.read is not None
         (group,) = FakeGroup.of(1)
         return self.failure or ReadResult(
-            config=order.config, phase=read_step(RankReader(order.read, group, LinuxPageCache()))
+            config=order.config, phase=read_step(RankReader(order.read, group, LinuxPageCache(), 4.0))
         )
 
 

@@ -473,6 +473,10 @@ class PacedEngine:
     read_paths: list[list[Path]] = field(default_factory=list)
     name: Engine = "threads"
     least_s: float = 0.1
+    busy: float = 0.0
+    """Cores that it keeps busy."""
+    cores: float = 4.0
+    """Those of its rank."""
 
     def read(self, pieces: Sequence[Piece], order: ReadOrder) -> Reading:
         """As many files as fit into the order."""
@@ -485,6 +489,7 @@ class PacedEngine:
         return Reading(
             seconds=order.seconds, end_ns=end_ns, size_bytes=same * SIZE, read_ns=same, piece_ns=same * took,
             ios=count, delivered_bytes=count * SIZE, taken=count, full_ns=round((self.full_s or order.seconds) * 1e9),
+            cpu_s=self.busy * order.seconds,
         )  # fmt: skip
 
 
@@ -497,10 +502,10 @@ def climbed(engines: Sequence[PacedEngine], *steps: RanksStep) -> list[Bandwidth
         asked = ReadTogether(
             pieces=encoded_pieces(pieces), location=location,
             places=tuple((f"node{rank}", rank) for rank in range(step.ranks)), readers=step.readers, seconds=2.0,
-            seed=0, cores=4,
+            seed=0,
         )  # fmt: skip
         readers = [
-            RankReader(asked, group, FakePageCache(), engine)
+            RankReader(asked, group, FakePageCache(), engine.cores, engine)
             for group, engine in zip(FakeGroup.of(step.ranks), engines, strict=False)
         ]
         with ThreadPoolExecutor(step.ranks) as pool:
@@ -547,6 +552,15 @@ def test_rates_of_ranks_are_of_the_time_in_which_all_read(
     assert (phase.cache, phase.cold_fraction) == ("unproved", None)
     if slowest:
         assert phase.slowest and (phase.slowest.rank, phase.slowest.host) == slowest
+
+
+@pytest.mark.parametrize(
+    ("cores", "busy"), [([0.1, 1.0, 1.0], False), ([0.1, 0.1, 0.1], True), ([1.0, 0.1, 0.1], False)]
+)
+def test_ranks_are_the_limit_where_they_keep_the_cores_of_all_busy(cores: list[float], busy: bool) -> None:
+    """Not those of rank 0: each may have others."""
+    (phase,) = climbed([PacedEngine(10.0, busy=0.09, cores=each) for each in cores], step(3))
+    assert phase.at_least is busy and [note.code for note in phase.notes] == ["probe_busy"] * busy
 
 
 def test_reading_that_is_over_at_once_is_refused_with_the_files_that_are_needed() -> None:

@@ -135,7 +135,7 @@ def among_ranks(measurement: Measurement, loader: Mapping[int, float], loops: Ma
         slowest_alone=alone.get(pair[0], 0.0) if pair else 0.0,
         middle_alone=alone.get(pair[1], 0.0) if pair else 0.0,
         alike=mean(list(alone.values())) < CLEAR_LEAD * min(alone.values()) if alone else True,
-        on_a_node=measurement.config.ranks // measurement.config.nodes,
+        on_a_node=measurement.ranks_here,
         host=sorted(hosts.values(), key=lambda host: host.lead)[len(hosts) // 2] if hosts else None,
         host_leads=tuple(host.lead for host in hosts.values()),
         host_ratios=made.with_host(hosts) if missing["straggler"] is None else {},

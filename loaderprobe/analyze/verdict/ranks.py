@@ -42,7 +42,8 @@ def as_one(ranks: Sequence[RankMeasurement]) -> Measurement:
         raise LoaderprobeError("the ranks did not take the same steps", hint="report this, with the command")
     slowest = slowest_of(ranks)
     seen, size, first_pass = slowest.measurement, len(ranks), slowest.measurement.first_pass
-    first = next(rank for rank in ranks if (rank.node, rank.host) == (slowest.node, slowest.host)).measurement
+    host = [rank for rank in ranks if (rank.node, rank.host) == (slowest.node, slowest.host)]
+    first = host[0].measurement
     given = seen.compute.specified_images_per_s
     notes: list[Remark] = []
     for note in chain(*(rank.measurement.notes for rank in ranks)):
@@ -59,9 +60,10 @@ def as_one(ranks: Sequence[RankMeasurement]) -> Measurement:
         first_pass=first_pass and replace(first_pass, **{name: getattr(first_pass, name) * size for name in _OF_PASS}),
         modes=tuple(mode for mode in seen.modes if all(mode in rank.measurement.modes for rank in ranks)),
         alternatives=next((rank.measurement.alternatives for rank in ranks if rank.measurement.alternatives), ()),
-        cores_available=cores(ranks) / size,
+        cores_available=cores(host) / len(host),
         notes=tuple(notes),
         ranks=size,
+        host_ranks=len(host),
         by_rank=tuple(_seen(rank) for rank in ranks) if seen.config.ranks > 1 else (),
     )
 
@@ -92,11 +94,9 @@ def _config(asked: RunConfig, size: int) -> RunConfig:
 
 
 def cores(ranks: Iterable[RankMeasurement]) -> float:
-    """Of all hosts together: those that several ranks may run on count once. A rank's quota may allow it fewer."""
-    hosts: dict[tuple[int, str], dict[tuple[int, ...], float]] = {}
-    for rank in ranks:
-        hosts.setdefault((rank.node, rank.host), {})[rank.affinity] = rank.cores
-    return sum(min(sum(host.values()), len(set(chain(*host)))) for host in hosts.values())
+    """Of ranks on one host: those that several may run on count once. A rank's quota may allow it fewer."""
+    allowed = {rank.affinity: rank.cores for rank in ranks}
+    return min(sum(allowed.values()), len(set(chain(*allowed))))
 
 
 def _common(segment: Segment) -> tuple[str, str, int | None, int]:

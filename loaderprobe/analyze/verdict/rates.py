@@ -644,7 +644,7 @@ def input_at_most(measurement: Measurement, base: Mode) -> dict[int, float]:
     """
     if measurement.compute.name == NO_STEP:
         return {}
-    found, on_a_node = {}, measurement.config.ranks // measurement.config.nodes
+    found = {}
     for segment in segments_of(measurement, base, "training"):
         seconds = segment_seconds(segment)
         cost = worker_cost(measurement.worker_batches, [segment])
@@ -652,7 +652,7 @@ def input_at_most(measurement: Measurement, base: Mode) -> dict[int, float]:
             return {}
         in_steps = sum(segment.end_ns) - sum(segment.copied_ns)
         # The serial loader works in the training thread, outside the steps.
-        by_workers = max(cost.cpu_s + cost.run_delay_s, cost.process_cpu_s or 0.0) / seconds * on_a_node
+        by_workers = max(cost.cpu_s + cost.run_delay_s, cost.process_cpu_s or 0.0) / seconds * measurement.ranks_here
         left = in_steps / 1e9 / seconds - (by_workers if measurement.workers else 0.0)
         found[segment.round] = 1 / left if left > 0 else math.inf
     return found

@@ -449,8 +449,8 @@ def pressing_share(measurement: Measurement, segment: Segment) -> float | None:
 
 
 def _available(measurement: Measurement, seen: Others) -> float:
-    """Ranks share the cores, of which `cores_available` is that of one."""
-    return min(measurement.cores_available * measurement.ranks, seen.cores)
+    """Ranks of a host share the cores, of which `cores_available` is that of one."""
+    return min(measurement.cores_available * measurement.ranks_here, seen.cores)
 
 
 def other_reads(measurement: Measurement, segment: Segment) -> float | None:

@@ -130,7 +130,8 @@ def read_rank(order: Order, on_stage: OnStage) -> ReadResult:
     assert order.read is not None and order.placement is not None
     group = join_ranks(order.placement, on_stage).group
     on_stage("reading", 0, 0)
-    return ReadResult(config=order.config, phase=read_step(RankReader(order.read, group, LinuxPageCache())))
+    reader = RankReader(order.read, group, LinuxPageCache(), cores_of(group, order.placement.node))
+    return ReadResult(config=order.config, phase=read_step(reader))
 
 
 class RankChild:
