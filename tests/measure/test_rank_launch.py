@@ -270,6 +270,31 @@ def test_ctrl_c_at_one_process_ends_the_children_of_all(group: Callable[..., Gro
     assert here.raised == []
 
 
+class Interrupted(SystemClock):
+    """A clock with a Ctrl-C during the first sleep on it."""
+
+    came = False
+
+    def sleep(self, seconds: float) -> None:
+        """As that of the system from then on."""
+        if not self.came:
+            self.came = True
+            raise KeyboardInterrupt
+        super().sleep(seconds)
+
+
+def test_ctrl_c_while_rank_0_waits_for_the_others_ends_their_children(group: Callable[..., Group]) -> None:
+    """One that hangs has minutes by itself."""
+    here = group()
+    coordinator = here.coordinator(r0=[DONE], r1=[WAITS])
+    here.processes[0].clock = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        run(coordinator, order())
+    coordinator.end(0)
+    here.ended()
+    assert here.raised == []
+
+
 def test_a_process_that_has_gone_ends_the_sweep_but_no_result(
     group: Callable[..., Group], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -648,12 +648,15 @@ class Coordinator:
         return number
 
     def _outcomes(self, command: RankCommand, number: int, limit_s: float) -> list[RankOutcome]:
-        """The outcomes of the ranks but 0. A late one is ended; one that still reports nothing is lost."""
+        """The outcomes of the ranks but 0. A late one is ended, as all are by Ctrl-C; one that is still late is lost."""
         store, others = self._process.store, list(enumerate(ranks_of(command.ranks, command.nodes, self.nodes)))[1:]
-        late = self._wait(number, len(others), limit_s)
-        if late:
-            store.compare_set(abort_key(number), "", "0")
-            late = self._wait(number, len(others), ENDED_S)
+        late = [rank for rank, _ in others]
+        try:
+            late = self._wait(number, late, limit_s)
+        finally:
+            if late:
+                store.compare_set(abort_key(number), "", "0")
+        late = self._wait(number, late, ENDED_S)
         outcomes = []
         for rank, (process, host) in others:
             if rank in late:
@@ -663,11 +666,11 @@ class Coordinator:
                 outcomes.append(take(store, outcome_key(number, rank), RankOutcome))
         return outcomes
 
-    def _wait(self, number: int, others: int, limit_s: float) -> list[int]:
-        """The ranks that have reported nothing after so many seconds."""
+    def _wait(self, number: int, late: Sequence[int], limit_s: float) -> list[int]:
+        """Those of the ranks that have reported nothing after so many seconds."""
         until_ns = self._process.clock.now_ns() + round(limit_s * 1e9)
         while True:
-            late = [rank for rank in range(1, others + 1) if not self._process.store.check([outcome_key(number, rank)])]
+            late = [rank for rank in late if not self._process.store.check([outcome_key(number, rank)])]
             if not late or self._process.clock.now_ns() >= until_ns:
                 return late
             self._process.clock.sleep(self._process.poll_s)
