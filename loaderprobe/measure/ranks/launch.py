@@ -648,7 +648,7 @@ class Coordinator:
         return number
 
     def _outcomes(self, command: RankCommand, number: int, limit_s: float) -> list[RankOutcome]:
-        """The outcomes of the ranks but 0. A late one is ended, as all are by Ctrl-C; one that is still late is lost."""
+        """The outcomes of the ranks but 0. One that is late, or all on Ctrl-C, are ended; still late is lost."""
         store, others = self._process.store, list(enumerate(ranks_of(command.ranks, command.nodes, self.nodes)))[1:]
         late = [rank for rank, _ in others]
         try:
