@@ -440,7 +440,7 @@ ADVISED: dict[str, tuple[Measurement, Surroundings, dict[ActionCode, tuple[str, 
         Surroundings(storage=COMPUTE_BOUND.storage(), accelerators={"c": 1200.0, "a": 310.0, "b": 938.0}),
         {"accelerator": ("an accelerator of 938 images/s (b, specified)", 4 / 3)},
     ),
-    # Its loader delivers 1.2 times as much, which is less than what rounds differ by.
+    # Its loader delivers 1.2 times as much, which is less than the spread between rounds.
     "a faster device within noise": (
         run(
             [{"warm": 120.0, "training": rate, "resident": rate} for rate in (80.0, 100.0, 120.0)],
