@@ -144,7 +144,7 @@ class _Mount:
     filesystem: str
     source: str
     options: tuple[str, ...]
-    device: int
+    device: str
 
 
 def locate(path: Path) -> StorageLocation:
@@ -352,7 +352,7 @@ def _mount_of(path: Path) -> _Mount:
         filesystem=filesystem or "unknown",
         source=masked_text(unescape(source)) or "?",
         options=tuple(unescape(option) for option in options.split(",")),
-        device=device,
+        device=f"{os.major(device)}:{os.minor(device)}",
     )
 
 
@@ -368,9 +368,8 @@ def _line_of(fd: int) -> tuple[str, str]:
 
 
 def _devices(mount: _Mount) -> tuple[str, ...]:
-    name = f"{os.major(mount.device)}:{os.minor(mount.device)}"
-    if (SYS / "dev/block" / name).exists():
-        return tuple(dict.fromkeys(_leaves(name)))
+    if (SYS / "dev/block" / mount.device).exists():
+        return tuple(dict.fromkeys(_leaves(mount.device)))
     # btrfs and its like give files an anonymous device number.
     source = _number_of(mount.source)
     if source is None:
@@ -382,9 +381,8 @@ def _devices(mount: _Mount) -> tuple[str, ...]:
 
 def _read_ahead_bytes(mount: _Mount) -> int | None:
     """Of the backing device of the file system, which NFS, FUSE, dm and loop devices each have of their own."""
-    number = f"{os.major(mount.device)}:{os.minor(mount.device)}"
-    places = [SYS / "class/bdi" / number, SYS / "class/bdi" / f"{number}-fuseblk"]
-    device = (SYS / "dev/block" / number).resolve()
+    places = [SYS / "class/bdi" / mount.device, SYS / "class/bdi" / f"{mount.device}-fuseblk"]
+    device = (SYS / "dev/block" / mount.device).resolve()
     # A partition has that of its disk; btrfs one that is named by its volume.
     places += [(device.parent if (device / "partition").exists() else device) / "queue"]
     source = None if device.exists() else _number_of(mount.source)
