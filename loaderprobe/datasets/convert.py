@@ -25,6 +25,8 @@ SOURCE = "source.txt"
 """The fingerprint of the files that a directory is made from; of a copy, what holds them."""
 COPIED = "copied.txt"
 """Bytes and seconds of all copying into a directory."""
+SHARD_BYTES = dict.fromkeys(("mds", "litdata"), 4_000_000_000)
+"""Most bytes of images in a shard: its offsets are uint32, and there are some bytes beside images."""
 COPIERS = 16
 """Files that are copied at the same time."""
 
@@ -39,6 +41,8 @@ def convert(files: FileSet, layout: str, root: Path, progress: Callable[[int, in
     form, row = format_of(layout), LAYOUTS[layout]
     directory = root.absolute() / f"{files.label}-{layout}"
     each = files.count if row.single else images_a_shard(files.count)
+    if layout in SHARD_BYTES:
+        each = max(1, min(each, SHARD_BYTES[layout] // max(files.size_bytes)))
     parts = {
         f"train/{row.file.format(number=first // each)}": range(first, min(first + each, files.count))
         for first in range(0, files.count, each)

@@ -265,6 +265,18 @@ def test_a_folder_is_written_in_a_layout(tmp_path: Path, make: Make, layout: str
     assert list(contents(again)) == list(contents(files))
 
 
+@pytest.mark.parametrize("indexed", ["mds", "litdata"])
+def test_large_images_get_more_shards(
+    tmp_path: Path, make: Make, indexed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a shard of the usual number would be longer than its offsets can say."""
+    files = whole(make(tmp_path))
+    usual = len(convert(files, indexed, tmp_path / "usual", lambda *_: None).file_bytes)
+    monkeypatch.setitem(convert_module.SHARD_BYTES, indexed, max(files.size_bytes))
+    found = convert(files, indexed, tmp_path / "other", lambda *_: None)
+    assert usual < len(found.file_bytes) == COUNT and list(contents(found)) == list(contents(files))
+
+
 @pytest.mark.parametrize("damage", ["is gone", "links to itself", "has grown"])
 def test_a_folder_that_changes_is_no_place_that_cannot_be_written(
     tmp_path: Path, make: Make, layout: str, damage: str

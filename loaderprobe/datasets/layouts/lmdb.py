@@ -12,7 +12,8 @@ from weakref import WeakValueDictionary
 
 import lmdb
 
-from loaderprobe.datasets.layouts import Sample, batched, class_of, damage
+from loaderprobe.datasets.layouts import Sample, batched, damage
+from loaderprobe.datasets.layouts.columns import class_of
 
 MOST_BYTES = 1 << 40
 """Of addresses; the file takes what is written."""

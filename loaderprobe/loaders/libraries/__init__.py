@@ -19,7 +19,8 @@ import torch
 from PIL import Image
 from torch.utils.data import IterableDataset
 
-from loaderprobe.datasets.layouts import INDEX, LABELS, class_of, damage, named
+from loaderprobe.datasets.layouts import INDEX, damage
+from loaderprobe.datasets.layouts.columns import LABELS, class_of, named
 from loaderprobe.errors import BadValue
 from loaderprobe.loaders.iterable import IterableLoader, OwnIterable
 from loaderprobe.loaders.torch import NOT_DECODED, TorchLoader, as_tensor, decode, image_loader, pipeline_steps
