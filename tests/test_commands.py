@@ -10,8 +10,7 @@ import pytest
 
 from loaderprobe.api.generate import generate
 from loaderprobe.cli.app import RETIRED
-from loaderprobe.compute.torch import ROCM
-from loaderprobe.system.environment import list_gpus
+from loaderprobe.system.environment import ROCM, list_gpus
 from tests.cli.invoke import invoke
 from tests.examples.traces import event, training, written
 

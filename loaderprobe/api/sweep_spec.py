@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from itertools import groupby, product
@@ -23,7 +24,8 @@ from loaderprobe.records.config import ANY_LAYOUT, Auto, ComputeSpec, LoaderSpec
 from loaderprobe.records.files import FileSet, is_url
 from loaderprobe.records.options import SWEEP, check, of_python
 from loaderprobe.records.rank_processes import Layout, Node
-from loaderprobe.system.environment import list_gpus
+from loaderprobe.system.environment import list_gpus, trains_on_amd
+from loaderprobe.system.launcher import VISIBLE
 from loaderprobe.system.limits import cores_available
 from loaderprobe.units import join_words
 
@@ -197,10 +199,11 @@ def worker_counts(workers: str | int | Iterable[int | str], serial: bool) -> tup
 
 
 def compute_names(compute: str | Iterable[str]) -> tuple[str, ...]:
-    """The devices by name; `auto` is CUDA where there is a GPU, else real steps on the CPU."""
+    """The devices by name; `auto` is CUDA where there is a GPU that is not hidden, else real steps on the CPU."""
     names = listed(compute, str)
     if "auto" in names:
-        usual = "cuda" if list_gpus()[0] else "cpu"
+        hidden = os.environ.get(VISIBLE) in ("", "-1")
+        usual = "cuda" if not hidden and (list_gpus()[0] or trains_on_amd()) else "cpu"
         names = tuple(dict.fromkeys(usual if name == "auto" else name for name in names))
     return names
 

@@ -308,7 +308,7 @@ class TorchProber:
         except (BadValue, _NoMemory):
             raise
         except Exception as error:  # the model's own code may raise anything
-            if out_of_memory(error):
+            if out_of_memory(error, self._size):
                 raise _NoMemory from None
             raise failure_in(name, error, self._size) from error
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,7 +20,7 @@ from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.protocols import Clock, ComputeArguments, Peers
 from loaderprobe.records.config import asked_of_device
 from loaderprobe.records.measurement import ComputeInfo, Timeline
-from loaderprobe.system.environment import list_gpus
+from loaderprobe.system.environment import ROCM, list_gpus
 from loaderprobe.units import join_words
 
 # The exchange of gradients between the ranks of a training, by DistributedDataParallel; it can be switched off.
@@ -196,8 +195,6 @@ def crop() -> v2.Compose:
 
 ON_ROCM = "ROCm: kernels are recorded without their occupancy"
 OF_CPU = frozenset({"model", "precision", "memory_format", "compile"})
-# The device of AMD's driver: torch names such GPUs cuda, too, and NVML does not know them.
-ROCM = Path("/dev/kfd")
 INSTEAD = "run `loaderprobe doctor`; or use --compute cpu, or --compute emulated:mlperf-h100"
 
 

@@ -225,9 +225,20 @@ def samples_in(batch: Any) -> int:
     return int(first.shape[0]) if first is not None and first.ndim else 0
 
 
-def out_of_memory(error: Exception) -> bool:
-    """True when there was no memory for a tensor, of the GPU or of the CPU, whose allocator has no class of its own."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
+NO_MEMORY = ("can't allocate memory", "out of memory", "_alloc_failed", "_allocation_failed")
+"""In errors without a class of their own, in lower case: of the CPU's allocator, of CUDA, cuBLAS and cuDNN."""
+NO_WORKSPACE = ("cudnn_status_not_supported", "unable to find a valid cudnn algorithm", "unable to find an engine")
+"""What cuDNN says without memory for a convolution (pytorch/pytorch#4107), and of one that it cannot do at all."""
+
+
+def out_of_memory(error: Exception, batch_size: int = 1) -> bool:
+    """True when there was no memory, of the GPU or of the CPU.
+
+    Of several images that is also what it means where cuDNN finds no way to do a convolution: one image shows others.
+    """
+    texts = NO_MEMORY + NO_WORKSPACE if batch_size > 1 else NO_MEMORY
+    said = str(error).lower()
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(text in said for text in texts)
 
 
 def usual_loss(given: Any, batch: Any) -> Any:

@@ -6,6 +6,7 @@ import platform
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 
 from loaderprobe.records.environment import Environment, Gpu
@@ -13,6 +14,9 @@ from loaderprobe.records.remark import Remark
 from loaderprobe.system.device import locate_root
 from loaderprobe.system.host import cores_total
 from loaderprobe.system.limits import cores_available, cpu_model, memory_bytes, shared_memory_bytes
+
+ROCM = Path("/dev/kfd")
+"""The device of AMD's driver: torch names such GPUs cuda, too, and NVML does not know them."""
 
 
 def describe_environment(paths: Sequence[Path | str]) -> Environment:
@@ -45,6 +49,12 @@ def _version(distribution: str) -> str | None:
         return version(distribution)
     except PackageNotFoundError:
         return None
+
+
+def trains_on_amd() -> bool:
+    """True with AMD's driver, which processors with graphics of their own have as well, and a torch built for it."""
+    torch = find_spec("torch") if ROCM.exists() else None
+    return torch is not None and (Path(torch.origin or "").parent / "lib" / "libtorch_hip.so").exists()
 
 
 def list_gpus() -> tuple[tuple[Gpu, ...], Remark | None]:

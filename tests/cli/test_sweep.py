@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,6 +42,8 @@ from loaderprobe.records.config import Auto, RunConfig, SweepSpec
 from loaderprobe.records.environment import Gpu
 from loaderprobe.records.files import FileSet
 from loaderprobe.store.run_directory import RunDirectory, lock_directory
+from loaderprobe.system import environment
+from loaderprobe.system.launcher import VISIBLE
 from loaderprobe.testing import FakeClock, example_environment
 from loaderprobe.units import parse_count
 from tests.analyze.measured import measured
@@ -263,11 +266,28 @@ def test_lists_are_given_in_any_form() -> None:
 
 
 def test_auto_is_cuda_where_there_is_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the CPU; a device that is named twice counts once."""
+    """Else the CPU, as where it is hidden; a device that is named twice counts once."""
+    monkeypatch.delenv(VISIBLE, raising=False)
     monkeypatch.setattr("loaderprobe.api.sweep_spec.list_gpus", lambda: ((), "none"))
     assert compute_names("auto,cpu,emulated:9") == ("cpu", "emulated:9")
     monkeypatch.setattr("loaderprobe.api.sweep_spec.list_gpus", lambda: (("a GPU",), None))
     assert compute_names(["auto"]) == ("cuda",)
+    monkeypatch.setenv(VISIBLE, "")
+    assert compute_names(["auto"]) == ("cpu",)
+
+
+@pytest.mark.parametrize(("library", "device"), [("libtorch_hip.so", "cuda"), ("libtorch_cuda.so", "cpu")])
+def test_auto_is_cuda_on_amd_where_torch_is_built_for_it(
+    library: str, device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NVML does not list such a GPU. The driver alone says little: many processors have it."""
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / library).touch()
+    monkeypatch.delenv(VISIBLE, raising=False)
+    monkeypatch.setattr("loaderprobe.api.sweep_spec.list_gpus", lambda: ((), "none"))
+    monkeypatch.setattr(environment, "ROCM", tmp_path)
+    monkeypatch.setattr(environment, "find_spec", lambda name: ModuleSpec(name, None, origin=f"{tmp_path}/__init__.py"))
+    assert compute_names("auto") == (device,)
 
 
 LATENCY = Truth(model="latency", latency_s=0.02, cpu_s=0.0005, compute=1100.0)

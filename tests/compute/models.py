@@ -129,15 +129,15 @@ class Broken(nn.Module):
 
 
 class Hungry(nn.Module):
-    """Raises as an allocator does, above a number of images."""
+    """Raises as an allocator does, above a number of images; or another error."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, says: str = "alloc_cpu.cpp: DefaultCPUAllocator: can't allocate memory") -> None:
         super().__init__()
-        self.one, self.most = nn.Linear(3, 4), most
+        self.one, self.most, self.says = nn.Linear(3, 4), most, says
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         if len(inputs) > self.most:
-            raise RuntimeError("[enforce fail at alloc_cpu.cpp:118] DefaultCPUAllocator: can't allocate memory")
+            raise RuntimeError(self.says)
         made: torch.Tensor = self.one(inputs)
         return made
 

@@ -135,6 +135,26 @@ def test_memory_that_ends_is_stepped_back_from() -> None:
     assert "--memory" in caught.value.hint
 
 
+CUDNN = "cuDNN error: CUDNN_STATUS_NOT_SUPPORTED. This error may appear if you passed in a non-contiguous input."
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        CUDNN,
+        "Unable to find a valid cuDNN algorithm to run convolution",
+        "FIND was unable to find an engine to execute this computation",
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "CUDA error: out of memory",
+    ],
+)
+def test_memory_that_ends_in_a_library_of_the_gpu_is_stepped_back_from(says: str) -> None:
+    """Such errors have no class of their own. Of a single image cuDNN's are the model's."""
+    assert tuned(Hungry(8, says), BATCH, most=64).stop.chosen in (2, 4, 8)
+    with pytest.raises(BadValue, match="CUDNN_STATUS_NOT_SUPPORTED"):
+        tuned(Hungry(0, CUDNN), BATCH)
+
+
 def test_a_batch_that_would_not_fit_is_never_tried() -> None:
     """By the growth of memory from one size to the next."""
     budget = MemoryBudget(torch.device("cpu"), 100 * MB, weight_bytes=10 * MB)
