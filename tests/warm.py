@@ -27,6 +27,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
+from io import TextIOWrapper
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
@@ -162,6 +163,8 @@ def become(asked: Asked, files: list[int]) -> None:
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
+    # That of the server is made for /dev/null, which can seek.
+    sys.stdout = TextIOWrapper(os.fdopen(1, "wb", closefd=False), encoding="utf-8", errors=sys.stdout.errors)
     with suppress(PermissionError):  # a session of its own cannot be joined
         os.setpgid(0, asked.group)
     os.chdir(asked.folder)

@@ -310,8 +310,7 @@ def show(result: str | bytes) -> None:
     Where its reader has left, nothing is printed. Raises NoSpace on a full disk, MissingPart for other trouble.
     """
     out = sys.stdout
-    ascii_only = isinstance(out, TextIOWrapper) and out.errors == "surrogateescape" and out.encoding.lower() != "utf-8"
-    if isinstance(out, TextIOWrapper) and (out.errors == "strict" or ascii_only):
+    if isinstance(out, TextIOWrapper) and out.errors in ("strict", "surrogateescape"):
         out.reconfigure(errors="backslashreplace")
     try:
         if isinstance(result, bytes):

@@ -128,8 +128,7 @@ def _of_file(name: str, file: Path) -> ModuleType:
     """
     state = file.stat().st_mtime_ns, file.stat().st_size
     known = sys.modules.get(name)
-    changed = _IMPORTED[file] != state if file in _IMPORTED else state[0] > _began_ns()
-    if changed and known is not None and _is_of(known, file):
+    if known is not None and _is_of(known, file) and _is_changed(file, state):
         del sys.modules[name]
     module = import_module(name)
     if not _is_of(module, file):
@@ -137,6 +136,10 @@ def _of_file(name: str, file: Path) -> ModuleType:
         raise BadValue(f"{file} has the name of another module, {where}", hint="give the file another name")
     _IMPORTED[file] = state
     return module
+
+
+def _is_changed(file: Path, state: tuple[int, int]) -> bool:
+    return _IMPORTED[file] != state if file in _IMPORTED else state[0] > _began_ns()
 
 
 def _is_of(module: ModuleType, file: Path) -> bool:
