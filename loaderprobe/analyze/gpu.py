@@ -633,21 +633,24 @@ def overhead_of(timeline: Timeline) -> float | None:
 def without_profiler(gaps: Gaps, timeline: Timeline) -> Gaps | Remark:
     """The same split at the pace that the steps have without the profiler; the reason where it cannot be had.
 
-    Kernels take as long with it as without. What it costs is the host's time, a little in each call, so it comes off
-    launches, and then off what follows a sync. Where the loader sets the pace, waits for batches were shorter by it.
+    Kernels take as long with it as without. Its cost is the host's time: it comes off launches, then off what follows a
+    sync. The rest, spent while kernels ran, had the next wait begin later: it comes off the input. Where the loader
+    sets the pace, waits were shorter by it.
     """
     slowed_ns = max(0, round((overhead_of(timeline) or 0.0) * timeline.plain_ns))
     launch_ns = min(slowed_ns, gaps.launch_ns)
     sync_ns = min(slowed_ns - launch_ns, gaps.sync_ns)
-    beyond = (slowed_ns - launch_ns - sync_ns) / (timeline.plain_ns or 1)
+    input_ns = min(slowed_ns - launch_ns - sync_ns, gaps.input_ns)
+    cost_ns = launch_ns + sync_ns + input_ns
+    beyond = (slowed_ns - cost_ns) / (timeline.plain_ns or 1)
     if beyond > thresholds.MOST_OVERHEAD:
         return Remark(code="profiler_slows", facts={"exact_share": beyond, "most": thresholds.MOST_OVERHEAD})
     waited_ns = sum(timeline.wait_end_ns) - sum(timeline.wait_begin_ns)
-    input_ns = min(launch_ns + sync_ns, max(0, timeline.plain_wait_ns - waited_ns))
+    shorter_ns = min(cost_ns, max(0, timeline.plain_wait_ns - waited_ns))
     return replace(
         gaps,
-        window_ns=gaps.window_ns - launch_ns - sync_ns + input_ns,
-        input_ns=gaps.input_ns + input_ns,
+        window_ns=gaps.window_ns - cost_ns + shorter_ns,
+        input_ns=gaps.input_ns - input_ns + shorter_ns,
         launch_ns=gaps.launch_ns - launch_ns,
         sync_ns=gaps.sync_ns - sync_ns,
     )

@@ -131,9 +131,9 @@ def diagnose(
     function, so many `ranks` are measured in step, each of which calls it: of this machine, or those that
     `coordinator` has from a launcher.
 
-    `budget_s` is wall seconds, 30 without it and 60 for ranks; one round is measured in any case, if it does not take
-    much longer. `cache` is the state of the files that is judged: `cold`, as in an epoch over more data than memory
-    holds, or `warm`. `progress(stage, done, total)` hears what is being done.
+    `budget_s` is wall seconds: without it 30, as much again while the verdict is open, and 60 for ranks. One round is
+    measured in any case, if it does not take much longer. `cache` is the state of the files that is judged: `cold`, as
+    in an epoch over more data than memory holds, or `warm`. `progress(stage, done, total)` hears what is being done.
 
     Raises BadValue for what gives no batches, for a loader without batches, for a budget that is too small and in one
     of several processes that train together; LoaderprobeError, with its cause, when the data set or the step raises,
@@ -154,11 +154,11 @@ def diagnose(
 
     own = named(loader) if isinstance(loader, str) else None
     _check_alone()
-    budget_s = budget_s or BUDGET_S
+    beyond_s, budget_s = 0.0 if budget_s else BUDGET_S, budget_s or BUDGET_S
     if own is not None:
         loader, own_step = made(own)
         step = step or own_step
-    asked = LoaderRequest(cache=state, budget_s=budget_s)
+    asked = LoaderRequest(cache=state, budget_s=budget_s, beyond_s=beyond_s)
     return diagnosis(measure_with_step(loader, step, asked, _over(budget_s, progress or unheard)), command)
 
 

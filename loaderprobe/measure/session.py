@@ -6,7 +6,7 @@ All of it is run inside one iterator of the loader; a `Recorder` keeps it.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import lcm
@@ -168,6 +168,8 @@ class Session:
     parts: Parts
     on_stage: OnStage
     budget_s: float | None = None
+    beyond_s: Callable[[Measurement], float] = lambda _: 0.0
+    """Seconds beyond the budget that a further round may take, by what was measured so far."""
     thorough: bool = False
     begun_with: int = 0
     """Number of batches taken from the loader before."""
@@ -183,6 +185,8 @@ class Session:
     _batches: Counted = field(init=False)
     _durations: Durations = field(init=False)
     _runner: SegmentRunner = field(init=False)
+    _until_s: float = field(init=False, default=0.0)
+    """Seconds that the round being measured may end in: the budget, or what goes beyond it."""
     _pair: tuple[int, int] = field(init=False, default=(UNKNOWN, UNKNOWN))
     """The slowest rank and one in the middle."""
 
@@ -252,7 +256,7 @@ class Session:
 
     def _over(self, number: int) -> bool:
         """True where the budget is spent, and a whole round is there: all ranks were interrupted at the same step."""
-        spent = self.budget_s is not None and self._spent_s() >= self.budget_s
+        spent = self.budget_s is not None and self._spent_s() >= max(self.budget_s, self._until_s)
         whole = any(segment.round < number for segment in self.recorder.segments)
         return bool(self.parts.collectives.agree(int(spent and whole)))
 
@@ -344,7 +348,12 @@ class Session:
         done = len({segment.round for segment in segments}) + self.recorder.rounds_before
         # What only ranks have is in every round.
         twice = 1 + (done + 1 < self.config.rounds and self.config.ranks == 1)
-        fitting = self._durations.fitting(plan, left_s, shorter=self._shorter(plan), times=twice)
+        shorter, beyond_s = self._shorter(plan), 0.0
+        fitting = self._durations.fitting(plan, left_s, shorter=shorter, times=twice)
+        if len(fitting) < len(plan):
+            beyond_s = self.beyond_s(self.measurement((), ()))
+            fitting = self._durations.fitting(plan, left_s + beyond_s, shorter=shorter, times=twice)
+        self._until_s = self.budget_s + beyond_s
         if len(fitting) < len(plan):
             self.recorder.notes.append(CUT_SHORT if fitting else NO_TIME)
             self.enough_rounds = max(self.config.rounds, done + 1)

@@ -285,7 +285,7 @@ RUN = (
     ),
     Option(
         "budget_s", float, None, MEASURING, "Time to measure.", typed="--budget", metavar="SECONDS",
-        usual="60, or 60 steps if these take longer",
+        usual="60, or 60 steps if these take longer; as much again while the verdict is open",
     ),
     CACHE,
     Option(
@@ -304,7 +304,7 @@ DIAGNOSE = (
     ),
     Option(
         "budget_s", float, None, MEASURING, "Seconds to measure, once the loader is made.", typed="--budget", least=1,
-        usual="30, with ranks 60",
+        usual="30, and as much again while the verdict is open; with ranks 60",
     ),
     CACHE,
     replace(

@@ -889,7 +889,8 @@ MESSAGES: dict[str, str] = {
     "step.hopper_gpu": "an NVIDIA GPU, Hopper or newer",
     # What is said in a training script while it is measured.
     "script.begins": (
-        "measuring {loader:each part.loader}[ on {ranks} ranks together] for about {budget_s:duration}, with this "
+        "measuring {loader:each part.loader}[ on {ranks} ranks together] for about {budget_s:duration}"
+        "[, {most_s:duration} while the verdict is open], with this "
         "script's loop as the step. The training from here on is thrown away; the script ends when the verdict stands."
         "[ A step also takes from {others:each part.loader}: that counts as compute.]"
     ),

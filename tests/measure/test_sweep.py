@@ -381,6 +381,24 @@ def test_a_part_of_a_round_is_noted() -> None:
         assert not joined(replace(found, notes=notes), replace(found, notes=())).notes
 
 
+@pytest.mark.parametrize("is_open", [True, False])
+def test_more_time_is_given_where_the_verdict_is_open(is_open: bool) -> None:
+    """And asked for only where the budget ends: batches of 256 at 190 images/s a core left a minute no experiment."""
+    clock, config, asked = FakeClock(), CONFIGS[0], list[float]()
+
+    def beyond_s(_: Measurement) -> float:
+        asked.append(session._spent_s())
+        return 60.0 * is_open
+
+    session = scripted_session(
+        CLEAR, clock, make_compute(config, clock), config, FILES, FakePageCache(), budget_s=7.6, beyond_s=beyond_s
+    )
+    session.run()
+    assert asked and min(asked) > 2.5, "the first round fits"
+    assert (session.more_s is None) is is_open
+    assert (CUT_SHORT in session.measurement((), ()).notes) is not is_open
+
+
 SERVICE = Service(cpu_s=0.002, blocked_s=0.006)
 """With 4 workers: 500 images/s cold."""
 FEW = example_files(1000)

@@ -50,8 +50,8 @@ def step_s(seen: ScriptLoader) -> float:
 
 
 def coroutine_of(
-    seen: ScriptLoader, request: AttachRequest, budget_s: float, ranks: Ranks | None, on_stage: OnStage,
-    judge: Judge,
+    seen: ScriptLoader, request: AttachRequest, budget_s: float, beyond_s: float, ranks: Ranks | None,
+    on_stage: OnStage, judge: Judge,
 ) -> SessionCoroutine:  # fmt: skip
     """Measures the loops over one loader alone, or in step with the loops of all `ranks`.
 
@@ -63,7 +63,7 @@ def coroutine_of(
             measured = ranks.measure(seen, step, request, budget_s, on_stage)
             return None if measured is None else judge(measured, lambda: ranks.kept(measured.measurement, request.run))
         asked = LoaderRequest(
-            cache=request.cache, budget_s=budget_s, period=seen.period,
+            cache=request.cache, budget_s=budget_s, beyond_s=beyond_s, period=seen.period,
             notes=(BEGUN_EACH_BATCH,) if seen.begun_each_batch else (),
         )  # fmt: skip
         return judge(measure_with_step(seen.known.to_measure(), step, asked, on_stage), lambda: ())
@@ -263,15 +263,17 @@ class Attachment:
             except LostRank as error:
                 ranks.refuse("lost", error.message, error.hint)
                 return self._leave(NoVerdict("ranks_apart"))
+        beyond_s = 0.0 if ranks is not None or self._request.budget_s else budget_s
         if self._choice.is_coordinator:
             facts = {
                 "loader": seen.record(),
                 "ranks": ranks.size if ranks and ranks.size > 1 else None,
                 "budget_s": budget_s,
+                "most_s": budget_s + beyond_s if beyond_s else None,
                 "others": self._loaders.others(seen),
             }
             self._say("script.begins", facts)
-        coroutine = coroutine_of(seen, self._request, budget_s, ranks, self._on_stage, self._judged)
+        coroutine = coroutine_of(seen, self._request, budget_s, beyond_s, ranks, self._on_stage, self._judged)
         most_s = None if ranks is not None else budget_s
         others = OtherTraining(seen, self._request.after_steps, self._loaders.passes, most_s, self._clock)
         pauses = Pauses(self._clock)

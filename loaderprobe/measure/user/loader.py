@@ -329,6 +329,8 @@ class LoaderRequest:
 
     cache: CacheState = "cold"
     budget_s: float | None
+    beyond_s: float = 0.0
+    """Seconds beyond the budget, for further rounds while the verdict is open."""
     rounds: int = 3
     decide: NextRound = next_round
     """Is asked which segments to measure next."""
@@ -492,6 +494,7 @@ def _measure(
                 ceiling_s = CEILING_S if wanted else 0.0
                 spent_s = limit.spent_s + ceiling_s
                 session.budget_s = None if asked.budget_s is None else max(0.0, asked.budget_s - spent_s)
+                session.beyond_s = lambda measured: asked.beyond_s if _is_unsure(measured) else 0.0
                 notes = _run(session, driver, loader)
             except OutOfTimeError as error:
                 raise BadValue(
@@ -519,11 +522,15 @@ def _with_budget(
     """The notes; where the budget ended the session while the verdict is open, with the budget that it would take."""
     if session.more_s is None or not session.budget_s or asked.budget_s is None:
         return measured.notes
-    if not Judged(measurement=measured, ceiling=ceiling).is_unsure:
+    if not _is_unsure(measured, ceiling):
         return measured.notes
     # Discovery and the storage alone take their shares of a larger budget, too.
     enough_s = asked.budget_s * (1 + session.more_s / session.budget_s)
     return enough_said(measured.notes, enough_s, session.enough_rounds)
+
+
+def _is_unsure(measured: Measurement, ceiling: StorageCeiling | None = None) -> bool:
+    return Judged(measurement=measured, ceiling=ceiling).is_unsure
 
 
 def _threads(driver: Any, loader: Any, *, own: bool) -> list[tuple[int, int]]:

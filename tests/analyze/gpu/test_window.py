@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import loaderprobe
-from loaderprobe.analyze.gpu import disagreement, read_window, syncs_per_step
+from loaderprobe.analyze.gpu import attribute, disagreement, read_window, syncs_per_step, without_profiler
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rates import rates_by_round
 from loaderprobe.analyze.verdict.rule import judged_by_gaps, with_gaps
@@ -171,7 +171,22 @@ def test_a_window_in_doubt_changes_no_verdict(timeline: Timeline, rates: dict[st
     assert bound(profiled(None, **rates)).side == sides[rates.get("loader")]
 
 
-H100 = Path(__file__).parents[3] / "fixtures" / "measurements" / "h100-500x375-n8.json.gz"
+MEASUREMENTS = Path(__file__).parents[3] / "fixtures" / "measurements"
+H100 = MEASUREMENTS / "h100-500x375-n8.json.gz"
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [("sweep-n8", "preprocessing"), ("diagnose-resnet152-n14", "compute"), ("run-resnet50-n2", "inconclusive")],
+)
+def test_on_an_h100_the_rates_say_what_limits(name: str, cause: str) -> None:
+    """A sweep of ResNet-50; resnet152 in fp32 behind 14 workers; PyTorch's imagenet example with 2, which had time for
+    no experiment: there the loader alone is a fifth of compute alone, and the estimate of 4.46 is not called firm."""
+    stored = MEASUREMENTS / f"h100-{name}.json.gz"
+    measurement = decode("measurement", gzip.decompress(stored.read_bytes()), Measurement, name)
+    assert bound(measurement).cause == cause
+    rates = verdict(measurement).rates_images_per_s
+    assert rates.loader and rates.compute and (rates.loader > rates.compute) is (cause == "compute")
 
 
 def test_on_an_h100_the_window_says_what_events_counters_and_rates_say() -> None:
@@ -234,6 +249,40 @@ def test_where_the_loader_sets_the_pace_the_profiler_cost_waits() -> None:
     assert found.gaps.window_ns == before.gaps.window_ns
     assert found.gaps.input_ns == before.gaps.input_ns + hidden_ns
     assert found.gaps.launch_ns == before.gaps.launch_ns - hidden_ns
+
+
+def test_on_an_h100_a_starved_window_is_input() -> None:
+    """Twelve steps of 256 images behind a loader that sleeps for two: launching takes the time of 64 ms of kernels."""
+    stored = Path(__file__).with_name("h100-starved-timeline.json.gz")
+    timeline = decode("timeline", gzip.decompress(stored.read_bytes()), Timeline, stored.name)
+    split = attribute(timeline).gaps_of(timeline.steps)
+    cost_ns = timeline.end_ns - timeline.begin_ns - timeline.plain_ns
+    assert cost_ns > 0.08 * timeline.plain_ns and split.launch_ns + split.sync_ns < 0.02 * timeline.plain_ns
+    found = without_profiler(split, timeline)
+    assert isinstance(found, Gaps)
+    assert found.share("input") == pytest.approx(1 - 64.2e6 * timeline.steps / timeline.plain_ns, abs=0.02)
+    assert found.share("compute") == pytest.approx(64.2e6 * timeline.steps / timeline.plain_ns, abs=0.02)
+
+
+@pytest.mark.parametrize("paced", [False, True])
+def test_what_the_profiler_cost_beneath_kernels_comes_off_the_input(*, paced: bool) -> None:
+    """Nothing of it is a gap of launches: the next wait began later by it, and where a queue filled, was shorter.
+
+    On an H100, steps of 256 images behind a loader that slept for two of them were slowed by 7.5 %, and refused.
+    """
+    timeline = timelines.starved()
+    cost_ns = timeline.steps * 7_000_000
+    before, whole_ns = read_window(profiled(timeline)).window, timeline.end_ns - timeline.begin_ns
+    slower = replace(timeline, plain_ns=whole_ns - cost_ns)
+    waited = replace(timeline, plain_wait_ns=timeline.plain_wait_ns + cost_ns)
+    found = read_window(profiled(waited if paced else slower)).window
+    assert before and before.gaps and found and found.gaps and found.profiler_overhead
+    assert found.profiler_overhead > 0.05
+    gone_ns = 0 if paced else cost_ns
+    assert found.gaps.window_ns == whole_ns - gone_ns
+    issued_ns = before.gaps.launch_ns + before.gaps.sync_ns
+    assert found.gaps.input_ns == before.gaps.input_ns - gone_ns + issued_ns
+    assert found.gaps.compute_ns == before.gaps.compute_ns
 
 
 def test_the_measured_exchange_of_gradients_keeps_its_name() -> None:
