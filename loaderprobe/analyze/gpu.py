@@ -645,8 +645,7 @@ def without_profiler(gaps: Gaps, timeline: Timeline) -> Gaps | Remark:
     beyond = (slowed_ns - cost_ns) / (timeline.plain_ns or 1)
     if beyond > thresholds.MOST_OVERHEAD:
         return Remark(code="profiler_slows", facts={"exact_share": beyond, "most": thresholds.MOST_OVERHEAD})
-    waited_ns = sum(timeline.wait_end_ns) - sum(timeline.wait_begin_ns)
-    shorter_ns = min(cost_ns, max(0, timeline.plain_wait_ns - waited_ns))
+    shorter_ns = min(cost_ns, max(0, timeline.plain_wait_ns - sum(timeline.wait_end_ns) + sum(timeline.wait_begin_ns)))
     return replace(
         gaps,
         window_ns=gaps.window_ns - cost_ns + shorter_ns,
