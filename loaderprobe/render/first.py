@@ -226,15 +226,16 @@ def _apart(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
 
 
 def _subline(report: Report, some: Sequence[RowGroup], shown: Sequence[ConfigurationRow]) -> str:
-    """How much of compute alone is reached, of one device where that rate comes from, and what follows for no one."""
-    group = some[0]
-    shares = [row.verdict.accelerator_utilization for row in shown if row.verdict]
+    """The side, how much of compute alone is reached, where that rate comes from, and what follows for no one."""
+    group, shares = some[0], (row.verdict.accelerator_utilization for row in shown if row.verdict)
     known = [share for share in shares if share is not None]
     if group.cpu:
         return "The model ran on the CPU: nothing follows for a GPU."
     if not known:
         return ""
-    of = span([min(1.0, share) for share in known], percent)
+    sides = {row.bound.side if row.bound and firm(row) else "" for row in shown}
+    side = f"{first_upper(sides.pop())}-bound: " if sides in ({"input"}, {"compute"}) else ""
+    of = f"{side}{span([min(1.0, share) for share in known], percent)}"
     here = " No GPU here." if group.emulated and not report.summary.environment.gpus else ""
     if not _one_device(some):
         return f"{of} of compute alone ({'specified' if group.emulated else 'measured'}).{here}"
@@ -380,11 +381,10 @@ def _how_sure(report: Report, shown: Sequence[ConfigurationRow]) -> Iterator[Par
     """The level, the count that it follows from, and the map of all configurations of what is shown."""
     first = _groups_of(report, shown)
     of = [row for group in first for row in measured(group.rows)]
-    clear = [row for row in of if firm(row)]
     squares = {"high": "■■■", "medium": "■■□", "low": "■□□"}
     sure = next((answer for answer in report.summary.answer if answer.code == "how_sure"), None)
     level = str(sure.facts["level"]) if sure else "low"
-    parts = [f"{squares[level]} {level}", f"{len(clear)} of {len(of)} clear"]
+    parts = [f"{squares[level]} {level}", f"{sum(map(firm, of))} of {len(of)} clear"]
     if sure:
         rounds, bands = ([float(sure.facts[f"{end}_{of}"]) for end in ("low", "high")] for of in ("rounds", "band"))
         parts.append(f"{span(rounds, '{:.0f}'.format)} round{'s' * (max(rounds) > 1)}")
@@ -395,9 +395,9 @@ def _how_sure(report: Report, shown: Sequence[ConfigurationRow]) -> Iterator[Par
         said = "; ".join(map(remark_words, notes))
         yield Paragraph(text=f"{first_upper(said)}.", tone="quiet", further=True)
     key = map_key([row for group in first for row in group.rows])
-    yield from further(
-        replace(limit_map(group, most=MOST_IN_MAP), caption="" if number else key) for number, group in enumerate(first)
-    )
+    for number, group in enumerate(first):
+        words = ("" if number else key, group.title if len(first) > 1 else "")
+        yield from further([replace(limit_map(group, most=MOST_IN_MAP), caption=". ".join(filter(None, words)))])
 
 
 ENOUGH, UNKNOWN, SHORT = "●", "○", "✕"
@@ -456,7 +456,7 @@ def _needs(report: Report, some: Sequence[Outlook], *, panel: Literal["main", ""
         named(first.accelerator),
         *(f"for {count}" for count in counts),
         "here",
-        f"cores {', '.join(map(str, counts))}",
+        "cores needed",
     )
     return Section(
         title=f"What {named(first.accelerator, join_words([str(count) for count in counts]))} need, cold files",

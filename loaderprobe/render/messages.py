@@ -417,7 +417,7 @@ MESSAGES: dict[str, str] = {
     "real_gpu": "a real GPU",
     "own_images": "your own images",
     "several_machines": "several machines",
-    "storage_ceiling": "the most of this storage",
+    "storage_ceiling": "the most that this storage gives",
     # Which resources were made free, and why no more.
     "ablated_in_training": "ablations measured in training itself, {rounds:count round}: the prediction did not fit",
     "ablated": "ablations measured, {rounds:count round}: {resources:nouns}",
