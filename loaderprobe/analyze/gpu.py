@@ -491,17 +491,10 @@ def why_no_counters(measurement: Measurement, found: Figures) -> dict[str, Remar
         read = any(series.name.startswith("gpu_") for series in measurement.series)
         usual = Remark(code="no_reading_in_training" if read else "no_gpu_sampled")
         return {"gpu": usual if read else why_missing(measurement, UTILIZATION) or usual}
-    reasons = {
-        f"gpu.{key}": why_missing(measurement, name)
-        for key, name in (("utilization", UTILIZATION), ("sm_occupancy", "gpu_sm_occupancy"))
-        if key not in found
-    }
-    ended = {
-        f"gpu.{key}": reason
-        for key, name in _SERIES.items()
-        if key in found and (reason := why_missing(measurement, name))
-    }
-    return {at: reason for at, reason in reasons.items() if reason} | ended
+    counted = (("utilization", UTILIZATION), ("sm_occupancy", "gpu_sm_occupancy"))
+    asked = [(key, name) for key, name in counted if key not in found]
+    asked += [(key, name) for key, name in _SERIES.items() if key in found]
+    return {f"gpu.{key}": reason for key, name in asked if (reason := why_missing(measurement, name))}
 
 
 # How full the kernels of a window made the device, estimated from their grids.
@@ -625,31 +618,33 @@ def overhead_of(timeline: Timeline) -> float | None:
     """
     if timeline.plain_ns <= 0:
         return None
-    waits_ns = sum(timeline.wait_end_ns) - sum(timeline.wait_begin_ns)
-    busy_ns = timeline.end_ns - timeline.begin_ns - waits_ns
-    return (busy_ns - (timeline.plain_ns - timeline.plain_wait_ns)) / timeline.plain_ns
+    busy_ns = timeline.end_ns - timeline.begin_ns - sum(timeline.wait_end_ns) + sum(timeline.wait_begin_ns)
+    return (busy_ns - timeline.plain_ns + timeline.plain_wait_ns) / timeline.plain_ns
 
 
 def without_profiler(gaps: Gaps, timeline: Timeline) -> Gaps | Remark:
     """The same split at the pace that the steps have without the profiler; the reason where it cannot be had.
 
     Kernels take as long with it as without. Its cost is the host's time: it comes off launches, then off what follows a
-    sync. The rest, spent while kernels ran, had the next wait begin later: it comes off the input. Where the loader
-    sets the pace, waits were shorter by it.
+    sync. The rest, spent while kernels ran, had the next wait or copy begin later: it comes off both alike, so that it
+    makes no cause of either. Where the loader sets the pace, waits were shorter by it.
     """
     slowed_ns = max(0, round((overhead_of(timeline) or 0.0) * timeline.plain_ns))
     launch_ns = min(slowed_ns, gaps.launch_ns)
     sync_ns = min(slowed_ns - launch_ns, gaps.sync_ns)
-    input_ns = min(slowed_ns - launch_ns - sync_ns, gaps.input_ns)
-    cost_ns = launch_ns + sync_ns + input_ns
-    beyond = (slowed_ns - cost_ns) / (timeline.plain_ns or 1)
-    if beyond > thresholds.MOST_OVERHEAD:
+    waits_ns = gaps.input_ns + gaps.copy_ns
+    hidden_ns = min(slowed_ns - launch_ns - sync_ns, waits_ns)
+    cost_ns = launch_ns + sync_ns + hidden_ns
+    if (beyond := (slowed_ns - cost_ns) / (timeline.plain_ns or 1)) > thresholds.MOST_OVERHEAD:
         return Remark(code="profiler_slows", facts={"exact_share": beyond, "most": thresholds.MOST_OVERHEAD})
     shorter_ns = min(cost_ns, max(0, timeline.plain_wait_ns - sum(timeline.wait_end_ns) + sum(timeline.wait_begin_ns)))
+    taken_ns = max(0, hidden_ns - shorter_ns)
+    copy_ns = round(taken_ns * gaps.copy_ns / (waits_ns or 1))
     return replace(
         gaps,
         window_ns=gaps.window_ns - cost_ns + shorter_ns,
-        input_ns=gaps.input_ns - input_ns + shorter_ns,
+        input_ns=gaps.input_ns - hidden_ns + shorter_ns + copy_ns,
+        copy_ns=gaps.copy_ns - copy_ns,
         launch_ns=gaps.launch_ns - launch_ns,
         sync_ns=gaps.sync_ns - sync_ns,
     )

@@ -220,7 +220,7 @@ MESSAGES: dict[str, str] = {
     "launches_lost": "{exact_share:percent} of the launches left no record of a kernel, refused above {most:percent}",
     "steps_not_timed": "the steps were not timed without the profiler, so its cost is not known",
     "profiler_slows": (
-        "the profiler cost {exact_share:percent} more than the host's idle time holds, refused above {most:percent}"
+        "the profiler cost {exact_share:percent} more than the device's idle time holds, refused above {most:percent}"
     ),
     "clock_moved": "the host's clock moved by {clock_s:duration} under the profiler, refused above {most_s:duration}",
     "gaps_not_checked": "the rate of compute alone is not known, so the attribution is not checked against rates",

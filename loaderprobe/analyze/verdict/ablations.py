@@ -51,7 +51,8 @@ def open_causes(measurement: Measurement, found: Experiments) -> set[SingleCause
     if not worth or unmeasured:
         return unmeasured
     top = max(found.speedups, key=lambda name: found.speedups[name].value)
-    near = {name for name in worth if name != top and not _far(found, top, name)}
+    # Parts of an input that lies behind compute one by one may lie before it together.
+    near = {name for name in worth if name != top and (top == "compute" or not _far(found, top, name))}
     if top in found.open:
         # An estimate is no basis for spending where it can be measured; these two may hide behind each other.
         beside: set[SingleCause] = {"storage", "preprocessing"} if top in ("storage", "preprocessing") else set()

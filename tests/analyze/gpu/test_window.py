@@ -278,11 +278,13 @@ def test_what_the_profiler_cost_beneath_kernels_comes_off_the_input(*, paced: bo
     found = read_window(profiled(waited if paced else slower)).window
     assert before and before.gaps and found and found.gaps and found.profiler_overhead
     assert found.profiler_overhead > 0.05
-    gone_ns = 0 if paced else cost_ns
+    gone_ns, issued_ns = 0 if paced else cost_ns, before.gaps.launch_ns + before.gaps.sync_ns
     assert found.gaps.window_ns == whole_ns - gone_ns
-    issued_ns = before.gaps.launch_ns + before.gaps.sync_ns
-    assert found.gaps.input_ns == before.gaps.input_ns - gone_ns + issued_ns
-    assert found.gaps.compute_ns == before.gaps.compute_ns
+    was, now = before.gaps, found.gaps
+    assert now.input_ns + now.copy_ns == was.input_ns + was.copy_ns - gone_ns + issued_ns
+    assert now.compute_ns == was.compute_ns
+    # What may be noise of a single stretch has copies not lead the rest of the input.
+    assert now.copy_ns / now.input_ns <= (1 + 1e-6) * was.copy_ns / was.input_ns
 
 
 def test_the_measured_exchange_of_gradients_keeps_its_name() -> None:

@@ -184,6 +184,19 @@ def test_thorough_measures_every_mode(name: str) -> None:
         (screened(DECODE_BOUND, **AS_FOUND), "ablations_not_needed", None),
         (run(alike(baseline=250, training=100), EVEN, compute=100), "ablations_cannot_matter", None),
         (screened(EVEN), "ablations_not_possible", None),
+        # Compute leads each half of a serial input, and not both together.
+        (
+            run(
+                [{"baseline": 100.0, "training": 47.0}] * 3,
+                Cost(cpu_s=0.005, blocked_s=0.005),
+                workers=0,
+                synchronous=True,
+                compute=88.5,
+                facts={"modes": ("baseline",)},
+            ),
+            "ablations_not_possible",
+            None,
+        ),
         (without_in_training(3), "ablated_in_training", {"rounds": 3}),
         (after(3, warm=500.0, cached_samples=255.0), "ablated", {"storage": 3.0, "preprocessing": 3.0, "rounds": 3.0}),
     ],
