@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from math import lcm
+from math import inf, lcm
 from typing import Any
 
 from loaderprobe.analyze.verdict.rates import rates_by_round
@@ -255,10 +255,13 @@ class Session:
             self._runner.shorten(max(LEAST_STEPS_IN_A_ROW, undisturbed - 2))
 
     def _over(self, number: int) -> bool:
-        """True where the budget is spent, and a whole round is there: all ranks were interrupted at the same step."""
-        spent = self.budget_s is not None and self._spent_s() >= max(self.budget_s, self._until_s)
+        """True where time is spent, and a whole round is there: all ranks were interrupted at the same step."""
+        budget_s = inf if self.budget_s is None else self.budget_s
         whole = any(segment.round < number for segment in self.recorder.segments)
-        return bool(self.parts.collectives.agree(int(spent and whole)))
+        if whole and self._spent_s() >= budget_s >= self._until_s:
+            self._until_s = budget_s + self.beyond_s(self.measurement((), ()))
+        spent = whole and self._spent_s() >= max(budget_s, self._until_s)
+        return bool(self.parts.collectives.agree(int(spent)))
 
     def profile(self) -> None:
         """Record the GPU in a profiler window outside all segments; or keep the reason why not."""

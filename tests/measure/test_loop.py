@@ -76,17 +76,20 @@ def test_segments_with_an_interruption_are_void() -> None:
     assert len(set(taken)) == len(taken)
 
 
-def paused(at: int) -> Measurement:
-    return trained(lambda number: number == at, other_s=200.0, budget_s=100.0)
+def paused(at: int, beyond_s: float = 0.0) -> Measurement:
+    return trained(lambda number: number == at, other_s=200.0, budget_s=100.0, beyond_s=lambda _: beyond_s)
 
 
 def test_a_long_pause_of_the_script_ends_a_budget() -> None:
-    """With the rounds that there are. Before the first is over it ends nothing: there would be no verdict."""
+    """With the rounds that there are. Before the first is over it ends nothing: there would be no verdict. Nor does it
+    where an open verdict has more time."""
     whole = trained(lambda _: False, budget_s=100.0)
     late, early = (paused(at) for at in (250, 40))
     assert CUT_SHORT in late.notes and late.wall_s < 250
     assert 0 < len(late.segments) < len(whole.segments)
     assert {"loader_only", "training"} <= {segment.activity for segment in early.segments}
+    longer = paused(250, beyond_s=300.0)
+    assert CUT_SHORT not in longer.notes and len(longer.segments) == len(whole.segments)
 
 
 def test_a_loop_that_never_trains_in_a_row_is_refused() -> None:
