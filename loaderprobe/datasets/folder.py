@@ -100,8 +100,9 @@ def _file_set(
 def scan_url(url: str, *, sample: int, seed: int, progress: OnImages) -> FileSet:
     """At most `sample` images behind a URL, as they are listed: none is read before it is trained on.
 
-    In the same order, and with the same classes, as those of a folder. Raises BadValue when there is none, MissingPart
-    without permission or the library for such URLs.
+    In the same order, and with the same classes, as those of a folder. Those that are refused are replaced, of as many
+    again at most (assumed), as a server may refuse all. Raises BadValue when there is none, MissingPart without
+    permission or the library for such URLs.
     """
     if masked(url) != url:
         raise BadValue(
@@ -114,16 +115,15 @@ def scan_url(url: str, *, sample: int, seed: int, progress: OnImages) -> FileSet
     found = sorted(name for name in sizes if name.startswith(below))
     random.Random(seed).shuffle(found)
     chosen: list[tuple[str, int]] = []
-    by_name = Counter(skips.reasons)
+    by_name, rest = Counter(skips.reasons), iter(found[: 2 * sample])
     with ThreadPoolExecutor(REQUESTS) as threads:
-        for first in range(0, min(sample, len(found)), REQUESTS):
-            some = found[first : min(first + REQUESTS, sample)]
+        while some := list(islice(rest, min(REQUESTS, sample - len(chosen)))):
             for name, (size, why) in zip(some, threads.map(lambda n: store.sized(n, sizes[n]), some), strict=True):
                 if why:
                     skips.add(name, why)
                 else:
                     chosen.append((name.removeprefix(below), size))
-            progress(first + len(some), min(sample, len(found)))
+            progress(len(chosen), min(sample, len(found)))
     refused = skips.reasons - by_name
     if not chosen:
         store.check_permitted(refused)
