@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from fnmatch import fnmatch
+from functools import partial
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from threading import Lock
 
@@ -46,6 +47,9 @@ class _Skips:
         self.reasons[reason.partition(":")[0]] += 1
         if len(self.named) < NAMED_SKIPS:
             self.named.append(SkippedFile(path=path, reason=reason))
+
+    def add_folder(self, base: Path, error: OSError) -> None:
+        self.add(os.path.relpath(error.filename, base), f"cannot be read: {error.strerror}")
 
     def summary(self) -> str:
         """`skipped: 3 not an image and 1 empty`."""
@@ -96,8 +100,9 @@ def _file_set(
 def scan_url(url: str, *, sample: int, seed: int, progress: OnImages) -> FileSet:
     """At most `sample` images behind a URL, as they are listed: none is read before it is trained on.
 
-    In the same order, and with the same classes, as those of a folder. Raises BadValue when there is none, MissingPart
-    without permission or the library for such URLs.
+    In the same order, and with the same classes, as those of a folder. Those that are refused are replaced, of as many
+    again at most (assumed), as a server may refuse all. Raises BadValue when there is none, MissingPart without
+    permission or the library for such URLs.
     """
     if masked(url) != url:
         raise BadValue(
@@ -110,16 +115,15 @@ def scan_url(url: str, *, sample: int, seed: int, progress: OnImages) -> FileSet
     found = sorted(name for name in sizes if name.startswith(below))
     random.Random(seed).shuffle(found)
     chosen: list[tuple[str, int]] = []
-    by_name = Counter(skips.reasons)
+    by_name, rest = Counter(skips.reasons), iter(found[: 2 * sample])
     with ThreadPoolExecutor(REQUESTS) as threads:
-        for first in range(0, min(sample, len(found)), REQUESTS):
-            some = found[first : min(first + REQUESTS, sample)]
+        while some := list(islice(rest, min(REQUESTS, sample - len(chosen)))):
             for name, (size, why) in zip(some, threads.map(lambda n: store.sized(n, sizes[n]), some), strict=True):
                 if why:
                     skips.add(name, why)
                 else:
                     chosen.append((name.removeprefix(below), size))
-            progress(first + len(some), min(sample, len(found)))
+            progress(len(chosen), min(sample, len(found)))
     refused = skips.reasons - by_name
     if not chosen:
         store.check_permitted(refused)
@@ -191,18 +195,19 @@ def layout_in(directory: Path) -> str:
     Raises what `check_folder` raises.
     """
     check_folder(base := _image_root(directory.absolute()))
-    names = [path.name for path in base.iterdir()]
-    return next((name for name, layout in LAYOUTS.items() if any(fnmatch(each, layout.mark) for each in names)), FILES)
+    paths = list(base.iterdir())
+    return next((name for name, layout in LAYOUTS.items() if any(path.match(layout.mark) for path in paths)), FILES)
 
 
 def scan_layout(root: Path, layout: str, *, sample: int, seed: int, progress: OnImages) -> FileSet:
     """At least `sample` images of a set in that layout, as far as it has them: whole blocks in random order by `seed`.
 
-    Each is decoded; those that are damaged are counted and named. Raises BadValue where none is left, and for a
-    damaged shard; MissingPart without the library that reads it.
+    Each is decoded; damaged ones, and folders that cannot be listed, are counted and named. Raises BadValue where none
+    is left, and for a damaged shard or a class beyond int64; MissingPart without the library that reads it.
     """
     base, skips = _image_root(root.absolute()), _Skips()
-    listed = list(blocks(layout, base))
+    listed = list(blocks(layout, base, partial(skips.add_folder, base)))
+    unlisted = skips.count
     random.Random(seed).shuffle(listed)
     found, reader = sum(samples for *_, samples in listed), format_of(layout).Reader(base)
     kept: list[tuple[str, tuple[int, int], int, int]] = []
@@ -212,6 +217,8 @@ def scan_layout(root: Path, layout: str, *, sample: int, seed: int, progress: On
         for number in range(samples):
             place = (block, number)
             read = reader.read(path, place)
+            if read.label.bit_length() > 63:
+                raise BadValue(f"{base / path}, sample {number}: its class is beyond int64", hint="number them from 0")
             if trouble := _trouble_of(read.image):
                 skips.add(f"{path}, sample {number}", trouble)
             else:
@@ -231,7 +238,7 @@ def scan_layout(root: Path, layout: str, *, sample: int, seed: int, progress: On
         paths=paths,
         classes=tuple(label for *_, label in kept),
         size_bytes=tuple(size for *_, size, _ in kept),
-        images_found=found - skips.count,
+        images_found=found - (skips.count - unlisted),
         skipped_count=skips.count,
         skipped=tuple(skips.named),
         layout=layout,
@@ -262,11 +269,7 @@ def _images_under(base: Path, skips: _Skips) -> Iterator[str]:
     """Paths, relative to `base`, of the regular files with an image's name. Links to directories are followed once."""
     check_folder(base)
     seen: set[tuple[int, int]] = set()
-
-    def unreadable(error: OSError) -> None:
-        skips.add(os.path.relpath(error.filename, base), f"cannot be read: {error.strerror}")
-
-    for directory, names, files in os.walk(base, onerror=unreadable, followlinks=True):
+    for directory, names, files in os.walk(base, onerror=partial(skips.add_folder, base), followlinks=True):
         status = Path(directory).stat()
         if (status.st_dev, status.st_ino) in seen:
             # A link to a directory that was visited already.
@@ -286,13 +289,11 @@ def _images_under(base: Path, skips: _Skips) -> Iterator[str]:
 def _decodable(base: Path, found: list[str], sample: int, skips: _Skips, progress: OnImages) -> list[tuple[str, int]]:
     """The first `sample` images that decode, with their sizes; damaged ones are replaced by the next."""
     good: list[tuple[str, int]] = []
-    position = 0
+    rest = iter(found)
     with ThreadPoolExecutor(THREADS) as threads, warnings.catch_warnings():
         # Pillow warns of odd metadata in the middle of the progress display, although the file decodes.
         warnings.simplefilter("ignore")
-        while len(good) < sample and position < len(found):
-            batch = found[position : position + min(256, sample - len(good))]
-            position += len(batch)
+        while batch := list(islice(rest, min(256, sample - len(good)))):
             for path, (size, trouble) in zip(batch, threads.map(lambda p: _examine(base / p), batch), strict=True):
                 if trouble:
                     skips.add(path, trouble)
@@ -309,9 +310,7 @@ def _examine(path: Path) -> tuple[int, str | None]:
         if not path.is_file():
             return 0, "not a regular file"
         size = path.stat().st_size
-        if size == 0:
-            return 0, "empty"
-        trouble = _trouble_of(path)
+        trouble = _trouble_of(path) if size else "empty"
     except PermissionError:
         return 0, "no read permission"
     except OSError as error:

@@ -261,7 +261,7 @@ class IterableLoader:
         ahead_ns = (self.given.num_workers * self.given.prefetch_factor + 1) * batch_ns if self.given.num_workers else 0
         return self._last is None or self._clock.now_ns() >= self._last.now_ns + ahead_ns
 
-    def check(self) -> None:
+    def check(self, *, broken_off: bool) -> None:
         """Whatever it gives is measured."""
 
     def stacks(self) -> None:

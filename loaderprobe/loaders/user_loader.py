@@ -277,6 +277,9 @@ def _named(kind: str, message: str) -> str:
 
 # A wrapper or a sub-class may prefetch: so many batches, and a share of those it has given.
 AHEAD, AHEAD_SHARE = 1, 0.25
+# A sub-class, which is refused where it takes more, may prefetch as prefetch_generator does: its users let it queue
+# 10 batches at most, and hold one more. One that merges two batches into one is found once it has given 12.
+PREFETCHED = 11
 
 
 class Guarded:
@@ -369,12 +372,16 @@ class UserLoader(SwitchedLoader):
                 return dead
         return origin_of(error)
 
-    def check(self) -> None:
-        """Raise when the loader does not iterate as torch's DataLoader does. Call it once batches have been taken."""
+    def check(self, *, broken_off: bool = False) -> None:
+        """Raise when the loader does not iterate as torch's DataLoader does. Call it once batches have been taken.
+
+        Where measuring was broken off, nothing is measured instead, and workers may have been ended.
+        """
         if self._iterator is None or not self.records().batch:
             raise BadValue(FOREIGN, hint=FOREIGN_HINT)
-        self._check_pace()
-        ended = self._ended_workers()
+        if self._rewrapped is None or not broken_off:
+            self._check_pace()
+        ended = 0 if broken_off else self._ended_workers()
         if ended:
             busy, workers = len(set(self.records().worker)), self._loader.num_workers
             message = (
@@ -390,7 +397,8 @@ class UserLoader(SwitchedLoader):
     def _check_pace(self) -> None:
         """A sub-class, or a wrapper that is kept, must give one batch for each that it takes."""
         ahead = self._iterator._num_yielded - self._epochs.taken
-        if not 0 <= ahead <= AHEAD + AHEAD_SHARE * self._epochs.taken:
+        most = max(AHEAD + AHEAD_SHARE * self._epochs.taken, PREFETCHED if self._rewrapped is None else 0)
+        if not 0 <= ahead <= most:
             if self._rewrapped is None:
                 raise BadValue(FOREIGN, hint=FOREIGN_HINT)
             raise Otherwise(

@@ -52,7 +52,7 @@ def peak_bytes(process: Path = SELF) -> int:
 def _field(file: Path, name: str) -> int | None:
     """A line `name:  123 kB`."""
     try:
-        found = re.search(rf"^{name}:\s+(\d+) kB", file.read_text(), re.MULTILINE)
+        found = re.search(rf"^{name}:\s+(\d+) kB".encode(), file.read_bytes(), re.MULTILINE)
     except OSError:
         return None
     return int(found[1]) * 1024 if found else None

@@ -113,10 +113,10 @@ def _not_examined(path: Path, error: OSError) -> Remark:
 def acts_as_owner(status: Path = Path("/proc/thread-self/status")) -> bool:
     """Whether this thread may act as the owner of any file, as root may unless a container forbids it."""
     try:
-        lines = status.read_text().splitlines()
+        lines = status.read_bytes().splitlines()  # a command's name may hold any bytes
     except OSError:
         return False
-    effective = next((int(line.split()[1], 16) for line in lines if line.startswith("CapEff:")), 0)
+    effective = next((int(line.split()[1], 16) for line in lines if line.startswith(b"CapEff:")), 0)
     return bool(effective >> CAP_FOWNER & 1)
 
 

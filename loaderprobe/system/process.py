@@ -52,8 +52,8 @@ def read_process(pid: int, proc: Path = Path("/proc")) -> ProcessCounters | None
 def _cpu_s(directory: Path) -> float | None:
     """User and system time of all threads; `schedstat` of a process is that of its first thread only."""
     try:
-        # The command's name, in brackets, may hold anything; the fields after it are numbers.
-        fields = (directory / "stat").read_text().rpartition(")")[2].split()
+        # The command's name, in brackets, may hold any bytes; the fields after it are numbers.
+        fields = (directory / "stat").read_bytes().rpartition(b")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     except (OSError, IndexError, ValueError):
         return None
@@ -86,7 +86,7 @@ def die_with_parent(parent: int, by: signal.Signals = signal.SIGKILL) -> None:
 def ask_where(pid: int) -> bool:
     """Ask a process to write the stacks of its threads, by SIGUSR1; False where it would end by that, or has ended."""
     try:
-        caught = re.search(r"^SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+        caught = re.search(rb"^SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_bytes(), re.MULTILINE)
         if not caught or not int(caught[1], 16) >> signal.SIGUSR1 - 1 & 1:
             return False
         os.kill(pid, signal.SIGUSR1)
@@ -98,7 +98,7 @@ def ask_where(pid: int) -> bool:
 def runs(pid: int) -> bool:
     """False for a process that has ended, also where its parent has not asked for that yet."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in b"ZX"
     except OSError:
         return False
 

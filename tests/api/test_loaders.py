@@ -23,7 +23,7 @@ from loaderprobe.analyze.verdict.rates import cold_fraction
 from loaderprobe.compute.step import NoCompute
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.loaders import user_loader
-from loaderprobe.measure.user.loader import LoaderRequest, measure_loader
+from loaderprobe.measure.user.loader import LoaderRequest, OutOfTimeError, measure_loader
 from loaderprobe.records.measurement import Activity, Measurement, Mode
 from loaderprobe.system.device import locate
 from loaderprobe.testing import FakePageCache
@@ -31,6 +31,7 @@ from tests.api import samples, wrappers
 from tests.api.conftest import Judge, Plan
 from tests.api.samples import Keeping, Numbers, RawImages, Shared
 from tests.examples.iterated import Eager
+from tests.loaders.test_user_loader import Merging
 from tests.said import said
 from tests.skips import needs_cold_reads
 
@@ -477,6 +478,19 @@ def test_what_is_no_loader() -> None:
             loaderprobe.diagnose(loader, budget_s=budget_s)
     with pytest.raises(BadValue, match="is not one of 'cold', 'warm'"):
         loaderprobe.diagnose(loader, cache="hot")
+
+
+def test_a_loader_that_merges_batches_is_refused_at_the_end() -> None:
+    """Its data set is so small that this could not be known before; also where time is over after a whole round."""
+
+    def next_round(measurement: Measurement, *, thorough: bool) -> Plan:
+        if measurement.segments:
+            raise OutOfTimeError("planted here")
+        return (("baseline", "loader_only"), ("baseline", "training"))
+
+    asked = LoaderRequest(budget_s=60.0, decide=next_round)
+    with pytest.raises(BadValue, match="does not iterate as torch's DataLoader does"):
+        measure_loader(Merging(Numbers(16), 4), NoCompute, asked, lambda *_: None, FakePageCache())
 
 
 def test_loaders_that_would_be_used_up_are_refused(judge: Judge, paths: list[str]) -> None:

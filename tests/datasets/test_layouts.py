@@ -148,6 +148,22 @@ def test_what_may_not_be_read_is_not_damaged(
             next(taken)
 
 
+def test_a_folder_that_may_not_be_listed_is_named(
+    open_path: Path, make: Make, layout: str, as_unprivileged: AsUnprivileged
+) -> None:
+    """As one of images; the shards beside it are used, as those beside the `lost+found` of a disk."""
+    made = make(open_path, layout=layout)
+    closed = made / "train/lost+found"
+    closed.mkdir(mode=0)
+    try:
+        with as_unprivileged():
+            files = scan_layout(made, layout, sample=COUNT, seed=0, progress=lambda *_: None)
+    finally:
+        closed.rmdir()
+    assert (files.images_found, files.count, files.skipped_count) == (COUNT, COUNT, 1)
+    assert files.skipped == (SkippedFile(path="lost+found", reason="cannot be read: Permission denied"),)
+
+
 @pytest.mark.parametrize("layout", ["mds", "litdata"])
 @pytest.mark.parametrize("content", [b"version https://git-lfs.github.com/spec/v1\n", b""], ids=["LFS", "empty"])
 def test_a_file_too_short_for_its_offsets_is_damaged(tmp_path: Path, layout: str, content: bytes) -> None:
@@ -219,15 +235,25 @@ def test_of_several_images_the_first_is_the_sample(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("label", [b"\xff", "\u00b2".encode(), b"9" * 5000], ids=["no text", "no digit", "too long"])
-def test_a_class_that_is_no_number_is_damage(tmp_path: Path, label: bytes) -> None:
-    """In a shard that others wrote; a word is class 0, as for WebDataset it may be anything."""
+@pytest.mark.parametrize(
+    ("label", "says"),
+    [
+        (b"\xff", "is damaged"),
+        ("\u00b2".encode(), "is damaged"),
+        (b"9" * 5000, "is damaged"),
+        (b"9" * 20, "is beyond int64"),
+    ],
+    ids=["no text", "no digit", "too long", "no int64"],
+)
+def test_a_class_that_is_no_number_is_damage(tmp_path: Path, label: bytes, says: str) -> None:
+    """In a shard that others wrote; a word is class 0, as for WebDataset it may be anything. No tensor holds a large
+    number."""
     with tarfile.open(tmp_path / "a.tar", "w") as tar:
         for name, data in (("a.jpg", b"image"), ("a.cls", label)):
             member = tarfile.TarInfo(name)
             member.size = len(data)
             tar.addfile(member, BytesIO(data))
-    with pytest.raises(BadValue, match="is damaged"):
+    with pytest.raises(BadValue, match=says):
         scan_layout(tmp_path, "tar", sample=1, seed=0, progress=lambda *_: None)
 
 

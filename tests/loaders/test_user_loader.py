@@ -6,6 +6,7 @@ import errno
 import multiprocessing
 import os
 import random
+from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import cycle, islice
 from pathlib import Path
@@ -215,10 +216,29 @@ class MergingBelow(DataLoader[Any]):
 def test_a_loader_that_goes_past_torch_is_refused(tmp_path: Path, kind: type[DataLoader[Any]]) -> None:
     """Its batches cannot be separated, or are not the ones that workers make, so nothing is measured."""
     with UserLoader(kind(Numbers(), batch_size=4), tmp_path) as own:
-        assert len(list(islice(own.batches(), 4))) == 4
-        with pytest.raises(BadValue, match="does not iterate as torch's DataLoader does") as caught:
+        assert len(list(islice(own.batches(), 12))) == 12
+        for broken_off in (False, True):
+            with pytest.raises(BadValue, match="does not iterate as torch's DataLoader does") as caught:
+                own.check(broken_off=broken_off)
+            assert type(caught.value) is BadValue
+
+
+class Prefetching(DataLoader[Any]):
+    """Takes as many batches ahead as `BackgroundGenerator(super().__iter__(), max_prefetch=10)`, at once."""
+
+    def __iter__(self) -> Any:
+        inner = super().__iter__()
+        ready = deque(islice(inner, 11))
+        for batch in inner:
+            ready.append(batch)
+            yield ready.popleft()
+
+
+def test_a_loader_that_prefetches_is_measured_from_its_first_batch(tmp_path: Path) -> None:
+    """It gives each batch that it takes, although it has taken twelve to give one."""
+    with UserLoader(Prefetching(Numbers(), batch_size=4), tmp_path) as own:
+        for _ in islice(own.batches(), 40):
             own.check()
-        assert type(caught.value) is BadValue
 
 
 @pytest.mark.parametrize("workers", [0, 1])

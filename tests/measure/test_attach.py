@@ -286,11 +286,13 @@ def test_the_loader_that_trains_is_chosen(
     assert not expected or loaders.why_none(None) == expected
 
 
-@pytest.mark.parametrize("period", [4, 16])
-def test_gradients_are_accumulated_over_whole_updates(tmp_path: Path, period: int) -> None:
-    """Also over more batches than are left alone first."""
+@pytest.mark.parametrize(("before", "period"), [(0, 4), (0, 16), (1, 16)])
+def test_gradients_are_accumulated_over_whole_updates(tmp_path: Path, before: int, period: int) -> None:
+    """Also over more batches than are left alone first; an optimizer's step before the first batch is no update."""
     loaders = SeenLoaders()
     seen = loaders.seen(Training(tmp_path).loader)
+    for _ in range(before):
+        loaders.optimizer_stepped()
     while loaders.choice(None, 8) is not seen:
         loaders.took(seen, 1, 2)
         loaders.backward()

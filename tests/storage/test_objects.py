@@ -279,13 +279,16 @@ def test_nothing_to_read(scripted: type[Scripted], failing: str, error: type[Loa
 def test_no_size_to_read(
     scripted: type[Scripted], monkeypatch: pytest.MonkeyPatch, kind: str, error: type[LoaderprobeError]
 ) -> None:
-    """Where a listing has none they are asked for: what is refused is counted; all of it is an error with its kind."""
+    """Where a listing has none they are asked for: what is refused is counted, and replaced where there are others; all
+    of it is an error with its kind."""
     monkeypatch.setattr(scripted, "sizes_listed", False)
     images = [path for path in scripted.objects if path.endswith(".jpg")]
 
-    def listed() -> FileSet:
-        return scan_url("scripted://bucket", sample=50, seed=0, progress=lambda *_: None)
+    def listed(sample: int = 50) -> FileSet:
+        return scan_url("scripted://bucket", sample=sample, seed=0, progress=lambda *_: None)
 
+    scripted.failures = {path: itertools.repeat(FAILURES[kind]) for path in images[:10]}
+    assert listed(30).count == 30
     scripted.failures = {images[0]: itertools.repeat(FAILURES[kind])}
     files = listed()
     assert (files.count, files.images_found, files.skipped_count) == (39, 39, 2)

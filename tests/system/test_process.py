@@ -16,9 +16,18 @@ from loaderprobe.records.measurement import Others
 from loaderprobe.system.device import locate
 from loaderprobe.system.environment import describe_environment
 from loaderprobe.system.host import cores_total
+from loaderprobe.system.limits import resident_bytes
 from loaderprobe.system.others import TICK_NS, OthersMeter
-from loaderprobe.system.pagecache import LinuxPageCache
-from loaderprobe.system.process import ThreadMeter, child_environment, die_with_parent, read_process, signal_name
+from loaderprobe.system.pagecache import LinuxPageCache, acts_as_owner
+from loaderprobe.system.process import (
+    ThreadMeter,
+    ask_where,
+    child_environment,
+    die_with_parent,
+    read_process,
+    runs,
+    signal_name,
+)
 from tests.system.fake_kernel import PID, Processes
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -42,6 +51,19 @@ def test_counters_of_a_process(processes: Processes) -> None:
     assert found is not None and (found.run_delay_s, found.read_bytes, found.delivered_bytes) == (0.5, 512, 900)
     own = read_process(os.getpid())
     assert own is not None and own.delivered_bytes is not None and own.delivered_bytes > 0
+
+
+def test_a_process_is_read_whatever_its_name() -> None:
+    """The kernel keeps 15 bytes of a name, which may end within a character."""
+    comm = Path("/proc/self/comm")
+    before = comm.read_bytes()
+    comm.write_bytes("тренировка".encode())
+    try:
+        own = read_process(os.getpid())
+        assert own is not None and own.cpu_s is not None and resident_bytes() and runs(os.getpid())
+        assert not ask_where(os.getpid()) and acts_as_owner() in (True, False)
+    finally:
+        comm.write_bytes(before)
 
 
 @pytest.mark.parametrize(

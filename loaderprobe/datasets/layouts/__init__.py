@@ -6,12 +6,13 @@ as users of the layout do in a worker of torch's DataLoader (`Reader`), and coun
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import islice
+from os import walk
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar, cast
 
@@ -22,6 +23,7 @@ FILES = "files"
 INDEX = "index.json"
 """Beside the files of layouts whose libraries find them by it."""
 T = TypeVar("T")
+OnError = Callable[[OSError], None] | None
 
 
 class Sample(NamedTuple):
@@ -114,13 +116,13 @@ def format_of(name: str) -> Format:
     return cast(Format, import_module(f"{__name__}.{check_layout(name)}"))
 
 
-def blocks(name: str, root: Path) -> Iterator[tuple[str, int, int]]:
+def blocks(name: str, root: Path, unlisted: OnError = None) -> Iterator[tuple[str, int, int]]:
     """(file below the directory, number in it, samples) of all that are read in sequence, or that can be read alone.
 
-    Raises what `check_layout` raises, and BadValue for a damaged file.
+    `unlisted` hears of folders that cannot be listed. Raises what `check_layout` raises, BadValue for a damaged file.
     """
     form = format_of(name)
-    for path, below in found(root, name):
+    for path, below in found(root, name, unlisted):
         yield from ((below, number, samples) for number, samples in enumerate(form.counts(path)))
 
 
@@ -144,9 +146,10 @@ def damage(path: Path, *errors: type[Exception]) -> Iterator[None]:
         raise BadValue(f"{path} is damaged: {error}", hint="write it again, or leave it out") from error
 
 
-def found(root: Path, name: str) -> Iterator[tuple[Path, str]]:
+def found(root: Path, name: str, unlisted: OnError = None) -> Iterator[tuple[Path, str]]:
     """The files below a directory that hold a layout, each with its path below it."""
-    for path in sorted(root.rglob(LAYOUTS[name].mark)):
+    paths = (Path(folder, file) for folder, _, files in walk(root, onerror=unlisted) for file in files)
+    for path in sorted(path for path in paths if path.match(LAYOUTS[name].mark)):
         yield path, str(path.relative_to(root))
 
 

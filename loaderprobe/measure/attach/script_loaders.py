@@ -295,7 +295,8 @@ class SeenLoaders:
             seen.passes.backward()
 
     def optimizer_stepped(self) -> None:
-        self._updated = True
+        # A script may call its optimizer once before it trains, to begin its state.
+        self._updated = self._updated or self.passes > 0
         for seen in self._all:
             seen.passes.optimizer_stepped()
         for seen in self._current:

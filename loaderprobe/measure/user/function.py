@@ -149,7 +149,7 @@ def _is_of(module: ModuleType, file: Path) -> bool:
 
 def _began_ns() -> int:
     """When this process began, on the clock of files: in ticks after boot, in the 22nd field of its `stat`."""
-    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    ticks = int(Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()[19])
     booted_ns = time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     return booted_ns + ticks * 10**9 // os.sysconf("SC_CLK_TCK")
 

@@ -620,6 +620,7 @@ def _run(session: Session, driver: Any, loader: Any) -> tuple[Remark, ...]:
 
     A script of one process gets its KeyboardInterrupt once whole rounds are judged; any other is raised.
     """
+    notes: tuple[Remark, ...] = ()
     try:
         session.run()
     except StopIteration as error:
@@ -630,13 +631,13 @@ def _run(session: Session, driver: Any, loader: Any) -> tuple[Remark, ...]:
         given_up = isinstance(error, GivenUp)
         if not _has_round(session):
             raise (BadValue("not even one round was measured") if given_up else error) from error
-        return (ENDED if given_up else BROKEN_OFF,)
+        notes = (ENDED if given_up else BROKEN_OFF,)
     except KeyboardInterrupt:
         if session.period is None or session.parts.collectives.size > 1 or not _has_round(session):
             raise
-        return (INTERRUPTED,)
-    driver.check()
-    return ()
+        notes = (INTERRUPTED,)
+    driver.check(broken_off=bool(notes))
+    return notes
 
 
 def _has_round(session: Session) -> bool:
