@@ -373,6 +373,23 @@ def test_a_result_is_kept_where_the_command_began(
     assert capfd.readouterr() == ("", "epoch 1\n")
 
 
+BUFFERED = """
+import ctypes, sys
+from loaderprobe.api.diagnose import prints_to_stderr
+with prints_to_stderr():
+    sys.__stdout__.write("of Python\\n")
+    ctypes.CDLL(None).puts(b"of C")
+print("result")
+"""
+
+
+def test_what_is_buffered_of_user_code_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where standard output is a file or a pipe, which Python and C each have a buffer for."""
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    done = run_python(BUFFERED)
+    assert (done.stdout, done.stderr) == ("result\n", "of Python\nof C\n")
+
+
 def test_loading_is_a_part_of_the_step(tmp_path: Path, photographs: FileSet) -> None:
     """Where the images of a folder are trained on."""
     done = invoke(*LAYERS, photographs.root, "--json", "--out", tmp_path / "o")
