@@ -178,7 +178,7 @@ def limits_training(bound: SideAndCause, on: str = "", what: str = "training") -
         return f"Input and compute are balanced{on}"
     if bound.cause == "compute":
         return f"Compute limits {what}{on}, not its input"
-    return f"{first_upper(limit_words(bound))} limit{'' if bound.cause == 'either' else 's'} {what}{on}"
+    return f"{first_upper(limit_words(bound))} limits {what}{on}"
 
 
 def headed(report: Report, shown: Sequence[ConfigurationRow], document: Document) -> Document:
