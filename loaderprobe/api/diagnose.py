@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import sys
@@ -241,7 +242,17 @@ def prints_to_stderr() -> Iterator[None]:
     with ExitStack() as undo:
         undo.enter_context(redirect_stdout(sys.stderr))
         with suppress(OSError):  # standard output is closed
-            undo.callback(os.dup2, os.dup(1), 1)
+            before = undo.enter_context(os.fdopen(os.dup(1), "wb"))
+            undo.callback(os.dup2, before.fileno(), 1)
+            undo.callback(_flush_stdout)
             # Where standard error is closed, another file may have its number.
             os.dup2(2 if sys.stderr is not None else os.open(os.devnull, os.O_WRONLY), 1)
         yield
+
+
+def _flush_stdout() -> None:
+    """What Python and C still hold of it goes where it leads now."""
+    if sys.__stdout__ is not None:
+        with suppress(OSError, ValueError):  # a full disk, a closed file
+            sys.__stdout__.flush()
+    ctypes.CDLL(None).fflush(None)

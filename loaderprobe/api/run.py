@@ -36,6 +36,8 @@ KEPT = "kept"
 """A file in the scratch directory of a command, once one of its processes has kept a result."""
 LEFT = "left"
 """Another: a result that could not be kept."""
+_kept_for: set[str] = set()
+"""Scratch directories of commands for which this process has kept a result: it may outlive them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,13 +81,13 @@ def run_command(command: Sequence[str], request: AttachRequest, environment: Map
         left, not_kept = scratch / LEFT, None
         found = load_any(left) if left.exists() else load_any(run) if (scratch / KEPT).exists() else None
         assert found is None or isinstance(found, Diagnosis | Watch)
-        if found is not None and left.exists():
-            try:
+        try:
+            if found is not None and left.exists():
                 keep(found, replace(request, scratch=str(scratch)))
-            except LoaderprobeError as error:
-                not_kept = error
-        elif found is not None and not (run / REPORT).exists():  # a process that is killed has kept no page
-            write_result(run, found.files())
+            elif found is not None and not (run / REPORT).exists():  # a process that is killed has kept no page
+                write_result(run, found.files())
+        except LoaderprobeError as error:
+            not_kept = error
         processes = tuple(
             decode("attached", file.read_bytes(), Attached, str(file)) for file in sorted(scratch.glob("*.json"))
         )
@@ -146,10 +148,11 @@ def keep(found: Documented, request: AttachRequest, *, raw: bool = False) -> Non
     """
     run, scratch = Path(request.run), Path(request.scratch)
     try:
-        if (run / RESULT).exists() and not (scratch / KEPT).exists():
+        if (run / RESULT).exists() and request.scratch not in _kept_for and not (scratch / KEPT).exists():
             raise Refused(f"{run} holds another result meanwhile", hint="choose another place with --out")
         make_directory(run)
         write_result(run, {RESULT: found.json()})
+        _kept_for.add(request.scratch)
         with suppress(OSError):  # the command has gone
             (scratch / KEPT).touch()
             (scratch / LEFT).unlink(missing_ok=True)
@@ -162,8 +165,9 @@ def keep(found: Documented, request: AttachRequest, *, raw: bool = False) -> Non
 
 
 def keep_seen(seen: Attached, request: AttachRequest) -> None:
-    """Write what this process saw, for the command."""
-    write_atomically(Path(request.scratch) / f"{seen.pid}.json", encode("attached", seen))
+    """Write what this process saw, for the command, while that is there. Raises NoSpace."""
+    if (scratch := Path(request.scratch)).is_dir():
+        write_atomically(scratch / f"{seen.pid}.json", encode("attached", seen))
 
 
 @dataclass(slots=True)

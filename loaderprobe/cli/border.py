@@ -10,7 +10,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from inspect import Parameter, Signature
 from io import TextIOWrapper
@@ -85,18 +85,19 @@ class Invocation:
         show(found.json() if self.json else found.markdown() if self.md else found.text(width=width, color=color))
 
     def show_then_keep(self, found: Documented, page: str = "", *, beside: bool = False) -> None:
-        """Show it (`beside` a page, too), write that, called `page`, and keep it: each, even where another fails."""
+        """Show it (`beside` a page in a file, too), write that, called `page`, and keep it: each, also if one fails."""
+        alone = self.html is not None and is_stdout(self.html)
         with ExitStack() as rest:
             if self.out is not None:
-                rest.callback(self._keep, found, self.out)
+                rest.callback(self._keep, found, self.out, said=not (self.json or self.md or alone))
             if self.html is not None:
                 rest.callback(write_file, self.html, found.html().encode(), "--html", page)
-            if self.html is None or beside:
+            if self.html is None or (beside and not alone):
                 self.show(found)
 
-    def _keep(self, found: Documented, place: Path) -> None:
+    def _keep(self, found: Documented, place: Path, *, said: bool) -> None:
         page = found.save(place)
-        if not (self.json or self.md):
+        if said:
             show(f"\nReport: {page}")
 
     def show_and_keep(self, measure: Callable[[], Found], kind: str = "") -> Found:
@@ -330,12 +331,21 @@ def write_file(path: Path, data: bytes, option: str, title: str) -> None:
     Raises what `file_place` does, and NoSpace on a full disk.
     """
     place = file_place(path, option)
-    if place is None:
+    if place is not None:
+        write_atomically(place, data, option)
+        show(f"{title}: {path}")
+    elif is_stdout(path):
+        show(data)  # opened again it would have a position of its own, and what is printed next be written over it
+    else:
         with writing(path, option), path.open("ab") as stream:
             stream.write(data)
-        return
-    write_atomically(place, data, option)
-    show(f"{title}: {path}")
+
+
+def is_stdout(path: Path) -> bool:
+    """True for what standard output goes to, as `/dev/stdout`."""
+    with suppress(OSError):  # either is not there
+        return os.path.samestat(path.stat(), os.fstat(1))
+    return False
 
 
 def width_and_color() -> tuple[int, bool]:

@@ -81,7 +81,7 @@ class Resource:
     noun: str
     """In sentences: `Input-bound by {noun}`, `if {noun} were free`."""
     answer: str = ""
-    """The noun of an answer, where that is another."""
+    """The noun of an answer, where that is another: in the singular, as its verb is."""
     cell: str = ""
     """In cells of tables; without it the name."""
     short: str = ""
@@ -136,11 +136,12 @@ RESOURCES: tuple[Resource, ...] = (
     Resource(
         name="wait", side="input", known_by="loader", waits=("sleep", "pipe", "memory", "other"), remedy="no_wait",
         letter="W", color="#8A8A8A", ink="#FFFFFF", style="bold magenta", noun="other waits",
-        kinds="sleep, pipe, memory", wait="something else than storage: sleep, a pipe, memory",
+        answer="other waiting", kinds="sleep, pipe, memory", wait="something else than storage: sleep, a pipe, memory",
     ),
     Resource(
         name="copy", side="input", known_by="gaps", gaps=("copy",),
-        letter="P", color="#88CCEE", style="bold magenta", noun="copies to the device", moment="copies to the GPU",
+        letter="P", color="#88CCEE", style="bold magenta", noun="copies to the device",
+        answer="copying to the device", moment="copies to the GPU",
     ),
     Resource(
         name="host", side="compute", known_by="gaps", gaps=("launch", "sync"),
@@ -149,7 +150,7 @@ RESOURCES: tuple[Resource, ...] = (
     ),
     Resource(
         name="imbalance", side="input", known_by="ranks", remedy="slow_rank",
-        letter="R", color="#D55E00", style="bold red", noun="one rank", answer="slow ranks", cell="slow ranks",
+        letter="R", color="#D55E00", style="bold red", noun="one rank", answer="the slowest rank", cell="slow ranks",
         short="slow ranks", legend="slow ranks",
         figure="speed-up with a middle rank's input in place of the slowest's",
     ),

@@ -178,7 +178,7 @@ def limits_training(bound: SideAndCause, on: str = "", what: str = "training") -
         return f"Input and compute are balanced{on}"
     if bound.cause == "compute":
         return f"Compute limits {what}{on}, not its input"
-    return f"{first_upper(limit_words(bound))} limit{'' if bound.cause == 'either' else 's'} {what}{on}"
+    return f"{first_upper(limit_words(bound))} limits {what}{on}"
 
 
 def headed(report: Report, shown: Sequence[ConfigurationRow], document: Document) -> Document:
@@ -452,21 +452,10 @@ def _needs(report: Report, some: Sequence[Outlook], *, panel: Literal["main", ""
     missing = dict.fromkeys(remark_words(need.missing) for need in some if need.missing)
     said += "".join(f" No rate of the storage: {why}." for why in missing)
     said += " *: nearest to ImageNet." if any(need.planned for need in some) else ""
-    head = (
-        named(first.accelerator),
-        *(f"for {count}" for count in counts),
-        "here",
-        "cores needed",
-    )
-    return Section(
-        title=f"What {named(first.accelerator, join_words([str(count) for count in counts]))} need, cold files",
-        panel=panel,
-        parts=(
-            Table(head=head, lines=tuple(lines)),
-            Paragraph(text=MARKS, tone="legend"),
-            Paragraph(text=said, tone="quiet"),
-        ),
-    )
+    head = (named(first.accelerator), *(f"for {count}" for count in counts), "here", "cores needed")
+    below = (Paragraph(text=MARKS, tone="legend"), Paragraph(text=said, tone="quiet"))
+    title = f"What {named(first.accelerator, join_words([str(count) for count in counts]))} need, cold files"
+    return Section(title=title, panel=panel, parts=(Table(head=head, lines=tuple(lines)), *below))
 
 
 def _need_line(need: Outlook, cores: float, size_bytes: float | None) -> tuple[str, ...]:

@@ -146,19 +146,32 @@ def test_a_result_that_cannot_be_printed_is_kept(
     assert says in said and "Traceback" not in said and (tmp_path / "found" / "result.json").exists()
 
 
+def derived(command: str, folder: Path) -> list[str]:
+    """The command, with what it takes."""
+    runs = [str(ROOT / "fixtures" / "runs" / "cpu")] * 2
+    return [command, *(runs if command == "compare" else [str(written(folder / "t.json", training(steps=8)))])]
+
+
 @pytest.mark.parametrize("command", ["trace", "compare"])
 def test_what_is_derived_is_kept_where_it_cannot_be_printed(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a page and as a result."""
-    runs = [str(ROOT / "fixtures" / "runs" / "cpu")] * 2
     page, found = tmp_path / "page.html", tmp_path / "found"
-    given = runs if command == "compare" else [str(written(tmp_path / "t.json", training(steps=8)))]
-    monkeypatch.setattr("sys.argv", ["loaderprobe", command, *given, "--html", str(page), "--out", str(found)])
+    words = ["loaderprobe", *derived(command, tmp_path), "--html", str(page), "--out", str(found)]
+    monkeypatch.setattr("sys.argv", words)
     with full_disk() as stream:
         monkeypatch.setattr("sys.stdout", stream)
         assert main() == 5
     assert page.is_file() and (found / "result.json").is_file()
+
+
+@pytest.mark.parametrize("command", ["trace", "compare"])
+def test_a_page_on_standard_output_is_all_that_is_printed(command: str, tmp_path: Path) -> None:
+    """No text before it, nor after it or over its begin the line that says where the result is kept."""
+    found = tmp_path / "found"
+    done = invoke(*derived(command, tmp_path), "--html", "/dev/stdout", "--out", found)
+    assert done.stdout_bytes == (found / "report.html").read_bytes()
 
 
 @pytest.mark.parametrize("opened", [without_reader, full_disk])
@@ -371,6 +384,23 @@ def test_a_result_is_kept_where_the_command_began(
     assert done.exit_code == 0 and "Report: found/report.html" in done.stdout
     assert (tmp_path / "found" / "report.html").is_file()
     assert capfd.readouterr() == ("", "epoch 1\n")
+
+
+BUFFERED = """
+import ctypes, sys
+from loaderprobe.api.diagnose import prints_to_stderr
+with prints_to_stderr():
+    sys.__stdout__.write("of Python\\n")
+    ctypes.CDLL(None).puts(b"of C")
+print("result")
+"""
+
+
+def test_what_is_buffered_of_user_code_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where standard output is a file or a pipe, which Python and C each have a buffer for."""
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    done = run_python(BUFFERED)
+    assert (done.stdout, done.stderr) == ("result\n", "of Python\nof C\n")
 
 
 def test_loading_is_a_part_of_the_step(tmp_path: Path, photographs: FileSet) -> None:

@@ -15,10 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from loaderprobe.api.run import STARTUP, VARIABLE, Ran, Watch
+from loaderprobe.api.run import STARTUP, VARIABLE, Ran, Watch, keep, keep_seen
 from loaderprobe.api.shown import usual_out
 from loaderprobe.cli.attached import with_error
-from loaderprobe.records.diagnosis import Attached
+from loaderprobe.errors import Refused
+from loaderprobe.records.diagnosis import Attached, AttachRequest
 from loaderprobe.records.ranks import RankMeasurement
 from loaderprobe.store.codec import decode
 from tests.cli.invoke import invoke
@@ -266,7 +267,8 @@ from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.api.run import VARIABLE, keep, requested
 from loaderprobe.errors import LoaderprobeError
 with suppress(LoaderprobeError):
-    keep(Diagnosis.load({str(ROOT / "fixtures/runs/run")!r}), requested(os.environ[VARIABLE]))
+    found = Diagnosis.load({str(ROOT / "fixtures/runs/run")!r})
+    keep(found, requested(os.environ[VARIABLE]), raw="RAW" in os.environ)
 """
 
 
@@ -274,6 +276,7 @@ with suppress(LoaderprobeError):
     ("meanwhile", "code", "says"),
     [
         ("true", 0, ""), ("touch found", 3, "found cannot be written"),
+        ("mkdir -p found/.report.html.part; export RAW=1", 3, "found/report.html cannot be written"),
         (f"mkdir found && cp {ROOT}/fixtures/runs/watch/result.json found", 5, "found holds another result"),
     ],
 )  # fmt: skip
@@ -289,6 +292,19 @@ def test_a_verdict_that_cannot_be_kept_is_shown(
     assert ("Report: found/report.html" in done.stdout) == Path("found/report.html").is_file() == (code == 0)
     if code == 5:
         assert Watch.load("found").loader
+
+
+def test_a_training_that_outlives_the_command_goes_on_to_keep_its_result(tmp_path: Path) -> None:
+    """In place of its own one, not of another's; the directory in which it left word for the command is gone."""
+    request = AttachRequest(run=str(tmp_path / "found"), scratch=str(tmp_path / "gone"), command="", budget_s=None)
+    found = Watch.load(ROOT / "fixtures/runs/watch")
+    keep(found, request, raw=True)
+    later = replace(found, overhead_s=9.0)
+    keep(later, request)
+    assert Watch.load(tmp_path / "found") == later and (tmp_path / "found" / "report.html").is_file()
+    keep_seen(Attached(pid=1, loaders=(), why_not=None), request)
+    with pytest.raises(Refused, match="another result"):
+        keep(found, replace(request, scratch=str(tmp_path / "gone too")))
 
 
 @pytest.mark.parametrize(("on_gpu", "code"), [(True, 0), (False, 2)])

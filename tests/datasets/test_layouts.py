@@ -520,6 +520,8 @@ ENCODED = BytesIO()
 PIXELS = Image.new("RGB", (8, 8))
 PIXELS.save(ENCODED, "jpeg")
 JPEG = ENCODED.getvalue()
+WIDTHS = {"int": 8, "uint8": 1}
+"""Bytes of numbers in MDS."""
 
 
 @pytest.mark.parametrize(
@@ -527,7 +529,8 @@ JPEG = ENCODED.getvalue()
     [({"class": ("int", 3), "image": ("jpeg", PIXELS), "json": ("bytes", b"{}"), "width": ("int", 8)}, 3, True),
      ({"image": ("str", "a.jpg"), "json": ("bytes", b"{}"), "photo": ("jpeg", PIXELS)}, 0, True),
      ({"a": ("bytes", b"{}"), "image": ("bytes", JPEG), "label": ("int", -1), "mask": ("jpeg", PIXELS)}, -1, False),
-     ({"bytes": ("bytes", JPEG), "number": ("int", 4), "other": ("int", 5)}, 4, False)],
+     ({"bytes": ("bytes", JPEG), "number": ("int", 4), "other": ("int", 5)}, 4, False),
+     ({"image": ("jpeg", JPEG), "label": ("uint8", 200)}, 200, False)],
 )  # fmt: skip
 def test_columns_of_a_shard_are_known_by_their_names(
     tmp_path: Path, columns: dict[str, tuple[str, Any]], label: int, decoded: bool
@@ -537,11 +540,11 @@ def test_columns_of_a_shard_are_known_by_their_names(
     kinds, row = [kind for kind, _ in columns.values()], {name: value for name, (_, value) in columns.items()}
     data = [
         JPEG if value is PIXELS
-        else value.to_bytes(8, "little", signed=True) if isinstance(value, int)
+        else value.to_bytes(WIDTHS[kind], "little", signed=kind == "int") if isinstance(value, int)
         else value.encode() if isinstance(value, str) else value
-        for value in row.values()
+        for kind, value in columns.values()
     ]  # fmt: skip
-    sizes = [8 if kind == "int" else None for kind in kinds]
+    sizes = [WIDTHS.get(kind) for kind in kinds]
     head = json.dumps({"column_names": [*row], "column_encodings": kinds, "column_sizes": sizes}).encode()
     free = [len(each) for each, size in zip(data, sizes, strict=True) if size is None]
     body = struct.pack(f"<{len(free)}I", *free) + b"".join(data)

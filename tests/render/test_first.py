@@ -13,6 +13,7 @@ import loaderprobe
 from loaderprobe.analyze.answer import answered
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow, Report
+from loaderprobe.records.resources import SingleCause
 from loaderprobe.records.verdict import Action, ActionCode, Cause, Forecast, Side
 from loaderprobe.render.charts import Chart
 from loaderprobe.render.document import Command, Document, Paragraph, Section, Table
@@ -81,12 +82,12 @@ def test_the_picture_of_the_readme_is_what_is_drawn_today() -> None:
     assert drawn.read_text(encoding="utf-8") == loaderprobe.load(RUNS / "storage").svg()
 
 
-def _limited(row: ConfigurationRow, cause: Cause, **changes: Any) -> ConfigurationRow:
+def _limited(row: ConfigurationRow, cause: Cause) -> ConfigurationRow:
     assert row.bound
     sides: dict[str, Side] = {"compute": "compute", "balanced": "balanced", "inconclusive": "inconclusive"}
-    side = sides.get(cause, "input")
-    bound = replace(row.bound, side=side, cause=cause, candidates=changes.pop("candidates", ()))
-    return with_changes(row, bound=bound, **changes)
+    candidates: tuple[SingleCause, ...] = ("storage", "transport") if cause == "either" else ()
+    bound = replace(row.bound, side=sides.get(cause, "input"), cause=cause, candidates=candidates)
+    return with_changes(row, bound=bound)
 
 
 @pytest.mark.parametrize(
@@ -111,6 +112,13 @@ def _limited(row: ConfigurationRow, cause: Cause, **changes: Any) -> Configurati
             "Storage limits 3 of 4; input and compute are balanced for 1 on an emulated mlperf-h100",
             False,
         ),
+        (
+            ["imbalance", "wait", "copy"],
+            "The slowest rank limits 1x1; other waiting limits 2x2; copying to the device limits 3x3 on an emulated "
+            "mlperf-h100",
+            False,
+        ),
+        (["either"], "Storage or transport to the training process limits training on an emulated mlperf-h100", False),
         (["compute"], "Compute limits training on an emulated mlperf-h100, not its input", False),
         (["balanced"], "Input and compute are balanced on an emulated mlperf-h100", False),
         (["inconclusive"], "Not clear yet what limits training on an emulated mlperf-h100", True),
@@ -145,7 +153,10 @@ def test_the_headline_is_the_verdict_on_the_best_configurations(causes: list[Cau
             "Storage limits emulated:mlperf-h100; compute limits emulated:100",
             "9.0 % of compute alone (specified)",
         ),
-        ({"ranks": 2}, "compute", "Storage limits 1 rank; compute limits 2 ranks", "9.0 % of compute alone (specified)"),
+        (
+            {"ranks": 2}, "compute", "Storage limits 1 rank; compute limits 2 ranks",
+            "9.0 % of compute alone (specified)",
+        ),
         ({"model": "mlp"}, "storage", "Storage limits training", "Input-bound: 9.0 % of compute alone (specified)"),
     ],
 )  # fmt: skip

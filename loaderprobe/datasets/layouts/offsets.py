@@ -48,5 +48,9 @@ def sample_of(row: bytes, names: Iterable[Any], kinds: Sequence[str], sizes: Seq
         raise ValueError("a sample ends too early")
     columns = [*zip(names, kinds, (row[begin:end] for begin, end in pairwise(ends)), strict=True)]
     images = {name: value for wanted in IMAGES for name, kind, value in columns if kind == wanted}
-    numbers = {name: value for name, kind, value in columns if kind.startswith(("int", "uint"))}
-    return Sample("", named(images, ["image"], b""), int.from_bytes(named(numbers, LABELS, b""), "little", signed=True))
+    numbers = {
+        name: int.from_bytes(value, "little", signed=kind.startswith("int"))
+        for name, kind, value in columns
+        if kind.startswith(("int", "uint"))
+    }
+    return Sample("", named(images, ["image"], b""), named(numbers, LABELS, 0))
