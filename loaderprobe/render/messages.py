@@ -14,7 +14,7 @@ MESSAGES: dict[str, str] = {
     "only_watched": "training was only watched: of all rates and speed-ups, only the rate of training is measured",
     "begun_each_batch": "the script iterates its loader from the start for each batch: what that takes is in no rate",
     "measured_again": "segments in which the script did something else than training were measured again",
-    "too_few_samples": "the {samples} samples are too few to read each once per segment: {needed} are needed",
+    "too_few_samples": "{samples} samples are read in turn, too few to read each once per segment: {needed} are needed",
     "script_ended": "the script ended within a round",
     "script_interrupted": "Ctrl-C came within a round",
     "broken_off": "batches or steps took so long that a round was broken off",

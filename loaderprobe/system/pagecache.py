@@ -9,9 +9,12 @@ import mmap
 import os
 import resource
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from loaderprobe.errors import MissingPart
 from loaderprobe.records.measurement import Missing
@@ -24,6 +27,11 @@ from loaderprobe.records.remark import Remark
 # on overlayfs it always answers 0.
 
 PAGE_BYTES = mmap.PAGESIZE
+THREADS = 16
+"""Measured with an open of 1 ms, 2,000 files: warmed in 0.2 s in place of 2.3, evicted in 0.3 s in place of 4.4."""
+PARTS = 8 * THREADS
+"""What is under way when one part raises or Ctrl-C comes, an eighth, still ends."""
+T = TypeVar("T")
 SAMPLED_FILES = 128
 SAMPLED_PAGES = 256
 """Pages tried one by one, over all files: a cold one costs one read, so 3 s in total on a disk with 10 ms per read."""
@@ -73,29 +81,28 @@ def ask(paths: Sequence[Path]) -> Residency | Missing:
     Cold files are cold again afterwards, and warm files stay warm. Only a partly warm file of which no sampled page
     was cached is dropped completely.
     """
-    asker = _Asker()
-    held, pages = 0.0, 0
+    held = pages = 0
     hidden: list[tuple[Path, int]] = []
-    for path in paths:
-        try:
-            found = path.stat()
-            kind = asker.kind(path, found.st_dev)
-            truth = asker.gets_the_truth(path, found.st_uid, kind)
-            if why := _why_not(path, found.st_mode, kind, truth):
-                return _missing(why)
-            of_file = -(-found.st_size // PAGE_BYTES)
-            if not truth and of_file:
-                hidden.append((path, of_file))
-            elif of_file:
-                held += _resident_pages(path, found.st_size)
-                pages += of_file
-        except OSError as error:
-            return _missing(_not_examined(path, error))
+    for part in _in_parts(_Asker().count, paths):
+        if isinstance(part, Missing):
+            return part
+        held, pages = held + part[0], pages + part[1]
+        hidden += part[2]
     share = _sampled_share(hidden)
     if isinstance(share, Missing):
         return share
     unseen = sum(of_file for _, of_file in hidden)
     return Residency(held=held + share * unseen, pages=pages + unseen, sampled=bool(hidden))
+
+
+def _in_parts(do: Callable[[Sequence[Path]], T], paths: Sequence[Path], *, opens: bool = True) -> list[T]:
+    """What `do` returns, or raises, of each part of the paths, in their order.
+
+    To open local files (`opens`) takes one thread, as 16 wait for Python's lock: up to 76 us a file on ext4, not 19.
+    """
+    size, one = max(1, len(paths) // PARTS), opens and not _on(paths[:1], NETWORK | {FUSE})
+    with ThreadPoolExecutor(1 if one else THREADS) as threads:
+        return list(threads.map(do, (paths[first : first + size] for first in range(0, len(paths), size))))
 
 
 def _missing(reason: Remark) -> Missing:
@@ -163,6 +170,27 @@ class _Asker:
             return True
         # In an overlay the layer's own file counts, and mincore was seen to lie where that layer is read-only.
         return kind != OVERLAY and os.access(path, os.W_OK, effective_ids=True)
+
+    def count(self, paths: Sequence[Path]) -> tuple[int, int, list[tuple[Path, int]]] | Missing:
+        """(cached pages, pages of the same files, the files of which it is hidden), or why one cannot be known."""
+        held = pages = 0
+        hidden: list[tuple[Path, int]] = []
+        for path in paths:
+            try:
+                found = path.stat()
+                kind = self.kind(path, found.st_dev)
+                truth = self.gets_the_truth(path, found.st_uid, kind)
+                if why := _why_not(path, found.st_mode, kind, truth):
+                    return _missing(why)
+                of_file = -(-found.st_size // PAGE_BYTES)
+                if not truth and of_file:
+                    hidden.append((path, of_file))
+                elif of_file:
+                    held += _resident_pages(path, found.st_size)
+                    pages += of_file
+            except OSError as error:
+                return _missing(_not_examined(path, error))
+        return held, pages, hidden
 
 
 def _why_not(path: Path, mode: int, kind: int, truth: bool) -> Remark | None:
@@ -271,15 +299,13 @@ class LinuxPageCache:
         """
         before, all_written = 1.0, False
         for number in range(PASSES):
-            for path in paths:
-                with contextlib.suppress(OSError):
-                    _drop(path, write_back=number > 0)
+            _in_parts(partial(_drop, write_back=number > 0), paths)
             found = ask(paths)
             now, sampled = (None, True) if isinstance(found, Missing) else (found.share, found.sampled)
             if now == 0 and not sampled:
                 return
             if number > 0 and (not now or now >= before):
-                if not now or all_written or not _on_overlay(paths):
+                if not now or all_written or not _on(paths, {OVERLAY}):
                     return
                 # overlayfs does not write back single files of its lower layers.
                 os.sync()
@@ -288,11 +314,7 @@ class LinuxPageCache:
 
     def warm(self, paths: Sequence[Path]) -> None:
         """Read the files once into a reused buffer; a file that was removed, or cannot be read, is skipped."""
-        buffer = bytearray(READ_BYTES)
-        for path in paths:
-            with contextlib.suppress(OSError), path.open("rb", buffering=0) as file:
-                while file.readinto(buffer):
-                    pass
+        _in_parts(_read, paths, opens=False)
 
     def resident(self, paths: Sequence[Path]) -> float | None:
         """Share of the files' pages in the cache; None when it is unknown for one of them (`why_unknown`).
@@ -328,22 +350,32 @@ def drop_all_caches(path: Path = DROP_CACHES) -> None:
         ) from error
 
 
-def _on_overlay(paths: Sequence[Path]) -> bool:
+def _on(paths: Sequence[Path], kinds: set[int]) -> bool:
     for path in paths:
         with contextlib.suppress(OSError):
-            if filesystem_magic(path) == OVERLAY:
+            if filesystem_magic(path) in kinds:
                 return True
     return False
 
 
-def _drop(path: Path, *, write_back: bool) -> None:
-    # Opening anything but a regular file could block.
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    try:
-        if write_back:
-            # Read-only file systems without a write path (squashfs) answer EINVAL: nothing there is dirty.
-            with contextlib.suppress(OSError):
-                os.fdatasync(fd)
-        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-    finally:
-        os.close(fd)
+def _drop(paths: Sequence[Path], *, write_back: bool) -> None:
+    for path in paths:
+        with contextlib.suppress(OSError):
+            # Opening anything but a regular file could block.
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            try:
+                if write_back:
+                    # Read-only file systems without a write path (squashfs) answer EINVAL: nothing there is dirty.
+                    with contextlib.suppress(OSError):
+                        os.fdatasync(fd)
+                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            finally:
+                os.close(fd)
+
+
+def _read(paths: Sequence[Path]) -> None:
+    buffer = bytearray(READ_BYTES)
+    for path in paths:
+        with contextlib.suppress(OSError), path.open("rb", buffering=0) as file:
+            while file.readinto(buffer):
+                pass

@@ -11,7 +11,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,7 @@ from typing import Any
 import pytest
 
 from loaderprobe.errors import MissingPart
+from loaderprobe.records.measurement import Missing
 from loaderprobe.system import pagecache
 from loaderprobe.system.device import locate
 from loaderprobe.system.mapped import held_files, let_go, may_hold_data
@@ -95,6 +97,36 @@ def test_a_file_that_is_gone_or_cannot_be_opened_ends_nothing(
 
     monkeypatch.setattr(os, "fdatasync", refuse)
     CACHE.evict([*files[10:], files[0]])
+
+
+@pytest.mark.parametrize(("act", "share"), [(CACHE.evict, 0.0), (CACHE.warm, 1.0), (CACHE.resident, 1.0)])
+def test_files_behind_a_server_do_not_wait_for_each_other(
+    files: list[Path], monkeypatch: pytest.MonkeyPatch, act: Callable[[list[Path]], object], share: float
+) -> None:
+    """The answer to the first open comes after the last was asked for; of two reasons the first file's is given."""
+    first, last, asked = files[0], files[-1], threading.Event()
+
+    def behind_server(call: Callable[..., Any]) -> Callable[..., Any]:
+        def answered(path: Any, *rest: Any, **named: Any) -> Any:
+            if path == last:
+                asked.set()
+            assert path != first or asked.wait(10)
+            return call(path, *rest, **named)
+
+        return answered
+
+    CACHE.evict(files)
+    if act != CACHE.evict:
+        CACHE.warm(files)
+    monkeypatch.setattr(pagecache, "filesystem_magic", lambda _: 0x6969)
+    monkeypatch.setattr(os, "open", behind_server(os.open))
+    monkeypatch.setattr(Path, "open", behind_server(Path.open))
+    act(files)
+    assert CACHE.resident(files) == pytest.approx(share, abs=0.05)
+    for path in (first, last):
+        path.unlink()
+    found = pagecache.ask(files)
+    assert isinstance(found, Missing) and found.reason.facts["path"] == str(first)
 
 
 def test_an_eviction_that_does_not_help_ends(files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
