@@ -343,7 +343,7 @@ class LoaderRequest:
     ceiling: bool = True
     """Whether to measure what the storage delivers, too."""
     deadline: Callable[[float | None], Deadline] = lambda budget_s: Deadline(budget_s)
-    """Makes what ends a measurement that takes too long, of the budget."""
+    """Makes what ends a measurement that takes too long, of the budget with what goes beyond it."""
     joined: Callable[[Measurement], Measurement] = lambda measured: measured
     """Makes one measurement of those of all ranks."""
     ranks: int = 1
@@ -467,7 +467,8 @@ def _measure(
     from loaderprobe.loaders.user_loader import UserLoader
 
     loader, own = given.loader, isinstance(given, OwnIterable)
-    limit, clock = asked.deadline(asked.budget_s), SystemClock()
+    limit = asked.deadline(None if asked.budget_s is None else asked.budget_s + asked.beyond_s)
+    clock = SystemClock()
     with scratch_directory() as scratch:
         driver: Any = (
             IterableLoader(given, clock, limit.check)
@@ -520,13 +521,13 @@ def _with_budget(
     measured: Measurement, ceiling: StorageCeiling | None, session: Session, asked: LoaderRequest
 ) -> tuple[Remark, ...]:
     """The notes; where the budget ended the session while the verdict is open, with the budget that it would take."""
-    if session.more_s is None or not session.budget_s or asked.budget_s is None:
+    if session.more_s is None or session.budget_s is None or asked.budget_s is None:
         return measured.notes
     if not _is_unsure(measured, ceiling):
         return measured.notes
-    # Discovery and the storage alone take their shares of a larger budget, too.
-    enough_s = asked.budget_s * (1 + session.more_s / session.budget_s)
-    return enough_said(measured.notes, enough_s, session.enough_rounds)
+    # Discovery and the storage alone take their shares of a larger budget, too; of what is more, it takes two at most.
+    share = max(session.budget_s / asked.budget_s, 1 - 2 * DISCOVERY_SHARE)
+    return enough_said(measured.notes, asked.budget_s + session.more_s / share, session.enough_rounds)
 
 
 def _is_unsure(measured: Measurement, ceiling: StorageCeiling | None = None) -> bool:
