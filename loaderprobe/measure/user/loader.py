@@ -133,14 +133,14 @@ class Discovery:
         )  # fmt: skip
 
     def _first(self) -> tuple[int, int, bool, list[Any]]:
-        """Take batches until the pool has enough, or a share of the budget is spent."""
+        """Take batches until the pool has enough, or a share of the budget is spent; then all of the pool are made."""
         from loaderprobe.loaders.state import kept_batch
 
-        batches, taken, pool, images = self.loader.batches(), 0, 0, False
+        batches, taken, pool, must_take, images = self.loader.batches(), 0, 0, 0, False
         resident: list[Any] = []
         wanted = POOL_BATCHES + 3 * self.ahead + 3 * self.workers
         room, begin_s = MOST_RESIDENT_BYTES, 0.0
-        while not pool or taken < pool:
+        while not pool or taken < must_take:
             batch = next(batches, _END)
             if batch is _END:
                 raise self.ended(taken)
@@ -157,6 +157,10 @@ class Discovery:
             if not pool and (enough or late or self.loader.exhausted):
                 self.loader.check()
                 pool = self.loader.settle(taken)
+                must_take = pool - self.ahead
+            # What is ahead needs to be made and not taken: workers would begin as many again.
+            if must_take <= taken < pool and not self.loader.finishes(taken):
+                must_take = pool
         return taken, pool, images, resident
 
     def _evict(self, files: LoaderFiles, taken: int) -> None:
