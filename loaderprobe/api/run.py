@@ -187,9 +187,9 @@ def attached(
     """Measure the training in this block, whatever trains: `with loaderprobe.attached() as found: trainer.fit(model)`.
 
     Once a DataLoader has trained for `after_steps` steps, a copy of it is measured with the loop as the step, for
-    `budget_s` seconds (without it, 60 or more, by the length of a step, and as much again while the verdict is open).
-    Then the block ends, at the place where the loop asks for its next batch, and `found.diagnosis` is set. The training
-    in the block is thrown away: the model has trained on the same batches over and over.
+    `budget_s` seconds (without it, 60 or more, by the length of a step, and as much again while the verdict is open, or
+    in ranks). Then the block ends, at the place where the loop asks for its next batch, and `found.diagnosis` is set.
+    The training in the block is thrown away: the model has trained on the same batches over and over.
 
     Raises BadValue for a budget that is too small, and what the block raises.
     """

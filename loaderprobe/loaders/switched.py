@@ -168,11 +168,11 @@ class SwitchedLoader:
         if not self._loader.num_workers:
             self._log.ask_release()
             return
-        _wait_for(lambda: self.still(taken), MOST_STILL_S)
+        wait_for(lambda: self.still(taken), MOST_STILL_S)
         self._log.ask_release()
         if self._signals is not None:
             self._signals.send()
-        _wait_for(lambda: self._log.all_released, MOST_RELEASE_S)
+        wait_for(lambda: self._log.all_released, MOST_RELEASE_S)
 
     def evict_ahead(self, paths: Sequence[Path]) -> None:
         self._eviction.set(paths)
@@ -186,7 +186,9 @@ class SwitchedLoader:
         return self._loader.num_workers * (self._loader.prefetch_factor or 0)
 
 
-def _wait_for(done: Callable[[], bool], most_s: float) -> None:
+def wait_for(done: Callable[[], bool], most_s: float) -> bool:
+    """Wait until it is done; False where that takes longer."""
     end_s = time.monotonic() + most_s
-    while not done() and time.monotonic() < end_s:
+    while not (is_done := done()) and time.monotonic() < end_s:
         time.sleep(POLL_S)
+    return is_done

@@ -19,7 +19,7 @@ from loaderprobe.batches import length_of
 from loaderprobe.errors import BadValue, LoaderprobeError, NoSpace
 from loaderprobe.loaders.fetch_log import ALWAYS_NEW, FetchLog
 from loaderprobe.loaders.reads import BatchReads, batches_before_restart, loader_files, pool_reads
-from loaderprobe.loaders.switched import WORKER_TROUBLE, SwitchedLoader, dead_worker
+from loaderprobe.loaders.switched import MOST_RELEASE_S, WORKER_TROUBLE, SwitchedLoader, dead_worker, wait_for
 from loaderprobe.loaders.unwrap import (
     FOREIGN,
     FOREIGN_HINT,
@@ -365,6 +365,20 @@ class UserLoader(SwitchedLoader):
         """As of any loader; a wrapper that prefetches has taken more batches than it has given."""
         return super().still(taken if self._iterator is None else max(taken, self._iterator._num_yielded))
 
+    def finishes(self, taken: int) -> bool:
+        """Wait until workers have made all batches that were requested, with `taken` taken; raises as taking one does.
+
+        False where that takes longer than as many of the longest so far, and than `MOST_RELEASE_S`: then one may have
+        failed, which shows once it is taken.
+        """
+
+        def done() -> bool:
+            self._before_batch()
+            return self.still(taken)
+
+        longest_s = max(self.records().wall_ns, default=0) / 1e9
+        return wait_for(done, max(MOST_RELEASE_S, longest_s * (self._loader.prefetch_factor or 0)))
+
     def _trouble(self, error: Exception) -> Exception:
         if self._iterator is not None and self._loader.num_workers and not FROM_WORKER.match(str(error)):
             dead = dead_worker(self._iterator._workers) if isinstance(error, WORKER_TROUBLE) else None
@@ -431,7 +445,7 @@ class UserLoader(SwitchedLoader):
         return self._pool.size > 0
 
     def settle(self, taken: int) -> int:
-        """Make the batches requested so far the pool; returns how many must be taken until its files are learned.
+        """Make the batches requested so far the pool; returns how many must be made until its files are learned.
 
         `taken` batches have been taken so far.
         """

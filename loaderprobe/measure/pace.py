@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from loaderprobe.records.measurement import Activity, Measurement, Mode
+from loaderprobe.records.measurement import Activity, Measurement, Mode, segment_seconds
 from loaderprobe.stats import mean
 
 # Rate times CPU per image settles to 1 to 3 % within 1 to 2 s; three rounds of 0.7 s reach it.
@@ -93,6 +93,11 @@ class Part(NamedTuple):
     """The rank that takes no input; None where all do."""
 
     @property
+    def loads(self) -> bool:
+        """False for steps without the loader."""
+        return self.mode not in ("resident", "no_exchange", "exchange")
+
+    @property
     def among_ranks(self) -> bool:
         """True for what only several ranks measure, which no other rate rests on."""
         return self.activity == "alone" or self.without is not None or self.mode in ("no_exchange", "exchange")
@@ -108,25 +113,30 @@ class Durations:
     usual_s: float
     """Of one that was not measured yet: cold ones may take many times as long as others."""
     _took_s: dict[Part, list[float]] = field(init=False, default_factory=dict)
+    _beside_s: list[float] = field(init=False, default_factory=list)
+    """Of those with the loader, what they took beside their timed part."""
 
     @classmethod
     def of(cls, measurement: Measurement) -> Durations:
-        """From a measurement; what it took beside its timed segments is divided evenly over them."""
+        """From a measurement; what it took beside its timed segments, once begun, is divided evenly over them."""
         loader, rounds = measurement.config.loader, measurement.config.rounds
         pace = pace_for(workers=loader.workers, rounds=rounds, budget_s=measurement.wall_s)
-        timed_s = [(segment.closed_ns - segment.begin_ns[0]) / 1e9 for segment in measurement.segments]
-        beside_s = max(0.0, measurement.wall_s - sum(timed_s)) / len(timed_s)
+        timed_s = [segment_seconds(segment) for segment in measurement.segments]
+        beside_s = max(0.0, measurement.wall_s - measurement.first_batch_s - sum(timed_s)) / len(timed_s)
         found = cls(usual_s=OVERHEAD * pace.max_s)
         for each, seconds in zip(measurement.segments, timed_s, strict=True):
-            found.add(Part(each.mode, each.activity, each.without), seconds + beside_s)
+            found.add(Part(each.mode, each.activity, each.without), seconds, beside_s)
         return found
 
-    def add(self, part: Part, seconds: float) -> None:
-        self._took_s.setdefault(part, []).append(seconds)
+    def add(self, part: Part, timed_s: float, beside_s: float) -> None:
+        self._took_s.setdefault(part, []).append(timed_s + beside_s)
+        if part.loads:
+            self._beside_s.append(beside_s)
 
     def of_round(self, plan: Sequence[Part]) -> float:
-        """Seconds that these segments are expected to take."""
-        return sum(mean(self._took_s.get(each, [self.usual_s])) for each in plan)
+        """Seconds that these segments are expected to take: a new one with the loader flushes as others do."""
+        flushes_s = max(self.usual_s, self.usual_s / OVERHEAD + mean(self._beside_s or [0.0]))
+        return sum(mean(self._took_s.get(each, [flushes_s if each.loads else self.usual_s])) for each in plan)
 
     def of_least(self, plan: Iterable[tuple[Mode, Activity]]) -> float:
         """The same of as little of a round as can still be compared."""

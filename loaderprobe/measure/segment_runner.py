@@ -136,7 +136,7 @@ class SegmentRunner:
         mode, activity = part.mode, part.activity
         if part.without == self.parts.collectives.rank:
             return self._without_input(part, number)
-        if mode in ("resident", "no_exchange", "exchange"):
+        if not part.loads:
             return self._without_loader(part, number)
         leads = activity == "training" or (self._lead_in == 0 and self.config.loader.batches_ahead > 0)
         pace = self._paced(mode, untimed_steps=int(leads))

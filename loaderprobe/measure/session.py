@@ -37,6 +37,7 @@ from loaderprobe.records.measurement import (
     Series,
     Timeline,
     WorkerBatches,
+    segment_seconds,
 )
 from loaderprobe.records.remark import Remark, each_once
 from loaderprobe.records.thresholds import MOST_TIMES, UTILIZATION
@@ -223,7 +224,8 @@ class Session:
         self.on_stage(name, len(segments), total)
         begun_ns = self.parts.clock.now_ns()
         segments.append(self._in_a_row(part, number))
-        self._durations.add(part, (self.parts.clock.now_ns() - begun_ns) / 1e9)
+        timed_s = segment_seconds(segments[-1])
+        self._durations.add(part, timed_s, (self.parts.clock.now_ns() - begun_ns) / 1e9 - timed_s)
 
     def _in_a_row(self, part: Part, number: int) -> Segment:
         """A segment of steps in a row. Raises BadValue where the loop of a script never makes enough of them."""

@@ -285,7 +285,7 @@ RUN = (
     ),
     Option(
         "budget_s", float, None, MEASURING, "Time to measure.", typed="--budget", metavar="SECONDS",
-        usual="60, or 60 steps if these take longer; as much again while the verdict is open",
+        usual="60, or 60 steps if these take longer; as much again while the verdict is open, and with ranks",
     ),
     CACHE,
     Option(

@@ -23,7 +23,7 @@ from loaderprobe.analyze.verdict.rates import cold_fraction
 from loaderprobe.compute.step import NoCompute
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.loaders import user_loader
-from loaderprobe.measure.user.loader import LoaderRequest, OutOfTimeError, measure_loader
+from loaderprobe.measure.user.loader import Deadline, LoaderRequest, OutOfTimeError, measure_loader
 from loaderprobe.records.measurement import Activity, Measurement, Mode
 from loaderprobe.system.device import locate
 from loaderprobe.testing import FakePageCache
@@ -214,6 +214,30 @@ def test_all_files_and_no_others_are_evicted_and_warmed(photos: list[str], worke
     assert spy.seen == set(photos)
     assert found.data.size_bytes == pytest.approx(sum(Path(path).stat().st_size for path in photos))
     assert spy.told[0] == ("evict", len(photos))
+
+
+class Spent(Deadline):
+    """Discovery has spent so many seconds of a budget."""
+
+    spent_s = 0.0
+
+
+@pytest.mark.parametrize("spent_s", [29.99, 40.0])
+def test_a_budget_that_discovery_used_up_is_said_to_be_too_small(
+    judge: Judge, paths: list[str], monkeypatch: pytest.MonkeyPatch, spent_s: float
+) -> None:
+    """With one that would do, which grows by what a round takes. What goes beyond a budget is no overrun."""
+    monkeypatch.setattr(Spent, "spent_s", spent_s)
+    made = list[float | None]()
+
+    def deadline(budget_s: float | None) -> Deadline:
+        made.append(budget_s)
+        return Spent(budget_s)
+
+    asked = {"budget_s": 30.0, "beyond_s": 0.001, "ceiling": False, "deadline": deadline}
+    found = judge(DataLoader(RawImages(paths), 4), lambda _: None, **asked)
+    (said,) = (note.facts["budget_s"] for note in found.measurement.notes if note.code == "no_time")
+    assert 30 < float(said) <= 60 and made == [30.001]
 
 
 def test_an_iterable_reads_the_same_files_each_time(judge: Judge, paths: list[str]) -> None:

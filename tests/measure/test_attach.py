@@ -18,11 +18,11 @@ import torch
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.attach import outside
-from loaderprobe.measure.attach.attachment import CANNOT_GO_ON, MEASURED, Attachment, Finished
+from loaderprobe.measure.attach.attachment import CANNOT_GO_ON, MEASURED, Attachment, Finished, budget_of
 from loaderprobe.measure.attach.choice import announce, claimed, others_that_train
 from loaderprobe.measure.attach.coroutine import SessionCoroutine
 from loaderprobe.measure.attach.outside import LEAST_PASSES, Outside, Pauses
-from loaderprobe.measure.attach.script_loaders import SeenLoaders
+from loaderprobe.measure.attach.script_loaders import ScriptLoader, SeenLoaders
 from loaderprobe.measure.attach.script_ranks import AHEAD, ANSWER_TIMEOUT_S, PATIENCE_S, StartAgreement
 from loaderprobe.measure.attach.watcher import ROUNDS, LoopStep, observed
 from loaderprobe.measure.session import Interrupted
@@ -118,6 +118,25 @@ def test_compute_is_open_where_workers_may_take_the_cores_of_the_step(
     bound = verdict(found).bound
     assert bound.reason.code == reason
     assert bound.side == ("compute" if reason == "largest_speedup" else "inconclusive")
+
+
+@pytest.mark.parametrize(
+    ("asked_s", "step_s", "in_ranks", "expected"),
+    [
+        (None, 0.1, False, (60.0, 60.0)),
+        (None, 0.1, True, (120.0, 0.0)),
+        (None, 2.0, True, (240.0, 0.0)),
+        (20.0, 2.0, True, (20.0, 0.0)),
+        (20.0, 2.0, False, (20.0, 0.0)),
+    ],
+)
+def test_ranks_have_as_much_time_as_one_process_whose_verdict_is_open(
+    monkeypatch: pytest.MonkeyPatch, asked_s: float | None, step_s: float, in_ranks: bool, expected: tuple[float, float]
+) -> None:
+    """Eight ranks of 12 workers fitted one round into 60 s, which shows no noise. A budget that is given is kept."""
+    monkeypatch.setattr("loaderprobe.measure.attach.attachment.step_s", lambda _: step_s)
+    request = AttachRequest(run="", scratch="", command="train.py", budget_s=asked_s)
+    assert budget_of(request, ScriptLoader(number=1, known=None), in_ranks=in_ranks) == expected  # type: ignore[arg-type]
 
 
 def get_batch() -> FrameType:

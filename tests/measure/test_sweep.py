@@ -361,8 +361,20 @@ def test_a_round_that_does_not_fit_is_measured_in_part(
     durations = Durations(usual_s=2.0)
     assert durations.fitting(ALL[:3], 5.0) == [], "of those never measured"
     for part in ALL[:3]:
-        durations.add(part, 2.0)
+        durations.add(part, 2.0, 0.0)
     assert durations.fitting(plan, left_s, **options) == expected
+
+
+def test_a_segment_that_was_not_measured_is_expected_to_flush_as_others_do() -> None:
+    """With 8 workers of 5.7 s a batch, three ablations took 170 s and not 74. Compute alone flushes nothing."""
+    durations = Durations(usual_s=1.6)
+    assert durations.of_round(ALL) == 5 * 1.6
+    durations.add(LOADER, 10.0, 0.2)
+    assert durations.of_round(ALL) == pytest.approx(10.2 + 4 * 1.6)
+    durations.add(TRAINING, 10.0, 59.8)
+    assert durations.of_round(ALL) == pytest.approx(10.2 + 69.8 + 1.6 + 2 * 31.0)
+    durations.add(RESIDENT, 1.0, 99.0)
+    assert durations.of_round(ALL) == pytest.approx(10.2 + 69.8 + 100.0 + 2 * 31.0)
 
 
 def test_a_part_of_a_round_is_noted() -> None:

@@ -39,9 +39,15 @@ Judge = Callable[[OwnMeasured, Callable[[], tuple[Remark, ...]]], Any]
 """Makes a result of what was measured; once that is judged, it asks for the notes that the result has first."""
 
 
-def budget_of(request: AttachRequest, seen: ScriptLoader) -> float:
-    """Seconds: those asked for, or those of `BUDGET_STEPS` steps like the script's own so far."""
-    return request.budget_s or max(LEAST_BUDGET_S, BUDGET_STEPS * step_s(seen))
+def budget_of(request: AttachRequest, seen: ScriptLoader, *, in_ranks: bool) -> tuple[float, float]:
+    """(seconds, those beyond them while the verdict is open): as asked for, or of steps like the script's own so far.
+
+    Ranks have both at once: each knows only its own part of an open verdict.
+    """
+    usual_s = max(LEAST_BUDGET_S, BUDGET_STEPS * step_s(seen))
+    if request.budget_s:
+        return request.budget_s, 0.0
+    return (2 * usual_s, 0.0) if in_ranks else (usual_s, usual_s)
 
 
 def step_s(seen: ScriptLoader) -> float:
@@ -256,14 +262,14 @@ class Attachment:
             self._say("script.no_verdict", {"attached": self.record()})
 
     def _begin(self, seen: ScriptLoader, real: Iterator[Any], take: Callable[[], Any]) -> None:
-        ranks, budget_s = self._choice.ranks, budget_of(self._request, seen)
+        ranks = self._choice.ranks
+        budget_s, beyond_s = budget_of(self._request, seen, in_ranks=ranks is not None)
         if ranks is not None:
             try:
                 budget_s = ranks.same_budget(budget_s)
             except LostRank as error:
                 ranks.refuse("lost", error.message, error.hint)
                 return self._leave(NoVerdict("ranks_apart"))
-        beyond_s = 0.0 if ranks is not None or self._request.budget_s else budget_s
         if self._choice.is_coordinator:
             facts = {
                 "loader": seen.record(),

@@ -133,14 +133,14 @@ class Discovery:
         )  # fmt: skip
 
     def _first(self) -> tuple[int, int, bool, list[Any]]:
-        """Take batches until the pool has enough, or a share of the budget is spent."""
+        """Take batches until the pool has enough, or a share of the budget is spent; then all of the pool are made."""
         from loaderprobe.loaders.state import kept_batch
 
-        batches, taken, pool, images = self.loader.batches(), 0, 0, False
+        batches, taken, pool, must_take, images = self.loader.batches(), 0, 0, 0, False
         resident: list[Any] = []
         wanted = POOL_BATCHES + 3 * self.ahead + 3 * self.workers
         room, begin_s = MOST_RESIDENT_BYTES, 0.0
-        while not pool or taken < pool:
+        while not pool or taken < must_take:
             batch = next(batches, _END)
             if batch is _END:
                 raise self.ended(taken)
@@ -157,6 +157,10 @@ class Discovery:
             if not pool and (enough or late or self.loader.exhausted):
                 self.loader.check()
                 pool = self.loader.settle(taken)
+                must_take = pool - self.ahead
+            # What is ahead needs to be made and not taken: workers would begin as many again.
+            if must_take <= taken < pool and not self.loader.finishes(taken):
+                must_take = pool
         return taken, pool, images, resident
 
     def _evict(self, files: LoaderFiles, taken: int) -> None:
@@ -343,7 +347,7 @@ class LoaderRequest:
     ceiling: bool = True
     """Whether to measure what the storage delivers, too."""
     deadline: Callable[[float | None], Deadline] = lambda budget_s: Deadline(budget_s)
-    """Makes what ends a measurement that takes too long, of the budget."""
+    """Makes what ends a measurement that takes too long, of the budget with what goes beyond it."""
     joined: Callable[[Measurement], Measurement] = lambda measured: measured
     """Makes one measurement of those of all ranks."""
     ranks: int = 1
@@ -467,7 +471,8 @@ def _measure(
     from loaderprobe.loaders.user_loader import UserLoader
 
     loader, own = given.loader, isinstance(given, OwnIterable)
-    limit, clock = asked.deadline(asked.budget_s), SystemClock()
+    limit = asked.deadline(None if asked.budget_s is None else asked.budget_s + asked.beyond_s)
+    clock = SystemClock()
     with scratch_directory() as scratch:
         driver: Any = (
             IterableLoader(given, clock, limit.check)
@@ -520,13 +525,13 @@ def _with_budget(
     measured: Measurement, ceiling: StorageCeiling | None, session: Session, asked: LoaderRequest
 ) -> tuple[Remark, ...]:
     """The notes; where the budget ended the session while the verdict is open, with the budget that it would take."""
-    if session.more_s is None or not session.budget_s or asked.budget_s is None:
+    if session.more_s is None or session.budget_s is None or asked.budget_s is None:
         return measured.notes
     if not _is_unsure(measured, ceiling):
         return measured.notes
-    # Discovery and the storage alone take their shares of a larger budget, too.
-    enough_s = asked.budget_s * (1 + session.more_s / session.budget_s)
-    return enough_said(measured.notes, enough_s, session.enough_rounds)
+    # Discovery and the storage alone take their shares of a larger budget, too; of what is more, it takes two at most.
+    share = max(session.budget_s / asked.budget_s, 1 - 2 * DISCOVERY_SHARE)
+    return enough_said(measured.notes, asked.budget_s + session.more_s / share, session.enough_rounds)
 
 
 def _is_unsure(measured: Measurement, ceiling: StorageCeiling | None = None) -> bool:
