@@ -12,6 +12,7 @@ import pytest
 from loaderprobe.system.limits import (
     allow_open_files,
     connections_of,
+    core_limits,
     cores_available,
     cpu_model,
     free_shared_memory_bytes,
@@ -99,6 +100,17 @@ def test_cores_are_the_affinity_within_the_tightest_quota_on_the_way_up(
     """Of both versions, wherever it is set; a quota cannot give more cores than the affinity allows."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(16)))
     assert cores_available(*write_groups(tmp_path, membership, groups)) == cores
+
+
+def test_limits_of_cores_have_the_same_names_in_processes_that_share_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quota by its directory, the affinity by the cores."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
+    groups = {"pod": cpu_2(300000), "pod/one": cpu_2(50000), "pod/two": cpu_2(50000)}
+    one, two = (core_limits(*write_groups(tmp_path, f"0::/pod/{name}\n", groups)) for name in ("one", "two"))
+    assert sorted(one.values()) == sorted(two.values()) == [0.5, 2.0, 3.0]
+    assert sorted(one[name] for name in one.keys() & two.keys()) == [2.0, 3.0]
 
 
 def test_the_machine(tmp_path: Path) -> None:

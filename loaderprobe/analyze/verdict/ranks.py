@@ -9,7 +9,8 @@ Only the first rank of a node reads the counters of its machine.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -93,10 +94,19 @@ def _config(asked: RunConfig, size: int) -> RunConfig:
     return replace(asked, compute=replace(asked.compute, batch_size=asked.compute.batch_size * size))
 
 
-def cores(ranks: Iterable[RankMeasurement]) -> float:
-    """Of ranks on one host: those that several may run on count once. A rank's quota may allow it fewer."""
-    allowed = {rank.affinity: rank.cores for rank in ranks}
-    return min(sum(allowed.values()), len(set(chain(*allowed))))
+def cores(ranks: Sequence[RankMeasurement]) -> float:
+    """Of ranks on one host: those that several may run on count once. Quotas may allow them fewer."""
+    limits = [rank.core_limits or {str(rank.affinity): rank.cores} for rank in ranks]
+    return min(sum(shares(limits)), len(set(chain(*(rank.affinity for rank in ranks)))))
+
+
+def shares(limits: Sequence[Mapping[str, float]]) -> list[float]:
+    """The cores of each rank of a host: the least of what limits it, of which all ranks under that limit have as much.
+
+    `limits` are what `core_limits` says on each.
+    """
+    under = Counter(chain(*limits))
+    return [min(cores / under[name] for name, cores in of_rank.items()) for of_rank in limits]
 
 
 def _common(segment: Segment) -> tuple[str, str, int | None, int]:
