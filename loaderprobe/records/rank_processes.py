@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from loaderprobe.records.config import RunConfig
@@ -53,6 +54,8 @@ class ProcessInfo:
     """The version of loaderprobe."""
     address: str = ""
     """The address of this host as it reaches the store; empty on the host of the store, which has a loopback name."""
+    core_limits: Mapping[str, float] = field(default_factory=dict)
+    """What limits its cores, by names that processes of one host share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +69,8 @@ class Node:
     """How many GPUs its processes see; 0 also where they cannot be listed."""
     address: str = ""
     """The address by which others reach it; empty where that is not known."""
+    cores: tuple[float, ...] = ()
+    """The share of each process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

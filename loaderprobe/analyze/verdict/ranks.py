@@ -9,6 +9,7 @@ Only the first rank of a node reads the counters of its machine.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -103,10 +104,10 @@ def cores(ranks: Sequence[RankMeasurement]) -> float:
 def shares(limits: Sequence[Mapping[str, float]]) -> list[float]:
     """The cores of each rank of a host: the least of what limits it, of which all ranks under that limit have as much.
 
-    `limits` are what `core_limits` says on each.
+    `limits` are what `core_limits` says on each; without any, the cores are infinite.
     """
     under = Counter(chain(*limits))
-    return [min(cores / under[name] for name, cores in of_rank.items()) for of_rank in limits]
+    return [min((cores / under[name] for name, cores in of_rank.items()), default=math.inf) for of_rank in limits]
 
 
 def _common(segment: Segment) -> tuple[str, str, int | None, int]:
