@@ -154,12 +154,14 @@ def _quota(directory: Path) -> tuple[str, float] | None:
 
 
 def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """The processor's name, or the architecture where the kernel does not give one."""
-    try:
-        lines = cpuinfo.read_text().splitlines()
-    except OSError:
-        return platform.machine()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+    """The processor's name; the architecture where the kernel gives none, and on ARM `implementer/part` after it."""
+    found: dict[str, str] = {}
+    with suppress(OSError):
+        for line in cpuinfo.read_text().splitlines():
+            name, _, value = line.partition(":")
+            found.setdefault(name.strip(), value.strip())
+    of_arm = "/".join(found[name] for name in ("CPU implementer", "CPU part") if name in found)
+    return found.get("model name") or f"{platform.machine()} {of_arm}".strip()
 
 
 # Sizes of memory and of shared memory, in bytes.

@@ -114,9 +114,16 @@ def test_limits_of_cores_have_the_same_names_in_processes_that_share_them(
 
 
 def test_the_machine(tmp_path: Path) -> None:
-    """The processor's name is the kernel's, else the architecture; memory that is not there is None, not 0."""
+    """The processor's name is the kernel's, else the architecture, on ARM with the numbers of its maker and kind.
+
+    Memory that is not there is None, not 0.
+    """
     (tmp_path / "cpuinfo").write_text("processor : 0\nmodel name\t: Example 9000 @ 3 GHz\n")
     assert cpu_model(tmp_path / "cpuinfo") == "Example 9000 @ 3 GHz"
+    (tmp_path / "cpuinfo").write_text(
+        "processor\t: 0\nCPU implementer\t: 0x41\nCPU variant\t: 0x0\nCPU part\t: 0xd4f\n"
+    )
+    assert cpu_model(tmp_path / "cpuinfo") == f"{os.uname().machine} 0x41/0xd4f"
     assert cpu_model(tmp_path / "none") == os.uname().machine
     assert memory_bytes() > 0
     assert shared_memory_bytes(tmp_path / "none") is free_shared_memory_bytes(tmp_path / "none") is None
