@@ -90,15 +90,9 @@ def _of_sample(
     except (LoaderprobeError, OSError) as error:
         return _failed(known, error)
     settings = PhaseSettings(
-        name="files",
-        engine=ThreadEngine(),
-        supply=Supply(sample, cache, seed=readers),
-        location=location,
-        cores_available=cores_available(),
-        readers=readers,
-        seconds=seconds,
-        longest_s=longest_s,
-    )
+        name="files", engine=ThreadEngine(), supply=Supply(sample, cache, seed=readers), location=location,
+        cores_available=cores_available(), readers=readers, seconds=seconds, longest_s=longest_s,
+    )  # fmt: skip
     return _with_phase(known, settings)
 
 

@@ -9,9 +9,7 @@ Only the first rank of a node reads the counters of its machine.
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -19,6 +17,7 @@ from loaderprobe.analyze.verdict.rates import worker_cost
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.measurement import Measurement, RankSeen, Segment, WorkerBatches, base_mode, segments_of
+from loaderprobe.records.rank_processes import shares
 from loaderprobe.records.ranks import RankInput, RankMeasurement
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import FILES_OF_ALL, READ_BY_ALL
@@ -99,15 +98,6 @@ def cores(ranks: Sequence[RankMeasurement]) -> float:
     """Of ranks on one host: those that several may run on count once. Quotas may allow them fewer."""
     limits = [rank.core_limits or {str(rank.affinity): rank.cores} for rank in ranks]
     return min(sum(shares(limits)), len(set(chain(*(rank.affinity for rank in ranks)))))
-
-
-def shares(limits: Sequence[Mapping[str, float]]) -> list[float]:
-    """The cores of each rank of a host: the least of what limits it, of which all ranks under that limit have as much.
-
-    `limits` are what `core_limits` says on each; without any, the cores are infinite.
-    """
-    under = Counter(chain(*limits))
-    return [min((cores / under[name] for name, cores in of_rank.items()), default=math.inf) for of_rank in limits]
 
 
 def _common(segment: Segment) -> tuple[str, str, int | None, int]:

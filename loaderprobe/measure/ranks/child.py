@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from loaderprobe.analyze.verdict.ranks import as_one, shares
+from loaderprobe.analyze.verdict.ranks import as_one
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.measure.collectives import Collectives
 from loaderprobe.measure.further import joined
@@ -19,7 +19,7 @@ from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.runner import Order
 from loaderprobe.protocols import Clock, Group, NextRound, OnStage, Peers, Round
 from loaderprobe.records.measurement import Measurement, Segment, base_mode, segment_seconds, segments_of
-from loaderprobe.records.rank_processes import RankPlacement, ReadResult
+from loaderprobe.records.rank_processes import RankPlacement, ReadResult, shares
 from loaderprobe.records.ranks import RankMeasurement
 from loaderprobe.records.remark import Remark, each_once
 from loaderprobe.records.thresholds import OF_STEP

@@ -19,7 +19,6 @@ from typing import TypeVar
 
 import msgspec
 
-from loaderprobe.analyze.verdict.ranks import shares
 from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, BadValue, LoaderprobeError, LostRank, MissingPart, Refused
 from loaderprobe.measure.runner import Child, Event, ForkServer, OfConfiguration, Order, Start, run_order
 from loaderprobe.protocols import Clock, SharedStore
@@ -36,6 +35,7 @@ from loaderprobe.records.rank_processes import (
     RankOutcome,
     RankPlacement,
     ReadResult,
+    shares,
 )
 from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.environment import list_gpus, own_version
