@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -21,6 +22,7 @@ from loaderprobe.protocols import Clock, ComputeArguments, Peers
 from loaderprobe.records.config import asked_of_device
 from loaderprobe.records.measurement import ComputeInfo, Timeline
 from loaderprobe.system.environment import ROCM, list_gpus
+from loaderprobe.system.limits import cores_available
 from loaderprobe.units import join_words
 
 # The exchange of gradients between the ranks of a training, by DistributedDataParallel; it can be switched off.
@@ -341,8 +343,10 @@ class CpuCompute(_Exchanging):
     def __init__(self, arguments: ComputeArguments) -> None:
         self._clock = arguments.clock
         cpu = torch.device("cpu")
-        if arguments.peers is not None:
-            torch.set_num_threads(min(torch.get_num_threads(), max(1, int(arguments.peers.cores))))
+        cores = cores_available() if arguments.peers is None else arguments.peers.cores
+        if arguments.peers is not None or "OMP_NUM_THREADS" not in os.environ:
+            # torch does not know of quotas.
+            torch.set_num_threads(min(torch.get_num_threads(), max(1, int(cores))))
         self._gradients = Gradients(cpu, arguments.peers)
         self._trainer = Trainer(cpu, arguments.spec, arguments.make_model, self._gradients.exchanged_by)
         self._finished: list[int] = []

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import Literal
 
 from loaderprobe.records.config import RunConfig
@@ -53,6 +57,8 @@ class ProcessInfo:
     """The version of loaderprobe."""
     address: str = ""
     """The address of this host as it reaches the store; empty on the host of the store, which has a loopback name."""
+    core_limits: Mapping[str, float] = field(default_factory=dict)
+    """What limits its cores, by names that processes of one host share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +72,17 @@ class Node:
     """How many GPUs its processes see; 0 also where they cannot be listed."""
     address: str = ""
     """The address by which others reach it; empty where that is not known."""
+    cores: tuple[float, ...] = ()
+    """The share of each process."""
+
+
+def shares(limits: Sequence[Mapping[str, float]]) -> list[float]:
+    """The cores of each process of a host: the least of what limits it, of which all under that limit have as much.
+
+    `limits` are what `core_limits` says on each; without any, the cores are infinite.
+    """
+    under = Counter(chain(*limits))
+    return [min((cores / under[name] for name, cores in of_one.items()), default=math.inf) for of_one in limits]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from loaderprobe.records.measurement import Measurement
@@ -21,6 +22,8 @@ class RankMeasurement:
     """The cores that it may run on: those of ranks that may run on the same count once."""
     measurement: Measurement
     node: int = 0
+    core_limits: Mapping[str, float] = field(default_factory=dict)
+    """What limits `cores`, by names that ranks of one host share; empty in results of earlier versions."""
 
 
 # The ranks of one configuration as the report shows them: a few by name, and all of them to be drawn.

@@ -14,7 +14,7 @@ from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.remark import Remark
 from loaderprobe.storage.files import LARGE_BLOCK_BYTES, Piece, Sample, blocks, locate_pieces
 from loaderprobe.storage.objects import ONE_INTERPRETER, ObjectEngine, sample_of
-from loaderprobe.storage.phase import PhaseSettings, run_phase
+from loaderprobe.storage.phase import PhaseSettings, run_fastest
 from loaderprobe.storage.reader import Supply, ThreadEngine
 from loaderprobe.system.device import locate_root, reads_from_storage
 from loaderprobe.system.limits import cores_available
@@ -90,21 +90,15 @@ def _of_sample(
     except (LoaderprobeError, OSError) as error:
         return _failed(known, error)
     settings = PhaseSettings(
-        name="files",
-        engine=ThreadEngine(),
-        supply=Supply(sample, cache, seed=readers),
-        location=location,
-        cores_available=cores_available(),
-        readers=readers,
-        seconds=seconds,
-        longest_s=longest_s,
-    )
+        name="files", engine=ThreadEngine(), supply=Supply(sample, cache, seed=readers), location=location,
+        cores_available=cores_available(), readers=readers, seconds=seconds, longest_s=longest_s,
+    )  # fmt: skip
     return _with_phase(known, settings)
 
 
 def _with_phase(known: StorageCeiling, settings: PhaseSettings) -> StorageCeiling:
     try:
-        phase = run_phase(settings)
+        phase = run_fastest(settings)
     except (LoaderprobeError, OSError) as error:
         return _failed(known, error)
     return replace(known, phases=(*known.phases, phase), missing=None)

@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from loaderprobe.errors import BadValue, MissingPart
+from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.phases import PERCENTILES, BandwidthPhase, CacheLabel, Latency, PhaseName
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import CEILING_COLD_AT_LEAST, WARM_AT_MOST
 from loaderprobe.stats import half_width_in_time, median
 from loaderprobe.storage.files import Piece
+from loaderprobe.storage.processes import ProcessEngine, processes_for
 from loaderprobe.storage.reader import Column, ReadEngine, Reading, ReadOrder, Supply, steady_slices, summed
 from loaderprobe.system.device import reads_from_storage
 from loaderprobe.system.objects import DENIED, TRANSIENT
@@ -31,6 +32,11 @@ MOST_ROUNDS = 40
 REPEATS_FASTER = 1.25
 """Later passes over the same files that are faster than the first by this were served by a cache below."""
 LEAST_PASS_S = 0.05
+FAST_BYTES_PER_S = 2e9
+FAST_FILES_PER_S = 30_000
+"""Above these rates, threads of one interpreter may be the limit."""
+LEAST_FOR_PROCESSES_S = 0.2
+"""Of a set that is read in less, processes would show their start only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +174,33 @@ def run_phase(settings: PhaseSettings) -> BandwidthPhase:
         return {"own": own_reads(), "storage": reads_from_storage(settings.location)}
 
     return _phase(settings, read_until(done, supply, read, least=least, counters=counters), resident)
+
+
+def run_fastest(settings: PhaseSettings) -> BandwidthPhase:
+    """`run_phase`; where threads may be the limit, with processes, too, and the faster of the two counts.
+
+    Of a set that is read in less than `LEAST_FOR_PROCESSES_S` the storage delivers at least what threads get.
+    """
+    found = run_phase(settings)
+    if not _threads_may_limit(settings, found):
+        return found
+    size_bytes = sum(piece.size_bytes for piece in settings.supply.sample.pieces)
+    if size_bytes <= found.bw_bytes * LEAST_FOR_PROCESSES_S:
+        return replace(found, at_least=True)
+    try:
+        processes = run_phase(replace(settings, engine=ProcessEngine(processes_for(settings.cores_available))))
+    except (LoaderprobeError, OSError) as error:
+        settings.supply.spoil()
+        failed = Remark(code="no_processes", facts={"error": str(error)})
+        return replace(found, at_least=True, notes=(*found.notes, failed))
+    return max(found, processes, key=lambda phase: phase.bw_bytes)
+
+
+def _threads_may_limit(settings: PhaseSettings, phase: BandwidthPhase) -> bool:
+    if settings.pause_s_per_byte or settings.location.kind == "object":
+        return False
+    fast = phase.bw_bytes > FAST_BYTES_PER_S or phase.files_per_s > FAST_FILES_PER_S or phase.at_least
+    return fast and min(processes_for(settings.cores_available), phase.readers) > 1
 
 
 def _order(settings: PhaseSettings, total: Total) -> ReadOrder:

@@ -18,8 +18,7 @@ from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import WORTH
 from loaderprobe.storage.files import BLOCK_BYTES, Sample, as_text, locate_pieces, path_text, sample_files, scratch_file
 from loaderprobe.storage.metadata import MetadataSettings, files_of, run_metadata, steps_of
-from loaderprobe.storage.phase import PhaseSettings, run_phase
-from loaderprobe.storage.processes import ProcessEngine, processes_for
+from loaderprobe.storage.phase import PhaseSettings, run_fastest
 from loaderprobe.storage.reader import ReadEngine, Supply, ThreadEngine, why_not_direct
 from loaderprobe.system.limits import cores_available
 from loaderprobe.system.pagecache import why_unknown
@@ -31,10 +30,6 @@ LONGEST = 5.0
 """A phase whose rate has not settled ends after this many times its shortest duration."""
 PAUSE = 2.0
 """Pause after a file, as a multiple of its reading time: token-bucket devices then answer at once."""
-FAST_BYTES_PER_S = 2e9
-FAST_FILES_PER_S = 30_000
-"""Above these rates, threads of one interpreter may be the limit."""
-LEAST_FOR_PROCESSES_S = 0.2
 METADATA_LONGEST = 3.0
 METADATA_SHARE = 0.6
 """Duration of a phase of opens or stats over that of a phase of reads: three slices of steady part, by default."""
@@ -187,7 +182,7 @@ class Probe:
         return None
 
     def _reads(self, step: Reads) -> BandwidthPhase:
-        """Read in one pattern at one concurrency; also with processes where threads may be the limit."""
+        """Read in one pattern at one concurrency."""
         seconds = self.request.seconds
         in_a_row = self.sample.sequential() if step.name == "sequential" else None
         if in_a_row:
@@ -205,22 +200,7 @@ class Probe:
             direct=step.name == "direct" or (in_a_row is not None and why_not_direct(self.sample.pieces) is None),
             pause_s_per_byte=step.pause_s_per_byte,
         )
-        found = run_phase(settings)
-        if step.name != "paced" and self._threads_may_limit(found):
-            try:
-                processes = run_phase(replace(settings, engine=ProcessEngine(processes_for(self.cores))))
-            except (LoaderprobeError, OSError) as error:
-                self.supply.spoil()
-                failed = Remark(code="no_processes", facts={"error": str(error)})
-                return replace(found, at_least=True, notes=(*found.notes, failed))
-            found = max(found, processes, key=lambda phase: phase.bw_bytes)
-        return found
-
-    def _threads_may_limit(self, phase: BandwidthPhase) -> bool:
-        """True when processes could be faster; for a very small set only their start would be measured."""
-        fast = phase.bw_bytes > FAST_BYTES_PER_S or phase.files_per_s > FAST_FILES_PER_S or phase.at_least
-        lasts = sum(piece.size_bytes for piece in self.sample.pieces) > phase.bw_bytes * LEAST_FOR_PROCESSES_S
-        return self.location.kind != "object" and fast and lasts and min(processes_for(self.cores), phase.readers) > 1
+        return run_fastest(settings)
 
     def _names(self, step: Names) -> MetadataPhase:
         seconds = METADATA_SHARE * self.request.seconds

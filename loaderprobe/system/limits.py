@@ -129,28 +129,39 @@ def _left(directory: Path) -> int | None:
 
 def cores_available(root: Path = ROOT, membership: Path = MEMBERSHIP) -> float:
     """Cores within CPU affinity and the smallest cgroup quota (v1 or v2) of this process and its parents."""
-    return min([float(len(cores_allowed())), *_known(_quota, "cpu", root, membership)])
+    return min(core_limits(root, membership).values())
 
 
-def _quota(directory: Path) -> float | None:
+def core_limits(root: Path = ROOT, membership: Path = MEMBERSHIP) -> dict[str, float]:
+    """What limits the cores of this process: its CPU affinity, and the cgroup quotas of it and its parents.
+
+    In cores, by a name that all processes of this host have for the same limit.
+    """
+    allowed = cores_allowed()
+    return {str(allowed): float(len(allowed)), **dict(_known(_quota, "cpu", root, membership))}
+
+
+def _quota(directory: Path) -> tuple[str, float] | None:
     try:
         if (directory / "cpu.max").is_file():
             quota, period = (directory / "cpu.max").read_text().split()
-            return None if quota == "max" else int(quota) / int(period)
-        quota_us = int((directory / "cpu.cfs_quota_us").read_text())
-        period_us = int((directory / "cpu.cfs_period_us").read_text())
+        else:
+            quota, period = ((directory / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
+        place, cores = directory.stat(), int(quota) / int(period)
     except (OSError, ValueError):
-        return None  # no controller here: no limit from this directory
-    return quota_us / period_us if quota_us > 0 else None
+        return None  # no controller here, or `max`: no limit from this directory
+    return (f"{place.st_dev}:{place.st_ino}", cores) if cores > 0 else None
 
 
 def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """The processor's name, or the architecture where the kernel does not give one."""
-    try:
-        lines = cpuinfo.read_text().splitlines()
-    except OSError:
-        return platform.machine()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+    """The processor's name; the architecture where the kernel gives none, and on ARM `implementer/part` after it."""
+    found: dict[str, str] = {}
+    with suppress(OSError):
+        for line in cpuinfo.read_text().splitlines():
+            name, _, value = line.partition(":")
+            found.setdefault(name.strip(), value.strip())
+    of_arm = "/".join(found[name] for name in ("CPU implementer", "CPU part") if name in found)
+    return found.get("model name") or f"{platform.machine()} {of_arm}".strip()
 
 
 # Sizes of memory and of shared memory, in bytes.

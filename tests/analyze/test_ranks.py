@@ -81,6 +81,27 @@ def test_cores_that_ranks_share_count_once(
     assert cores([rank(0, alone, **first), rank(1, alone, **second)]) == expected
 
 
+@pytest.mark.parametrize(
+    ("sets", "quotas", "expected"),
+    [
+        ([(0, 1, 2, 3), (4, 5, 6, 7)], [{"pod": 3.0}, {"pod": 3.0}], 3),
+        ([(0, 1, 2, 3), (4, 5, 6, 7)], [{"first": 3.0}, {"second": 3.0}], 6),
+        ([(0, 1, 2, 3), (0, 1, 2, 3)], [{"first": 1.5}, {"second": 1.5}], 3),
+        ([(0, 1, 2, 3), (0, 1, 2, 3)], [{"first": 1.5, "pod": 2.0}, {"second": 1.5, "pod": 2.0}], 2),
+    ],
+    ids=["a quota of all", "each its own", "each its own of the same cores", "and one of all"],
+)
+def test_a_quota_that_ranks_share_counts_once(
+    alone: Measurement, sets: list[tuple[int, ...]], quotas: list[dict[str, float]], expected: float
+) -> None:
+    """Whether or not they may run on the same cores; quotas of their own add up."""
+    ranks = [
+        replace(rank(number, alone, affinity=affinity), core_limits={str(affinity): 4.0, **quota})
+        for number, (affinity, quota) in enumerate(zip(sets, quotas, strict=True))
+    ]
+    assert cores(ranks) == expected
+
+
 @pytest.mark.parametrize(("host", "node"), [("large", 0), ("one", 1)], ids=["two hosts", "two nodes of one name"])
 def test_cores_are_those_of_the_host_of_the_slowest_rank(alone: Measurement, host: str, node: int) -> None:
     """Ranks there share them; another host may have more."""

@@ -156,6 +156,22 @@ def test_a_cpu_step_trains_and_ends_before_the_host_goes_on() -> None:
     assert device.info().specified_images_per_s is None
 
 
+@pytest.mark.parametrize(("asked", "threads"), [(None, 3), ("8", 8)])
+def test_a_cpu_trains_with_no_more_threads_than_a_quota_allows(
+    monkeypatch: pytest.MonkeyPatch, asked: str | None, threads: int
+) -> None:
+    """Unless the user has said how many: torch makes one for each core that it may run on."""
+    monkeypatch.setattr(module, "cores_available", lambda: 3.5)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if asked:
+        monkeypatch.setenv("OMP_NUM_THREADS", asked)
+    made: list[int] = []
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
+    monkeypatch.setattr(torch, "set_num_threads", made.append)
+    CpuCompute(example_arguments(SystemClock(), compute="cpu"))
+    assert [8, *made][-1] == threads
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 def test_without_a_gpu_the_error_says_what_still_works() -> None:
     """The next step names the CPU and an emulated accelerator."""

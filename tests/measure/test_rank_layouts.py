@@ -59,6 +59,26 @@ def test_nodes_come_in_the_order_of_their_first_rank() -> None:
 
 
 @pytest.mark.parametrize(
+    ("limits", "cores"),
+    [
+        ([{"all": 8.0}, {"all": 8.0}], (4.0, 4.0)),
+        ([{"first": 8.0}, {"second": 8.0}], (8.0, 8.0)),
+        ([{"first": 8.0, "pod": 6.0}, {"second": 8.0, "pod": 6.0}], (3.0, 3.0)),
+    ],
+    ids=["shared", "bound by the launcher", "under one quota"],
+)
+def test_processes_of_a_node_share_only_the_cores_that_several_may_use(
+    limits: list[dict[str, float]], cores: tuple[float, ...]
+) -> None:
+    """What a launcher has divided is not divided again."""
+    processes = [
+        ProcessInfo(rank=rank, host="h", node="n", gpus=(), version="1", core_limits=each)
+        for rank, each in enumerate(limits)
+    ]
+    assert [node.cores for node in nodes_of(processes)] == [cores]
+
+
+@pytest.mark.parametrize(
     ("layout", "there", "expected"),
     [
         (Layout(ranks=4), nodes(4, 4), (4, 1)),

@@ -24,6 +24,7 @@ from loaderprobe.measure import child, session
 from loaderprobe.measure.ceilings import Ceilings
 from loaderprobe.measure.collectives import PaceAhead
 from loaderprobe.measure.pace import Pace
+from loaderprobe.measure.ranks import child as rank_child
 from loaderprobe.measure.ranks.child import cores_of
 from loaderprobe.records import values
 from loaderprobe.records.rank_processes import RankPlacement
@@ -121,6 +122,14 @@ def test_ranks_of_one_node_share_its_cores(node_of: Callable[[int], int], sharin
     with ThreadPoolExecutor(4) as threads:
         found = list(threads.map(lambda group: cores_of(group, node_of(group.rank)), FakeGroup.of(4)))
     assert found == [cores_available() / sharing] * 4
+
+
+def test_ranks_bound_to_sockets_share_a_quota_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has a quarter of it, not half."""
+    limits = iter([{socket: 8.0, "pod": 6.0} for socket in ("first", "second") * 2])
+    monkeypatch.setattr(rank_child, "core_limits", lambda: next(limits))
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(lambda group: cores_of(group, 0), FakeGroup.of(4))) == [1.5] * 4
 
 
 def test_one_node_measures_no_ceiling_of_several() -> None:

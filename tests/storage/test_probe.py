@@ -267,8 +267,7 @@ class Scripted:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **trouble: BaseException) -> None:
         self.seen: list[PhaseSettings] = []
         self._trouble = trouble
-        monkeypatch.setattr(probe_module, "run_phase", self)
-        monkeypatch.setattr(ceiling_module, "run_phase", self)
+        monkeypatch.setattr(phase_module, "run_phase", self)
 
     def __call__(self, settings: PhaseSettings) -> BandwidthPhase:
         self.seen.append(settings)
@@ -290,7 +289,7 @@ def test_fast_storage_is_read_by_processes_too(folder: Path, monkeypatch: pytest
     assert [phase.readers for phase in measured.ladder] == [1, 2, 4]
     assert codes(measured)["files"] == "too_few_files"
     monkeypatch.setattr(probe_module, "cores_available", lambda: 4.0)
-    monkeypatch.setattr(probe_module, "LEAST_FOR_PROCESSES_S", 0.0)
+    monkeypatch.setattr(phase_module, "LEAST_FOR_PROCESSES_S", 0.0)
     assert [phase.engine for phase in probed(folder).ladder] == ["threads", "processes"]
     assert not any(phase.at_least for phase in probed(folder).ladder)
     Scripted(monkeypatch, processes=LoaderprobeError("a process died"))
@@ -457,6 +456,28 @@ def test_the_ceiling_reads_as_the_loader_does(files: FileSet, tmp_path: Path, mo
     assert whole.supply.sample.block_bytes is None and len(whole.supply.sample.pieces) == 20
     assert sorted(piece.size_bytes for piece in parts.supply.sample.pieces) == [5, *[LARGE_BLOCK_BYTES] * 3]
     assert parts.supply.sample.block_bytes == LARGE_BLOCK_BYTES
+
+
+@pytest.mark.parametrize(
+    ("least_s", "trouble", "expected"),
+    [
+        (0.0, {}, ("processes", False)),
+        (0.0, {"processes": LoaderprobeError("a process died")}, ("threads", True)),
+        (0.2, {}, ("threads", True)),
+    ],
+    ids=["processes read", "processes fail", "few bytes"],
+)
+def test_a_fast_ceiling_is_not_that_of_threads(
+    files: FileSet, monkeypatch: pytest.MonkeyPatch, least_s: float, trouble: dict[str, LoaderprobeError],
+    expected: tuple[Engine, bool],
+) -> None:  # fmt: skip
+    """Above 2 GB/s processes read as well, or storage delivers at least that, however few of the cores are busy."""
+    Scripted(monkeypatch, **trouble)
+    monkeypatch.setattr(ceiling_module, "locate_pieces", lambda *_: BLOCK)
+    monkeypatch.setattr(ceiling_module, "cores_available", lambda: 128.0)
+    monkeypatch.setattr(phase_module, "LEAST_FOR_PROCESSES_S", least_s)
+    (phase,) = raised(None, files, 4).phases
+    assert (phase.engine, phase.at_least) == expected
 
 
 SIZE = 100_000

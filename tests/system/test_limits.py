@@ -12,6 +12,7 @@ import pytest
 from loaderprobe.system.limits import (
     allow_open_files,
     connections_of,
+    core_limits,
     cores_available,
     cpu_model,
     free_shared_memory_bytes,
@@ -101,10 +102,28 @@ def test_cores_are_the_affinity_within_the_tightest_quota_on_the_way_up(
     assert cores_available(*write_groups(tmp_path, membership, groups)) == cores
 
 
+def test_limits_of_cores_have_the_same_names_in_processes_that_share_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quota by its directory, the affinity by the cores."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
+    groups = {"pod": cpu_2(300000), "pod/one": cpu_2(50000), "pod/two": cpu_2(50000)}
+    one, two = (core_limits(*write_groups(tmp_path, f"0::/pod/{name}\n", groups)) for name in ("one", "two"))
+    assert sorted(one.values()) == sorted(two.values()) == [0.5, 2.0, 3.0]
+    assert sorted(one[name] for name in one.keys() & two.keys()) == [2.0, 3.0]
+
+
 def test_the_machine(tmp_path: Path) -> None:
-    """The processor's name is the kernel's, else the architecture; memory that is not there is None, not 0."""
+    """The processor's name is the kernel's, else the architecture, on ARM with the numbers of its maker and kind.
+
+    Memory that is not there is None, not 0.
+    """
     (tmp_path / "cpuinfo").write_text("processor : 0\nmodel name\t: Example 9000 @ 3 GHz\n")
     assert cpu_model(tmp_path / "cpuinfo") == "Example 9000 @ 3 GHz"
+    (tmp_path / "cpuinfo").write_text(
+        "processor\t: 0\nCPU implementer\t: 0x41\nCPU variant\t: 0x0\nCPU part\t: 0xd4f\n"
+    )
+    assert cpu_model(tmp_path / "cpuinfo") == f"{os.uname().machine} 0x41/0xd4f"
     assert cpu_model(tmp_path / "none") == os.uname().machine
     assert memory_bytes() > 0
     assert shared_memory_bytes(tmp_path / "none") is free_shared_memory_bytes(tmp_path / "none") is None

@@ -17,6 +17,7 @@ from loaderprobe.analyze.verdict.rates import worker_cost
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.measurement import Measurement, RankSeen, Segment, WorkerBatches, base_mode, segments_of
+from loaderprobe.records.rank_processes import shares
 from loaderprobe.records.ranks import RankInput, RankMeasurement
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import FILES_OF_ALL, READ_BY_ALL
@@ -93,10 +94,10 @@ def _config(asked: RunConfig, size: int) -> RunConfig:
     return replace(asked, compute=replace(asked.compute, batch_size=asked.compute.batch_size * size))
 
 
-def cores(ranks: Iterable[RankMeasurement]) -> float:
-    """Of ranks on one host: those that several may run on count once. A rank's quota may allow it fewer."""
-    allowed = {rank.affinity: rank.cores for rank in ranks}
-    return min(sum(allowed.values()), len(set(chain(*allowed))))
+def cores(ranks: Sequence[RankMeasurement]) -> float:
+    """Of ranks on one host: those that several may run on count once. Quotas may allow them fewer."""
+    limits = [rank.core_limits or {str(rank.affinity): rank.cores} for rank in ranks]
+    return min(sum(shares(limits)), len(set(chain(*(rank.affinity for rank in ranks)))))
 
 
 def _common(segment: Segment) -> tuple[str, str, int | None, int]:

@@ -19,7 +19,7 @@ from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.runner import Order
 from loaderprobe.protocols import Clock, Group, NextRound, OnStage, Peers, Round
 from loaderprobe.records.measurement import Measurement, Segment, base_mode, segment_seconds, segments_of
-from loaderprobe.records.rank_processes import RankPlacement, ReadResult
+from loaderprobe.records.rank_processes import RankPlacement, ReadResult, shares
 from loaderprobe.records.ranks import RankMeasurement
 from loaderprobe.records.remark import Remark, each_once
 from loaderprobe.records.thresholds import OF_STEP
@@ -28,7 +28,7 @@ from loaderprobe.storage.by_ranks import RankReader, read_step
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.host import cores_allowed, host_name
-from loaderprobe.system.limits import cores_available
+from loaderprobe.system.limits import core_limits, cores_available
 from loaderprobe.system.others import OthersMeter
 from loaderprobe.system.pagecache import LinuxPageCache
 
@@ -101,6 +101,7 @@ class RankGather:
             affinity=cores_allowed(),
             measurement=measurement,
             node=self._node,
+            core_limits=core_limits(),
         )
         records = self._group.gather(zlib.compress(encode(KIND, measured), 1))
         self.by_rank = [
@@ -197,9 +198,8 @@ class RankChild:
 
 
 def cores_of(group: Group, node: int) -> float:
-    """The cores of this rank: those that it may run on, shared evenly by the ranks that may run on the same."""
-    allowed = node, host_name(), list(cores_allowed())
-    answers = group.gather(msgspec.json.encode(allowed))
-    sharing = [answers.count(answer) for answer in answers]
-    agreed = msgspec.json.decode(group.broadcast(msgspec.json.encode(sharing)), type=list[int])
-    return cores_available() / agreed[group.rank]
+    """The cores of this rank: its share of those that it may use, of which ranks of its host may use the same."""
+    limits = {f"{node} {host_name()} {name}": cores for name, cores in core_limits().items()}
+    answers = group.gather(msgspec.json.encode(limits))
+    shared = shares([msgspec.json.decode(answer, type=dict[str, float]) for answer in answers])
+    return msgspec.json.decode(group.broadcast(msgspec.json.encode(shared)), type=list[float])[group.rank]

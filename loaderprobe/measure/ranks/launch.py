@@ -35,12 +35,13 @@ from loaderprobe.records.rank_processes import (
     RankOutcome,
     RankPlacement,
     ReadResult,
+    shares,
 )
 from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.environment import list_gpus, own_version
 from loaderprobe.system.host import host_name, utc_timestamp
 from loaderprobe.system.launcher import address_towards, interface_of, launched
-from loaderprobe.system.limits import allow_open_files, connections_of, cores_available
+from loaderprobe.system.limits import allow_open_files, connections_of, core_limits, cores_available
 from loaderprobe.system.process import ask_where, die_with_parent, runs
 from loaderprobe.units import join_words
 
@@ -197,14 +198,16 @@ def parse_layout(text: str) -> Layout:
 
 def nodes_of(processes: Sequence[ProcessInfo]) -> tuple[Node, ...]:
     """The nodes, that of rank 0 first; on each its processes in their order."""
-    names = dict.fromkeys(process.node for process in sorted(processes, key=lambda process: process.rank))
-    by_node = [[process for process in processes if process.node == name] for name in names]
+    ordered = sorted(processes, key=lambda process: process.rank)
+    names = dict.fromkeys(process.node for process in ordered)
+    by_node = [[process for process in ordered if process.node == name] for name in names]
     return tuple(
         Node(
             host=on_node[0].host,
-            processes=tuple(sorted(process.rank for process in on_node)),
+            processes=tuple(process.rank for process in on_node),
             gpus=len({gpu for process in on_node for gpu in process.gpus}),
             address=next((process.address for process in on_node if process.address), ""),
+            cores=tuple(shares([process.core_limits for process in on_node])),
         )
         for on_node in by_node
     )
@@ -713,6 +716,7 @@ def join_processes(here: Launched) -> RankProcess:
         gpus=_gpus(),
         version=own_version(),
         address=address_towards(here.address, here.port),
+        core_limits=core_limits(),
     )
     prefix = f"{PREFIX}/{here.attempt}"
     store, watching = clients(here, prefix)
@@ -720,7 +724,7 @@ def join_processes(here: Launched) -> RankProcess:
     process.join()
     node = next(node for node in process.nodes if here.rank in node.processes)
     # As many threads a rank for every configuration, whatever its ranks: torchrun sets one, other launchers none.
-    os.environ.setdefault("OMP_NUM_THREADS", str(_threads(len(node.processes))))
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, int(node.cores[node.processes.index(here.rank)]))))
     if interface := _interface(node, process.nodes, here.port):
         # Else gloo takes the address of the host's own name, which on many hosts is 127.0.1.1.
         os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
@@ -729,10 +733,6 @@ def join_processes(here: Launched) -> RankProcess:
 
 def _gpus() -> tuple[str, ...]:
     return tuple(gpu.uuid or gpu.name for gpu in list_gpus()[0])
-
-
-def _threads(ranks: int) -> int:
-    return max(1, int(cores_available()) // ranks)
 
 
 def _allow_connections(here: Launched) -> None:
@@ -825,7 +825,8 @@ def on_this_machine(ranks: int) -> Iterator[Coordinator]:
     first = Launched(rank=0, size=ranks, node=host, address=LOOPBACK, port=0, agent_store=False)
     _allow_connections(first)
     # As many threads for each rank, whatever its configuration, and the loopback device to meet by.
-    variables = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": str(_threads(ranks))}
+    threads = str(max(1, int(cores_available()) // ranks))
+    variables = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": threads}
     with ExitStack() as stack:
         # They import what children need meanwhile.
         starts = [stack.enter_context(ForkServer(variables)).start for _ in range(ranks)]
