@@ -38,6 +38,7 @@ from loaderprobe.records.measurement import Mode
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.waits import StackSamples
 from loaderprobe.system.scratch import SPACE_HINT
+from loaderprobe.units import format_duration
 
 # The batches that are made: a pool of them repeatedly, or always new ones.
 
@@ -384,6 +385,9 @@ class UserLoader(SwitchedLoader):
             dead = dead_worker(self._iterator._workers) if isinstance(error, WORKER_TROUBLE) else None
             if dead:
                 return dead
+            if not self._users.timeout and str(error).startswith("DataLoader timed out"):
+                message = f"no batch came within {format_duration(self._loader.timeout)}"
+                return BadValue(message, hint="a larger --budget (in Python budget_s) waits longer")
         return origin_of(error)
 
     def check(self, *, broken_off: bool = False) -> None:

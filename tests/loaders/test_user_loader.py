@@ -21,7 +21,7 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset, Sequenti
 from torch.utils.data.distributed import DistributedSampler
 
 from loaderprobe.batches import holds_images, samples_in, samples_without_collation
-from loaderprobe.errors import BadValue, NoSpace
+from loaderprobe.errors import BadValue, LoaderprobeError, NoSpace
 from loaderprobe.loaders.data_files import MOST_S, holds_more_than_data, named_files
 from loaderprobe.loaders.rank_input import rank_input
 from loaderprobe.loaders.reads import OpenedFiles
@@ -308,6 +308,26 @@ def test_workers_make_a_batch_more_for_a_wrapper_that_takes_one_ahead(tmp_path: 
         assert data.begun.wait(30)
         assert not loader.still(1)
         data.through.set()
+
+
+@pytest.mark.parametrize(
+    ("timeout", "kind", "says"),
+    [
+        (0, BadValue, "no batch came within 10.0 ms"),
+        (0.01, LoaderprobeError, "raised RuntimeError: DataLoader timed out"),
+    ],
+)
+def test_a_wait_that_is_too_long_is_not_the_loaders_own_error(
+    tmp_path: Path, timeout: float, kind: type[LoaderprobeError], says: str
+) -> None:
+    """Unless it has a timeout itself."""
+    data = Stuck()
+    given = DataLoader(data, batch_size=1, sampler=[3], num_workers=1, timeout=timeout)
+    with UserLoader(given, tmp_path, patience_s=0.01) as loader:
+        with pytest.raises(LoaderprobeError, match=says) as caught:
+            next(loader.batches())
+        data.through.set()
+    assert type(caught.value) is kind
 
 
 class Holding:
