@@ -190,12 +190,17 @@ def loader_files(pool: Sequence[BatchReads], dataset: Any, *, batch_size: int, i
 
 
 def _part_files(pool: Sequence[BatchReads], dataset: Any, why: UnknownFilesCode) -> PartFiles | UnknownFiles:
-    """All files that the data set opened, keeps open or names; `why` where they are too many to be evicted."""
+    """All files that the data set opened, keeps open or names, unless they are too much to be evicted.
+
+    `why` the files of a batch are not known stands where not all that it names are.
+    """
     files = {path: size for reads in pool for path, size in (reads.files | reads.kept_open).items()}
     named = named_files(dataset, most=MOST_FILES)
     if named is None:
         return UnknownFiles(code=why)
     files |= named
-    if not files or len(files) > MOST_FILES or sum(files.values()) > MOST_BYTES:
-        return UnknownFiles(code=why if files else "none_seen")
+    if not files:
+        return UnknownFiles(code="none_seen")
+    if len(files) > MOST_FILES or sum(files.values()) > MOST_BYTES:
+        return UnknownFiles(code="too_large")
     return PartFiles(file_bytes=files)

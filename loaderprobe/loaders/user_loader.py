@@ -38,6 +38,7 @@ from loaderprobe.records.measurement import Mode
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.waits import StackSamples
 from loaderprobe.system.scratch import SPACE_HINT
+from loaderprobe.units import format_duration
 
 # The batches that are made: a pool of them repeatedly, or always new ones.
 
@@ -362,7 +363,8 @@ class UserLoader(SwitchedLoader):
         return Guarded(self._batches, self._trouble, self._before_batch)
 
     def still(self, taken: int) -> bool:
-        """As of any loader; a wrapper that prefetches has taken more batches than it has given."""
+        """As of any loader, but raises as taking a batch does; a wrapper that prefetches has taken more than given."""
+        self._before_batch()
         return super().still(taken if self._iterator is None else max(taken, self._iterator._num_yielded))
 
     def finishes(self, taken: int) -> bool:
@@ -371,19 +373,17 @@ class UserLoader(SwitchedLoader):
         False where that takes longer than as many of the longest so far, and than `MOST_RELEASE_S`: then one may have
         failed, which shows once it is taken.
         """
-
-        def done() -> bool:
-            self._before_batch()
-            return self.still(taken)
-
         longest_s = max(self.records().wall_ns, default=0) / 1e9
-        return wait_for(done, max(MOST_RELEASE_S, longest_s * (self._loader.prefetch_factor or 0)))
+        return wait_for(lambda: self.still(taken), max(MOST_RELEASE_S, longest_s * (self._loader.prefetch_factor or 0)))
 
     def _trouble(self, error: Exception) -> Exception:
         if self._iterator is not None and self._loader.num_workers and not FROM_WORKER.match(str(error)):
             dead = dead_worker(self._iterator._workers) if isinstance(error, WORKER_TROUBLE) else None
             if dead:
                 return dead
+            if not self._users.timeout and str(error).startswith("DataLoader timed out"):
+                message = f"no batch came within {format_duration(self._loader.timeout)}"
+                return BadValue(message, hint="a larger --budget (in Python budget_s) waits longer")
         return origin_of(error)
 
     def check(self, *, broken_off: bool = False) -> None:

@@ -342,15 +342,17 @@ class Collation:
         self.collate_ns = 0
         """Of copying samples into the batch; 0 where a function of the user's does that."""
         self.samples: Any = None
-        """Of the last batch; None before the first."""
+        """Of the last batch; None before the first, and while others are fetched."""
         self._index: Any = None
         self._collate: Any = None
         self._batch: Any = None
         """The last one of a function of the user's."""
 
     def begin(self, fetcher: Any, index: Any) -> None:
-        """The samples at `index` are going to be fetched."""
+        """The samples at `index` are going to be fetched, without the last batch beside them in memory."""
         self.collate_ns, self._index = 0, index
+        if self._log.mode != "cached_samples":
+            self.samples = self._batch = None
         if self._collate is None:
             self._collate, fetcher.collate_fn = fetcher.collate_fn, partial(self._hand_over, fetcher)
 

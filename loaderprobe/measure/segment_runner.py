@@ -172,7 +172,7 @@ class SegmentRunner:
         if part.mode == "exchange":
             compute, batches = _ExchangeAlone(compute), [None]
         with _no_exchange(compute) if part.mode == "no_exchange" else nullcontext():
-            rest(self.parts.loader, self.batches.count, clock)
+            self._rest()
             train_resident(batches[:1], compute, clock, self._agreed(FIRST_STEP))
             pace = self._agreed(self._resident_pace())
             segment = self.timed(part, number, lambda: train_resident(batches, compute, clock, pace))
@@ -181,7 +181,7 @@ class SegmentRunner:
     def _without_input(self, part: Part, number: int) -> Segment:
         """This rank meets the others where they meet, and takes nothing; its workers rest."""
         collectives, pace = self.parts.collectives, self._paced(part.mode, 0)
-        rest(self.parts.loader, self.batches.count, self.parts.clock)
+        self._rest()
         collectives.barrier()
         for _ in range(self._lead_in):
             collectives.barrier()
@@ -205,6 +205,9 @@ class SegmentRunner:
         most = min(MOST_RESIDENT, self.pace.max_batches or MOST_RESIDENT)
         whole = max(self.period, most // self.period * self.period)
         return replace(self.pace, multiple=self.period, max_batches=whole)
+
+    def _rest(self) -> None:
+        rest(self.parts.loader, self.batches.count, self.parts.clock, self.config.loader.prefetch_factor)
 
     def _drop(self, count: int) -> None:
         flush(self.batches, count)

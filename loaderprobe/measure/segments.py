@@ -127,14 +127,19 @@ def blocked_share(records: WorkerBatches) -> float:
     return 1 - (sum(records.cpu_ns) + sum(records.run_delay_ns)) / wall if wall else 0.0
 
 
-# Seconds between checks while waiting for workers to finish the requested batches.
+# The most to wait for workers to finish the requested batches, where none took long so far.
 MOST_REST_NS = 10 * 10**9
+# Seconds between checks meanwhile.
 REST_S = 0.002
 
 
-def rest(loader: Loader, taken: int, clock: Clock) -> None:
-    """Wait until no worker is making a batch: compute alone must not share the cores with them."""
-    end_ns = clock.now_ns() + MOST_REST_NS
+def rest(loader: Loader, taken: int, clock: Clock, prefetch_factor: int) -> None:
+    """Wait until no worker is making a batch: compute alone must not share the cores with them.
+
+    As long as a worker may take for all that it is asked for, each as long as the longest so far.
+    """
+    longest_ns = max(loader.records().wall_ns, default=0)
+    end_ns = clock.now_ns() + max(MOST_REST_NS, longest_ns * prefetch_factor)
     while isinstance(loader, Switched) and not loader.still(taken) and clock.now_ns() < end_ns:
         clock.sleep(REST_S)
 

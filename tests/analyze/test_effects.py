@@ -207,6 +207,24 @@ def test_a_single_round_has_what_rounds_are_assumed_to_differ_by() -> None:
     assert apart.value == pytest.approx(BATCH / 0.1) and 0.08 < half(apart) < 0.25
 
 
+@pytest.mark.parametrize(
+    ("steps", "waits", "unequal", "least", "most"),
+    [(8, True, False, 0.0, 0.2), (8, True, True, 1.0, 3.0), (4, True, True, 3.0, 9.0), (8, False, True, 0.0, 0.2)],
+)
+def test_batches_that_differ_widen_a_rate_of_few_steps(
+    steps: int, waits: bool, unequal: bool, least: float, most: float
+) -> None:
+    """One period of 8 workers, or half of it, shows no noise; batches of 5 and 60 s do, where steps wait for them."""
+    found = run(alike(1, baseline=100), Cost(), workers=8)
+    long = trained([20.0] * steps)
+    ends = (*long.begin_ns[1:], long.closed_ns)
+    judged = replace(long, ready_ns=ends, copied_ns=ends, end_ns=ends) if waits else long
+    walls = [5, 60] if unequal else [20, 20]
+    batches = replace(found.worker_batches, wall_ns=tuple(walls * (len(found.worker_batches.batch) // 2)))
+    measured = replace(found, segments=(judged,), worker_batches=batches)
+    assert least < half(rate_interval(measured, [judged])) < most
+
+
 def test_two_values_have_no_quantile_of_one_degree_of_freedom() -> None:
     """12.7 times the difference says nothing of two speed-ups; the spread between rounds does."""
     assert half(interval([1.0, 1.02])) < 0.1

@@ -109,7 +109,7 @@ def test_a_result_of_the_first_version_is_judged_again(tmp_path: Path) -> None:
         Diagnosis.load(tmp_path / "first.json")
 
 
-CODES: tuple[UnknownFilesCode, ...] = ("none_seen", "opened_below_python", "read_in_parts", "read_beside")
+CODES: tuple[UnknownFilesCode, ...] = ("none_seen", "opened_below_python", "read_in_parts", "read_beside", "too_large")
 
 
 @pytest.mark.parametrize("code", CODES)

@@ -10,6 +10,7 @@ import signal
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -515,6 +516,23 @@ def test_a_loader_that_merges_batches_is_refused_at_the_end() -> None:
     asked = LoaderRequest(budget_s=60.0, decide=next_round)
     with pytest.raises(BadValue, match="does not iterate as torch's DataLoader does"):
         measure_loader(Merging(Numbers(16), 4), NoCompute, asked, lambda *_: None, FakePageCache())
+
+
+@pytest.mark.parametrize(("rows_s", "budget_s"), [([0.01], 120), ([0.1, 20], 220), ([], 1445)])
+def test_the_budget_that_is_advised_has_time_for_a_round(
+    monkeypatch: pytest.MonkeyPatch, rows_s: list[float], budget_s: int
+) -> None:
+    """By the longest batch, where none came by the time that was waited; and twice the present one at least."""
+
+    class Late(Deadline):
+        spent_s = 131.0
+
+    rows = SimpleNamespace(batch=rows_s, wall_ns=[round(1e9 * each) for each in rows_s])
+    monkeypatch.setattr(user_loader.UserLoader, "records", lambda _: rows)
+    asked = LoaderRequest(budget_s=30.0, beyond_s=30.0, deadline=Late)
+    with pytest.raises(BadValue, match="not even one round fitted into 2 min 10 s") as caught:
+        measure_loader(DataLoader(Numbers(16), 4), NoCompute, asked, lambda *_: None, FakePageCache())
+    assert caught.value.hint == f"give more time: --budget {budget_s} (in Python budget_s)"
 
 
 def test_loaders_that_would_be_used_up_are_refused(judge: Judge, paths: list[str]) -> None:

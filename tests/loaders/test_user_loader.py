@@ -21,13 +21,13 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset, Sequenti
 from torch.utils.data.distributed import DistributedSampler
 
 from loaderprobe.batches import holds_images, samples_in, samples_without_collation
-from loaderprobe.errors import BadValue, NoSpace
+from loaderprobe.errors import BadValue, LoaderprobeError, NoSpace
 from loaderprobe.loaders.data_files import MOST_S, holds_more_than_data, named_files
 from loaderprobe.loaders.rank_input import rank_input
-from loaderprobe.loaders.reads import OpenedFiles
+from loaderprobe.loaders.reads import BatchReads, OpenedFiles, loader_files
 from loaderprobe.loaders.unwrap import unwrap
 from loaderprobe.loaders.user_loader import BatchPool, UserLoader
-from loaderprobe.records.loader_files import BatchFiles, UnknownFiles
+from loaderprobe.records.loader_files import BatchFiles, UnknownFiles, UnknownFilesCode
 from loaderprobe.testing import example_config
 from tests.api.samples import Moving, Numbers
 from tests.api.wrappers import Ahead
@@ -128,6 +128,20 @@ def test_repeated_batches_go_to_the_worker_that_had_them(workers: int) -> None:
     for number, batch in enumerate(islice(batches, 30), start=len(had)):
         assert had[batch[0]] == number % workers
         assert batch[0] >= 18 - 9 - workers
+
+
+@pytest.mark.parametrize(
+    ("files", "code"),
+    [
+        ({}, "none_seen"),
+        ({"/data/one": 65 << 30}, "too_large"),
+        ({f"/data/{n}": 1 for n in range(20_001)}, "too_large"),
+    ],
+)
+def test_files_that_are_too_much_to_evict_are_said_so(files: dict[str, int], code: UnknownFilesCode) -> None:
+    """They are seen, mapped into memory, whatever opened them."""
+    found = loader_files([BatchReads(kept_open=files)], Numbers(), batch_size=1, in_order=True)
+    assert found == UnknownFiles(code=code)
 
 
 def test_files_that_are_opened_are_heard(tmp_path: Path) -> None:
@@ -308,6 +322,26 @@ def test_workers_make_a_batch_more_for_a_wrapper_that_takes_one_ahead(tmp_path: 
         assert data.begun.wait(30)
         assert not loader.still(1)
         data.through.set()
+
+
+@pytest.mark.parametrize(
+    ("timeout", "kind", "says"),
+    [
+        (0, BadValue, "no batch came within 10.0 ms"),
+        (0.01, LoaderprobeError, "raised RuntimeError: DataLoader timed out"),
+    ],
+)
+def test_a_wait_that_is_too_long_is_not_the_loaders_own_error(
+    tmp_path: Path, timeout: float, kind: type[LoaderprobeError], says: str
+) -> None:
+    """Unless it has a timeout itself."""
+    data = Stuck()
+    given = DataLoader(data, batch_size=1, sampler=[3], num_workers=1, timeout=timeout)
+    with UserLoader(given, tmp_path, patience_s=0.01) as loader:
+        with pytest.raises(LoaderprobeError, match=says) as caught:
+            next(loader.batches())
+        data.through.set()
+    assert type(caught.value) is kind
 
 
 class Holding:

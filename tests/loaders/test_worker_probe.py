@@ -15,6 +15,7 @@ from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from weakref import ReferenceType, ref
 
 import pytest
 import torch
@@ -94,6 +95,28 @@ def test_preprocessing_and_handing_over_can_be_left_out(tmp_path: Path, own: boo
     assert (data.made, len(calls)) == (12, 3 if own else 0)
     assert (records.batch, records.images) == ((0, 1, 2, 3), (4, 4, 4, 4))
     assert [bool(each) for each in records.collate_ns] == ([False] * 4 if own else [True, True, False, True])
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_the_last_batch_is_not_in_memory_while_the_next_is_made(tmp_path: Path, own: bool) -> None:
+    """Batches of gigabytes fit into memory as often as training holds them, and no more."""
+    made, alive = list[ReferenceType[Any]](), list[int]()
+
+    class Large(Counting):
+        def __getitem__(self, index: int) -> Any:
+            alive.append(sum(each() is not None for each in made) if index % 4 == 0 else 0)
+            sample = super().__getitem__(index)
+            made.append(ref(sample))
+            return sample
+
+    def collated(samples: list[torch.Tensor]) -> torch.Tensor:
+        made.append(ref(batch := torch.stack(samples)))
+        return batch
+
+    with driven(tmp_path, Large(), collate_fn=collated if own else None) as loader:
+        for _ in range(3):
+            next(loader.batches())
+    assert len(alive) == 12 and not any(alive)
 
 
 class Nested(IterableDataset[Any]):

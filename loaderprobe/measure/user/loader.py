@@ -14,7 +14,8 @@ from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.batches import holds_images, length_of, size_bytes
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.measure.ceilings import CEILING_S, ceiling_of
-from loaderprobe.measure.further import enough_said
+from loaderprobe.measure.further import BUDGET_STEP_S, enough_said
+from loaderprobe.measure.pace import SEGMENTS_A_ROUND
 from loaderprobe.measure.parts import Parts, join_parts
 from loaderprobe.measure.session import GivenUp, Recorder, Session
 from loaderprobe.protocols import Compute, ComputeArguments, MakeCompute, NextRound, OnStage, PageCache
@@ -502,9 +503,10 @@ def _measure(
                 session.beyond_s = lambda measured: asked.beyond_s if _is_unsure(measured) else 0.0
                 notes = _run(session, driver, loader)
             except OutOfTimeError as error:
+                longest_s = max(driver.records().wall_ns, default=limit.spent_s * 1e9) / 1e9
                 raise BadValue(
                     f"{error.message}, in which the loader gave {len(driver.records().batch)} batches",
-                    hint="give more time (--budget, in Python budget_s), or use smaller batches (--batch-size)",
+                    hint=f"give more time: --budget {_enough_s(longest_s, loader, asked)} (in Python budget_s)",
                 ) from error
             measured = replace(session.measurement((), ()), stacks=driver.stacks())
             measured = asked.joined(replace(measured, notes=(*measured.notes, *driver.notes(), *notes)))
@@ -519,6 +521,18 @@ def _measure(
         data=data_found(loader, properties.files),
         ceiling=ceiling,
     )
+
+
+def _enough_s(longest_s: float, loader: Any, asked: LoaderRequest) -> int:
+    """Seconds of a budget that a round fits into, with what it may be overrun, where batches take so long.
+
+    Discovery makes what is ahead twice, and what a worker then begins; a segment drops both, and a batch of each
+    worker, and takes one of each. Twice the present budget at least, for it may be the step that takes long.
+    """
+    ahead = max(loader.prefetch_factor or 0, 2)
+    most_s = longest_s * (2 * (ahead + 1) + SEGMENTS_A_ROUND * (ahead + 2))
+    enough_s = max(most_s / OVERRUN_TIMES, 2 * ((asked.budget_s or 0.0) + asked.beyond_s))
+    return math.ceil(enough_s / BUDGET_STEP_S) * BUDGET_STEP_S
 
 
 def _with_budget(
