@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -112,8 +112,7 @@ def waiting_of(measurement: Measurement, segments: Iterable[Segment]) -> Waiting
 
 def _spans(measurement: Measurement, segments: Iterable[Segment]) -> dict[int, tuple[list[int], list[int]]]:
     """By worker, when batches of these segments were begun and ended."""
-    records = measurement.worker_batches
-    wanted = {number for s in segments for number in range(s.first_batch, s.first_batch + s.steps)}
+    records, wanted = measurement.worker_batches, _batches_of(segments)
     found: dict[int, list[tuple[int, int]]] = {}
     for number, worker, start, wall in zip(
         records.batch, records.worker, records.start_ns, records.wall_ns, strict=True
@@ -325,26 +324,32 @@ def parent_overhead_s(segments: Iterable[Segment]) -> float:
 
 def worker_cost(records: WorkerBatches, segments: Iterable[Segment]) -> WorkerCost | None:
     """What the batches of these segments cost their workers; None when no record of them is left."""
-    return cost_of_batches(
-        records, {number for s in segments for number in range(s.first_batch, s.first_batch + s.steps)}
-    )
+    return cost_of_batches(records, _batches_of(segments))
 
 
-def cost_of_batches(records: WorkerBatches, wanted: Container[int]) -> WorkerCost | None:
-    """The same of batches by their numbers."""
+def _batches_of(segments: Iterable[Segment]) -> set[int]:
+    """The numbers of their batches; those that take none have none."""
+    return {n for s in segments if s.first_batch >= 0 for n in range(s.first_batch, s.first_batch + s.steps)}
+
+
+def cost_of_batches(records: WorkerBatches, wanted: Collection[int]) -> WorkerCost | None:
+    """The same of batches by their numbers. One whose record is lost is taken to cost what the others did."""
     rows = [i for i, number in enumerate(records.batch) if number in wanted]
-    images = sum(records.images[i] for i in rows)
-    if not images:
+
+    def total(column: Sequence[int]) -> float:
+        return sum(column[i] for i in rows) * len(wanted) / len(rows)
+
+    if not rows or not total(records.images):
         return None
     return WorkerCost(
-        images=images,
-        wall_s=sum(records.wall_ns[i] for i in rows) / NS,
-        cpu_s=sum(records.cpu_ns[i] for i in rows) / NS,
-        run_delay_s=sum(records.run_delay_ns[i] for i in rows) / NS,
-        read_bytes=sum(records.read_bytes[i] for i in rows),
-        collate_s=sum(records.collate_ns[i] for i in rows) / NS if records.collate_ns else 0.0,
-        instrument_s=sum(records.instrument_ns[i] for i in rows) / NS if records.instrument_ns else None,
-        process_cpu_s=sum(records.process_cpu_ns[i] for i in rows) / NS if records.process_cpu_ns else None,
+        images=round(total(records.images)),
+        wall_s=total(records.wall_ns) / NS,
+        cpu_s=total(records.cpu_ns) / NS,
+        run_delay_s=total(records.run_delay_ns) / NS,
+        read_bytes=round(total(records.read_bytes)),
+        collate_s=total(records.collate_ns) / NS if records.collate_ns else 0.0,
+        instrument_s=total(records.instrument_ns) / NS if records.instrument_ns else None,
+        process_cpu_s=total(records.process_cpu_ns) / NS if records.process_cpu_ns else None,
     )
 
 
