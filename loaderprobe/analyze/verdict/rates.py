@@ -114,9 +114,8 @@ def _spans(measurement: Measurement, segments: Iterable[Segment]) -> dict[int, t
     """By worker, when batches of these segments were begun and ended."""
     records, wanted = measurement.worker_batches, _batches_of(segments)
     found: dict[int, list[tuple[int, int]]] = {}
-    for number, worker, start, wall in zip(
-        records.batch, records.worker, records.start_ns, records.wall_ns, strict=True
-    ):
+    rows = zip(records.batch, records.worker, records.start_ns, records.wall_ns, strict=True)
+    for number, worker, start, wall in rows:
         if number in wanted:
             found.setdefault(worker, []).append((start, start + wall))
     return {
@@ -247,7 +246,8 @@ def rate_interval(measurement: Measurement, segments: Sequence[Segment]) -> Inte
         return Interval(value=value, low=value, high=value)
     by_clock = None if synchronous else _clock(measurement, min(rates))
     drift, period = (by_clock, 1) if by_clock else (DRIFT, max(workers, 1))
-    steps = [noise for segment in segments if (noise := _noise_of_steps(segment, period, synchronous=synchronous))]
+    times = [_times_of_steps(segment, period, synchronous=synchronous) for segment in segments]
+    steps = [noise for each in times if any(each) and (noise := noise_in_time([time / mean(each) for time in each]))]
     # Where steps are too few to show it, they are assumed to vary by as much as rounds do.
     known = (pooled(steps) or drift) + drift
     beside = None if by_clock else _noise_beside(measurement, segments[0], value)
@@ -277,12 +277,6 @@ def _noise_beside(measurement: Measurement, judged: Segment, images_per_s: float
             noise = Noise(variance=standard_error(logs) ** 2 * len(logs), freedom=len(logs) - 1)
             found.append((abs(median(logs) - math.log(images_per_s)), noise))
     return min(found, key=lambda each: each[0])[1] if found else None
-
-
-def _noise_of_steps(segment: Segment, period: int, *, synchronous: bool) -> Noise | None:
-    """The variance of the logarithm of a segment's rate, as its steps vary, `period` at a time; None of too few."""
-    times = _times_of_steps(segment, period, synchronous=synchronous)
-    return noise_in_time([time / mean(times) for time in times]) if any(times) else None
 
 
 def _times_of_steps(segment: Segment, period: int, *, synchronous: bool) -> list[float]:
@@ -452,12 +446,11 @@ def read_over(measurement: Measurement, loader: Iterable[Segment], training: Ite
         return {}
     records = measurement.worker_batches
     first, second = ({s.round: worker_cost(records, [s]) for s in each} for each in (loader, training))
-    found = {}
-    for number, cost in first.items():
-        other = second.get(number)
-        if cost is not None and other is not None and cost.read_bytes and other.read_bytes:
-            found[number] = (cost.read_bytes / cost.images) / (other.read_bytes / other.images)
-    return found
+    return {
+        number: (cost.read_bytes / cost.images) / (other.read_bytes / other.images)
+        for number, cost in first.items()
+        if cost and cost.read_bytes and (other := second.get(number)) and other.read_bytes
+    }
 
 
 def step_time(segments: Sequence[Segment], images_per_s: float) -> StepTime:
