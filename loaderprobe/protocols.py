@@ -274,7 +274,7 @@ class Loader(AbstractContextManager[Any, None], Protocol):
         """Ids of the processes that read and decode; empty when the training thread does that."""
 
     def records(self) -> WorkerBatches:
-        """The cost of each batch made so far."""
+        """The cost of each batch made so far; what an earlier call returned is in it."""
 
 
 @runtime_checkable

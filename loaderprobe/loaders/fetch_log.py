@@ -66,6 +66,7 @@ class OpenLog:
         self._head = head
         self.lane_heads = lane_heads
         self.rows = rows
+        self._kept: Cells = rows.reshape(-1, COLUMNS)[:0]
 
     @property
     def mode(self) -> Mode:
@@ -127,14 +128,16 @@ class OpenLog:
                 return True
         return False
 
-    def read(self) -> WorkerBatches:
-        """All complete rows, by batch number."""
+    def read(self, *, keep: bool = False) -> WorkerBatches:
+        """All complete rows, by batch number; those of earlier calls with `keep`, too, which may be overwritten now."""
         lanes = len(self.rows)
-        rows = np.array(self.rows).reshape(-1, COLUMNS)
-        rows = rows[rows[:, 0] > 0]
-        rows = rows[np.argsort(rows[:, 0], kind="stable")]
+        rows = np.concatenate([self._kept, self.rows.reshape(-1, COLUMNS)])
+        numbers, first = np.unique(rows[:, 0], return_index=True)
+        rows = rows[first[numbers > 0]]
+        if keep:
+            self._kept = rows
         batch = rows[:, 0] - 1
-        newest = int(batch[-1]) + 1 if len(batch) else 0
+        made = sum(int(batch[batch % lanes == lane].max(initial=-1)) // lanes + 1 for lane in range(lanes))
         columns = [tuple(column.tolist()) for column in rows.T]
         return WorkerBatches(
             batch=tuple(batch.tolist()),
@@ -148,5 +151,5 @@ class OpenLog:
             collate_ns=columns[7],
             instrument_ns=columns[8],
             process_cpu_ns=columns[9],
-            lost=max(0, newest - ROWS * lanes),
+            lost=made - len(batch),
         )

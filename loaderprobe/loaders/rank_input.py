@@ -26,7 +26,7 @@ def rank_input(loader: Any, config: RunConfig, files: object, batches: Sequence[
     paths = files.paths if isinstance(files, BatchFiles) else ()
     names = islice((name for batch in paths for name in batch), MOST_FILES)
     return RankInput(
-        batch_size=config.compute.batch_size,
+        batch_size=0 if loader.batch_sampler is None else config.compute.batch_size,
         workers=config.loader.workers,
         prefetch_factor=config.loader.prefetch_factor,
         files=tuple(_hash([name.encode(errors="surrogateescape")]) for name in names),

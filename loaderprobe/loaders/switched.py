@@ -140,7 +140,7 @@ class SwitchedLoader:
         return [worker.pid for worker in self._iterator._workers] if started else []
 
     def records(self) -> WorkerBatches:
-        return self._log.read()
+        return self._log.read(keep=True)
 
     def modes(self) -> frozenset[Mode]:
         return frozenset(

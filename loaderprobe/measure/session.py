@@ -224,6 +224,7 @@ class Session:
         self.on_stage(name, len(segments), total)
         begun_ns = self.parts.clock.now_ns()
         segments.append(self._in_a_row(part, number))
+        self.parts.loader.records()  # what was read once is kept: later batches take the place of these
         timed_s = segment_seconds(segments[-1])
         self._durations.add(part, timed_s, (self.parts.clock.now_ns() - begun_ns) / 1e9 - timed_s)
 

@@ -68,6 +68,7 @@ class RankInput:
     """What one rank takes of the data set, as far as that is seen from its first batches."""
 
     batch_size: int
+    """0 where the data set makes its batches itself: they may differ."""
     workers: int
     prefetch_factor: int
     files: tuple[int, ...]

@@ -97,6 +97,10 @@ VARIANTS: dict[str, tuple[Callable[[list[str]], Any], Found]] = {
         lambda paths: DataLoader(RawImages(paths), batch_sampler=uneven(paths)),
         {"images": {4}, "note": "odd_batches"},
     ),
+    "row groups": (
+        lambda paths: DataLoader(samples.RowGroups(), batch_size=None),
+        {"batch_size": 4, "images": {1, 7}, "note": "uneven_batches"},
+    ),
     "not collated": (
         lambda paths: DataLoader(RawImages(paths), batch_size=None), {"batch_size": 1, "sample": "samples"},
     ),

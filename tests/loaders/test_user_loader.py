@@ -452,8 +452,9 @@ def test_files_are_known_by_their_names() -> None:
     ],
 )
 def test_a_sampler_goes_through_the_whole_data_set_or_a_share(options: dict[str, Any], whole: bool) -> None:
-    """Of batches that something else forms, it is not known."""
-    assert drawn_by(DataLoader(DATA, **options)).whole is whole
+    """Of batches that something else forms, it is not known. Those of the data set's own making have no one size."""
+    found = drawn_by(DataLoader(DATA, **options))
+    assert found.whole is whole and (found.batch_size == 0) == ("batch_size" in options)
 
 
 def test_batches_of_the_same_content_are_the_same() -> None:

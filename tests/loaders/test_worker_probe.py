@@ -219,6 +219,19 @@ def test_what_was_begun_before_a_switch_is_known(tmp_path: Path, started_ns: int
         assert not log.begun_before(4 + 2 * ROWS, 4, 200)
 
 
+@pytest.mark.parametrize(("keep", "left"), [(True, [0, 1, 2, 3, 8192, 8195]), (False, [1, 2, 8192, 8195])])
+def test_what_was_read_is_kept_when_other_batches_take_its_place(tmp_path: Path, keep: bool, left: list[int]) -> None:
+    """In a later call it is there again, if asked for; batches that were overwritten before are counted as lost."""
+    log = FetchLog.create(tmp_path / "log", 1).open("r+")
+    for number in range(4):
+        log.rows[0, number, :2] = number + 1, number
+    assert log.read(keep=keep).lost == 0
+    for number in (8192, 8195):
+        log.rows[0, number % ROWS, :2] = number + 1, number
+    found = log.read()
+    assert (list(found.batch), list(found.start_ns), found.lost) == (left, left, 8196 - len(left))
+
+
 @pytest.mark.parametrize("late", [0, 1])
 def test_workers_are_still_when_each_has_made_what_it_was_asked_for(tmp_path: Path, late: int) -> None:
     """Not when the last batch is there: a data set whose workers wait for each other at the beginning of a pass would

@@ -222,8 +222,8 @@ def test_two_passes_say_how_files_are_made_cold(changes: dict[str, Any], expecte
     )  # fmt: skip
     first_pass = FirstPass(**{name: given[name] for name in PASS})
     properties = LoaderProperties(
-        taken=30, pool=20, images=True, files=FILES, access="parts", resident_batches=(), first_pass=first_pass,
-        keeps_samples=False, read_again=given["read_again"],
+        taken=30, pool=20, batch_size=1, images=True, files=FILES, access="parts", resident_batches=(),
+        first_pass=first_pass, keeps_samples=False, read_again=given["read_again"],
     )  # fmt: skip
     found = discovery._decided(properties)
     assert found.access + ", keeps samples" * found.keeps_samples == expected

@@ -18,19 +18,20 @@ from loaderprobe.measure.pace import LONGEST, MAX_SECONDS, MIN_SECONDS, Pace, pa
 from loaderprobe.measure.profiler_window import window_steps
 from loaderprobe.measure.session import Interrupted
 from loaderprobe.protocols import Compute
-from loaderprobe.records.measurement import ComputeInfo, Measurement, Missing
+from loaderprobe.records.measurement import ComputeInfo, Measurement, Missing, WorkerBatches
 from loaderprobe.system import device
 from loaderprobe.testing import (
     FakeClock,
     FakePageCache,
     ProfiledCompute,
+    ScriptedLoader,
     Service,
     example_arguments,
     example_config,
     example_files,
 )
 from tests.measure.conftest import Measure
-from tests.measure.scripted import measured_alone, scripted_session
+from tests.measure.scripted import FEW_STEPS, measured_alone, scripted_session
 from tests.said import all_said, said
 
 
@@ -97,6 +98,27 @@ def test_any_budget_leaves_a_pace_that_ends(workers: int, rounds: int, budget: f
     pace = pace_for(workers=workers, rounds=rounds, budget_s=budget)
     assert MIN_SECONDS <= pace.max_s <= MAX_SECONDS
     assert pace.enough(max(workers, 1) * 12, MAX_SECONDS)
+
+
+def test_batches_are_read_when_their_segment_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before others take their place in the log; also of shards that are warm, of which a segment asks no records."""
+    read, records, latest = set[int](), ScriptedLoader.records, FEW_STEPS + 20
+
+    def noted(loader: ScriptedLoader) -> WorkerBatches:
+        made = records(loader)
+        read.update(made.batch[-latest:])
+        return made
+
+    monkeypatch.setattr(ScriptedLoader, "records", noted)
+    clock, files = FakeClock(), example_files()
+    config = example_config(data=files.fingerprint, cache="warm", compute="emulated:1e6", workers=1)
+    compute = EmulatedCompute(example_arguments(clock, compute="emulated:1e6"))
+    session = scripted_session(Service(cpu_s=0.0), clock, compute, config, files, FakePageCache())
+    session.recorder.access = "parts"
+    session.run()
+    found = session.measurement((), ())
+    numbers = {n for s in found.segments if s.first_batch >= 0 for n in range(s.first_batch, s.first_batch + s.steps)}
+    assert numbers <= read and len(numbers) >= 2 * FEW_STEPS
 
 
 STEP_S = 0.004

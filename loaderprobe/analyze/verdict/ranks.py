@@ -133,10 +133,8 @@ def _together(slowest: RankMeasurement, number: int, ranks: Sequence[RankMeasure
 
 def _seen(rank: RankMeasurement) -> RankSeen:
     measured = rank.measurement
-    segments, records = measured.segments, measured.worker_batches
-    row = {number: index for index, number in enumerate(records.batch)}
-    made = [[row[n] for n in _numbers(segment) if n in row] for segment in segments]
-    counted = measured.storage_counts_reads
+    segments, counted = measured.segments, measured.storage_counts_reads
+    made = [worker_cost(measured.worker_batches, [segment]) for segment in segments]
     return RankSeen(
         rank=rank.rank,
         node=rank.node,
@@ -148,13 +146,8 @@ def _seen(rank: RankMeasurement) -> RankSeen:
         ),
         steps=tuple(segment.steps for segment in segments),
         delivered_bytes=tuple(segment.delivered_bytes for segment in segments),
-        read_bytes=tuple(sum(records.read_bytes[index] for index in rows) if counted else None for rows in made),
+        read_bytes=tuple(cost.read_bytes if counted and cost else None for cost in made),
     )
-
-
-def _numbers(segment: Segment) -> range:
-    first = segment.first_batch
-    return range(first, first + segment.steps) if first >= 0 else range(0)
 
 
 def _sum(values: Iterable[int | None]) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -112,12 +112,10 @@ def waiting_of(measurement: Measurement, segments: Iterable[Segment]) -> Waiting
 
 def _spans(measurement: Measurement, segments: Iterable[Segment]) -> dict[int, tuple[list[int], list[int]]]:
     """By worker, when batches of these segments were begun and ended."""
-    records = measurement.worker_batches
-    wanted = {number for s in segments for number in range(s.first_batch, s.first_batch + s.steps)}
+    records, wanted = measurement.worker_batches, _batches_of(segments)
     found: dict[int, list[tuple[int, int]]] = {}
-    for number, worker, start, wall in zip(
-        records.batch, records.worker, records.start_ns, records.wall_ns, strict=True
-    ):
+    rows = zip(records.batch, records.worker, records.start_ns, records.wall_ns, strict=True)
+    for number, worker, start, wall in rows:
         if number in wanted:
             found.setdefault(worker, []).append((start, start + wall))
     return {
@@ -248,7 +246,8 @@ def rate_interval(measurement: Measurement, segments: Sequence[Segment]) -> Inte
         return Interval(value=value, low=value, high=value)
     by_clock = None if synchronous else _clock(measurement, min(rates))
     drift, period = (by_clock, 1) if by_clock else (DRIFT, max(workers, 1))
-    steps = [noise for segment in segments if (noise := _noise_of_steps(segment, period, synchronous=synchronous))]
+    times = [_times_of_steps(segment, period, synchronous=synchronous) for segment in segments]
+    steps = [noise for each in times if any(each) and (noise := noise_in_time([time / mean(each) for time in each]))]
     known = (pooled(steps) or _noise_unseen(measurement, segments, period, drift)) + drift
     beside = None if by_clock else _noise_beside(measurement, segments[0], value)
     known = (pooled([known, beside]) if beside else None) or known
@@ -277,12 +276,6 @@ def _noise_beside(measurement: Measurement, judged: Segment, images_per_s: float
             noise = Noise(variance=standard_error(logs) ** 2 * len(logs), freedom=len(logs) - 1)
             found.append((abs(median(logs) - math.log(images_per_s)), noise))
     return min(found, key=lambda each: each[0])[1] if found else None
-
-
-def _noise_of_steps(segment: Segment, period: int, *, synchronous: bool) -> Noise | None:
-    """The variance of the logarithm of a segment's rate, as its steps vary, `period` at a time; None of too few."""
-    times = _times_of_steps(segment, period, synchronous=synchronous)
-    return noise_in_time([time / mean(times) for time in times]) if any(times) else None
 
 
 def _noise_unseen(measurement: Measurement, segments: Sequence[Segment], period: int, drift: Noise) -> Noise:
@@ -343,26 +336,32 @@ def parent_overhead_s(segments: Iterable[Segment]) -> float:
 
 def worker_cost(records: WorkerBatches, segments: Iterable[Segment]) -> WorkerCost | None:
     """What the batches of these segments cost their workers; None when no record of them is left."""
-    return cost_of_batches(
-        records, {number for s in segments for number in range(s.first_batch, s.first_batch + s.steps)}
-    )
+    return cost_of_batches(records, _batches_of(segments))
 
 
-def cost_of_batches(records: WorkerBatches, wanted: Container[int]) -> WorkerCost | None:
-    """The same of batches by their numbers."""
+def _batches_of(segments: Iterable[Segment]) -> set[int]:
+    """The numbers of their batches; those that take none have none."""
+    return {n for s in segments if s.first_batch >= 0 for n in range(s.first_batch, s.first_batch + s.steps)}
+
+
+def cost_of_batches(records: WorkerBatches, wanted: Collection[int]) -> WorkerCost | None:
+    """The same of batches by their numbers. One whose record is lost is taken to cost what the others did."""
     rows = [i for i, number in enumerate(records.batch) if number in wanted]
-    images = sum(records.images[i] for i in rows)
-    if not images:
+
+    def total(column: Sequence[int]) -> float:
+        return sum(column[i] for i in rows) * len(wanted) / len(rows)
+
+    if not rows or not total(records.images):
         return None
     return WorkerCost(
-        images=images,
-        wall_s=sum(records.wall_ns[i] for i in rows) / NS,
-        cpu_s=sum(records.cpu_ns[i] for i in rows) / NS,
-        run_delay_s=sum(records.run_delay_ns[i] for i in rows) / NS,
-        read_bytes=sum(records.read_bytes[i] for i in rows),
-        collate_s=sum(records.collate_ns[i] for i in rows) / NS if records.collate_ns else 0.0,
-        instrument_s=sum(records.instrument_ns[i] for i in rows) / NS if records.instrument_ns else None,
-        process_cpu_s=sum(records.process_cpu_ns[i] for i in rows) / NS if records.process_cpu_ns else None,
+        images=round(total(records.images)),
+        wall_s=total(records.wall_ns) / NS,
+        cpu_s=total(records.cpu_ns) / NS,
+        run_delay_s=total(records.run_delay_ns) / NS,
+        read_bytes=round(total(records.read_bytes)),
+        collate_s=total(records.collate_ns) / NS if records.collate_ns else 0.0,
+        instrument_s=total(records.instrument_ns) / NS if records.instrument_ns else None,
+        process_cpu_s=total(records.process_cpu_ns) / NS if records.process_cpu_ns else None,
     )
 
 
@@ -465,12 +464,11 @@ def read_over(measurement: Measurement, loader: Iterable[Segment], training: Ite
         return {}
     records = measurement.worker_batches
     first, second = ({s.round: worker_cost(records, [s]) for s in each} for each in (loader, training))
-    found = {}
-    for number, cost in first.items():
-        other = second.get(number)
-        if cost is not None and other is not None and cost.read_bytes and other.read_bytes:
-            found[number] = (cost.read_bytes / cost.images) / (other.read_bytes / other.images)
-    return found
+    return {
+        number: (cost.read_bytes / cost.images) / (other.read_bytes / other.images)
+        for number, cost in first.items()
+        if cost and cost.read_bytes and (other := second.get(number)) and other.read_bytes
+    }
 
 
 def step_time(segments: Sequence[Segment], images_per_s: float) -> StepTime:

@@ -29,7 +29,7 @@ from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import LEAST_BYTES, LEAST_SAVED_S, MADE_AGAIN, NEGLIGIBLE_WAIT
 from loaderprobe.samplers.waits import WaitsSampler
-from loaderprobe.stats import median
+from loaderprobe.stats import mean, median
 from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.device import locate, process_reads_counted
 from loaderprobe.system.pagecache import LinuxPageCache
@@ -74,6 +74,8 @@ class LoaderProperties:
     """Batches taken so far."""
     pool: int
     """Number of batches in the pool."""
+    batch_size: int
+    """Samples of a batch; the mean, where the data set makes batches that differ."""
     images: bool
     """True when batches hold images."""
     files: LoaderFiles
@@ -111,7 +113,8 @@ class Discovery:
     def run(self) -> LoaderProperties:
         """Take the batches twice. Raises the error from `ended` when the loader yields too few."""
         taken, pool, images, resident = self._first()
-        files = self.loader.files(max(1, self.loader.records().images[0]))
+        batch_size = _mean_size(self.loader.records())
+        files = self.loader.files(batch_size)
         self._evict(files, taken)
         _, read_before = process_usage()
         last = self._again(taken, pool)
@@ -124,7 +127,7 @@ class Discovery:
         )
         return self._decided(
             LoaderProperties(
-                taken=last, pool=pool, images=images, files=files, access=_usual(files),
+                taken=last, pool=pool, batch_size=batch_size, images=images, files=files, access=_usual(files),
                 resident_batches=tuple(resident), first_pass=first_pass, keeps_samples=False,
                 sample_bytes=bytes_of_sample(files, first_pass, self.samples), stream=not self.loader.repeats(),
                 read_again=read_since(
@@ -235,6 +238,10 @@ def _waits_for_nothing(properties: LoaderProperties) -> bool:
     if found is None or not isinstance(properties.files, UnknownFiles) or not _reads_nothing(properties, found):
         return False
     return found.wall_s - found.cpu_s < NEGLIGIBLE_WAIT * found.wall_s
+
+
+def _mean_size(records: WorkerBatches) -> int:
+    return max(1, round(mean([float(count) for count in records.images])))
 
 
 def _usual(files: LoaderFiles) -> Access:
@@ -501,7 +508,7 @@ def _measure(
                 spent_s = limit.spent_s + ceiling_s
                 session.budget_s = None if asked.budget_s is None else max(0.0, asked.budget_s - spent_s)
                 session.beyond_s = lambda measured: asked.beyond_s if _is_unsure(measured) else 0.0
-                notes = _run(session, driver, loader)
+                notes = (*_run(session, driver, loader), *_uneven(driver.records(), properties.batch_size))
             except OutOfTimeError as error:
                 longest_s = max(driver.records().wall_ns, default=limit.spent_s * 1e9) / 1e9
                 raise BadValue(
@@ -578,8 +585,9 @@ def _learned(driver: Any, limit: Deadline, asked: LoaderRequest) -> LoaderProper
     except StopIteration as error:
         raise _ended(driver.taken, driver.given) from error
     return LoaderProperties(
-        taken=driver.taken, pool=0, images=holds_images(resident), files=UnknownFiles(code="no_data_loader"),
-        access="none", resident_batches=tuple(resident), first_pass=None, keeps_samples=False, stream=True,
+        taken=driver.taken, pool=0, batch_size=_mean_size(driver.records()), images=holds_images(resident),
+        files=UnknownFiles(code="no_data_loader"), access="none", resident_batches=tuple(resident), first_pass=None,
+        keeps_samples=False, stream=True,
     )  # fmt: skip
 
 
@@ -684,13 +692,20 @@ def _ended(taken: int, loader: Any) -> BadValue:
     )
 
 
+def _uneven(records: WorkerBatches, batch_size: int) -> tuple[Remark, ...]:
+    """That batches differ in length, which those of a stream may; no other is taken."""
+    least, most = min(records.images), max(records.images)
+    facts: dict[str, float | str] = {"least": least, "most": most, "samples": batch_size}
+    return () if least == most else (Remark(code="uneven_batches", facts=facts),)
+
+
 def _config(driver: Any, loader: Any, asked: LoaderRequest, properties: LoaderProperties) -> RunConfig:
     name = getattr(driver, "kind", "own")
     return RunConfig(
         data=content_hash([type(loader.dataset).__qualname__, repr(loader.batch_size)]),
         resolution=_name(properties.files, loader),
         loader=LoaderSpec(name=name, workers=loader.num_workers, prefetch_factor=loader.prefetch_factor or 0),
-        compute=ComputeSpec(name="own", batch_size=max(1, driver.records().images[0])),
+        compute=ComputeSpec(name="own", batch_size=properties.batch_size),
         cache="as-found" if properties.access == "none" or _waits_for_nothing(properties) else asked.cache,
         rounds=asked.rounds,
         ranks=asked.ranks,

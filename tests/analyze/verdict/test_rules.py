@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,10 +15,11 @@ from hypothesis import strategies as st
 from loaderprobe.analyze.forecast.advice import Recommendation
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.experiments import run_experiments
-from loaderprobe.analyze.verdict.rates import Loop
+from loaderprobe.analyze.verdict.rates import Loop, cores_in_training
 from loaderprobe.analyze.verdict.rule import misfits_of
-from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.measurement import Measurement, base_mode, segments_of
 from loaderprobe.records.thresholds import NEARLY_WARM, OPEN_LEAD, WORTH
+from loaderprobe.store.run_directory import RunDirectory
 from tests.analyze.runs import Cost, looked, reordered, run, scaled
 from tests.analyze.verdict.test_truths import AS_FOUND, UNCOUNTED, misfit
 
@@ -174,3 +176,21 @@ def test_no_misfit_grows_by_what_sizes_explain(training: float, larger: float) -
     for first, second in zip(before.values(), after.values(), strict=True):
         assert abs(second) <= abs(first) + 1e-9 and first * second >= 0
         assert abs(first - second) <= abs(math.log(larger)) + 1e-4
+
+
+@pytest.mark.parametrize("lost", [0.3, 0.5])
+@pytest.mark.parametrize("key", ["6296e1332bea7293", "c6abb333b1b11848"])
+def test_batches_whose_record_is_lost_change_no_word(key: str, lost: float) -> None:
+    """The oldest are: of cold files it seemed that half came from memory, and of busy cores that half were idle."""
+    whole = RunDirectory.open(Path(__file__).parents[3] / "fixtures/runs/storage").result(key)
+    assert isinstance(whole, Measurement)
+    records = whole.worker_batches
+    names = (each.name for each in fields(records) if each.name != "lost")
+    left = {name: getattr(records, name)[round(lost * len(records.batch)) :] for name in names}
+    cut = replace(whole, worker_batches=replace(records, **left))
+    before, after = verdict(whole), verdict(cut)
+    assert after.bound.cause == before.bound.cause
+    assert after.cold_fraction == pytest.approx(before.cold_fraction, abs=0.001)
+    assert after.other_read_bytes_per_s == pytest.approx(before.other_read_bytes_per_s, abs=5e4)
+    cores = [cores_in_training(each, segments_of(each, base_mode(each), "training")) for each in (whole, cut)]
+    assert cores[1] == pytest.approx(cores[0], rel=0.05)
