@@ -585,11 +585,9 @@ def rate_without(resource: str, rate: float, cost: WorkerCost, limits: Limits) -
     left_s = wall_s - gone_s if limits.workers else 1 / rate - gone_s
     parent_s = 0.0 if resource == "transport" else limits.parent_s
     # A wait that was not there takes nothing away, however idle the workers were between batches.
-    by_workers = (
-        rate * per_second(wall_s, left_s)
-        if resource.split()[-1] in ONLY_WAITED
-        else per_second(max(limits.workers, 1), left_s)
-    )
+    name = resource.split()[-1]
+    not_there = name in ONLY_WAITED or (name in WAITED and gone_s < thresholds.NEGLIGIBLE_WAIT * wall_s)
+    by_workers = rate * per_second(wall_s, left_s) if not_there else per_second(max(limits.workers, 1), left_s)
     bounds = (
         by_workers if limits.workers else per_second(1.0, left_s),
         per_second(limits.cores, cpu_s + parent_s),

@@ -194,3 +194,11 @@ def test_batches_whose_record_is_lost_change_no_word(key: str, lost: float) -> N
     assert after.other_read_bytes_per_s == pytest.approx(before.other_read_bytes_per_s, abs=5e4)
     cores = [cores_in_training(each, segments_of(each, base_mode(each), "training")) for each in (whole, cut)]
     assert cores[1] == pytest.approx(cores[0], rel=0.05)
+
+
+@pytest.mark.parametrize(("blocked_s", "gains"), [(0.0, False), (0.002, True)])
+def test_storage_that_nobody_waits_for_gains_nothing(*, blocked_s: float, gains: bool) -> None:
+    """However idle workers are: of CIFAR in memory, two of them made 300 images/s and could have made 500."""
+    rounds, cost = [{"baseline": 300.0, "training": 150.0}] * 3, Cost(cpu_s=0.004, blocked_s=blocked_s)
+    found = run_experiments(run(rounds, cost, workers=2, compute=400.0, **AS_FOUND))
+    assert (found.speedups["storage"].value > 1.0) is gains
