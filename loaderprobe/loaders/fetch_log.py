@@ -127,11 +127,11 @@ class OpenLog:
                 return True
         return False
 
-    def read(self) -> WorkerBatches:
-        """All complete rows, by batch number."""
+    def read(self, since_ns: int = 0) -> WorkerBatches:
+        """All complete rows, by batch number; of batches that were begun since then."""
         lanes = len(self.rows)
         rows = np.array(self.rows).reshape(-1, COLUMNS)
-        rows = rows[rows[:, 0] > 0]
+        rows = rows[(rows[:, 0] > 0) & (rows[:, 1] >= since_ns)]
         rows = rows[np.argsort(rows[:, 0], kind="stable")]
         batch = rows[:, 0] - 1
         newest = int(batch[-1]) + 1 if len(batch) else 0

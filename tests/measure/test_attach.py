@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType, SimpleNamespace
@@ -14,17 +14,18 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.errors import LoaderprobeError
-from loaderprobe.measure.attach import outside
+from loaderprobe.measure.attach import outside, watcher
 from loaderprobe.measure.attach.attachment import CANNOT_GO_ON, MEASURED, Attachment, Finished, budget_of
 from loaderprobe.measure.attach.choice import announce, claimed, others_that_train
 from loaderprobe.measure.attach.coroutine import SessionCoroutine
 from loaderprobe.measure.attach.outside import LEAST_PASSES, Outside, Pauses
 from loaderprobe.measure.attach.script_loaders import ScriptLoader, SeenLoaders
 from loaderprobe.measure.attach.script_ranks import AHEAD, ANSWER_TIMEOUT_S, PATIENCE_S, StartAgreement
-from loaderprobe.measure.attach.watcher import ROUNDS, LoopStep, observed
+from loaderprobe.measure.attach.watcher import JUDGED_STEPS, ROUNDS, LoopStep, Watched, Watcher, observed
 from loaderprobe.measure.session import Interrupted
 from loaderprobe.records.diagnosis import AttachRequest
 from loaderprobe.records.measurement import Measurement, WorkerBatches
@@ -34,7 +35,7 @@ from loaderprobe.render.watch import said
 from loaderprobe.system import stacks
 from loaderprobe.system.stacks import CallTimes, called, of_the_script, place_of, shared, stack_of
 from loaderprobe.testing import FakeClock, FakeStore
-from tests.examples.training import Training
+from tests.examples.training import Costly, Training
 from tests.measure.scripted import in_threads
 
 MS = 1_000_000
@@ -118,6 +119,54 @@ def test_compute_is_open_where_workers_may_take_the_cores_of_the_step(
     bound = verdict(found).bound
     assert bound.reason.code == reason
     assert bound.side == ("compute" if reason == "largest_speedup" else "inconclusive")
+
+
+class Log:
+    """Of the workers of a loader: a batch of 8 images is begun every 3 ms, and the last 8192 are kept."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.clock = clock
+
+    def records(self, since_ns: int) -> WorkerBatches:
+        begun = range(1_000_000_000, self.clock.now_ns(), 3 * MS)[-8192:]
+        rows = [start for start in begun if start >= since_ns]
+        found = records(len(rows), wall_ms=2)
+        return replace(found, start_ns=tuple(rows), read_bytes=(6000,) * len(rows))
+
+
+@pytest.fixture
+def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Watcher, Watched, FakeClock]]:
+    """A training on a fake clock that is watched, and its loader, with a scripted log."""
+    clock, loader = FakeClock(), DataLoader(Costly(), batch_size=8, num_workers=2)
+    times = {"perf_counter_ns": clock.now_ns, "thread_time_ns": clock.thread_cpu_ns}
+    monkeypatch.setattr(watcher, "time", SimpleNamespace(**times, process_time_ns=clock.process_cpu_ns))
+    request = AttachRequest(run="", scratch=str(tmp_path), command="train.py", budget_s=None, watch=True)
+    made = Watcher(request, lambda *_: None, lambda _: None, lambda _: None)  # type: ignore[arg-type,return-value]
+    seen = made.iterator_made(loader)
+    seen.watching = Log(clock)
+    yield made, seen, clock
+    made.close()
+
+
+def test_a_long_interval_is_judged_by_its_last_steps(
+    watched: tuple[Watcher, Watched, FakeClock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rates are of all 10,000, more than a log keeps. Only the first half waits for input."""
+    monkeypatch.setattr(watcher, "FIRST_S", 30.0)
+    made, seen, clock = watched
+    for number in range(10_000):
+        wait_s, step_s = (0.002, 0.001) if number < 5_000 else (0.0, 0.003)
+        made.next_batch(seen, iter(()), lambda wait_s=wait_s: clock.sleep(wait_s))  # type: ignore[misc]
+        clock.work(step_s)
+        made.backward()
+        made.optimizer_stepped()
+    assert len(seen.steps) == JUDGED_STEPS
+    made.next_batch(seen, iter(()), lambda: None)
+    (interval,) = seen.intervals
+    assert interval.steps == 10_000 and interval.images_per_s == pytest.approx(8 / 0.003)
+    assert interval.input_wait_fraction == pytest.approx(1 / 3)
+    assert interval.read_bytes_per_s == pytest.approx(6000 / 0.003)
+    assert interval.bound is not None and interval.bound.side == "compute"
 
 
 @pytest.mark.parametrize(
