@@ -133,6 +133,19 @@ def test_a_pause_makes_void_what_was_timed(tmp_path: Path) -> None:
     assert why == ["the script paused between two batches"]
 
 
+def test_the_start_of_workers_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It took 5 s of the script's time, and an epoch trains for less than a second."""
+    clocked, training, start = Clocked(tmp_path), Training(tmp_path, num_workers=1), DataLoader._get_iterator
+
+    def slow(loader: Any) -> Any:
+        clocked.clock.ahead_s += 5.0 if loader is training.loader else 0.0  # and not a copy that is measured
+        return start(loader)
+
+    monkeypatch.setattr(DataLoader, "_get_iterator", slow)
+    notes = clocked.run(lambda: WAYS["plain"](training)).measurement.notes
+    assert "workers_start_each_epoch" in [note.code for note in notes]
+
+
 def test_ctrl_c_ends_the_script_with_what_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where it comes while the script waits for its batch."""
     clocked, sample = Clocked(tmp_path, budget_s=60.0), Costly.__getitem__

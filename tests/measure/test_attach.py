@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.attach import outside, watcher
-from loaderprobe.measure.attach.attachment import CANNOT_GO_ON, MEASURED, Attachment, Finished, budget_of
+from loaderprobe.measure.attach.attachment import CANNOT_GO_ON, MEASURED, Attachment, Finished, budget_of, workers_start
 from loaderprobe.measure.attach.choice import announce, claimed, others_that_train
 from loaderprobe.measure.attach.coroutine import SessionCoroutine
 from loaderprobe.measure.attach.outside import LEAST_PASSES, Outside, Pauses
@@ -167,6 +167,43 @@ def test_a_long_interval_is_judged_by_its_last_steps(
     assert interval.input_wait_fraction == pytest.approx(1 / 3)
     assert interval.read_bytes_per_s == pytest.approx(6000 / 0.003)
     assert interval.bound is not None and interval.bound.side == "compute"
+
+
+@pytest.mark.parametrize(
+    ("start_s", "options", "expected_s"),
+    [(0.05, {}, 0.15), (0.01, {}, None), (0.05, {"persistent_workers": True}, None), (0.05, {"num_workers": 0}, None)],
+)
+def test_workers_that_start_each_epoch_are_said_where_they_matter(
+    tmp_path: Path, start_s: float, options: dict[str, Any], expected_s: float | None
+) -> None:
+    """Starting them, waiting for their first batch but for what it takes to make it, and ending them: in no rate."""
+    request, clock = AttachRequest(run="", scratch=str(tmp_path), command="train.py", budget_s=None), FakeClock()
+    made = Attachment(request, lambda *_: None, lambda *_: None, lambda *_: None, clock=clock.now_ns)
+    loader = DataLoader(Costly(), batch_size=8, **({"num_workers": 1} | options))
+
+    seen = made.iterator_made(loader)
+    assert seen is not None
+
+    def iterator(_: Any) -> Iterator[Any]:
+        made.iterator_made(loader)
+        clock.sleep(start_s)
+        return iter(())
+
+    def end() -> None:
+        clock.sleep(start_s)
+        raise StopIteration
+
+    for _ in range(3):
+        made.get_iterator(loader, iterator)
+        for wait_s in (start_s + 0.01, 0.3):
+            made.next_batch(seen, iter(()), lambda wait_s=wait_s: clock.sleep(wait_s))  # type: ignore[misc]
+            clock.work(0.5)
+        with pytest.raises(StopIteration):
+            made.next_batch(seen, iter(()), end)
+    measured = observed(loop(60), records(60, wall_ms=10), name="", workers=1, prefetch_factor=2, cores=2.0)
+    assert measured is not None
+    facts = [note.facts for note in workers_start(seen, measured)]
+    assert facts == ([] if expected_s is None else [pytest.approx({"start_s": expected_s, "epoch_s": 0.8})])
 
 
 @pytest.mark.parametrize(
