@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType, SimpleNamespace
@@ -121,17 +122,21 @@ def test_compute_is_open_where_workers_may_take_the_cores_of_the_step(
     assert bound.side == ("compute" if reason == "largest_speedup" else "inconclusive")
 
 
-class Log:
+class ScriptedLog:
     """Of the workers of a loader: a batch of 8 images is begun every 3 ms, and the last 8192 are kept."""
 
     def __init__(self, clock: FakeClock) -> None:
         self.clock = clock
 
+    def iterate(self, loader: Any, original: Callable[[Any], Any]) -> Any:
+        return original(loader)
+
     def records(self, since_ns: int) -> WorkerBatches:
         begun = range(1_000_000_000, self.clock.now_ns(), 3 * MS)[-8192:]
         rows = [start for start in begun if start >= since_ns]
         found = records(len(rows), wall_ms=2)
-        return replace(found, start_ns=tuple(rows), read_bytes=(6000,) * len(rows))
+        read_bytes, instrument_ns = (6000,) * len(rows), (50_000,) * len(rows)
+        return replace(found, start_ns=tuple(rows), read_bytes=read_bytes, instrument_ns=instrument_ns)
 
 
 @pytest.fixture
@@ -143,7 +148,7 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[W
     request = AttachRequest(run="", scratch=str(tmp_path), command="train.py", budget_s=None, watch=True)
     made = Watcher(request, lambda *_: None, lambda _: None, lambda _: None)  # type: ignore[arg-type,return-value]
     seen = made.iterator_made(loader)
-    seen.watching = Log(clock)
+    seen.watching = ScriptedLog(clock)
     yield made, seen, clock
     made.close()
 
@@ -167,6 +172,47 @@ def test_a_long_interval_is_judged_by_its_last_steps(
     assert interval.input_wait_fraction == pytest.approx(1 / 3)
     assert interval.read_bytes_per_s == pytest.approx(6000 / 0.003)
     assert interval.bound is not None and interval.bound.side == "compute"
+
+
+@pytest.mark.parametrize(("workers", "expected_s"), [(2, 0.0), (0, 10 * 50e-6)])
+def test_what_the_training_thread_records_itself_is_overhead(
+    watched: tuple[Watcher, Watched, FakeClock], workers: int, expected_s: float
+) -> None:
+    """Without workers it makes the batches."""
+    made, seen, clock = watched
+    vars(seen.loader).update(num_workers=workers)
+    for _ in range(11):
+        made.next_batch(seen, iter(()), lambda: clock.work(0.01))
+        made.backward()
+        made.optimizer_stepped()
+    found = made.result()
+    assert found is not None and found.overhead_s == pytest.approx(expected_s)
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_workers_that_start_and_end_are_waited_for(watched: tuple[Watcher, Watched, FakeClock], leaves: bool) -> None:
+    """Each epoch, whether the loop is left before its end or not; the rate is lower by that."""
+    made, seen, clock = watched
+
+    def end() -> None:
+        clock.sleep(0.1)
+        raise StopIteration
+
+    for _ in range(3):
+        made.get_iterator(seen.loader, lambda _: clock.sleep(0.1))  # type: ignore[arg-type,return-value]
+        for _ in range(10):
+            made.next_batch(seen, iter(()), lambda: clock.sleep(0.0))
+            clock.work(0.02)
+            made.backward()
+            made.optimizer_stepped()
+        with suppress(StopIteration):
+            made.next_batch(seen, iter(()), (lambda: None) if leaves else end)
+    found = made.result()
+    assert found is not None
+    (interval,) = found.intervals
+    wait_s = 0.3 if leaves else 0.5
+    assert interval.input_wait_fraction == pytest.approx(wait_s / (wait_s + 0.6))
+    assert interval.images_per_s == pytest.approx(8 * interval.steps / (wait_s + 0.6))
 
 
 @pytest.mark.parametrize(

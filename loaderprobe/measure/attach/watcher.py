@@ -45,6 +45,7 @@ class LoopStep:
     """
 
     begin_ns: int
+    """Of the first batch of a loop, earlier by what it took to end the iterator before and to make this one."""
     ready_ns: int
     begin_cpu_ns: int
     ready_cpu_ns: int
@@ -214,7 +215,18 @@ class Watcher:
 
     def get_iterator(self, loader: Any, original: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
         """The script's own iterator, whose workers record what batches cost."""
-        made: Iterator[Any] = self._seen(loader).watching.iterate(loader, original)
+        entered_ns, seen = time.thread_time_ns(), self._seen(loader)
+        self._ended(seen, time.perf_counter_ns(), entered_ns)  # where the loop before was left
+
+        def timed(loader: Any) -> Iterator[Any]:
+            begin_ns, cpu_ns = time.perf_counter_ns(), time.thread_time_ns()
+            real = original(loader)
+            seen.starting_ns += time.perf_counter_ns() - begin_ns
+            self._overhead_ns -= time.thread_time_ns() - cpu_ns
+            return real
+
+        made: Iterator[Any] = seen.watching.iterate(loader, timed)
+        self._overhead_ns += time.thread_time_ns() - entered_ns
         return made
 
     def iterator_made(self, loader: Any) -> Watched:
@@ -225,10 +237,14 @@ class Watcher:
         self._ended(seen, time.perf_counter_ns(), entered)
         # What closing an interval takes is no waiting for input.
         begin_ns, cpu_ns, process_begun_ns = time.perf_counter_ns(), time.thread_time_ns(), time.process_time_ns()
-        batch = take()
+        try:
+            batch = take()
+        except StopIteration:  # its workers have ended
+            seen.starting_ns += time.perf_counter_ns() - begin_ns
+            raise
         ready_ns, cpu_after = time.perf_counter_ns(), time.thread_time_ns()
         step = LoopStep(
-            begin_ns=begin_ns,
+            begin_ns=begin_ns - seen.starting_ns,
             ready_ns=ready_ns,
             begin_cpu_ns=cpu_ns,
             ready_cpu_ns=cpu_after,
@@ -252,7 +268,7 @@ class Watcher:
                 self._interval(seen)
 
     def _took(self, seen: Watched, step: LoopStep) -> None:
-        seen.began_ns = seen.began_ns or step.begin_ns
+        seen.began_ns, seen.starting_ns = seen.began_ns or step.begin_ns, 0
         seen.steps.append(step)
         seen.batches += 1
         self._batches += 1
@@ -358,6 +374,8 @@ class Watcher:
         part = [step for step in seen.steps if step.begin_ns >= sums.begin_ns]
         try:
             records = self._records(seen, part)
+            if not seen.loader.num_workers and records.instrument_ns:
+                self._overhead_ns += round(mean(records.instrument_ns) * sums.steps)
             bound = self._bound(seen, part, records)
             seen.intervals.append(_summed(sums, records, seen.began_ns, bound, seen.loader.batch_size))
             self._say("script.watched", {"interval": seen.intervals[-1], "ranks": self._ranks})
