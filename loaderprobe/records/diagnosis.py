@@ -207,3 +207,5 @@ class WatchReport:
     """That train together; of several, only rank 0 was watched."""
     others: tuple[str, ...] = ()
     """Classes of the data sets of further loaders that a step takes from."""
+    images: bool = True
+    """False when its batches hold none; files of earlier versions do not say."""

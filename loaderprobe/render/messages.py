@@ -111,8 +111,7 @@ MESSAGES: dict[str, str] = {
     "large_objects_in_ranges": "objects of more than 16 MiB are read in ranges of 8 MiB at random",
     "listing_cut": "only the first {objects} objects of the listing were taken",
     "objects_read_again": (
-        "the objects read hold {size_bytes:bytes}; they were read again {times} times, which a cache of the store may "
-        "have served"
+        "the objects read hold {size_bytes:bytes}; they were read again {times} times, maybe from the store's cache"
     ),
     "requests_retried": "{requests} requests were made again: {why}",
     "scratch_file": "a scratch file of {size_bytes:bytes}, read in blocks of 128 KiB",
@@ -598,8 +597,7 @@ MESSAGES: dict[str, str] = {
     ),
     "reason.limit_not_known": (
         "if {first:noun} were free, it would be {first_speedup:times}x at most (estimated), and 1x if {second:noun} "
-        "is at its limit, which is not known. If {second:noun} were free, "
-        "{second_speedup:times}x{second_how:code how}."
+        "is at its limit, which is not known. If {second:noun} were free, {second_speedup:times}x{second_how:code how}."
     ),
     "reason.ranges_meet": (
         "if {first:noun} were free, it may be only {least:times}x, and if {second:noun} were free as much as "
@@ -904,7 +902,7 @@ MESSAGES: dict[str, str] = {
         "trains on, and saves, as without loaderprobe; what its thread does meanwhile is estimated"
     ),
     "script.stopped_before": "stopped before the script would write over or remove {path}: nothing of it is changed",
-    "script.watched": "{at_s:duration}: [{images_per_s:rate} images/s, ]input wait {input_wait_fraction:percent}{rest}",
+    "script.watched": "{at_s:duration}: [{images_per_s:rate} {unit}, ]input wait {input_wait_fraction:percent}{rest}",
     "script.not_kept": "the last interval is not kept: {error}",
     "script.saved": "the script made files meanwhile, which hold nothing of use: {files}[ and {more} more]",
     "part.loader": "loader {number} ({dataset}, [batch size {batch_size}, ]{workers:workers})",

@@ -535,7 +535,7 @@ def test_the_size_of_watched_batches_is_that_of_their_records(tmp_path: Path) ->
     _, found, _ = watched(lambda: list(map(training.step, loader)))
     assert found is not None and f"batches of {BATCH}" in found.document().title
     unknown = replace(found, batch_size=None, intervals=(replace(found.intervals[0], images_per_s=None),))
-    assert "batches of" not in unknown.text() and "images/s," not in unknown.text()
+    assert "batches of" not in unknown.text() and "samples/s," not in unknown.text()
 
 
 def test_what_does_not_train_gives_nothing(tmp_path: Path) -> None:
@@ -543,4 +543,4 @@ def test_what_does_not_train_gives_nothing(tmp_path: Path) -> None:
     _, found, _ = watched(lambda: Training(tmp_path).validate())
     assert found is None
     _, found, said = watched(lambda: WAYS["validates_alone"](Training(tmp_path)))
-    assert found is None and not any("images/s" in each for each in said)
+    assert found is None and not any("samples/s" in each for each in said)

@@ -32,7 +32,7 @@ from loaderprobe.records.diagnosis import AttachRequest
 from loaderprobe.records.measurement import Measurement, WorkerBatches
 from loaderprobe.records.rank_processes import NotTogether, RankOffer
 from loaderprobe.records.waits import CodePlace
-from loaderprobe.render.watch import said
+from loaderprobe.render.watch import said, watch_document
 from loaderprobe.system import stacks
 from loaderprobe.system.stacks import CallTimes, called, of_the_script, place_of, shared, stack_of
 from loaderprobe.testing import FakeClock, FakeStore
@@ -174,19 +174,26 @@ def test_a_long_interval_is_judged_by_its_last_steps(
     assert interval.bound is not None and interval.bound.side == "compute"
 
 
-@pytest.mark.parametrize(("workers", "expected_s"), [(2, 0.0), (0, 10 * 50e-6)])
+@pytest.mark.parametrize(
+    ("workers", "shape", "expected_s", "unit"),
+    [(2, (8, 3, 4, 4), 0.0, "images/s"), (0, (8, 16), 10 * 50e-6, "samples/s")],
+)
 def test_what_the_training_thread_records_itself_is_overhead(
-    watched: tuple[Watcher, Watched, FakeClock], workers: int, expected_s: float
+    watched: tuple[Watcher, Watched, FakeClock], workers: int, shape: tuple[int, ...], expected_s: float, unit: str
 ) -> None:
-    """Without workers it makes the batches."""
+    """Without workers it makes the batches. Only rates of batches that hold images are of images."""
     made, seen, clock = watched
     vars(seen.loader).update(num_workers=workers)
     for _ in range(11):
-        made.next_batch(seen, iter(()), lambda: clock.work(0.01))
+        made.next_batch(seen, iter(()), lambda: torch.zeros(shape))
+        clock.work(0.01)
         made.backward()
         made.optimizer_stepped()
     found = made.result()
     assert found is not None and found.overhead_s == pytest.approx(expected_s)
+    facts = {"interval": found.intervals[0], "ranks": 1, "images": found.images}
+    assert f"800 {unit}, " in said("script.watched", facts)
+    assert watch_document(found).sections[0].title.lower() == f"{unit} over time"
 
 
 @pytest.mark.parametrize("leaves", [False, True])

@@ -7,11 +7,13 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from loaderprobe.analyze.judge import Judged
+from loaderprobe.batches import holds_images
 from loaderprobe.measure.attach.outside import NO_STEP_TIMES, Outside
 from loaderprobe.measure.attach.script_loaders import UPDATES_A_BATCH, KnownLoader, ScriptLoader
 from loaderprobe.measure.parts import UNSEEN
@@ -178,6 +180,8 @@ class Watched(ScriptLoader):
     steps: deque[LoopStep] = field(default_factory=lambda: deque(maxlen=JUDGED_STEPS))
     sums: IntervalSums = field(default_factory=IntervalSums)
     intervals: list[WatchedInterval] = field(default_factory=list)
+    images: bool | None = None
+    """Whether its first batch holds images; None before that."""
     beside: Sequence[Watched] = ()
     """Those that gave batches since the last training step but one that took one of this loader, itself among them."""
     given_at: int = 0
@@ -250,6 +254,10 @@ class Watcher:
             ready_cpu_ns=cpu_after,
             begin_process_ns=process_begun_ns,
         )
+        if seen.images is None:
+            seen.images = False
+            with suppress(Exception):  # a batch of no usual kind: training goes on
+                seen.images = holds_images(batch)
         self._took(seen, step)
         self._overhead_ns += cpu_ns - entered + time.thread_time_ns() - cpu_after
         return batch
@@ -351,6 +359,7 @@ class Watcher:
                 if each is not trained and self._trains_on(each)
             ),
             overhead_s=self._overhead_ns / 1e9,
+            images=bool(trained.images),
         )
 
     def close(self) -> None:
@@ -378,7 +387,8 @@ class Watcher:
                 self._overhead_ns += round(mean(records.instrument_ns) * sums.steps)
             bound = self._bound(seen, part, records)
             seen.intervals.append(_summed(sums, records, seen.began_ns, bound, seen.loader.batch_size))
-            self._say("script.watched", {"interval": seen.intervals[-1], "ranks": self._ranks})
+            facts = {"interval": seen.intervals[-1], "ranks": self._ranks, "images": bool(seen.images)}
+            self._say("script.watched", facts)
             self._keep(self._so_far(seen))
         except Exception as error:  # noqa: BLE001  # a full disk, or whatever it is: training goes on
             self._say("script.not_kept", {"error": str(error) or type(error).__name__})
