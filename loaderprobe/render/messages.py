@@ -14,7 +14,7 @@ MESSAGES: dict[str, str] = {
     "only_watched": "training was only watched: of all rates and speed-ups, only the rate of training is measured",
     "begun_each_batch": "the script iterates its loader from the start for each batch: what that takes is in no rate",
     "workers_start_each_epoch": (
-        "starting its workers anew takes {start_s:duration} of each epoch, beside {epoch_s:duration} of training, and "
+        "starting its workers again takes {start_s:duration} of each epoch, beside {epoch_s:duration} of training, and "
         "is in no rate: persistent_workers=True starts them once"
     ),
     "measured_again": "segments in which the script did something else than training were measured again",

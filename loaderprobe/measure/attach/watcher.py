@@ -147,7 +147,7 @@ def _segment(part: Sequence[LoopStep], number: int, first_batch: int, batch_size
 FIRST_S, LATER_S = 15.0, 60.0
 """Lengths of the first interval and of all others."""
 JUDGED_STEPS = 4000
-"""The last steps are kept: each verdict is on them, and a log has room for their batches."""
+"""The last steps are kept: each verdict is on them, and a log holds their batches."""
 WARM_UP = 8
 
 
