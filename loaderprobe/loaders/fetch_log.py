@@ -128,14 +128,16 @@ class OpenLog:
                 return True
         return False
 
-    def read(self, *, keep: bool = False) -> WorkerBatches:
-        """All complete rows, by batch number; those of earlier calls with `keep`, too, which may be overwritten now."""
+    def read(self, since_ns: int = 0, *, keep: bool = False) -> WorkerBatches:
+        """All complete rows of batches begun since then, by batch number; those of earlier calls with `keep`, too,
+        which may be overwritten now."""
         lanes = len(self.rows)
         rows = np.concatenate([self._kept, self.rows.reshape(-1, COLUMNS)])
         numbers, first = np.unique(rows[:, 0], return_index=True)
         rows = rows[first[numbers > 0]]
         if keep:
             self._kept = rows
+        rows = rows[rows[:, 1] >= since_ns]
         batch = rows[:, 0] - 1
         made = sum(int(batch[batch % lanes == lane].max(initial=-1)) // lanes + 1 for lane in range(lanes))
         columns = [tuple(column.tolist()) for column in rows.T]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from weakref import ref
 from torch.utils.data import DataLoader
 
 from loaderprobe.errors import NoSpace
-from loaderprobe.loaders.fetch_log import FetchLog, OpenLog
+from loaderprobe.loaders.fetch_log import ROWS, FetchLog, OpenLog
 from loaderprobe.loaders.unwrap import torch_iterator
 from loaderprobe.loaders.worker_probe import Collation, EndlessFetch, WorkerProbe, WorkerSetup, watch_here
 from loaderprobe.records.measurement import WorkerBatches
@@ -80,10 +81,8 @@ class WatchedLoader:
         self._live: list[LiveLog] = []
         """A script may have several iterators at once."""
         self._made = 0
-        self._kept: list[Row] = []
-        """Rows of iterators that are over."""
-        self._since_ns = 0
-        """What was begun before is forgotten."""
+        self._kept: deque[Row] = deque(maxlen=ROWS)
+        """The last rows of iterators that are over, as many as a log has of one worker."""
 
     def iterate(self, loader: DataLoader[Any], original: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
         """The loader's own iterator, whose workers record where their log can be written."""
@@ -116,23 +115,13 @@ class WatchedLoader:
 
     def records(self, since_ns: int) -> WorkerBatches:
         """The cost of each batch that was begun since then, numbered in the order in which they were begun."""
-        live = (row for each in self._live for row in self._rows(each))
-        seen = (row for row in (*self._kept, *live) if row[START] >= since_ns)
-        rows = sorted(seen, key=lambda row: row[START])
+        kept = (row for row in self._kept if row[START] >= since_ns)
+        live = (row for each in self._live for row in _rows(each.log, since_ns))
+        rows = sorted((*kept, *live), key=lambda row: row[START])
         columns: dict[str, Any] = {
             name: tuple(row[column] for row in rows) for column, name in enumerate(COLUMNS) if name != "batch"
         }
         return WorkerBatches(batch=tuple(range(len(rows))), **columns)
-
-    def forget(self, before_ns: int) -> None:
-        """No batch that was begun before is asked for again."""
-        self._since_ns = before_ns
-        self._kept = [row for row in self._kept if row[START] >= before_ns]
-
-    def _rows(self, live: LiveLog) -> list[Row]:
-        read = live.log.read()
-        rows = zip(*(getattr(read, name) for name in COLUMNS), strict=True)
-        return [row for row in rows if row[START] >= self._since_ns]
 
     def _retire(self) -> None:
         """Keep the rows of iterators that are gone, and remove their logs: workers open them by name."""
@@ -141,7 +130,12 @@ class WatchedLoader:
             if each.held() is not None:
                 self._live.append(each)
                 continue
-            self._kept += self._rows(each)
+            self._kept += _rows(each.log)
             each.path.unlink(missing_ok=True)
             if each.probe is not None:
                 each.probe.close()
+
+
+def _rows(log: OpenLog, since_ns: int = 0) -> Iterator[Row]:
+    read = log.read(since_ns)
+    return zip(*(getattr(read, name) for name in COLUMNS), strict=True)

@@ -172,7 +172,7 @@ class WatchedInterval:
     seconds: float
     steps: int
     images_per_s: float | None
-    """Over the steps alone: validation, checkpoints and pauses are left out. None without the size of a batch."""
+    """Over steps, and what starts and ends workers: without validation, checkpoints, pauses. None without a size."""
     input_wait_fraction: float
     worker_cpu_fraction: float | None
     """Of the workers' time while they make batches, as are the next two; None without a record of it."""
@@ -207,3 +207,5 @@ class WatchReport:
     """That train together; of several, only rank 0 was watched."""
     others: tuple[str, ...] = ()
     """Classes of the data sets of further loaders that a step takes from."""
+    images: bool = True
+    """False when its batches hold none; files of earlier versions do not say."""

@@ -13,15 +13,17 @@ MESSAGES: dict[str, str] = {
     "all_batches_made": "every batch of the data set was made once, so there was no further round",
     "only_watched": "training was only watched: of all rates and speed-ups, only the rate of training is measured",
     "begun_each_batch": "the script iterates its loader from the start for each batch: what that takes is in no rate",
+    "workers_start_each_epoch": (
+        "starting its workers again takes {start_s:duration} of each epoch, beside {epoch_s:duration} of training, and "
+        "is in no rate: persistent_workers=True starts them once"
+    ),
     "measured_again": "segments in which the script did something else than training were measured again",
     "too_few_samples": "{samples} samples are read in turn, too few to read each once per segment: {needed} are needed",
     "script_ended": "the script ended within a round",
     "script_interrupted": "Ctrl-C came within a round",
     "broken_off": "batches or steps took so long that a round was broken off",
     "workers_without_data": "workers without data: {idle} of {workers}; measured with {busy:count worker}",
-    "wrapper_left_out": (
-        "what {wrapper} does around its DataLoader is left out: {because:code left_out}; {path} is measured"
-    ),
+    "wrapper_left_out": "what {wrapper} does around {path}, which is measured, is left out: {because:code left_out}",
     "iterated_itself": (
         "{iterable} is no DataLoader that can be copied, so it was iterated itself, and stays where that left it; it "
         "has no mode without decoding or transport, so speed-ups are estimated from what it waits for and computes"
@@ -110,8 +112,7 @@ MESSAGES: dict[str, str] = {
     "large_objects_in_ranges": "objects of more than 16 MiB are read in ranges of 8 MiB at random",
     "listing_cut": "only the first {objects} objects of the listing were taken",
     "objects_read_again": (
-        "the objects read hold {size_bytes:bytes}; they were read again {times} times, which a cache of the store may "
-        "have served"
+        "the objects read hold {size_bytes:bytes}; they were read again {times} times, maybe from the store's cache"
     ),
     "requests_retried": "{requests} requests were made again: {why}",
     "scratch_file": "a scratch file of {size_bytes:bytes}, read in blocks of 128 KiB",
@@ -182,9 +183,7 @@ MESSAGES: dict[str, str] = {
         "the timed batches read {read_bytes:bytes} a sample from storage, all batches since the loader began "
         "{owed_bytes:bytes}: the data set reads in pieces, and a piece serves many more samples than were timed"
     ),
-    "warm_after_first_pass": (
-        "not all files are known, so they could not be evicted and came from memory after the first pass"
-    ),
+    "warm_after_first_pass": "not all files are known, so none was evicted: they are warm after the first pass",
     "always_warm": "not all files are known, so they could not be evicted and were in memory",
     "kept_samples_show_nothing": "the data set keeps its samples, so warm files take less work and show nothing",
     "no_worker_times": "the workers left no record of their time",
@@ -600,8 +599,7 @@ MESSAGES: dict[str, str] = {
     ),
     "reason.limit_not_known": (
         "if {first:noun} were free, it would be {first_speedup:times}x at most (estimated), and 1x if {second:noun} "
-        "is at its limit, which is not known. If {second:noun} were free, "
-        "{second_speedup:times}x{second_how:code how}."
+        "is at its limit, which is not known. If {second:noun} were free, {second_speedup:times}x{second_how:code how}."
     ),
     "reason.ranges_meet": (
         "if {first:noun} were free, it may be only {least:times}x, and if {second:noun} were free as much as "
@@ -906,7 +904,7 @@ MESSAGES: dict[str, str] = {
         "trains on, and saves, as without loaderprobe; what its thread does meanwhile is estimated"
     ),
     "script.stopped_before": "stopped before the script would write over or remove {path}: nothing of it is changed",
-    "script.watched": "{at_s:duration}: [{images_per_s:rate} images/s, ]input wait {input_wait_fraction:percent}{rest}",
+    "script.watched": "{at_s:duration}: [{images_per_s:rate} {unit}, ]input wait {input_wait_fraction:percent}{rest}",
     "script.not_kept": "the last interval is not kept: {error}",
     "script.saved": "the script made files meanwhile, which hold nothing of use: {files}[ and {more} more]",
     "part.loader": "loader {number} ({dataset}, [batch size {batch_size}, ]{workers:workers})",

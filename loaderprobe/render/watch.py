@@ -18,13 +18,14 @@ from loaderprobe.units import format_duration, format_rate, join_words, signific
 
 _SHOWN, _BRIEF = 30, 10
 """Intervals of the page, and of a terminal: of more, the first and the last."""
+_UNITS = {True: "images/s", False: "samples/s"}
 
 
 def watch_document(found: WatchReport) -> Document:
     """The verdict, the rate of training over time, then what the workers did."""
     steps = sum(interval.steps for interval in found.intervals)
     rates = [interval.images_per_s for interval in found.intervals if interval.images_per_s is not None]
-    rate = f"{span(rates)} images/s, " if rates else ""
+    rate = f"{span(rates)} {_UNITS[found.images]}, " if rates else ""
     rank = f"rank 0 of {found.ranks}, " if found.ranks > 1 else ""
     size = f", batches of {found.batch_size}" if found.batch_size else ""
     return Document(
@@ -44,7 +45,10 @@ def _why_none(found: WatchReport) -> str:
 
 
 def _sections(found: WatchReport) -> Iterator[Section]:
-    yield Section(title="Images/s over time", name="time", parts=tuple(_course(found.intervals)), panel="main")
+    unit = _UNITS[found.images]
+    yield Section(
+        title=f"{unit.capitalize()} over time", name="time", parts=_course(found.intervals, unit), panel="main"
+    )
     yield Section(title="Why", parts=(Paragraph(text=sentence(found.bound)),) if found.bound else (), panel="side")
     waits = ("what limits: on a GPU, steps end later than the loop sees",) if found.on_gpu else ()
     sure = (
@@ -62,19 +66,13 @@ def _few(intervals: Sequence[WatchedInterval], most: int) -> Sequence[WatchedInt
     return intervals if len(intervals) <= most else (*intervals[:half], *intervals[-half:])
 
 
-def _course(intervals: Sequence[WatchedInterval]) -> Iterator[Part]:
-    if intervals:
-        yield Chart(
-            rows=tuple(_row(interval) for interval in _few(intervals, _SHOWN)),
-            unit="images/s",
-            ends="until,images/s",
-            brief=tuple(_row(interval) for interval in _few(intervals, _BRIEF)),
-        )
+def _course(intervals: Sequence[WatchedInterval], unit: str) -> tuple[Part, ...]:
+    rows, brief = (tuple(map(_row, _few(intervals, most))) for most in (_SHOWN, _BRIEF))
+    return (Chart(rows=rows, unit=unit, ends=f"until,{unit}", brief=brief),) if intervals else ()
 
 
 def _row(interval: WatchedInterval) -> ChartRow:
-    bound = interval.bound
-    rate = interval.images_per_s
+    bound, rate = interval.bound, interval.images_per_s
     return ChartRow(
         label=f"until {format_duration(interval.begin_s + interval.seconds)}",
         value=MISSING if rate is None else significant(rate),
@@ -112,7 +110,8 @@ def said(code: str, facts: Facts) -> str:
         interval = facts["interval"]
         rest = f", rank 0 of {facts['ranks']}" if facts["ranks"] > 1 else ""
         rest += f": {heading(interval.bound)} (estimated)" if interval.bound else ""
-        return message(code, {**values(interval), "at_s": interval.begin_s + interval.seconds, "rest": rest})
+        at_s, unit = interval.begin_s + interval.seconds, _UNITS[facts["images"]]
+        return message(code, {**values(interval), "unit": unit, "at_s": at_s, "rest": rest})
     return not_measured(facts["attached"]) if "attached" in facts else message(code, facts)
 
 
@@ -150,8 +149,7 @@ def _seen(attached: Attached) -> Iterator[str]:
 
 
 def _outside(seen: SeenOutside) -> Iterator[str]:
-    most = 1 / (1 - seen.share) if seen.share < 0.99 else None
-    facts = {**values(seen), "most": most}
+    facts = {**values(seen), "most": 1 / (1 - seen.share) if seen.share < 0.99 else None}
     yield message("seen.calls", facts)
     yield message("seen.place", facts)
     if thread := message("seen.thread", facts):

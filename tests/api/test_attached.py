@@ -133,6 +133,19 @@ def test_a_pause_makes_void_what_was_timed(tmp_path: Path) -> None:
     assert why == ["the script paused between two batches"]
 
 
+def test_the_start_of_workers_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It took 5 s of the script's time, and an epoch trains for less than a second."""
+    clocked, training, start = Clocked(tmp_path), Training(tmp_path, num_workers=1), DataLoader._get_iterator
+
+    def slow(loader: Any) -> Any:
+        clocked.clock.ahead_s += 5.0 if loader is training.loader else 0.0  # and not a copy that is measured
+        return start(loader)
+
+    monkeypatch.setattr(DataLoader, "_get_iterator", slow)
+    notes = clocked.run(lambda: WAYS["plain"](training)).measurement.notes
+    assert "workers_start_each_epoch" in [note.code for note in notes]
+
+
 def test_ctrl_c_ends_the_script_with_what_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where it comes while the script waits for its batch."""
     clocked, sample = Clocked(tmp_path, budget_s=60.0), Costly.__getitem__
@@ -522,7 +535,7 @@ def test_the_size_of_watched_batches_is_that_of_their_records(tmp_path: Path) ->
     _, found, _ = watched(lambda: list(map(training.step, loader)))
     assert found is not None and f"batches of {BATCH}" in found.document().title
     unknown = replace(found, batch_size=None, intervals=(replace(found.intervals[0], images_per_s=None),))
-    assert "batches of" not in unknown.text() and "images/s," not in unknown.text()
+    assert "batches of" not in unknown.text() and "samples/s," not in unknown.text()
 
 
 def test_what_does_not_train_gives_nothing(tmp_path: Path) -> None:
@@ -530,4 +543,4 @@ def test_what_does_not_train_gives_nothing(tmp_path: Path) -> None:
     _, found, _ = watched(lambda: Training(tmp_path).validate())
     assert found is None
     _, found, said = watched(lambda: WAYS["validates_alone"](Training(tmp_path)))
-    assert found is None and not any("images/s" in each for each in said)
+    assert found is None and not any("samples/s" in each for each in said)

@@ -50,7 +50,7 @@ def at_work(held: Any) -> Callable[[DataLoader[Any]], Any]:
     return made
 
 
-LEFT_OUT = "what Piped does around its DataLoader is left out: it may form new batches; loader.stages[0] is measured"
+LEFT_OUT = "what Piped does around loader.stages[0], which is measured, is left out: it may form new batches"
 
 
 @pytest.mark.parametrize(

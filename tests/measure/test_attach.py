@@ -6,7 +6,8 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType, SimpleNamespace
@@ -14,27 +15,28 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.errors import LoaderprobeError
-from loaderprobe.measure.attach import outside
-from loaderprobe.measure.attach.attachment import CANNOT_GO_ON, MEASURED, Attachment, Finished, budget_of
+from loaderprobe.measure.attach import outside, watcher
+from loaderprobe.measure.attach.attachment import CANNOT_GO_ON, MEASURED, Attachment, Finished, budget_of, workers_start
 from loaderprobe.measure.attach.choice import announce, claimed, others_that_train
 from loaderprobe.measure.attach.coroutine import SessionCoroutine
 from loaderprobe.measure.attach.outside import LEAST_PASSES, Outside, Pauses
 from loaderprobe.measure.attach.script_loaders import ScriptLoader, SeenLoaders
 from loaderprobe.measure.attach.script_ranks import AHEAD, ANSWER_TIMEOUT_S, PATIENCE_S, StartAgreement
-from loaderprobe.measure.attach.watcher import ROUNDS, LoopStep, observed
+from loaderprobe.measure.attach.watcher import JUDGED_STEPS, ROUNDS, LoopStep, Watched, Watcher, observed
 from loaderprobe.measure.session import Interrupted
 from loaderprobe.records.diagnosis import AttachRequest
 from loaderprobe.records.measurement import Measurement, WorkerBatches
 from loaderprobe.records.rank_processes import NotTogether, RankOffer
 from loaderprobe.records.waits import CodePlace
-from loaderprobe.render.watch import said
+from loaderprobe.render.watch import said, watch_document
 from loaderprobe.system import stacks
 from loaderprobe.system.stacks import CallTimes, called, of_the_script, place_of, shared, stack_of
 from loaderprobe.testing import FakeClock, FakeStore
-from tests.examples.training import Training
+from tests.examples.training import Costly, Training
 from tests.measure.scripted import in_threads
 
 MS = 1_000_000
@@ -118,6 +120,143 @@ def test_compute_is_open_where_workers_may_take_the_cores_of_the_step(
     bound = verdict(found).bound
     assert bound.reason.code == reason
     assert bound.side == ("compute" if reason == "largest_speedup" else "inconclusive")
+
+
+class ScriptedLog:
+    """Of the workers of a loader: a batch of 8 images is begun every 3 ms, and the last 8192 are kept."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.clock = clock
+
+    def iterate(self, loader: Any, original: Callable[[Any], Any]) -> Any:
+        return original(loader)
+
+    def records(self, since_ns: int) -> WorkerBatches:
+        begun = range(1_000_000_000, self.clock.now_ns(), 3 * MS)[-8192:]
+        rows = [start for start in begun if start >= since_ns]
+        found = records(len(rows), wall_ms=2)
+        read_bytes, instrument_ns = (6000,) * len(rows), (50_000,) * len(rows)
+        return replace(found, start_ns=tuple(rows), read_bytes=read_bytes, instrument_ns=instrument_ns)
+
+
+@pytest.fixture
+def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Watcher, Watched, FakeClock]]:
+    """A training on a fake clock that is watched, and its loader, with a scripted log."""
+    clock, loader = FakeClock(), DataLoader(Costly(), batch_size=8, num_workers=2)
+    times = {"perf_counter_ns": clock.now_ns, "thread_time_ns": clock.thread_cpu_ns}
+    monkeypatch.setattr(watcher, "time", SimpleNamespace(**times, process_time_ns=clock.process_cpu_ns))
+    request = AttachRequest(run="", scratch=str(tmp_path), command="train.py", budget_s=None, watch=True)
+    made = Watcher(request, lambda *_: None, lambda _: None, lambda _: None)  # type: ignore[arg-type,return-value]
+    seen = made.iterator_made(loader)
+    seen.watching = ScriptedLog(clock)
+    yield made, seen, clock
+    made.close()
+
+
+def test_a_long_interval_is_judged_by_its_last_steps(
+    watched: tuple[Watcher, Watched, FakeClock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rates are of all 10,000, more than a log keeps. Only the first half waits for input."""
+    monkeypatch.setattr(watcher, "FIRST_S", 30.0)
+    made, seen, clock = watched
+    for number in range(10_000):
+        wait_s, step_s = (0.002, 0.001) if number < 5_000 else (0.0, 0.003)
+        made.next_batch(seen, iter(()), lambda wait_s=wait_s: clock.sleep(wait_s))  # type: ignore[misc]
+        clock.work(step_s)
+        made.backward()
+        made.optimizer_stepped()
+    assert len(seen.steps) == JUDGED_STEPS
+    made.next_batch(seen, iter(()), lambda: None)
+    (interval,) = seen.intervals
+    assert interval.steps == 10_000 and interval.images_per_s == pytest.approx(8 / 0.003)
+    assert interval.input_wait_fraction == pytest.approx(1 / 3)
+    assert interval.read_bytes_per_s == pytest.approx(6000 / 0.003)
+    assert interval.bound is not None and interval.bound.side == "compute"
+
+
+@pytest.mark.parametrize(
+    ("workers", "shape", "expected_s", "unit"),
+    [(2, (8, 3, 4, 4), 0.0, "images/s"), (0, (8, 16), 10 * 50e-6, "samples/s")],
+)
+def test_what_the_training_thread_records_itself_is_overhead(
+    watched: tuple[Watcher, Watched, FakeClock], workers: int, shape: tuple[int, ...], expected_s: float, unit: str
+) -> None:
+    """Without workers it makes the batches. Only rates of batches that hold images are of images."""
+    made, seen, clock = watched
+    vars(seen.loader).update(num_workers=workers)
+    for _ in range(11):
+        made.next_batch(seen, iter(()), lambda: torch.zeros(shape))
+        clock.work(0.01)
+        made.backward()
+        made.optimizer_stepped()
+    found = made.result()
+    assert found is not None and found.overhead_s == pytest.approx(expected_s)
+    facts = {"interval": found.intervals[0], "ranks": 1, "images": found.images}
+    assert f"800 {unit}, " in said("script.watched", facts)
+    assert watch_document(found).sections[0].title.lower() == f"{unit} over time"
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_workers_that_start_and_end_are_waited_for(watched: tuple[Watcher, Watched, FakeClock], leaves: bool) -> None:
+    """Each epoch, whether the loop is left before its end or not; the rate is lower by that."""
+    made, seen, clock = watched
+
+    def end() -> None:
+        clock.sleep(0.1)
+        raise StopIteration
+
+    for _ in range(3):
+        made.get_iterator(seen.loader, lambda _: clock.sleep(0.1))  # type: ignore[arg-type,return-value]
+        for _ in range(10):
+            made.next_batch(seen, iter(()), lambda: clock.sleep(0.0))
+            clock.work(0.02)
+            made.backward()
+            made.optimizer_stepped()
+        with suppress(StopIteration):
+            made.next_batch(seen, iter(()), (lambda: None) if leaves else end)
+    found = made.result()
+    assert found is not None
+    (interval,) = found.intervals
+    wait_s = 0.3 if leaves else 0.5
+    assert interval.input_wait_fraction == pytest.approx(wait_s / (wait_s + 0.6))
+    assert interval.images_per_s == pytest.approx(8 * interval.steps / (wait_s + 0.6))
+
+
+@pytest.mark.parametrize(
+    ("start_s", "options", "expected_s"),
+    [(0.05, {}, 0.15), (0.01, {}, None), (0.05, {"persistent_workers": True}, None), (0.05, {"num_workers": 0}, None)],
+)
+def test_workers_that_start_each_epoch_are_said_where_they_matter(
+    tmp_path: Path, start_s: float, options: dict[str, Any], expected_s: float | None
+) -> None:
+    """Starting them, waiting for their first batch but for what it takes to make it, and ending them: in no rate."""
+    request, clock = AttachRequest(run="", scratch=str(tmp_path), command="train.py", budget_s=None), FakeClock()
+    made = Attachment(request, lambda *_: None, lambda *_: None, lambda *_: None, clock=clock.now_ns)
+    loader = DataLoader(Costly(), batch_size=8, **({"num_workers": 1} | options))
+
+    seen = made.iterator_made(loader)
+    assert seen is not None
+
+    def iterator(_: Any) -> Iterator[Any]:
+        made.iterator_made(loader)
+        clock.sleep(start_s)
+        return iter(())
+
+    def end() -> None:
+        clock.sleep(start_s)
+        raise StopIteration
+
+    for _ in range(3):
+        made.get_iterator(loader, iterator)
+        for wait_s in (start_s + 0.01, 0.3):
+            made.next_batch(seen, iter(()), lambda wait_s=wait_s: clock.sleep(wait_s))  # type: ignore[misc]
+            clock.work(0.5)
+        with pytest.raises(StopIteration):
+            made.next_batch(seen, iter(()), end)
+    measured = observed(loop(60), records(60, wall_ms=10), name="", workers=1, prefetch_factor=2, cores=2.0)
+    assert measured is not None
+    facts = [note.facts for note in workers_start(seen, measured)]
+    assert facts == ([] if expected_s is None else [pytest.approx({"start_s": expected_s, "epoch_s": 0.8})])
 
 
 @pytest.mark.parametrize(

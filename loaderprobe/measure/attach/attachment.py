@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -10,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from loaderprobe.batches import length_of
 from loaderprobe.errors import BadValue, LoaderprobeError, LostRank
 from loaderprobe.measure.attach.choice import LoaderChoice, NoVerdict, announce, others_that_train
 from loaderprobe.measure.attach.coroutine import SessionCoroutine, Withdrawn
@@ -20,7 +22,10 @@ from loaderprobe.measure.attach.takeover import Loop, OtherTraining, Takeover
 from loaderprobe.measure.user.loader import INTERRUPTED, LoaderRequest, measure_with_step
 from loaderprobe.protocols import OnStage, Say
 from loaderprobe.records.diagnosis import Attached, AttachRequest, OwnMeasured
+from loaderprobe.records.measurement import Measurement, base_mode, segment_seconds, segments_of
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.thresholds import LEAST_PREDICTION_ERROR
+from loaderprobe.stats import mean, median
 from loaderprobe.system.written_files import WrittenFiles
 from loaderprobe.units import join_words
 
@@ -53,6 +58,26 @@ def budget_of(request: AttachRequest, seen: ScriptLoader, *, in_ranks: bool) -> 
 def step_s(seen: ScriptLoader) -> float:
     """Seconds of a step so far, with its waiting."""
     return (time.perf_counter_ns() - seen.began_ns) / max(seen.batches, 1) / 1e9
+
+
+def workers_start(seen: ScriptLoader, measurement: Measurement) -> tuple[Remark, ...]:
+    """Where workers start each epoch, and the script's rate is off the measured one by more than rates drift.
+
+    With workers that run on, an epoch still waits for its first batch for as long as that takes to make.
+    """
+    from loaderprobe.loaders.unwrap import kept_iterators
+
+    loader, records = seen.loader, measurement.worker_batches
+    trained = segments_of(measurement, base_mode(measurement), "training")
+    starts = seen.starts_workers and seen.starts_ns and not (seen.begun_each_batch or kept_iterators(loader))
+    if not (starts and trained and records.wall_ns):
+        return ()
+    start_s = (median(seen.starts_ns) - mean(records.wall_ns)) / 1e9
+    step_s = sum(map(segment_seconds, trained)) / sum(segment.steps for segment in trained)
+    epoch_s = (length_of(loader) or math.inf) * step_s
+    if start_s < LEAST_PREDICTION_ERROR * epoch_s:
+        return ()
+    return (Remark(code="workers_start_each_epoch", facts={"start_s": start_s, "epoch_s": epoch_s}),)
 
 
 def coroutine_of(
@@ -147,7 +172,11 @@ class Attachment:
         self._goes_on()
         takeover = self._takeover
         if takeover is None or not self._hears:
-            return original(loader)
+            begin_ns = self._clock()
+            made = original(loader)
+            if (known := self._loaders.known(loader)) is not None:
+                known.starting_ns += self._clock() - begin_ns
+            return made
         seen = self._loaders.seen(loader)
         if seen is not takeover.seen:
             return original(loader)
@@ -175,9 +204,13 @@ class Attachment:
         seen.in_epoch += 1
         if takeover is not None:
             return takeover.evaluation.next() if takeover.evaluation.has(loop) else self._measured_batch(takeover, loop)
-        begin_ns = time.perf_counter_ns()
-        batch = take()
-        self._loaders.took(seen, begin_ns, time.perf_counter_ns())
+        begin_ns = self._clock()
+        try:
+            batch = take()
+        except StopIteration:  # its workers have ended
+            seen.starting_ns += self._clock() - begin_ns
+            raise
+        self._loaders.took(seen, begin_ns, self._clock())
         self._outside.took()
         return batch
 
@@ -279,7 +312,9 @@ class Attachment:
                 "others": self._loaders.others(seen),
             }
             self._say("script.begins", facts)
-        coroutine = coroutine_of(seen, self._request, budget_s, beyond_s, ranks, self._on_stage, self._judged)
+        coroutine = coroutine_of(
+            seen, self._request, budget_s, beyond_s, ranks, self._on_stage, partial(self._judged, seen)
+        )
         most_s = None if ranks is not None else budget_s
         others = OtherTraining(seen, self._request.after_steps, self._loaders.passes, most_s, self._clock)
         pauses = Pauses(self._clock)
@@ -288,9 +323,9 @@ class Attachment:
         pauses.watch(threading.get_ident(), step_s(seen))
         return None
 
-    def _judged(self, measured: OwnMeasured, first: Callable[[], tuple[Remark, ...]]) -> Any:
+    def _judged(self, seen: ScriptLoader, measured: OwnMeasured, first: Callable[[], tuple[Remark, ...]]) -> Any:
         self._interrupted = INTERRUPTED in measured.measurement.notes
-        return self._judge(measured, first)
+        return self._judge(measured, lambda: (*first(), *workers_start(seen, measured.measurement)))
 
     def _on_stage(self, stage: str, done: int, total: int) -> None:
         """One line a round. Raises BadValue where another process has begun to train meanwhile."""

@@ -102,7 +102,6 @@ class LoaderChoice:
         if not claimed(scratch):
             return NoVerdict("another_process")
         # What starting them each time costs shows in no copy, whose workers run on.
-        starts_workers = seen.loader.num_workers and not seen.loader.persistent_workers
-        if self.ranks is None and seen.begun_each_batch and starts_workers:
+        if self.ranks is None and seen.begun_each_batch and seen.starts_workers:
             return NoVerdict("begun_each_batch")
         return None

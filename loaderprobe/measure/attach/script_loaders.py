@@ -214,12 +214,21 @@ class ScriptLoader:
     thread: int = 0
     loops: int = 0
     """Loops that took a batch."""
+    starting_ns: int = 0
+    """Since its last batch: for the end of its iterator, and for making the next one."""
+    starts_ns: deque[int] = field(default_factory=lambda: deque(maxlen=REMEMBERED_PASSES))
+    """The same of the last loops that took a batch, each with its wait for the first one."""
     passes: Passes = field(default_factory=Passes)
 
     @property
     def begun_each_batch(self) -> bool:
         """True where each batch is the first of a loop: `next(iter(loader))`."""
         return self.loops == self.batches > 1
+
+    @property
+    def starts_workers(self) -> bool:
+        """True where workers start with each loop."""
+        return self.loader.num_workers > 0 and not self.loader.persistent_workers
 
     @property
     def loader(self) -> Any:
@@ -271,6 +280,9 @@ class SeenLoaders:
 
     def took(self, seen: ScriptLoader, begin_ns: int, ready_ns: int) -> None:
         self.gave(seen)
+        if seen.in_epoch == 1:
+            seen.starts_ns.append(seen.starting_ns + ready_ns - begin_ns)
+        seen.starting_ns = 0
         seen.began_ns = seen.began_ns or begin_ns
         seen.since_update += 1
         seen.wait_ns += ready_ns - begin_ns

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from loaderprobe.analyze.judge import Judged
+from loaderprobe.batches import holds_images
 from loaderprobe.measure.attach.outside import NO_STEP_TIMES, Outside
 from loaderprobe.measure.attach.script_loaders import UPDATES_A_BATCH, KnownLoader, ScriptLoader
 from loaderprobe.measure.parts import UNSEEN
@@ -44,6 +47,7 @@ class LoopStep:
     """
 
     begin_ns: int
+    """Of the first batch of a loop, earlier by what it took to end the iterator before and to make this one."""
     ready_ns: int
     begin_cpu_ns: int
     ready_cpu_ns: int
@@ -143,8 +147,28 @@ def _segment(part: Sequence[LoopStep], number: int, first_batch: int, batch_size
 FIRST_S, LATER_S = 15.0, 60.0
 """Lengths of the first interval and of all others."""
 JUDGED_STEPS = 4000
-"""The last steps, on which the verdict is."""
+"""The last steps are kept: each verdict is on them, and a log holds their batches."""
 WARM_UP = 8
+
+
+@dataclass(slots=True)
+class IntervalSums:
+    """The training steps of an interval so far, of any number."""
+
+    steps: int = 0
+    begin_ns: int = 0
+    """Of the first, and the end of the last."""
+    end_ns: int = 0
+    wait_ns: int = 0
+    busy_ns: int = 0
+
+    def add(self, step: LoopStep) -> None:
+        if not self.steps:
+            self.begin_ns = step.begin_ns
+        self.steps += 1
+        self.end_ns = step.end_ns
+        self.wait_ns += step.ready_ns - step.begin_ns
+        self.busy_ns += step.end_ns - step.ready_ns
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -153,11 +177,11 @@ class Watched(ScriptLoader):
 
     watching: Any
     """The `WatchedLoader` that records what its batches cost."""
-    steps: list[LoopStep] = field(default_factory=list)
-    """The last steps."""
+    steps: deque[LoopStep] = field(default_factory=lambda: deque(maxlen=JUDGED_STEPS))
+    sums: IntervalSums = field(default_factory=IntervalSums)
     intervals: list[WatchedInterval] = field(default_factory=list)
-    since: int = 0
-    """Place in `steps` of the first of the interval."""
+    images: bool | None = None
+    """Whether its first batch holds images; None before that."""
     beside: Sequence[Watched] = ()
     """Those that gave batches since the last training step but one that took one of this loader, itself among them."""
     given_at: int = 0
@@ -195,7 +219,18 @@ class Watcher:
 
     def get_iterator(self, loader: Any, original: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
         """The script's own iterator, whose workers record what batches cost."""
-        made: Iterator[Any] = self._seen(loader).watching.iterate(loader, original)
+        entered_ns, seen = time.thread_time_ns(), self._seen(loader)
+        self._ended(seen, time.perf_counter_ns(), entered_ns)  # where the loop before was left
+
+        def timed(loader: Any) -> Iterator[Any]:
+            begin_ns, cpu_ns = time.perf_counter_ns(), time.thread_time_ns()
+            real = original(loader)
+            seen.starting_ns += time.perf_counter_ns() - begin_ns
+            self._overhead_ns -= time.thread_time_ns() - cpu_ns
+            return real
+
+        made: Iterator[Any] = seen.watching.iterate(loader, timed)
+        self._overhead_ns += time.thread_time_ns() - entered_ns
         return made
 
     def iterator_made(self, loader: Any) -> Watched:
@@ -206,15 +241,23 @@ class Watcher:
         self._ended(seen, time.perf_counter_ns(), entered)
         # What closing an interval takes is no waiting for input.
         begin_ns, cpu_ns, process_begun_ns = time.perf_counter_ns(), time.thread_time_ns(), time.process_time_ns()
-        batch = take()
+        try:
+            batch = take()
+        except StopIteration:  # its workers have ended
+            seen.starting_ns += time.perf_counter_ns() - begin_ns
+            raise
         ready_ns, cpu_after = time.perf_counter_ns(), time.thread_time_ns()
         step = LoopStep(
-            begin_ns=begin_ns,
+            begin_ns=begin_ns - seen.starting_ns,
             ready_ns=ready_ns,
             begin_cpu_ns=cpu_ns,
             ready_cpu_ns=cpu_after,
             begin_process_ns=process_begun_ns,
         )
+        if seen.images is None:
+            seen.images = False
+            with suppress(Exception):  # a batch of no usual kind: training goes on
+                seen.images = holds_images(batch)
         self._took(seen, step)
         self._overhead_ns += cpu_ns - entered + time.thread_time_ns() - cpu_after
         return batch
@@ -225,12 +268,15 @@ class Watcher:
             last = seen.steps[-1]
             last.end_ns, last.end_cpu_ns, last.end_process_ns = now_ns, cpu_ns, time.process_time_ns()
             last.trains = seen.passes.trains
+            if last.trains:
+                seen.sums.add(last)
             length_s = FIRST_S if not seen.intervals else LATER_S
-            if seen is self._main(seen.beside) and now_ns - seen.steps[seen.since].begin_ns >= length_s * 1e9:
+            is_over = seen.sums.steps and now_ns - seen.sums.begin_ns >= length_s * 1e9
+            if is_over and seen is self._main(seen.beside):
                 self._interval(seen)
 
     def _took(self, seen: Watched, step: LoopStep) -> None:
-        seen.began_ns = seen.began_ns or step.begin_ns
+        seen.began_ns, seen.starting_ns = seen.began_ns or step.begin_ns, 0
         seen.steps.append(step)
         seen.batches += 1
         self._batches += 1
@@ -239,9 +285,6 @@ class Watcher:
         self._outside.took()
         if seen not in self._taken:
             self._taken.append(seen)
-        if len(seen.steps) > JUDGED_STEPS and seen is not self._main(seen.beside):
-            del seen.steps[:-WARM_UP]
-            seen.since = 0
 
     def _trains_on(self, seen: Watched) -> bool:
         """False for a loader that only gives batches now and then, as for a validation, beside many updates without."""
@@ -285,7 +328,7 @@ class Watcher:
         trained = self._main(self._all)
         if trained is None:
             return None
-        if len(trained.steps) > trained.since:
+        if trained.sums.steps:
             self._interval(trained)
         return self._so_far(trained)
 
@@ -299,7 +342,7 @@ class Watcher:
         )
 
     def _so_far(self, trained: Watched) -> WatchReport:
-        last = trained.steps[WARM_UP:] if trained.batches == len(trained.steps) else trained.steps
+        last = list(trained.steps)[WARM_UP if trained.batches == len(trained.steps) else 0 :]
         records = self._records(trained, last)
         return WatchReport(
             origin=self._origin(self._request.command),
@@ -316,6 +359,7 @@ class Watcher:
                 if each is not trained and self._trains_on(each)
             ),
             overhead_s=self._overhead_ns / 1e9,
+            images=bool(trained.images),
         )
 
     def close(self) -> None:
@@ -334,15 +378,17 @@ class Watcher:
         return self._all[-1]
 
     def _interval(self, seen: Watched) -> None:
-        """Close an interval, and keep only as many steps as the verdict is on."""
-        part, seen.steps = seen.steps[seen.since :], seen.steps[-JUDGED_STEPS:]
-        seen.since = len(seen.steps)
+        """Close an interval. Of a long one, the last steps are judged."""
+        sums, seen.sums = seen.sums, IntervalSums()
+        part = [step for step in seen.steps if step.begin_ns >= sums.begin_ns]
         try:
             records = self._records(seen, part)
+            if not seen.loader.num_workers and records.instrument_ns:
+                self._overhead_ns += round(mean(records.instrument_ns) * sums.steps)
             bound = self._bound(seen, part, records)
-            seen.intervals.append(_summed(part, records, seen.began_ns, bound, seen.loader.batch_size))
-            seen.watching.forget(seen.steps[0].begin_ns)
-            self._say("script.watched", {"interval": seen.intervals[-1], "ranks": self._ranks})
+            seen.intervals.append(_summed(sums, records, seen.began_ns, bound, seen.loader.batch_size))
+            facts = {"interval": seen.intervals[-1], "ranks": self._ranks, "images": bool(seen.images)}
+            self._say("script.watched", facts)
             self._keep(self._so_far(seen))
         except Exception as error:  # noqa: BLE001  # a full disk, or whatever it is: training goes on
             self._say("script.not_kept", {"error": str(error) or type(error).__name__})
@@ -375,26 +421,22 @@ def _on_gpu() -> bool:
 
 
 def _summed(
-    part: Sequence[LoopStep], records: WorkerBatches, began_ns: int, bound: Bound | None, batch_size: int | None
+    sums: IntervalSums, records: WorkerBatches, began_ns: int, bound: Bound | None, batch_size: int | None
 ) -> WatchedInterval:
-    """What some steps came to. `batch_size` is for batches of which there is no record: of the first iterator of a
-    loader that has iterators of its own kind; None where the loader does not know it, either."""
-    whole = [step for step in part if step.end_ns and step.trains] or list(part)
-    wait = sum(step.ready_ns - step.begin_ns for step in whole)
-    busy = sum(max(step.end_ns, step.ready_ns) - step.ready_ns for step in whole)
+    """What an interval came to, with the records of its last steps. `batch_size` is for batches of which there is none:
+    of the first iterator of a loader that has iterators of its own kind; None where the loader does not know it."""
     wall = sum(records.wall_ns)
-    end_ns = max(whole[-1].end_ns, whole[-1].ready_ns)
-    seconds = (end_ns - whole[0].begin_ns) / 1e9
-    images = mean([float(image) for image in records.images]) if records.images else batch_size
+    seconds, trained_ns = (sums.end_ns - sums.begin_ns) / 1e9, max(sums.wait_ns + sums.busy_ns, 1)
+    images = mean(records.images) if records.images else batch_size
     waiting = wall - sum(records.cpu_ns) - sum(records.run_delay_ns)
     return WatchedInterval(
-        begin_s=(whole[0].begin_ns - began_ns) / 1e9,
+        begin_s=(sums.begin_ns - began_ns) / 1e9,
         seconds=seconds,
-        steps=len(whole),
-        images_per_s=None if images is None else images * len(whole) / max(wait + busy, 1) * 1e9,
-        input_wait_fraction=wait / max(wait + busy, 1),
+        steps=sums.steps,
+        images_per_s=None if images is None else images * sums.steps / trained_ns * 1e9,
+        input_wait_fraction=sums.wait_ns / trained_ns,
         worker_cpu_fraction=sum(records.cpu_ns) / wall if wall else None,
         worker_blocked_fraction=max(0, waiting) / wall if wall else None,
-        read_bytes_per_s=sum(records.read_bytes) / seconds if wall and seconds else None,
+        read_bytes_per_s=mean(records.read_bytes) * sums.steps / seconds if wall and seconds else None,
         bound=bound,
     )
