@@ -197,7 +197,7 @@ def test_batches_whose_record_is_lost_change_no_word(key: str, lost: float) -> N
 
 
 @pytest.mark.parametrize(("blocked_s", "gains"), [(0.0, False), (0.002, True)])
-def test_storage_that_nobody_waits_for_gains_nothing(*, blocked_s: float, gains: bool) -> None:
+def test_storage_without_waits_gains_nothing(*, blocked_s: float, gains: bool) -> None:
     """However idle workers are: of CIFAR in memory, two of them made 300 images/s and could have made 500."""
     rounds, cost = [{"baseline": 300.0, "training": 150.0}] * 3, Cost(cpu_s=0.004, blocked_s=blocked_s)
     found = run_experiments(run(rounds, cost, workers=2, compute=400.0, **AS_FOUND))
