@@ -129,17 +129,20 @@ class OpenLog:
         return False
 
     def read(self, since_ns: int = 0, *, keep: bool = False) -> WorkerBatches:
-        """All complete rows of batches begun since then, by batch number; those of earlier calls with `keep`, too,
-        which may be overwritten now."""
+        """All complete rows of batches begun since then, by batch number.
+
+        Those of earlier calls with `keep` are among them, though the log may hold others in their place now.
+        """
         lanes = len(self.rows)
         rows = np.concatenate([self._kept, self.rows.reshape(-1, COLUMNS)])
         numbers, first = np.unique(rows[:, 0], return_index=True)
         rows = rows[first[numbers > 0]]
         if keep:
             self._kept = rows
-        rows = rows[rows[:, 1] >= since_ns]
         batch = rows[:, 0] - 1
         made = sum(int(batch[batch % lanes == lane].max(initial=-1)) // lanes + 1 for lane in range(lanes))
+        lost, rows = made - len(rows), rows[rows[:, 1] >= since_ns]
+        batch = rows[:, 0] - 1
         columns = [tuple(column.tolist()) for column in rows.T]
         return WorkerBatches(
             batch=tuple(batch.tolist()),
@@ -153,5 +156,5 @@ class OpenLog:
             collate_ns=columns[7],
             instrument_ns=columns[8],
             process_cpu_ns=columns[9],
-            lost=made - len(batch),
+            lost=lost,
         )

@@ -285,8 +285,8 @@ def _noise_unseen(measurement: Measurement, segments: Sequence[Segment], period:
     behind it. Simulated with 4 and 8 workers whose batches of seconds vary by 14 to 53 %, one round in segments of 1 to
     16 steps: 94 to 100 % of the intervals held the rate.
     """
-    records, alike = measurement.worker_batches, [s for s in measurement.segments if s.mode == segments[0].mode]
-    made = {number for s in alike for number in range(s.first_batch, s.first_batch + s.steps)}
+    records = measurement.worker_batches
+    made = _batches_of(segment for segment in measurement.segments if segment.mode == segments[0].mode)
     walls = [wall for number, wall in zip(records.batch, records.wall_ns, strict=True) if number in made]
     if len(walls) < 2 or not any(walls):
         return drift
