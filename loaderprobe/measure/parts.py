@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from loaderprobe.analyze.verdict.rounds import next_round
@@ -34,17 +34,6 @@ class Disturbance(Protocol):
         ...
 
 
-class NotWatched:
-    """The `Disturbance` of a session that does not ask for it."""
-
-    def begin(self) -> None: ...
-
-    def end(self) -> None: ...
-
-    def missing(self) -> Sequence[Missing]:
-        return ()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """The independent parts of one measurement."""
@@ -59,9 +48,9 @@ class Parts:
     """Bytes that the devices under the data, or the server, have read so far; None when not visible."""
     next_round: NextRound
     """Chooses the segments of the next round."""
+    disturbance: Disturbance
     waits: Callable[[], WaitSamples | Missing] = lambda: UNSEEN
     """The samples of the workers' waits so far, or why there are none."""
-    disturbance: Disturbance = field(default_factory=NotWatched)
     collectives: Collectives = SINGLE_PROCESS
     """The ranks that measure in step with this process; usually none but itself."""
 
