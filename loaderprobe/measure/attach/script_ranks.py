@@ -16,7 +16,7 @@ from loaderprobe.measure.attach.script_loaders import ScriptLoader
 from loaderprobe.measure.collectives import Collectives
 from loaderprobe.measure.ranks.child import KIND, RankGather, barrier_s, meeting_notes, processes_of_ranks
 from loaderprobe.measure.session import GivenUp
-from loaderprobe.measure.user.loader import Deadline, DeadlineInStep, LoaderRequest, measure_with_step
+from loaderprobe.measure.user.loader import Deadline, LoaderRequest, measure_with_step
 from loaderprobe.protocols import Clock, Group, OnStage, SharedStore
 from loaderprobe.records import values
 from loaderprobe.records.diagnosis import AttachRequest, OwnMeasured
@@ -38,10 +38,8 @@ class ScriptCollectives(Collectives):
 
     def __init__(self, group: Group) -> None:
         super().__init__(group)
-        self.late: Callable[[], bool] = lambda: False
-        """Returns whether time is over; asked on rank 0."""
-        self.out_of_time: Callable[[], Exception] = TimeoutError
-        """Makes the error that all ranks raise then."""
+        self.deadline: Deadline | None = None
+        """That of rank 0 says for all whether time is over."""
         self.coroutine: SessionCoroutine | None = None
         self.begun = False
         """True once the loops of all ranks are taken over."""
@@ -84,14 +82,14 @@ class ScriptCollectives(Collectives):
         why = self.coroutine.disturbed() if self.coroutine else ""
         over, late, disturbed, gone = self._group.all_reduce_max(
             int(enough and self.is_coordinator),
-            int(self.is_coordinator and self.late()),
+            int(self.is_coordinator and self.deadline is not None and self.deadline.late),
             self._group.rank + 1 if why else 0,
             0,
         )
         if gone:
             raise GivenUp
-        if late:
-            raise self.out_of_time()
+        if late and self.deadline:
+            raise self.deadline.error()
         if disturbed and self.coroutine:
             self.coroutine.break_off(why or f"rank {disturbed - 1} was busy with something else")
         return bool(over)
@@ -348,9 +346,8 @@ class Ranks:
         self._group, self._collectives, self._gathered = group, ScriptCollectives(group), RankGather(group)
 
     def _deadline(self, budget_s: float | None, collectives: ScriptCollectives) -> Deadline:
-        deadline = DeadlineInStep(budget_s, lambda: collectives.begun)
-        collectives.late, collectives.out_of_time = lambda: deadline.late, deadline.error
-        return deadline
+        collectives.deadline = Deadline(budget_s, lambda: collectives.begun)
+        return collectives.deadline
 
     def _as_one(self, measured: Measurement) -> Measurement:
         """The measurement of all ranks, on rank 0. Where a rank is lost, it ends with the last round that all have."""

@@ -21,13 +21,7 @@ from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.ranks.child import RankChild
 from loaderprobe.measure.ranks.launch import Coordinator, error_of
 from loaderprobe.measure.runner import Order
-from loaderprobe.measure.user.loader import (
-    DeadlineInStep,
-    LoaderProperties,
-    LoaderRequest,
-    compute_of,
-    measure_loader,
-)
+from loaderprobe.measure.user.loader import Deadline, LoaderProperties, LoaderRequest, compute_of, measure_loader
 from loaderprobe.protocols import Exchanging, Group, OnStage
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.diagnosis import OwnLoader, OwnMeasured
@@ -261,7 +255,7 @@ class OwnRank:
             budget_s=self._order.budget_s,
             among=self._among,
             ceiling=self._placement.rank == 0 and config.nodes == 1,
-            deadline=lambda budget_s: DeadlineInStep(budget_s, lambda: self._child is not None),
+            deadline=lambda budget_s: Deadline(budget_s, lambda: self._child is not None),
             joined=self._together,
             ranks=config.ranks,
             nodes=config.nodes,

@@ -335,44 +335,20 @@ HIDDEN = StorageLocation(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoaderRequest:
-    """How a loader is to be measured."""
-
-    cache: CacheState = "cold"
-    budget_s: float | None
-    beyond_s: float = 0.0
-    """Seconds beyond the budget, for further rounds while the verdict is open."""
-    rounds: int = 3
-    decide: NextRound = next_round
-    """Is asked which segments to measure next."""
-    period: int | None = None
-    """Batches that an update of the model takes, where the step is the loop of a script."""
-    notes: tuple[Remark, ...] = ()
-    """Notes that the measurement has first."""
-    among: Callable[[Parts, RunConfig, LoaderProperties], Parts] = lambda parts, *_: parts
-    """Joins the other ranks, once all is known of the loader: the parts of a session in step with theirs."""
-    ceiling: bool = True
-    """Whether to measure what the storage delivers, too."""
-    deadline: Callable[[float | None], Deadline] = lambda budget_s: Deadline(budget_s)
-    """Makes what ends a measurement that takes too long, of the budget with what goes beyond it."""
-    joined: Callable[[Measurement], Measurement] = lambda measured: measured
-    """Makes one measurement of those of all ranks."""
-    ranks: int = 1
-    """Ranks that are asked for; a script has ranks by itself."""
-    nodes: int = 1
-
-
 class OutOfTimeError(LoaderprobeError):
     """More time has gone than the budget allows to overrun."""
 
 
 class Deadline(SystemClock):
-    """A clock for the step, and a check before each batch: both raise OutOfTimeError once it is too late."""
+    """A clock for the step, and a check before each batch: both raise OutOfTimeError once it is too late.
 
-    def __init__(self, budget_s: float | None) -> None:
+    From where a rank has `begun` with the others, rank 0 decides for all when time is over, and nothing is raised.
+    """
+
+    def __init__(self, budget_s: float | None, begun: Callable[[], bool] = lambda: False) -> None:
         self._begin_ns = super().now_ns()
         self._most_s = None if budget_s is None else OVERRUN_TIMES * budget_s + OVERRUN_S
+        self._begun = begun
         self.patience_s = 0.0 if self._most_s is None else self._most_s + PATIENCE_S
 
     @property
@@ -393,21 +369,36 @@ class Deadline(SystemClock):
         return OutOfTimeError(f"not even one round fitted into {format_duration(self._most_s or 0.0)}")
 
     def check(self) -> None:
-        if self.late:
+        if not self._begun() and self.late:
             raise self.error()
 
 
-class DeadlineInStep(Deadline):
-    """Raises while this rank prepares. Once the loops are taken over, rank 0 decides for all when time is over."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoaderRequest:
+    """How a loader is to be measured."""
 
-    def __init__(self, budget_s: float | None, begun: Callable[[], bool]) -> None:
-        super().__init__(budget_s)
-        self._begun = begun
-
-    def check(self) -> None:
-        """Raise OutOfTimeError when it is too late for this rank alone."""
-        if not self._begun():
-            super().check()
+    cache: CacheState = "cold"
+    budget_s: float | None
+    beyond_s: float = 0.0
+    """Seconds beyond the budget, for further rounds while the verdict is open."""
+    rounds: int = 3
+    decide: NextRound = next_round
+    """Is asked which segments to measure next."""
+    period: int | None = None
+    """Batches that an update of the model takes, where the step is the loop of a script."""
+    notes: tuple[Remark, ...] = ()
+    """Notes that the measurement has first."""
+    among: Callable[[Parts, RunConfig, LoaderProperties], Parts] = lambda parts, *_: parts
+    """Joins the other ranks, once all is known of the loader: the parts of a session in step with theirs."""
+    ceiling: bool = True
+    """Whether to measure what the storage delivers, too."""
+    deadline: Callable[[float | None], Deadline] = Deadline
+    """Makes what ends a measurement that takes too long, of the budget with what goes beyond it."""
+    joined: Callable[[Measurement], Measurement] = lambda measured: measured
+    """Makes one measurement of those of all ranks."""
+    ranks: int = 1
+    """Ranks that are asked for; a script has ranks by itself."""
+    nodes: int = 1
 
 
 def measure_with_step(
