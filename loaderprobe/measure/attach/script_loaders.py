@@ -8,6 +8,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any, Self
 
 from loaderprobe.batches import length_of
@@ -105,16 +106,22 @@ def counts_to(length: int) -> bool:
     It may not expect more: timm's train.py divides by zero. Generators on the way to it are asked, too. Ask before the
     last batches, when its counter is another number.
     """
+    for frame in _frames_of_the_script():
+        variables = tuple(frame.f_locals.values())  # of a module, other threads may add to them meanwhile
+        if any(type(value) is int and value in (length - 1, length) for value in variables):
+            return True
+        if not frame.f_code.co_flags & inspect.CO_GENERATOR:
+            return False
+    return False
+
+
+def _frames_of_the_script() -> Iterator[FrameType]:
+    """Of each function of the script that runs, the innermost first."""
     frame = inspect.currentframe()
     while frame is not None:
         if not str(frame.f_globals.get("__name__")).startswith(NOT_THE_SCRIPT):
-            variables = tuple(frame.f_locals.values())  # of a module, other threads may add to them meanwhile
-            if any(type(value) is int and value in (length - 1, length) for value in variables):
-                return True
-            if not frame.f_code.co_flags & inspect.CO_GENERATOR:
-                return False
+            yield frame
         frame = frame.f_back
-    return False
 
 
 class KnownLoader:
@@ -181,12 +188,7 @@ def _kind(loader: Any) -> tuple[Any, ...]:
 
 def _place() -> tuple[tuple[str, int], ...]:
     """The file and line of each function of the script that runs, the innermost first."""
-    lines, frame = [], inspect.currentframe()
-    while frame is not None:
-        if not str(frame.f_globals.get("__name__")).startswith(NOT_THE_SCRIPT):
-            lines.append((frame.f_code.co_filename, frame.f_lineno))
-        frame = frame.f_back
-    return tuple(lines)
+    return tuple((frame.f_code.co_filename, frame.f_lineno) for frame in _frames_of_the_script())
 
 
 # Which trains: a backward pass belongs to those that gave batches.
