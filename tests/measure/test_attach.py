@@ -431,7 +431,7 @@ def test_the_loader_that_trains_is_chosen(
     tmp_path: Path, batches: int, passes: int, updates: int, expected: str
 ) -> None:
     """Once a batch of it had so many steps, of up to eight updates each."""
-    loaders, chosen = SeenLoaders(), list[bool]()
+    loaders, chosen = SeenLoaders(ScriptLoader), list[bool]()
     seen = loaders.seen(Training(tmp_path).loader)
     for _ in range(batches):
         loaders.took(seen, 1, 2)
@@ -447,7 +447,7 @@ def test_the_loader_that_trains_is_chosen(
 @pytest.mark.parametrize(("before", "period"), [(0, 4), (0, 16), (1, 16)])
 def test_gradients_are_accumulated_over_whole_updates(tmp_path: Path, before: int, period: int) -> None:
     """Also over more batches than are left alone first; an optimizer's step before the first batch is no update."""
-    loaders = SeenLoaders()
+    loaders = SeenLoaders(ScriptLoader)
     seen = loaders.seen(Training(tmp_path).loader)
     for _ in range(before):
         loaders.optimizer_stepped()

@@ -137,7 +137,7 @@ class Attachment:
         self._judge, self._found = judge, found
         self._pid = os.getpid()
         self._outside = Outside(say, Path(request.scratch), clock)
-        self._loaders = SeenLoaders()
+        self._loaders = SeenLoaders(ScriptLoader)
         self._choice = LoaderChoice(request, self._loaders, launched)
         self._takeover: Takeover | None = None
         """None before the measurement; and after it, where the script goes on."""
@@ -455,7 +455,7 @@ class Attachment:
                 self._no_verdict = NoVerdict("not_seen_again", named, error.hint)
 
     def _end_without_takeover(self) -> None:
-        without = self._outside.looked or (self._outside.passes and not self._loaders.records())
+        without = self._outside.looked or (self._loaders.passes and not self._loaders.all)
         self._no_verdict = NoVerdict("no_loader" if without else self._loaders.why_none(self._request.loader))
         if self._choice.ranks is not None:
             self._choice.ranks.end()

@@ -59,7 +59,7 @@ class NoVerdict:
 class LoaderChoice:
     """Takes the loop over a loader once it trains: of a single process at once, of ranks when all have agreed."""
 
-    def __init__(self, request: AttachRequest, loaders: SeenLoaders, launched: int) -> None:
+    def __init__(self, request: AttachRequest, loaders: SeenLoaders[ScriptLoader], launched: int) -> None:
         """`launched` is how many processes a launcher has started to train together."""
         self._request, self._loaders, self._launched = request, loaders, launched
         self.ranks: Ranks | None = None

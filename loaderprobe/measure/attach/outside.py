@@ -41,8 +41,6 @@ class Outside:
 
     def __init__(self, say: Say, scratch: Path, clock: Callable[[], int] = time.perf_counter_ns) -> None:
         self._say, self._scratch, self._clock = say, scratch, clock
-        self.passes = 0
-        """All backward passes."""
         self.looked = False
         """True while no DataLoader gives batches, which was said."""
         self._said = False
@@ -70,7 +68,6 @@ class Outside:
         self._updated = self._updates = True
 
     def backward(self) -> None:
-        self.passes += 1
         self._without += 1
         now_ns = self._clock()
         if self.looked:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
 
 from loaderprobe.batches import length_of
 from loaderprobe.records.diagnosis import SeenLoader, WhyNot
@@ -254,13 +254,18 @@ class ScriptLoader:
         )
 
 
-class SeenLoaders:
+L = TypeVar("L", bound=ScriptLoader)
+
+
+class SeenLoaders(Generic[L]):
     """Hears of batches, backward passes and updates."""
 
-    def __init__(self) -> None:
-        self._all: list[ScriptLoader] = []
-        self._current: list[ScriptLoader] = []
-        """Those that gave batches since the last backward pass."""
+    def __init__(self, make: Callable[[int, KnownLoader], L]) -> None:
+        """`make` makes what is kept of a loader that is new, from its number."""
+        self._make = make
+        self.all: list[L] = []
+        self.current: list[L] = []
+        """Those that gave batches since the last backward pass, or before it where none has given any since."""
         self._fresh = True
         self._updated = False
         self.passes = 0
@@ -268,19 +273,24 @@ class SeenLoaders:
         self.trained_in = 0
         """The thread of the last backward pass; 0 before the first."""
 
-    def seen(self, loader: Any) -> ScriptLoader:
+    def seen(self, loader: Any) -> L:
         """This loader, of which a loop begins; one made again for each epoch is the same one."""
-        for seen in self._all:
+        for seen in self.all:
             if seen.known.is_same_as(loader):
                 seen.begins()
                 return seen
-        self._all.append(ScriptLoader(len(self._all), KnownLoader(loader)))
-        return self._all[-1]
+        self.all.append(self._make(len(self.all), KnownLoader(loader)))
+        return self.all[-1]
 
-    def known(self, loader: Any) -> ScriptLoader | None:
-        return next((seen for seen in self._all if seen.known.is_original(loader)), None)
+    def known(self, loader: Any) -> L | None:
+        return next((seen for seen in self.all if seen.known.is_original(loader)), None)
 
-    def took(self, seen: ScriptLoader, begin_ns: int, ready_ns: int) -> None:
+    @property
+    def taken(self) -> list[L]:
+        """Those that gave batches since the last backward pass."""
+        return self.current if self._fresh else []
+
+    def took(self, seen: L, begin_ns: int, ready_ns: int) -> None:
         self.gave(seen)
         if seen.in_epoch == 1:
             seen.starts_ns.append(seen.starting_ns + ready_ns - begin_ns)
@@ -290,12 +300,12 @@ class SeenLoaders:
         seen.wait_ns += ready_ns - begin_ns
         seen.thread = threading.get_ident()
 
-    def gave(self, seen: ScriptLoader) -> None:
+    def gave(self, seen: L) -> None:
         """The script has a batch of this loader, or of its measurement."""
         if not self._fresh:
-            self._current, self._fresh = [], True
-        if seen not in self._current:
-            self._current.append(seen)
+            self.current, self._fresh = [], True
+        if seen not in self.current:
+            self.current.append(seen)
         seen.batches += 1
         seen.loops += seen.in_epoch == 1
         seen.passes.took()
@@ -303,21 +313,21 @@ class SeenLoaders:
     def backward(self) -> None:
         self._fresh, self.trained_in = False, threading.get_ident()
         self.passes += 1
-        for seen in self._current:
+        for seen in self.current:
             seen.trained += not seen.passes.updates
-        for seen in self._all:
+        for seen in self.all:
             seen.passes.backward()
 
     def optimizer_stepped(self) -> None:
         # A script may call its optimizer once before it trains, to begin its state.
         self._updated = self._updated or self.passes > 0
-        for seen in self._all:
+        for seen in self.all:
             seen.passes.optimizer_stepped()
-        for seen in self._current:
+        for seen in self.current:
             if seen.since_update:
                 seen.period, seen.since_update = seen.since_update, 0
 
-    def choice(self, asked: int | None, after_steps: int) -> ScriptLoader | None:
+    def choice(self, asked: int | None, after_steps: int) -> L | None:
         """Of the loaders that a training step takes from, the one that it waits for most; or the number `asked` for.
 
         None until it has given `after_steps` batches, and the model was updated: then it is known for how many batches
@@ -326,24 +336,24 @@ class SeenLoaders:
         if self.passes and not self._updated:
             after_steps *= WITHOUT_UPDATE
         if asked is not None:
-            return next((seen for seen in self._all if seen.number == asked and seen.batches >= after_steps), None)
-        if self._fresh or not self._current or min(seen.passes.steps for seen in self._current) < after_steps:
+            return next((seen for seen in self.all if seen.number == asked and seen.batches >= after_steps), None)
+        if self._fresh or not self.current or min(seen.passes.steps for seen in self.current) < after_steps:
             return None
-        return max(self._current, key=lambda seen: seen.wait_ns)
+        return max(self.current, key=lambda seen: seen.wait_ns)
 
-    def others(self, chosen: ScriptLoader | None) -> list[SeenLoader]:
+    def others(self, chosen: L | None) -> list[SeenLoader]:
         """Other loaders that the last step took from."""
-        return [loader.record() for loader in self._current if loader is not chosen]
+        return [loader.record() for loader in self.current if loader is not chosen]
 
     def why_none(self, asked: int | None) -> WhyNot:
-        if asked is not None and asked >= len(self._all):
+        if asked is not None and asked >= len(self.all):
             return "no_such_loader"
-        trained = [seen for seen in self._all if seen.trained]
+        trained = [seen for seen in self.all if seen.trained]
         if any(seen.thread != self.trained_in for seen in trained):
             return "other_thread"
-        if self.passes > UPDATES_A_BATCH * sum(seen.trained for seen in self._all):
+        if self.passes > UPDATES_A_BATCH * sum(seen.trained for seen in self.all):
             return "no_loader"
         return "too_few_steps" if trained else "no_backward"
 
     def records(self) -> tuple[SeenLoader, ...]:
-        return tuple(seen.record() for seen in self._all)
+        return tuple(seen.record() for seen in self.all)

@@ -15,7 +15,7 @@ from typing import Any
 from loaderprobe.analyze.judge import Judged
 from loaderprobe.batches import holds_images
 from loaderprobe.measure.attach.outside import NO_STEP_TIMES, Outside
-from loaderprobe.measure.attach.script_loaders import UPDATES_A_BATCH, KnownLoader, ScriptLoader
+from loaderprobe.measure.attach.script_loaders import UPDATES_A_BATCH, KnownLoader, ScriptLoader, SeenLoaders
 from loaderprobe.measure.parts import UNSEEN
 from loaderprobe.measure.session import Recorder
 from loaderprobe.protocols import Say
@@ -201,11 +201,7 @@ class Watcher:
         self._request, self._say, self._keep, self._origin = request, say, keep, origin
         # Below that of the command, which is removed however this process ends.
         self._folder = tempfile.TemporaryDirectory(prefix="loaderprobe-", dir=request.scratch or None)
-        self._all: list[Watched] = []
-        self._taken: list[Watched] = []
-        """Those that gave batches since the last backward pass."""
-        self._current: list[Watched] = []
-        """Those whose batches that pass was after."""
+        self._loaders = SeenLoaders(self._made)
         self._batches = 0
         self._overhead_ns = 0
         self._ranks = 1
@@ -213,13 +209,13 @@ class Watcher:
 
     def loop_begins(self, loader: Any) -> None:
         """A loop over a loader begins, with an iterator that is heard of by itself."""
-        for seen in self._all:
-            if seen.known.is_original(loader):
-                seen.passes.loop_began()
+        seen = self._loaders.known(loader)
+        if seen is not None:
+            seen.begins()
 
     def get_iterator(self, loader: Any, original: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
         """The script's own iterator, whose workers record what batches cost."""
-        entered_ns, seen = time.thread_time_ns(), self._seen(loader)
+        entered_ns, seen = time.thread_time_ns(), self._loaders.seen(loader)
         self._ended(seen, time.perf_counter_ns(), entered_ns)  # where the loop before was left
 
         def timed(loader: Any) -> Iterator[Any]:
@@ -234,7 +230,7 @@ class Watcher:
         return made
 
     def iterator_made(self, loader: Any) -> Watched:
-        return self._seen(loader)
+        return self._loaders.seen(loader)
 
     def next_batch(self, seen: Watched, real: Iterator[Any], take: Callable[[], Any]) -> Any:
         entered = time.thread_time_ns()
@@ -276,19 +272,16 @@ class Watcher:
                 self._interval(seen)
 
     def _took(self, seen: Watched, step: LoopStep) -> None:
+        self._loaders.gave(seen)
+        self._outside.took()
         seen.began_ns, seen.starting_ns = seen.began_ns or step.begin_ns, 0
         seen.steps.append(step)
-        seen.batches += 1
         self._batches += 1
         seen.given_at = self._batches
-        seen.passes.took()
-        self._outside.took()
-        if seen not in self._taken:
-            self._taken.append(seen)
 
     def _trains_on(self, seen: Watched) -> bool:
         """False for a loader that only gives batches now and then, as for a validation, beside many updates without."""
-        of_all = seen.trained * UPDATES_A_BATCH >= self._outside.passes
+        of_all = seen.trained * UPDATES_A_BATCH >= self._loaders.passes
         return seen.trained > 0 and (of_all or seen.passes.steps >= UPDATES_A_BATCH)
 
     def _main(self, among: Sequence[Watched]) -> Watched | None:
@@ -301,23 +294,19 @@ class Watcher:
 
         self._outside.backward()
         self._ranks = max(self._ranks, ranks_in_use())  # a script may end their group before it ends
-        for seen in self._taken:  # also where loaders give batches to steps of their own in turn
-            seen.beside = [each for each in self._all if each.given_at > seen.trained_at]
+        for seen in self._loaders.taken:  # also where loaders give batches to steps of their own in turn
+            seen.beside = [each for each in self._loaders.all if each.given_at > seen.trained_at]
             seen.trained_at = self._batches
-        self._current, self._taken = self._taken or self._current, []
-        for seen in self._current:
+        for seen in self._loaders.current:
             if not seen.passes.updates:
-                seen.trained += 1
                 # Of the batches before, an evaluation may have taken some.
                 seen.wait_ns += seen.steps[-1].ready_ns - seen.steps[-1].begin_ns
-        for seen in self._all:
-            seen.passes.backward()
+        self._loaders.backward()
 
     def optimizer_stepped(self) -> None:
         """An optimizer's step is a part of the loop's."""
         self._outside.optimizer_stepped()
-        for seen in self._all:
-            seen.passes.optimizer_stepped()
+        self._loaders.optimizer_stepped()
 
     def saving(self, target: Any) -> None:
         """The training is a real one, and may save."""
@@ -325,7 +314,7 @@ class Watcher:
     def result(self) -> WatchReport | None:
         """What was seen of the loader that training waited for most, to the end; None where none trained."""
         self._outside.close()
-        trained = self._main(self._all)
+        trained = self._main(self._loaders.all)
         if trained is None:
             return None
         if trained.sums.steps:
@@ -333,13 +322,11 @@ class Watcher:
         return self._so_far(trained)
 
     def record(self) -> Attached:
-        seen = tuple(loader.record() for loader in self._all)
-        why: WhyNot | None = None if any(self._trains_on(loader) for loader in self._all) else "no_backward"
-        if why and self._outside.passes:
-            why = "no_loader"
-        return Attached(
-            pid=os.getpid(), loaders=seen, why_not=why, outside=self._outside.seen() if why == "no_loader" else None
-        )
+        why: WhyNot | None = None
+        if not any(map(self._trains_on, self._loaders.all)):
+            why = "no_loader" if self._loaders.passes else "no_backward"
+        outside = self._outside.seen() if why == "no_loader" else None
+        return Attached(pid=os.getpid(), loaders=self._loaders.records(), why_not=why, outside=outside)
 
     def _so_far(self, trained: Watched) -> WatchReport:
         last = list(trained.steps)[WARM_UP if trained.batches == len(trained.steps) else 0 :]
@@ -365,17 +352,10 @@ class Watcher:
     def close(self) -> None:
         self._folder.cleanup()
 
-    def _seen(self, loader: Any) -> Watched:
-        """This loader, of which a loop begins; one made again for each epoch is the same one."""
-        for seen in self._all:
-            if seen.known.is_same_as(loader):
-                seen.passes.loop_began()
-                return seen
+    def _made(self, number: int, known: KnownLoader) -> Watched:
         from loaderprobe.loaders.watched import WatchedLoader
 
-        watching = WatchedLoader(Path(self._folder.name, str(len(self._all))))
-        self._all.append(Watched(len(self._all), KnownLoader(loader), watching=watching))
-        return self._all[-1]
+        return Watched(number, known, watching=WatchedLoader(Path(self._folder.name, str(number))))
 
     def _interval(self, seen: Watched) -> None:
         """Close an interval. Of a long one, the last steps are judged."""
