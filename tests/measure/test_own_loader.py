@@ -199,8 +199,8 @@ class Renewable:
         ({**NOTHING, "counts": False}, "parts"),
         ({**NOTHING, "holds": True}, "parts"),
         # Samples that are kept cost next to nothing when they are made again.
-        ({**NOT_AGAIN, **KEPT, "read_bytes": 0}, "fresh, keeps samples"),
-        ({**KEPT, "left": 3}, "parts, keeps samples"),
+        ({**NOT_AGAIN, **KEPT, "read_bytes": 0}, "fresh"),
+        ({**NOT_AGAIN, **KEPT, "left": 3}, "parts"),
         # Half the time for as many bytes and as much work, on a disk that gives its credit: a database of 1,500 images,
         # seen at 20 MB/s, whose new batches the kernel then read ahead of, at 30 to 86 images/s.
         ({"again_wall_s": 0.5}, "parts"),
@@ -223,10 +223,10 @@ def test_two_passes_say_how_files_are_made_cold(changes: dict[str, Any], expecte
     first_pass = FirstPass(**{name: given[name] for name in PASS})
     properties = LoaderProperties(
         taken=30, pool=20, batch_size=1, images=True, files=FILES, access="parts", resident_batches=(),
-        first_pass=first_pass, keeps_samples=False, read_again=given["read_again"],
+        first_pass=first_pass, read_again=given["read_again"],
     )  # fmt: skip
     found = discovery._decided(properties)
-    assert found.access + ", keeps samples" * found.keeps_samples == expected
+    assert found.access == expected
     assert loader.took_new == (found.access == "fresh")
     assert (found.files == UnknownFiles(code="none_read")) == (found.access == "none" and "left" not in changes)
 

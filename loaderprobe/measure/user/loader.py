@@ -83,8 +83,6 @@ class LoaderProperties:
     resident_batches: tuple[Any, ...]
     """Batches for steps without the loader."""
     first_pass: FirstPass | None
-    keeps_samples: bool
-    """True when the data set did not repeat its work the second time."""
     sample_bytes: float | None = None
     """Bytes of the files of a sample, where those of a batch are not known."""
     stream: bool = False
@@ -128,7 +126,7 @@ class Discovery:
         return self._decided(
             LoaderProperties(
                 taken=last, pool=pool, batch_size=batch_size, images=images, files=files, access=_usual(files),
-                resident_batches=tuple(resident), first_pass=first_pass, keeps_samples=False,
+                resident_batches=tuple(resident), first_pass=first_pass,
                 sample_bytes=bytes_of_sample(files, first_pass, self.samples), stream=not self.loader.repeats(),
                 read_again=read_since(
                     self.loader.records(), taken + self.ahead, 0 if self.workers else process_usage()[1] - read_before
@@ -213,12 +211,10 @@ class Discovery:
             )
         if not (first_pass.quicker or kept):
             return properties
-        properties = replace(
-            properties, keeps_samples=first_pass.quicker and first_pass.again_cpu_s < MADE_AGAIN * first_pass.cpu_s
-        )
         # A round takes two cold segments at least, each after a flush.
         if self.loader.new_left() < 4 * (self.ahead + 4 * max(self.workers, 1)):
-            return replace(properties, access="none" if kept and not properties.keeps_samples else properties.access)
+            keeps_samples = first_pass.quicker and first_pass.again_cpu_s < MADE_AGAIN * first_pass.cpu_s
+            return replace(properties, access="none" if kept and not keeps_samples else properties.access)
         self.loader.take_new()
         return replace(properties, access="fresh")
 
@@ -578,7 +574,7 @@ def _learned(driver: Any, limit: Deadline, asked: LoaderRequest) -> LoaderProper
     return LoaderProperties(
         taken=driver.taken, pool=0, batch_size=_mean_size(driver.records()), images=holds_images(resident),
         files=UnknownFiles(code="no_data_loader"), access="none", resident_batches=tuple(resident), first_pass=None,
-        keeps_samples=False, stream=True,
+        stream=True,
     )  # fmt: skip
 
 
