@@ -91,6 +91,21 @@ class LoaderProperties:
     """Bytes from storage a sample, over all batches begun after the files were evicted."""
 
 
+class Resident:
+    """Batches for steps without the loader: the first, and further ones while there is room."""
+
+    def __init__(self) -> None:
+        self.batches: list[Any] = []
+        self._room = MOST_RESIDENT_BYTES
+
+    def keep(self, batch: Any) -> None:
+        from loaderprobe.loaders.state import kept_batch
+
+        self._room -= size_bytes(batch)
+        if not self.batches or (len(self.batches) < MOST_RESIDENT and self._room > 0):
+            self.batches.append(kept_batch(batch))
+
+
 @dataclass(slots=True)
 class Discovery:
     """Takes the first batches twice, within a share of the budget."""
@@ -136,12 +151,9 @@ class Discovery:
 
     def _first(self) -> tuple[int, int, bool, list[Any]]:
         """Take batches until the pool has enough, or a share of the budget is spent; then all of the pool are made."""
-        from loaderprobe.loaders.state import kept_batch
-
         batches, taken, pool, must_take, images = self.loader.batches(), 0, 0, 0, False
-        resident: list[Any] = []
+        resident, begin_s = Resident(), 0.0
         wanted = POOL_BATCHES + 3 * self.ahead + 3 * self.workers
-        room, begin_s = MOST_RESIDENT_BYTES, 0.0
         while not pool or taken < must_take:
             batch = next(batches, _END)
             if batch is _END:
@@ -151,9 +163,7 @@ class Discovery:
             spent_s = self.spent_s() - begin_s
             images = images or holds_images(batch)
             taken += 1
-            room -= size_bytes(batch)
-            if not resident or (len(resident) < MOST_RESIDENT and room > 0):
-                resident.append(kept_batch(batch))
+            resident.keep(batch)
             late = self.budget_s is not None and spent_s > DISCOVERY_SHARE * self.budget_s
             enough = taken >= wanted and spent_s >= DISCOVERY_AT_LEAST_S
             if not pool and (enough or late or self.loader.exhausted):
@@ -163,7 +173,7 @@ class Discovery:
             # What is ahead needs to be made and not taken: workers would begin as many again.
             if must_take <= taken < pool and not self.loader.finishes(taken):
                 must_take = pool
-        return taken, pool, images, resident
+        return taken, pool, images, resident.batches
 
     def _evict(self, files: LoaderFiles, taken: int) -> None:
         if isinstance(files, UnknownFiles):
@@ -556,25 +566,16 @@ def _threads(driver: Any, loader: Any, *, own: bool) -> list[tuple[int, int]]:
 
 def _learned(driver: Any, limit: Deadline, asked: LoaderRequest) -> LoaderProperties:
     """Of an iterable that is no DataLoader: files are not looked for. Raises BadValue where it ends."""
-    from loaderprobe.loaders.state import kept_batch
-
-    begin_s, room, resident = limit.spent_s, MOST_RESIDENT_BYTES, list[Any]()
+    begin_s, resident = limit.spent_s, Resident()
     share_s = math.inf if asked.budget_s is None else DISCOVERY_SHARE * asked.budget_s
-
-    def keep(batch: Any) -> None:
-        nonlocal room
-        room -= size_bytes(batch)
-        if not resident or (len(resident) < MOST_RESIDENT and room > 0):
-            resident.append(kept_batch(batch))
-
     try:
-        driver.learn(keep, lambda: limit.spent_s - begin_s >= min(share_s, DISCOVERY_AT_LEAST_S))
+        driver.learn(resident.keep, lambda: limit.spent_s - begin_s >= min(share_s, DISCOVERY_AT_LEAST_S))
     except StopIteration as error:
         raise _ended(driver.taken, driver.given) from error
     return LoaderProperties(
-        taken=driver.taken, pool=0, batch_size=_mean_size(driver.records()), images=holds_images(resident),
-        files=UnknownFiles(code="no_data_loader"), access="none", resident_batches=tuple(resident), first_pass=None,
-        stream=True,
+        taken=driver.taken, pool=0, batch_size=_mean_size(driver.records()), images=holds_images(resident.batches),
+        files=UnknownFiles(code="no_data_loader"), access="none", resident_batches=tuple(resident.batches),
+        first_pass=None, stream=True,
     )  # fmt: skip
 
 
