@@ -584,7 +584,8 @@ class Coordinator:
         """`start` starts the children of this process."""
         self._process, self.start = process, start
         self._number = 0
-        self._lost: RankOutcome | None = None
+        self._lost: tuple[int, str] | None = None
+        """The rank and host of a process that did not answer."""
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -663,7 +664,7 @@ class Coordinator:
         outcomes = []
         for rank, (process, host) in others:
             if rank in late:
-                self._lost = RankOutcome(rank=process, host=host, kind="lost")
+                self._lost = process, host
                 outcomes.append(RankOutcome(rank=rank, host=host, kind="lost"))
             else:
                 outcomes.append(take(store, outcome_key(number, rank), RankOutcome))
@@ -680,16 +681,12 @@ class Coordinator:
 
     def _refuse_lost(self) -> None:
         """Raises LostRank where a process did not answer, or has left."""
-        gone = [
-            RankOutcome(rank=process, host=node.host, kind="lost")
-            for node in self.nodes
-            for process in node.processes
-            if self._process.store.check([f"left/{process}"])
-        ]
-        lost = self._lost or next(iter(gone), None)
+        processes = ((process, node.host) for node in self.nodes for process in node.processes)
+        left = (each for each in processes if self._process.store.check([f"left/{each[0]}"]))
+        lost = self._lost or next(left, None)
         if lost:
             raise LostRank(
-                f"the process of rank {lost.rank} on {lost.host} has gone, or does not answer",
+                f"the process of rank {lost[0]} on {lost[1]} has gone, or does not answer",
                 hint="start it again on all nodes, with --resume RUN: what is measured is kept",
             )
 
