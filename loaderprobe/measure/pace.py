@@ -165,15 +165,13 @@ class Durations:
     def _smaller(self, plan: Sequence[Part]) -> Iterator[list[Part]]:
         rest = list(plan)
         yield rest
-        if any(each.mode == "one_thread" for each in rest):
-            # It is for advice: the verdict needs the others.
-            rest = [each for each in rest if each.mode != "one_thread"]
-            yield rest
-        if any(each.among_ranks for each in rest):
-            rest = [each for each in rest if not each.among_ranks]
-            yield rest
-        if COMPUTE_ALONE in rest and COMPUTE_ALONE in self._took_s:
-            rest = [each for each in rest if each != COMPUTE_ALONE]
+        # One thread is for advice: the verdict needs the others.
+        rest = [part for part in rest if part.mode != "one_thread"]
+        yield rest
+        rest = [part for part in rest if not part.among_ranks]
+        yield rest
+        if COMPUTE_ALONE in self._took_s:
+            rest = [part for part in rest if part != COMPUTE_ALONE]
             yield rest
         trained = [each for each in rest if each.activity == "training"]
         compared = sum(each.activity == "loader_only" for each in rest) > 1
