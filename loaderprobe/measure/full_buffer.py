@@ -11,7 +11,7 @@ from loaderprobe.measure.pace import Pace, Part
 from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.segment_runner import Counted, SegmentRunner, asked_mode
 from loaderprobe.measure.segments import Readiness, flush, train
-from loaderprobe.measure.studies import BUFFERS, STEPS, untimed
+from loaderprobe.measure.studies import batches_read, untimed
 from loaderprobe.protocols import OnStage, Switched
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet
@@ -60,7 +60,8 @@ class PrefilledStudy:
         """Why a full buffer cannot be studied; None where it can."""
         if not isinstance(self.parts.loader, Switched):
             return Remark(code="buffer_not_told")
-        least = images_for(self.config, LEAST_BUFFERS * self.config.loader.batches_ahead)
+        loader = self.config.loader
+        least = (untimed(loader) + LEAST_BUFFERS * loader.batches_ahead) * self.config.compute.batch_size
         if self.config.cache == "cold" and self.files.count < least:
             return Remark(code="too_few_for_buffer", facts={"images": self.files.count, "least": least})
         return None
@@ -78,9 +79,10 @@ class PrefilledStudy:
 
     def _from_full_buffer(self, runner: SegmentRunner, part: Part) -> Segment | None:
         """None where the buffer does not fill."""
-        steps = max(STEPS, BUFFERS * self.config.loader.batches_ahead)
+        most = batches_read(self.config.loader)
         if self.config.cache == "cold":
-            steps = min(steps, fitting(self.config, self.files))
+            most = min(most, self.files.count // self.config.compute.batch_size)
+        steps = most - untimed(self.config.loader)
         pace = Pace(min_s=0.0, min_batches=steps, max_s=MOST_SECONDS, max_batches=steps)
         runner.ready.prepare(part.mode, taken=runner.batches.count, pace=pace, cores=self.parts.cores_available)
         # Those were made from other files than those of the segment.
@@ -101,13 +103,3 @@ class PrefilledStudy:
                 return False
             clock.sleep(LOOK_S)
         return True
-
-
-def images_for(config: RunConfig, steps: int) -> int:
-    """Images of a set that lets each file be read once in so many steps from a full buffer."""
-    return (untimed(config.loader) + steps) * config.compute.batch_size
-
-
-def fitting(config: RunConfig, files: FileSet) -> int:
-    """Steps from a full buffer for which a set has files."""
-    return files.count // config.compute.batch_size - untimed(config.loader)

@@ -16,11 +16,11 @@ from loaderprobe.measure import ceilings
 from loaderprobe.measure.assembly import make_compute
 from loaderprobe.measure.ceilings import Ceilings
 from loaderprobe.measure.epochs import EpochsStudy, in_epochs
-from loaderprobe.measure.full_buffer import PrefilledStudy, images_for
+from loaderprobe.measure.full_buffer import PrefilledStudy
 from loaderprobe.measure.further import CUT_SHORT, NO_TIME, enough_said, joined
 from loaderprobe.measure.pace import Durations, Part
 from loaderprobe.measure.runner import RAISE_BUDGET, RAISE_TIME_LIMIT, Event, Order
-from loaderprobe.measure.studies import StudyTask, batches_read, pages_bytes, study_all, too_small
+from loaderprobe.measure.studies import StudyTask, batches_read, pages_bytes, study_all, too_small, untimed
 from loaderprobe.measure.sweep import (
     DEALT,
     SweepPolicy,
@@ -502,7 +502,7 @@ def prefilled(*, images: int = 8192, loader: type[ScriptedLoader] = Filling, **c
 def test_a_buffer_that_cannot_be_filled_is_refused() -> None:
     """A set that is too small, with the size that is enough; and after a minute of the clock."""
     config = example_config(workers=4, prefetch_factor=4)
-    least = images_for(config, 2 * config.loader.batches_ahead)
+    least = (untimed(config.loader) + 2 * config.loader.batches_ahead) * config.compute.batch_size
     why = Remark(code="too_few_for_buffer", facts={"images": least - 1, "least": least})
     assert prefilled(images=least - 1, prefetch_factor=4).reason == why
     assert prefilled(images=least, prefetch_factor=4).prefilled is not None
