@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from loaderprobe.measure.pace import Pace, Part
 from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.segment_runner import Counted, SegmentRunner, asked_mode
-from loaderprobe.measure.segments import Readiness, flush, train
+from loaderprobe.measure.segments import Readiness, comes_to_rest, flush, train
 from loaderprobe.measure.studies import batches_read, untimed
 from loaderprobe.protocols import OnStage, Switched
 from loaderprobe.records.config import RunConfig
@@ -25,7 +25,6 @@ LEAST_BUFFERS = 2
 MOST_SECONDS = 10.0
 STEADY = Pace(min_s=3.0, min_batches=12, max_s=5.0)
 FILL_S = 60.0
-LOOK_S = 0.002
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,19 +86,9 @@ class PrefilledStudy:
         runner.ready.prepare(part.mode, taken=runner.batches.count, pace=pace, cores=self.parts.cores_available)
         # Those were made from other files than those of the segment.
         flush(runner.batches, runner.to_flush)
-        if not self._filled(runner.batches.count):
+        compute, clock, loader = self.parts.compute, self.parts.clock, self.parts.loader
+        assert isinstance(loader, Switched)
+        if not comes_to_rest(loader, runner.batches.count, clock, round(FILL_S * 1e9)):
             return None
-        compute, clock = self.parts.compute, self.parts.clock
         resident = runner.ready.resident(runner.batches.count)
         return runner.timed(part, 0, lambda: train(runner.batches, compute, clock, pace), resident=resident)
-
-    def _filled(self, taken: int) -> bool:
-        """Wait until the workers have made all they may; False when that takes too long."""
-        clock, loader = self.parts.clock, self.parts.loader
-        end_ns = clock.now_ns() + round(FILL_S * 1e9)
-        assert isinstance(loader, Switched)
-        while not loader.still(taken):
-            if clock.now_ns() > end_ns:
-                return False
-            clock.sleep(LOOK_S)
-        return True

@@ -139,9 +139,18 @@ def rest(loader: Loader, taken: int, clock: Clock, prefetch_factor: int) -> None
     As long as a worker may take for all that it is asked for, each as long as the longest so far.
     """
     longest_ns = max(loader.records().wall_ns, default=0)
-    end_ns = clock.now_ns() + max(MOST_REST_NS, longest_ns * prefetch_factor)
-    while isinstance(loader, Switched) and not loader.still(taken) and clock.now_ns() < end_ns:
+    if isinstance(loader, Switched):
+        comes_to_rest(loader, taken, clock, max(MOST_REST_NS, longest_ns * prefetch_factor))
+
+
+def comes_to_rest(loader: Switched, taken: int, clock: Clock, limit_ns: int) -> bool:
+    """Wait until the workers have made all that they are asked for; False where that takes longer."""
+    end_ns = clock.now_ns() + limit_ns
+    while not loader.still(taken):
+        if clock.now_ns() >= end_ns:
+            return False
         clock.sleep(REST_S)
+    return True
 
 
 # Brings the files of the next batches into the cache state of a mode, and reports that state.
