@@ -24,7 +24,7 @@ import msgspec
 from loaderprobe.analyze.verdict.rounds import further_round, next_round
 from loaderprobe.errors import LoaderprobeError, LostRank
 from loaderprobe.measure.assembly import alternatives, make_compute, make_loader
-from loaderprobe.measure.epochs import EpochsStudy, in_epochs
+from loaderprobe.measure.epochs import in_epochs, study_epochs
 from loaderprobe.measure.full_buffer import PrefilledStudy
 from loaderprobe.measure.parts import UNSEEN, Parts, join_parts
 from loaderprobe.measure.ranks.child import RankChild, read_rank
@@ -139,16 +139,10 @@ def study(order: Order, scratch: Path, on_stage: OnStage) -> Prefilled | EpochsM
         cache.evict(everything)
         resident = cache.resident(everything)
         served = in_epochs(order.files, order.config, order.epochs)
-        return EpochsStudy(
-            config=order.config,
-            files=order.files,
-            order=served,
-            parts=_parts(order, served, scratch, stack),
-            epochs=order.epochs,
-            resident_before=resident,
-            memory=memory_left_bytes,
-            on_stage=on_stage,
-        ).run()
+        return study_epochs(
+            order.config, order.files, served, _parts(order, served, scratch, stack), epochs=order.epochs,
+            resident_before=resident, memory=memory_left_bytes, on_stage=on_stage,
+        )  # fmt: skip
 
 
 def _parts(order: Order, files: FileSet, scratch: Path, stack: ExitStack) -> Parts:

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import inf
 
 from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.segment_runner import warm_up
-from loaderprobe.measure.segments import Steps, flush, train
+from loaderprobe.measure.segments import flush, train
 from loaderprobe.measure.studies import pages_bytes
 from loaderprobe.protocols import OnStage
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import WorkerBatches
 from loaderprobe.records.studies import Epoch, EpochsMeasured
 from loaderprobe.system.device import process_reads_counted
 from loaderprobe.system.host import utc_timestamp
@@ -40,64 +38,59 @@ def _batches(files: FileSet, config: RunConfig) -> int:
     return files.count // config.compute.batch_size
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpochsStudy:
-    """Trains the epochs of one configuration; `memory` is what the page cache may take beside what runs now."""
+def study_epochs(
+    config: RunConfig, files: FileSet, order: FileSet, parts: Parts, *, epochs: int, resident_before: float | None,
+    memory: Callable[[], int | None], on_stage: OnStage,
+) -> EpochsMeasured:  # fmt: skip
+    """Train the epochs of one configuration.
 
-    config: RunConfig
-    files: FileSet
-    order: FileSet
-    """The same files epoch by epoch (`in_epochs`): what the loader serves. They were evicted before it began."""
-    parts: Parts
-    epochs: int
-    resident_before: float | None
-    memory: Callable[[], int | None]
-    on_stage: OnStage
-
-    def run(self) -> EpochsMeasured:
-        started_utc = utc_timestamp()
-        loader, compute, clock = self.parts.loader, self.parts.compute, self.parts.clock
-        self.on_stage("first batch", 0, self.epochs)
-        batches = loader.batches()
-        warm_up([compute.copy(next(batches))], self.config, compute, clock)
-        memory = [self.memory()]
-        # Those were loaded while the device was being made; an epoch begins with an empty buffer.
-        early = self.config.loader.batches_begun
-        flush(batches, early)
-        number = 1 + early
-        each, found = _batches(self.files, self.config), list[Epoch]()
-        for epoch in range(self.epochs):
-            self.on_stage(f"epoch {epoch + 1}", epoch, self.epochs)
-            steps = train(batches, compute, clock, _exactly((epoch + 1) * each - number))
-            number = (epoch + 1) * each
-            found.append(self._epoch(epoch * each, each, steps))
-            # Processes grow while they train: the least that was left for files counts.
-            memory.append(self.memory())
-        return EpochsMeasured(
-            config=self.config,
-            started_utc=started_utc,
-            set_bytes=pages_bytes(self.files),
-            memory_bytes=min((left for left in memory if left is not None), default=None),
-            resident_before=self.resident_before,
-            epochs=tuple(found),
-        )
-
-    def _epoch(self, first: int, batches: int, steps: Steps) -> Epoch:
-        size = self.config.compute.batch_size
+    `order` are the files epoch by epoch (`in_epochs`), which the loader serves; they were evicted before it began.
+    `memory` is what the page cache may take beside what runs now.
+    """
+    started_utc = utc_timestamp()
+    loader, compute, clock = parts.loader, parts.compute, parts.clock
+    on_stage("first batch", 0, epochs)
+    batches = loader.batches()
+    warm_up([compute.copy(next(batches))], config, compute, clock)
+    left = [memory()]
+    # Those were loaded while the device was being made; an epoch begins with an empty buffer.
+    early = config.loader.batches_begun
+    flush(batches, early)
+    number, each, size = 1 + early, _batches(files, config), config.compute.batch_size
+    found: list[Epoch] = []
+    for epoch in range(epochs):
+        on_stage(f"epoch {epoch + 1}", epoch, epochs)
+        first, end = epoch * each, (epoch + 1) * each
+        steps = train(batches, compute, clock, _exactly(end - number))
+        number = end
         end_ns = max(steps.closed_ns, *steps.finished_ns[-1:])
-        return Epoch(
-            images=len(steps.begin_ns) * size,
-            wall_s=(end_ns - steps.begin_ns[0]) / 1e9,
-            delivered_bytes=self.order.delivered_bytes(first * size, batches * size),
-            storage_bytes=self._from_storage(self.parts.loader.records(), range(first, first + batches)),
+        found.append(
+            Epoch(
+                images=len(steps.begin_ns) * size,
+                wall_s=(end_ns - steps.begin_ns[0]) / 1e9,
+                delivered_bytes=order.delivered_bytes(first * size, each * size),
+                storage_bytes=_from_storage(parts, range(first, end)),
+            )
         )
+        # Processes grow while they train: the least that was left for files counts.
+        left.append(memory())
+    return EpochsMeasured(
+        config=config,
+        started_utc=started_utc,
+        set_bytes=pages_bytes(files),
+        memory_bytes=min((free for free in left if free is not None), default=None),
+        resident_before=resident_before,
+        epochs=tuple(found),
+    )
 
-    def _from_storage(self, records: WorkerBatches, numbers: range) -> int | None:
-        """By the processes of this loader; None where that is not counted, or a record is lost."""
-        if not process_reads_counted(self.parts.location):
-            return None
-        of = [read for batch, read in zip(records.batch, records.read_bytes, strict=True) if batch in numbers]
-        return sum(of) if len(of) == len(numbers) else None
+
+def _from_storage(parts: Parts, numbers: range) -> int | None:
+    """Bytes of these batches, by the processes of the loader; None where that is not counted, or a record is lost."""
+    if not process_reads_counted(parts.location):
+        return None
+    records = parts.loader.records()
+    of = [read for batch, read in zip(records.batch, records.read_bytes, strict=True) if batch in numbers]
+    return sum(of) if len(of) == len(numbers) else None
 
 
 def _exactly(steps: int) -> Pace:

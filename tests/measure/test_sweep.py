@@ -15,7 +15,7 @@ from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.measure import ceilings
 from loaderprobe.measure.assembly import make_compute
 from loaderprobe.measure.ceilings import Ceilings
-from loaderprobe.measure.epochs import EpochsStudy, in_epochs
+from loaderprobe.measure.epochs import in_epochs, study_epochs
 from loaderprobe.measure.full_buffer import PrefilledStudy
 from loaderprobe.measure.further import CUT_SHORT, NO_TIME, enough_said, joined
 from loaderprobe.measure.pace import Durations, Part
@@ -462,11 +462,11 @@ def test_epochs_after_the_first_are_as_cold_as_the_memory_makes_them(
     """Of a set that fits, a quarter as much time: two workers with 8 ms an image, then with 2 ms."""
     clock, order = FakeClock(), in_epochs(FEW, CONFIG, 3)
     parts = scripted_parts(SERVICE, clock, make_compute(CONFIG, clock), CONFIG, order, cache)
-    study = EpochsStudy(
-        config=CONFIG, files=FEW, order=order, parts=parts, epochs=3, resident_before=0.0,
+    study = study_epochs(
+        CONFIG, FEW, order, parts, epochs=3, resident_before=0.0,
         memory=lambda: round(share * pages_bytes(FEW)), on_stage=lambda *_: None,
     )  # fmt: skip
-    found = epochs_of(study.run(), FEW)
+    found = epochs_of(study, FEW)
     assert found.fit == fit
     assert [each.cold_fraction for each in found.epochs] == pytest.approx(cold, abs=0.002 if fit == "fits" else 0.05)
     if fit == "fits":
