@@ -35,7 +35,7 @@ from loaderprobe.plugins import resolve
 from loaderprobe.protocols import Clock, OnGpu, OnStage, OwnThreads
 from loaderprobe.records.config import ComputeSpec, RunConfig
 from loaderprobe.records.files import FileSet, to_json
-from loaderprobe.records.measurement import Alternative, Measurement
+from loaderprobe.records.measurement import Access, Alternative, Measurement
 from loaderprobe.records.rank_processes import RankPlacement
 from loaderprobe.records.studies import EpochsMeasured, Prefilled
 from loaderprobe.samplers import sampling
@@ -56,7 +56,8 @@ def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
     clock, config, placement = SystemClock(), order.config, order.placement
     if placement is not None and config.compute.kind == "cuda":
         _see_own_gpu(config.compute, placement)
-    files = _in_turn(config, order.files if placement is None else order.files.shard(placement.rank, placement.size))
+    files = order.files if placement is None else order.files.shard(placement.rank, placement.size)
+    files = files.dealt(config.loader.workers, config.compute.batch_size)
     location = locate_root(files.root)
     others = _alternatives(order, files, on_stage)
     on_stage("starting the loader", 0, 0)
@@ -78,11 +79,11 @@ def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
         # The forkserver, by whose other children nothing else is done.
         own = (os.getppid(),)
         parts = join_parts(loader, compute, clock, LinuxPageCache(), location, looking.samples, decide, own)
-        recorder = Recorder(config, alternatives=others, earlier=order.earlier, joins=rank is None)
-        if files.parts:
-            recorder.access, recorder.sample_bytes = "parts", files.mean_size_bytes
-        if files.remote:
-            recorder.access, recorder.sample_bytes = "none", files.mean_size_bytes
+        access: Access = "none" if files.remote else "parts" if files.parts else "files"
+        recorder = Recorder(
+            config, access, sample_bytes=None if access == "files" else files.mean_size_bytes, alternatives=others,
+            earlier=order.earlier, joins=rank is None,
+        )  # fmt: skip
         session = Session(
             recorder=recorder,
             files=None if files.remote else files.parts or files,
@@ -97,11 +98,6 @@ def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
             session.profile()
         measured = session.measurement(*samplers.collected())
         return rank.together(measured) if rank else measured
-
-
-def _in_turn(config: RunConfig, files: FileSet) -> FileSet:
-    """In the order in which the workers read them."""
-    return files.dealt(config.loader.workers, config.compute.batch_size)
 
 
 def _see_own_gpu(compute: ComputeSpec, placement: RankPlacement) -> None:
@@ -131,7 +127,7 @@ def study(order: Order, scratch: Path, on_stage: OnStage) -> Prefilled | EpochsM
     """Measure what the order asks for beside the verdict."""
     with ExitStack() as stack:
         if order.study == "prefilled":
-            files = _in_turn(order.config, order.files)
+            files = order.files.dealt(order.config.loader.workers, order.config.compute.batch_size)
             return PrefilledStudy(order.config, files, _parts(order, files, scratch, stack), on_stage).run()
         everything = order.files.absolute(0, order.files.count)
         cache = LinuxPageCache()
