@@ -17,10 +17,9 @@ from loaderprobe.measure.attach.choice import LoaderChoice, NoVerdict, announce,
 from loaderprobe.measure.attach.coroutine import SessionCoroutine, Withdrawn
 from loaderprobe.measure.attach.outside import Outside, Pauses
 from loaderprobe.measure.attach.script_loaders import LoopIterator, ScriptLoader, SeenLoaders
-from loaderprobe.measure.attach.script_ranks import Ranks
 from loaderprobe.measure.attach.takeover import Loop, OtherTraining, Takeover
 from loaderprobe.measure.user.loader import INTERRUPTED, LoaderRequest, measure_with_step
-from loaderprobe.protocols import OnStage, Say
+from loaderprobe.protocols import Say
 from loaderprobe.records.diagnosis import Attached, AttachRequest, OwnMeasured
 from loaderprobe.records.measurement import Measurement, base_mode, segment_seconds, segments_of
 from loaderprobe.records.remark import Remark
@@ -78,28 +77,6 @@ def workers_start(seen: ScriptLoader, measurement: Measurement) -> tuple[Remark,
     if start_s < LEAST_PREDICTION_ERROR * epoch_s:
         return ()
     return (Remark(code="workers_start_each_epoch", facts={"start_s": start_s, "epoch_s": epoch_s}),)
-
-
-def coroutine_of(
-    seen: ScriptLoader, request: AttachRequest, budget_s: float, beyond_s: float, ranks: Ranks | None,
-    on_stage: OnStage, judge: Judge,
-) -> SessionCoroutine:  # fmt: skip
-    """Measures the loops over one loader alone, or in step with the loops of all `ranks`.
-
-    The result is what `judge` makes; None on ranks other than the first.
-    """
-
-    def measure(step: Callable[[Any], None]) -> Any:
-        if ranks is not None:
-            measured = ranks.measure(seen, step, request, budget_s, on_stage)
-            return None if measured is None else judge(measured, lambda: ranks.kept(measured.measurement, request.run))
-        asked = LoaderRequest(
-            cache=request.cache, budget_s=budget_s, beyond_s=beyond_s, period=seen.period,
-            notes=(BEGUN_EACH_BATCH,) if seen.begun_each_batch else (),
-        )  # fmt: skip
-        return judge(measure_with_step(seen.known.to_measure(), step, asked, on_stage), lambda: ())
-
-    return ranks.coroutine(measure) if ranks is not None else SessionCoroutine(measure)
 
 
 class Finished(SystemExit):
@@ -312,9 +289,8 @@ class Attachment:
                 "others": self._loaders.others(seen),
             }
             self._say("script.begins", facts)
-        coroutine = coroutine_of(
-            seen, self._request, budget_s, beyond_s, ranks, self._on_stage, partial(self._judged, seen)
-        )
+        measure = partial(self._measured, seen, budget_s, beyond_s)
+        coroutine = SessionCoroutine(measure) if ranks is None else ranks.coroutine(measure)
         most_s = None if ranks is not None else budget_s
         others = OtherTraining(seen, self._request.after_steps, self._loaders.passes, most_s, self._clock)
         pauses = Pauses(self._clock)
@@ -323,9 +299,31 @@ class Attachment:
         pauses.watch(threading.get_ident(), step_s(seen))
         return None
 
-    def _judged(self, seen: ScriptLoader, measured: OwnMeasured, first: Callable[[], tuple[Remark, ...]]) -> Any:
-        self._interrupted = INTERRUPTED in measured.measurement.notes
-        return self._judge(measured, lambda: (*first(), *workers_start(seen, measured.measurement)))
+    def _measured(self, seen: ScriptLoader, budget_s: float, beyond_s: float, step: Callable[[Any], None]) -> Any:
+        """What is judged of the loops over one loader, measured alone or in step with those of all ranks.
+
+        None on ranks other than the first.
+        """
+        request, ranks = self._request, self._choice.ranks
+        measured: OwnMeasured | None
+        if ranks is not None:
+            measured = ranks.measure(seen, step, request, budget_s, self._on_stage)
+        else:
+            asked = LoaderRequest(
+                cache=request.cache, budget_s=budget_s, beyond_s=beyond_s, period=seen.period,
+                notes=(BEGUN_EACH_BATCH,) if seen.begun_each_batch else (),
+            )  # fmt: skip
+            measured = measure_with_step(seen.known.to_measure(), step, asked, self._on_stage)
+        if measured is None:
+            return None
+        measurement = measured.measurement
+        self._interrupted = INTERRUPTED in measurement.notes
+
+        def first() -> tuple[Remark, ...]:
+            kept = () if ranks is None else ranks.kept(measurement, request.run)
+            return (*kept, *workers_start(seen, measurement))
+
+        return self._judge(measured, first)
 
     def _on_stage(self, stage: str, done: int, total: int) -> None:
         """One line a round. Raises BadValue where another process has begun to train meanwhile."""
