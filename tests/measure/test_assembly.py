@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from loaderprobe.api.generate import generate
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.measure import capabilities
 from loaderprobe.measure.assembly import alternatives, check_parts
@@ -85,14 +84,6 @@ def test_only_a_loader_that_knows_other_ways_is_asked_for_them() -> None:
     """An outsider's need know none, and where the GPU decodes none applies."""
     for changes in ({"gpu_decode": True}, {"loader": f"{__name__}:PlainLoader"}):
         assert alternatives(example_config(**changes), example_files(8)) == ()
-
-
-@pytest.fixture(scope="module")
-def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that `generate` makes, with two resolutions."""
-    root = tmp_path_factory.mktemp("generated")
-    generate(root, resolutions=["64x48", "32x32"], count=6, classes=2, pool=1)
-    return root
 
 
 def test_ones_own_folders_with_such_file_names_are_one_data_set(tmp_path: Path) -> None:

@@ -40,8 +40,7 @@ from loaderprobe.store.codec import encode
 from loaderprobe.system.clock import SystemClock
 from loaderprobe.testing import FakeClock, Service, example_config, example_files
 from tests.conftest import MeasureReal
-from tests.measure.conftest import Measure
-from tests.measure.scripted import by_command
+from tests.measure.scripted import by_command, measured_alone
 from tests.planted.loaders import without_torch
 from tests.said import said
 
@@ -99,10 +98,10 @@ def test_a_hung_child_is_ended_with_all_its_processes(script: str) -> None:
     assert ("not finished after 0 s" in failure.reason) == ("--time-limit" in failure.hint) == bool(script)
 
 
-def test_an_answer_for_another_configuration_is_refused(measure_fake: Measure, tmp_path: Path) -> None:
+def test_an_answer_for_another_configuration_is_refused(tmp_path: Path) -> None:
     """The parent checks that what comes back is what it asked for."""
     other = tmp_path / "other.json"
-    other.write_bytes(encode("measurement", measure_fake(Service(cpu_s=0.001), batch_size=8)))
+    other.write_bytes(encode("measurement", measured_alone(Service(cpu_s=0.001), batch_size=8)))
     with pytest.raises(LoaderprobeError, match="another configuration"):
         run(f"import shutil; shutil.copy({str(other)!r}, RESULT)")
 

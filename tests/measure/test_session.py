@@ -30,34 +30,31 @@ from loaderprobe.testing import (
     example_config,
     example_files,
 )
-from tests.measure.conftest import Measure
 from tests.measure.scripted import FEW_STEPS, measured_alone, scripted_session
 from tests.said import all_said, said
 
 
-def test_every_file_is_read_once_in_a_cold_segment(measure_fake: Measure) -> None:
+def test_every_file_is_read_once_in_a_cold_segment() -> None:
     """The segment ends before the set begins again, so all its bytes come from storage. Twelve files cannot be read
     so: they are measured all the same, with a note."""
     service = Service(cpu_s=0.0001, blocked_s=0.0001)
-    found = measure_fake(service, files=example_files(512), compute="emulated:1e6")
+    found = measured_alone(service, files=example_files(512), compute="emulated:1e6")
     assert all(segment.steps * segment.batch_size < 512 for segment in found.segments if segment.mode == "baseline")
     assert verdict(found).cold_fraction == pytest.approx(1)
-    few = measure_fake(
+    few = measured_alone(
         Service(cpu_s=0.002, blocked_s=0.001), files=example_files(12), batch_size=4, compute="emulated:50"
     )
     assert any("too few" in note for note in all_said(few.notes))
     assert verdict(few).bound.cause == "compute"
 
 
-def test_a_kernel_without_io_accounting_counts_no_reads(
-    measure_fake: Measure, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_kernel_without_io_accounting_counts_no_reads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Its /proc has no `io`, and what processes read is 0 for ever: no proof that files came from memory."""
     monkeypatch.setattr(device, "PROC", tmp_path)
-    assert not measure_fake(Service(cpu_s=0.001)).storage_counts_reads
+    assert not measured_alone(Service(cpu_s=0.001)).storage_counts_reads
     (tmp_path / "self").mkdir()
     (tmp_path / "self/io").write_text("read_bytes: 0\n")
-    assert measure_fake(Service(cpu_s=0.001)).storage_counts_reads
+    assert measured_alone(Service(cpu_s=0.001)).storage_counts_reads
 
 
 @pytest.mark.parametrize(

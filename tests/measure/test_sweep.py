@@ -50,8 +50,7 @@ from loaderprobe.testing import (
     example_files,
 )
 from tests.examples.bandwidth import example_phase
-from tests.measure.conftest import Measure
-from tests.measure.scripted import scripted_parts, scripted_session
+from tests.measure.scripted import measured_alone, scripted_parts, scripted_session
 from tests.stored import empty_run, failure
 
 FILES = example_files(4096)
@@ -307,7 +306,7 @@ def test_a_configuration_has_its_usual_time(
     assert (thorough.expected_s, thorough.least_s) == (thorough_s, least_s)
 
 
-def test_what_is_beside_the_rounds_is_joined_too(measure_fake: Measure) -> None:
+def test_what_is_beside_the_rounds_is_joined_too() -> None:
     """Readings, samples of waits with their subjects; what is missing only where neither has it."""
     no_gpu, no_waits = (Missing(name=name, reason=reported("not there")) for name in ("sm", "waits"))
 
@@ -319,7 +318,7 @@ def test_what_is_beside_the_rounds_is_joined_too(measure_fake: Measure) -> None:
         series = Series(name="cores", unit="", source="", time_ns=(1,), values=(1.0,))
         return replace(found, waits=waits, series=(series,), missing=(no_gpu,))
 
-    one = measure_fake(FAST)
+    one = measured_alone(FAST)
     both = joined(seen("a.jpg", one), seen("b.jpg", one))
     assert both.waits is not None
     assert [both.waits.subjects[each] for each in both.waits.subject] == ["a.jpg", "b.jpg"]
@@ -554,12 +553,12 @@ class Runner:
 
 
 @pytest.fixture
-def run(tmp_path: Path, measure_fake: Measure) -> RunDirectory:
+def run(tmp_path: Path) -> RunDirectory:
     """Three configurations, of which one is not measured; two epochs are asked for."""
     configs = tuple(few(2, compute=f"emulated:{rate}") for rate in (1000, 2000, 3000))
     made = run_of(tmp_path, configs=configs, files=FEW, epochs=2)
     for rate in (1000, 2000):
-        made.save(measure_fake(Service(cpu_s=0.001), files=FEW, workers=2, compute=f"emulated:{rate}"))
+        made.save(measured_alone(Service(cpu_s=0.001), files=FEW, workers=2, compute=f"emulated:{rate}"))
     return made
 
 
@@ -592,11 +591,11 @@ def test_what_was_measured_is_studied_once(run: RunDirectory) -> None:
     assert isinstance(run.study("epochs", key), EpochsMeasured)
 
 
-def test_epochs_that_take_longer_than_the_timeout_are_not_begun(run: RunDirectory, measure_fake: Measure) -> None:
+def test_epochs_that_take_longer_than_the_timeout_are_not_begun(run: RunDirectory) -> None:
     """At the rate of the verdict, with the option that allows it."""
     runner = Runner()
     for rate in (1000, 2000):
-        run.save(measure_fake(Service(cpu_s=0.8), files=FEW, workers=2, compute=f"emulated:{rate}"))
+        run.save(measured_alone(Service(cpu_s=0.8), files=FEW, workers=2, compute=f"emulated:{rate}"))
     studied(run, runner)
     found = run.study("epochs", run.record.spec.configs[0].key)
     assert not runner.orders and found is not None
