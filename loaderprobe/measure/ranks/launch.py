@@ -7,6 +7,7 @@ end theirs, so that it costs one configuration. Without a launcher, threads of o
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import signal
@@ -397,10 +398,16 @@ class RankProcess:
 
     def wait_for(self, key: str, limit_s: float | None, why: str) -> None:
         """Wait until the store has a key. Raises LostRank after `limit_s` seconds."""
-        until_ns = None if limit_s is None else self.clock.now_ns() + round(limit_s * 1e9)
-        while not self.store.check([key]):
-            if until_ns is not None and self.clock.now_ns() > until_ns:
-                raise LostRank(f"{why} after {limit_s:.0f} s", hint="check that the launcher started it on all nodes")
+        if self.missing([key], limit_s):
+            raise LostRank(f"{why} after {limit_s:.0f} s", hint="check that the launcher started it on all nodes")
+
+    def missing(self, keys: Iterable[str], limit_s: float | None) -> list[str]:
+        """Those of the keys that the store does not have after so many seconds."""
+        until_ns = math.inf if limit_s is None else self.clock.now_ns() + round(limit_s * 1e9)
+        while True:
+            keys = [key for key in keys if not self.store.check([key])]
+            if not keys or self.clock.now_ns() >= until_ns:
+                return keys
             self.clock.sleep(self.poll_s)
 
     def placement(self, command: RankCommand, number: int) -> RankPlacement | None:
@@ -643,8 +650,7 @@ class Coordinator:
         """End all other processes, and wait a little until they have left: this process may hold the store."""
         with suppress(LostRank):
             self._send(RankCommand(kind="end", exit_code=exit_code))
-            for rank in range(1, self._process.here.size):
-                self._process.wait_for(f"left/{rank}", LEAVE_S, f"rank {rank} has not left")
+            self._process.missing([f"left/{rank}" for rank in range(1, self._process.here.size)], LEAVE_S)
 
     def _send(self, command: RankCommand) -> int:
         number, self._number = self._number, self._number + 1
@@ -654,30 +660,22 @@ class Coordinator:
     def _outcomes(self, command: RankCommand, number: int, limit_s: float) -> list[RankOutcome]:
         """The outcomes of the ranks but 0. One that is late, or all on Ctrl-C, are ended; still late is lost."""
         store, others = self._process.store, list(enumerate(ranks_of(command.ranks, command.nodes, self.nodes)))[1:]
-        late = [rank for rank, _ in others]
+        late = [outcome_key(number, rank) for rank, _ in others]
         try:
-            late = self._wait(number, late, limit_s)
+            late = self._process.missing(late, limit_s)
         finally:
             if late:
                 store.compare_set(abort_key(number), "", "0")
-        late = self._wait(number, late, ENDED_S)
+        late = self._process.missing(late, ENDED_S)
         outcomes = []
         for rank, (process, host) in others:
-            if rank in late:
+            key = outcome_key(number, rank)
+            if key in late:
                 self._lost = process, host
                 outcomes.append(RankOutcome(rank=rank, host=host, kind="lost"))
             else:
-                outcomes.append(take(store, outcome_key(number, rank), RankOutcome))
+                outcomes.append(take(store, key, RankOutcome))
         return outcomes
-
-    def _wait(self, number: int, late: Sequence[int], limit_s: float) -> list[int]:
-        """Those of the ranks that have reported nothing after so many seconds."""
-        until_ns = self._process.clock.now_ns() + round(limit_s * 1e9)
-        while True:
-            late = [rank for rank in late if not self._process.store.check([outcome_key(number, rank)])]
-            if not late or self._process.clock.now_ns() >= until_ns:
-                return late
-            self._process.clock.sleep(self._process.poll_s)
 
     def _refuse_lost(self) -> None:
         """Raises LostRank where a process did not answer, or has left."""
