@@ -198,7 +198,11 @@ def measure_in_ranks(
     Raises what the rank ended with in which it began, named with its host; BadValue for what the processes cannot do.
     """
     files = module_file(own)
-    config = _config(own, files.fingerprint, cache, ranks, nodes)
+    # As far as it is known before the loader is made: the rest each rank learns.
+    config = RunConfig(
+        data=files.fingerprint, resolution=own.name, loader=LoaderSpec(name="own", workers=0, prefetch_factor=0),
+        compute=ComputeSpec(name="own", batch_size=1), cache=cache, ranks=ranks, nodes=nodes,
+    )  # fmt: skip
     coordinator.admit((config,), (files,), what="module of")
     order = Order(config=config, files=files, budget_s=budget_s, begin_ns=time.perf_counter_ns(), own=own)
     found = coordinator.run(
@@ -208,14 +212,6 @@ def measure_in_ranks(
     if isinstance(found, RunFailure):
         raise error_of(found)
     return found
-
-
-def _config(own: OwnLoader, module: str, cache: CacheState, ranks: int, nodes: int) -> RunConfig:
-    """As far as it is known before the loader is made: the rest each rank learns."""
-    return RunConfig(
-        data=module, resolution=own.name, loader=LoaderSpec(name="own", workers=0, prefetch_factor=0),
-        compute=ComputeSpec(name="own", batch_size=1), cache=cache, ranks=ranks, nodes=nodes,
-    )  # fmt: skip
 
 
 # One rank of it, in such a child.
