@@ -17,7 +17,7 @@ from loaderprobe.protocols import Clock
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.environment import Capability, CapabilityName, StepCode, StorageLocation
 from loaderprobe.records.measurement import Missing, Series
-from loaderprobe.records.remark import Remark, reported
+from loaderprobe.records.remark import Remark, each_once, reported
 from loaderprobe.samplers.nvml import NvmlSampler
 from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.device import locate, read_sectors
@@ -224,5 +224,4 @@ def _gpu_counter(
     ]
     state: State = "yes" if len(read) == len(found) else "limited" if read else "no"
     good = [Remark(code=code, facts={"gpus": ", ".join(dict.fromkeys(read))})] if read else []
-    different = [each for number, each in enumerate(reasons) if each not in reasons[:number]]
-    return Capability(name=name, state=state, why=(*good, *different))
+    return Capability(name=name, state=state, why=(*good, *each_once(reasons)))

@@ -253,7 +253,9 @@ class Readiness:
             least = max(pace.multiple, MIN_COLD_BATCHES)
             once = (self.pool or (known.count // self.config.compute.batch_size if known else 0)) - untimed
             if once < least:
-                self._too_few(once + untimed, untimed + least)
+                size = self.config.compute.batch_size
+                samples, needed = (once + untimed) * size, (untimed + least) * size
+                self.notes.append(Remark(code="too_few_samples", facts={"samples": samples, "needed": needed}))
         once -= once % pace.multiple
         return replace(pace, max_batches=max(once, least))
 
@@ -280,15 +282,6 @@ class Readiness:
         if untimed + batches > self.pool:
             return pace
         return replace(pace, multiple=batches)
-
-    def _too_few(self, batches: int, needed: int) -> None:
-        """Said once, of the segment that needs most."""
-        size, codes = self.config.compute.batch_size, [note.code for note in self.notes]
-        note = Remark(code="too_few_samples", facts={"samples": batches * size, "needed": needed * size})
-        if note.code not in codes:
-            self.notes.append(note)
-        elif float(self.notes[codes.index(note.code)].facts["needed"]) < needed * size:
-            self.notes[codes.index(note.code)] = note
 
     def prepare(self, mode: Mode, *, taken: int, pace: Pace, cores: float) -> None:
         """Make the files of the next segment cold or warm, after `taken` batches."""
