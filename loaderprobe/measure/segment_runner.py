@@ -243,7 +243,7 @@ class SegmentRunner:
         No segment is longer than the files of any rank allow.
         """
         pace = self.pace
-        if "warm" not in (asked_mode(self.config), mode) and blocked_share(self.parts.loader.records()) > BLOCKED_SHARE:
+        if self.ready.is_cold(mode) and blocked_share(self.parts.loader.records()) > BLOCKED_SHARE:
             pace = pace.for_blocked_workers()
         untimed = self.to_flush + self.config.loader.batches_ahead + untimed_steps + self._lead_in
         limited = self.ready.limit(pace, mode, untimed)

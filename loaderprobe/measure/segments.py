@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from loaderprobe.measure.pace import Pace
 from loaderprobe.protocols import Clock, Compute, Evicting, Files, Loader, PageCache, Renewing, Switched, Timed
@@ -195,13 +195,14 @@ class Readiness:
     sample_bytes: float | None = None
     read_ahead_bytes: int | None = None
     """The most that the kernel reads ahead in a file."""
-    _supply: Literal["pool", "new", "again"] = "pool"
+    _repeats: bool | None = None
+    """Whether the loader repeats batches that were new; None before it was switched."""
     _read_whole: bool | None = None
     """Whether files that are read in parts are made warm by reading them whole; None before it was decided."""
 
-    @property
-    def _base_is_warm(self) -> bool:
-        return self.config.cache == "warm"
+    def is_cold(self, mode: Mode) -> bool:
+        """True for a segment that is not to find its files in memory."""
+        return "warm" not in (self.config.cache, mode)
 
     def whole(self) -> Files | None:
         """The files, where those of each batch are known."""
@@ -212,50 +213,46 @@ class Readiness:
         modes: frozenset[Mode] = (
             self.loader.modes() if isinstance(self.loader, Switched) else frozenset({"baseline", "warm"})
         )  # fmt: skip
-        if self.access == "none" or (self.access == "fresh" and not self._repeats()):
+        repeats = isinstance(self.loader, Renewing) and self.loader.repeats()
+        if self.access == "none" or (self.access == "fresh" and not repeats):
             modes -= {"warm"}
         if self.access != "files":
             modes -= {"cached_samples"}
         return tuple(sorted(modes))
 
-    def _repeats(self) -> bool:
-        return isinstance(self.loader, Renewing) and self.loader.repeats()
-
     def exhausted(self, segments: int, pace: Pace, to_flush: int) -> bool:
         """True when so many cold segments need more new batches than are left."""
+        if self.access != "fresh" or not isinstance(self.loader, Renewing):
+            return False
         least = max(pace.multiple, MIN_COLD_BATCHES)
-        batches = segments * (to_flush + self.config.loader.batches_ahead + least)
-        return (
-            self.access == "fresh" and isinstance(self.loader, Renewing) and self.loader.new_left() < batches
-        )  # fmt: skip
+        return self.loader.new_left() < segments * (to_flush + self.config.loader.batches_ahead + least)
 
     def untimed(self, mode: Mode, to_flush: int) -> int:
         """Batches to drop after a cold start: in shards and databases the kernel reads ahead."""
         streams = self.access == "parts" and not self._evicts_ahead
-        return to_flush if streams and mode != "warm" and not self._base_is_warm else 0
+        return to_flush if streams and self.is_cold(mode) else 0
 
     def limit(self, pace: Pace, mode: Mode, untimed: int) -> Pace:
         """The pace limited so that cold segments read each file once; `untimed` batches come before the timed ones."""
-        if self._base_is_warm or mode == "warm" or self.access == "none":
+        if not self.is_cold(mode) or self.access == "none":
             return pace
         if self.access == "parts" and self._evicts_ahead:
             return pace  # cold however often the pool comes round
-        least = max(pace.multiple, MIN_COLD_BATCHES)
+        size = self.config.compute.batch_size
         if self.access == "fresh":
             left = self.loader.new_left() if isinstance(self.loader, Renewing) else 0
-            if left == float("inf"):
+            if left == math.inf:
                 return pace
-            once = int(left / NEW_ROUNDS) - untimed
+            batches = int(left / NEW_ROUNDS)
         else:
             known = self.whole()
             untimed += self.untimed(mode, self.config.loader.batches_begun)
             pace = self._whole_shards(pace, untimed)
-            least = max(pace.multiple, MIN_COLD_BATCHES)
-            once = (self.pool or (known.count // self.config.compute.batch_size if known else 0)) - untimed
-            if once < least:
-                size = self.config.compute.batch_size
-                samples, needed = (once + untimed) * size, (untimed + least) * size
-                self.notes.append(Remark(code="too_few_samples", facts={"samples": samples, "needed": needed}))
+            batches = self.pool or (known.count // size if known else 0)
+        least, once = max(pace.multiple, MIN_COLD_BATCHES), batches - untimed
+        if self.access != "fresh" and once < least:
+            facts: dict[str, float | str] = {"samples": batches * size, "needed": (untimed + least) * size}
+            self.notes.append(Remark(code="too_few_samples", facts=facts))
         once -= once % pace.multiple
         return replace(pace, max_batches=max(once, least))
 
@@ -288,18 +285,14 @@ class Readiness:
         self.evicted_at = taken
         if self.access == "none":
             return
-        cold = mode != "warm" and not self._base_is_warm
+        cold = self.is_cold(mode)
         self._evict_ahead(cold=cold)
-        if cold:
+        if self.access == "fresh" and isinstance(self.loader, Renewing):
+            self._renew(self.loader, repeats=not cold)
+        elif cold:
             self._make_cold(taken)
         elif self.access == "parts":
             self._warm_parts()
-        elif self.access == "fresh":
-            if isinstance(self.loader, Renewing):
-                self.loader.repeat(
-                    max(self.last_new, self.config.loader.batches_ahead + self.config.loader.batches_begun)
-                )
-                self._supplied("again")
         else:
             self._warm(taken, pace, cores)
 
@@ -331,11 +324,6 @@ class Readiness:
             self.loader.evict_ahead(self.files.paths if cold else ())
 
     def _make_cold(self, taken: int) -> None:
-        if self.access == "fresh":
-            if isinstance(self.loader, Renewing):
-                self.loader.take_new()
-                self._supplied("new")
-            return
         if isinstance(self.loader, Evicting):
             self.loader.release(taken)
         if isinstance(self.files, PartFiles):
@@ -343,11 +331,16 @@ class Readiness:
         elif self.files is not None:
             self.cache.evict(self.files.absolute(0, self.files.count))
 
-    def _supplied(self, batches: Literal["new", "again"]) -> None:
-        """Drop the batches that were requested before the loader was switched to others."""
-        if batches != self._supply:
-            self.take(self.config.loader.batches_ahead)
-        self._supply = batches
+    def _renew(self, loader: Renewing, *, repeats: bool) -> None:
+        """Have new batches made, or the last ones again; those that were requested before the switch are dropped."""
+        ahead = self.config.loader.batches_ahead
+        if repeats:
+            loader.repeat(max(self.last_new, ahead + self.config.loader.batches_begun))
+        else:
+            loader.take_new()
+        if repeats != self._repeats:
+            self.take(ahead)
+        self._repeats = repeats
 
     def _warm(self, taken: int, pace: Pace, cores: float) -> None:
         known, records = self.whole(), self.loader.records()
@@ -357,7 +350,7 @@ class Readiness:
         cpu_s = sum(records.process_cpu_ns or records.cpu_ns) / max(sum(records.images), 1) / 1e9
         steps_needed = loader.batches_ahead + loader.batches_begun + 1 + pace.min_batches
         # A warm configuration also trains on warm files, for as long as a segment may last.
-        seconds = pace.max_s if self._base_is_warm else pace.min_s
+        seconds = pace.max_s if self.config.cache == "warm" else pace.min_s
         at_once = min(max(loader.workers, 1), cores)
         most = round(WARM_MARGIN * at_once * seconds / cpu_s) if cpu_s > 0 else known.count
         images = min(known.count, max(steps_needed * size, most))
