@@ -504,7 +504,7 @@ def _measure(
                 ceiling_s = CEILING_S if wanted else 0.0
                 spent_s = limit.spent_s + ceiling_s
                 session.budget_s = None if asked.budget_s is None else max(0.0, asked.budget_s - spent_s)
-                session.beyond_s = lambda measured: asked.beyond_s if _is_unsure(measured) else 0.0
+                session.beyond_s = lambda so_far: asked.beyond_s if Judged(measurement=so_far).is_unsure else 0.0
                 notes = (*_run(session, driver, loader), *_uneven(driver.records(), properties.batch_size))
             except OutOfTimeError as error:
                 longest_s = max(driver.records().wall_ns, default=limit.spent_s * 1e9) / 1e9
@@ -545,15 +545,11 @@ def _with_budget(
     """The notes; where the budget ended the session while the verdict is open, with the budget that it would take."""
     if session.more_s is None or session.budget_s is None or asked.budget_s is None:
         return measured.notes
-    if not _is_unsure(measured, ceiling):
+    if not Judged(measurement=measured, ceiling=ceiling).is_unsure:
         return measured.notes
     # Discovery and the storage alone take their shares of a larger budget, too; of what is more, it takes two at most.
     share = max(session.budget_s / asked.budget_s, 1 - 2 * DISCOVERY_SHARE)
     return enough_said(measured.notes, asked.budget_s + session.more_s / share, session.enough_rounds)
-
-
-def _is_unsure(measured: Measurement, ceiling: StorageCeiling | None = None) -> bool:
-    return Judged(measurement=measured, ceiling=ceiling).is_unsure
 
 
 def _threads(driver: Any, loader: Any, *, own: bool) -> list[tuple[int, int]]:
