@@ -305,14 +305,12 @@ class Attachment:
         None on ranks other than the first.
         """
         request, ranks = self._request, self._choice.ranks
+        begun = (BEGUN_EACH_BATCH,) if ranks is None and seen.begun_each_batch else ()
         measured: OwnMeasured | None
         if ranks is not None:
             measured = ranks.measure(seen, step, request, budget_s, self._on_stage)
         else:
-            asked = LoaderRequest(
-                cache=request.cache, budget_s=budget_s, beyond_s=beyond_s, period=seen.period,
-                notes=(BEGUN_EACH_BATCH,) if seen.begun_each_batch else (),
-            )  # fmt: skip
+            asked = LoaderRequest(cache=request.cache, budget_s=budget_s, beyond_s=beyond_s, period=seen.period)
             measured = measure_with_step(seen.known.to_measure(), step, asked, self._on_stage)
         if measured is None:
             return None
@@ -321,7 +319,7 @@ class Attachment:
 
         def first() -> tuple[Remark, ...]:
             kept = () if ranks is None else ranks.kept(measurement, request.run)
-            return (*kept, *workers_start(seen, measurement))
+            return (*kept, *workers_start(seen, measurement), *begun)
 
         return self._judge(measured, first)
 

@@ -392,8 +392,6 @@ class LoaderRequest:
     """Is asked which segments to measure next."""
     period: int | None = None
     """Batches that an update of the model takes, where the step is the loop of a script."""
-    notes: tuple[Remark, ...] = ()
-    """Notes that the measurement has first."""
     among: Callable[[Parts, RunConfig, LoaderProperties], Parts] = lambda parts, *_: parts
     """Joins the other ranks, once all is known of the loader: the parts of a session in step with theirs."""
     ceiling: bool = True
@@ -613,7 +611,6 @@ def _session(
         config, access=properties.access, first_pass=properties.first_pass, sample_bytes=properties.sample_bytes,
         images=properties.images, stream=properties.stream,
     )  # fmt: skip
-    recorder.notes.extend(asked.notes)
     return Session(
         recorder=recorder,
         files=None if isinstance(properties.files, UnknownFiles) else properties.files,
