@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from loaderprobe.plugins import WITHOUT_TORCH, Kind, check_decoder, check_installed, check_name, resolve
@@ -48,14 +47,14 @@ def check_parts(loader: LoaderSpec, compute: ComputeSpec) -> None:
 
 def make_compute(config: RunConfig, clock: Clock, peers: Peers | None = None) -> Compute:
     """The device of a configuration, or of one of its ranks. Raises what `check_parts` raises, and its own errors."""
-    arguments = replace(_arguments(config.loader, config.compute, clock), peers=peers)
+    arguments = _arguments(config.loader, config.compute, clock, peers)
     return _checked(arguments)(arguments)
 
 
-def _arguments(loader: LoaderSpec, compute: ComputeSpec, clock: Clock) -> ComputeArguments:
+def _arguments(loader: LoaderSpec, compute: ComputeSpec, clock: Clock, peers: Peers | None = None) -> ComputeArguments:
     own = compute.model != PUBLISHED_MODEL
     make_model = resolve("model", compute.model) if own else None
-    return ComputeArguments(spec=compute, loader=loader, clock=clock, make_model=make_model)
+    return ComputeArguments(spec=compute, loader=loader, clock=clock, make_model=make_model, peers=peers)
 
 
 def _checked(arguments: ComputeArguments) -> MakeCompute:

@@ -35,11 +35,10 @@ def search(
         strategy, measure, clock=clock, enough=lambda results: any(each.images_per_s for each in results.found)
     )
     probes = tuple(results.found)
-    return probes, stop or BatchSizeStop(code="interrupted", chosen=max(probes, key=_rate).batch_size)
-
-
-def _rate(probe: BatchSizeProbe) -> float:
-    return probe.images_per_s.value if probe.images_per_s else 0.0
+    if stop is not None:
+        return probes, stop
+    fastest = max(probes, key=lambda probe: probe.images_per_s.value if probe.images_per_s else 0.0)
+    return probes, BatchSizeStop(code="interrupted", chosen=fastest.batch_size)
 
 
 # How busy the device that trains is: kernels of a GPU, or the cores of the CPU.

@@ -22,9 +22,9 @@ BUDGET_STEP_S = 5
 def enough_said(notes: Sequence[Remark], budget_s: float, rounds: int) -> tuple[Remark, ...]:
     """The same notes; the last one that time was too short says that such a budget would allow so many rounds."""
     whole_s = float(math.ceil(budget_s / BUDGET_STEP_S) * BUDGET_STEP_S)
-    last = max((place for place, note in enumerate(notes) if note.code in TOO_SHORT), default=-1)
-    said = (replace(note, facts={"budget_s": whole_s, "rounds": float(rounds)}) for note in notes[last : last + 1])
-    return (*notes[:last], *said, *notes[last + 1 :]) if last >= 0 else tuple(notes)
+    last = max((place for place, note in enumerate(notes) if note.code in TOO_SHORT), default=None)
+    said: dict[str, float | str] = {"budget_s": whole_s, "rounds": float(rounds)}
+    return tuple(replace(note, facts=said) if place == last else note for place, note in enumerate(notes))
 
 
 def joined(earlier: Measurement, later: Measurement) -> Measurement:

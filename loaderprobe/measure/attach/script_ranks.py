@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,7 +22,6 @@ from loaderprobe.records import values
 from loaderprobe.records.diagnosis import AttachRequest, OwnMeasured
 from loaderprobe.records.measurement import Measurement, base_mode, segments_of
 from loaderprobe.records.rank_processes import NotTogether, NotTogetherCode, RankOffer
-from loaderprobe.records.ranks import RankMeasurement
 from loaderprobe.records.remark import Remark
 from loaderprobe.store.codec import encode, write_atomically
 from loaderprobe.store.results import make_directory
@@ -145,9 +144,9 @@ class StartAgreement:
 
     def refuse(self, not_together: NotTogether) -> None:
         """Take over no rank, unless all are taken over already."""
-        decision = self._put("", not_together)
+        decision, refusal = "", msgspec.json.encode(not_together).decode()
         while not self._settled(decision):
-            decision = self._put(decision, not_together)
+            decision = self._swap(decision, refusal)
 
     def end(self) -> None:
         """End the agreement with the script, where nothing was settled."""
@@ -214,9 +213,6 @@ class StartAgreement:
 
     def _decision(self) -> str:
         return self.store.get(_DECISION).decode() if self.store.check([_DECISION]) else ""
-
-    def _put(self, expected: str, not_together: NotTogether) -> str:
-        return self._swap(expected, msgspec.json.encode(not_together).decode())
 
     def _swap(self, expected: str, decision: str) -> str:
         return self.store.compare_set(_DECISION, expected, decision).decode()
@@ -331,10 +327,14 @@ class Ranks:
     def kept(self, measured: Measurement, run: str) -> tuple[Remark, ...]:
         """Write what each rank measured into the directory of a run; the notes on what all measured."""
         assert self._gathered is not None
+        by_rank = self._gathered.by_rank
         make_directory(Path(run) / RANKS)
-        for rank in self._gathered.by_rank:
+        for rank in by_rank:
             write_atomically(Path(run) / RANKS / f"rank-{rank.rank}.json", encode(KIND, rank))
-        return self._notes(measured, self._gathered.by_rank)
+        hosts = len({rank.host for rank in by_rank})
+        together = Remark(code="ranks_together", facts={"ranks": self.size, "hosts": hosts})
+        trained = segments_of(measured, base_mode(measured), "training")
+        return together, *meeting_notes("ranks_meet", self._barrier_s, trained)
 
     def _join(self) -> None:
         """Join a group of our own. Raises LostRank."""
@@ -363,13 +363,6 @@ class Ranks:
         together = gathered.together()
         own_notes = (note for note in measured.notes if note not in together.notes)
         return replace(together, notes=(*together.notes, *own_notes))
-
-    def _notes(self, measured: Measurement, seen: Sequence[RankMeasurement]) -> tuple[Remark, ...]:
-        """What the rates are, and the time of the barrier after each step."""
-        trained = segments_of(measured, base_mode(measured), "training")
-        hosts = len({rank.host for rank in seen})
-        together = Remark(code="ranks_together", facts={"ranks": self.size, "hosts": hosts})
-        return together, *meeting_notes("ranks_meet", self._barrier_s, trained)
 
 
 def ranks_here() -> Ranks | None:
