@@ -85,7 +85,7 @@ class PrefilledStudy:
         pace = Pace(min_s=0.0, min_batches=steps, max_s=MOST_SECONDS, max_batches=steps)
         runner.ready.prepare(part.mode, taken=runner.batches.count, pace=pace, cores=self.parts.cores_available)
         # Those were made from other files than those of the segment.
-        flush(runner.batches, runner.to_flush)
+        flush(runner.batches, self.config.loader.batches_begun)
         compute, clock, loader = self.parts.compute, self.parts.clock, self.parts.loader
         assert isinstance(loader, Switched)
         if not comes_to_rest(loader, runner.batches.count, clock, round(FILL_S * 1e9)):

@@ -29,11 +29,11 @@ OF_RANKS = _none("window_of_ranks")
 
 def record_window(
     compute: Compute, config: RunConfig, segments: Sequence[Segment], feed: Callable[[int], Iterator[Any]], *,
-    flushed: int, left_s: float | None, on_stage: Callable[[str], None],
+    left_s: float | None, on_stage: Callable[[str], None],
 ) -> Timeline | Missing:  # fmt: skip
     """The window, or the reason why there is none: an error in it does not spoil the measurement.
 
-    `feed(count)` flushes `flushed` batches and gives `count`; `left_s` is what is left of the budget.
+    `feed(count)` flushes the loader and gives `count` batches; `left_s` is what is left of the budget.
     """
     step_s = seconds_a_step(segments, asked_mode(config))
     if not isinstance(compute, Profiling):
@@ -43,7 +43,7 @@ def record_window(
     if left_s is not None and left_s <= 0:
         return _none("window_without_time")
     limit_s = MOST_SECONDS if left_s is None else min(MOST_SECONDS, left_s / 2)
-    steps = window_steps(config, step_s, flushed, limit_s)
+    steps = window_steps(config, step_s, limit_s)
     if isinstance(steps, Missing):
         return steps
     on_stage("profiler window")
@@ -65,12 +65,12 @@ def why_not_profiled(info: ComputeInfo) -> Missing:
     return _none("window_other_device", device=info.device)
 
 
-def seconds_wanted(compute: Compute, config: RunConfig, segments: Sequence[Segment], flushed: int) -> float:
+def seconds_wanted(compute: Compute, config: RunConfig, segments: Sequence[Segment]) -> float:
     """Seconds for a window of the usual length and as many steps before it; 0 where there will be none."""
     step_s = seconds_a_step(segments, asked_mode(config))
     if not isinstance(compute, Profiling) or step_s is None:
         return 0.0
-    steps = USUAL_STEPS + flushed + WINDOW_WARM_UP
+    steps = USUAL_STEPS + config.loader.batches_begun + WINDOW_WARM_UP
     return min(MOST_SECONDS, 2 * steps * step_s)
 
 
@@ -83,15 +83,15 @@ def seconds_a_step(segments: Sequence[Segment], mode: Mode) -> float | None:
     return (max(last.closed_ns, *last.finished_ns[-1:], 0) - last.begin_ns[0]) / last.steps / 1e9
 
 
-def window_steps(config: RunConfig, step_s: float, flushed: int, limit_s: float) -> int | Missing:
+def window_steps(config: RunConfig, step_s: float, limit_s: float) -> int | Missing:
     """Steps of the window: twice the batches made ahead, or as many as usual, where time allows.
 
     Fewer may use up what was made ahead, and look compute-bound. Returns the reason when the least would take longer
-    than `limit_s`; `flushed` batches and the warm-up go before them.
+    than `limit_s`; a flush and the warm-up go before them.
     """
-    usual = max(USUAL_STEPS, 2 * config.loader.batches_ahead)
-    fit = int(limit_s / step_s) - flushed - WINDOW_WARM_UP if step_s > 0 else usual
+    usual, before = max(USUAL_STEPS, 2 * config.loader.batches_ahead), config.loader.batches_begun + WINDOW_WARM_UP
+    fit = int(limit_s / step_s) - before if step_s > 0 else usual
     if fit < LEAST_STEPS:
-        needed_s = (LEAST_STEPS + flushed + WINDOW_WARM_UP) * step_s
+        needed_s = (LEAST_STEPS + before) * step_s
         return _none("window_too_long", steps=LEAST_STEPS, needed_s=needed_s, limit_s=limit_s)
     return min(usual, fit)

@@ -95,11 +95,6 @@ class SegmentRunner:
     """For which all ranks are alone next."""
 
     @property
-    def to_flush(self) -> int:
-        """Most batches that can be made, or in progress, ahead of a switch."""
-        return self.config.loader.batches_begun
-
-    @property
     def _lead_in(self) -> int:
         """Batches that ranks take in step before timing: who comes first has full buffers while it waits."""
         return self.config.loader.batches_ahead if self.parts.collectives.size > 1 else 0
@@ -113,10 +108,6 @@ class SegmentRunner:
         """Later segments have no more steps than this, and end between two groups of batches where it holds one."""
         most_steps -= most_steps % self.pace.multiple if most_steps >= self.pace.multiple else 0
         self.pace = replace(self.pace, max_batches=min(most_steps, self.pace.max_batches or most_steps))
-
-    def exhausted(self, cold: int) -> bool:
-        """True where so many cold segments need new batches, and too few are left."""
-        return self.ready.exhausted(cold, self.pace, self.to_flush + 1)
 
     def feed(self, count: int) -> Iterator[Any]:
         """`count` batches as in a segment of the configuration as asked, from files in the same cache state."""
@@ -144,7 +135,7 @@ class SegmentRunner:
         resident = self.ready.resident(self.batches.count)
         self._switch(part)
         # What the kernel reads ahead of a shard must be as much when timing begins as when it ends.
-        self._drop(self.ready.untimed(mode, self.to_flush))
+        flush(self.batches, self.ready.untimed(mode))
         # Without transport, the step uses an earlier batch.
         instead = self.stand_in if mode == "no_transport" else ()
         compute, clock = self.parts.compute, self.parts.clock
@@ -154,7 +145,7 @@ class SegmentRunner:
             # After a flush all workers begin at once, so that their batches come at once, and in a row through what is
             # behind them: on an H100, with 16 workers, pinning those took half as long as making them. From one batch
             # on, a whole period of the workers has it once.
-            self._drop(1)
+            flush(self.batches, 1)
 
         def steps() -> Steps:
             if activity == "training":
@@ -209,9 +200,6 @@ class SegmentRunner:
     def _rest(self) -> None:
         rest(self.parts.loader, self.batches.count, self.parts.clock, self.config.loader.prefetch_factor)
 
-    def _drop(self, count: int) -> None:
-        flush(self.batches, count)
-
     def _switch(self, part: Part) -> None:
         """Switch the workers to the mode of a segment, and drop batches made before, which would bias it."""
         self._flush(part)
@@ -219,23 +207,23 @@ class SegmentRunner:
         if part.activity == "alone":
             # Ranks meet here for the last time before: who waits after its lead-in begins with full buffers.
             self._alone_s = collectives.agree(round(min(ALONE_S, self.pace.max_s) * 1e9)) / 1e9
-            self._drop(self._lead_in)
+            flush(self.batches, self._lead_in)
             return
         collectives.barrier()
         for _ in range(self._lead_in):
-            self._drop(1)
+            flush(self.batches, 1)
             collectives.barrier()
 
     def _flush(self, part: Part) -> None:
-        loader, most = self.parts.loader, self.to_flush
+        loader, most = self.parts.loader, self.config.loader.batches_begun
         if not isinstance(loader, Switched):
-            self._drop(most)
+            flush(self.batches, most)
             return
         loader.switch(part.mode)
         switched_ns = self.parts.clock.now_ns()
         end = self.batches.count + most
         while self.batches.count < end and loader.begun_before(self.batches.count, switched_ns):
-            self._drop(1)
+            flush(self.batches, 1)
 
     def _paced(self, mode: Mode, untimed_steps: int) -> Pace:
         """The pace of a mode: cold segments read each file once, and are longer where workers wait for storage.
@@ -245,7 +233,8 @@ class SegmentRunner:
         pace = self.pace
         if self.ready.is_cold(mode) and blocked_share(self.parts.loader.records()) > BLOCKED_SHARE:
             pace = pace.for_blocked_workers()
-        untimed = self.to_flush + self.config.loader.batches_ahead + untimed_steps + self._lead_in
+        loader = self.config.loader
+        untimed = loader.batches_begun + loader.batches_ahead + untimed_steps + self._lead_in
         limited = self.ready.limit(pace, mode, untimed)
         most = min((most for most in (pace.max_batches, limited.max_batches) if most is not None), default=None)
         return replace(limited, max_batches=self.parts.collectives.least(most))

@@ -220,17 +220,17 @@ class Readiness:
             modes -= {"cached_samples"}
         return tuple(sorted(modes))
 
-    def exhausted(self, segments: int, pace: Pace, to_flush: int) -> bool:
+    def exhausted(self, segments: int, pace: Pace) -> bool:
         """True when so many cold segments need more new batches than are left."""
         if self.access != "fresh" or not isinstance(self.loader, Renewing):
             return False
-        least = max(pace.multiple, MIN_COLD_BATCHES)
-        return self.loader.new_left() < segments * (to_flush + self.config.loader.batches_ahead + least)
+        loader, least = self.config.loader, max(pace.multiple, MIN_COLD_BATCHES)
+        return self.loader.new_left() < segments * (loader.batches_begun + 1 + loader.batches_ahead + least)
 
-    def untimed(self, mode: Mode, to_flush: int) -> int:
+    def untimed(self, mode: Mode) -> int:
         """Batches to drop after a cold start: in shards and databases the kernel reads ahead."""
         streams = self.access == "parts" and not self._evicts_ahead
-        return to_flush if streams and self.is_cold(mode) else 0
+        return self.config.loader.batches_begun if streams and self.is_cold(mode) else 0
 
     def limit(self, pace: Pace, mode: Mode, untimed: int) -> Pace:
         """The pace limited so that cold segments read each file once; `untimed` batches come before the timed ones."""
@@ -246,7 +246,7 @@ class Readiness:
             batches = int(left / NEW_ROUNDS)
         else:
             known = self.whole()
-            untimed += self.untimed(mode, self.config.loader.batches_begun)
+            untimed += self.untimed(mode)
             pace = self._whole_shards(pace, untimed)
             batches = self.pool or (known.count // size if known else 0)
         least, once = max(pace.multiple, MIN_COLD_BATCHES), batches - untimed

@@ -278,7 +278,6 @@ class Session:
             self.config,
             segments,
             self._runner.feed,
-            flushed=self._runner.to_flush,
             left_s=None if self.budget_s is None else self.budget_s - self._spent_s(),
             on_stage=lambda name: self.on_stage(name, len(segments), len(segments)),
         )
@@ -330,7 +329,7 @@ class Session:
     def _new_batches_for(self, plan: Sequence[Part]) -> bool:
         """False where cold segments need new batches, and too few are left on any rank."""
         cold = sum(part.mode not in ("warm", "resident") for part in plan)
-        short = self._runner.exhausted(cold)
+        short = self._runner.ready.exhausted(cold, self._runner.pace)
         if short:
             self.recorder.notes.append(Remark(code="all_batches_made"))
         return not self.parts.collectives.any(short)
@@ -377,7 +376,7 @@ class Session:
         """Seconds kept for the profiler window: none where an input limits, for there it changes no verdict."""
         if self.parts.collectives.size > 1 or self._limited_by_input():
             return 0.0
-        return seconds_wanted(self.parts.compute, self.config, self.recorder.segments, self._runner.to_flush)
+        return seconds_wanted(self.parts.compute, self.config, self.recorder.segments)
 
     def _limited_by_input(self) -> bool:
         """True where training and the loader alone both stay far below compute alone."""

@@ -442,7 +442,7 @@ def test_files_of_random_samples_are_evicted_ahead_while_they_are_to_be_cold(
         ready._evict_ahead(cold=mode == "baseline")
         assert bool(loader.asked[-1]) == (evicts and mode == "baseline")
     limited = ready.limit(Pace(multiple=2), "baseline", 6).max_batches
-    assert limited == (None if evicts else ready.pool - 6 - ready.untimed("baseline", 6))
+    assert limited == (None if evicts else ready.pool - 6 - ready.untimed("baseline"))
 
 
 @pytest.mark.parametrize(

@@ -223,20 +223,20 @@ def test_no_time_is_kept_for_a_window_that_cannot_change_the_verdict(
 
 
 @pytest.mark.parametrize(
-    ("loader", "step_s", "flushed", "expected"),
+    ("loader", "step_s", "expected"),
     [
-        ({"workers": 0}, 0.1, 0, 20),
-        ({"workers": 16, "prefetch_factor": 2}, 0.1, 48, 64),
-        ({"workers": 0}, 4.0, 0, 8),
-        ({"workers": 8}, 1.0, 24, 18),
-        ({"workers": 8}, 2.0, 24, None),
+        ({"workers": 0}, 0.1, 20),
+        ({"workers": 16, "prefetch_factor": 2}, 0.1, 64),
+        ({"workers": 0}, 4.0, 8),
+        ({"workers": 8}, 1.0, 18),
+        ({"workers": 8}, 2.0, None),
     ],
 )
 def test_a_window_sees_past_what_was_made_ahead(
-    loader: dict[str, Any], step_s: float, flushed: int, expected: int | None
+    loader: dict[str, Any], step_s: float, expected: int | None
 ) -> None:
     """Twice the batches ahead, or 20, where there is time; fewer for slow loaders, none where that is too few."""
-    found = window_steps(example_config(**loader), step_s, flushed, 45.0)
+    found = window_steps(example_config(**loader), step_s, 45.0)
     if expected is None:
         assert isinstance(found, Missing) and "would take" in said(found.reason)
     else:
