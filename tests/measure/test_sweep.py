@@ -83,7 +83,7 @@ class Children:
     """Stands in for the child processes: a session on a fake clock for each order, by the number of workers.
 
     Those that `fail` have no result, nor has a further round where `breaks`; one `is_interrupted`. Each takes
-    `takes_s`, or as long as it takes.
+    `takes_s`, or as long as it takes. A study comes to one epoch.
     """
 
     def __init__(
@@ -104,6 +104,11 @@ class Children:
         on_event(Event(stage="half", done=1, total=2))
         if workers in self._fail or (self._breaks and order.earlier):
             return failure(config, hint=self._hints.get(workers, ""))
+        if order.study:
+            epoch = Epoch(images=2000, wall_s=10.0, delivered_bytes=1, storage_bytes=1)
+            return EpochsMeasured(
+                config=config, started_utc="", set_bytes=1, memory_bytes=1, resident_before=0.0, epochs=(epoch,)
+            )
         clock = FakeClock() if self._takes_s else self.clock
         session = scripted_session(
             self._services[workers], clock, make_compute(config, clock), config, FILES, FakePageCache(),
@@ -533,25 +538,6 @@ def test_what_is_studied_of_a_sweep(configs: list[RunConfig], options: dict[str,
     assert asks_for(SweepSpec(configs=tuple(configs), **options)) == asked
 
 
-class Runner:
-    """Stands in for the child: each study takes 10 s, and fails where `fails` says so."""
-
-    def __init__(self, fails: str = "") -> None:
-        self.clock, self.fails = FakeClock(), fails
-        self.orders: list[Order] = []
-
-    def run(self, order: Order, type_: type[Any], *, on_event: Any, **_: Any) -> Any:
-        self.orders.append(order)
-        on_event(Event(stage="epoch 1", done=1, total=2))
-        self.clock.sleep(10.0)
-        if self.fails:
-            return failure(order.config, reason=self.fails)
-        epoch = Epoch(images=2000, wall_s=10.0, delivered_bytes=1, storage_bytes=1)
-        return EpochsMeasured(
-            config=order.config, started_utc="", set_bytes=1, memory_bytes=1, resident_before=0.0, epochs=(epoch,)
-        )
-
-
 @pytest.fixture
 def run(tmp_path: Path) -> RunDirectory:
     """Three configurations, of which one is not measured; two epochs are asked for."""
@@ -562,43 +548,40 @@ def run(tmp_path: Path) -> RunDirectory:
     return made
 
 
-def studied(run: RunDirectory, runner: Runner) -> list[float]:
-    shares: list[float] = []
+def studied(run: RunDirectory, fail: tuple[int, ...] = ()) -> tuple[list[Order], list[float]]:
+    """What the children were asked for, and the shares of all that were heard of; each study takes 10 s."""
+    children, shares = Children(fail=fail, takes_s=10.0), list[float]()
 
     def heard(_: str, done: int, total: int) -> None:
         shares.append(done / total)
 
-    study_all(run, runner, clock=runner.clock, on_stage=heard, left_s=None)
-    return shares
+    study_all(run, children, clock=children.clock, on_stage=heard, left_s=None)
+    return children.orders, shares
 
 
 def test_what_was_measured_is_studied_once(run: RunDirectory) -> None:
     """Each with its files and number of epochs. A failure is kept as the reason, and tried again; what is there is
     not measured again."""
-    runner = Runner("a worker was killed")
-    shares = studied(run, runner)
-    asked = [(order.config.compute.name, order.study, order.epochs) for order in runner.orders]
+    orders, shares = studied(run, fail=(2,))
+    asked = [(order.config.compute.name, order.study, order.epochs) for order in orders]
     assert asked == [("emulated:1000", "epochs", 2), ("emulated:2000", "epochs", 2)]
     assert shares == sorted(shares) and shares[0] == 0 and shares[-1] < 1
-    key = runner.orders[0].config.key
-    why = Remark(code="failed", facts={"error": "a worker was killed", "stage": "half", "hint": ""})
+    key = orders[0].config.key
+    why = Remark(code="failed", facts={"error": "it broke", "stage": "half", "hint": ""})
     found = run.study("epochs", key)
     assert found is not None and found.reason == why
-    runner.fails = ""
-    studied(run, runner)
-    studied(run, runner)
-    assert len(runner.orders) == 4
-    assert isinstance(run.study("epochs", key), EpochsMeasured)
+    assert [len(studied(run)[0]) for _ in range(2)] == [2, 0]
+    found = run.study("epochs", key)
+    assert found is not None and found.reason is None
 
 
 def test_epochs_that_take_longer_than_the_timeout_are_not_begun(run: RunDirectory) -> None:
     """At the rate of the verdict, with the option that allows it."""
-    runner = Runner()
     for rate in (1000, 2000):
         run.save(measured_alone(Service(cpu_s=0.8), files=FEW, workers=2, compute=f"emulated:{rate}"))
-    studied(run, runner)
+    orders, _ = studied(run)
     found = run.study("epochs", run.record.spec.configs[0].key)
-    assert not runner.orders and found is not None
+    assert not orders and found is not None
     assert isinstance(found.reason, Remark)
     assert remark_words(found.reason).startswith("2 epochs of 1000 images take about 13 min")
     assert remark_words(found.reason).endswith("more than --time-limit: 10 min")
