@@ -64,14 +64,14 @@ def process(store: FakeStore, clock: Any, rank: int, size: int, node: int = 0, v
 class Group:
     """Nodes with as many processes each as asked; `scripts` are those of the children, by rank."""
 
-    def __init__(self, folder: Path, nodes: int = 1, local: int = 2) -> None:
+    def __init__(self, folder: Path, nodes: int = 1, local: int = 2, ranks: int = 2) -> None:
         self.store = FakeStore()
         self.scripts: dict[int, list[str]] = {}
         self.placements: list[RankPlacement] = []
         self.codes: list[int] = []
         self.raised: list[BaseException] = []
         self.measured = folder / "measured.json"
-        self.given = replace(measured(Truth(compute=1000.0), 2), config=order(2, nodes).config)
+        self.given = replace(measured(Truth(compute=1000.0), 2), config=order(ranks, nodes).config)
         self.measured.write_bytes(encode("measurement", self.given))
         self.processes = [
             process(self.store, SystemClock(), rank, nodes * local, rank // local) for rank in range(nodes * local)
@@ -213,15 +213,13 @@ def test_all_ranks_have_a_child_and_rank_0_s_record_counts(group: Callable[..., 
 
 
 def test_a_layout_leaves_the_other_processes_waiting(group: Callable[..., Group]) -> None:
-    """One rank on each of two nodes with two processes."""
-    here = group(nodes=2)
-    coordinator = here.coordinator(r0=[DONE], r2=[DONE])
-    assert run(coordinator, order(2, 2)) == here.given
+    """Two ranks on each of two nodes with three processes: the first ones, in order of nodes."""
+    here = group(nodes=2, local=3, ranks=4)
+    coordinator = here.coordinator(r0=[DONE], r1=[DONE], r3=[DONE], r4=[DONE])
+    assert run(coordinator, order(4, 2)) == here.given
     coordinator.end(0)
-    assert sorted((placement.rank, placement.node, placement.local_rank) for placement in here.placements) == [
-        (0, 0, 0),
-        (1, 1, 0),
-    ]
+    placements = sorted((each.rank, each.node, each.local_rank, each.size) for each in here.placements)
+    assert placements == [(0, 0, 0, 4), (1, 0, 1, 4), (2, 1, 0, 4), (3, 1, 1, 4)]
 
 
 @pytest.mark.parametrize(
@@ -255,21 +253,6 @@ def test_a_rank_that_fails_costs_one_configuration(
     assert here.raised == []
 
 
-def test_ctrl_c_at_one_process_ends_the_children_of_all(group: Callable[..., Group]) -> None:
-    """The others wait for what is next."""
-    here = group()
-    coordinator = here.coordinator(r0=[WAITS], r1=[WAITS])
-
-    def interrupt(_: Event) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(coordinator, order(), on_event=interrupt)
-    coordinator.end(0)
-    here.ended()
-    assert here.raised == []
-
-
 class Interrupted(SystemClock):
     """A clock with a Ctrl-C during the first sleep on it."""
 
@@ -283,13 +266,21 @@ class Interrupted(SystemClock):
         super().sleep(seconds)
 
 
-def test_ctrl_c_while_rank_0_waits_for_the_others_ends_their_children(group: Callable[..., Group]) -> None:
-    """One that hangs has minutes by itself."""
+@pytest.mark.parametrize("own", [WAITS, DONE])
+def test_ctrl_c_at_one_process_ends_the_children_of_all(group: Callable[..., Group], own: str) -> None:
+    """Also where its own has ended and rank 0 waits for the others: one that hangs has minutes by itself. The others
+    wait for what is next."""
     here = group()
-    coordinator = here.coordinator(r0=[DONE], r1=[WAITS])
-    here.processes[0].clock = Interrupted()
+    coordinator = here.coordinator(r0=[own], r1=[WAITS])
+
+    def interrupt(_: Event) -> None:
+        if own == WAITS:
+            raise KeyboardInterrupt
+
+    if own == DONE:
+        here.processes[0].clock = Interrupted()
     with pytest.raises(KeyboardInterrupt):
-        run(coordinator, order())
+        run(coordinator, order(), on_event=interrupt)
     coordinator.end(0)
     here.ended()
     assert here.raised == []

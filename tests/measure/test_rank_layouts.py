@@ -16,12 +16,10 @@ from loaderprobe.measure.ranks.launch import (
     nodes_of,
     origin_of,
     parse_layout,
-    placement_of,
-    ranks_of,
     spread,
 )
 from loaderprobe.measure.runner import Order
-from loaderprobe.records.rank_processes import Launched, Layout, Node, ProcessInfo, RankOutcome
+from loaderprobe.records.rank_processes import Layout, Node, ProcessInfo, RankOutcome
 from loaderprobe.testing import example_config, example_files
 
 
@@ -121,22 +119,6 @@ def test_each_rank_on_cuda_has_a_gpu() -> None:
     check_room([example_config(compute="cuda", ranks=2, nodes=2)], nodes(1, 1, gpus=1))
     with pytest.raises(MissingPart, match="2 ranks on cuda need a GPU each, and host0 has 1"):
         check_room(configs, nodes(4, gpus=1))
-
-
-def test_a_layout_takes_the_first_processes_of_each_node() -> None:
-    """In order of nodes; the others have none, and all agree on who takes part."""
-    processes = [Launched(rank=rank, size=8, node="", address="head", port=1, agent_store=True) for rank in range(8)]
-    found = {process.rank: placement_of(process, 4, 2, nodes(4, 4), "p") for process in processes}
-    placed = {
-        rank: (placement.rank, placement.node, placement.local_rank) for rank, placement in found.items() if placement
-    }
-    assert placed == {0: (0, 0, 0), 1: (1, 0, 1), 4: (2, 1, 0), 5: (3, 1, 1)}
-    assert all(
-        placement.size == 4 and placement.local_size == 2 and placement.prefix == "p"
-        for placement in found.values()
-        if placement
-    )
-    assert ranks_of(4, 2, nodes(4, 4)) == [(0, "host0"), (1, "host0"), (4, "host1"), (5, "host1")]
 
 
 GONE = "another rank has gone, or does not answer (Connection closed by peer [10.0.0.1]:1)"

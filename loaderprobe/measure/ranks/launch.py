@@ -296,24 +296,6 @@ def check_gpus(compute: ComputeSpec, ranks: int, over: int, nodes: Sequence[Node
             )
 
 
-def placement_of(here: Launched, ranks: int, over: int, nodes: Sequence[Node], prefix: str) -> RankPlacement | None:
-    """Where this process stands among the ranks of a configuration; None where it is none of them."""
-    processes = [process for process, _ in ranks_of(ranks, over, nodes)]
-    if here.rank not in processes:
-        return None
-    rank, local_size = processes.index(here.rank), ranks // over
-    return RankPlacement(
-        rank=rank,
-        size=ranks,
-        node=rank // local_size,
-        local_rank=rank % local_size,
-        local_size=local_size,
-        address=here.address,
-        port=here.port,
-        prefix=prefix,
-    )
-
-
 def ranks_of(ranks: int, over: int, nodes: Sequence[Node]) -> list[tuple[int, str]]:
     """(rank of its process, host) of each rank of a configuration."""
     return [(process, node.host) for node in nodes[:over] for process in node.processes[: ranks // over]]
@@ -412,10 +394,20 @@ class RankProcess:
 
     def placement(self, command: RankCommand, number: int) -> RankPlacement | None:
         """Where this process stands among the ranks of a command; None where it takes no part."""
-        prefix = f"{self.prefix}/command/{number}/ranks"
-        placement = placement_of(self.here, command.ranks, command.nodes, self.nodes, prefix)
-        if placement is None:
+        processes = [process for process, _ in ranks_of(command.ranks, command.nodes, self.nodes)]
+        if self.here.rank not in processes:
             return None
+        rank, local_size = processes.index(self.here.rank), command.ranks // command.nodes
+        placement = RankPlacement(
+            rank=rank,
+            size=command.ranks,
+            node=rank // local_size,
+            local_rank=rank % local_size,
+            local_size=local_size,
+            address=self.here.address,
+            port=self.here.port,
+            prefix=f"{self.prefix}/command/{number}/ranks",
+        )
         # A cold first batch, or compiling, may take one rank long.
         return replace(placement, timeout_s=max(placement.timeout_s, command.time_limit_s / PATIENT_FOR))
 
