@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.measure.collectives import SINGLE_PROCESS, Collectives
 from loaderprobe.protocols import Clock, Compute, Loader, NextRound, PageCache
 from loaderprobe.records.environment import StorageLocation
-from loaderprobe.records.measurement import Missing, Others
+from loaderprobe.records.measurement import Missing
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.waits import WaitSamples
 from loaderprobe.system.device import read_sectors, reads_from_storage
@@ -18,20 +17,6 @@ from loaderprobe.system.limits import cores_available
 from loaderprobe.system.others import OthersMeter
 
 UNSEEN = Missing(name="waits", reason=Remark(code="workers_not_sampled"))
-
-
-class Disturbance(Protocol):
-    """Sees what other processes do to the machine while something is timed."""
-
-    def begin(self) -> None: ...
-
-    def end(self) -> Others | None:
-        """What others did since `begin`; None where that is not seen."""
-        ...
-
-    def missing(self) -> Sequence[Missing]:
-        """Why it is not seen; empty where it is."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +33,8 @@ class Parts:
     """Bytes that the devices under the data, or the server, have read so far; None when not visible."""
     next_round: NextRound
     """Chooses the segments of the next round."""
-    disturbance: Disturbance
+    disturbance: OthersMeter
+    """Sees what other processes do to the machine while something is timed."""
     waits: Callable[[], WaitSamples | Missing] = lambda: UNSEEN
     """The samples of the workers' waits so far, or why there are none."""
     collectives: Collectives = SINGLE_PROCESS

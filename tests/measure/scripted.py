@@ -20,6 +20,7 @@ from loaderprobe.protocols import Clock, Compute, Files, Peers
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, Missing, Others
+from loaderprobe.system.others import OthersMeter
 from loaderprobe.testing import (
     FakeClock,
     FakeGroup,
@@ -49,28 +50,28 @@ FEW_STEPS = 500
 """What costs no time on a fake clock has so many steps in a segment, and not ten thousand."""
 
 
-class PlantedDisturbance:
-    """Other processes that take a share of the cores: in each timed part, from the first, the one that is planted.
+class PlantedDisturbance(OthersMeter):
+    """Other processes that take a share of two cores: in each timed part, from the first, the one that is planted.
 
     After the last they take nothing.
     """
 
-    def __init__(self, clock: Clock, shares: Sequence[float] = (), cores: int = 2) -> None:
-        self._clock, self._shares, self._cores = clock, list(shares), cores
-        self._begin = (0, 0)
+    def __init__(self, clock: Clock, shares: Sequence[float] = ()) -> None:
+        super().__init__()
+        self._clock, self._shares, self._begun = clock, list(shares), (0, 0)
 
     def begin(self) -> None:
-        self._begin = self._clock.now_ns(), self._clock.process_cpu_ns()
+        self._begun = self._clock.now_ns(), self._clock.process_cpu_ns()
 
     def end(self) -> Others:
         """It has ended: as planted, for the time in between."""
-        span_ns = max(1, self._clock.now_ns() - self._begin[0])
+        span_ns = max(1, self._clock.now_ns() - self._begun[0])
         share = self._shares.pop(0) if self._shares else 0.0
         return Others(
             span_ns=span_ns,
-            cores=self._cores,
-            cpu_ns=round(share * self._cores * span_ns),
-            own_cpu_ns=self._clock.process_cpu_ns() - self._begin[1],
+            cores=2,
+            cpu_ns=round(share * 2 * span_ns),
+            own_cpu_ns=self._clock.process_cpu_ns() - self._begun[1],
             steal_ns=0,
         )
 
