@@ -152,7 +152,6 @@ def _run_delay() -> Capability:
 
 
 def _others() -> Capability:
-    """What other processes take, looked at for a moment."""
     meter = OthersMeter()
     meter.begin()
     SystemClock().sleep(LOOK_S)

@@ -94,5 +94,4 @@ def _from_storage(parts: Parts, numbers: range) -> int | None:
 
 
 def _exactly(steps: int) -> Pace:
-    """So many, however long they take."""
     return Pace(min_s=0.0, min_batches=steps, max_s=inf, max_batches=steps)

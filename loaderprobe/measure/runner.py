@@ -142,7 +142,6 @@ class ForkServerChild:
         self._link = link
 
     def wait(self, timeout: float | None = None) -> int:
-        """The exit code, or minus the signal that ended it."""
         if self.returncode is None:
             # A timeout of 0 would mean something else to a socket.
             self._link.settimeout(None if timeout is None else max(timeout, 1e-3))
@@ -220,7 +219,6 @@ class ForkServer:
     def run(
         self, order: Order, type_: type[R], *, clock: Clock, time_limit_s: float, on_event: Callable[[Event], None]
     ) -> R | RunFailure:
-        """Do what an order asks for in a new child."""
         return run_order(order, type_, clock=clock, time_limit_s=time_limit_s, on_event=on_event, start=self.start)
 
 
@@ -311,7 +309,6 @@ def kill_group(leader: int, wait: Callable[[], object]) -> None:
 
 
 def _members(group: int) -> list[int]:
-    """Processes of a process group."""
     found = []
     for pid in (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()):
         with suppress(ProcessLookupError, PermissionError):

@@ -201,7 +201,6 @@ class Session:
 
     @property
     def taken(self) -> int:
-        """Number of batches taken from the loader so far."""
         return self._batches.count
 
     def run(self) -> None:

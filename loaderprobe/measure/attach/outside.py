@@ -170,7 +170,6 @@ class Pauses:
         self._looks = StackLooks(thread, LOOK_AT_PAUSE_S, self.on_stack)
 
     def begin(self) -> None:
-        """The loop got a batch."""
         self._begun_ns, self._seen = self._clock(), []
 
     def on_stack(self, stack: Stack) -> None:

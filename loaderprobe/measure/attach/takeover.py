@@ -99,7 +99,6 @@ class OtherTraining:
         self._passes = self._since_ns = 0
 
     def gave(self) -> None:
-        """The loop got a batch of the measurement."""
         self._passes, self._since_ns = 0, self._clock()
 
     def backward(self) -> None:

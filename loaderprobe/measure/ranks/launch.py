@@ -580,7 +580,6 @@ class Coordinator:
     """What rank 0 does for all ranks, as the coordinator of `jax.distributed` does."""
 
     def __init__(self, process: RankProcess, start: Start) -> None:
-        """`start` starts the children of this process."""
         self._process, self.start = process, start
         self._number = 0
         self._lost: tuple[int, str] | None = None

@@ -359,11 +359,9 @@ class Deadline(SystemClock):
 
     @property
     def spent_s(self) -> float:
-        """Seconds since the clock was made."""
         return (super().now_ns() - self._begin_ns) / 1e9
 
     def now_ns(self) -> int:
-        """Now, in ns; raises OutOfTimeError when it is too late."""
         self.check()
         return super().now_ns()
 
