@@ -20,13 +20,13 @@ from loaderprobe.units import format_bytes, join_words
 PREFETCH_FACTOR = 2
 
 
-def image_files(data: Path, *, sample: int, seed: int = 0, progress: OnStage = lambda *_: None) -> FileSet:
+def image_files(data: Path, *, sample: int, progress: OnStage = lambda *_: None) -> FileSet:
     """At most `sample` images of a folder or of a generated set, in random order. Raises BadValue, MissingPart."""
     sets = sets_in(data)
     if len(sets) > 1:
         names = join_words([str(path) for path in sets], "or")
         raise BadValue(f"{data} holds {len(sets)} generated data sets", hint=f"give one of them: {names}")
-    return image_sets(data, sample=sample, seed=seed, progress=progress)[0]
+    return image_sets(data, sample=sample, progress=progress)[0]
 
 
 def image_sets(
