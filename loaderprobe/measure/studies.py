@@ -104,23 +104,20 @@ def study_all(
     )  # fmt: skip
 
     def measure(ask: Ask[StudyTask]) -> None:
-        task, found = ask.what, studied(ask)
-        kept = without(task.study, task.config, task.files, found) if isinstance(found, Remark) else found
-        run.save_study(task.study, kept)
-
-    def studied(ask: Ask[StudyTask]) -> Prefilled | EpochsMeasured | Remark:
         task = ask.what
-        if (why := _refused(spec, task)) is not None:
-            return why
-        order = Order(
-            config=task.config, files=task.files, budget_s=None, begin_ns=clock.now_ns(), study=task.study,
-            epochs=spec.epochs,
-        )  # fmt: skip
-        label = f"{TITLES[task.study]}: {policy.asks.index(task) + 1}/{len(policy.asks)}"
-        found = orders.measured(ask, order, STUDIES[task.study], label)
-        if isinstance(found, RunFailure):
-            return Remark(code="failed", facts={"error": found.reason, "stage": found.stage, "hint": found.hint})
-        return found
+        why = _refused(spec, task)
+        if why is None:
+            order = Order(
+                config=task.config, files=task.files, budget_s=None, begin_ns=clock.now_ns(), study=task.study,
+                epochs=spec.epochs,
+            )  # fmt: skip
+            label = f"{TITLES[task.study]}: {policy.asks.index(task) + 1}/{len(policy.asks)}"
+            found = orders.measured(ask, order, STUDIES[task.study], label)
+            if not isinstance(found, RunFailure):
+                run.save_study(task.study, found)
+                return
+            why = Remark(code="failed", facts={"error": found.reason, "stage": found.stage, "hint": found.hint})
+        run.save_study(task.study, without(task.study, task.config, task.files, why))
 
     follow(policy, measure, clock=clock)
 
@@ -140,11 +137,10 @@ def _refused(spec: SweepSpec, task: StudyTask) -> Remark | None:
 
 def without(study: Study, config: RunConfig, files: FileSet, why: Remark) -> Prefilled | EpochsMeasured:
     """A study that was not made, and why."""
-    started_utc = utc_timestamp()
     if study == "prefilled":
-        return Prefilled(config=config, started_utc=started_utc, reason=why)
+        return Prefilled(config=config, started_utc=utc_timestamp(), reason=why)
     return EpochsMeasured(
-        config=config, started_utc=started_utc, set_bytes=pages_bytes(files), memory_bytes=None,
+        config=config, started_utc=utc_timestamp(), set_bytes=pages_bytes(files), memory_bytes=None,
         resident_before=None, reason=why,
     )  # fmt: skip
 

@@ -20,7 +20,7 @@ from loaderprobe.measure.full_buffer import PrefilledStudy
 from loaderprobe.measure.further import CUT_SHORT, NO_TIME, enough_said, joined
 from loaderprobe.measure.pace import Durations, Part
 from loaderprobe.measure.runner import RAISE_BUDGET, RAISE_TIME_LIMIT, Event, Order
-from loaderprobe.measure.studies import StudyTask, batches_read, pages_bytes, study_all, too_small, untimed
+from loaderprobe.measure.studies import batches_read, pages_bytes, study_all, too_small, untimed
 from loaderprobe.measure.sweep import (
     DEALT,
     SweepPolicy,
@@ -587,10 +587,7 @@ def test_epochs_that_take_longer_than_the_timeout_are_not_begun(run: RunDirector
     assert remark_words(found.reason).endswith("more than --time-limit: 10 min")
 
 
-TASKS = [
-    StudyTask(study="epochs", config=few(n), files=FEW, expected_s=seconds)
-    for n, seconds in ((1, 10.0), (2, 30.0), (3, 5.0))
-]
+TAKES = {1: 10.0, 2: 30.0, 3: 5.0}
 
 
 @pytest.mark.parametrize(
@@ -610,11 +607,9 @@ def test_what_a_budget_has_no_time_for_waits(
     done: tuple[int, ...], left_s: float | None, spent_s: float, expected: int | str
 ) -> None:
     """A study that takes longer than is left is passed over, and the policy says that not all is measured."""
-    results = [Result(what=TASKS[n - 1], found=None) for n in done]
-    found = Fixed(asks=TASKS, takes=lambda task: task.expected_s, left_s=left_s).next(
-        Results(done=results, spent_s=spent_s)
-    )
-    assert (found.reason if isinstance(found, Stop) else found.what.config.loader.workers) == expected
+    so_far = Results(done=[Result(what=n, found=None) for n in done], spent_s=spent_s)
+    found = Fixed(asks=tuple(TAKES), takes=TAKES.__getitem__, left_s=left_s).next(so_far)
+    assert (found.reason if isinstance(found, Stop) else found.what) == expected
 
 
 SIZES = (10_000, 20_000, 30_000, 40_000) * 4
