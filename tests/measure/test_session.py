@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.compute.emulated import EmulatedCompute
-from loaderprobe.compute.step import NoCompute
+from loaderprobe.compute.step import NoCompute, StepCompute
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.pace import LONGEST, MAX_SECONDS, MIN_SECONDS, Pace, pace_for
 from loaderprobe.measure.profiler_window import window_steps
 from loaderprobe.measure.session import Interrupted
 from loaderprobe.protocols import Compute
-from loaderprobe.records.measurement import ComputeInfo, Measurement, Missing, WorkerBatches
+from loaderprobe.records.measurement import Measurement, Missing, WorkerBatches
 from loaderprobe.system import device
 from loaderprobe.testing import (
     FakeClock,
@@ -154,28 +154,18 @@ def test_without_a_window_there_is_its_reason(make: MakeCompute, budget_s: float
     assert words in next(said(each.reason) for each in found.missing if each.name == "gpu_timeline")
 
 
-class ShortEpochs:
+def short_epochs(clock: FakeClock, step_s: float, steps: int) -> Compute:
     """The step of a script, whose epochs have so many."""
+    done = 0
 
-    def __init__(self, clock: FakeClock, step_s: float, steps: int) -> None:
-        self.clock, self.step_s, self.steps = clock, step_s, steps
-        self._done = self._undisturbed = 0
+    def step(_: Any) -> None:
+        nonlocal done
+        clock.work(step_s)
+        done += 1
+        if done % steps == 0:
+            raise Interrupted("an epoch began", steps)
 
-    def info(self) -> ComputeInfo:
-        return ComputeInfo(name="step", device="CPU", synchronous=True, specified_images_per_s=None, source="")
-
-    def copy(self, batch: Any) -> Any:
-        return batch
-
-    def finish(self) -> tuple[int, ...]:
-        return ()
-
-    def step(self, batch: Any) -> None:
-        self.clock.work(self.step_s)
-        self._done, self._undisturbed = self._done + 1, self._undisturbed + 1
-        if self._done % self.steps == 0:
-            taken, self._undisturbed = self._undisturbed, 0
-            raise Interrupted("an epoch began", taken)
+    return StepCompute(step, example_arguments(clock))
 
 
 @pytest.mark.parametrize(("steps", "workers"), [(10**6, 8), (30, 8), (22, 8), (30, 16)])
@@ -184,7 +174,7 @@ def test_short_epochs_end_segments_between_groups_of_batches(steps: int, workers
     than it is, and compute, which is 7 % faster than the loader, the limit."""
     clock, files, true_rate = FakeClock(), example_files(4096), 100.0 * workers
     config = example_config(data=files.fingerprint, workers=workers, batch_size=8, compute="own", cache="warm")
-    step = ShortEpochs(clock, 8 / (1.07 * true_rate), steps)
+    step = short_epochs(clock, 8 / (1.07 * true_rate), steps)
     session = scripted_session(Service(cpu_s=0.01), clock, step, config, files, FakePageCache(), period=1)
     session.run()
     judged = verdict(session.measurement((), ()))
