@@ -83,7 +83,7 @@ class Collectives:
         """The items of `all_`, which is the same on all ranks, that are in `some` on rank 0, in the order of `all_`."""
         if self.size == 1:
             return some
-        (mask,) = self._group.all_reduce_max(sum(1 << all_.index(item) for item in some) if self.is_coordinator else 0)
+        mask = self.agree(sum(1 << all_.index(item) for item in some))
         return [item for index, item in enumerate(all_) if mask >> index & 1]
 
     def ascending(self, value: float) -> tuple[int, ...]:
