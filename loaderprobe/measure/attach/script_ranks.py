@@ -231,7 +231,6 @@ class Ranks:
         self._member = member
         self._agreement = StartAgreement(member.store, member.rank, member.size, SystemClock())
         self._offer: RankOffer | None = None
-        self._group: Group | None = None
         self._collectives: ScriptCollectives | None = None
         self._barrier_s = 0.0
         self._ranks_here: tuple[int, ...] = ()
@@ -296,8 +295,8 @@ class Ranks:
 
     def same_budget(self, budget_s: float) -> float:
         """The budget of rank 0, in seconds. Raises LostRank."""
-        assert self._group is not None
-        return float(self._group.broadcast(str(budget_s).encode()))
+        assert self._collectives is not None
+        return self._collectives.agree(round(budget_s * 1e9)) / 1e9
 
     def coroutine(self, measure: Callable[[Callable[[Any], None]], Any]) -> SessionCoroutine:
         assert self._collectives is not None
@@ -343,7 +342,7 @@ class Ranks:
         group = GlooGroup(self._member)
         self._ranks_here = processes_of_ranks(group)
         self._barrier_s = barrier_s(group, SystemClock())
-        self._group, self._collectives, self._gathered = group, ScriptCollectives(group), RankGather(group)
+        self._collectives, self._gathered = ScriptCollectives(group), RankGather(group)
 
     def _deadline(self, budget_s: float | None, collectives: ScriptCollectives) -> Deadline:
         collectives.deadline = Deadline(budget_s, lambda: collectives.begun)
