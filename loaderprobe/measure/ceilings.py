@@ -129,7 +129,8 @@ def _by_file_size(files: FileSet) -> Iterator[Evidence]:
     None where they are of about one size, or cannot be seen to come from storage.
     """
     order = sorted(range(files.count), key=files.size_bytes.__getitem__)
-    ends = [files.chosen(numbers) for numbers in (order[: len(order) // 4], order[-(len(order) // 4) :])]
+    quarter = max(1, len(order) // 4)
+    ends = [files.chosen(numbers) for numbers in (order[:quarter], order[-quarter:])]
     larger = ends[1].mean_size_bytes / ends[0].mean_size_bytes
     probed = [
         raise_ceiling(None, some, SIZE_READERS, seconds=KIND_S, longest_s=KIND_S, cache=LinuxPageCache()).at(

@@ -622,8 +622,9 @@ SIZES = (10_000, 20_000, 30_000, 40_000) * 4
         (SIZES, "cold", False, [0.0]),
         (SIZES, "warm", False, []),
         ((20_000,) * 16, "cold", True, []),
+        (SIZES[:3], "cold", True, [1.0]),
     ],
-    ids=["requests", "bytes", "from memory", "one size"],
+    ids=["requests", "bytes", "from memory", "one size", "three files"],
 )
 def test_the_rates_of_small_and_large_files_tell_requests_from_bytes(
     monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, ...], cache: CacheLabel, by_requests: bool, expected: list[float]
