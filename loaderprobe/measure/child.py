@@ -33,7 +33,7 @@ from loaderprobe.measure.session import Recorder, Session
 from loaderprobe.measure.user.function import measure_own
 from loaderprobe.plugins import resolve
 from loaderprobe.protocols import Clock, OnGpu, OnStage, OwnThreads
-from loaderprobe.records.config import ComputeSpec, RunConfig
+from loaderprobe.records.config import ComputeSpec
 from loaderprobe.records.files import FileSet, to_json
 from loaderprobe.records.measurement import Access, Alternative, Measurement
 from loaderprobe.records.rank_processes import RankPlacement

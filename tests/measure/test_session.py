@@ -222,9 +222,7 @@ def test_no_time_is_kept_for_a_window_that_cannot_change_the_verdict(
         ({"workers": 8}, 2.0, None),
     ],
 )
-def test_a_window_sees_past_what_was_made_ahead(
-    loader: dict[str, Any], step_s: float, expected: int | None
-) -> None:
+def test_a_window_sees_past_what_was_made_ahead(loader: dict[str, Any], step_s: float, expected: int | None) -> None:
     """Twice the batches ahead, or 20, where there is time; fewer for slow loaders, none where that is too few."""
     found = window_steps(example_config(**loader), step_s, 45.0)
     if expected is None:
