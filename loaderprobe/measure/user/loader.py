@@ -92,7 +92,7 @@ class LoaderProperties:
 
 
 class Resident:
-    """Batches for steps without the loader: the first, and further ones while there is room."""
+    """Batches for steps without the loader: the first, and further ones as far as their bytes allow."""
 
     def __init__(self) -> None:
         self.batches: list[Any] = []
