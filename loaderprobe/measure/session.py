@@ -28,7 +28,6 @@ from loaderprobe.records.measurement import (
     Access,
     Activity,
     Alternative,
-    ComputeInfo,
     FirstPass,
     Measurement,
     Missing,
@@ -36,12 +35,10 @@ from loaderprobe.records.measurement import (
     Segment,
     Series,
     Timeline,
-    WorkerBatches,
     segment_seconds,
 )
 from loaderprobe.records.remark import Remark, each_once
 from loaderprobe.records.thresholds import MOST_TIMES, UTILIZATION
-from loaderprobe.records.waits import WaitSamples
 from loaderprobe.stats import mean
 from loaderprobe.system.device import process_reads_counted
 from loaderprobe.system.host import utc_timestamp
@@ -49,10 +46,7 @@ from loaderprobe.system.host import utc_timestamp
 
 @dataclass(slots=True)
 class Recorder:
-    """Segments, notes and the start of one configuration.
-
-    A session that drives the loader feeds it, and so does one that only watches a training. Times are ns of one clock.
-    """
+    """Segments, notes and the start of one configuration. Times are ns of one clock."""
 
     config: RunConfig
     access: Access = "files"
@@ -91,24 +85,23 @@ class Recorder:
         return (now_ns - self._started_ns) / 1e9
 
     def measurement(
-        self, now_ns: int, *, compute: ComputeInfo, worker_batches: WorkerBatches, waits: WaitSamples | Missing,
-        modes: tuple[Mode, ...], cores_available: float, storage_counts_reads: bool, storage_kind: str,
-        own_threads: bool = False, series: Sequence[Series] = (), missing: Sequence[Missing] = (),
-    ) -> Measurement:  # fmt: skip
+        self, parts: Parts, modes: tuple[Mode, ...], series: Sequence[Series], missing: Sequence[Missing]
+    ) -> Measurement:
         """All so far, with what was measured before. `modes` are those that this loader can be measured in."""
+        waits = parts.waits()
         unseen = [record for record in (self.timeline, waits) if isinstance(record, Missing)]
         measured = Measurement(
             config=self.config,
-            compute=compute,
+            compute=parts.compute.info(),
             started_utc=self._started_utc,
             first_batch_s=self._first_batch_s,
             segments=tuple(self.segments),
-            worker_batches=worker_batches,
+            worker_batches=parts.loader.records(),
             series=tuple(series),
-            missing=(*missing, *unseen),
-            cores_available=cores_available,
-            storage_counts_reads=storage_counts_reads,
-            storage_kind=storage_kind,
+            missing=(*missing, *parts.disturbance.missing(), *unseen),
+            cores_available=parts.cores_available,
+            storage_counts_reads=process_reads_counted(parts.location),
+            storage_kind=parts.location.kind,
             access=self.access,
             first_pass=self.first_pass,
             sample_bytes=self.sample_bytes,
@@ -116,11 +109,11 @@ class Recorder:
             images=self.images,
             stream=self.stream,
             modes=modes,
-            own_threads=own_threads,
+            own_threads=isinstance(parts.loader, OwnThreads),
             alternatives=self.alternatives,
             timeline=None if isinstance(self.timeline, Missing) else self.timeline,
             notes=each_once(self.notes),
-            wall_s=self.seconds(now_ns),
+            wall_s=self.seconds(parts.clock.now_ns()),
         )
         return joined(self.earlier, measured) if self.earlier and self.joins else measured
 
@@ -283,20 +276,7 @@ class Session:
 
     def measurement(self, series: Sequence[Series], missing: Sequence[Missing]) -> Measurement:
         """The measurement so far, with what was measured before. Call it before the loader is left."""
-        parts = self.parts
-        return self.recorder.measurement(
-            parts.clock.now_ns(),
-            compute=parts.compute.info(),
-            worker_batches=parts.loader.records(),
-            waits=parts.waits(),
-            modes=self._runner.ready.modes(),
-            own_threads=isinstance(parts.loader, OwnThreads),
-            cores_available=parts.cores_available,
-            storage_counts_reads=process_reads_counted(parts.location),
-            storage_kind=parts.location.kind,
-            series=series,
-            missing=(*missing, *parts.disturbance.missing()),
-        )
+        return self.recorder.measurement(self.parts, self._runner.ready.modes(), series, missing)
 
     def _plan(self, number: int) -> list[Part]:
         """The segments of round `number`; none when no possible segment would change the verdict."""

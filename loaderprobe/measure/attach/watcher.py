@@ -17,7 +17,7 @@ from loaderprobe.batches import holds_images
 from loaderprobe.measure.attach.outside import NO_STEP_TIMES, Outside
 from loaderprobe.measure.attach.script_loaders import UPDATES_A_BATCH, KnownLoader, ScriptLoader, SeenLoaders
 from loaderprobe.measure.parts import UNSEEN
-from loaderprobe.measure.session import Recorder
+from loaderprobe.measure.profiler_window import NOT_ASKED
 from loaderprobe.protocols import Say
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.diagnosis import Attached, AttachRequest, WatchedInterval, WatchReport, WhyNot
@@ -27,6 +27,7 @@ from loaderprobe.records.measurement import ComputeInfo, Measurement, Segment, W
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Bound
 from loaderprobe.stats import mean, median
+from loaderprobe.system.host import utc_timestamp
 from loaderprobe.system.limits import cores_available
 
 # A measurement of a training that nothing changed: its steps and its workers' clocks, and nothing else.
@@ -71,32 +72,28 @@ def observed(
     if size < LEAST_STEPS or not records.images:
         return None
     batch_size = max(1, _usual_size(records) or 0)
-    recorder = Recorder(
-        RunConfig(
-            data=content_hash([name]),
-            resolution=name,
-            loader=LoaderSpec(name="own", workers=workers, prefetch_factor=prefetch_factor),
-            compute=ComputeSpec(name="own", batch_size=batch_size),
-            cache="as-found",
-            rounds=ROUNDS,
-        ),
-        access="none",
-    )
-    recorder.begin(steps[0].begin_ns)
-    recorder.got_first_batch(steps[0].ready_ns)
-    recorder.notes.append(Remark(code="only_watched"))
-    for number in range(ROUNDS):
-        first = number * size
-        recorder.segments.append(_segment(whole[first : first + size], number, first, batch_size))
-    return recorder.measurement(
-        whole[-1].end_ns,
+    config = RunConfig(
+        data=content_hash([name]), resolution=name,
+        loader=LoaderSpec(name="own", workers=workers, prefetch_factor=prefetch_factor),
+        compute=ComputeSpec(name="own", batch_size=batch_size), cache="as-found", rounds=ROUNDS,
+    )  # fmt: skip
+    firsts = range(0, ROUNDS * size, size)
+    return Measurement(
+        config=config,
         compute=STEPS,
+        started_utc=utc_timestamp(),
+        first_batch_s=(steps[0].ready_ns - steps[0].begin_ns) / 1e9,
+        segments=tuple(_segment(whole[at : at + size], number, at, batch_size) for number, at in enumerate(firsts)),
         worker_batches=records,
-        waits=UNSEEN,
-        modes=("baseline",),
+        series=(),
+        missing=(NOT_ASKED, UNSEEN),
         cores_available=cores,
         storage_counts_reads=True,
         storage_kind="unknown",
+        access="none",
+        modes=("baseline",),
+        notes=(Remark(code="only_watched"),),
+        wall_s=(whole[-1].end_ns - steps[0].begin_ns) / 1e9,
     )
 
 
