@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Any, Self
@@ -11,7 +11,7 @@ from typing import Any, Self
 from loaderprobe.measure.pace import BLOCKED_SHARE, MIN_STEPS_OF_SLOW_DEVICE, Pace, Part
 from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.segments import Readiness, Steps, blocked_share, flush, load_only, rest, train, train_resident
-from loaderprobe.protocols import Clock, Compute, Switched
+from loaderprobe.protocols import Clock, Compute, Exchanging, Switched
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.measurement import Mode, Segment
 
@@ -65,15 +65,6 @@ class _ExchangeAlone:
     def __init__(self, compute: Any) -> None:
         self.step = lambda _: compute.exchange_alone()
         self.finish, self.info, self.copy = compute.finish, compute.info, compute.copy
-
-
-@contextmanager
-def _no_exchange(compute: Any) -> Iterator[None]:
-    compute.exchange(on=False)
-    try:
-        yield
-    finally:
-        compute.exchange(on=True)
 
 
 @dataclass(slots=True)
@@ -162,7 +153,10 @@ class SegmentRunner:
         compute, clock, batches = self.parts.compute, self.parts.clock, self._resident
         if part.mode == "exchange":
             compute, batches = _ExchangeAlone(compute), [None]
-        with _no_exchange(compute) if part.mode == "no_exchange" else nullcontext():
+        with ExitStack() as stack:
+            if part.mode == "no_exchange" and isinstance(compute, Exchanging):
+                compute.exchange(on=False)
+                stack.callback(compute.exchange, on=True)
             self._rest()
             train_resident(batches[:1], compute, clock, self._agreed(FIRST_STEP))
             pace = self._agreed(self._resident_pace())
