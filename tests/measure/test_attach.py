@@ -253,8 +253,12 @@ def test_workers_that_start_each_epoch_are_said_where_they_matter(
             clock.work(0.5)
         with pytest.raises(StopIteration):
             made.next_batch(seen, iter(()), end)
-    measured = observed(loop(60), records(60, wall_ms=10), name="", workers=1, prefetch_factor=2, cores=2.0)
+    walls_ns = (40 * MS,) * 60 + (10 * MS,) * 60 + (MS,) * 600  # in training, of the loader alone, of cached samples
+    rows = replace(records(720), wall_ns=walls_ns)
+    measured = observed(loop(60), rows, name="", workers=1, prefetch_factor=2, cores=2.0)
     assert measured is not None
+    alone = (replace(each, activity="loader_only", first_batch=each.first_batch + 60) for each in measured.segments)
+    measured = replace(measured, segments=(*measured.segments, *alone))
     facts = [note.facts for note in workers_start(seen, measured)]
     assert facts == ([] if expected_s is None else [pytest.approx({"start_s": expected_s, "epoch_s": 0.8})])
 
