@@ -15,7 +15,7 @@ MESSAGES: dict[str, str] = {
     "begun_each_batch": "the script iterates its loader from the start for each batch: what that takes is in no rate",
     "workers_start_each_epoch": (
         "starting its workers again takes {start_s:duration} of each epoch, beside {epoch_s:duration} of training, and "
-        "is in no rate: persistent_workers=True starts them once"
+        "is in no rate: one loader for all epochs, with persistent_workers=True, starts them once"
     ),
     "measured_again": "segments in which the script did something else than training were measured again",
     "too_few_samples": "{samples} samples are read in turn, too few to read each once per segment: {needed} are needed",

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any
@@ -223,16 +224,23 @@ def test_workers_that_start_and_end_are_waited_for(watched: tuple[Watcher, Watch
 
 
 @pytest.mark.parametrize(
-    ("start_s", "options", "expected_s"),
-    [(0.05, {}, 0.15), (0.01, {}, None), (0.05, {"persistent_workers": True}, None), (0.05, {"num_workers": 0}, None)],
+    ("start_s", "options", "again", "expected_s"),
+    [
+        (0.05, {}, False, 0.15),
+        (0.01, {}, False, None),
+        (0.05, {"persistent_workers": True}, False, None),
+        (0.05, {"persistent_workers": True}, True, 0.15),
+        (0.05, {"num_workers": 0}, True, None),
+    ],
 )
 def test_workers_that_start_each_epoch_are_said_where_they_matter(
-    tmp_path: Path, start_s: float, options: dict[str, Any], expected_s: float | None
+    tmp_path: Path, start_s: float, options: dict[str, Any], again: bool, expected_s: float | None
 ) -> None:
     """Starting them, waiting for their first batch but for what it takes to make it, and ending them: in no rate."""
     request, clock = AttachRequest(run="", scratch=str(tmp_path), command="train.py", budget_s=None), FakeClock()
     made = Attachment(request, lambda *_: None, lambda *_: None, lambda *_: None, clock=clock.now_ns)
-    loader = DataLoader(Costly(), batch_size=8, **({"num_workers": 1} | options))
+    make = partial(DataLoader, Costly(), batch_size=8, **({"num_workers": 1} | options))
+    loader = make()
 
     seen = made.iterator_made(loader)
     assert seen is not None
@@ -247,6 +255,7 @@ def test_workers_that_start_each_epoch_are_said_where_they_matter(
         raise StopIteration
 
     for _ in range(3):
+        loader = make() if again else loader
         made.get_iterator(loader, iterator)
         for wait_s in (start_s + 0.01, 0.3):
             made.next_batch(seen, iter(()), lambda wait_s=wait_s: clock.sleep(wait_s))  # type: ignore[misc]
