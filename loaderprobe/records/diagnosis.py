@@ -172,7 +172,7 @@ class WatchedInterval:
     seconds: float
     steps: int
     images_per_s: float | None
-    """Over steps, and what starts and ends workers: without validation, checkpoints, pauses. None without a size."""
+    """Over steps, and what starts and ends workers: without what else lies between two loops. None without a size."""
     input_wait_fraction: float
     worker_cpu_fraction: float | None
     """Of the workers' time while they make batches, as are the next two; None without a record of it."""

@@ -15,7 +15,7 @@ MESSAGES: dict[str, str] = {
     "begun_each_batch": "the script iterates its loader from the start for each batch: what that takes is in no rate",
     "workers_start_each_epoch": (
         "starting its workers again takes {start_s:duration} of each epoch, beside {epoch_s:duration} of training, and "
-        "is in no rate: persistent_workers=True starts them once"
+        "is in no rate: one loader for all epochs, with persistent_workers=True, starts them once"
     ),
     "measured_again": "segments in which the script did something else than training were measured again",
     "too_few_samples": "{samples} samples are read in turn, too few to read each once per segment: {needed} are needed",
@@ -32,7 +32,7 @@ MESSAGES: dict[str, str] = {
     "iterable_ended": "the iterable ended within a round, and did not begin again",
     "taken_in_order": "batches were taken in order, although the loader has in_order=False",
     "odd_batches": "batches differ in length; {batches} that are not as long as the first were left out",
-    "uneven_batches": "batches differ in length, from {least} to {most} samples; each counts as {samples}, the mean",
+    "uneven_batches": "batches have from {least} to {most} samples; each counts as {samples}, the mean of the first",
     "shared_memory_stays": "{size_bytes:bytes} shared with workers cannot be restored: changes there stay",
     "manager_stays": "state of the loader is in a multiprocessing.Manager: changes there during the diagnosis stay",
     "one_round": "there was one round only, so how far the rates vary is not known",

@@ -7,8 +7,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any
@@ -198,7 +198,10 @@ def test_what_the_training_thread_records_itself_is_overhead(
 
 @pytest.mark.parametrize("leaves", [False, True])
 def test_workers_that_start_and_end_are_waited_for(watched: tuple[Watcher, Watched, FakeClock], leaves: bool) -> None:
-    """Each epoch, whether the loop is left before its end or not; the rate is lower by that."""
+    """Each epoch, whether the loop is left before its end or not; the rate is lower by that.
+
+    A validation between two loops counts not at all, and after a `break` as a part of the step before it.
+    """
     made, seen, clock = watched
 
     def end() -> None:
@@ -212,27 +215,36 @@ def test_workers_that_start_and_end_are_waited_for(watched: tuple[Watcher, Watch
             clock.work(0.02)
             made.backward()
             made.optimizer_stepped()
-        with suppress(StopIteration):
-            made.next_batch(seen, iter(()), (lambda: None) if leaves else end)
+        if not leaves:
+            with pytest.raises(StopIteration):
+                made.next_batch(seen, iter(()), end)
+        clock.work(0.5)
     found = made.result()
     assert found is not None
     (interval,) = found.intervals
-    wait_s = 0.3 if leaves else 0.5
-    assert interval.input_wait_fraction == pytest.approx(wait_s / (wait_s + 0.6))
-    assert interval.images_per_s == pytest.approx(8 * interval.steps / (wait_s + 0.6))
+    wait_s, busy_s = (0.3, 29 * 0.02 + 2 * 0.5) if leaves else (0.5, 30 * 0.02)
+    assert interval.input_wait_fraction == pytest.approx(wait_s / (wait_s + busy_s))
+    assert interval.images_per_s == pytest.approx(8 * interval.steps / (wait_s + busy_s))
 
 
 @pytest.mark.parametrize(
-    ("start_s", "options", "expected_s"),
-    [(0.05, {}, 0.15), (0.01, {}, None), (0.05, {"persistent_workers": True}, None), (0.05, {"num_workers": 0}, None)],
+    ("start_s", "options", "again", "expected_s"),
+    [
+        (0.05, {}, False, 0.15),
+        (0.01, {}, False, None),
+        (0.05, {"persistent_workers": True}, False, None),
+        (0.05, {"persistent_workers": True}, True, 0.15),
+        (0.05, {"num_workers": 0}, True, None),
+    ],
 )
 def test_workers_that_start_each_epoch_are_said_where_they_matter(
-    tmp_path: Path, start_s: float, options: dict[str, Any], expected_s: float | None
+    tmp_path: Path, start_s: float, options: dict[str, Any], again: bool, expected_s: float | None
 ) -> None:
     """Starting them, waiting for their first batch but for what it takes to make it, and ending them: in no rate."""
     request, clock = AttachRequest(run="", scratch=str(tmp_path), command="train.py", budget_s=None), FakeClock()
     made = Attachment(request, lambda *_: None, lambda *_: None, lambda *_: None, clock=clock.now_ns)
-    loader = DataLoader(Costly(), batch_size=8, **({"num_workers": 1} | options))
+    make = partial(DataLoader, Costly(), batch_size=8, **({"num_workers": 1} | options))
+    loader = make()
 
     seen = made.iterator_made(loader)
     assert seen is not None
@@ -247,14 +259,19 @@ def test_workers_that_start_each_epoch_are_said_where_they_matter(
         raise StopIteration
 
     for _ in range(3):
+        loader = make() if again else loader
         made.get_iterator(loader, iterator)
         for wait_s in (start_s + 0.01, 0.3):
             made.next_batch(seen, iter(()), lambda wait_s=wait_s: clock.sleep(wait_s))  # type: ignore[misc]
             clock.work(0.5)
         with pytest.raises(StopIteration):
             made.next_batch(seen, iter(()), end)
-    measured = observed(loop(60), records(60, wall_ms=10), name="", workers=1, prefetch_factor=2, cores=2.0)
+    walls_ns = (40 * MS,) * 60 + (10 * MS,) * 60 + (MS,) * 600  # in training, of the loader alone, of cached samples
+    rows = replace(records(720), wall_ns=walls_ns)
+    measured = observed(loop(60), rows, name="", workers=1, prefetch_factor=2, cores=2.0)
     assert measured is not None
+    alone = (replace(each, activity="loader_only", first_batch=each.first_batch + 60) for each in measured.segments)
+    measured = replace(measured, segments=(*measured.segments, *alone))
     facts = [note.facts for note in workers_start(seen, measured)]
     assert facts == ([] if expected_s is None else [pytest.approx({"start_s": expected_s, "epoch_s": 0.8})])
 

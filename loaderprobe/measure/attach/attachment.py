@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from loaderprobe.analyze.verdict.rates import worker_cost
 from loaderprobe.batches import length_of
 from loaderprobe.errors import BadValue, LoaderprobeError, LostRank
 from loaderprobe.measure.attach.choice import LoaderChoice, NoVerdict, announce, others_that_train
@@ -24,7 +25,7 @@ from loaderprobe.records.diagnosis import Attached, AttachRequest, OwnMeasured
 from loaderprobe.records.measurement import Measurement, base_mode, segment_seconds, segments_of
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import LEAST_PREDICTION_ERROR
-from loaderprobe.stats import mean, median
+from loaderprobe.stats import median
 from loaderprobe.system.written_files import WrittenFiles
 from loaderprobe.units import join_words
 
@@ -66,12 +67,13 @@ def workers_start(seen: ScriptLoader, measurement: Measurement) -> tuple[Remark,
     """
     from loaderprobe.loaders.unwrap import kept_iterators
 
-    loader, records = seen.loader, measurement.worker_batches
-    trained = segments_of(measurement, base_mode(measurement), "training")
+    loader, base = seen.loader, base_mode(measurement)
+    trained, alone = (segments_of(measurement, base, activity) for activity in ("training", "loader_only"))
     starts = seen.starts_workers and seen.starts_ns and not (seen.begun_each_batch or kept_iterators(loader))
-    if not (starts and trained and records.wall_ns):
+    cost = worker_cost(measurement.worker_batches, alone)  # all workers are busy, as when they start
+    if not (starts and trained and cost):
         return ()
-    start_s = (median(seen.starts_ns) - mean(records.wall_ns)) / 1e9
+    start_s = median(seen.starts_ns) / 1e9 - cost.wall_s / sum(segment.steps for segment in alone)
     step_s = sum(map(segment_seconds, trained)) / sum(segment.steps for segment in trained)
     epoch_s = (length_of(loader) or math.inf) * step_s
     if start_s < LEAST_PREDICTION_ERROR * epoch_s:

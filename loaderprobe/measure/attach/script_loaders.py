@@ -128,6 +128,8 @@ class KnownLoader:
     """A DataLoader of a script, known again when it is iterated again, and when it is made again for each epoch."""
 
     def __init__(self, loader: Any) -> None:
+        self.made_again = False
+        """True once the script had let go of it, and iterated one in its place."""
         self._remember(loader)
 
     @property
@@ -168,6 +170,7 @@ class KnownLoader:
                 same = original is None and self._place == _place() and _kind(known) == _kind(loader)
             if not same:
                 return False
+        self.made_again = self.made_again or original is None
         self._remember(loader)
         return True
 
@@ -230,7 +233,7 @@ class ScriptLoader:
     @property
     def starts_workers(self) -> bool:
         """True where workers start with each loop."""
-        return self.loader.num_workers > 0 and not self.loader.persistent_workers
+        return self.loader.num_workers > 0 and (self.known.made_again or not self.loader.persistent_workers)
 
     @property
     def loader(self) -> Any:

@@ -75,7 +75,7 @@ class LoaderProperties:
     pool: int
     """Number of batches in the pool."""
     batch_size: int
-    """Samples of a batch; the mean, where the data set makes batches that differ."""
+    """Samples of a batch; the mean of the first, where the data set makes batches that differ."""
     images: bool
     """True when batches hold images."""
     files: LoaderFiles
