@@ -20,7 +20,7 @@ from loaderprobe.policy import Ask, follow
 from loaderprobe.protocols import PageCache
 from loaderprobe.records.bandwidth import BandwidthMeasurement
 from loaderprobe.records.environment import StorageLocation
-from loaderprobe.records.files import FileSet
+from loaderprobe.records.files import FileSet, PartFiles
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.phases import BandwidthPhase, Engine, StorageCeiling
 from loaderprobe.records.rank_processes import ReadTogether
@@ -30,7 +30,7 @@ from loaderprobe.storage import files as files_module
 from loaderprobe.storage import phase as phase_module
 from loaderprobe.storage import probe as probe_module
 from loaderprobe.storage.by_ranks import RankReader, RanksStep, climb, read_step
-from loaderprobe.storage.ceiling import ceiling_of_parts, raise_ceiling
+from loaderprobe.storage.ceiling import raise_ceiling
 from loaderprobe.storage.files import LARGE_BLOCK_BYTES, Piece, Sample, encoded_pieces, locate_pieces, sample_files
 from loaderprobe.storage.metadata import LEAST_INODE_BYTES, MetadataSettings, metadata_label, run_metadata
 from loaderprobe.storage.phase import MOST_ROUNDS, PhaseSettings, cache_label, run_phase
@@ -407,7 +407,7 @@ def files(folder: Path) -> FileSet:
     )  # fmt: skip
 
 
-def raised(known: StorageCeiling | None, files: FileSet, readers: int) -> StorageCeiling:
+def raised(known: StorageCeiling | None, files: FileSet | PartFiles, readers: int) -> StorageCeiling:
     return raise_ceiling(known, files, readers, seconds=0.05, longest_s=0.05, cache=LinuxPageCache())
 
 
@@ -435,8 +435,8 @@ def test_a_ceiling_that_cannot_be_measured_has_a_reason(files: FileSet, monkeypa
     shutil.rmtree(files.root)
     missing = raised(None, files, 1).missing
     assert missing and missing.code == "ceiling_failed"
-    empty = ceiling_of_parts({}, 2, seconds=0.1, longest_s=0.1, cache=LinuxPageCache())
-    assert empty.phases == () and empty.missing
+    empty = raised(None, PartFiles(file_bytes={}), 2)
+    assert empty.phases == () and empty.missing and empty.missing.code == "files_empty"
 
 
 def test_the_ceiling_reads_as_the_loader_does(files: FileSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -449,8 +449,7 @@ def test_the_ceiling_reads_as_the_loader_does(files: FileSet, tmp_path: Path, mo
     assert raised(None, files, 3).phases
     shard = tmp_path / "000.tar"
     shard.write_bytes(bytes(LARGE_BLOCK_BYTES * 3 + 5))
-    sizes = {str(shard): shard.stat().st_size}
-    assert ceiling_of_parts(sizes, 2, seconds=0.1, longest_s=0.1, cache=LinuxPageCache()).phases
+    assert raised(None, PartFiles(file_bytes={str(shard): shard.stat().st_size}), 2).phases
     whole, parts = scripted.seen
     assert (whole.name, whole.readers, whole.direct) == ("files", 3, False)
     assert whole.supply.sample.block_bytes is None and len(whole.supply.sample.pieces) == 20
