@@ -84,7 +84,7 @@ def make_sets(root: Path, requests: Sequence[SetRequest], *, count: int, progres
     processes = max(1, round(cores_available()))
 
     def one(request: SetRequest) -> Path:
-        label = request.directory(root).name
+        label = request.spec().directory(root).name
         generating, painting = partial(progress, f"generating {label}"), partial(progress, f"painting {label}")
         return generate_set(
             root, request, count=count, processes=processes, progress=generating, on_base_image=painting

@@ -1,4 +1,4 @@
-"""What the storage under some files delivers at one concurrency: the ceiling that a loader's reads are compared with."""
+"""What the storage under some files delivers at one concurrency, with which the reads of a loader are compared."""
 
 from __future__ import annotations
 

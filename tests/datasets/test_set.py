@@ -15,14 +15,15 @@ import pytest
 from PIL import Image
 
 from loaderprobe.datasets.generate.generate import verify_set
-from loaderprobe.datasets.generate.pool import PoolRequest, build_pool
+from loaderprobe.datasets.generate.manifest import SetSpec
+from loaderprobe.datasets.generate.pool import build_pool
 from tests.datasets.conftest import Make, tree
 
 SMALL, MIXED, LARGE = 380, 60, 10
 
 
-def _files(resolution: tuple[int, int] | None, base_images: int, count: int) -> list[bytes]:
-    asked = PoolRequest(resolution=resolution, seed=0, base_images=base_images, mean_bytes=None)
+def _files(resolution: str, base_images: int, count: int) -> list[bytes]:
+    asked = SetSpec(resolution=resolution, classes=1, seed=0, base_images=base_images)
     pool = build_pool(asked, map, lambda *_: None)
     return [pool.image(0, index, ()) for index in range(count)]
 
@@ -30,7 +31,7 @@ def _files(resolution: tuple[int, int] | None, base_images: int, count: int) -> 
 @pytest.fixture(scope="module")
 def files() -> list[bytes]:
     """450 images of the real mixture's qualities and samplings: small ones, those of the mixture itself, large ones."""
-    return _files((120, 90), 24, SMALL) + _files(None, 4, MIXED) + _files((1024, 768), 1, LARGE)
+    return _files("120x90", 24, SMALL) + _files("imagenet", 4, MIXED) + _files("1024x768", 1, LARGE)
 
 
 def _torchvision(data: bytes) -> tuple[int, ...]:
@@ -82,7 +83,7 @@ def _blocks(data: bytes) -> Iterator[bytes]:
 @pytest.fixture(scope="module")
 def of_one_base_image() -> list[bytes]:
     """150 files of 110 kB, all varied from one base image: the hardest case."""
-    asked = PoolRequest(resolution=(500, 375), seed=0, base_images=1, mean_bytes=110_000)
+    asked = SetSpec(resolution="500x375", classes=1, seed=0, base_images=1, mean_bytes=110_000)
     pool = build_pool(asked, map, lambda *_: None)
     return [pool.image(0, index, ()) for index in range(150)]
 

@@ -36,7 +36,7 @@ from loaderprobe.datasets.generate.manifest import (
     write_spec,
 )
 from loaderprobe.datasets.generate.oddities import ODDITIES, OddityName
-from loaderprobe.datasets.generate.pool import Pool, PoolRequest, build_pool, expected_mean, is_pool, load_pool
+from loaderprobe.datasets.generate.pool import Pool, build_pool, expected_mean, is_pool, load_pool
 from loaderprobe.datasets.layouts import FILES, LAYOUTS, Sample, complete, format_of
 from loaderprobe.errors import BadValue, ForeignDirectory, LoaderprobeError, MissingPart, NoSpace, Refused
 from loaderprobe.store.codec import write_atomically, write_error
@@ -285,9 +285,14 @@ class SetRequest:
         if self.mean_bytes is not None and self.mean_bytes < 1:
             raise BadValue("the mean size of a file must be 1 byte or more")
 
+    @property
+    def _in_shards(self) -> bool:
+        return self.layout != FILES and not LAYOUTS[self.layout].single
+
     def spec(self) -> SetSpec:
-        """The settings that the files depend on, without the pool's digest."""
+        """The settings that the files depend on, without the pool's digest; with the most images a shard."""
         usual = MIXTURE_BASE_IMAGES if isinstance(self.resolution, str) else BASE_IMAGES
+        alone = 1 if self.layout == FILES else 0
         return SetSpec(
             resolution=format_resolution(self.resolution),
             classes=self.classes,
@@ -296,35 +301,16 @@ class SetRequest:
             mean_bytes=self.mean_bytes,
             oddities=self.oddities,
             layout=self.layout,
-            shard_images=self._each(),
+            shard_images=(self.shard_images or MOST_SHARD_IMAGES) if self._in_shards else alone,
         )
 
-    def _each(self) -> int:
-        if self.layout == FILES:
-            return 1
-        return 0 if LAYOUTS[self.layout].single else self.shard_images or MOST_SHARD_IMAGES
-
-    def fitted(self, root: Path, count: int) -> SetRequest:
-        """With as many images a shard as the set there is has; of a new one of `count` images, the usual."""
-        if self.layout == FILES or LAYOUTS[self.layout].single or self.shard_images is not None:
-            return self
-        there = self.directory(root)
-        found = read_spec(there) if (there / SPEC).is_file() else None
-        return replace(self, shard_images=found.shard_images if found else images_a_shard(count))
-
-    def directory(self, root: Path) -> Path:
-        """`500x375`, or `500x375-tar`."""
-        name = format_resolution(self.resolution)
-        return root / (name if self.layout == FILES else f"{name}-{self.layout}")
-
-    def pool(self) -> PoolRequest:
-        return PoolRequest(
-            resolution=None if isinstance(self.resolution, str) else self.resolution,
-            seed=self.seed,
-            base_images=self.spec().base_images,
-            mean_bytes=self.mean_bytes,
-            oddities=self.oddities,
-        )
+    def fitted(self, root: Path, count: int) -> SetSpec:
+        """With as many images a shard as asked for, else as the set there is has; a new one of `count` the usual."""
+        spec = self.spec()
+        if not self._in_shards or self.shard_images is not None:
+            return spec
+        found = read_spec(spec.directory(root))
+        return replace(spec, shard_images=found.shard_images if found else images_a_shard(count))
 
 
 # Writes the files of a set with several processes, and records the complete ones.
@@ -474,14 +460,14 @@ def generate(
     """
     if min(count, processes) < 1:
         raise BadValue("count and processes must be 1 or more")
-    request = request.fitted(root, count)
-    directory, spec = request.directory(root), request.spec()
+    spec = request.fitted(root, count)
+    directory = spec.directory(root)
     try:
         # Before the lock, so that a complete set can be used where this user may not write.
         manifest = _known(directory, spec)
         if manifest is None or not is_whole(directory, manifest, count):
             with lock_directory(directory):
-                _make(directory, request, count, processes, progress, on_base_image)
+                _make(directory, spec, count, processes, progress, on_base_image)
     except OSError as error:
         raise _trouble(error, directory) from error
     return directory
@@ -537,26 +523,26 @@ def _trouble(error: OSError, directory: Path) -> LoaderprobeError:
 
 
 def _make(
-    directory: Path, request: SetRequest, count: int, processes: int, progress: OnImages, on_base_image: OnImages
+    directory: Path, asked: SetSpec, count: int, processes: int, progress: OnImages, on_base_image: OnImages
 ) -> None:
     # Checked again under the lock: another process may have made or enlarged the set.
-    manifest = _known(directory, request.spec())
+    manifest = _known(directory, asked)
     if manifest is not None:
         if is_whole(directory, manifest, count):
             return
         # A complete set never shrinks, not even when it is repaired.
         count = max(count, manifest.images)
-    enough = partial(check_space, directory, request.layout, folders=request.classes)
+    enough = partial(check_space, directory, asked.layout, folders=asked.classes)
     if manifest is None and not (directory / "train").exists():
         # At once, whatever number is asked for.
-        enough(expected_mean(request.pool()), count, request.spec().files(count))
+        enough(expected_mean(asked), count, asked.files(count))
     journal = Journal(directory)
-    whole, beyond = take_inventory(directory, request.spec(), manifest, journal, count)
-    missing = [number for number in range(request.spec().files(count)) if number not in whole]
-    images = sum(len(request.spec().images_in(number, count)) for number in missing)
+    whole, beyond = take_inventory(directory, asked, manifest, journal, count)
+    missing = [number for number in range(asked.files(count)) if number not in whole]
+    images = sum(len(asked.images_in(number, count)) for number in missing)
     # Painting takes time, so a disk that is far too small is refused before.
-    enough(expected_mean(request.pool()), images, len(missing))
-    pool, spec = _pool_of(directory, request, processes, on_base_image)
+    enough(expected_mean(asked), images, len(missing))
+    pool, spec = _pool_of(directory, asked, processes, on_base_image)
     enough(pool.mean_bytes, images, len(missing))
     journal.begin([*whole.values(), *beyond])
     for number in range(min(spec.classes if spec.layout == FILES else 1, count)):
@@ -590,7 +576,7 @@ def _manifest_of(spec: SetSpec, count: int, files: Sequence[Entry]) -> Manifest:
     )
 
 
-def _pool_of(directory: Path, request: SetRequest, processes: int, on_base_image: OnImages) -> tuple[Pool, SetSpec]:
+def _pool_of(directory: Path, asked: SetSpec, processes: int, on_base_image: OnImages) -> tuple[Pool, SetSpec]:
     """The pool of the set, made only once: another machine's arithmetic might paint it slightly differently.
 
     The same set in another layout beside it has the same.
@@ -598,26 +584,26 @@ def _pool_of(directory: Path, request: SetRequest, processes: int, on_base_image
     found = read_spec(directory)
     if found is not None:
         return load_pool(directory / POOL, found.pool_sha256), found
-    beside = _pool_beside(directory.parent, request)
+    beside = _pool_beside(directory.parent, asked)
     if beside is not None:
         pool = beside
     elif processes == 1:
-        pool = build_pool(request.pool(), map, on_base_image)
+        pool = build_pool(asked, map, on_base_image)
     else:
         with process_pool(processes) as executor:
-            pool = build_pool(request.pool(), executor.map, on_base_image)
+            pool = build_pool(asked, executor.map, on_base_image)
     pool.save(directory / POOL)
-    spec = replace(request.spec(), pool_sha256=pool.digest)
+    spec = replace(asked, pool_sha256=pool.digest)
     write_spec(directory, spec)
     return pool, spec
 
 
-def _pool_beside(root: Path, request: SetRequest) -> Pool | None:
+def _pool_beside(root: Path, asked: SetSpec) -> Pool | None:
     for layout in (FILES, *LAYOUTS):
-        other = replace(request, layout=layout)
-        spec = read_spec(other.directory(root)) if layout != request.layout else None
-        if spec is not None and replace(spec.asks_for(), shard_images=0) == replace(other.spec(), shard_images=0):
-            return load_pool(other.directory(root) / POOL, spec.pool_sha256)
+        other = replace(asked, layout=layout, shard_images=0)
+        found = read_spec(other.directory(root))
+        if found is not None and replace(found.asks_for(), shard_images=0) == other:
+            return load_pool(other.directory(root) / POOL, found.pool_sha256)
     return None
 
 

@@ -30,10 +30,11 @@ from loaderprobe.datasets.generate.jpeg import (
     spectra,
     stuffed,
 )
+from loaderprobe.datasets.generate.manifest import SetSpec
 from loaderprobe.datasets.generate.oddities import OddityName, Segments, content_at, png_file
 from loaderprobe.errors import BadValue
 from loaderprobe.store.codec import write_atomically
-from loaderprobe.units import format_bytes
+from loaderprobe.units import IMAGENET, format_bytes, parse_resolution
 
 # Natural-looking images by the dead-leaves model: textured shapes that occlude one another.
 #
@@ -278,9 +279,7 @@ def _table() -> tuple[Draw, ...]:
     return tuple(sorted(draws, key=lambda draw: (draw.frame.sampling, draw.frame.quality, draw.size_bytes)))
 
 
-def draws(
-    resolution: tuple[int, int] | None, count: int, rng: np.random.Generator, *, components: int = 3
-) -> list[Draw]:
+def draws(resolution: str, count: int, rng: np.random.Generator, *, components: int = 3) -> list[Draw]:
     """`count` images like ImageNet's; at one resolution, with the bytes per pixel they have there.
 
     Takes every k-th of the measured files, ordered so that neighbours are similar. So even a few of them have all
@@ -291,11 +290,11 @@ def draws(
     chosen = [table[int(place) % len(table)] for place in places]
     if components == 4:
         chosen = [replace(draw, frame=replace(draw.frame, components=4, sampling=(1, 1))) for draw in chosen]
-    return [_resized(draw, resolution) if resolution else draw for draw in chosen]
+    size = parse_resolution(resolution)
+    return chosen if isinstance(size, str) else [_resized(draw, *size) for draw in chosen]
 
 
-def _resized(draw: Draw, resolution: tuple[int, int]) -> Draw:
-    width, height = resolution
+def _resized(draw: Draw, width: int, height: int) -> Draw:
     scan = draw.size_bytes - min(draw.size_bytes / 2, HEADER_BYTES)
     per_pixel = scan / (draw.frame.width * draw.frame.height)
     return Draw(
@@ -330,19 +329,6 @@ ODD_BASES = 4
 Content = OddityName | None
 Each = Callable[..., Iterable[Any]]
 """The builtin `map`, or the `map` of an executor."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolRequest:
-    """The settings that determine a pool."""
-
-    resolution: tuple[int, int] | None
-    """(width, height); None is ImageNet's mixture."""
-    seed: int
-    base_images: int
-    mean_bytes: int | None
-    """Of a file; None is what such images have in ImageNet."""
-    oddities: tuple[OddityName, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -386,9 +372,9 @@ class Pool:
         write_atomically(path, out.getvalue())
 
 
-def build_pool(request: PoolRequest, each: Each, progress: Callable[[int, int], None]) -> Pool:
+def build_pool(spec: SetSpec, each: Each, progress: Callable[[int, int], None]) -> Pool:
     """Paint and encode every base image, with `each` to map. Raises BadValue when a mean size is out of their reach."""
-    wanted = list(_wanted(request))
+    wanted = list(_wanted(spec))
     progress(0, len(wanted))
     made: dict[Content, list[Base]] = {content: [] for content, _, _ in wanted}
     for done, (content, base) in enumerate(each(_base, wanted), 1):
@@ -398,9 +384,9 @@ def build_pool(request: PoolRequest, each: Each, progress: Callable[[int, int], 
     made[None].sort(key=lambda base: base.size_bytes)
     sizes = [base.size_bytes for base in made[None]]
     natural = sum(sizes) / len(sizes)
-    target = request.mean_bytes or (IMAGENET_MEAN_BYTES if request.resolution is None else natural)
+    target = spec.mean_bytes or (IMAGENET_MEAN_BYTES if spec.resolution == IMAGENET else natural)
     weights = tilted(sizes, target)
-    if weights is None and request.mean_bytes is None:
+    if weights is None and spec.mean_bytes is None:
         # A few base images may miss the mixture's mean, which was not requested.
         weights = [1 / len(sizes)] * len(sizes)
     if weights is None:
@@ -410,21 +396,22 @@ def build_pool(request: PoolRequest, each: Each, progress: Callable[[int, int], 
             hint="choose a mean size between these, another resolution, or more base images with --pool",
         )
     edges = [round(share * WHOLE) for share in np.cumsum(weights)[:-1]]
-    rng = _rng(request.seed, 2)
+    size = parse_resolution(spec.resolution)
+    width, height = (500, 375) if isinstance(size, str) else size
     return Pool(
         bases={content: tuple(bases) for content, bases in made.items()},
         edges=np.array([min(edge, WHOLE - 1) for edge in edges], np.uint64),
-        png=png_file(rng, *(request.resolution or (500, 375))) if "png" in request.oddities else b"",
-        segments=Segments.made(request.oddities),
+        png=png_file(_rng(spec.seed, 2), width, height) if "png" in spec.oddities else b"",
+        segments=Segments.made(spec.oddities),
         mean_bytes=float(np.dot(weights, sizes)),
     )
 
 
-def expected_mean(request: PoolRequest) -> float:
+def expected_mean(spec: SetSpec) -> float:
     """The expected mean size of a file before anything is painted, bytes."""
-    if request.mean_bytes:
-        return float(request.mean_bytes)
-    found = draws(request.resolution, request.base_images, _rng(request.seed, 1))
+    if spec.mean_bytes:
+        return float(spec.mean_bytes)
+    found = draws(spec.resolution, spec.base_images, _rng(spec.seed, 1))
     return sum(draw.size_bytes for draw in found) / len(found)
 
 
@@ -432,18 +419,18 @@ def _rng(*seed: int) -> np.random.Generator:
     return np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed)))
 
 
-def _wanted(request: PoolRequest) -> Iterator[tuple[Content, Draw, list[int]]]:
+def _wanted(spec: SetSpec) -> Iterator[tuple[Content, Draw, list[int]]]:
     """(content, draw, seed) of every base image."""
-    rng = _rng(request.seed, 1)
-    contents: list[tuple[Content, int, int]] = [(None, 3, request.base_images)]
-    contents += [(name, count, ODD_BASES) for name, count in (("grey", 1), ("cmyk", 4)) if name in request.oddities]
+    rng = _rng(spec.seed, 1)
+    contents: list[tuple[Content, int, int]] = [(None, 3, spec.base_images)]
+    contents += [(name, count, ODD_BASES) for name, count in (("grey", 1), ("cmyk", 4)) if name in spec.oddities]
     for content, components, count in contents:
-        found = draws(request.resolution, count, rng, components=components)
+        found = draws(spec.resolution, count, rng, components=components)
         natural = sum(draw.size_bytes for draw in found) / len(found)
-        scale = request.mean_bytes / natural if request.mean_bytes else 1.0
+        scale = spec.mean_bytes / natural if spec.mean_bytes else 1.0
         for number, draw in enumerate(found):
             scaled = Draw(frame=draw.frame, size_bytes=draw.size_bytes * scale)
-            yield content, scaled, [request.seed, 3, components, number]
+            yield content, scaled, [spec.seed, 3, components, number]
 
 
 def _base(wanted: tuple[Content, Draw, list[int]]) -> tuple[Content, Base]:
