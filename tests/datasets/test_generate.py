@@ -198,14 +198,14 @@ def _entry(number: int) -> Entry:
 @pytest.mark.parametrize("lost", range(1, 60, 7))
 def test_a_torn_line_is_not_believed(tmp_path: Path, lost: int) -> None:
     """Whatever the crash cut off the end of the last line, or a checksum that fails: those before it are kept."""
-    journal = Journal(tmp_path)
-    journal.add([_entry(1)])
-    journal.add([_entry(2)])
-    path = tmp_path / JOURNAL
+    journal, path = Journal(tmp_path), tmp_path / JOURNAL
+    journal.add([_entry(3)])
+    journal.write()
     journal.end([])
     assert Journal(tmp_path).entries() == []
-    journal.add([_entry(1)])
-    journal.add([_entry(2)])
+    for number in (1, 2):
+        journal.add([_entry(number)])
+        journal.write()
     assert Journal(tmp_path).entries() == [_entry(1), _entry(2)]
     whole = path.read_bytes()
     path.write_bytes(whole[:-lost])

@@ -76,12 +76,18 @@ class Entry:
     """Of each image, where the file holds several."""
 
 
+@dataclass(slots=True)
 class Journal:
     """Append-only: each line holds entries and their checksum, so that a torn line is recognised."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._path = directory / JOURNAL
+    directory: Path
+    _fresh: list[Entry] = field(default_factory=list)
+    _last_s: float = field(default_factory=time.monotonic)
+    _failed: bool = False
+
+    @property
+    def _path(self) -> Path:
+        return self.directory / JOURNAL
 
     def entries(self) -> list[Entry]:
         """All entries up to the first line that a crash tore."""
@@ -99,14 +105,30 @@ class Journal:
         write_atomically(self._path, _line(entries) if entries else b"")
 
     def add(self, entries: Sequence[Entry]) -> None:
-        """Make the files of these entries durable, then write them. Raises OSError, and then writes none of them."""
-        sync_filesystem(self._directory)
-        if not entries:
+        """Enter them with the next, some seconds later at most. Raises what `write` raises."""
+        self._fresh += entries
+        if time.monotonic() - self._last_s > SYNC_S:
+            self.write()
+            self._last_s = time.monotonic()
+
+    def write(self) -> None:
+        """Make the files of all entries so far durable, then enter these. Raises OSError, and then enters none of them.
+
+        The kernel reports a failed write once, without its file: after that nothing more is entered.
+        """
+        fresh, self._fresh = self._fresh, []
+        if self._failed:
             return
-        with self._path.open("ab") as file:
-            file.write(_line(entries))
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            sync_filesystem(self.directory)
+            if fresh:
+                with self._path.open("ab") as file:
+                    file.write(_line(fresh))
+                    file.flush()
+                    os.fsync(file.fileno())
+        except OSError:
+            self._failed = True
+            raise
 
     def end(self, beyond: Sequence[Entry]) -> None:
         """Keep only these entries, which a larger set will need; the manifest holds the others."""
@@ -335,7 +357,9 @@ class Work:
         indices = [self.spec.images_in(number, self.images) for number in numbers]
         return [write_file(self.directory, self.spec, self.pool, *each) for each in zip(numbers, indices, strict=True)]
 
-    def write(self, numbers: Sequence[int], processes: int, found: Callable[[list[Entry]], None], book: Book) -> None:
+    def write(
+        self, numbers: Sequence[int], processes: int, found: Callable[[list[Entry]], None], journal: Journal
+    ) -> None:
         """Write all of these. `found` is called with each chunk once it is recorded, and may raise to end the work.
 
         Raises OSError, and LoaderprobeError when a process died. Complete files are recorded in any case.
@@ -345,20 +369,20 @@ class Work:
         try:
             if processes == 1 or len(chunks) <= 1:
                 for chunk in chunks:
-                    book.add(entries := self.chunk(chunk))
+                    journal.add(entries := self.chunk(chunk))
                     found(entries)
             else:
-                self._write_together(chunks, processes, found, book)
+                self._write_together(chunks, processes, found, journal)
         except BaseException:
             # Ctrl-C as much as a full disk, which cannot hold a line either: files that no line names are only
             # made again.
             with suppress(OSError):
-                book.close()
+                journal.write()
             raise
-        book.close()
+        journal.write()
 
     def _write_together(
-        self, chunks: Sequence[Sequence[int]], processes: int, found: Callable[[list[Entry]], None], book: Book
+        self, chunks: Sequence[Sequence[int]], processes: int, found: Callable[[list[Entry]], None], journal: Journal
     ) -> None:
         seen: set[Future[list[Entry]]] = set()
         futures: list[Future[list[Entry]]] = []
@@ -368,44 +392,13 @@ class Work:
                 for future in as_completed(futures):
                     entries = future.result()
                     seen.add(future)
-                    book.add(entries)
+                    journal.add(entries)
                     found(entries)
         finally:
             # Chunks that ended while the processes were being stopped.
             for future in futures:
                 if future not in seen and future.done() and not future.cancelled() and future.exception() is None:
-                    book.add(future.result())
-
-
-@dataclass(slots=True)
-class Book:
-    """Enters files in the journal periodically, and when the work ends for any reason."""
-
-    journal: Journal
-    _fresh: list[Entry] = field(default_factory=list)
-    _last_s: float = field(default_factory=time.monotonic)
-    _failed: bool = False
-
-    def add(self, entries: list[Entry]) -> None:
-        """Record complete files. Raises OSError when they cannot be made durable."""
-        self._fresh += entries
-        if time.monotonic() - self._last_s > SYNC_S:
-            self.close()
-            self._last_s = time.monotonic()
-
-    def close(self) -> None:
-        """Enter all of them. Raises OSError when they cannot be made durable.
-
-        The kernel reports a failed write once, without its file: after that nothing more is entered.
-        """
-        if self._failed:
-            return
-        fresh, self._fresh = self._fresh, []
-        try:
-            self.journal.add(fresh)
-        except OSError:
-            self._failed = True
-            raise
+                    journal.add(future.result())
 
 
 @contextmanager
@@ -558,7 +551,7 @@ def _make(
         progress(done, count)
 
     work = Work(directory=directory, spec=spec, pool=pool, images=count)
-    work.write(missing, processes, found, Book(journal))
+    work.write(missing, processes, found, journal)
     complete(spec.layout, directory / "train")
     write_manifest(directory, _manifest_of(spec, count, [whole[number] for number in range(spec.files(count))]))
     journal.end(beyond)
