@@ -603,16 +603,8 @@ def _pool_beside(root: Path, asked: SetSpec) -> Pool | None:
 # Check that every file of a generated set is as it was written.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Damage:
-    """A file that differs from the manifest."""
-
-    path: str
-    trouble: str
-
-
-def verify_set(directory: Path, progress: Callable[[int, int], None]) -> tuple[Damage, ...]:
-    """All files that are missing or differ, from reading every one; of an incomplete set, its manifest.
+def verify_set(directory: Path, progress: OnImages) -> dict[str, str]:
+    """Path to trouble of each file that is missing or differs, from reading all; of an incomplete set, its manifest.
 
     Raises MissingPart when the manifest cannot be read.
     """
@@ -623,14 +615,14 @@ def verify_set(directory: Path, progress: Callable[[int, int], None]) -> tuple[D
             f"{directory} cannot be read: {error.strerror}", hint="run as a user with read permission"
         ) from error
     if manifest is None:
-        return (Damage(path=MANIFEST, trouble="missing: the set is not complete"),)
-    found = []
+        return {MANIFEST: "missing: the set is not complete"}
+    found = {}
     for number, (size, digest) in enumerate(zip(manifest.size_bytes, manifest.xxh3, strict=True)):
         path = manifest.spec.path(number)
         if trouble := _verify_trouble(directory / path, size, digest):
-            found.append(Damage(path=path, trouble=trouble))
+            found[path] = trouble
         progress(number + 1, len(manifest.size_bytes))
-    return tuple(found)
+    return found
 
 
 def _verify_trouble(path: Path, size: int, digest: str) -> str:
