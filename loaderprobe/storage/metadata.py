@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import numpy as np
 
@@ -20,10 +19,9 @@ from loaderprobe.records.environment import StorageLocation
 from loaderprobe.storage.files import Piece, Sample
 from loaderprobe.storage.phase import BUSY_SHARE, Total, latency, own_reads, read_until
 from loaderprobe.storage.reader import ReadEngine, Reading, ReadOrder, Supply, ThreadEngine, steady_slices
-from loaderprobe.system.device import NFS, PROC, fuse_counters, server_name_calls
+from loaderprobe.system.device import name_calls
 
 READERS = (1, 4, 16, 64)
-MOUNTSTATS = Path("/proc/self/mountstats")
 LEAST_INODE_BYTES = 128
 """Of an inode on disk (ext2, the smallest of the usual ones): a cold operation reads at least its share of a block of
 them. Fewer bytes an operation mean that memory answered."""
@@ -84,7 +82,7 @@ def run_metadata(settings: MetadataSettings) -> MetadataPhase:
         done,
         supply,
         lambda pieces, total: settings.engine.read(pieces, _order(settings, total)),
-        counters=lambda: {"storage": own_reads(), "calls": _server_calls(settings.location)},
+        counters=lambda: {"storage": own_reads(), "calls": name_calls(settings.location)},
         slices=lambda reading: steady_slices(reading) if reading.seconds >= STEADY_S else _whole(reading),
     )
     return _figures(settings, total, supply.rounds if settings.drop_all else 0)
@@ -117,12 +115,6 @@ def metadata_label(
 def _order(settings: MetadataSettings, total: Total) -> ReadOrder:
     seconds = max(settings.seconds - total.seconds, settings.seconds / 2, settings.engine.least_s)
     return ReadOrder(readers=settings.readers, seconds=seconds, operation=settings.operation)
-
-
-def _server_calls(location: StorageLocation) -> int | None:
-    if location.filesystem in NFS:
-        return server_name_calls(location.mount, MOUNTSTATS)
-    return fuse_counters(location, PROC).get("syscr")
 
 
 def _figures(settings: MetadataSettings, total: Total, drops: int) -> MetadataPhase:
