@@ -293,24 +293,3 @@ def locate_pieces(path: Path, pieces: Sequence[Piece]) -> StorageLocation:
         return replace(place, path=str(path), notes=(*place.notes, note))
     note = Remark(code="several_filesystems", facts={"mounts": ", ".join(sorted(found))})
     return replace(own, kind="unknown", devices=(), layers=(), notes=(note,))
-
-
-def path_text(path: Path | str) -> str:
-    """A path as text for JSON: bytes that are not UTF-8 are replaced."""
-    return os.fsencode(path).decode("utf-8", "replace")
-
-
-def as_text(location: StorageLocation) -> StorageLocation:
-    """The same with all names as text."""
-    return replace(
-        location,
-        path=path_text(location.path),
-        mount=path_text(location.mount),
-        source=path_text(location.source),
-        notes=tuple(_note_as_text(note) for note in location.notes),
-    )
-
-
-def _note_as_text(note: Remark) -> Remark:
-    facts = {name: path_text(value) if isinstance(value, str) else value for name, value in note.facts.items()}
-    return replace(note, facts=facts)

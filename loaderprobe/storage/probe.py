@@ -16,7 +16,7 @@ from loaderprobe.records.measurement import Missing
 from loaderprobe.records.phases import BandwidthPhase, PhaseName, fastest
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import WORTH
-from loaderprobe.storage.files import BLOCK_BYTES, Sample, as_text, locate_pieces, path_text, sample_files, scratch_file
+from loaderprobe.storage.files import BLOCK_BYTES, Sample, locate_pieces, sample_files, scratch_file
 from loaderprobe.storage.metadata import MetadataSettings, files_of, run_metadata, steps_of
 from loaderprobe.storage.phase import PhaseSettings, run_fastest
 from loaderprobe.storage.reader import ReadEngine, Supply, ThreadEngine, why_not_direct
@@ -239,11 +239,11 @@ def _probe(
     request: ProbeRequest, sample: Sample, cache: PageCache, on_phase: OnPhase, clock: Clock
 ) -> BandwidthMeasurement:
     supply = Supply(sample, cache, seed=request.seed, drop_all=request.drop_all)
-    location = as_text(locate_pieces(request.path, sample.pieces))
+    location = locate_pieces(request.path, sample.pieces)
     probe = Probe(
         request=request, sample=sample, location=location, supply=supply, cores=cores_available(), clock=clock
     )
-    return run_probe(probe, path_text(request.path.absolute()), on_phase)
+    return run_probe(probe, str(request.path.absolute()), on_phase)
 
 
 def run_probe(probe: Probe, path: str, on_phase: OnPhase, missing: Sequence[Missing] = ()) -> BandwidthMeasurement:

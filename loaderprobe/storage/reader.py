@@ -27,7 +27,7 @@ from loaderprobe.protocols import PageCache
 from loaderprobe.records.bandwidth import MetadataOperation
 from loaderprobe.records.phases import Engine
 from loaderprobe.records.remark import Remark
-from loaderprobe.storage.files import Piece, Sample, path_text
+from loaderprobe.storage.files import Piece, Sample
 
 MOST_BYTES_A_READ = 16 << 20
 """Larger pieces are read with several calls, so that a reader's buffer stays small."""
@@ -235,7 +235,7 @@ class ReadRun:
             ios += calls
             delivered += got
             if trouble:
-                unread[path_text(piece.path)] = trouble
+                unread[os.fsencode(piece.path).decode(errors="replace")] = trouble
             else:
                 rows.append((ended - self._begun_ns, got, reading_ns // calls, ended - begun))
             if self._order.pause_s_per_byte:

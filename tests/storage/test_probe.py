@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 
@@ -36,6 +35,7 @@ from loaderprobe.storage.metadata import LEAST_INODE_BYTES, MetadataSettings, me
 from loaderprobe.storage.phase import MOST_ROUNDS, PhaseSettings, cache_label, run_phase
 from loaderprobe.storage.probe import Measured, Names, ProbePolicy, ProbeRequest, Step, probe_bandwidth
 from loaderprobe.storage.reader import Reading, ReadOrder, Supply, ThreadEngine
+from loaderprobe.store.codec import decode, encode
 from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.device import locate
 from loaderprobe.system.pagecache import LinuxPageCache
@@ -202,8 +202,8 @@ def test_links_lead_to_the_storage_they_point_to(tmp_path: Path) -> None:
     assert both.kind == "unknown" and not both.counts_reads and both.notes[0].code == "several_filesystems"
 
 
-def test_a_path_that_is_no_utf8_can_be_shown(folder: Path) -> None:
-    """Bytes that are no text are replaced, so that the JSON can be written. All caches are dropped where asked.
+def test_a_path_that_is_no_utf8_can_be_stored(folder: Path) -> None:
+    """As those of all other results. All caches are dropped where asked.
 
     Rounds are limited: twenty small files do not keep the probe evicting for seconds of reading.
     """
@@ -211,7 +211,9 @@ def test_a_path_that_is_no_utf8_can_be_shown(folder: Path) -> None:
     folder.rename(odd)
     drops: list[int] = []
     measured = probed(odd, readers=(1,), seconds=60.0, drop_all=lambda: drops.append(1))
-    assert msgspec.json.encode(measured) and measured.drop_caches and drops
+    stored = encode("bandwidth", measured)
+    assert decode("bandwidth", stored, BandwidthMeasurement, "") == measured and measured.path == str(odd)
+    assert measured.drop_caches and drops
     (phase,) = measured.ladder
     assert phase.io_bytes <= MOST_ROUNDS * sum(file.stat().st_size for file in odd.iterdir())
 
