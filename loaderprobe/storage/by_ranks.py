@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -84,13 +83,6 @@ class RanksStep:
     """Of each rank."""
 
 
-class ReadRun(NamedTuple):
-    """One run of reads of all ranks."""
-
-    seconds: float
-    seed: int
-
-
 @dataclass(slots=True)
 class RankReader:
     """One rank's part: reads its shard when rank 0 says so, and reports."""
@@ -102,30 +94,32 @@ class RankReader:
     """Its part of those that it shares with others."""
     engine: ReadEngine = field(default_factory=ThreadEngine)
     shard: tuple[Piece, ...] = field(init=False)
+    runs: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         self.shard = decoded_pieces(self.asked.pieces)[self.group.rank :: self.group.size]
 
     def follow(self) -> None:
         """Take part in the runs of rank 0 until it ends the step. Raises LostRank when a rank has gone."""
-        while run := msgspec.json.decode(self.group.broadcast(b""), type=ReadRun | None):
-            self.take_part(run)
+        while seconds := msgspec.json.decode(self.group.broadcast(b""), type=float | None):
+            self.take_part(seconds)
 
-    def send(self, run: ReadRun | None) -> None:
-        """On rank 0: broadcast the next run; None ends the step."""
-        self.group.broadcast(msgspec.json.encode(run))
+    def send(self, seconds: float | None) -> None:
+        """On rank 0: broadcast how long the next run takes; None ends the step."""
+        self.group.broadcast(msgspec.json.encode(seconds))
 
-    def take_part(self, run: ReadRun) -> tuple[RankReading, ...]:
+    def take_part(self, seconds: float) -> tuple[RankReading, ...]:
         """Read, and report; returns, on rank 0, what all report."""
         sample = Sample(pieces=self.shard, found=len(self.shard), images=False, block_bytes=None)
-        supply = Supply(sample, self.cache, seed=run.seed)
+        supply = Supply(sample, self.cache, seed=self.asked.seed + self.runs)
+        self.runs += 1
         supply.ahead(1)
         # All evict before any reads.
         self.group.all_reduce_max(0)
         reading, read_bytes, trouble = Reading(seconds=0.0), None, ""
         try:
             before = own_reads()
-            reading = self.engine.read(supply.ahead(1), ReadOrder(readers=self.asked.readers, seconds=run.seconds))
+            reading = self.engine.read(supply.ahead(1), ReadOrder(readers=self.asked.readers, seconds=seconds))
             read_bytes = more(own_reads(), before) if self.asked.location.counts_reads else None
         except (OSError, LoaderprobeError) as error:
             trouble = str(error)
@@ -162,9 +156,8 @@ class RankEngine:
 
     def read(self, pieces: Sequence[Piece], order: ReadOrder) -> Reading:
         """One run of all. Raises BadValue where a rank reads nothing, or all for too short a time."""
-        run = ReadRun(order.seconds, self.reader.asked.seed + len(self.runs))
-        self.reader.send(run)
-        parts = self.reader.take_part(run)
+        self.reader.send(order.seconds)
+        parts = self.reader.take_part(order.seconds)
         _check(parts, self.reader.asked.places)
         self.runs.append(parts)
         self._check_length()
@@ -199,7 +192,6 @@ def read_step(reader: RankReader) -> BandwidthPhase | None:
     pieces, nodes = decoded_pieces(asked.pieces), len({node for _, node in asked.places})
     sample = Sample(pieces=pieces, found=len(pieces), images=False, block_bytes=asked.block_bytes)
     settings = PhaseSettings(
-        name="files",
         engine=engine,
         supply=Supply(sample, None, seed=asked.seed),
         location=asked.location,

@@ -52,8 +52,8 @@ def raise_ceiling(
                 uncounted = Remark(code="filesystem_not_counted", facts={"filesystem": location.filesystem})
                 return replace(known, missing=uncounted)
         settings = PhaseSettings(
-            name="files", engine=engine, supply=supply, location=location, cores_available=cores, readers=readers,
-            seconds=seconds, longest_s=longest_s,
+            engine=engine, supply=supply, location=location, cores_available=cores, readers=readers, seconds=seconds,
+            longest_s=longest_s,
         )  # fmt: skip
         return replace(known, phases=(*known.phases, run_fastest(settings)), missing=None)
     except (LoaderprobeError, OSError) as error:

@@ -17,7 +17,7 @@ from loaderprobe.records.phases import BandwidthPhase, PhaseName, fastest
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import WORTH
 from loaderprobe.storage.files import BLOCK_BYTES, Sample, locate_pieces, sample_files, scratch_file
-from loaderprobe.storage.metadata import MetadataSettings, files_of, run_metadata, steps_of
+from loaderprobe.storage.metadata import files_of, run_metadata, steps_of
 from loaderprobe.storage.phase import PhaseSettings, run_fastest
 from loaderprobe.storage.reader import ReadEngine, Supply, ThreadEngine, why_not_direct
 from loaderprobe.system.limits import cores_available
@@ -204,20 +204,11 @@ class Probe:
 
     def _names(self, step: Names) -> MetadataPhase:
         seconds = METADATA_SHARE * self.request.seconds
-        return run_metadata(
-            MetadataSettings(
-                operation=step.operation,
-                readers=step.readers,
-                sample=self.sample,
-                location=self.location,
-                cores_available=self.cores,
-                seconds=seconds,
-                longest_s=METADATA_LONGEST * seconds,
-                seed=self.request.seed,
-                drop_all=self.request.drop_all,
-                clock=self.clock,
-            )
-        )
+        settings = PhaseSettings(
+            engine=self.engine, supply=self.supply, location=self.location, cores_available=self.cores,
+            readers=step.readers, seconds=seconds, longest_s=METADATA_LONGEST * seconds,
+        )  # fmt: skip
+        return run_metadata(settings, step.operation, self.clock)
 
 
 def probe_bandwidth(

@@ -35,6 +35,7 @@ VANISHED = "vanished"
 """Why a file that was there when files were listed cannot be read."""
 
 Column = NDArray[np.int64]
+Operation = Literal["read"] | MetadataOperation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +48,7 @@ class ReadOrder:
     """Past the page cache (O_DIRECT)."""
     pause_s_per_byte: float = 0.0
     """Pause after each piece, for each byte of it."""
-    operation: Literal["read"] | MetadataOperation = "read"
+    operation: Operation = "read"
     """What is done with each piece: read it, or only open and close its file, or ask for its size by name."""
 
 

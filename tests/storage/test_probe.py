@@ -17,7 +17,7 @@ import pytest
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.policy import Ask, follow
 from loaderprobe.protocols import PageCache
-from loaderprobe.records.bandwidth import BandwidthMeasurement
+from loaderprobe.records.bandwidth import BandwidthMeasurement, MetadataPhase
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.files import FileSet, PartFiles
 from loaderprobe.records.measurement import Missing
@@ -31,7 +31,7 @@ from loaderprobe.storage import probe as probe_module
 from loaderprobe.storage.by_ranks import RankReader, RanksStep, climb, read_step
 from loaderprobe.storage.ceiling import raise_ceiling
 from loaderprobe.storage.files import LARGE_BLOCK_BYTES, Piece, Sample, encoded_pieces, locate_pieces, sample_files
-from loaderprobe.storage.metadata import LEAST_INODE_BYTES, MetadataSettings, metadata_label, run_metadata
+from loaderprobe.storage.metadata import LEAST_INODE_BYTES, metadata_label, run_metadata
 from loaderprobe.storage.phase import MOST_ROUNDS, PhaseSettings, cache_label, run_phase
 from loaderprobe.storage.probe import Measured, Names, ProbePolicy, ProbeRequest, Step, probe_bandwidth
 from loaderprobe.storage.reader import Reading, ReadOrder, Supply, ThreadEngine
@@ -232,8 +232,8 @@ def one_phase(folder: Path, cache: PageCache, location: StorageLocation) -> Band
     """All files of a folder, read whole by one reader."""
     sample = sample_files(folder, limit_bytes=10**9, seed=0)
     settings = PhaseSettings(
-        name="files", engine=ThreadEngine(), supply=Supply(sample, cache, seed=0), location=location,
-        cores_available=2.0, readers=1, seconds=0.01, longest_s=0.01,
+        supply=Supply(sample, cache, seed=0), location=location, cores_available=2.0, readers=1, seconds=0.01,
+        longest_s=0.01,
     )  # fmt: skip
     return run_phase(settings)
 
@@ -340,12 +340,12 @@ def test_a_vanished_file_does_not_end_the_ladder(folder: Path, monkeypatch: pyte
 # Opens/s and stats/s: when they may be called cold, and what is dropped for them.
 
 
-def settings_of(sample: Sample, **changes: object) -> MetadataSettings:
-    options: dict[str, object] = {
-        "sample": sample, "location": BLOCK, "cores_available": 64.0, "seconds": 0.01, "longest_s": 0.3, "seed": 0,
-        "drop_all": None, "clock": SystemClock(), **changes,
-    }  # fmt: skip
-    return MetadataSettings(**options)  # type: ignore[arg-type]  # options by name, for brevity
+def opened(sample: Sample, drop_all: Callable[[], None] | None = None) -> MetadataPhase:
+    supply = Supply(sample, None, seed=0, drop_all=drop_all)
+    settings = PhaseSettings(
+        supply=supply, location=BLOCK, cores_available=64.0, readers=1, seconds=0.01, longest_s=0.3
+    )  # fmt: skip
+    return run_metadata(settings, "open", SystemClock())
 
 
 @pytest.mark.parametrize(
@@ -388,13 +388,13 @@ def test_trouble_with_names(sample: Sample) -> None:
         raise MissingPart("no permission", hint="be root")
 
     with pytest.raises(MissingPart):
-        run_metadata(settings_of(sample, drop_all=refuse))
+        opened(sample, refuse)
     sample.paths[0].unlink()
-    assert run_metadata(settings_of(sample)).unread == {"vanished": 1}
+    assert opened(sample).unread == {"vanished": 1}
     for path in sample.paths[1:]:
         path.unlink()
     with pytest.raises(BadValue, match="vanished"):
-        run_metadata(settings_of(sample))
+        opened(sample)
 
 
 # What storage delivers at the concurrency of a sweep's configurations.
