@@ -49,14 +49,19 @@ def read_process(pid: int, proc: Path = Path("/proc")) -> ProcessCounters | None
     )
 
 
-def _cpu_s(directory: Path) -> float | None:
-    """User and system time of all threads; `schedstat` of a process is that of its first thread only."""
+def stat_fields(directory: Path) -> list[bytes]:
+    """Of the process with this directory of /proc, from the letter of its state on; empty where it has ended."""
     try:
         # The command's name, in brackets, may hold any bytes; the fields after it are numbers.
-        fields = (directory / "stat").read_bytes().rpartition(b")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    except (OSError, IndexError, ValueError):
-        return None
+        return (directory / "stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return []
+
+
+def _cpu_s(directory: Path) -> float | None:
+    """User and system time of all threads; `schedstat` of a process is that of its first thread only."""
+    fields = stat_fields(directory)
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") if fields else None
 
 
 def _run_delay_ns(thread: Path) -> int | None:
@@ -97,10 +102,8 @@ def ask_where(pid: int) -> bool:
 
 def runs(pid: int) -> bool:
     """False for a process that has ended, also where its parent has not asked for that yet."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in b"ZX"
-    except OSError:
-        return False
+    fields = stat_fields(Path(f"/proc/{pid}"))
+    return bool(fields) and fields[0] not in b"ZX"
 
 
 def child_environment() -> dict[str, str]:

@@ -22,6 +22,7 @@ from typing import Literal, NamedTuple
 
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.waits import WaitKind
+from loaderprobe.system.process import stat_fields
 
 # System calls in which threads wait, by their numbers on x86-64 and on 64-bit ARM.
 #
@@ -591,10 +592,8 @@ def let_be_read_by(pid: int) -> None:
 
 def start_ticks(pid: int, proc: Path = Path("/proc")) -> int | None:
     """Start time of a process in clock ticks since boot; with its id it identifies the process uniquely."""
-    try:
-        return int((proc / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[19])
-    except (OSError, IndexError, ValueError):
-        return None
+    fields = stat_fields(proc / str(pid))
+    return int(fields[19]) if fields else None
 
 
 def yama_scope() -> int:
