@@ -337,13 +337,13 @@ def test_nothing_is_entered_after_a_write_that_failed(tmp_path: Path, monkeypatc
             raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(generate, "sync_filesystem", refused_once)
-    book = generate.Book(generate.Journal(tmp_path))
-    book.add([Entry(number=0, images=1, size_bytes=1, xxh3="")])
+    journal = Journal(tmp_path)
+    journal.add([_entry(0)])
     with pytest.raises(OSError, match="Input/output"):
-        book.close()
-    book.add([Entry(number=1, images=1, size_bytes=1, xxh3="")])
-    book.close()
-    assert generate.Journal(tmp_path).entries() == []
+        journal.write()
+    journal.add([_entry(1)])
+    journal.write()
+    assert Journal(tmp_path).entries() == []
 
 
 def test_files_of_somebody_else_are_left_alone(tmp_path: Path, make: Make) -> None:
