@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from shutil import disk_usage
 
 from loaderprobe.errors import BadValue, MissingPart, NoSpace
 from loaderprobe.records.environment import StorageLocation
@@ -239,12 +240,9 @@ def scratch_file(directory: Path, size_bytes: int, seed: int) -> Iterator[Sample
     """A temporary file under `directory`, of incompressible bytes; always removed."""
     if not directory.is_dir():
         raise BadValue(f"{directory} is not a folder", hint="--scratch needs a folder to write to")
-    status = os.statvfs(directory)
-    if status.f_bavail * status.f_frsize < size_bytes * 1.02:
-        raise NoSpace(
-            f"{directory} has {format_bytes(status.f_bavail * status.f_frsize)} free",
-            hint="ask for a smaller --scratch",
-        )
+    free = disk_usage(directory).free
+    if free < size_bytes * 1.02:
+        raise NoSpace(f"{directory} has {format_bytes(free)} free", hint="ask for a smaller --scratch")
     with writing(directory, "the scratch file"):
         descriptor, name = tempfile.mkstemp(prefix=".loaderprobe-scratch-", dir=directory)
     path = Path(name)

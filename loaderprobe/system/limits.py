@@ -10,6 +10,7 @@ import resource
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from shutil import disk_usage
 from typing import TypeVar
 
 from loaderprobe.system.host import cores_allowed
@@ -177,21 +178,16 @@ def memory_bytes(root: Path = ROOT, membership: Path = MEMBERSHIP) -> int:
 
 def shared_memory_bytes(path: Path = SHARED_MEMORY) -> int | None:
     """Size of the file system for shared memory, bytes; None where there is none to see."""
-    stat = _stat(path)
-    return None if stat is None else stat.f_blocks * stat.f_frsize
+    with suppress(OSError):
+        return disk_usage(path).total
+    return None
 
 
 def free_shared_memory_bytes(path: Path = SHARED_MEMORY) -> int | None:
     """Free bytes in shared memory; None where there is none to see."""
-    stat = _stat(path)
-    return None if stat is None else stat.f_bavail * stat.f_frsize
-
-
-def _stat(path: Path) -> os.statvfs_result | None:
-    try:
-        return os.statvfs(path)
-    except OSError:
-        return None
+    with suppress(OSError):
+        return disk_usage(path).free
+    return None
 
 
 # How many files and connections a process may hold open, and how many a launcher's processes need of one.
