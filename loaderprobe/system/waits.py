@@ -110,29 +110,38 @@ class ThreadGone(Exception):
     """The thread, or its whole process, has ended."""
 
 
-class ThreadFiles:
-    """`syscall`, `stat` and `wchan` of a thread. `directory` is its process's folder in /proc, open.
+class OpenFiles:
+    """Files below a process's folder in /proc, which is open as `directory`; each is opened when first asked for.
 
-    Open descriptors stay with their thread: when its number is reused, they report that it has ended. Opening costs
-    three times as much as reading.
+    Open descriptors stay with their process or thread: when its number is reused, they report that it has ended.
+    Opening costs three times as much as reading.
     """
 
-    def __init__(self, directory: int, tid: int) -> None:
-        self._directory, self._tid = directory, tid
+    def __init__(self, directory: int) -> None:
+        self.directory = directory
         self._open: dict[str, int] = {}
 
     def close(self) -> None:
-        for file in self._open.values():
-            os.close(file)
-        self._open.clear()
+        while self._open:
+            os.close(self._open.popitem()[1])
+
+    def file(self, name: str) -> int:
+        """Its descriptor. Raises OSError."""
+        if name not in self._open:
+            self._open[name] = os.open(name, os.O_RDONLY, dir_fd=self.directory)
+        return self._open[name]
+
+
+class ThreadFiles(OpenFiles):
+    """`syscall`, `stat` and `wchan` of a thread. `directory` is its process's folder in /proc, open."""
+
+    def __init__(self, directory: int, tid: int) -> None:
+        super().__init__(directory)
+        self._tid = tid
 
     def read(self, name: str) -> bytes:
         """The file's text. Raises OSError."""
-        file = self._open.get(name)
-        if file is None:
-            file = os.open(f"task/{self._tid}/{name}", os.O_RDONLY, dir_fd=self._directory)
-            self._open[name] = file
-        return os.pread(file, MOST_BYTES, 0)
+        return os.pread(self.file(f"task/{self._tid}/{name}"), MOST_BYTES, 0)
 
     def letter(self) -> str:
         """The state's letter. Raises ThreadGone."""
@@ -157,24 +166,18 @@ class ThreadFiles:
 class ThreadTable:
     """The files of all sampled threads of a process."""
 
-    def __init__(self, directory: int) -> None:
-        self._directory = directory
-        self._task: int | None = None
+    def __init__(self, process: OpenFiles) -> None:
+        self._process = process
         self._files: dict[int, ThreadFiles] = {}
 
     def close(self) -> None:
-        for files in self._files.values():
-            files.close()
-        self._files.clear()
-        if self._task is not None:
-            os.close(self._task)
-            self._task = None
+        for tid in list(self._files):
+            self.forget(tid)
 
     def files(self, tid: int) -> ThreadFiles:
-        files = self._files.get(tid)
-        if files is None:
-            files = self._files[tid] = ThreadFiles(self._directory, tid)
-        return files
+        if tid not in self._files:
+            self._files[tid] = ThreadFiles(self._process.directory, tid)
+        return self._files[tid]
 
     def forget(self, tid: int) -> None:
         files = self._files.pop(tid, None)
@@ -183,9 +186,7 @@ class ThreadTable:
 
     def others(self, tid: int) -> Iterator[int]:
         try:
-            if self._task is None:
-                self._task = os.open("task", os.O_RDONLY | os.O_DIRECTORY, dir_fd=self._directory)
-            listed = {int(name) for name in os.listdir(self._task)}  # noqa: PTH208  # of a descriptor
+            listed = {int(name) for name in os.listdir(self._process.file("task"))}  # noqa: PTH208  # of a descriptor
         except OSError:
             return
         for ended in self._files.keys() - listed:
@@ -345,22 +346,16 @@ _INSIDE: dict[str, Descriptor] = {
 
 
 class Descriptors:
-    """The descriptors of one process. `directory` is its folder in /proc, open, and `path` that folder's name."""
+    """The descriptors of one process. `path` is its folder in /proc."""
 
-    def __init__(self, directory: int, path: str, budget: TableBudget) -> None:
-        self._directory = directory
+    def __init__(self, process: OpenFiles, path: str, budget: TableBudget) -> None:
+        self._process = process
         self._sockets = Sockets(path, budget)
-        self._memory: int | None = None
-
-    def close(self) -> None:
-        if self._memory is not None:
-            os.close(self._memory)
-            self._memory = None
 
     def find(self, number: int) -> Descriptor:
         """The target of this descriptor; unknown where it is closed or access is denied."""
         try:
-            link = os.readlink(f"fd/{number}", dir_fd=self._directory)
+            link = os.readlink(f"fd/{number}", dir_fd=self._process.directory)
         except OSError:
             return UNKNOWN
         if link.startswith("/"):
@@ -377,7 +372,7 @@ class Descriptors:
 
     def _is_named_pipe(self, number: int) -> bool:
         try:
-            return stat.S_ISFIFO(os.stat(f"fd/{number}", dir_fd=self._directory).st_mode)
+            return stat.S_ISFIFO(os.stat(f"fd/{number}", dir_fd=self._process.directory).st_mode)
         except OSError:
             return False
 
@@ -405,7 +400,7 @@ class Descriptors:
     def watched_by_epoll(self, number: int) -> Iterable[Descriptor] | None:
         """Those that an epoll descriptor watches, as /proc/PID/fdinfo lists them, or None."""
         try:
-            file = os.open(f"fdinfo/{number}", os.O_RDONLY, dir_fd=self._directory)
+            file = os.open(f"fdinfo/{number}", os.O_RDONLY, dir_fd=self._process.directory)
         except OSError:
             return None
         try:
@@ -420,9 +415,7 @@ class Descriptors:
     def memory(self, address: int, size: int) -> bytes | None:
         """Bytes of the process's memory; None where they may not be read."""
         try:
-            if self._memory is None:
-                self._memory = os.open("mem", os.O_RDONLY, dir_fd=self._directory)
-            return os.pread(self._memory, size, address)
+            return os.pread(self._process.file("mem"), size, address)
         except (OSError, OverflowError):
             return None
 
@@ -623,12 +616,11 @@ class WatchedProcess:
         """Why the last sample saw no system call; None while system calls are visible."""
         path = proc / str(pid)
         try:
-            self._directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+            self._files = OpenFiles(os.open(path, os.O_RDONLY | os.O_DIRECTORY))
         except OSError as error:
             raise ThreadGone from error
-        self._threads = ThreadTable(self._directory)
-        self._descriptors = Descriptors(self._directory, str(path), budget or TableBudget())
-        self._waits = CallWaits(self._descriptors)
+        self._threads = ThreadTable(self._files)
+        self._waits = CallWaits(Descriptors(self._files, str(path), budget or TableBudget()))
         # From here on the folder is that of the process it shows now, whatever becomes of the number.
         if started is not None and start_ticks(pid, proc) != started:
             self.close()
@@ -636,8 +628,8 @@ class WatchedProcess:
 
     def close(self) -> None:
         self._threads.close()
-        self._descriptors.close()
-        os.close(self._directory)
+        self._files.close()
+        os.close(self._files.directory)
 
     def look(self, tid: int) -> Wait:
         """What this thread does or, if it waits for other threads of its process, what they do. Raises ThreadGone."""
