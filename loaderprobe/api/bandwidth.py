@@ -33,7 +33,7 @@ from loaderprobe.render.format import counted
 from loaderprobe.storage.by_ranks import RanksStep, climb
 from loaderprobe.storage.files import Sample, encoded_pieces, locate_pieces, sample_files
 from loaderprobe.storage.objects import probe_objects
-from loaderprobe.storage.probe import LIMIT_BYTES, OnPhase, ProbeRequest, place_of, probe_bandwidth
+from loaderprobe.storage.probe import OnPhase, ProbeRequest, place_of, probe_bandwidth
 from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.pagecache import LinuxPageCache, drop_all_caches
 from loaderprobe.units import parse_bytes
@@ -177,7 +177,7 @@ def read_by_ranks(
 
 
 def _sample(asked: ProbeRequest, steps: Sequence[RanksStep]) -> Sample:
-    sample = sample_files(asked.path, limit_bytes=LIMIT_BYTES, seed=asked.seed)
+    sample = sample_files(asked.path, seed=asked.seed)
     most = max(steps, key=lambda step: step.ranks * step.readers)
     least = FEWEST_PIECES * most.ranks * most.readers
     if len(sample.pieces) < least:

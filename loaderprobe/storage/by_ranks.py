@@ -118,7 +118,7 @@ class RankReader:
 
 
 def _report(reading: Reading, read_bytes: int | None, until_ns: int) -> Reading:
-    """What rank 0 needs of it: its slices while all read, the same stretches on all ranks; times of some pieces only."""
+    """What rank 0 needs of it: slices while all read, the same stretches on all ranks; times of some pieces only."""
     every = max(1, len(reading.piece_ns) // MOST_SENT)
     return replace(
         reading,

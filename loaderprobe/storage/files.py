@@ -24,6 +24,8 @@ from loaderprobe.store.codec import writing
 from loaderprobe.system.device import locate
 from loaderprobe.units import format_bytes
 
+LIMIT_BYTES = 4 * 10**9
+"""Of a sample, unless less is asked for."""
 BLOCK_BYTES = 128 * 1024
 LARGE_BLOCK_BYTES = 1 << 20
 LARGE_FILE_BYTES = 16 << 20
@@ -84,7 +86,7 @@ class Sample:
         return Sample(pieces=pieces, found=len(self.large), images=False, block_bytes=LARGE_BLOCK_BYTES)
 
 
-def sample_files(path: Path, *, limit_bytes: int, seed: int) -> Sample:
+def sample_files(path: Path, *, seed: int, limit_bytes: int = LIMIT_BYTES) -> Sample:
     """Files under `path` in random order, until `limit_bytes` are reached; a single file is read in blocks.
 
     Raises BadValue when there is nothing to read, MissingPart without read permission.

@@ -23,7 +23,6 @@ from loaderprobe.storage.reader import ReadEngine, Supply, ThreadEngine, why_not
 from loaderprobe.system.limits import cores_available
 from loaderprobe.system.pagecache import why_unknown
 
-LIMIT_BYTES = 4 * 10**9
 MOST_READERS = 128
 MOST_SECONDS = 3600
 LONGEST = 5.0
@@ -55,7 +54,6 @@ class ProbeRequest:
     seed: int = 0
     drop_all: Callable[[], None] | None = None
     """Empties all caches of the machine; None drops exactly the files read."""
-    limit_bytes: int = LIMIT_BYTES
     metadata: bool = False
     """Also opens/s and stats/s; cold with `drop_all` only."""
 
@@ -222,7 +220,7 @@ def probe_bandwidth(
     if request.scratch_bytes is not None:
         with scratch_file(request.path, request.scratch_bytes, request.seed) as sample:
             return _probe(request, sample, cache, on_phase, clock)
-    sample = sample_files(request.path, limit_bytes=request.limit_bytes, seed=request.seed)
+    sample = sample_files(request.path, seed=request.seed)
     return _probe(request, sample, cache, on_phase, clock)
 
 
