@@ -1,6 +1,6 @@
 """Generated data sets: images like ImageNet's in any layout, which can be interrupted, resumed and enlarged.
 
-Every file is derived from one of a few encoded base images (`free_bits`), and depends only on the seed, its number
+Every file is derived from one of a few encoded base images (`jpeg.Encoded`), and depends only on the seed, its number
 and those base images. So any number of processes write the same bytes, and a killed run resumes to the same tree.
 """
 

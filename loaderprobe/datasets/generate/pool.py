@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaderprobe.datasets.generate.jpeg import (
-    END_OF_IMAGE,
     Encoded,
     Frame,
     Plane,
@@ -28,7 +27,6 @@ from loaderprobe.datasets.generate.jpeg import (
     encoded_size,
     scan_tokens,
     spectra,
-    stuffed,
 )
 from loaderprobe.datasets.generate.manifest import SetSpec
 from loaderprobe.datasets.generate.oddities import OddityName, Segments, content_at, png_file
@@ -183,61 +181,6 @@ def _components(planes: Sequence[Plane], count: int) -> list[Plane]:
     return list(planes[:count])
 
 
-# Any number of files from one encoded base image: random values for the free bits of its scan.
-#
-# A nonzero AC coefficient is coded as a Huffman code for its category, followed by bits that say which value of the
-# category it is (T.81 F.1.2.2.1). Any of those values is as valid and as long as any other. So `base XOR (random AND
-# mask)` is the scan of another image with the same Huffman codes, the same nonzero coefficients and the same work
-# to decode. A third of all bits are free, spread evenly, so no block of the file is found in another file. DC
-# coefficients stay: changed differences would drift.
-
-Words = NDArray[np.uint64]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Base:
-    """An encoded base image, with the mask of its free bits."""
-
-    start: bytes
-    """The bytes before further application segments."""
-    tables: bytes
-    scan: Words
-    """Little-endian words; the last one is filled up with zeros."""
-    free: Words
-    scan_bytes: int
-
-    @classmethod
-    def of(cls, encoded: Encoded) -> Base:
-        return cls(
-            start=encoded.start,
-            tables=encoded.tables,
-            scan=_words(encoded.scan),
-            free=_words(encoded.free),
-            scan_bytes=len(encoded.scan),
-        )
-
-    @property
-    def size_bytes(self) -> int:
-        """Of the file as it was encoded; others differ by the zeros stuffed behind 0xFF, some 0.1 %."""
-        stuffing = self.scan.view(np.uint8)[: self.scan_bytes] == 0xFF
-        return len(self.start) + len(self.tables) + self.scan_bytes + int(stuffing.sum()) + len(END_OF_IMAGE)
-
-    def vary(self, bits: np.random.BitGenerator, segments: bytes = b"") -> bytes:
-        """A file from this base image, with the free bits drawn from `bits`.
-
-        Only raw words are drawn: numpy keeps the streams of its bit generators, but not of its distributions.
-        """
-        words = bits.random_raw(len(self.scan)).astype("<u8", copy=False)
-        words &= self.free
-        words ^= self.scan
-        scan = words.view(np.uint8)[: self.scan_bytes].tobytes()
-        return b"".join((self.start, segments, self.tables, stuffed(scan), END_OF_IMAGE))
-
-
-def _words(data: NDArray[np.uint8]) -> Words:
-    return np.concatenate([data, np.zeros(-len(data) % 8, np.uint8)]).view("<u8")
-
-
 # Sizes, qualities and samplings of ImageNet's images, drawn from measured files.
 #
 # `imagenet_statistics.tsv` holds one line for each of 1,000 files of ILSVRC2012, one of every class (the sample images
@@ -335,7 +278,7 @@ Each = Callable[..., Iterable[Any]]
 class Pool:
     """Bases by content, and the shares of those without oddity."""
 
-    bases: dict[Content, tuple[Base, ...]]
+    bases: dict[Content, tuple[Encoded, ...]]
     edges: NDArray[np.uint64]
     """Base k takes the part of the circle of 2^64 that ends before `edges[k]`; the last one the rest."""
     png: bytes = b""
@@ -376,7 +319,7 @@ def build_pool(spec: SetSpec, each: Each, progress: Callable[[int, int], None]) 
     """Paint and encode every base image, with `each` to map. Raises BadValue when a mean size is out of their reach."""
     wanted = list(_wanted(spec))
     progress(0, len(wanted))
-    made: dict[Content, list[Base]] = {content: [] for content, _, _ in wanted}
+    made: dict[Content, list[Encoded]] = {content: [] for content, _, _ in wanted}
     for done, (content, base) in enumerate(each(_base, wanted), 1):
         made[content].append(base)
         progress(done, len(wanted))
@@ -433,10 +376,10 @@ def _wanted(spec: SetSpec) -> Iterator[tuple[Content, Draw, list[int]]]:
             yield content, scaled, [spec.seed, 3, components, number]
 
 
-def _base(wanted: tuple[Content, Draw, list[int]]) -> tuple[Content, Base]:
+def _base(wanted: tuple[Content, Draw, list[int]]) -> tuple[Content, Encoded]:
     content, draw, seed = wanted
     rng = _rng(*seed)
-    return content, Base.of(encoded(BaseImage(rng, draw.frame).sized(draw.size_bytes), draw.frame))
+    return content, encoded(BaseImage(rng, draw.frame).sized(draw.size_bytes), draw.frame)
 
 
 def _cut(data: bytes, lengths: NDArray[np.int64]) -> tuple[bytes, ...]:
@@ -489,10 +432,10 @@ def _pool(columns: dict[str, NDArray[Any]]) -> Pool:
     heads, scan_bytes = columns["heads"].tobytes(), columns["scan_bytes"]
     words = np.concatenate([[0], np.cumsum(-(-scan_bytes // 8))])
     pieces = _cut(heads, columns["head_bytes"])
-    bases: dict[Content, list[Base]] = {}
+    bases: dict[Content, list[Encoded]] = {}
     names: tuple[Content, ...] = (None, "grey", "cmyk")
     for number, (begin, end) in enumerate(pairwise(words)):
-        base = Base(
+        base = Encoded(
             start=pieces[2 * number],
             tables=pieces[2 * number + 1],
             scan=columns["scans"][begin:end],
