@@ -71,9 +71,7 @@ class Plain:
 
     def records(self) -> WorkerBatches:
         """None."""
-        return WorkerBatches(
-            batch=(), worker=(), start_ns=(), wall_ns=(), cpu_ns=(), run_delay_ns=(), read_bytes=(), images=()
-        )
+        return WorkerBatches()
 
     def __enter__(self) -> Self:
         return self
