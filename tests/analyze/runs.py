@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, cast
 
-from loaderprobe.records.measurement import BATCH_COLUMNS, Activity, ComputeInfo, Measurement, Mode, Segment, WorkerBatches
+from loaderprobe.records.measurement import Activity, ComputeInfo, Measurement, Mode, Segment, WorkerBatches
 from loaderprobe.records.waits import WAIT_KINDS, WaitKind, WaitSamples
 from loaderprobe.testing import example_config, example_files
 
@@ -65,7 +65,7 @@ def run(
             )  # fmt: skip
             if mode != "resident":
                 rows += [_row(by_mode[mode], config.loader.workers, first + step) for step in range(STEPS)]
-    columns: dict[str, Any] = dict(zip(BATCH_COLUMNS[: 10 if recorded else 8], zip(*rows, strict=True), strict=False))
+    columns = list(zip(*rows, strict=True))
     measured = any("resident" in each for each in rounds)
     fields: dict[str, Any] = {
         "config": config,
@@ -75,7 +75,11 @@ def run(
         "started_utc": "2026-11-21T07:00:00+00:00",
         "first_batch_s": 0.1,
         "segments": tuple(segments),
-        "worker_batches": WorkerBatches(**columns),
+        "worker_batches": WorkerBatches(
+            batch=columns[0], worker=columns[1], start_ns=columns[2], wall_ns=columns[3], cpu_ns=columns[4],
+            run_delay_ns=columns[5], read_bytes=columns[6], images=columns[7],
+            collate_ns=columns[8] if recorded else (), instrument_ns=columns[9] if recorded else (),
+        ),
         "series": (),
         "missing": (),
         "cores_available": 64.0,
