@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from loaderprobe.errors import MissingPart
-from loaderprobe.records.measurement import Missing
+from loaderprobe.records.remark import Remark
 from loaderprobe.system import pagecache
 from loaderprobe.system.device import locate
 from loaderprobe.system.mapped import held_files, let_go, may_hold_data
@@ -126,7 +126,7 @@ def test_files_behind_a_server_do_not_wait_for_each_other(
     for path in (first, last):
         path.unlink()
     found = pagecache.ask(files)
-    assert isinstance(found, Missing) and found.reason.facts["path"] == str(first)
+    assert isinstance(found, Remark) and found.facts["path"] == str(first)
 
 
 def test_an_eviction_that_does_not_help_ends(files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
