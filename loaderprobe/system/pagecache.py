@@ -59,23 +59,8 @@ _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _libc.statfs.argtypes = [ctypes.c_char_p, ctypes.c_void_p]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Residency:
-    """Number of pages of some files, and how many of them are cached."""
-
-    held: float
-    pages: int
-    sampled: bool
-    """True when the share of some files comes from a sample."""
-
-    @property
-    def share(self) -> float | None:
-        """None when the files have no pages."""
-        return self.held / self.pages if self.pages else None
-
-
-def ask(paths: Sequence[Path]) -> Residency | Remark:
-    """The cached share of the files, or why it cannot be known.
+def ask(paths: Sequence[Path]) -> tuple[float | None, bool] | Remark:
+    """(the cached share of the files, None without pages; whether that of some is from a sample), or why it is unknown.
 
     Cold files are cold again afterwards, and warm files stay warm. Only a partly warm file of which no sampled page
     was cached is dropped completely.
@@ -91,7 +76,7 @@ def ask(paths: Sequence[Path]) -> Residency | Remark:
     if isinstance(share, Remark):
         return share
     unseen = sum(of_file for _, of_file in hidden)
-    return Residency(held=held + share * unseen, pages=pages + unseen, sampled=bool(hidden))
+    return (held + share * unseen) / (pages + unseen) if pages + unseen else None, bool(hidden)
 
 
 def _in_parts(do: Callable[[Sequence[Path]], T], paths: Sequence[Path], *, opens: bool = True) -> list[T]:
@@ -296,7 +281,7 @@ class LinuxPageCache:
         for number in range(PASSES):
             _in_parts(partial(_drop, write_back=number > 0), paths)
             found = ask(paths)
-            now, sampled = (None, True) if isinstance(found, Remark) else (found.share, found.sampled)
+            now, sampled = (None, True) if isinstance(found, Remark) else found
             if now == 0 and not sampled:
                 return
             if number > 0 and (not now or now >= before):
@@ -317,7 +302,7 @@ class LinuxPageCache:
         For other users' files it is estimated from a sample. Asking leaves cold files cold.
         """
         found = ask(paths)
-        return None if isinstance(found, Remark) else found.share
+        return None if isinstance(found, Remark) else found[0]
 
 
 def why_unknown(path: Path) -> Remark | None:
