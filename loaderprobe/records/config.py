@@ -357,8 +357,6 @@ def refuse_options(loader: LoaderSpec, compute: ComputeSpec, why: str) -> None:
         raise BadValue(f"{join_words(asked)} {verb} not apply to {compute.name}: {why}", hint="train on cuda or cpu")
 
 
-# What a sweep is about to measure, and how long that takes.
-
 Study = Literal["prefilled", "epochs"]
 """Measured beside the verdicts: training from a full buffer, and whole epochs."""
 

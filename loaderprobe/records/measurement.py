@@ -13,8 +13,6 @@ from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import LEAST_BYTES, LEAST_SAVED_S, MADE_AGAIN
 from loaderprobe.records.waits import StackSamples, WaitSamples
 
-# The first batches of a loader of one's own: what they cost, and what the same batches cost once more.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstPass:
@@ -55,8 +53,6 @@ class FirstPass:
         as_much = read_again and self.again_cpu_s >= MADE_AGAIN * self.cpu_s
         return self.again_wall_s < MADE_AGAIN * self.wall_s and self.saved_s >= LEAST_SAVED_S and not as_much
 
-
-# What one of several ranks saw of a measurement.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

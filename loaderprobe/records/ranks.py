@@ -26,8 +26,6 @@ class RankMeasurement:
     """What limits `cores`, by names that ranks of one host share; empty in results of earlier versions."""
 
 
-# The ranks of one configuration as the report shows them: a few by name, and all of them to be drawn.
-
 Role = Literal["slowest", "median", "fastest"]
 
 

@@ -25,20 +25,16 @@ from loaderprobe.records.verdict import (
     Verdict,
 )
 
-# A file of a stored run that cannot be used, and why.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DamagedFile:
-    """What is in its place: bytes that do not decode, numbers that cannot be, a directory, no permission to read."""
+    """A file of a stored run with bytes that do not decode or numbers that cannot be, a directory, or no permission."""
 
     file: str
     """Relative to the run: `measurements/0123456789abcdef.json`."""
     reason: str
     """What is wrong with it, without its name."""
 
-
-# What accelerators would ask of the machine, beside what it has: of its storage and of its cores.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,8 +29,6 @@ def reason_for(status: int) -> Remark:
     return Remark(code="nvml", facts={"status": status})
 
 
-# One GPU, or one MIG instance of it, as NVML knows it.
-
 ERROR_NOT_FOUND = 6
 
 

@@ -266,8 +266,6 @@ def scratch_file(directory: Path, size_bytes: int, seed: int) -> Iterator[Sample
         path.unlink(missing_ok=True)
 
 
-# The storage that really holds the files, which may differ from the storage of their folder.
-
 LOOKED_AT = 32
 
 

@@ -120,13 +120,11 @@ def summed(counts: Iterable[int | None]) -> int | None:
     return None if None in known else sum(filter(None, known))
 
 
-# How orders and readings go to other processes, and come back: as one line of JSON.
-
 T = TypeVar("T")
 
 
 def encoded(value: Any) -> bytes:
-    """An order, a reading, or what holds one."""
+    """An order or a reading, as one line of JSON for another process."""
     return msgspec.json.encode(value, enc_hook=lambda column: column.tolist())
 
 
@@ -327,8 +325,6 @@ def cpu_seconds() -> float:
     return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
-# The sample as an endless sequence of cold pieces.
-
 RESIDENCY_FILES = 256
 
 
@@ -383,8 +379,6 @@ class Supply:
         self._next = 0
         self.rounds += 1
 
-
-# The steady part of one run of reads: equal slices of time, and the bytes completed in each.
 
 SLICE_S = 0.5
 # A throttled device first spends its credit from idle time: 0.1 to 0.25 s of its rate under blkio. It grants reads

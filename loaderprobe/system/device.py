@@ -17,8 +17,6 @@ from loaderprobe.records.files import is_url
 from loaderprobe.records.remark import Remark, each_once
 from loaderprobe.system.process import io_counters
 
-# What devices and NFS mounts have read since boot, as the kernel publishes it.
-
 SECTOR_BYTES = 512
 """The unit of /proc/diskstats, whatever the device's own sectors are."""
 SERVER_READ_BYTES = 4

@@ -15,8 +15,6 @@ from typing import TypeVar
 
 from loaderprobe.system.host import cores_allowed
 
-# Memory of this process, now and at most, and what the machine has left, in bytes.
-
 Found = TypeVar("Found")
 SELF = Path("/proc/self")
 MEMINFO = Path("/proc/meminfo")
@@ -58,8 +56,6 @@ def _field(file: Path, name: str) -> int | None:
         return None
     return int(found[1]) * 1024 if found else None
 
-
-# The cgroups that a process is in, of both versions, and the memory that they and the machine leave.
 
 ROOT = Path("/sys/fs/cgroup")
 MEMBERSHIP = Path("/proc/self/cgroup")
@@ -125,8 +121,6 @@ def _left(directory: Path) -> int | None:
         return None
 
 
-# How many cores this process may use.
-
 
 def cores_available(root: Path = ROOT, membership: Path = MEMBERSHIP) -> float:
     """Cores within CPU affinity and the smallest cgroup quota (v1 or v2) of this process and its parents."""
@@ -165,8 +159,6 @@ def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     return found.get("model name") or f"{platform.machine()} {of_arm}".strip()
 
 
-# Sizes of memory and of shared memory, in bytes.
-
 SHARED_MEMORY = Path("/dev/shm")
 
 
@@ -189,8 +181,6 @@ def free_shared_memory_bytes(path: Path = SHARED_MEMORY) -> int | None:
         return disk_usage(path).free
     return None
 
-
-# How many files and connections a process may hold open, and how many a launcher's processes need of one.
 
 A_RANK = 7
 """Connections to the store of all: two of each process, and five of its child, one of them for a group of the user's

@@ -101,8 +101,6 @@ def calls_of(machine: str) -> Mapping[int, Call] | None:
     return {int(number): Call(name, groups[name]) for name, number in zip(words[::2], words[1::2], strict=True)}
 
 
-# The files of one thread in /proc, kept open.
-
 MOST_BYTES = 1024
 
 
@@ -223,8 +221,6 @@ def kind_of_channel(channel: str) -> WaitKind | None:
     return "storage" if any(part in channel for part in _REQUESTS) else None
 
 
-# The peers of a process's sockets.
-
 TABLES = ("net/tcp", "net/tcp6", "net/udp", "net/udp6")
 LISTENING = b"0A"
 # A table lists every connection of the machine, and reading it walks all buckets of the kernel's hash table
@@ -333,8 +329,6 @@ def _lines(path: str) -> list[bytes]:
         return []
 
 
-# The files and sockets behind another process's descriptors, and the descriptors that a thread polls.
-
 # A process that polls more than these is a server; the first ones are enough.
 MOST_POLLED = 32
 _POLLED = struct.Struct("=ihh")
@@ -419,8 +413,6 @@ class Descriptors:
         except (OSError, OverflowError):
             return None
 
-
-# The kind of a wait, from the system call in which a thread waits and its arguments.
 
 F_SETLKW, F_OFD_SETLKW = 7, 38
 LONGEST_PATH = 512

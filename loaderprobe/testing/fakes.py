@@ -222,8 +222,6 @@ def example_arguments(clock: Clock, **changes: Any) -> ComputeArguments:
     return ComputeArguments(spec=config.compute, loader=config.loader, clock=clock)
 
 
-# The machine of the examples.
-
 NO_GPU = Remark(code="nvml_not_started", facts={"error": "NVML Shared Library Not Found"})
 
 
@@ -252,8 +250,6 @@ def example_environment() -> Environment:
         storage=(example_location("/data/imagenet-like"),),
     )
 
-
-# A fake GPU that records its work, kernel by kernel.
 
 
 @dataclass(slots=True)

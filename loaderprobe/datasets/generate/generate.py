@@ -44,8 +44,6 @@ from loaderprobe.store.run_directory import lock_directory
 from loaderprobe.system.process import die_with_parent
 from loaderprobe.units import Resolution, format_bytes, format_resolution
 
-# Make written data durable on one file system, not on the whole machine.
-
 
 def sync_filesystem(path: Path) -> None:
     """Wait until all data written to the file system of the directory `path` is on the disk (syncfs(2)).
@@ -147,8 +145,6 @@ def _checksum(body: bytes) -> bytes:
     return f"{zlib.crc32(body):08x}".encode()
 
 
-# Writes the files of a set: images, or files that hold many.
-
 PART = ".part"
 BUFFER = 1 << 20
 
@@ -194,8 +190,6 @@ def _digest(path: Path) -> str:
             found.update(data)
     return found.hexdigest()
 
-
-# The files that exist already, and whether there is space for the rest.
 
 SPACE_MARGIN = 1.03
 # Files take whole blocks; so many bytes are lost to that per file, on average.
@@ -269,8 +263,6 @@ def check_space(directory: Path, layout: str, mean_bytes: float, images: int, fi
         raise NoSpace(f"{directory} has space for only {stat.f_favail} more files", hint="choose another file system")
 
 
-# The requested settings of a generated set.
-
 MOST_SHARD_IMAGES, SHARDS = 1000, 32
 """Of a shard, and of a set, so that each of many workers has several; of a larger set more."""
 
@@ -334,8 +326,6 @@ class SetRequest:
         found = read_spec(spec.directory(root))
         return replace(spec, shard_images=found.shard_images if found else images_a_shard(count))
 
-
-# Writes the files of a set with several processes, and records the complete ones.
 
 CHUNK = 32
 # A killed run loses the files of about so many seconds.
@@ -599,8 +589,6 @@ def _pool_beside(root: Path, asked: SetSpec) -> Pool | None:
             return load_pool(other.directory(root) / POOL, found.pool_sha256)
     return None
 
-
-# Check that every file of a generated set is as it was written.
 
 
 def verify_set(directory: Path, progress: OnImages) -> dict[str, str]:

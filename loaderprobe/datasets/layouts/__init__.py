@@ -132,8 +132,6 @@ def complete(name: str, root: Path) -> None:
         form.complete(root)
 
 
-# What the modules share.
-
 
 @contextmanager
 def damage(path: Path, *errors: type[Exception]) -> Iterator[None]:
