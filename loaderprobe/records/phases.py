@@ -63,7 +63,6 @@ class Latency:
     percentile: dict[str, float]
 
     def __post_init__(self) -> None:
-        """Raises BadValue for other percentiles than are asked for."""
         if self.percentile.keys() != set(PERCENTILES):
             raise BadValue(f"percentiles are not {', '.join(PERCENTILES)}")
 

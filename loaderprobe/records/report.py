@@ -28,7 +28,7 @@ from loaderprobe.records.verdict import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DamagedFile:
-    """A file of a stored run with bytes that do not decode or numbers that cannot be, a directory, or no permission."""
+    """A file of a stored run that cannot be used: it does not decode, its numbers cannot be, or it may not be read."""
 
     file: str
     """Relative to the run: `measurements/0123456789abcdef.json`."""

@@ -180,7 +180,6 @@ class Probe:
         return None
 
     def _reads(self, step: Reads) -> BandwidthPhase:
-        """Read in one pattern at one concurrency."""
         seconds = self.request.seconds
         in_a_row = self.sample.sequential() if step.name == "sequential" else None
         if in_a_row:

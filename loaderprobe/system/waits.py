@@ -138,7 +138,6 @@ class ThreadFiles(OpenFiles):
         self._tid = tid
 
     def read(self, name: str) -> bytes:
-        """The file's text. Raises OSError."""
         return os.pread(self.file(f"task/{self._tid}/{name}"), MOST_BYTES, 0)
 
     def letter(self) -> str:

@@ -267,7 +267,6 @@ class ProfiledCompute:
     _last_begun_ns: tuple[int, ...] = ()
 
     def info(self) -> ComputeInfo:
-        """A GPU that is timed."""
         return ComputeInfo(
             name="cuda", device="Fake GPU", synchronous=True, specified_images_per_s=None, source="a fake of a GPU"
         )

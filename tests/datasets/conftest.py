@@ -20,7 +20,6 @@ AsUnprivileged = Callable[[], AbstractContextManager[None]]
 
 
 def _silent(done: int, total: int) -> None:
-    """No listener."""
 
 
 def make_set(root: Path, **changes: object) -> Path:

@@ -72,7 +72,6 @@ class Hanging(Plain):
     """Opens the named pipe beside the data, which shows the test that it is running, and never answers."""
 
     def batches(self) -> Iterator[Any]:
-        """Nothing, for ever; the pipe closes when this process ends."""
         with (self._place.parent / "alive").open("w") as pipe:
             pipe.write("alive")
             pipe.flush()

@@ -93,7 +93,6 @@ def started(
 
 
 def connects(port: int) -> bool:
-    """True once a server takes connections."""
     with suppress(OSError):
         socket.create_connection(("127.0.0.1", port)).close()
         return True
