@@ -19,7 +19,7 @@ Make = Callable[..., Path]
 AsUnprivileged = Callable[[], AbstractContextManager[None]]
 
 
-def _silent(done: int, total: int) -> None:
+def _silent(*_: int) -> None: ...
 
 
 def make_set(root: Path, **changes: object) -> Path:
