@@ -24,7 +24,8 @@ from loaderprobe.datasets.generate.pool import Pool
 from loaderprobe.errors import BadValue, ForeignDirectory, LoaderprobeError, Locked, MissingPart, NoSpace, Refused
 from loaderprobe.records.environment import SCHEMA_VERSION
 from loaderprobe.store.run_directory import lock_directory
-from tests.datasets.conftest import AsUnprivileged, Make, tree
+from tests.conftest import AsUnprivileged
+from tests.datasets.conftest import Make, tree
 
 
 def images_of(directory: Path) -> int:

@@ -30,7 +30,8 @@ from loaderprobe.errors import BadValue, MissingPart, NoSpace, Refused
 from loaderprobe.loaders.libraries import encoded_in
 from loaderprobe.records.files import FileSet, SkippedFile
 from loaderprobe.testing import FakePageCache
-from tests.datasets.conftest import AsUnprivileged, Make
+from tests.conftest import AsUnprivileged
+from tests.datasets.conftest import Make
 
 COUNT = 70
 
