@@ -34,7 +34,7 @@ from loaderprobe.storage.files import LARGE_BLOCK_BYTES, Piece, Sample, encoded_
 from loaderprobe.storage.metadata import LEAST_INODE_BYTES, metadata_label, run_metadata
 from loaderprobe.storage.phase import MOST_ROUNDS, PhaseSettings, cache_label, run_phase
 from loaderprobe.storage.probe import Measured, Names, ProbePolicy, ProbeRequest, Step, probe_bandwidth
-from loaderprobe.storage.reader import Reading, ReadOrder, Supply, ThreadEngine
+from loaderprobe.storage.reader import Reading, ReadOrder, Supply
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.device import locate
