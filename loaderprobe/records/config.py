@@ -14,8 +14,7 @@ from loaderprobe.records.files import content_hash
 from loaderprobe.units import join_words
 
 CacheState = Literal["cold", "warm", "as-found"]
-"""as-found: the files are not known, or are objects behind a URL, so what the cache holds of them is neither changed
-nor checked."""
+"""as-found: of files that are not known, and of objects behind a URL, the cache is neither changed nor checked."""
 Pipeline = Literal["imagenet", "crop"]
 Decoder = Literal["pillow", "torchvision", "simplejpeg", "opencv", "torchcodec"]
 DECODER_LIBRARIES = {
