@@ -18,7 +18,6 @@ DIAGNOSIS_SCHEMA, DIAGNOSIS_VERSION = "loaderprobe/diagnosis", 2
 # 2  2026-11  they are those of a configuration in a summary
 
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnLoader:
     """A function without arguments that returns a loader, or a loader and a step."""

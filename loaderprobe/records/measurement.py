@@ -54,7 +54,6 @@ class FirstPass:
         return self.again_wall_s < MADE_AGAIN * self.wall_s and self.saved_s >= LEAST_SAVED_S and not as_much
 
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankSeen:
     """What one of several ranks saw, by its own clock. Columns have an entry a segment of the measurement."""

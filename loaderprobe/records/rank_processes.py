@@ -122,7 +122,6 @@ class RankOutcome:
     log: tuple[str, ...] = ()
 
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankPlacement:
     """Which rank a process is, and the store by which it finds the others."""
@@ -143,7 +142,6 @@ class RankPlacement:
     """The prefix of all keys of this configuration and of this attempt at it."""
     timeout_s: float = 60.0
     """Seconds for the others to arrive at a barrier, or to end a step."""
-
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

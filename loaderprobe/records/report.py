@@ -36,7 +36,6 @@ class DamagedFile:
     """What is wrong with it, without its name."""
 
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageNeed:
     """What so many accelerators together read while files are cold."""
@@ -88,8 +87,7 @@ class Outlook:
     missing: Remark | None
     """Why there is no supply; None where there is one."""
     planned: bool = False
-    """True of the data set that a plan takes without a choice, where there are several: its files are nearest to
-    ImageNet's in size."""
+    """True of the data set that a plan takes without a choice: of several, the one nearest to ImageNet's file size."""
     pace: Remark | None = None
     """That the rate is the pace of a storage benchmark; None for that of a training."""
 

@@ -67,8 +67,7 @@ class Resource:
     is_cause: bool = True
     """False for what stands beside the cause, and is none in a sweep's verdict: a loss, a part of a timeline."""
     remedy: Remedy | Literal[""] = ""
-    """Code of the advice that is given by its own speed-up, said by `render/messages.py`; that of others is
-    forecast."""
+    """Code of the advice by its own speed-up, said by `render/messages.py`; that of others is forecast."""
 
     letter: str = ""
     """On maps of verdicts."""

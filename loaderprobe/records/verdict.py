@@ -392,8 +392,7 @@ class Gaps:
     steps: int
     window_ns: int
     compute_ns: int
-    """Kernels of training but for communication, fills, and copies within the device or back from it; the union over
-    streams."""
+    """Kernels of training but for communication, fills, and copies within the device or from it; union over streams."""
     communication_ns: int
     """Exposed: kernels of NCCL or RCCL while nothing of `compute_ns` ran."""
     input_ns: int

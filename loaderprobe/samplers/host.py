@@ -86,7 +86,6 @@ class MachineSampler(RecordedSampler):
         self._first = False
 
 
-
 class CoresSampler(RecordedSampler):
     """CPU time of all threads of this process between readings, as a share of that of all its cores, 0 to 1."""
 

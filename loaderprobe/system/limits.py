@@ -121,7 +121,6 @@ def _left(directory: Path) -> int | None:
         return None
 
 
-
 def cores_available(root: Path = ROOT, membership: Path = MEMBERSHIP) -> float:
     """Cores within CPU affinity and the smallest cgroup quota (v1 or v2) of this process and its parents."""
     return min(core_limits(root, membership).values())

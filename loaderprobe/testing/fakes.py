@@ -251,7 +251,6 @@ def example_environment() -> Environment:
     )
 
 
-
 @dataclass(slots=True)
 class ProfiledCompute:
     """A GPU on a fake clock: steps of `step_s`, one after the other, one kernel each, and the host waits for each.

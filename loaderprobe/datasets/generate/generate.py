@@ -590,7 +590,6 @@ def _pool_beside(root: Path, asked: SetSpec) -> Pool | None:
     return None
 
 
-
 def verify_set(directory: Path, progress: OnImages) -> dict[str, str]:
     """Path to trouble of each file that is missing or differs, from reading all; of an incomplete set, its manifest.
 

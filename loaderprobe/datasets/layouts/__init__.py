@@ -132,7 +132,6 @@ def complete(name: str, root: Path) -> None:
         form.complete(root)
 
 
-
 @contextmanager
 def damage(path: Path, *errors: type[Exception]) -> Iterator[None]:
     """Raises BadValue for these errors, which a damaged file makes; MissingPart without permission to read it."""
