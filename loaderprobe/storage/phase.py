@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from loaderprobe.storage.reader import (
 )
 from loaderprobe.system.device import reads_from_storage
 from loaderprobe.system.objects import DENIED, TRANSIENT
-from loaderprobe.system.process import read_process
+from loaderprobe.system.process import io_counters
 
 SETTLED_AT = 0.05
 """A phase ends when half its 95 % interval is within this share of the rate."""
@@ -234,8 +234,7 @@ def more(after: int | None, before: int | None) -> int | None:
 
 def own_reads() -> int | None:
     """Bytes that this process and its ended children read from storage."""
-    counters = read_process(os.getpid())
-    return counters.read_bytes if counters else None
+    return io_counters(Path("/proc/self")).get("read_bytes")
 
 
 def nothing_read(unread: Counter[str]) -> BadValue | MissingPart:

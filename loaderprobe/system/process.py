@@ -13,25 +13,20 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 PR_SET_PDEATHSIG = 1
 DEATH_S = 1.0
 """A dying process closes its connections a moment before its exit code is there."""
-NS = 1e9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessCounters:
+class ProcessCounters(NamedTuple):
     """Resources that a process has used since it began; None where this user may not see them."""
 
     cpu_s: float | None
-    run_delay_s: float | None
     read_bytes: int | None
     """Fetched from storage."""
-    delivered_bytes: int | None
-    """Returned by read calls, from storage or from memory."""
 
 
 def read_process(pid: int, proc: Path = Path("/proc")) -> ProcessCounters | None:
@@ -39,14 +34,10 @@ def read_process(pid: int, proc: Path = Path("/proc")) -> ProcessCounters | None
     directory = proc / str(pid)
     if not directory.is_dir():
         return None
-    delays = [_run_delay_ns(thread) for thread in (directory / "task").glob("*")]
-    counters = io_counters(directory)
-    return ProcessCounters(
-        cpu_s=_cpu_s(directory),
-        run_delay_s=sum(delay or 0 for delay in delays) / NS if delays and None not in delays else None,
-        read_bytes=counters.get("read_bytes"),
-        delivered_bytes=counters.get("rchar"),
-    )
+    fields = stat_fields(directory)
+    # Of all threads; `schedstat` of a process is that of its first thread only.
+    cpu_s = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") if fields else None
+    return ProcessCounters(cpu_s, io_counters(directory).get("read_bytes"))
 
 
 def stat_fields(directory: Path) -> list[bytes]:
@@ -56,19 +47,6 @@ def stat_fields(directory: Path) -> list[bytes]:
         return (directory / "stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
         return []
-
-
-def _cpu_s(directory: Path) -> float | None:
-    """User and system time of all threads; `schedstat` of a process is that of its first thread only."""
-    fields = stat_fields(directory)
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") if fields else None
-
-
-def _run_delay_ns(thread: Path) -> int | None:
-    try:
-        return int((thread / "schedstat").read_text().split()[1])
-    except (OSError, IndexError, ValueError):
-        return None
 
 
 def io_counters(directory: Path) -> dict[str, int]:
