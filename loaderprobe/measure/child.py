@@ -134,10 +134,8 @@ def study(order: Order, scratch: Path, on_stage: OnStage) -> Prefilled | EpochsM
             files = _in_turn(order.config, order.files)
             return PrefilledStudy(order.config, files, _parts(order, files, scratch, stack), on_stage).run()
         everything = order.files.absolute(0, order.files.count)
-        cache = LinuxPageCache()
         on_stage("making the files cold", 0, order.epochs)
-        cache.evict(everything)
-        resident = cache.resident(everything)
+        LinuxPageCache().evict(everything)
         served = in_epochs(order.files, order.config, order.epochs)
         return EpochsStudy(
             config=order.config,
@@ -145,7 +143,6 @@ def study(order: Order, scratch: Path, on_stage: OnStage) -> Prefilled | EpochsM
             order=served,
             parts=_parts(order, served, scratch, stack),
             epochs=order.epochs,
-            resident_before=resident,
             memory=memory_left_bytes,
             on_stage=on_stage,
         ).run()

@@ -50,7 +50,6 @@ class EpochsStudy:
     """The same files epoch by epoch (`in_epochs`): what the loader serves. They were evicted before it began."""
     parts: Parts
     epochs: int
-    resident_before: float | None
     memory: Callable[[], int | None]
     on_stage: OnStage
 
@@ -78,7 +77,6 @@ class EpochsStudy:
             started_utc=started_utc,
             set_bytes=pages_bytes(self.files),
             memory_bytes=min((left for left in memory if left is not None), default=None),
-            resident_before=self.resident_before,
             epochs=tuple(found),
         )
 

@@ -463,7 +463,7 @@ def test_epochs_after_the_first_are_as_cold_as_the_memory_makes_them(
     clock, order = FakeClock(), in_epochs(FEW, CONFIG, 3)
     parts = scripted_parts(SERVICE, clock, make_compute(CONFIG, clock), CONFIG, order, cache)
     study = EpochsStudy(
-        config=CONFIG, files=FEW, order=order, parts=parts, epochs=3, resident_before=0.0,
+        config=CONFIG, files=FEW, order=order, parts=parts, epochs=3,
         memory=lambda: round(share * pages_bytes(FEW)), on_stage=lambda *_: None,
     )  # fmt: skip
     found = epochs_of(study.run(), FEW)
@@ -548,9 +548,7 @@ class Runner:
         if self.fails:
             return failure(order.config, reason=self.fails)
         epoch = Epoch(images=2000, wall_s=10.0, delivered_bytes=1, storage_bytes=1)
-        return EpochsMeasured(
-            config=order.config, started_utc="", set_bytes=1, memory_bytes=1, resident_before=0.0, epochs=(epoch,)
-        )
+        return EpochsMeasured(config=order.config, started_utc="", set_bytes=1, memory_bytes=1, epochs=(epoch,))
 
 
 @pytest.fixture
