@@ -11,12 +11,14 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Generator, Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from PIL import Image
 
 from loaderprobe.datasets.folder import generated_set
 from loaderprobe.datasets.generate.generate import SetRequest, generate
@@ -38,6 +40,8 @@ FIRST = ("libraries/", "api/", "cli/", "measure/", "test_installed.py")
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 MeasureReal = Callable[..., Measurement | RunFailure]
+UNPRIVILEGED = 65534
+AsUnprivileged = Callable[[], AbstractContextManager[None]]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -236,3 +240,31 @@ def loaderprobe(python: str) -> Run:
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, **options)  # type: ignore[call-overload,no-any-return]  # options go straight through
 
     return run
+
+
+@pytest.fixture
+def open_path() -> Iterator[Path]:
+    """An empty directory that any user may enter, unlike `tmp_path`; only its owner may write."""
+    with tempfile.TemporaryDirectory(prefix="loaderprobe-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.fixture
+def as_unprivileged() -> AsUnprivileged:
+    """A context without root's right to read and write everything; for other users it changes nothing."""
+    # Pillow loads its formats on first use, from a place that may be unreadable.
+    Image.init()
+
+    @contextmanager
+    def lowered() -> Iterator[None]:
+        if os.geteuid() != 0:
+            yield
+            return
+        os.seteuid(UNPRIVILEGED)
+        try:
+            yield
+        finally:
+            os.seteuid(0)
+
+    return lowered

@@ -31,9 +31,9 @@ from loaderprobe.records.rank_processes import Layout, Node, ReadResult, ReadTog
 from loaderprobe.render.bandwidth import bandwidth_columns, bandwidth_document
 from loaderprobe.render.format import counted
 from loaderprobe.storage.by_ranks import RanksStep, climb
-from loaderprobe.storage.files import Sample, as_text, encoded_pieces, locate_pieces, path_text, sample_files
+from loaderprobe.storage.files import Sample, encoded_pieces, locate_pieces, sample_files
 from loaderprobe.storage.objects import probe_objects
-from loaderprobe.storage.probe import LIMIT_BYTES, OnPhase, ProbeRequest, place_of, probe_bandwidth
+from loaderprobe.storage.probe import OnPhase, ProbeRequest, place_of, probe_bandwidth
 from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.pagecache import LinuxPageCache, drop_all_caches
 from loaderprobe.units import parse_bytes
@@ -147,7 +147,7 @@ def read_by_ranks(
     nodes = coordinator.nodes
     steps = ladder_of(layouts, nodes, asked.readers[0] if asked.readers else READERS)
     sample = _sample(asked, steps)
-    location = as_text(locate_pieces(asked.path, sample.pieces))
+    location = locate_pieces(asked.path, sample.pieces)
     pieces = encoded_pieces(sample.pieces)
 
     def read(step: RanksStep) -> BandwidthPhase:
@@ -157,7 +157,7 @@ def read_by_ranks(
             pieces=pieces, location=location, places=tuple(on), readers=step.readers, seconds=asked.seconds,
             seed=asked.seed, block_bytes=sample.block_bytes,
         )  # fmt: skip
-        order = order_without_files(path_text(asked.path), READING, step.ranks, step.nodes)
+        order = order_without_files(str(asked.path), READING, step.ranks, step.nodes)
         found = coordinator.run(
             replace(order, read=together), ReadResult, clock=SystemClock(), time_limit_s=LIMIT_S,
             on_event=lambda _: None,
@@ -171,13 +171,13 @@ def read_by_ranks(
 
     phases, interrupted = climb(steps, read, on_phase, clock=SystemClock())
     return BandwidthMeasurement(
-        **place_of(path_text(asked.path.absolute()), sample, location), scratch=False, drop_caches=False,
+        **place_of(str(asked.path.absolute()), sample, location), scratch=False, drop_caches=False,
         interrupted=interrupted, phases=tuple(phases), notes=sample.notes,
     )  # fmt: skip
 
 
 def _sample(asked: ProbeRequest, steps: Sequence[RanksStep]) -> Sample:
-    sample = sample_files(asked.path, limit_bytes=LIMIT_BYTES, seed=asked.seed)
+    sample = sample_files(asked.path, seed=asked.seed)
     most = max(steps, key=lambda step: step.ranks * step.readers)
     least = FEWEST_PIECES * most.ranks * most.readers
     if len(sample.pieces) < least:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from loaderprobe.api.shown import Shown
 from loaderprobe.api.values import PathLike, listed, unheard
-from loaderprobe.datasets.generate.generate import Damage, SetRequest, verify_set
+from loaderprobe.datasets.generate.generate import SetRequest, verify_set
 from loaderprobe.datasets.generate.generate import generate as generate_set
 from loaderprobe.datasets.generate.manifest import SPEC
 from loaderprobe.datasets.generate.oddities import parse_oddities
@@ -84,7 +84,7 @@ def make_sets(root: Path, requests: Sequence[SetRequest], *, count: int, progres
     processes = max(1, round(cores_available()))
 
     def one(request: SetRequest) -> Path:
-        label = request.directory(root).name
+        label = request.spec().directory(root).name
         generating, painting = partial(progress, f"generating {label}"), partial(progress, f"painting {label}")
         return generate_set(
             root, request, count=count, processes=processes, progress=generating, on_base_image=painting
@@ -93,8 +93,8 @@ def make_sets(root: Path, requests: Sequence[SetRequest], *, count: int, progres
     return tuple(one(request) for request in requests)
 
 
-def verify(root: Path, progress: OnStage) -> dict[Path, tuple[Damage, ...]]:
-    """What is wrong with each generated set in or directly under `root`. Raises BadValue when there is none."""
+def verify(root: Path, progress: OnStage) -> dict[Path, dict[str, str]]:
+    """What is wrong with the files of each generated set in or directly under `root`. Raises BadValue for none."""
     found = [path for path in (root, *sorted(root.glob("*"))) if os.path.isfile(path / SPEC)]  # noqa: PTH113  # a directory that may not be entered is none of ours, and no error
     if not found:
         raise BadValue(f"{root} holds no generated data set", hint="give the directory that `generate` was given")

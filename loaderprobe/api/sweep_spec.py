@@ -263,8 +263,8 @@ def check_layouts(spec: SweepSpec, layouts: Iterable[str]) -> None:
 
 def bytes_to_make(requests: Iterable[SetRequest], data_dir: Path, count: int) -> float:
     """Bytes, about, of those data sets of so many images that are not there."""
-    missing = [request.pool() for request in requests if not is_generated(request.directory(data_dir))]
-    return sum(count * expected_mean(pool) for pool in missing)
+    specs = (request.spec() for request in requests)
+    return sum(count * expected_mean(spec) for spec in specs if not is_generated(spec.directory(data_dir)))
 
 
 def with_data(spec: SweepSpec, files: Sequence[FileSet]) -> SweepSpec:

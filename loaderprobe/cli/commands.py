@@ -188,11 +188,11 @@ def _verify(call: Invocation, directory: Path) -> int:
         found = verify(directory, on_data)
     for path, damages in found.items():
         show(f"{path}: {f'{len(damages)} damaged or missing' if damages else 'every file is whole'}")
-        for damage in damages[:NAMED]:
-            show(f"  {damage.path}: {damage.trouble}")
+        for name, trouble in [*damages.items()][:NAMED]:
+            show(f"  {name}: {trouble}")
         if len(damages) > NAMED:
             show(f"  and {len(damages) - NAMED} more")
-    if any(damage.path == MANIFEST for damages in found.values() for damage in damages):
+    if any(MANIFEST in damages for damages in found.values()):
         stderr().print(f"The set is incomplete: {GO_ON}")
     elif any(found.values()):
         stderr().print("To repair the set, remove the damaged files and generate it again with the same settings.")

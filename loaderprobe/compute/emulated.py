@@ -24,8 +24,7 @@ STEPS_AHEAD = 2
 def parse_rate(argument: str) -> tuple[float, str]:
     """(images/s, source) of `mlperf-h100` or of a number. Raises BadValue."""
     if argument in ACCELERATORS:
-        known = ACCELERATORS[argument]
-        return known.images_per_s, known.source
+        return ACCELERATORS[argument]
     try:
         rate = float(argument)
     except ValueError:

@@ -29,6 +29,8 @@ NAMED_SKIPS = 20
 THREADS = 4
 REQUESTS = 32
 """At the same time, for sizes that a listing does not have (http)."""
+AT_ONCE = 256
+"""Files that are looked at before others take the place of damaged ones."""
 LARGE, ALONE = 30_000_000, Lock()
 """Images of more pixels are decoded one at a time: Pillow refuses those beyond 179 million, which take 540 MB."""
 OnImages = Callable[[int, int], None]
@@ -69,7 +71,10 @@ def scan_folder(root: Path, *, sample: int, seed: int, progress: OnImages) -> Fi
     found = sorted(_images_under(base, skips))
     random.Random(seed).shuffle(found)
     skipped_by_name = skips.count
-    chosen = _decodable(base, found, sample, skips, progress)
+    with warnings.catch_warnings():
+        # Pillow warns of odd metadata in the middle of the progress display, although the file decodes.
+        warnings.simplefilter("ignore")
+        chosen = _usable(found, lambda path: _examine(base / path), THREADS, sample, skips, progress)
     if not chosen:
         raise BadValue(
             f"{base} holds no usable image ({skips.summary()})",
@@ -110,30 +115,24 @@ def scan_url(url: str, *, sample: int, seed: int, progress: OnImages) -> FileSet
             hint="give credentials in the environment, and the URL without userinfo and query",
         )
     store, skips = open_store(url), _Skips()
-    sizes = dict(row for row in store.listed() if _is_usable(*row, skips))
+    sizes = dict(row for row in store.listed() if _is_image(*row, skips))
     below = "train/" if any(name.startswith("train/") for name in sizes) else ""
     found = sorted(name for name in sizes if name.startswith(below))
     random.Random(seed).shuffle(found)
-    chosen: list[tuple[str, int]] = []
-    by_name, rest = Counter(skips.reasons), iter(found[: 2 * sample])
-    with ThreadPoolExecutor(REQUESTS) as threads:
-        while some := list(islice(rest, min(REQUESTS, sample - len(chosen)))):
-            for name, (size, why) in zip(some, threads.map(lambda n: store.sized(n, sizes[n]), some), strict=True):
-                if why:
-                    skips.add(name, why)
-                else:
-                    chosen.append((name.removeprefix(below), size))
-            progress(len(chosen), min(sample, len(found)))
+    by_name = Counter(skips.reasons)
+    some = found[: 2 * sample]
+    chosen = _usable(some, lambda name: store.sized(name, sizes[name]), REQUESTS, sample, skips, progress)
     refused = skips.reasons - by_name
     if not chosen:
         store.check_permitted(refused)
         raise BadValue(f"{url} holds no usable image ({skips.summary()})", hint="give the URL of a folder of images")
     names, label = [name.removeprefix(below) for name in found], url.rstrip("/").rpartition("/")[2]
     root = f"{url.rstrip('/')}/{below}".rstrip("/")
+    chosen = [(name.removeprefix(below), size) for name, size in chosen]
     return _file_set(root, chosen, names, skips, label=label, images_found=len(found) - refused.total())
 
 
-def _is_usable(name: str, size_bytes: int | None, skips: _Skips) -> bool:
+def _is_image(name: str, size_bytes: int | None, skips: _Skips) -> bool:
     path = PurePosixPath(name)
     reason = "not an image" if path.suffix.lower() not in IMAGE_SUFFIXES else "empty" if size_bytes == 0 else ""
     if name != str(path) or ".." in path.parts:
@@ -286,15 +285,16 @@ def _images_under(base: Path, skips: _Skips) -> Iterator[str]:
                 skips.add(prefix + name, "not an image")
 
 
-def _decodable(base: Path, found: list[str], sample: int, skips: _Skips, progress: OnImages) -> list[tuple[str, int]]:
-    """The first `sample` images that decode, with their sizes; damaged ones are replaced by the next."""
+def _usable(
+    found: Sequence[str], examine: Callable[[str], tuple[int, str | None]], threads: int, sample: int, skips: _Skips,
+    progress: OnImages,
+) -> list[tuple[str, int]]:  # fmt: skip
+    """The first `sample` in which nothing is wrong, with their sizes; the others are replaced by the next."""
     good: list[tuple[str, int]] = []
     rest = iter(found)
-    with ThreadPoolExecutor(THREADS) as threads, warnings.catch_warnings():
-        # Pillow warns of odd metadata in the middle of the progress display, although the file decodes.
-        warnings.simplefilter("ignore")
-        while batch := list(islice(rest, min(256, sample - len(good)))):
-            for path, (size, trouble) in zip(batch, threads.map(lambda p: _examine(base / p), batch), strict=True):
+    with ThreadPoolExecutor(threads) as pool:
+        while some := list(islice(rest, min(AT_ONCE, sample - len(good)))):
+            for path, (size, trouble) in zip(some, pool.map(examine, some), strict=True):
                 if trouble:
                     skips.add(path, trouble)
                 else:

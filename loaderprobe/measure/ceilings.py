@@ -13,14 +13,14 @@ from loaderprobe.analyze.ladder import kind_of
 from loaderprobe.errors import DamagedRun, LoaderprobeError
 from loaderprobe.measure.runner import Order
 from loaderprobe.protocols import PageCache
-from loaderprobe.records.files import FileSet, PartFiles
+from loaderprobe.records.files import FileSet
 from loaderprobe.records.loader_files import LoaderFiles, UnknownFiles
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.phases import FROM_STORAGE, StorageCeiling
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import BY_REQUESTS
 from loaderprobe.records.verdict import Evidence
-from loaderprobe.storage.ceiling import ceiling_of_parts, raise_ceiling
+from loaderprobe.storage.ceiling import raise_ceiling
 from loaderprobe.storage.objects import probe_objects, sample_of
 from loaderprobe.storage.probe import ProbeRequest, probe_bandwidth
 from loaderprobe.store.run_directory import RunDirectory
@@ -96,14 +96,7 @@ def ceiling_of(measured: Measurement, files: LoaderFiles, cache: PageCache) -> S
     if isinstance(files, UnknownFiles) or not cold or not Judged(measurement=measured).storage_advised:
         return None
     readers = measured.config.readers
-    if isinstance(files, PartFiles):
-        return ceiling_of_parts(files.file_bytes, readers, seconds=CEILING_S, longest_s=CEILING_S, cache=cache)
-    sizes = {path: size for path, size in files.file_bytes.items() if size}
-    everything = FileSet(
-        label="own", root="/", generated=False, paths=tuple(path.lstrip("/") for path in sizes),
-        classes=(0,) * len(sizes), size_bytes=tuple(sizes.values()), images_found=len(sizes),
-    )  # fmt: skip
-    return raise_ceiling(None, everything, readers, seconds=CEILING_S, longest_s=CEILING_S, cache=cache)
+    return raise_ceiling(None, files, readers, seconds=CEILING_S, longest_s=CEILING_S, cache=cache)
 
 
 def _with_kind(known: StorageCeiling, files: FileSet) -> StorageCeiling:

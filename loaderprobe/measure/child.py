@@ -130,14 +130,12 @@ def study(order: Order, scratch: Path, on_stage: OnStage) -> Prefilled | EpochsM
             files = order.files.dealt(order.config.loader.workers, order.config.compute.batch_size)
             return PrefilledStudy(order.config, files, _parts(order, files, scratch, stack), on_stage).run()
         everything = order.files.absolute(0, order.files.count)
-        cache = LinuxPageCache()
         on_stage("making the files cold", 0, order.epochs)
-        cache.evict(everything)
-        resident = cache.resident(everything)
+        LinuxPageCache().evict(everything)
         served = in_epochs(order.files, order.config, order.epochs)
         return study_epochs(
             order.config, order.files, served, _parts(order, served, scratch, stack), epochs=order.epochs,
-            resident_before=resident, memory=memory_left_bytes, on_stage=on_stage,
+            memory=memory_left_bytes, on_stage=on_stage,
         )  # fmt: skip
 
 

@@ -39,7 +39,7 @@ def _batches(files: FileSet, config: RunConfig) -> int:
 
 
 def study_epochs(
-    config: RunConfig, files: FileSet, order: FileSet, parts: Parts, *, epochs: int, resident_before: float | None,
+    config: RunConfig, files: FileSet, order: FileSet, parts: Parts, *, epochs: int,
     memory: Callable[[], int | None], on_stage: OnStage,
 ) -> EpochsMeasured:  # fmt: skip
     """Train the epochs of one configuration.
@@ -79,7 +79,6 @@ def study_epochs(
         started_utc=started_utc,
         set_bytes=pages_bytes(files),
         memory_bytes=min((free for free in left if free is not None), default=None),
-        resident_before=resident_before,
         epochs=tuple(found),
     )
 

@@ -140,8 +140,7 @@ def without(study: Study, config: RunConfig, files: FileSet, why: Remark) -> Pre
     if study == "prefilled":
         return Prefilled(config=config, started_utc=utc_timestamp(), reason=why)
     return EpochsMeasured(
-        config=config, started_utc=utc_timestamp(), set_bytes=pages_bytes(files), memory_bytes=None,
-        resident_before=None, reason=why,
+        config=config, started_utc=utc_timestamp(), set_bytes=pages_bytes(files), memory_bytes=None, reason=why
     )  # fmt: skip
 
 

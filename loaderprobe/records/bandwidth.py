@@ -156,11 +156,6 @@ class BandwidthMeasurement:
         found = (phase for phase in self.metadata if phase.operation == operation)
         return tuple(sorted(found, key=lambda phase: phase.readers))
 
-    @property
-    def best_opens(self) -> MetadataPhase | None:
-        """Of names that were cold where any were."""
-        return self.best_of("open")
-
     def best_of(self, operation: MetadataOperation) -> MetadataPhase | None:
         """The fastest by the lower end of their interval; cold ones before others."""
         return max(

@@ -14,8 +14,7 @@ from loaderprobe.records.files import content_hash
 from loaderprobe.units import join_words
 
 CacheState = Literal["cold", "warm", "as-found"]
-"""as-found: the files are not known, or are objects behind a URL, so what the cache holds of them is neither changed
-nor checked."""
+"""as-found: of files that are not known, and of objects behind a URL, the cache is neither changed nor checked."""
 Pipeline = Literal["imagenet", "crop"]
 Decoder = Literal["pillow", "torchvision", "simplejpeg", "opencv", "torchcodec"]
 DECODER_LIBRARIES = {
@@ -129,47 +128,17 @@ class ComputeSpec:
         return self.name.removeprefix(self.kind).removeprefix(":")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Accelerator:
-    """A device with a published or measured rate of training ResNet-50."""
-
-    images: float
-    seconds: float
-    source: str
-
-    @property
-    def images_per_s(self) -> float:
-        """The rate as one figure."""
-        return self.images / self.seconds
-
-
-ACCELERATORS: dict[str, Accelerator] = {
-    "mlperf-a100": Accelerator(
-        images=400, seconds=0.435, source="MLPerf Storage v1.0, ResNet-50 on A100: 0.435 s per batch of 400"
-    ),
-    "mlperf-h100": Accelerator(
-        images=400, seconds=0.224, source="MLPerf Storage v1.0, ResNet-50 on H100: 0.224 s per batch of 400"
-    ),
-    "v100-amp": Accelerator(
-        images=1200, seconds=1, source="NVIDIA DeepLearningExamples, ResNet-50 PyTorch, V100 16 GB, mixed precision"
-    ),
-    "a100-amp": Accelerator(
-        images=2470, seconds=1, source="NVIDIA DeepLearningExamples, ResNet-50 PyTorch, A100 80 GB, mixed precision"
-    ),
-    "a100-tf32": Accelerator(
-        images=938, seconds=1, source="NVIDIA DeepLearningExamples, ResNet-50 PyTorch, A100 80 GB, TF32"
-    ),
-    "h100-bf16": Accelerator(
-        images=256,
-        seconds=0.0642,
-        source="measured by loaderprobe, ResNet-50 on H100 80 GB, bf16: 64.2 ms per batch of 256",
-    ),
-    "rtx3090-amp": Accelerator(
-        images=1218, seconds=1, source="timm benchmark results, ResNet-50, RTX 3090, mixed precision, channels_last"
-    ),
+ACCELERATORS: dict[str, tuple[float, str]] = {
+    "mlperf-a100": (400 / 0.435, "MLPerf Storage v1.0, ResNet-50 on A100: 0.435 s per batch of 400"),
+    "mlperf-h100": (400 / 0.224, "MLPerf Storage v1.0, ResNet-50 on H100: 0.224 s per batch of 400"),
+    "v100-amp": (1200.0, "NVIDIA DeepLearningExamples, ResNet-50 PyTorch, V100 16 GB, mixed precision"),
+    "a100-amp": (2470.0, "NVIDIA DeepLearningExamples, ResNet-50 PyTorch, A100 80 GB, mixed precision"),
+    "a100-tf32": (938.0, "NVIDIA DeepLearningExamples, ResNet-50 PyTorch, A100 80 GB, TF32"),
+    "h100-bf16": (256 / 0.0642, "measured by loaderprobe, ResNet-50 on H100 80 GB, bf16: 64.2 ms per batch of 256"),
+    "rtx3090-amp": (1218.0, "timm benchmark results, ResNet-50, RTX 3090, mixed precision, channels_last"),
 }
-"""By the name that `emulated:NAME` has."""
-RATES = {name: each.images_per_s for name, each in ACCELERATORS.items()}
+"""Images/s of training ResNet-50 and their source, by the name that `emulated:NAME` has."""
+RATES = {name: rate for name, (rate, _) in ACCELERATORS.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -356,8 +325,6 @@ def refuse_options(loader: LoaderSpec, compute: ComputeSpec, why: str) -> None:
         verb = "do" if len(asked) > 1 else "does"
         raise BadValue(f"{join_words(asked)} {verb} not apply to {compute.name}: {why}", hint="train on cuda or cpu")
 
-
-# What a sweep is about to measure, and how long that takes.
 
 Study = Literal["prefilled", "epochs"]
 """Measured beside the verdicts: training from a full buffer, and whole epochs."""

@@ -18,9 +18,6 @@ DIAGNOSIS_SCHEMA, DIAGNOSIS_VERSION = "loaderprobe/diagnosis", 2
 # 2  2026-11  they are those of a configuration in a summary
 
 
-# A function of the user's that makes a loader, by which each rank makes its own, and what was measured of it.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnLoader:
     """A function without arguments that returns a loader, or a loader and a step."""
@@ -157,8 +154,6 @@ class Attached:
     outside: SeenOutside | None = None
     """Set where training takes no batches from a DataLoader, and was looked at for long enough."""
 
-
-# What was seen of a training that nothing changed, interval after interval.
 
 WATCH_SCHEMA = "loaderprobe/watch"
 

@@ -8,8 +8,6 @@ from typing import Literal
 
 from loaderprobe.records.remark import Remark
 
-# Where it was measured: the machine, its software, the storage under a path.
-
 StorageKind = Literal["block", "network", "fuse", "memory", "overlay", "object", "unknown"]
 """network: a file server's mount. object: a store behind a URL, without a mount."""
 
@@ -89,8 +87,6 @@ class Environment:
         return max(under, key=lambda each: len(each.path), default=None)
 
 
-# Where a result comes from, and the version of all files and results.
-
 # History of stored files, and of results as JSON, which are interfaces:
 # 1  2026-11  first version
 SCHEMA_VERSION = 1
@@ -105,8 +101,6 @@ class Origin:
     """As it was typed, or the call in Python."""
     environment: Environment
 
-
-# What can be measured on a machine, and why not the rest.
 
 CapabilityName = Literal[
     "storage", "cold_reads", "device_reads", "worker_reads", "waits", "run_delay", "cores", "other_processes",

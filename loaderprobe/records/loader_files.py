@@ -29,11 +29,6 @@ class BatchFiles:
         """Samples before the first comes again."""
         return len(self.paths) * self.batch_size
 
-    @property
-    def total_bytes(self) -> int:
-        """Of all batches of the pool; a file that is read for several of them counts in each."""
-        return sum(self.file_bytes[path] for batch in self.paths for path in batch)
-
     def _batches(self, first: int, count: int) -> list[int]:
         last = -(-(first + count) // self.batch_size)
         return [number % len(self.paths) for number in range(first // self.batch_size, last)]

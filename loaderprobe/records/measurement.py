@@ -13,8 +13,6 @@ from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import LEAST_BYTES, LEAST_SAVED_S, MADE_AGAIN
 from loaderprobe.records.waits import StackSamples, WaitSamples
 
-# The first batches of a loader of one's own: what they cost, and what the same batches cost once more.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstPass:
@@ -54,9 +52,6 @@ class FirstPass:
         read_again = read and self.again_read_bytes >= MADE_AGAIN * self.read_bytes
         as_much = read_again and self.again_cpu_s >= MADE_AGAIN * self.cpu_s
         return self.again_wall_s < MADE_AGAIN * self.wall_s and self.saved_s >= LEAST_SAVED_S and not as_much
-
-
-# What one of several ranks saw of a measurement.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -340,18 +335,18 @@ class WorkerBatches:
     getrusage around the fetcher's `fetch`, in the worker. Times are those of the thread that makes the batch.
     """
 
-    batch: tuple[int, ...]
-    worker: tuple[int, ...]
-    start_ns: tuple[int, ...]
-    wall_ns: tuple[int, ...]
-    cpu_ns: tuple[int, ...]
-    run_delay_ns: tuple[int, ...]
+    batch: tuple[int, ...] = ()
+    worker: tuple[int, ...] = ()
+    start_ns: tuple[int, ...] = ()
+    wall_ns: tuple[int, ...] = ()
+    cpu_ns: tuple[int, ...] = ()
+    run_delay_ns: tuple[int, ...] = ()
     """Ready to run, but waiting for a core."""
-    read_bytes: tuple[int, ...]
+    read_bytes: tuple[int, ...] = ()
     """Read from storage (page-cache hits do not count) by all threads of the worker since its batch before; of the
     serial loader, by those of the training process while the batch was made, in runs of older versions by the training
     thread alone. 0 on file systems that do not account reads."""
-    images: tuple[int, ...]
+    images: tuple[int, ...] = ()
     collate_ns: tuple[int, ...] = ()
     """Wall time of putting the samples together into a batch, in shared memory; part of `wall_ns`. May be empty
     in runs of older versions, as may be the next."""
@@ -364,11 +359,13 @@ class WorkerBatches:
     """Batches whose record was overwritten before it was read."""
 
     def __post_init__(self) -> None:
-        # Columns that older versions did not write.
-        young = ("collate_ns", "instrument_ns", "process_cpu_ns")
-        columns = ("batch", "worker", "start_ns", "wall_ns", "cpu_ns", "run_delay_ns", "read_bytes", "images", *young)
-        check_equal_lengths("worker batches", self, columns, optional=young)
-        check_at_least("worker batches", self, dict.fromkeys((*columns, "lost"), 0))
+        check_equal_lengths("worker batches", self, BATCH_COLUMNS, optional=_YOUNG)
+        check_at_least("worker batches", self, dict.fromkeys((*BATCH_COLUMNS, "lost"), 0))
+
+
+_YOUNG = ("collate_ns", "instrument_ns", "process_cpu_ns")
+"""Columns that older versions did not write."""
+BATCH_COLUMNS = ("batch", "worker", "start_ns", "wall_ns", "cpu_ns", "run_delay_ns", "read_bytes", "images", *_YOUNG)
 
 
 NO_STEP = "none"

@@ -63,7 +63,6 @@ class Latency:
     percentile: dict[str, float]
 
     def __post_init__(self) -> None:
-        """Raises BadValue for other percentiles than are asked for."""
         if self.percentile.keys() != set(PERCENTILES):
             raise BadValue(f"percentiles are not {', '.join(PERCENTILES)}")
 
@@ -213,10 +212,8 @@ class StorageCeiling:
 
     def __post_init__(self) -> None:
         for phase in self.phases:
-            if not (phase.readers >= 1 and phase.io_bytes > 0 and phase.bw_bytes > 0 and phase.files_per_s >= 0):
+            if not (phase.io_bytes > 0 and phase.bw_bytes > 0):
                 raise BadValue(f"ceiling: a phase of {phase.readers} readers has no rate")
-            if (phase.storage_bytes or 0) < 0:
-                raise BadValue(f"ceiling: a phase of {phase.readers} readers read {phase.storage_bytes} bytes")
 
     def at(self, readers: int) -> BandwidthPhase | None:
         return next((phase for phase in self.phases if phase.readers == readers), None)

@@ -13,8 +13,6 @@ from loaderprobe.records.config import RunConfig
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.phases import BandwidthPhase
 
-# What passes between the processes that a launcher started: who they are, what is next, how it ended.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launched:
@@ -124,9 +122,6 @@ class RankOutcome:
     log: tuple[str, ...] = ()
 
 
-# Where one rank stands among those that measure a configuration together.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankPlacement:
     """Which rank a process is, and the store by which it finds the others."""
@@ -147,9 +142,6 @@ class RankPlacement:
     """The prefix of all keys of this configuration and of this attempt at it."""
     timeout_s: float = 60.0
     """Seconds for the others to arrive at a barrier, or to end a step."""
-
-
-# What ranks that read storage at the same time are asked for, and what came of it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,8 +170,6 @@ class ReadResult:
     phase: BandwidthPhase | None
     """On rank 0; None on the others."""
 
-
-# Ranks of one training that are measured together: what each offers, why they are not, and what each measured.
 
 NotTogetherCode = Literal[
     "silent",

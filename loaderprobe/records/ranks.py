@@ -26,8 +26,6 @@ class RankMeasurement:
     """What limits `cores`, by names that ranks of one host share; empty in results of earlier versions."""
 
 
-# The ranks of one configuration as the report shows them: a few by name, and all of them to be drawn.
-
 Role = Literal["slowest", "median", "fastest"]
 
 
@@ -36,7 +34,6 @@ class RankRow:
     """One rank. Times are seconds of a step of the loader alone, in step with the others."""
 
     rank: int
-    node: int
     host: str
     alone_images_per_s: float | None
     """Of its loader by itself; None where ranks were measured in step only."""

@@ -25,20 +25,15 @@ from loaderprobe.records.verdict import (
     Verdict,
 )
 
-# A file of a stored run that cannot be used, and why.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DamagedFile:
-    """What is in its place: bytes that do not decode, numbers that cannot be, a directory, no permission to read."""
+    """A file of a stored run that cannot be used: it does not decode, its numbers cannot be, or it may not be read."""
 
     file: str
     """Relative to the run: `measurements/0123456789abcdef.json`."""
     reason: str
     """What is wrong with it, without its name."""
-
-
-# What accelerators would ask of the machine, beside what it has: of its storage and of its cores.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +87,7 @@ class Outlook:
     missing: Remark | None
     """Why there is no supply; None where there is one."""
     planned: bool = False
-    """True of the data set that a plan takes without a choice, where there are several: its files are nearest to
-    ImageNet's in size."""
+    """True of the data set that a plan takes without a choice: of several, the one nearest to ImageNet's file size."""
     pace: Remark | None = None
     """That the rate is the pace of a storage benchmark; None for that of a training."""
 

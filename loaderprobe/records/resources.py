@@ -67,8 +67,7 @@ class Resource:
     is_cause: bool = True
     """False for what stands beside the cause, and is none in a sweep's verdict: a loss, a part of a timeline."""
     remedy: Remedy | Literal[""] = ""
-    """Code of the advice that is given by its own speed-up, said by `render/messages.py`; that of others is
-    forecast."""
+    """Code of the advice by its own speed-up, said by `render/messages.py`; that of others is forecast."""
 
     letter: str = ""
     """On maps of verdicts."""
@@ -94,8 +93,6 @@ class Resource:
     """What its speed-up is, in the table of figures; without it `speed-up if {plural} were free`."""
     kinds: str = ""
     """On charts of what workers wait for; without it the name."""
-    wait: str = ""
-    """What a worker waits for, where the noun says too little."""
     moment: str = ""
     """On timelines of a GPU: what it does, or why it is idle."""
 
@@ -131,12 +128,11 @@ RESOURCES: tuple[Resource, ...] = (
     Resource(
         name="lock", side="input", known_by="loader", waits=("lock",), remedy="shorter_lock",
         letter="L", color="#666633", ink="#FFFFFF", style="bold magenta", noun="a lock", plural="locks",
-        wait="a lock that one worker holds at a time",
     ),
     Resource(
         name="wait", side="input", known_by="loader", waits=("sleep", "pipe", "memory", "other"), remedy="no_wait",
         letter="W", color="#8A8A8A", ink="#FFFFFF", style="bold magenta", noun="other waits",
-        answer="other waiting", kinds="sleep, pipe, memory", wait="something else than storage: sleep, a pipe, memory",
+        answer="other waiting", kinds="sleep, pipe, memory",
     ),
     Resource(
         name="copy", side="input", known_by="gaps", gaps=("copy",),

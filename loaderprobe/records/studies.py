@@ -45,14 +45,12 @@ class EpochsMeasured:
     """Of the files that an epoch reads, in the whole pages that they take in memory."""
     memory_bytes: int | None
     """That the page cache may take, on this machine and in its cgroup, beside the processes; None: not known."""
-    resident_before: float | None
-    """Share of the files in the page cache before the first epoch; None: not known."""
     epochs: tuple[Epoch, ...] = ()
     reason: Remark | None = None
     """Why there are none."""
 
     def __post_init__(self) -> None:
-        check_at_least("epochs", self, {"set_bytes": 0, "resident_before": 0.0})
+        check_at_least("epochs", self, {"set_bytes": 0})
         if bool(self.epochs) == (self.reason is not None):
             raise BadValue("epochs were measured, or have a reason why not")
 

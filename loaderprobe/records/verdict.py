@@ -332,8 +332,6 @@ class Verdict:
     """Field name to reason, for every figure above that is None, and for counters whose readings ended early."""
 
 
-# What training would run at after a change, with its range, or why nothing can be said; and the knee of workers.
-
 Changed = Literal[
     "workers", "disk_speed", "accelerator", "page_cache_share", "pinned_share", "tensor", "decoder", "layout",
 ]  # fmt: skip
@@ -380,8 +378,6 @@ class Knee:
     """For the worker counts that were looked at, in their order."""
 
 
-# What follows from a profiler window: how busy the device was, and why it was not.
-
 Stretches = tuple[tuple[int, int], ...]
 """Half-open ranges of nanoseconds, sorted and apart."""
 
@@ -396,8 +392,7 @@ class Gaps:
     steps: int
     window_ns: int
     compute_ns: int
-    """Kernels of training but for communication, fills, and copies within the device or back from it; the union over
-    streams."""
+    """Kernels of training but for communication, fills, and copies within the device or from it; union over streams."""
     communication_ns: int
     """Exposed: kernels of NCCL or RCCL while nothing of `compute_ns` ran."""
     input_ns: int

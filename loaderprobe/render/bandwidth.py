@@ -257,7 +257,7 @@ def _sure(report: BandwidthReport, best: BandwidthPhase | None) -> Iterator[str]
 
 
 def _not_known(report: BandwidthReport) -> Iterator[str]:
-    best, opens = report.best, report.best_opens
+    best, opens = report.best, report.best_of("open")
     if best and best.cache == "unproved":
         yield "what came from storage: nothing counts it here"
     if report.kind.kind == "unknown":

@@ -86,9 +86,6 @@ class MachineSampler(RecordedSampler):
         self._first = False
 
 
-# How busy a process keeps the cores that it may use.
-
-
 class CoresSampler(RecordedSampler):
     """CPU time of all threads of this process between readings, as a share of that of all its cores, 0 to 1."""
 

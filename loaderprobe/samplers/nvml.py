@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, Self
@@ -29,8 +29,6 @@ def reason_for(status: int) -> Remark:
     return Remark(code="nvml", facts={"status": status})
 
 
-# One GPU, or one MIG instance of it, as NVML knows it.
-
 ERROR_NOT_FOUND = 6
 
 
@@ -39,7 +37,7 @@ class NvmlDevice:
     """Handles of a GPU. A call without an answer raises `nvml.NVMLError` and no other error."""
 
     nvml: Any
-    """The pynvml module or a fake of it."""
+    """The pynvml module."""
     handle: Any
     """The device that trains: a whole GPU or a MIG instance."""
     parent: Any
@@ -192,10 +190,10 @@ class GpmReader:
         self._previous, self._first_ns = self._first, self._last_ns
         return None
 
-    def read(self) -> Answers | None:
-        """Averages since the previous reading; None when that is too recent for the driver."""
+    def read(self) -> Answers:
+        """Averages since the previous reading; none when that is too recent for the driver."""
         if self._clock.now_ns() - self._last_ns < LEAST_GAP_NS:
-            return None
+            return {}
         current = self._spare[-1]
         self._take(current)
         self._spare.pop()
@@ -326,20 +324,19 @@ FIGURES = (
 
 
 class NvmlSampler(RecordedSampler):
-    """Readings of the GPU that trains, found by UUID. `nvml` is the pynvml module or a fake.
+    """Readings of the GPU that trains, found by UUID.
 
     Only one thread may call `sample`. NVML's errors are not raised: a missing figure has a reason.
     """
 
-    def __init__(self, clock: Clock, uuid: str | None, nvml: Any = None) -> None:
+    def __init__(self, clock: Clock, uuid: str | None) -> None:
         super().__init__(clock)
-        self._nvml = nvml
+        self._nvml: Any = None
         self._uuid = uuid
         self._device: NvmlDevice | None = None
         self._gpm: GpmReader | None = None
-        self._figures = list(FIGURES)
-        self._with_gpm = True
-        self._lost: Remark | None = None
+        self._final: set[str] = set()
+        """Names of figures that are asked for no more."""
         self._stopped: dict[str, Remark] = {}
         self._begun_ns = 0
 
@@ -347,7 +344,7 @@ class NvmlSampler(RecordedSampler):
         self._begun_ns = self._clock.now_ns()
         reason = self._open()
         if reason is not None:
-            self._miss_all(reason)
+            self._miss((*FIGURES, *METRICS), reason)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -361,11 +358,13 @@ class NvmlSampler(RecordedSampler):
         device = self._device
         if device is None:
             return
-        for figure in list(self._figures):
-            if self._lost is None:
-                self._read(device, figure)
-        if self._with_gpm and self._lost is None:
-            self._read_gpm(device)
+        for figure in FIGURES:
+            if figure.name not in self._final:
+                with self._asking((figure,), device.explain):
+                    self._keep(figure, figure.read(device))
+        if METRICS[0].name not in self._final:
+            with self._asking(METRICS, lambda error: of_gpm(error.value)):
+                self._sample_gpm(device)
 
     def series(self) -> Sequence[Series | Missing]:
         """All readings, and the reasons for figures that were never read or that stopped early."""
@@ -382,7 +381,7 @@ class NvmlSampler(RecordedSampler):
         if self._uuid is None:
             return Remark(code="no_gpu_trains")
         try:
-            self._nvml = self._nvml or import_module("pynvml")
+            self._nvml = import_module("pynvml")
         except ImportError as error:
             return Remark(code="pynvml_missing", facts={"error": str(error)})
         try:
@@ -401,40 +400,25 @@ class NvmlSampler(RecordedSampler):
         with suppress(self._nvml.NVMLError):
             self._nvml.nvmlShutdown()
 
-    def _read(self, device: NvmlDevice, figure: NvmlFigure) -> None:
+    @contextmanager
+    def _asking(self, figures: Sequence[NvmlFigure | GpmMetric], explain: Callable[[Any], Remark]) -> Iterator[None]:
+        """An error is the reason of these figures, and of all where the GPU is lost."""
         try:
-            value = figure.read(device)
+            yield
         except self._nvml.NVMLError as error:
-            if error.value in FINAL:
-                self._figures.remove(figure)
-            self._fail((figure.name,), error, device.explain(error))
-            return
-        if isinstance(value, Remark):
-            self._stop((figure.name,), value)
-        else:
-            self._stopped.pop(figure.name, None)
-            self.record(figure.name, figure.unit, figure.source, value)
+            every = (*FIGURES, *METRICS) if error.value in FATAL else figures
+            reason = explain(error)
+            self._stop(figures, reason)
+            if error.value in FATAL | FINAL:
+                self._final.update(figure.name for figure in every)
+            self._miss(every, reason)
 
-    def _read_gpm(self, device: NvmlDevice) -> None:
-        names = tuple(metric.name for metric in METRICS)
-        try:
-            if self._gpm is None:
-                self._start_gpm(device, names)
-                return
+    def _sample_gpm(self, device: NvmlDevice) -> None:
+        if self._gpm is not None:
             answers = self._gpm.read()
-        except self._nvml.NVMLError as error:
-            self._with_gpm = error.value not in FINAL
-            self._fail(names, error, of_gpm(error.value))
+            for metric in METRICS:
+                self._keep(metric, answers.get(metric.name))
             return
-        for metric in METRICS:
-            answer = answers.get(metric.name) if answers is not None else None
-            if isinstance(answer, Remark):
-                self._stop((metric.name,), answer)
-            elif answer is not None:
-                self._stopped.pop(metric.name, None)
-                self.record(metric.name, metric.unit, metric.source, answer)
-
-    def _start_gpm(self, device: NvmlDevice, names: tuple[str, ...]) -> None:
         reader = GpmReader(self._clock, device)
         try:
             reason = reader.start()
@@ -444,21 +428,21 @@ class NvmlSampler(RecordedSampler):
         if reason is None:
             self._gpm = reader
         else:
-            self._with_gpm = False
-            self._stop(names, reason)
+            self._final.update(metric.name for metric in METRICS)
+            self._stop(METRICS, reason)
 
-    def _fail(self, names: tuple[str, ...], error: Any, reason: Remark) -> None:
-        self._stop(names, reason)
-        if error.value in FATAL:
-            self._lost = reason
-            self._miss_all(reason)
+    def _keep(self, figure: NvmlFigure | GpmMetric, answer: float | Remark | None) -> None:
+        if isinstance(answer, Remark):
+            self._stop((figure,), answer)
+        elif answer is not None:
+            self._stopped.pop(figure.name, None)
+            self.record(figure.name, figure.unit, figure.source, answer)
 
-    def _stop(self, names: tuple[str, ...], reason: Remark) -> None:
-        for name in names:
-            self.miss(name, reason)
-            self._stopped[name] = reason
+    def _stop(self, figures: Sequence[NvmlFigure | GpmMetric], reason: Remark) -> None:
+        self._miss(figures, reason)
+        self._stopped.update((figure.name, reason) for figure in figures)
 
-    def _miss_all(self, reason: Remark) -> None:
-        for figure in (*FIGURES, *METRICS):
+    def _miss(self, figures: Sequence[NvmlFigure | GpmMetric], reason: Remark) -> None:
+        for figure in figures:
             self.miss(figure.name, reason)
             self._stopped.setdefault(figure.name, reason)

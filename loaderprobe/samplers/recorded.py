@@ -12,8 +12,6 @@ from loaderprobe.protocols import Clock, Sampler
 from loaderprobe.records.measurement import Missing, Series
 from loaderprobe.records.remark import Remark
 
-# The common part of samplers: named columns of readings.
-
 
 class RecordedSampler:
     """Keeps readings by name; a subclass's `sample` calls `record`, or `miss` with a reason."""
@@ -52,8 +50,6 @@ class RecordedSampler:
         names = {series.name for series in read}
         return [*read, *(Missing(name=n, reason=reason) for n, reason in list(self._missing.items()) if n not in names)]
 
-
-# One thread that reads all samplers periodically.
 
 PERIOD_S = 0.2
 

@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -39,21 +38,9 @@ from loaderprobe.storage.reader import (
 from loaderprobe.units import format_duration, significant
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankReading:
-    """What one rank reports of one run of reads."""
-
-    rank: int
-    reading: Reading
-    """Its slices are those while all read, the same stretches on all ranks; its times are of some pieces only."""
-    trouble: str = ""
-    """An error that ended the run."""
-
-
-def _rank(rank: int, where: tuple[str, int], runs: Sequence[Sequence[RankReading]]) -> RankRead:
+def _rank(rank: int, where: tuple[str, int], runs: Sequence[Sequence[Reading]]) -> RankRead:
     total = Total()
-    for run in runs:
-        reading = run[rank].reading
+    for reading in (run[rank] for run in runs):
         total.add(reading, reading.slices, counted=reading.counted)
     return RankRead(
         rank=rank,
@@ -84,13 +71,6 @@ class RanksStep:
     """Of each rank."""
 
 
-class ReadRun(NamedTuple):
-    """One run of reads of all ranks."""
-
-    seconds: float
-    seed: int
-
-
 @dataclass(slots=True)
 class RankReader:
     """One rank's part: reads its shard when rank 0 says so, and reports."""
@@ -102,41 +82,43 @@ class RankReader:
     """Its part of those that it shares with others."""
     engine: ReadEngine = field(default_factory=ThreadEngine)
     shard: tuple[Piece, ...] = field(init=False)
+    runs: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         self.shard = decoded_pieces(self.asked.pieces)[self.group.rank :: self.group.size]
 
     def follow(self) -> None:
         """Take part in the runs of rank 0 until it ends the step. Raises LostRank when a rank has gone."""
-        while run := msgspec.json.decode(self.group.broadcast(b""), type=ReadRun | None):
-            self.take_part(run)
+        while seconds := msgspec.json.decode(self.group.broadcast(b""), type=float | None):
+            self.take_part(seconds)
 
-    def send(self, run: ReadRun | None) -> None:
-        """On rank 0: broadcast the next run; None ends the step."""
-        self.group.broadcast(msgspec.json.encode(run))
+    def send(self, seconds: float | None) -> None:
+        """On rank 0: broadcast how long the next run takes; None ends the step."""
+        self.group.broadcast(msgspec.json.encode(seconds))
 
-    def take_part(self, run: ReadRun) -> tuple[RankReading, ...]:
+    def take_part(self, seconds: float) -> tuple[Reading, ...]:
         """Read, and report; returns, on rank 0, what all report."""
         sample = Sample(pieces=self.shard, found=len(self.shard), images=False, block_bytes=None)
-        supply = Supply(sample, self.cache, seed=run.seed)
+        supply = Supply(sample, self.cache, seed=self.asked.seed + self.runs)
+        self.runs += 1
         supply.ahead(1)
         # All evict before any reads.
         self.group.all_reduce_max(0)
-        reading, read_bytes, trouble = Reading(seconds=0.0), None, ""
+        reading, read_bytes = Reading(seconds=0.0), None
         try:
             before = own_reads()
-            reading = self.engine.read(supply.ahead(1), ReadOrder(readers=self.asked.readers, seconds=run.seconds))
+            reading = self.engine.read(supply.ahead(1), ReadOrder(readers=self.asked.readers, seconds=seconds))
             read_bytes = more(own_reads(), before) if self.asked.location.counts_reads else None
         except (OSError, LoaderprobeError) as error:
-            trouble = str(error)
+            reading.unread[""] = str(error)
         full = -reading.full_ns if len(reading.end_ns) else NOT_READING
         until_ns = -self.group.all_reduce_max(full)[0]
-        part = RankReading(rank=self.group.rank, reading=_report(reading, read_bytes, until_ns), trouble=trouble)
-        return tuple(decoded(report, RankReading) for report in self.group.gather(encoded(part)))
+        reports = self.group.gather(encoded(_report(reading, read_bytes, until_ns)))
+        return tuple(decoded(report, Reading) for report in reports)
 
 
 def _report(reading: Reading, read_bytes: int | None, until_ns: int) -> Reading:
-    """The part of this rank's reading that rank 0 needs."""
+    """What rank 0 needs of it: slices while all read, the same stretches on all ranks; times of some pieces only."""
     every = max(1, len(reading.piece_ns) // MOST_SENT)
     return replace(
         reading,
@@ -158,22 +140,21 @@ class RankEngine:
     least_s: float
     """Seconds of each run."""
     name: Engine = "threads"
-    runs: list[tuple[RankReading, ...]] = field(default_factory=list)
+    runs: list[tuple[Reading, ...]] = field(default_factory=list)
 
     def read(self, pieces: Sequence[Piece], order: ReadOrder) -> Reading:
         """One run of all. Raises BadValue where a rank reads nothing, or all for too short a time."""
-        run = ReadRun(order.seconds, self.reader.asked.seed + len(self.runs))
-        self.reader.send(run)
-        parts = self.reader.take_part(run)
+        self.reader.send(order.seconds)
+        parts = self.reader.take_part(order.seconds)
         _check(parts, self.reader.asked.places)
         self.runs.append(parts)
         self._check_length()
-        return replace(together([part.reading for part in parts]), taken=len(pieces))
+        return replace(together(parts), taken=len(pieces))
 
     def _check_length(self) -> None:
         """Raises BadValue where all read together for too short a time, even if every run were as long as these."""
         ranks = self.reader.group.size
-        each_s = sum(length for run in self.runs for length, _ in run[0].reading.slices) / len(self.runs)
+        each_s = sum(length for run in self.runs for length, _ in run[0].slices) / len(self.runs)
         least_s = LEAST_SHARE * self.least_s
         if each_s * MOST_ROUNDS >= least_s:
             return
@@ -199,7 +180,6 @@ def read_step(reader: RankReader) -> BandwidthPhase | None:
     pieces, nodes = decoded_pieces(asked.pieces), len({node for _, node in asked.places})
     sample = Sample(pieces=pieces, found=len(pieces), images=False, block_bytes=asked.block_bytes)
     settings = PhaseSettings(
-        name="files",
         engine=engine,
         supply=Supply(sample, None, seed=asked.seed),
         location=asked.location,
@@ -236,14 +216,14 @@ def climb(
     return results.found, reason is None
 
 
-def _check(parts: Sequence[RankReading], places: Sequence[tuple[str, int]]) -> None:
+def _check(parts: Sequence[Reading], places: Sequence[tuple[str, int]]) -> None:
     """Raises BadValue where a rank could read nothing: a node may not see the data."""
-    for part in parts:
-        if part.trouble or not part.reading.pieces:
-            reasons = dict.fromkeys(part.reading.unread.values())
+    for rank, part in enumerate(parts):
+        if not part.pieces:
+            reasons = dict.fromkeys(part.unread.values())
             unread = ("its files are not there" if reason == VANISHED else reason for reason in reasons)
-            why = part.trouble or ", ".join(unread) or "no file could be read in the agreed time"
+            why = ", ".join(unread) or "no file could be read in the agreed time"
             raise BadValue(
-                f"rank {part.rank} on {places[part.rank][0]} read nothing: {why}",
+                f"rank {rank} on {places[rank][0]} read nothing: {why}",
                 hint="put the files on storage that all nodes mount at the same path, more of them than readers",
             )

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from shutil import disk_usage
 
 from loaderprobe.errors import BadValue, MissingPart, NoSpace
 from loaderprobe.records.environment import StorageLocation
@@ -23,6 +24,8 @@ from loaderprobe.store.codec import writing
 from loaderprobe.system.device import locate
 from loaderprobe.units import format_bytes
 
+LIMIT_BYTES = 4 * 10**9
+"""Of a sample, unless less is asked for."""
 BLOCK_BYTES = 128 * 1024
 LARGE_BLOCK_BYTES = 1 << 20
 LARGE_FILE_BYTES = 16 << 20
@@ -83,7 +86,7 @@ class Sample:
         return Sample(pieces=pieces, found=len(self.large), images=False, block_bytes=LARGE_BLOCK_BYTES)
 
 
-def sample_files(path: Path, *, limit_bytes: int, seed: int) -> Sample:
+def sample_files(path: Path, *, seed: int, limit_bytes: int = LIMIT_BYTES) -> Sample:
     """Files under `path` in random order, until `limit_bytes` are reached; a single file is read in blocks.
 
     Raises BadValue when there is nothing to read, MissingPart without read permission.
@@ -239,12 +242,9 @@ def scratch_file(directory: Path, size_bytes: int, seed: int) -> Iterator[Sample
     """A temporary file under `directory`, of incompressible bytes; always removed."""
     if not directory.is_dir():
         raise BadValue(f"{directory} is not a folder", hint="--scratch needs a folder to write to")
-    status = os.statvfs(directory)
-    if status.f_bavail * status.f_frsize < size_bytes * 1.02:
-        raise NoSpace(
-            f"{directory} has {format_bytes(status.f_bavail * status.f_frsize)} free",
-            hint="ask for a smaller --scratch",
-        )
+    free = disk_usage(directory).free
+    if free < size_bytes * 1.02:
+        raise NoSpace(f"{directory} has {format_bytes(free)} free", hint="ask for a smaller --scratch")
     with writing(directory, "the scratch file"):
         descriptor, name = tempfile.mkstemp(prefix=".loaderprobe-scratch-", dir=directory)
     path = Path(name)
@@ -265,8 +265,6 @@ def scratch_file(directory: Path, size_bytes: int, seed: int) -> Iterator[Sample
     finally:
         path.unlink(missing_ok=True)
 
-
-# The storage that really holds the files, which may differ from the storage of their folder.
 
 LOOKED_AT = 32
 
@@ -293,24 +291,3 @@ def locate_pieces(path: Path, pieces: Sequence[Piece]) -> StorageLocation:
         return replace(place, path=str(path), notes=(*place.notes, note))
     note = Remark(code="several_filesystems", facts={"mounts": ", ".join(sorted(found))})
     return replace(own, kind="unknown", devices=(), layers=(), notes=(note,))
-
-
-def path_text(path: Path | str) -> str:
-    """A path as text for JSON: bytes that are not UTF-8 are replaced."""
-    return os.fsencode(path).decode("utf-8", "replace")
-
-
-def as_text(location: StorageLocation) -> StorageLocation:
-    """The same with all names as text."""
-    return replace(
-        location,
-        path=path_text(location.path),
-        mount=path_text(location.mount),
-        source=path_text(location.source),
-        notes=tuple(_note_as_text(note) for note in location.notes),
-    )
-
-
-def _note_as_text(note: Remark) -> Remark:
-    facts = {name: path_text(value) if isinstance(value, str) else value for name, value in note.facts.items()}
-    return replace(note, facts=facts)

@@ -8,9 +8,8 @@ time; without it the figure is of warm metadata and says so. Reading nothing, it
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,12 +17,11 @@ from loaderprobe.protocols import Clock
 from loaderprobe.records.bandwidth import MetadataLabel, MetadataOperation, MetadataPhase
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.storage.files import Piece, Sample
-from loaderprobe.storage.phase import BUSY_SHARE, Total, latency, own_reads, read_until
-from loaderprobe.storage.reader import ReadEngine, Reading, ReadOrder, Supply, ThreadEngine, steady_slices
-from loaderprobe.system.device import NFS, PROC, fuse_counters, server_name_calls
+from loaderprobe.storage.phase import BUSY_SHARE, PhaseSettings, Total, latency, own_reads, read_until
+from loaderprobe.storage.reader import Reading, steady_slices
+from loaderprobe.system.device import name_calls
 
 READERS = (1, 4, 16, 64)
-MOUNTSTATS = Path("/proc/self/mountstats")
 LEAST_INODE_BYTES = 128
 """Of an inode on disk (ext2, the smallest of the usual ones): a cold operation reads at least its share of a block of
 them. Fewer bytes an operation mean that memory answered."""
@@ -37,57 +35,37 @@ WARM_OPERATIONS = 10_000
 """At least so many in a pass over names in memory, of which few take no time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetadataSettings:
-    """What one phase does, and for how long."""
-
-    operation: MetadataOperation = "open"
-    readers: int = 1
-    sample: Sample
-    location: StorageLocation
-    cores_available: float
-    seconds: float
-    """Shortest duration, dropping left out."""
-    longest_s: float
-    """Longest duration, dropping included, for a phase whose rate has not settled."""
-    seed: int
-    drop_all: Callable[[], None] | None
-    clock: Clock
-    engine: ReadEngine = field(default_factory=ThreadEngine)
-
-
 def steps_of(readers: Sequence[int] | None, files: int) -> Sequence[int]:
     """The concurrencies that were asked for; else 1, 4, 16 and so on, as many as these files can occupy."""
     return readers or [count for count in READERS if count == 1 or 4 * count <= files]
 
 
-def run_metadata(settings: MetadataSettings) -> MetadataPhase:
+def run_metadata(settings: PhaseSettings, operation: MetadataOperation, clock: Clock) -> MetadataPhase:
     """Open or stat every file once after each drop, until the rate is known, the time is up or drops are enough.
 
     Raises BadValue or MissingPart when no file could be reached, MissingPart when dropping is not permitted.
     """
-    begin_ns = settings.clock.now_ns()
-    pieces = files_of(settings.sample)
-    if not settings.drop_all:
+    begin_ns, drops = clock.now_ns(), settings.supply.drop_all is not None
+    pieces = files_of(settings.supply.sample)
+    if not drops:
         # In memory they are gone through several times, since few take no time.
         pieces *= -(-WARM_OPERATIONS // len(pieces))
-    sample = replace(settings.sample, pieces=tuple(pieces))
-    supply = Supply(sample, None, seed=settings.seed, drop_all=settings.drop_all)
+    supply = replace(settings.supply, sample=replace(settings.supply.sample, pieces=tuple(pieces)), cache=None)
 
     def done(total: Total) -> bool:
         enough = total.seconds >= 0.98 * settings.seconds and total.settled(SETTLED_AT)
-        late = (settings.clock.now_ns() - begin_ns) / 1e9 >= settings.longest_s
-        most_drops = settings.drop_all and supply.rounds == MOST_DROPS and not supply.left
-        return bool(total.slices) and bool(enough or late or most_drops)
+        late = (clock.now_ns() - begin_ns) / 1e9 >= settings.longest_s
+        most_drops = drops and supply.rounds == MOST_DROPS and not supply.left
+        return bool(total.slices) and (enough or late or most_drops)
 
     total = read_until(
         done,
         supply,
-        lambda pieces, total: settings.engine.read(pieces, _order(settings, total)),
-        counters=lambda: {"storage": own_reads(), "calls": _server_calls(settings.location)},
+        lambda pieces, total: settings.engine.read(pieces, settings.order(total, operation)),
+        counters=lambda: {"storage": own_reads(), "calls": name_calls(settings.location)},
         slices=lambda reading: steady_slices(reading) if reading.seconds >= STEADY_S else _whole(reading),
     )
-    return _figures(settings, total, supply.rounds if settings.drop_all else 0)
+    return _figures(settings, operation, total, supply.rounds if drops else 0)
 
 
 def _whole(reading: Reading) -> list[tuple[float, float]]:
@@ -114,25 +92,14 @@ def metadata_label(
     return "unproved"
 
 
-def _order(settings: MetadataSettings, total: Total) -> ReadOrder:
-    seconds = max(settings.seconds - total.seconds, settings.seconds / 2, settings.engine.least_s)
-    return ReadOrder(readers=settings.readers, seconds=seconds, operation=settings.operation)
-
-
-def _server_calls(location: StorageLocation) -> int | None:
-    if location.filesystem in NFS:
-        return server_name_calls(location.mount, MOUNTSTATS)
-    return fuse_counters(location, PROC).get("syscr")
-
-
-def _figures(settings: MetadataSettings, total: Total, drops: int) -> MetadataPhase:
+def _figures(settings: PhaseSettings, operation: MetadataOperation, total: Total, drops: int) -> MetadataPhase:
     taken = np.concatenate(total.piece_ns)
     rate, half = total.bw_bytes, total.half_width if total.knows_interval else 0.0
     storage = total.counted["storage"] if settings.location.counts_reads else None
     calls = total.counted["calls"]
     cpu_cores = total.cpu_s / total.seconds
     return MetadataPhase(
-        operation=settings.operation,
+        operation=operation,
         readers=settings.readers,
         runtime=1e3 * total.seconds,
         total_ops=len(taken),

@@ -16,7 +16,7 @@ from loaderprobe.records.files import IMAGE_SUFFIXES, FileSet
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.phases import Engine
 from loaderprobe.records.remark import Remark
-from loaderprobe.storage.files import LARGE_FILE_BYTES, Piece, Sample, in_blocks, shuffled
+from loaderprobe.storage.files import LARGE_FILE_BYTES, LIMIT_BYTES, Piece, Sample, in_blocks, shuffled
 from loaderprobe.storage.probe import OnPhase, Probe, ProbeRequest, run_probe
 from loaderprobe.storage.reader import Reading, ReadOrder, ReadRun, Supply
 from loaderprobe.system.objects import TRANSIENT, UNSIZED, ObjectStore, open_store
@@ -73,7 +73,7 @@ def probe_objects(
     Raises BadValue when there is nothing to read, MissingPart without permission or the library for such URLs.
     """
     store = open_store(url)
-    sample = sample or sample_objects(store, limit_bytes=request.limit_bytes, seed=request.seed)
+    sample = sample or sample_objects(store, request.seed)
     location = StorageLocation(
         path=store.url, filesystem=store.family, kind="object", mount="", source=store.endpoint, devices=()
     )
@@ -85,8 +85,8 @@ def probe_objects(
     return run_probe(probe, store.url, on_phase, missing=() if store.sees_requests else (hidden,))
 
 
-def sample_objects(store: ObjectStore, *, limit_bytes: int, seed: int) -> Sample:
-    """Objects in random order, until `limit_bytes` are reached; large ones in ranges at random.
+def sample_objects(store: ObjectStore, seed: int) -> Sample:
+    """Objects in random order, until `LIMIT_BYTES` are reached; large ones in ranges at random.
 
     Raises BadValue when there is nothing to read, MissingPart without permission.
     """
@@ -100,7 +100,7 @@ def sample_objects(store: ObjectStore, *, limit_bytes: int, seed: int) -> Sample
     pieces: list[Piece] = []
     total = 0
     for piece in _usable(store, found, skipped):
-        if total >= limit_bytes:
+        if total >= LIMIT_BYTES:
             break
         pieces.append(piece)
         total += piece.size_bytes

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -17,10 +17,20 @@ from loaderprobe.records.thresholds import CEILING_COLD_AT_LEAST, WARM_AT_MOST
 from loaderprobe.stats import half_width_in_time, median
 from loaderprobe.storage.files import Piece
 from loaderprobe.storage.processes import ProcessEngine, processes_for
-from loaderprobe.storage.reader import Column, ReadEngine, Reading, ReadOrder, Supply, steady_slices, summed
+from loaderprobe.storage.reader import (
+    Column,
+    Operation,
+    ReadEngine,
+    Reading,
+    ReadOrder,
+    Supply,
+    ThreadEngine,
+    steady_slices,
+    summed,
+)
 from loaderprobe.system.device import reads_from_storage
 from loaderprobe.system.objects import DENIED, TRANSIENT
-from loaderprobe.system.process import read_process
+from loaderprobe.system.process import io_counters
 
 SETTLED_AT = 0.05
 """A phase ends when half its 95 % interval is within this share of the rate."""
@@ -43,18 +53,32 @@ LEAST_FOR_PROCESSES_S = 0.2
 class PhaseSettings:
     """The files, pattern and duration of one phase."""
 
-    name: PhaseName
-    engine: ReadEngine
+    name: PhaseName = "files"
+    """Of a phase of reads."""
+    engine: ReadEngine = field(default_factory=ThreadEngine)
     supply: Supply
     location: StorageLocation
     cores_available: float
     readers: int
     seconds: float
-    """Shortest duration of the phase, seconds."""
+    """Shortest duration of the phase, seconds; of opens and stats without dropping."""
     longest_s: float
-    """Longest duration, seconds, for a phase whose rate has not settled."""
+    """Longest duration, seconds, for a phase whose rate has not settled; of opens and stats with dropping."""
     direct: bool = False
     pause_s_per_byte: float = 0.0
+
+    def order(self, total: Total, operation: Operation = "read") -> ReadOrder:
+        """The first run lasts the shortest duration of the phase, later ones at least half of that.
+
+        In shorter runs the moments at which a throttled device grants reads would outweigh its rate.
+        """
+        return ReadOrder(
+            readers=self.readers,
+            seconds=max(self.seconds - total.seconds, self.seconds / 2, self.engine.least_s),
+            direct=self.direct,
+            pause_s_per_byte=self.pause_s_per_byte,
+            operation=operation,
+        )
 
 
 @dataclass(slots=True)
@@ -165,7 +189,7 @@ def run_phase(settings: PhaseSettings) -> BandwidthPhase:
         return long and (total.settled() or total.seconds >= 0.98 * settings.longest_s)
 
     def read(pieces: Sequence[Piece], total: Total) -> Reading:
-        reading = settings.engine.read(pieces, _order(settings, total))
+        reading = settings.engine.read(pieces, settings.order(total))
         if not len(reading.read_ns):
             raise nothing_read(Counter(reading.unread.values()))
         return reading
@@ -203,20 +227,6 @@ def _threads_may_limit(settings: PhaseSettings, phase: BandwidthPhase) -> bool:
     return fast and min(processes_for(settings.cores_available), phase.readers) > 1
 
 
-def _order(settings: PhaseSettings, total: Total) -> ReadOrder:
-    """The first run of reads lasts the shortest duration of the phase, later ones at least half of that.
-
-    In shorter runs the moments at which a throttled device grants reads would outweigh its rate.
-    """
-    seconds = max(settings.seconds - total.seconds, settings.seconds / 2)
-    return ReadOrder(
-        readers=settings.readers,
-        seconds=max(seconds, settings.engine.least_s),
-        direct=settings.direct,
-        pause_s_per_byte=settings.pause_s_per_byte,
-    )
-
-
 def more(after: int | None, before: int | None) -> int | None:
     """What a counter has risen by; None where it could not be read."""
     return None if before is None or after is None else after - before
@@ -224,8 +234,7 @@ def more(after: int | None, before: int | None) -> int | None:
 
 def own_reads() -> int | None:
     """Bytes that this process and its ended children read from storage."""
-    counters = read_process(os.getpid())
-    return counters.read_bytes if counters else None
+    return io_counters(Path("/proc/self")).get("read_bytes")
 
 
 def nothing_read(unread: Counter[str]) -> BadValue | MissingPart:

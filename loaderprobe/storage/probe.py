@@ -16,14 +16,13 @@ from loaderprobe.records.measurement import Missing
 from loaderprobe.records.phases import BandwidthPhase, PhaseName, fastest
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import WORTH
-from loaderprobe.storage.files import BLOCK_BYTES, Sample, as_text, locate_pieces, path_text, sample_files, scratch_file
-from loaderprobe.storage.metadata import MetadataSettings, files_of, run_metadata, steps_of
+from loaderprobe.storage.files import BLOCK_BYTES, Sample, locate_pieces, sample_files, scratch_file
+from loaderprobe.storage.metadata import files_of, run_metadata, steps_of
 from loaderprobe.storage.phase import PhaseSettings, run_fastest
 from loaderprobe.storage.reader import ReadEngine, Supply, ThreadEngine, why_not_direct
 from loaderprobe.system.limits import cores_available
 from loaderprobe.system.pagecache import why_unknown
 
-LIMIT_BYTES = 4 * 10**9
 MOST_READERS = 128
 MOST_SECONDS = 3600
 LONGEST = 5.0
@@ -55,7 +54,6 @@ class ProbeRequest:
     seed: int = 0
     drop_all: Callable[[], None] | None = None
     """Empties all caches of the machine; None drops exactly the files read."""
-    limit_bytes: int = LIMIT_BYTES
     metadata: bool = False
     """Also opens/s and stats/s; cold with `drop_all` only."""
 
@@ -182,7 +180,6 @@ class Probe:
         return None
 
     def _reads(self, step: Reads) -> BandwidthPhase:
-        """Read in one pattern at one concurrency."""
         seconds = self.request.seconds
         in_a_row = self.sample.sequential() if step.name == "sequential" else None
         if in_a_row:
@@ -204,20 +201,11 @@ class Probe:
 
     def _names(self, step: Names) -> MetadataPhase:
         seconds = METADATA_SHARE * self.request.seconds
-        return run_metadata(
-            MetadataSettings(
-                operation=step.operation,
-                readers=step.readers,
-                sample=self.sample,
-                location=self.location,
-                cores_available=self.cores,
-                seconds=seconds,
-                longest_s=METADATA_LONGEST * seconds,
-                seed=self.request.seed,
-                drop_all=self.request.drop_all,
-                clock=self.clock,
-            )
-        )
+        settings = PhaseSettings(
+            engine=self.engine, supply=self.supply, location=self.location, cores_available=self.cores,
+            readers=step.readers, seconds=seconds, longest_s=METADATA_LONGEST * seconds,
+        )  # fmt: skip
+        return run_metadata(settings, step.operation, self.clock)
 
 
 def probe_bandwidth(
@@ -231,7 +219,7 @@ def probe_bandwidth(
     if request.scratch_bytes is not None:
         with scratch_file(request.path, request.scratch_bytes, request.seed) as sample:
             return _probe(request, sample, cache, on_phase, clock)
-    sample = sample_files(request.path, limit_bytes=request.limit_bytes, seed=request.seed)
+    sample = sample_files(request.path, seed=request.seed)
     return _probe(request, sample, cache, on_phase, clock)
 
 
@@ -239,11 +227,11 @@ def _probe(
     request: ProbeRequest, sample: Sample, cache: PageCache, on_phase: OnPhase, clock: Clock
 ) -> BandwidthMeasurement:
     supply = Supply(sample, cache, seed=request.seed, drop_all=request.drop_all)
-    location = as_text(locate_pieces(request.path, sample.pieces))
+    location = locate_pieces(request.path, sample.pieces)
     probe = Probe(
         request=request, sample=sample, location=location, supply=supply, cores=cores_available(), clock=clock
     )
-    return run_probe(probe, path_text(request.path.absolute()), on_phase)
+    return run_probe(probe, str(request.path.absolute()), on_phase)
 
 
 def run_probe(probe: Probe, path: str, on_phase: OnPhase, missing: Sequence[Missing] = ()) -> BandwidthMeasurement:

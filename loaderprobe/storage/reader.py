@@ -27,7 +27,7 @@ from loaderprobe.protocols import PageCache
 from loaderprobe.records.bandwidth import MetadataOperation
 from loaderprobe.records.phases import Engine
 from loaderprobe.records.remark import Remark
-from loaderprobe.storage.files import Piece, Sample, path_text
+from loaderprobe.storage.files import Piece, Sample
 
 MOST_BYTES_A_READ = 16 << 20
 """Larger pieces are read with several calls, so that a reader's buffer stays small."""
@@ -35,6 +35,7 @@ VANISHED = "vanished"
 """Why a file that was there when files were listed cannot be read."""
 
 Column = NDArray[np.int64]
+Operation = Literal["read"] | MetadataOperation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +48,7 @@ class ReadOrder:
     """Past the page cache (O_DIRECT)."""
     pause_s_per_byte: float = 0.0
     """Pause after each piece, for each byte of it."""
-    operation: Literal["read"] | MetadataOperation = "read"
+    operation: Operation = "read"
     """What is done with each piece: read it, or only open and close its file, or ask for its size by name."""
 
 
@@ -119,13 +120,11 @@ def summed(counts: Iterable[int | None]) -> int | None:
     return None if None in known else sum(filter(None, known))
 
 
-# How orders and readings go to other processes, and come back: as one line of JSON.
-
 T = TypeVar("T")
 
 
 def encoded(value: Any) -> bytes:
-    """An order, a reading, or what holds one."""
+    """An order or a reading, as one line of JSON for another process."""
     return msgspec.json.encode(value, enc_hook=lambda column: column.tolist())
 
 
@@ -235,7 +234,7 @@ class ReadRun:
             ios += calls
             delivered += got
             if trouble:
-                unread[path_text(piece.path)] = trouble
+                unread[os.fsencode(piece.path).decode(errors="replace")] = trouble
             else:
                 rows.append((ended - self._begun_ns, got, reading_ns // calls, ended - begun))
             if self._order.pause_s_per_byte:
@@ -326,8 +325,6 @@ def cpu_seconds() -> float:
     return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
-# The sample as an endless sequence of cold pieces.
-
 RESIDENCY_FILES = 256
 
 
@@ -382,8 +379,6 @@ class Supply:
         self._next = 0
         self.rounds += 1
 
-
-# The steady part of one run of reads: equal slices of time, and the bytes completed in each.
 
 SLICE_S = 0.5
 # A throttled device first spends its credit from idle time: 0.1 to 0.25 s of its rate under blkio. It grants reads

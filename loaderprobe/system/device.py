@@ -17,8 +17,6 @@ from loaderprobe.records.files import is_url
 from loaderprobe.records.remark import Remark, each_once
 from loaderprobe.system.process import io_counters
 
-# What devices and NFS mounts have read since boot, as the kernel publishes it.
-
 SECTOR_BYTES = 512
 """The unit of /proc/diskstats, whatever the device's own sectors are."""
 SERVER_READ_BYTES = 4
@@ -29,40 +27,16 @@ NOT_UTF_8 = "backslashreplace"
 """How names in other encodings are read, which any mount and any file may have."""
 
 
-def device_read_bytes(diskstats: Path) -> dict[str, int]:
+def _device_read_bytes() -> dict[str, int]:
     """Bytes that each block device has read since boot, for all processes; empty where the file cannot be read."""
     with suppress(OSError):
         # major minor name reads merged sectors ...
-        rows = [line.split() for line in diskstats.read_text().splitlines()]
+        rows = [line.split() for line in (PROC / "diskstats").read_text().splitlines()]
         return {row[2]: int(row[5]) * SECTOR_BYTES for row in rows if len(row) > 5}
     return {}
 
 
-def server_read_bytes(mount_point: str, mountstats: Path) -> int | None:
-    """Bytes that the NFS client has read from the server for a mount, cached or direct, for all processes.
-
-    None when no NFS is mounted there, or the file cannot be read (only the owner may read `/proc/self/mountstats`).
-    Mounts of one export share their counters.
-    """
-    counts = next((line.split()[1:] for line in _of_mount(mount_point, mountstats) if line.startswith("bytes:")), [])
-    return int(counts[SERVER_READ_BYTES]) if len(counts) > SERVER_READ_BYTES else None
-
-
-def server_name_calls(mount_point: str, mountstats: Path) -> int | None:
-    """Calls for names and attributes that the NFS client has sent to the server for a mount, for all processes.
-
-    None as for `server_read_bytes`.
-    """
-    # NAME: operations transmissions timeouts ...
-    counts = [
-        int(fields[1])
-        for line in _of_mount(mount_point, mountstats)
-        if len(fields := line.split()) > 1 and fields[0].removesuffix(":") in NAME_CALLS
-    ]
-    return sum(counts) if counts else None
-
-
-def fuse_counters(location: StorageLocation, proc: Path) -> dict[str, int]:
+def _fuse_counters(location: StorageLocation) -> dict[str, int]:
     """`rchar` (bytes) and `syscr` (calls) that the program which serves a FUSE mount has read, for all processes.
 
     Its reads of requests count, too, and where it has the data from is its own affair. Empty for a block device behind
@@ -75,11 +49,11 @@ def fuse_counters(location: StorageLocation, proc: Path) -> dict[str, int]:
     except OSError:
         return {}
     connection = os.major(device) << 20 | os.minor(device)  # within the kernel
-    servers = _servers_of(connection, proc)
+    servers = _servers_of(connection, PROC)
     if not all(_serves(server, connection) for server in servers):
         # Unmounted since, and another mount has its number.
         _servers_of.cache_clear()
-        servers = _servers_of(connection, proc)
+        servers = _servers_of(connection, PROC)
     found = [io_counters(server.parents[1]) for server in servers]
     if not found or not all(found):
         return {}
@@ -104,13 +78,16 @@ def _serves(info: Path, connection: int) -> bool:
     return False
 
 
-def _of_mount(mount_point: str, mountstats: Path) -> list[str]:
-    """The lines on what is mounted there, without blanks before them; a later mount hides the earlier ones."""
+def _of_nfs(mount_point: str) -> list[list[str]]:
+    """The words of each line on the NFS that is mounted there; a later mount hides the earlier ones.
+
+    None where the file cannot be read, which only its owner may. Mounts of one export share their counters.
+    """
     try:
-        lines = mountstats.read_text(errors=NOT_UTF_8).splitlines()
+        lines = (PROC / "self/mountstats").read_text(errors=NOT_UTF_8).splitlines()
     except OSError:
         return []
-    found: list[str] = []
+    found: list[list[str]] = []
     within = False
     for line in lines:
         if line.startswith(("device ", "no device ")):
@@ -119,7 +96,7 @@ def _of_mount(mount_point: str, mountstats: Path) -> list[str]:
             within = unescape(point) == mount_point
             found = [] if within else found
         elif within:
-            found.append(line.lstrip())
+            found.append(line.split())
     return found
 
 
@@ -160,7 +137,7 @@ def locate_root(root: str) -> StorageLocation:
     return StorageLocation(path=root, filesystem=scheme, kind="object", mount="", source="", devices=())
 
 
-def read_sectors(devices: Sequence[str], diskstats: Path | None = None) -> int | None:
+def read_sectors(devices: Sequence[str]) -> int | None:
     """Bytes that the devices have read since boot, for all processes; None when one is not listed or not counted.
 
     A loop device whose file is on another device of the list is left out, because its reads are counted
@@ -174,7 +151,7 @@ def read_sectors(devices: Sequence[str], diskstats: Path | None = None) -> int |
                 return None
             if below & set(devices):
                 counted.discard(loop)
-    read_bytes = device_read_bytes(diskstats or PROC / "diskstats")
+    read_bytes = _device_read_bytes()
     counted = {path for device in counted for path in _paths(device, read_bytes)}
     if not counted or not counted <= read_bytes.keys() or any(map(_stands_still, counted)):
         return None
@@ -195,20 +172,31 @@ def _stands_still(device: str) -> bool:
     return False
 
 
-def reads_from_storage(location: StorageLocation, proc: Path | None = None) -> int | None:
+def reads_from_storage(location: StorageLocation) -> int | None:
     """Bytes that the storage under `location` has read since boot, for all processes; None where not all are counted.
 
-    Counted by the devices of a local file system or of an overlay of such, by the client of NFS, and by the program
-    that serves a FUSE mount.
+    Counted by the devices of a local file system or of an overlay of such, by the client of NFS, cached or direct, and
+    by the program that serves a FUSE mount.
     """
-    proc = proc or PROC
     if location.kind == "fuse":
-        return fuse_counters(location, proc).get("rchar")
+        return _fuse_counters(location).get("rchar")
     if location.filesystem in NFS:
-        return server_read_bytes(location.mount, proc / "self/mountstats")
+        counts = next((words[1:] for words in _of_nfs(location.mount) if words[:1] == ["bytes:"]), [])
+        return int(counts[SERVER_READ_BYTES]) if len(counts) > SERVER_READ_BYTES else None
     if location.kind not in ("block", "overlay") or not {"block", "memory"}.issuperset(location.layers):
         return None
-    return read_sectors(location.devices, proc / "diskstats")
+    return read_sectors(location.devices)
+
+
+def name_calls(location: StorageLocation) -> int | None:
+    """Calls for names and attributes that the NFS client has sent to the server, or read calls of the program that
+    serves a FUSE mount, since it is mounted and for all processes; None where these are not counted."""
+    if location.filesystem not in NFS:
+        return _fuse_counters(location).get("syscr")
+    # NAME: operations transmissions timeouts ...
+    lines = (words for words in _of_nfs(location.mount) if len(words) > 1)
+    counts = [int(words[1]) for words in lines if words[0].removesuffix(":") in NAME_CALLS]
+    return sum(counts) if counts else None
 
 
 def process_reads_counted(location: StorageLocation) -> bool:

@@ -133,8 +133,6 @@ def own_gpu(variables: Variables, number: int, gpus: int) -> str | None:
     return seen[number] if len(seen) > 1 and number < len(seen) else None
 
 
-# How this machine reaches others: by which of its addresses and interfaces, and for how long a call may wait.
-
 OWN = Path("/proc/self/fd")
 IP = (socket.AF_INET, socket.AF_INET6)
 

@@ -10,11 +10,10 @@ import resource
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from shutil import disk_usage
 from typing import TypeVar
 
 from loaderprobe.system.host import cores_allowed
-
-# Memory of this process, now and at most, and what the machine has left, in bytes.
 
 Found = TypeVar("Found")
 SELF = Path("/proc/self")
@@ -57,8 +56,6 @@ def _field(file: Path, name: str) -> int | None:
         return None
     return int(found[1]) * 1024 if found else None
 
-
-# The cgroups that a process is in, of both versions, and the memory that they and the machine leave.
 
 ROOT = Path("/sys/fs/cgroup")
 MEMBERSHIP = Path("/proc/self/cgroup")
@@ -124,9 +121,6 @@ def _left(directory: Path) -> int | None:
         return None
 
 
-# How many cores this process may use.
-
-
 def cores_available(root: Path = ROOT, membership: Path = MEMBERSHIP) -> float:
     """Cores within CPU affinity and the smallest cgroup quota (v1 or v2) of this process and its parents."""
     return min(core_limits(root, membership).values())
@@ -164,8 +158,6 @@ def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     return found.get("model name") or f"{platform.machine()} {of_arm}".strip()
 
 
-# Sizes of memory and of shared memory, in bytes.
-
 SHARED_MEMORY = Path("/dev/shm")
 
 
@@ -177,24 +169,17 @@ def memory_bytes(root: Path = ROOT, membership: Path = MEMBERSHIP) -> int:
 
 def shared_memory_bytes(path: Path = SHARED_MEMORY) -> int | None:
     """Size of the file system for shared memory, bytes; None where there is none to see."""
-    stat = _stat(path)
-    return None if stat is None else stat.f_blocks * stat.f_frsize
+    with suppress(OSError):
+        return disk_usage(path).total
+    return None
 
 
 def free_shared_memory_bytes(path: Path = SHARED_MEMORY) -> int | None:
     """Free bytes in shared memory; None where there is none to see."""
-    stat = _stat(path)
-    return None if stat is None else stat.f_bavail * stat.f_frsize
+    with suppress(OSError):
+        return disk_usage(path).free
+    return None
 
-
-def _stat(path: Path) -> os.statvfs_result | None:
-    try:
-        return os.statvfs(path)
-    except OSError:
-        return None
-
-
-# How many files and connections a process may hold open, and how many a launcher's processes need of one.
 
 A_RANK = 7
 """Connections to the store of all: two of each process, and five of its child, one of them for a group of the user's

@@ -39,18 +39,24 @@ def held_files() -> dict[str, int]:
     return _sizes({*_open_for_reading(), *(mapping.path for mapping in _mappings())})
 
 
-def let_go() -> int:
-    """Unmap the pages of all files that are mapped and not as code; returns how many mappings of them there are.
+def let_go(paths: Collection[str] | None = None, clean: set[_Mapping] | None = None) -> int:
+    """Unmap the pages of these files, else of all that are mapped and not as code; returns how many mappings there are.
 
     A later read brings them back. Private mappings that can be, or have been, written to are skipped, because
-    changes would be lost.
+    changes would be lost. `clean` keeps those that cannot be written and were found unchanged: they stay so.
     """
-    found = [mapping for mapping in _mappings() if mapping.shared or not mapping.writable]
-    changed = _changed() if any(not each.shared for each in found) else set()
-    clean = [each for each in found if each.begin not in changed]
-    for each in clean:
-        _libc.madvise(each.begin, each.end - each.begin, MADV_DONTNEED)
-    return len(clean)
+    clean = set() if clean is None else clean
+    mappings = _mappings(paths)
+    clean.intersection_update(mappings)
+    if any(not mapping.shared and not mapping.writable and mapping not in clean for mapping in mappings):
+        changed = _changed()
+        clean.update(mapping for mapping in mappings if not mapping.writable and mapping.begin not in changed)
+        # That took some ms, in which another thread may have unmapped a file.
+        mappings = _mappings(paths)
+    found = [mapping for mapping in mappings if mapping.shared or mapping in clean]
+    for mapping in found:
+        _libc.madvise(mapping.begin, mapping.end - mapping.begin, MADV_DONTNEED)
+    return len(found)
 
 
 class Evicted:
@@ -69,17 +75,7 @@ class Evicted:
 
     def drop(self) -> None:
         """Unmap the pages of the files here, and evict them. Some 2 ms in a process with torch in it."""
-        mappings = _mappings(self._paths)
-        self._clean.intersection_update(mappings)
-        if any(not mapping.shared and not mapping.writable and mapping not in self._clean for mapping in mappings):
-            # Private pages that were changed would be lost. Those of a mapping that cannot be written stay clean.
-            changed = _changed()
-            self._clean.update(mapping for mapping in mappings if not mapping.writable and mapping.begin not in changed)
-            # That took some ms, in which another thread may have unmapped a file.
-            mappings = _mappings(self._paths)
-        for mapping in mappings:
-            if mapping.shared or mapping in self._clean:
-                _libc.madvise(mapping.begin, mapping.end - mapping.begin, MADV_DONTNEED)
+        let_go(self._paths, self._clean)
         for file in self._files:
             os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
 

@@ -36,14 +36,18 @@ class _Process:
     """From storage, of all its threads; None where that may not be read."""
 
 
+_Processes = dict[tuple[int, int], _Process]
+"""By number and start: a number that was given again is another process."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Reading:
     now_ns: int
     busy: int
     steal: int
-    tree: dict[int, _Process]
+    tree: _Processes
     """The own processes but for ancestors."""
-    above: dict[int, _Process]
+    above: _Processes
     """The ancestors; of their other children nothing counts as own."""
 
 
@@ -111,8 +115,8 @@ class OthersMeter:
             now_ns=time.monotonic_ns(),
             busy=machine[0],
             steal=machine[1],
-            tree=tree,
-            above=above,
+            tree={(pid, each.start): each for pid, each in tree.items()},
+            above={(pid, each.start): each for pid, each in above.items()},
         )
 
     def _machine(self) -> tuple[int, int] | None:
@@ -138,7 +142,6 @@ class OthersMeter:
             kept = not pending
             pid = orphans.pop() if kept else pending.pop()
             each = None if pid in found else self._process(pid)
-            # A number that was given again is another process.
             if each is None or (kept and each.start != self._known[pid]):
                 continue
             found[pid] = each
@@ -212,22 +215,17 @@ def _used(before: _Reading, after: _Reading) -> int:
     """
     whole = sum(each.own + each.reaped for each in after.tree.values())
     whole -= sum(each.own + each.reaped for each in before.tree.values())
-    above = {pid: each for pid, each in after.above.items() if _same(before.above.get(pid), each)}
+    above = {key: each for key, each in after.above.items() if key in before.above}
     return max(whole, _since(before.tree, after.tree)) + _since(before.above, above)
 
 
-def _since(before: dict[int, _Process], after: dict[int, _Process]) -> int:
-    known = (each if _same(each := before.get(pid), now) else None for pid, now in after.items())
-    return sum(now.own - (was.own if was else 0) for was, now in zip(known, after.values(), strict=True))
+def _since(before: _Processes, after: _Processes) -> int:
+    return sum(now.own - (before[key].own if key in before else 0) for key, now in after.items())
 
 
-def _read_bytes(before: dict[int, _Process], after: dict[int, _Process]) -> int | None:
+def _read_bytes(before: _Processes, after: _Processes) -> int | None:
     """None where a process ended, or may not be looked at."""
     if not before.keys() <= after.keys() or any(each.read_bytes is None for each in after.values()):
         return None
-    earlier = sum(before[pid].read_bytes or 0 for pid in before)
-    return max(0, sum(each.read_bytes or 0 for each in after.values()) - earlier)
-
-
-def _same(one: _Process | None, other: _Process) -> bool:
-    return one is not None and one.start == other.start
+    earlier, later = (sum(each.read_bytes or 0 for each in found.values()) for found in (before, after))
+    return max(0, later - earlier)

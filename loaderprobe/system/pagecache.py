@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from loaderprobe.errors import MissingPart
-from loaderprobe.records.measurement import Missing
 from loaderprobe.records.remark import Remark
 
 # The share of files in the page cache: from mincore, or page by page where mincore is wrong.
@@ -60,23 +59,8 @@ _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _libc.statfs.argtypes = [ctypes.c_char_p, ctypes.c_void_p]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Residency:
-    """Number of pages of some files, and how many of them are cached."""
-
-    held: float
-    pages: int
-    sampled: bool
-    """True when the share of some files comes from a sample."""
-
-    @property
-    def share(self) -> float | None:
-        """None when the files have no pages."""
-        return self.held / self.pages if self.pages else None
-
-
-def ask(paths: Sequence[Path]) -> Residency | Missing:
-    """The cached share of the files, or why it cannot be known.
+def ask(paths: Sequence[Path]) -> tuple[float | None, bool] | Remark:
+    """(the cached share of the files, None without pages; whether that of some is from a sample), or why it is unknown.
 
     Cold files are cold again afterwards, and warm files stay warm. Only a partly warm file of which no sampled page
     was cached is dropped completely.
@@ -84,15 +68,15 @@ def ask(paths: Sequence[Path]) -> Residency | Missing:
     held = pages = 0
     hidden: list[tuple[Path, int]] = []
     for part in _in_parts(_Asker().count, paths):
-        if isinstance(part, Missing):
+        if isinstance(part, Remark):
             return part
         held, pages = held + part[0], pages + part[1]
         hidden += part[2]
     share = _sampled_share(hidden)
-    if isinstance(share, Missing):
+    if isinstance(share, Remark):
         return share
     unseen = sum(of_file for _, of_file in hidden)
-    return Residency(held=held + share * unseen, pages=pages + unseen, sampled=bool(hidden))
+    return (held + share * unseen) / (pages + unseen) if pages + unseen else None, bool(hidden)
 
 
 def _in_parts(do: Callable[[Sequence[Path]], T], paths: Sequence[Path], *, opens: bool = True) -> list[T]:
@@ -103,10 +87,6 @@ def _in_parts(do: Callable[[Sequence[Path]], T], paths: Sequence[Path], *, opens
     size, one = max(1, len(paths) // PARTS), opens and not _on(paths[:1], NETWORK | {FUSE})
     with ThreadPoolExecutor(1 if one else THREADS) as threads:
         return list(threads.map(do, (paths[first : first + size] for first in range(0, len(paths), size))))
-
-
-def _missing(reason: Remark) -> Missing:
-    return Missing(name="cached share", reason=reason)
 
 
 def _about(path: Path, code: str, **facts: str) -> Remark:
@@ -171,7 +151,7 @@ class _Asker:
         # In an overlay the layer's own file counts, and mincore was seen to lie where that layer is read-only.
         return kind != OVERLAY and os.access(path, os.W_OK, effective_ids=True)
 
-    def count(self, paths: Sequence[Path]) -> tuple[int, int, list[tuple[Path, int]]] | Missing:
+    def count(self, paths: Sequence[Path]) -> tuple[int, int, list[tuple[Path, int]]] | Remark:
         """(cached pages, pages of the same files, the files of which it is hidden), or why one cannot be known."""
         held = pages = 0
         hidden: list[tuple[Path, int]] = []
@@ -181,7 +161,7 @@ class _Asker:
                 kind = self.kind(path, found.st_dev)
                 truth = self.gets_the_truth(path, found.st_uid, kind)
                 if why := _why_not(path, found.st_mode, kind, truth):
-                    return _missing(why)
+                    return why
                 of_file = -(-found.st_size // PAGE_BYTES)
                 if not truth and of_file:
                     hidden.append((path, of_file))
@@ -189,7 +169,7 @@ class _Asker:
                     held += _resident_pages(path, found.st_size)
                     pages += of_file
             except OSError as error:
-                return _missing(_not_examined(path, error))
+                return _not_examined(path, error)
         return held, pages, hidden
 
 
@@ -229,7 +209,7 @@ def _resident_within(fd: int, offset: int, size_bytes: int) -> int:
     return states.raw.translate(_RESIDENT).count(1)
 
 
-def _sampled_share(files: Sequence[tuple[Path, int]]) -> float | Missing:
+def _sampled_share(files: Sequence[tuple[Path, int]]) -> float | Remark:
     """Cached share of the files' pages, from evenly spread pages of evenly spread files; or why it cannot be known.
 
     `files` are paths and how many pages each has, at least one.
@@ -243,8 +223,8 @@ def _sampled_share(files: Sequence[tuple[Path, int]]) -> float | Missing:
             held += pages * _share_of_file(path, [(2 * n + 1) * pages // (2 * count) for n in range(count)])
         except OSError as error:
             if error.errno == errno.EOPNOTSUPP:
-                return _missing(_about(path, "foreign_hidden"))
-            return _missing(_not_examined(path, error))
+                return _about(path, "foreign_hidden")
+            return _not_examined(path, error)
     return held / sum(pages for _, pages in some) if some else 0.0
 
 
@@ -301,7 +281,7 @@ class LinuxPageCache:
         for number in range(PASSES):
             _in_parts(partial(_drop, write_back=number > 0), paths)
             found = ask(paths)
-            now, sampled = (None, True) if isinstance(found, Missing) else (found.share, found.sampled)
+            now, sampled = (None, True) if isinstance(found, Remark) else found
             if now == 0 and not sampled:
                 return
             if number > 0 and (not now or now >= before):
@@ -322,13 +302,13 @@ class LinuxPageCache:
         For other users' files it is estimated from a sample. Asking leaves cold files cold.
         """
         found = ask(paths)
-        return None if isinstance(found, Missing) else found.share
+        return None if isinstance(found, Remark) else found[0]
 
 
 def why_unknown(path: Path) -> Remark | None:
     """Why the cached share of the file cannot be known; None when it can. Found by trying."""
     found = ask([path])
-    return found.reason if isinstance(found, Missing) else None
+    return found if isinstance(found, Remark) else None
 
 
 def drop_all_caches(path: Path = DROP_CACHES) -> None:

@@ -13,25 +13,20 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 PR_SET_PDEATHSIG = 1
 DEATH_S = 1.0
 """A dying process closes its connections a moment before its exit code is there."""
-NS = 1e9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessCounters:
+class ProcessCounters(NamedTuple):
     """Resources that a process has used since it began; None where this user may not see them."""
 
     cpu_s: float | None
-    run_delay_s: float | None
     read_bytes: int | None
     """Fetched from storage."""
-    delivered_bytes: int | None
-    """Returned by read calls, from storage or from memory."""
 
 
 def read_process(pid: int, proc: Path = Path("/proc")) -> ProcessCounters | None:
@@ -39,31 +34,19 @@ def read_process(pid: int, proc: Path = Path("/proc")) -> ProcessCounters | None
     directory = proc / str(pid)
     if not directory.is_dir():
         return None
-    delays = [_run_delay_ns(thread) for thread in (directory / "task").glob("*")]
-    counters = io_counters(directory)
-    return ProcessCounters(
-        cpu_s=_cpu_s(directory),
-        run_delay_s=sum(delay or 0 for delay in delays) / NS if delays and None not in delays else None,
-        read_bytes=counters.get("read_bytes"),
-        delivered_bytes=counters.get("rchar"),
-    )
+    fields = stat_fields(directory)
+    # Of all threads; `schedstat` of a process is that of its first thread only.
+    cpu_s = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") if fields else None
+    return ProcessCounters(cpu_s, io_counters(directory).get("read_bytes"))
 
 
-def _cpu_s(directory: Path) -> float | None:
-    """User and system time of all threads; `schedstat` of a process is that of its first thread only."""
+def stat_fields(directory: Path) -> list[bytes]:
+    """Of the process with this directory of /proc, from the letter of its state on; empty where it has ended."""
     try:
         # The command's name, in brackets, may hold any bytes; the fields after it are numbers.
-        fields = (directory / "stat").read_bytes().rpartition(b")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    except (OSError, IndexError, ValueError):
-        return None
-
-
-def _run_delay_ns(thread: Path) -> int | None:
-    try:
-        return int((thread / "schedstat").read_text().split()[1])
-    except (OSError, IndexError, ValueError):
-        return None
+        return (directory / "stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return []
 
 
 def io_counters(directory: Path) -> dict[str, int]:
@@ -97,10 +80,8 @@ def ask_where(pid: int) -> bool:
 
 def runs(pid: int) -> bool:
     """False for a process that has ended, also where its parent has not asked for that yet."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in b"ZX"
-    except OSError:
-        return False
+    fields = stat_fields(Path(f"/proc/{pid}"))
+    return bool(fields) and fields[0] not in b"ZX"
 
 
 def child_environment() -> dict[str, str]:

@@ -22,6 +22,7 @@ from typing import Literal, NamedTuple
 
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.waits import WaitKind
+from loaderprobe.system.process import stat_fields
 
 # System calls in which threads wait, by their numbers on x86-64 and on 64-bit ARM.
 #
@@ -100,8 +101,6 @@ def calls_of(machine: str) -> Mapping[int, Call] | None:
     return {int(number): Call(name, groups[name]) for name, number in zip(words[::2], words[1::2], strict=True)}
 
 
-# The files of one thread in /proc, kept open.
-
 MOST_BYTES = 1024
 
 
@@ -109,29 +108,37 @@ class ThreadGone(Exception):
     """The thread, or its whole process, has ended."""
 
 
-class ThreadFiles:
-    """`syscall`, `stat` and `wchan` of a thread. `directory` is its process's folder in /proc, open.
+class OpenFiles:
+    """Files below a process's folder in /proc, which is open as `directory`; each is opened when first asked for.
 
-    Open descriptors stay with their thread: when its number is reused, they report that it has ended. Opening costs
-    three times as much as reading.
+    Open descriptors stay with their process or thread: when its number is reused, they report that it has ended.
+    Opening costs three times as much as reading.
     """
 
-    def __init__(self, directory: int, tid: int) -> None:
-        self._directory, self._tid = directory, tid
+    def __init__(self, directory: int) -> None:
+        self.directory = directory
         self._open: dict[str, int] = {}
 
     def close(self) -> None:
-        for file in self._open.values():
-            os.close(file)
-        self._open.clear()
+        while self._open:
+            os.close(self._open.popitem()[1])
+
+    def file(self, name: str) -> int:
+        """Its descriptor. Raises OSError."""
+        if name not in self._open:
+            self._open[name] = os.open(name, os.O_RDONLY, dir_fd=self.directory)
+        return self._open[name]
+
+
+class ThreadFiles(OpenFiles):
+    """`syscall`, `stat` and `wchan` of a thread. `directory` is its process's folder in /proc, open."""
+
+    def __init__(self, directory: int, tid: int) -> None:
+        super().__init__(directory)
+        self._tid = tid
 
     def read(self, name: str) -> bytes:
-        """The file's text. Raises OSError."""
-        file = self._open.get(name)
-        if file is None:
-            file = os.open(f"task/{self._tid}/{name}", os.O_RDONLY, dir_fd=self._directory)
-            self._open[name] = file
-        return os.pread(file, MOST_BYTES, 0)
+        return os.pread(self.file(f"task/{self._tid}/{name}"), MOST_BYTES, 0)
 
     def letter(self) -> str:
         """The state's letter. Raises ThreadGone."""
@@ -156,24 +163,18 @@ class ThreadFiles:
 class ThreadTable:
     """The files of all sampled threads of a process."""
 
-    def __init__(self, directory: int) -> None:
-        self._directory = directory
-        self._task: int | None = None
+    def __init__(self, process: OpenFiles) -> None:
+        self._process = process
         self._files: dict[int, ThreadFiles] = {}
 
     def close(self) -> None:
-        for files in self._files.values():
-            files.close()
-        self._files.clear()
-        if self._task is not None:
-            os.close(self._task)
-            self._task = None
+        for tid in list(self._files):
+            self.forget(tid)
 
     def files(self, tid: int) -> ThreadFiles:
-        files = self._files.get(tid)
-        if files is None:
-            files = self._files[tid] = ThreadFiles(self._directory, tid)
-        return files
+        if tid not in self._files:
+            self._files[tid] = ThreadFiles(self._process.directory, tid)
+        return self._files[tid]
 
     def forget(self, tid: int) -> None:
         files = self._files.pop(tid, None)
@@ -182,9 +183,7 @@ class ThreadTable:
 
     def others(self, tid: int) -> Iterator[int]:
         try:
-            if self._task is None:
-                self._task = os.open("task", os.O_RDONLY | os.O_DIRECTORY, dir_fd=self._directory)
-            listed = {int(name) for name in os.listdir(self._task)}  # noqa: PTH208  # of a descriptor
+            listed = {int(name) for name in os.listdir(self._process.file("task"))}  # noqa: PTH208  # of a descriptor
         except OSError:
             return
         for ended in self._files.keys() - listed:
@@ -220,8 +219,6 @@ def kind_of_channel(channel: str) -> WaitKind | None:
             return kind
     return "storage" if any(part in channel for part in _REQUESTS) else None
 
-
-# The peers of a process's sockets.
 
 TABLES = ("net/tcp", "net/tcp6", "net/udp", "net/udp6")
 LISTENING = b"0A"
@@ -331,8 +328,6 @@ def _lines(path: str) -> list[bytes]:
         return []
 
 
-# The files and sockets behind another process's descriptors, and the descriptors that a thread polls.
-
 # A process that polls more than these is a server; the first ones are enough.
 MOST_POLLED = 32
 _POLLED = struct.Struct("=ihh")
@@ -344,22 +339,16 @@ _INSIDE: dict[str, Descriptor] = {
 
 
 class Descriptors:
-    """The descriptors of one process. `directory` is its folder in /proc, open, and `path` that folder's name."""
+    """The descriptors of one process. `path` is its folder in /proc."""
 
-    def __init__(self, directory: int, path: str, budget: TableBudget) -> None:
-        self._directory = directory
+    def __init__(self, process: OpenFiles, path: str, budget: TableBudget) -> None:
+        self._process = process
         self._sockets = Sockets(path, budget)
-        self._memory: int | None = None
-
-    def close(self) -> None:
-        if self._memory is not None:
-            os.close(self._memory)
-            self._memory = None
 
     def find(self, number: int) -> Descriptor:
         """The target of this descriptor; unknown where it is closed or access is denied."""
         try:
-            link = os.readlink(f"fd/{number}", dir_fd=self._directory)
+            link = os.readlink(f"fd/{number}", dir_fd=self._process.directory)
         except OSError:
             return UNKNOWN
         if link.startswith("/"):
@@ -376,7 +365,7 @@ class Descriptors:
 
     def _is_named_pipe(self, number: int) -> bool:
         try:
-            return stat.S_ISFIFO(os.stat(f"fd/{number}", dir_fd=self._directory).st_mode)
+            return stat.S_ISFIFO(os.stat(f"fd/{number}", dir_fd=self._process.directory).st_mode)
         except OSError:
             return False
 
@@ -404,7 +393,7 @@ class Descriptors:
     def watched_by_epoll(self, number: int) -> Iterable[Descriptor] | None:
         """Those that an epoll descriptor watches, as /proc/PID/fdinfo lists them, or None."""
         try:
-            file = os.open(f"fdinfo/{number}", os.O_RDONLY, dir_fd=self._directory)
+            file = os.open(f"fdinfo/{number}", os.O_RDONLY, dir_fd=self._process.directory)
         except OSError:
             return None
         try:
@@ -419,14 +408,10 @@ class Descriptors:
     def memory(self, address: int, size: int) -> bytes | None:
         """Bytes of the process's memory; None where they may not be read."""
         try:
-            if self._memory is None:
-                self._memory = os.open("mem", os.O_RDONLY, dir_fd=self._directory)
-            return os.pread(self._memory, size, address)
+            return os.pread(self._process.file("mem"), size, address)
         except (OSError, OverflowError):
             return None
 
-
-# The kind of a wait, from the system call in which a thread waits and its arguments.
 
 F_SETLKW, F_OFD_SETLKW = 7, 38
 LONGEST_PATH = 512
@@ -591,10 +576,8 @@ def let_be_read_by(pid: int) -> None:
 
 def start_ticks(pid: int, proc: Path = Path("/proc")) -> int | None:
     """Start time of a process in clock ticks since boot; with its id it identifies the process uniquely."""
-    try:
-        return int((proc / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[19])
-    except (OSError, IndexError, ValueError):
-        return None
+    fields = stat_fields(proc / str(pid))
+    return int(fields[19]) if fields else None
 
 
 def yama_scope() -> int:
@@ -624,12 +607,11 @@ class WatchedProcess:
         """Why the last sample saw no system call; None while system calls are visible."""
         path = proc / str(pid)
         try:
-            self._directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+            self._files = OpenFiles(os.open(path, os.O_RDONLY | os.O_DIRECTORY))
         except OSError as error:
             raise ThreadGone from error
-        self._threads = ThreadTable(self._directory)
-        self._descriptors = Descriptors(self._directory, str(path), budget or TableBudget())
-        self._waits = CallWaits(self._descriptors)
+        self._threads = ThreadTable(self._files)
+        self._waits = CallWaits(Descriptors(self._files, str(path), budget or TableBudget()))
         # From here on the folder is that of the process it shows now, whatever becomes of the number.
         if started is not None and start_ticks(pid, proc) != started:
             self.close()
@@ -637,8 +619,8 @@ class WatchedProcess:
 
     def close(self) -> None:
         self._threads.close()
-        self._descriptors.close()
-        os.close(self._directory)
+        self._files.close()
+        os.close(self._files.directory)
 
     def look(self, tid: int) -> Wait:
         """What this thread does or, if it waits for other threads of its process, what they do. Raises ThreadGone."""

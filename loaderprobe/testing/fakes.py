@@ -13,6 +13,7 @@ from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig, with_
 from loaderprobe.records.environment import Environment, StorageLocation
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import (
+    BATCH_COLUMNS,
     CallKind,
     ComputeInfo,
     DeviceKind,
@@ -185,19 +186,8 @@ class ScriptedLoader:
         self._rows.append((number, worker, *times, read, size, round(collate_s * 1e9), INSTRUMENT_NS))
 
     def records(self) -> WorkerBatches:
-        columns = list(zip(*self._rows, strict=True)) if self._rows else [()] * 10
-        return WorkerBatches(
-            batch=columns[0],
-            worker=columns[1],
-            start_ns=columns[2],
-            wall_ns=columns[3],
-            cpu_ns=columns[4],
-            run_delay_ns=columns[5],
-            read_bytes=columns[6],
-            images=columns[7],
-            collate_ns=columns[8],
-            instrument_ns=columns[9],
-        )
+        columns: dict[str, Any] = dict(zip(BATCH_COLUMNS, zip(*self._rows, strict=True), strict=False))
+        return WorkerBatches(**columns)
 
 
 def example_files(count: int = 4096, size_bytes: int = 100_000) -> FileSet:
@@ -232,8 +222,6 @@ def example_arguments(clock: Clock, **changes: Any) -> ComputeArguments:
     return ComputeArguments(spec=config.compute, loader=config.loader, clock=clock)
 
 
-# The machine of the examples.
-
 NO_GPU = Remark(code="nvml_not_started", facts={"error": "NVML Shared Library Not Found"})
 
 
@@ -263,9 +251,6 @@ def example_environment() -> Environment:
     )
 
 
-# A fake GPU that records its work, kernel by kernel.
-
-
 @dataclass(slots=True)
 class ProfiledCompute:
     """A GPU on a fake clock: steps of `step_s`, one after the other, one kernel each, and the host waits for each.
@@ -281,7 +266,6 @@ class ProfiledCompute:
     _last_begun_ns: tuple[int, ...] = ()
 
     def info(self) -> ComputeInfo:
-        """A GPU that is timed."""
         return ComputeInfo(
             name="cuda", device="Fake GPU", synchronous=True, specified_images_per_s=None, source="a fake of a GPU"
         )

@@ -295,9 +295,7 @@ def test_a_stored_study_is_in_the_report(tmp_path: Path) -> None:
     run.save_study("prefilled", refused)
     run.save_study(
         "epochs",
-        EpochsMeasured(
-            config=config, started_utc="", set_bytes=100, memory_bytes=60, resident_before=0.0, epochs=(epoch,)
-        ),
+        EpochsMeasured(config=config, started_utc="", set_bytes=100, memory_bytes=60, epochs=(epoch,)),
     )
     row = rows(run)[config.key]
     assert row.buffer is not None and row.buffer.reason == reported("it rained")

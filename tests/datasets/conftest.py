@@ -1,26 +1,18 @@
-"""Small sets, and a user who may not do everything."""
+"""Small sets."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from loaderprobe.datasets.generate.generate import SetRequest, generate
 
-UNPRIVILEGED = 65534
 Make = Callable[..., Path]
-AsUnprivileged = Callable[[], AbstractContextManager[None]]
 
 
-def _silent(done: int, total: int) -> None:
-    """No listener."""
+def _silent(*_: int) -> None: ...
 
 
 def make_set(root: Path, **changes: object) -> Path:
@@ -41,32 +33,3 @@ def tree(directory: Path) -> dict[str, bytes]:
 @pytest.fixture
 def make() -> Make:
     return make_set
-
-
-@pytest.fixture
-def open_path() -> Iterator[Path]:
-    """An empty directory that any user may enter, unlike `tmp_path`; only its owner may write."""
-    path = Path(tempfile.mkdtemp(prefix="loaderprobe-"))
-    path.chmod(0o755)
-    yield path
-    shutil.rmtree(path)
-
-
-@pytest.fixture
-def as_unprivileged() -> AsUnprivileged:
-    """A context without root's right to read and write everything; for other users it changes nothing."""
-    # Pillow loads its formats on first use, from a place that may be unreadable.
-    Image.init()
-
-    @contextmanager
-    def lowered() -> Iterator[None]:
-        if os.geteuid() != 0:
-            yield
-            return
-        os.seteuid(UNPRIVILEGED)
-        try:
-            yield
-        finally:
-            os.seteuid(0)
-
-    return lowered

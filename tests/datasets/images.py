@@ -42,8 +42,9 @@ def encode(frame: Frame, seed: int = 0, strength: float = 40.0) -> Encoded:
     return encoded(scan_tokens(spectra(planes(frame, seed, strength), frame), frame), frame)
 
 
-def opened(data: bytes) -> Any:
+def opened(data: bytes | Encoded) -> Any:
     """The image as Pillow decodes it; a warning is an error."""
+    data = data if isinstance(data, bytes) else data.file(data.scan)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         image = Image.open(io.BytesIO(data))

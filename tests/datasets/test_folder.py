@@ -17,7 +17,8 @@ from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.measure.image_data import image_sets
 from loaderprobe.records.files import FileSet
 from loaderprobe.store.codec import decode, encode
-from tests.datasets.conftest import AsUnprivileged, Make
+from tests.conftest import AsUnprivileged
+from tests.datasets.conftest import Make
 
 
 def scan(root: Path, sample: int = 100, seed: int = 0) -> FileSet:

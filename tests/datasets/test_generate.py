@@ -24,7 +24,8 @@ from loaderprobe.datasets.generate.pool import Pool
 from loaderprobe.errors import BadValue, ForeignDirectory, LoaderprobeError, Locked, MissingPart, NoSpace, Refused
 from loaderprobe.records.environment import SCHEMA_VERSION
 from loaderprobe.store.run_directory import lock_directory
-from tests.datasets.conftest import AsUnprivileged, Make, tree
+from tests.conftest import AsUnprivileged
+from tests.datasets.conftest import Make, tree
 
 
 def images_of(directory: Path) -> int:
@@ -198,14 +199,14 @@ def _entry(number: int) -> Entry:
 @pytest.mark.parametrize("lost", range(1, 60, 7))
 def test_a_torn_line_is_not_believed(tmp_path: Path, lost: int) -> None:
     """Whatever the crash cut off the end of the last line, or a checksum that fails: those before it are kept."""
-    journal = Journal(tmp_path)
-    journal.add([_entry(1)])
-    journal.add([_entry(2)])
-    path = tmp_path / JOURNAL
+    journal, path = Journal(tmp_path), tmp_path / JOURNAL
+    journal.add([_entry(3)])
+    journal.write()
     journal.end([])
     assert Journal(tmp_path).entries() == []
-    journal.add([_entry(1)])
-    journal.add([_entry(2)])
+    for number in (1, 2):
+        journal.add([_entry(number)])
+        journal.write()
     assert Journal(tmp_path).entries() == [_entry(1), _entry(2)]
     whole = path.read_bytes()
     path.write_bytes(whole[:-lost])
@@ -337,13 +338,13 @@ def test_nothing_is_entered_after_a_write_that_failed(tmp_path: Path, monkeypatc
             raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(generate, "sync_filesystem", refused_once)
-    book = generate.Book(generate.Journal(tmp_path))
-    book.add([Entry(number=0, images=1, size_bytes=1, xxh3="")])
+    journal = Journal(tmp_path)
+    journal.add([_entry(0)])
     with pytest.raises(OSError, match="Input/output"):
-        book.close()
-    book.add([Entry(number=1, images=1, size_bytes=1, xxh3="")])
-    book.close()
-    assert generate.Journal(tmp_path).entries() == []
+        journal.write()
+    journal.add([_entry(1)])
+    journal.write()
+    assert Journal(tmp_path).entries() == []
 
 
 def test_files_of_somebody_else_are_left_alone(tmp_path: Path, make: Make) -> None:

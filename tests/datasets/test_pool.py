@@ -10,13 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loaderprobe.datasets.generate.jpeg import Frame, encoded_size
+from loaderprobe.datasets.generate.manifest import SetSpec
 from loaderprobe.datasets.generate.oddities import NAMES, ODDITIES, OddityName, parse_oddities
 from loaderprobe.datasets.generate.pool import (
     IMAGENET_MEAN_BYTES,
-    Base,
     BaseImage,
     Pool,
-    PoolRequest,
     build_pool,
     draws,
     load_pool,
@@ -50,7 +49,7 @@ def test_a_base_image_has_the_size_that_is_asked(per_pixel: float) -> None:
 
 def test_the_mixture_is_that_of_the_measured_files() -> None:
     """256 draws show the published shares of samplings and qualities, and the measured percentiles of size."""
-    found = draws(None, 256, _rng())
+    found = draws("imagenet", 256, _rng())
     share = sum(draw.frame.sampling == (1, 1) for draw in found) / 256
     assert share == pytest.approx(761 / 977, abs=0.01)
     assert sum(draw.frame.quality == 96 for draw in found) / 256 == pytest.approx(0.67, abs=0.03)
@@ -61,11 +60,11 @@ def test_the_mixture_is_that_of_the_measured_files() -> None:
 
 def test_one_resolution_keeps_the_bytes_per_pixel() -> None:
     """All of that size, with the mixture's qualities, and a mean of 0.5 to 0.7 bytes a pixel; grey ones if asked."""
-    found = draws((500, 375), 48, _rng())
+    found = draws("500x375", 48, _rng())
     assert {(draw.frame.width, draw.frame.height) for draw in found} == {(500, 375)}
     assert len({draw.frame.quality for draw in found}) > 8
     assert 0.5 < sum(draw.size_bytes for draw in found) / 48 / (500 * 375) < 0.7
-    assert {draw.frame.components for draw in draws(None, 4, _rng(), components=1)} == {1}
+    assert {draw.frame.components for draw in draws("imagenet", 4, _rng(), components=1)} == {1}
 
 
 @pytest.mark.parametrize("target", [70.0, 100.0, IMAGENET_MEAN_BYTES])
@@ -84,8 +83,8 @@ def test_weights_give_the_mean_that_is_asked(target: float) -> None:
 
 
 def _build(**changes: object) -> Pool:
-    asked: dict[str, object] = {"resolution": (96, 72), "seed": 0, "base_images": 12, "mean_bytes": None}
-    return build_pool(PoolRequest(**(asked | changes)), map, lambda *_: None)  # type: ignore[arg-type]  # a test says what it changes by name
+    asked: dict[str, object] = {"resolution": "96x72", "classes": 1, "seed": 0, "base_images": 12}
+    return build_pool(SetSpec(**(asked | changes)), map, lambda *_: None)  # type: ignore[arg-type]  # a test says what it changes by name
 
 
 @pytest.fixture(scope="module")
@@ -103,9 +102,9 @@ def _mean(pool: Pool, count: int) -> float:
 def test_every_variation_decodes(frame: Frame, seed: int) -> None:
     """Whatever the random bits, the file is a valid one of the same size in pixels, and as long but for stuffing."""
     made = encode(frame)
-    data = Base.of(made).vary(np.random.SFC64(seed))
+    data = made.vary(np.random.SFC64(seed))
     assert opened(data).size == (frame.width, frame.height)
-    bare = [len(file) - file[len(made.start + made.tables) :].count(b"\xff\0") for file in (data, made.file())]
+    bare = [len(file) - file[len(made.start + made.tables) :].count(b"\xff\0") for file in (data, made.file(made.scan))]
     assert bare[0] == bare[1]
 
 
@@ -119,7 +118,7 @@ def test_a_hundred_files_have_the_mean_that_is_asked(mean: int) -> None:
 
 def test_a_mean_that_no_base_image_reaches_is_a_bad_value() -> None:
     """The error says what can be had. The mean of a mixture was not asked for, so to miss it is no error."""
-    assert _build(resolution=None, base_images=1).mean_bytes > 0
+    assert _build(resolution="imagenet", base_images=1).mean_bytes > 0
     with pytest.raises(BadValue, match="kB") as error:
         _build(mean_bytes=10**7)
     assert "--pool" in error.value.hint

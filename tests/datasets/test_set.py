@@ -15,14 +15,15 @@ import pytest
 from PIL import Image
 
 from loaderprobe.datasets.generate.generate import verify_set
-from loaderprobe.datasets.generate.pool import PoolRequest, build_pool
+from loaderprobe.datasets.generate.manifest import SetSpec
+from loaderprobe.datasets.generate.pool import build_pool
 from tests.datasets.conftest import Make, tree
 
 SMALL, MIXED, LARGE = 380, 60, 10
 
 
-def _files(resolution: tuple[int, int] | None, base_images: int, count: int) -> list[bytes]:
-    asked = PoolRequest(resolution=resolution, seed=0, base_images=base_images, mean_bytes=None)
+def _files(resolution: str, base_images: int, count: int) -> list[bytes]:
+    asked = SetSpec(resolution=resolution, classes=1, seed=0, base_images=base_images)
     pool = build_pool(asked, map, lambda *_: None)
     return [pool.image(0, index, ()) for index in range(count)]
 
@@ -30,7 +31,7 @@ def _files(resolution: tuple[int, int] | None, base_images: int, count: int) -> 
 @pytest.fixture(scope="module")
 def files() -> list[bytes]:
     """450 images of the real mixture's qualities and samplings: small ones, those of the mixture itself, large ones."""
-    return _files((120, 90), 24, SMALL) + _files(None, 4, MIXED) + _files((1024, 768), 1, LARGE)
+    return _files("120x90", 24, SMALL) + _files("imagenet", 4, MIXED) + _files("1024x768", 1, LARGE)
 
 
 def _torchvision(data: bytes) -> tuple[int, ...]:
@@ -82,7 +83,7 @@ def _blocks(data: bytes) -> Iterator[bytes]:
 @pytest.fixture(scope="module")
 def of_one_base_image() -> list[bytes]:
     """150 files of 110 kB, all varied from one base image: the hardest case."""
-    asked = PoolRequest(resolution=(500, 375), seed=0, base_images=1, mean_bytes=110_000)
+    asked = SetSpec(resolution="500x375", classes=1, seed=0, base_images=1, mean_bytes=110_000)
     pool = build_pool(asked, map, lambda *_: None)
     return [pool.image(0, index, ()) for index in range(150)]
 
@@ -115,7 +116,7 @@ def test_shards_have_the_form_of_webdataset(tmp_path: Path, make: Make) -> None:
 def test_verify_finds_what_changed(tmp_path: Path, make: Make) -> None:
     """A flipped bit, a lost file and a longer one are named with what is wrong, and so is a set without a manifest."""
     directory = make(tmp_path)
-    assert verify_set(directory, lambda *_: None) == ()
+    assert verify_set(directory, lambda *_: None) == {}
     flipped, lost, longer = (path for path in sorted(directory.rglob("*.JPEG"))[:3])
     data = bytearray(flipped.read_bytes())
     data[500] ^= 1
@@ -123,7 +124,7 @@ def test_verify_finds_what_changed(tmp_path: Path, make: Make) -> None:
     lost.unlink()
     longer.write_bytes(longer.read_bytes() + b"x")
     told: list[tuple[int, int]] = []
-    found = {damage.path: damage.trouble for damage in verify_set(directory, lambda *now: told.append(now))}
+    found = verify_set(directory, lambda *now: told.append(now))
     paths = [path.relative_to(directory).as_posix() for path in (flipped, lost, longer)]
     assert found.keys() == set(paths)
     assert "content" in found[paths[0]]
@@ -131,8 +132,7 @@ def test_verify_finds_what_changed(tmp_path: Path, make: Make) -> None:
     assert "bytes, not" in found[paths[2]]
     assert told[-1] == (70, 70)
     (directory / "manifest.json").unlink()
-    (damage,) = verify_set(directory, lambda *_: None)
-    assert (damage.path, "not complete" in damage.trouble) == ("manifest.json", True)
+    assert verify_set(directory, lambda *_: None) == {"manifest.json": "missing: the set is not complete"}
 
 
 def test_shards_grow_by_the_last_one(tmp_path: Path, make: Make) -> None:
@@ -151,7 +151,7 @@ def test_shards_grow_by_the_last_one(tmp_path: Path, make: Make) -> None:
     with pytest.raises(KeyboardInterrupt):
         make(tmp_path / "grown", count=47, progress=stop, **options)
     make(tmp_path / "grown", count=25, **options)
-    assert verify_set(directory, lambda *_: None) == ()
+    assert verify_set(directory, lambda *_: None) == {}
     tars = {name: data for name, data in whole.items() if "json" not in name}
     assert {name: data for name, data in tree(directory).items() if name in tars} == tars
     make(tmp_path / "grown", count=47, **options)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from loaderprobe import bandwidth, generate, sweep
-from loaderprobe.system.device import PROC, fuse_counters, locate
+from loaderprobe.system.device import locate, reads_from_storage
 from tests.planted.file_servers import Client, Link, missing, mounted
 
 # Minutes of real servers: `scripts/bench libraries` has them, as it has the object store.
@@ -28,7 +28,7 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         pytest.skip("only root may start an sshd that takes other users")
     (made,) = generate(tmp_path_factory.mktemp("photographs"), resolutions="256x256", count=120)
     with mounted(client, made, tmp_path_factory.mktemp("server")) as (place, link):
-        if not fuse_counters(locate(place), PROC):
+        if reads_from_storage(locate(place)) is None:
             pytest.skip("this kernel does not name the mount that a program serves")
         yield place, link
 

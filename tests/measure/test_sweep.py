@@ -467,7 +467,7 @@ def test_epochs_after_the_first_are_as_cold_as_the_memory_makes_them(
     clock, order = FakeClock(), in_epochs(FEW, CONFIG, 3)
     parts = scripted_parts(SERVICE, clock, make_compute(CONFIG, clock), CONFIG, order, cache)
     study = study_epochs(
-        CONFIG, FEW, order, parts, epochs=3, resident_before=0.0,
+        CONFIG, FEW, order, parts, epochs=3,
         memory=lambda: round(share * pages_bytes(FEW)), on_stage=lambda *_: None,
     )  # fmt: skip
     found = epochs_of(study, FEW)

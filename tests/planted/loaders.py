@@ -14,8 +14,11 @@ from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import WorkerBatches
 
 
-class Planted:
-    """Around torch's own loader, which is imported where it is made: the sweep itself only looks at the class."""
+class KilledWorker:
+    """Torch's own loader, of which one worker is killed after the first batch.
+
+    It is imported where it is made: the sweep itself only looks at the class.
+    """
 
     def __init__(self, config: RunConfig, files: FileSet, scratch: Path) -> None:
         from loaderprobe.loaders.torch import TorchLoader
@@ -23,15 +26,15 @@ class Planted:
         self._loader = TorchLoader(config, files, scratch)
 
     def batches(self) -> Iterator[Any]:
-        """Those of torch's loader."""
-        return self._loader.batches()
+        batches = self._loader.batches()
+        yield next(batches)
+        os.kill(self.workers()[0], signal.SIGKILL)
+        yield from batches
 
     def workers(self) -> Sequence[int]:
-        """Those of torch's loader."""
         return self._loader.workers()
 
     def records(self) -> WorkerBatches:
-        """Those of torch's loader."""
         return self._loader.records()
 
     def __enter__(self) -> Self:
@@ -42,17 +45,6 @@ class Planted:
         self._loader.__exit__(*raised)
 
 
-class KilledWorker(Planted):
-    """One of its workers is killed after the first batch."""
-
-    def batches(self) -> Iterator[Any]:
-        """One batch, then trouble."""
-        batches = super().batches()
-        yield next(batches)
-        os.kill(self.workers()[0], signal.SIGKILL)
-        yield from batches
-
-
 class Plain:
     """Batches of files as they are, read by the training thread; torch is not needed."""
 
@@ -60,20 +52,15 @@ class Plain:
         self._paths, self._size, self._place = files.absolute(0, files.count), config.compute.batch_size, files.folder
 
     def batches(self) -> Iterator[Any]:
-        """Round and round."""
         paths = itertools.cycle(self._paths)
         while True:
             yield [path.read_bytes() for path in itertools.islice(paths, self._size)]
 
     def workers(self) -> Sequence[int]:
-        """None."""
         return []
 
     def records(self) -> WorkerBatches:
-        """None."""
-        return WorkerBatches(
-            batch=(), worker=(), start_ns=(), wall_ns=(), cpu_ns=(), run_delay_ns=(), read_bytes=(), images=()
-        )
+        return WorkerBatches()
 
     def __enter__(self) -> Self:
         return self
@@ -85,7 +72,6 @@ class Hanging(Plain):
     """Opens the named pipe beside the data, which shows the test that it is running, and never answers."""
 
     def batches(self) -> Iterator[Any]:
-        """Nothing, for ever; the pipe closes when this process ends."""
         with (self._place.parent / "alive").open("w") as pipe:
             pipe.write("alive")
             pipe.flush()

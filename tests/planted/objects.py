@@ -93,7 +93,6 @@ def started(
 
 
 def connects(port: int) -> bool:
-    """True once a server takes connections."""
     with suppress(OSError):
         socket.create_connection(("127.0.0.1", port)).close()
         return True
@@ -254,22 +253,16 @@ def proxied(upstream: int, scheme: str = "s3") -> Iterator[Proxy]:
 
 def put_images(scheme: str, port: int, bucket: str, sizes: list[int]) -> None:
     """Objects `train/0/0.jpg` and so on of random bytes, in a new bucket; by a process of its own."""
-    code = (
-        f"import fsspec, os; store = fsspec.filesystem({scheme!r}); "
-        f"store.mkdir({bucket!r}); "
-        f"store.pipe({{f'{bucket}/train/{{k % 4}}/{{k}}.jpg': os.urandom(size) for k, size in enumerate({sizes!r})}})"
-    )
-    subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, **environment(scheme, port)}, check=True, timeout=60
-    )
+    images = f"{{f'{bucket}/train/{{k % 4}}/{{k}}.jpg': os.urandom(size) for k, size in enumerate({sizes!r})}}"
+    _put(scheme, port, bucket, f"store.pipe({images})")
 
 
 def put_folder(scheme: str, port: int, bucket: str, folder: Path) -> None:
     """The files of a folder as objects of a new bucket; by a process of its own."""
-    code = (
-        f"import fsspec; store = fsspec.filesystem({scheme!r}); store.mkdir({bucket!r}); "
-        f"store.put({str(folder)!r} + '/', {bucket!r} + '/', recursive=True)"
-    )
-    subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, **environment(scheme, port)}, check=True, timeout=60
-    )
+    _put(scheme, port, bucket, f"store.put({str(folder)!r} + '/', {bucket!r} + '/', recursive=True)")
+
+
+def _put(scheme: str, port: int, bucket: str, code: str) -> None:
+    code = f"import fsspec, os; store = fsspec.filesystem({scheme!r}); store.mkdir({bucket!r}); {code}"
+    own = {**os.environ, **environment(scheme, port)}
+    subprocess.run([sys.executable, "-c", code], env=own, check=True, timeout=60)

@@ -132,7 +132,6 @@ def _empty(cgroup: Path, home: Path, owner_pid: int) -> None:
 
 
 def until(condition: Callable[[], bool], seconds: float) -> bool:
-    """Whether the condition came true in this time."""
     deadline = time.monotonic() + seconds
     while not (held := condition()) and time.monotonic() < deadline:
         time.sleep(0.01)

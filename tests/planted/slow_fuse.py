@@ -86,11 +86,9 @@ class SlowFolder:
         return times | {name: int(getattr(found, name)) for name in ATTRIBUTES}
 
     def readdir(self, path: str, _handle: int) -> list[str]:
-        """The names in a folder."""
         return [".", "..", *os.listdir(self._source + path)]  # one path type throughout
 
     def readlink(self, path: str) -> str:
-        """Where a symbolic link points."""
         return os.readlink(self._source + path)  # one path type throughout
 
     def open(self, path: str, _flags: int) -> int:
@@ -111,12 +109,10 @@ class SlowFolder:
         return data
 
     def release(self, _path: str | None, handle: int) -> int:
-        """Close the handle."""
         os.close(handle)
         return 0
 
     def statfs(self, path: str) -> dict[str, int]:
-        """What statvfs says of the folder underneath."""
         found = os.statvfs(self._source + path)
         return {name: getattr(found, name) for name in dir(found) if name.startswith("f_")}
 

@@ -226,7 +226,6 @@ def _wait_for_the_end(owner_pid: int) -> None:
 
 
 def main() -> None:
-    """Carry out the order on standard input."""
     fields = json.loads(sys.stdin.readline())
     order = Order(**{**fields, "ways": tuple(fields["ways"])})
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))

@@ -70,7 +70,6 @@ def evict(files: Sequence[Path]) -> None:
 
 
 def files_in(folder: Path) -> list[Path]:
-    """All files below a folder, by name."""
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 

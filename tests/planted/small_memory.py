@@ -41,7 +41,6 @@ class SmallMemory:
         return int(fields["active_file"]) + int(fields["inactive_file"])
 
     def used_bytes(self) -> int:
-        """By the cgroup, beside files."""
         return int(self._file("memory.usage_in_bytes", "memory.current").read_text()) - self.cached_bytes()
 
     def leave_for_files(self, size_bytes: float) -> None:
@@ -49,7 +48,6 @@ class SmallMemory:
         self._limit().write_text(str(round(size_bytes + self.used_bytes())))
 
     def lift(self) -> None:
-        """No limit."""
         self._limit().write_text("-1" if self._limit().name == "memory.limit_in_bytes" else "max")
 
     def read_bytes(self) -> int:

@@ -14,10 +14,6 @@ from loaderprobe.testing import FakeClock
 from tests.said import all_said
 
 
-def counters(cpu_s: float, read_bytes: int | None) -> ProcessCounters:
-    return ProcessCounters(cpu_s=cpu_s, run_delay_s=0.0, read_bytes=read_bytes, delivered_bytes=None)
-
-
 def values(found: Sequence[Series | Missing]) -> dict[str, tuple[float, ...] | None]:
     """By name; None for what is missing."""
     return {item.name: item.values if isinstance(item, Series) else None for item in found}
@@ -46,9 +42,9 @@ def test_workers_add_up_and_keep_what_the_dead_used() -> None:
     sampler = WorkerSampler(FakeClock(), lambda: tuple(alive), lambda pid: alive.get(pid))
     sampler.sample()
     assert set(values(sampler.series()).values()) == {None}
-    alive |= {1: counters(1.0, 10), 2: counters(2.0, 20)}
+    alive |= {1: ProcessCounters(1.0, 10), 2: ProcessCounters(2.0, 20)}
     sampler.sample()
-    alive[1] = counters(1.5, 15)
+    alive[1] = ProcessCounters(1.5, 15)
     del alive[2]
     sampler.sample()
     assert values(sampler.series()) == {"worker_cpu": (3.0, 3.5), "worker_read": (30, 35)}
@@ -56,7 +52,9 @@ def test_workers_add_up_and_keep_what_the_dead_used() -> None:
 
 def test_hidden_bytes_are_missing() -> None:
     """A worker whose bytes may not be read leaves a reason; its CPU time is still given."""
-    sampler = WorkerSampler(FakeClock(), lambda: (1, 2), {1: counters(1.0, None), 2: counters(1.0, 5)}.get)
+    sampler = WorkerSampler(
+        FakeClock(), lambda: (1, 2), {1: ProcessCounters(1.0, None), 2: ProcessCounters(1.0, 5)}.get
+    )
     sampler.sample()
     assert values(sampler.series()) == {"worker_cpu": (2.0,), "worker_read": None}
 

@@ -11,16 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.policy import Ask, follow
 from loaderprobe.protocols import PageCache
-from loaderprobe.records.bandwidth import BandwidthMeasurement
+from loaderprobe.records.bandwidth import BandwidthMeasurement, MetadataPhase
 from loaderprobe.records.environment import StorageLocation
-from loaderprobe.records.files import FileSet
+from loaderprobe.records.files import FileSet, PartFiles
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.phases import BandwidthPhase, Engine, StorageCeiling
 from loaderprobe.records.rank_processes import ReadTogether
@@ -30,12 +29,13 @@ from loaderprobe.storage import files as files_module
 from loaderprobe.storage import phase as phase_module
 from loaderprobe.storage import probe as probe_module
 from loaderprobe.storage.by_ranks import RankReader, RanksStep, climb, read_step
-from loaderprobe.storage.ceiling import ceiling_of_parts, raise_ceiling
+from loaderprobe.storage.ceiling import raise_ceiling
 from loaderprobe.storage.files import LARGE_BLOCK_BYTES, Piece, Sample, encoded_pieces, locate_pieces, sample_files
-from loaderprobe.storage.metadata import LEAST_INODE_BYTES, MetadataSettings, metadata_label, run_metadata
+from loaderprobe.storage.metadata import LEAST_INODE_BYTES, metadata_label, run_metadata
 from loaderprobe.storage.phase import MOST_ROUNDS, PhaseSettings, cache_label, run_phase
 from loaderprobe.storage.probe import Measured, Names, ProbePolicy, ProbeRequest, Step, probe_bandwidth
-from loaderprobe.storage.reader import Reading, ReadOrder, Supply, ThreadEngine
+from loaderprobe.storage.reader import Reading, ReadOrder, Supply
+from loaderprobe.store.codec import decode, encode
 from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.device import locate
 from loaderprobe.system.pagecache import LinuxPageCache
@@ -202,8 +202,8 @@ def test_links_lead_to_the_storage_they_point_to(tmp_path: Path) -> None:
     assert both.kind == "unknown" and not both.counts_reads and both.notes[0].code == "several_filesystems"
 
 
-def test_a_path_that_is_no_utf8_can_be_shown(folder: Path) -> None:
-    """Bytes that are no text are replaced, so that the JSON can be written. All caches are dropped where asked.
+def test_a_path_that_is_no_utf8_can_be_stored(folder: Path) -> None:
+    """As those of all other results. All caches are dropped where asked.
 
     Rounds are limited: twenty small files do not keep the probe evicting for seconds of reading.
     """
@@ -211,7 +211,9 @@ def test_a_path_that_is_no_utf8_can_be_shown(folder: Path) -> None:
     folder.rename(odd)
     drops: list[int] = []
     measured = probed(odd, readers=(1,), seconds=60.0, drop_all=lambda: drops.append(1))
-    assert msgspec.json.encode(measured) and measured.drop_caches and drops
+    stored = encode("bandwidth", measured)
+    assert decode("bandwidth", stored, BandwidthMeasurement, "") == measured and measured.path == str(odd)
+    assert measured.drop_caches and drops
     (phase,) = measured.ladder
     assert phase.io_bytes <= MOST_ROUNDS * sum(file.stat().st_size for file in odd.iterdir())
 
@@ -230,8 +232,8 @@ def one_phase(folder: Path, cache: PageCache, location: StorageLocation) -> Band
     """All files of a folder, read whole by one reader."""
     sample = sample_files(folder, limit_bytes=10**9, seed=0)
     settings = PhaseSettings(
-        name="files", engine=ThreadEngine(), supply=Supply(sample, cache, seed=0), location=location,
-        cores_available=2.0, readers=1, seconds=0.01, longest_s=0.01,
+        supply=Supply(sample, cache, seed=0), location=location, cores_available=2.0, readers=1, seconds=0.01,
+        longest_s=0.01,
     )  # fmt: skip
     return run_phase(settings)
 
@@ -338,12 +340,12 @@ def test_a_vanished_file_does_not_end_the_ladder(folder: Path, monkeypatch: pyte
 # Opens/s and stats/s: when they may be called cold, and what is dropped for them.
 
 
-def settings_of(sample: Sample, **changes: object) -> MetadataSettings:
-    options: dict[str, object] = {
-        "sample": sample, "location": BLOCK, "cores_available": 64.0, "seconds": 0.01, "longest_s": 0.3, "seed": 0,
-        "drop_all": None, "clock": SystemClock(), **changes,
-    }  # fmt: skip
-    return MetadataSettings(**options)  # type: ignore[arg-type]  # options by name, for brevity
+def opened(sample: Sample, drop_all: Callable[[], None] | None = None) -> MetadataPhase:
+    supply = Supply(sample, None, seed=0, drop_all=drop_all)
+    settings = PhaseSettings(
+        supply=supply, location=BLOCK, cores_available=64.0, readers=1, seconds=0.01, longest_s=0.3
+    )  # fmt: skip
+    return run_metadata(settings, "open", SystemClock())
 
 
 @pytest.mark.parametrize(
@@ -386,13 +388,13 @@ def test_trouble_with_names(sample: Sample) -> None:
         raise MissingPart("no permission", hint="be root")
 
     with pytest.raises(MissingPart):
-        run_metadata(settings_of(sample, drop_all=refuse))
+        opened(sample, refuse)
     sample.paths[0].unlink()
-    assert run_metadata(settings_of(sample)).unread == {"vanished": 1}
+    assert opened(sample).unread == {"vanished": 1}
     for path in sample.paths[1:]:
         path.unlink()
     with pytest.raises(BadValue, match="vanished"):
-        run_metadata(settings_of(sample))
+        opened(sample)
 
 
 # What storage delivers at the concurrency of a sweep's configurations.
@@ -407,7 +409,7 @@ def files(folder: Path) -> FileSet:
     )  # fmt: skip
 
 
-def raised(known: StorageCeiling | None, files: FileSet, readers: int) -> StorageCeiling:
+def raised(known: StorageCeiling | None, files: FileSet | PartFiles, readers: int) -> StorageCeiling:
     return raise_ceiling(known, files, readers, seconds=0.05, longest_s=0.05, cache=LinuxPageCache())
 
 
@@ -435,8 +437,8 @@ def test_a_ceiling_that_cannot_be_measured_has_a_reason(files: FileSet, monkeypa
     shutil.rmtree(files.root)
     missing = raised(None, files, 1).missing
     assert missing and missing.code == "ceiling_failed"
-    empty = ceiling_of_parts({}, 2, seconds=0.1, longest_s=0.1, cache=LinuxPageCache())
-    assert empty.phases == () and empty.missing
+    empty = raised(None, PartFiles(file_bytes={}), 2)
+    assert empty.phases == () and empty.missing and empty.missing.code == "files_empty"
 
 
 def test_the_ceiling_reads_as_the_loader_does(files: FileSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -449,8 +451,7 @@ def test_the_ceiling_reads_as_the_loader_does(files: FileSet, tmp_path: Path, mo
     assert raised(None, files, 3).phases
     shard = tmp_path / "000.tar"
     shard.write_bytes(bytes(LARGE_BLOCK_BYTES * 3 + 5))
-    sizes = {str(shard): shard.stat().st_size}
-    assert ceiling_of_parts(sizes, 2, seconds=0.1, longest_s=0.1, cache=LinuxPageCache()).phases
+    assert raised(None, PartFiles(file_bytes={str(shard): shard.stat().st_size}), 2).phases
     whole, parts = scripted.seen
     assert (whole.name, whole.readers, whole.direct) == ("files", 3, False)
     assert whole.supply.sample.block_bytes is None and len(whole.supply.sample.pieces) == 20

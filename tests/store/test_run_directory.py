@@ -7,7 +7,6 @@ import os
 import random
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -32,6 +31,7 @@ from tests.analyze.measured import FILES, measured
 from tests.analyze.rank_runs import rank_run
 from tests.analyze.runs import alike
 from tests.analyze.scripted import Truth
+from tests.conftest import AsUnprivileged
 from tests.stored import failure
 
 MEASURED = measured(Truth(), 2)
@@ -228,17 +228,11 @@ def test_of_two_that_begin_the_same_run_one_is_refused(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_a_run_of_another_user_cannot_be_locked() -> None:
+def test_a_run_of_another_user_cannot_be_locked(open_path: Path, as_unprivileged: AsUnprivileged) -> None:
     """Without permission to write, resuming says so, with the exit code for it."""
-    with tempfile.TemporaryDirectory() as name:
-        Path(name).chmod(0o755)
-        run = RunDirectory.create(Path(name) / "run", _record(), [])
-        os.seteuid(65534)
-        try:
-            with pytest.raises(MissingPart, match="cannot be written"), run.lock():
-                pytest.fail("the lock is not writable")
-        finally:
-            os.seteuid(0)
+    run = RunDirectory.create(open_path / "run", _record(), [])
+    with as_unprivileged(), pytest.raises(MissingPart, match="cannot be written"), run.lock():
+        pytest.fail("the lock is not writable")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -246,15 +240,11 @@ def test_a_run_of_another_user_cannot_be_locked() -> None:
     ("ask", "error"), [(RunDirectory.check_new, MissingPart), (check_out, MissingPart), (load_any, DamagedRun)]
 )
 def test_what_is_in_a_folder_of_another_user_is_not_known(
-    ask: Callable[[Path], Any], error: type[Exception], tmp_path: Path
+    ask: Callable[[Path], Any], error: type[Exception], tmp_path: Path, as_unprivileged: AsUnprivileged
 ) -> None:
     """Where it may not be entered, nothing can be kept there, and nothing is shown of it."""
-    os.seteuid(65534)
-    try:
-        with pytest.raises(error, match="Permission denied"):
-            ask(tmp_path / "run")
-    finally:
-        os.seteuid(0)
+    with as_unprivileged(), pytest.raises(error, match="Permission denied"):
+        ask(tmp_path / "run")
 
 
 @pytest.mark.parametrize("ask", [RunDirectory.check_new, check_out])

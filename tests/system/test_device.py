@@ -13,15 +13,7 @@ import pytest
 
 from loaderprobe.records.environment import StorageKind, StorageLocation
 from loaderprobe.system import device
-from loaderprobe.system.device import (
-    device_read_bytes,
-    fuse_counters,
-    locate,
-    read_sectors,
-    reads_from_storage,
-    server_name_calls,
-    server_read_bytes,
-)
+from loaderprobe.system.device import locate, name_calls, read_sectors, reads_from_storage
 from loaderprobe.testing.fakes import example_location
 from tests.system.fake_kernel import Kernel
 
@@ -311,19 +303,19 @@ device /dev/vdb mounted on /mnt/hidden with fstype ext4
     ],
 )
 def test_what_a_client_read_from_its_server(
-    tmp_path: Path, point: str, read_bytes: int | None, calls: int | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str, read_bytes: int | None, calls: int | None
 ) -> None:
     """The fifth figure of that mount; calls for names are opens, lookups and attributes, each counted once.
 
     A mount that another one covers, or that is no NFS, has none; nor has one in a file that is not there.
     """
     (tmp_path / "self").mkdir()
-    stats = tmp_path / "self/mountstats"
-    assert server_read_bytes(point, stats) is None and device_read_bytes(tmp_path / "none") == {}
-    stats.write_bytes(MOUNTSTATS.encode() + b"device //a/donn\xe9es mounted on /mnt/caf\xe9 with fstype cifs\n")
-    assert (server_read_bytes(point, stats), server_name_calls(point, stats)) == (read_bytes, calls)
+    monkeypatch.setattr(device, "PROC", tmp_path)
     location = StorageLocation(path=point, filesystem="nfs4", kind="network", mount=point, source="", devices=())
-    assert reads_from_storage(location, tmp_path) == read_bytes
+    assert (reads_from_storage(location), name_calls(location), read_sectors(["vda"])) == (None, None, None)
+    other = b"device //a/donn\xe9es mounted on /mnt/caf\xe9 with fstype cifs\n"
+    (tmp_path / "self/mountstats").write_bytes(MOUNTSTATS.encode() + other)
+    assert (reads_from_storage(location), name_calls(location)) == (read_bytes, calls)
 
 
 @pytest.mark.parametrize(("number", "here"), [((0, 63), 63), ((0, 319), 319), ((259, 2), 271_581_186)])
@@ -334,6 +326,7 @@ def test_what_the_program_behind_a_fuse_mount_read(
 
     After it another program may serve a mount of its number, or none.
     """
+    monkeypatch.setattr(device, "PROC", tmp_path)
     place = replace(example_location(str(tmp_path)), kind="fuse", mount="/mnt/fuse", devices=())
     stat, mounted = Path.stat, SimpleNamespace(st_dev=os.makedev(*number))
     monkeypatch.setattr(Path, "stat", lambda path, **how: mounted if str(path) == place.mount else stat(path, **how))
@@ -350,14 +343,13 @@ def test_what_the_program_behind_a_fuse_mount_read(
 
     serve("20", here + 1, 999)
     first = serve("10", here, 1000)
-    assert reads_from_storage(place, tmp_path) == 1000
-    assert fuse_counters(place, tmp_path) == {"rchar": 1000, "syscr": 100}
+    assert (reads_from_storage(place), name_calls(place)) == (1000, 100)
     shutil.rmtree(first)
     serve("30", here, 70)
-    assert reads_from_storage(place, tmp_path) == 70
+    assert reads_from_storage(place) == 70
     (tmp_path / "30/io").unlink()
-    assert reads_from_storage(place, tmp_path) is None
-    assert reads_from_storage(replace(place, devices=("sda",)), tmp_path) is None
+    assert reads_from_storage(place) is None
+    assert reads_from_storage(replace(place, devices=("sda",))) is None
 
 
 def test_the_storage_of_this_machine(tmp_path: Path) -> None:

@@ -10,9 +10,8 @@ import resource
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +19,7 @@ from typing import Any
 import pytest
 
 from loaderprobe.errors import MissingPart
-from loaderprobe.records.measurement import Missing
+from loaderprobe.records.remark import Remark
 from loaderprobe.system import pagecache
 from loaderprobe.system.device import locate
 from loaderprobe.system.mapped import held_files, let_go, may_hold_data
@@ -41,18 +40,10 @@ CACHE = LinuxPageCache()
 
 
 @pytest.fixture
-def public() -> Iterator[Path]:
-    """A directory that every user may enter, as pytest's own may not be."""
-    with tempfile.TemporaryDirectory() as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
-
-
-@pytest.fixture
-def files(public: Path) -> list[Path]:
+def files(open_path: Path) -> list[Path]:
     """Files of one user, which others may read, on a file system whose page cache can be emptied; not written back."""
-    needs_cold_reads(public)
-    paths = [public / f"{number:03}" for number in range(20)]
+    needs_cold_reads(open_path)
+    paths = [open_path / f"{number:03}" for number in range(20)]
     for path in paths:
         path.write_bytes(os.urandom(PAGES * PAGE_BYTES))
         path.chmod(0o644)
@@ -126,7 +117,7 @@ def test_files_behind_a_server_do_not_wait_for_each_other(
     for path in (first, last):
         path.unlink()
     found = pagecache.ask(files)
-    assert isinstance(found, Missing) and found.reason.facts["path"] == str(first)
+    assert isinstance(found, Remark) and found.facts["path"] == str(first)
 
 
 def test_an_eviction_that_does_not_help_ends(files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,7 +164,7 @@ def test_all_caches_are_dropped_after_writing_back(tmp_path: Path, monkeypatch: 
     ],
 )
 def test_what_is_not_known_has_a_reason(
-    public: Path, monkeypatch: pytest.MonkeyPatch, name: str, magic: int | None, owner: bool, share: float | None,
+    open_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, magic: int | None, owner: bool, share: float | None,
     code: str | None,
 ) -> None:  # fmt: skip
     """A pipe would block, FUSE may change its answer, ZFS has a cache of its own: those are not even opened.
@@ -181,8 +172,8 @@ def test_what_is_not_known_has_a_reason(
     Over a network mincore gives an owner what the client caches; without trial reads nothing is guessed.
     """
     for made, content in (("file", b"x"), ("closed", b"x"), ("empty", b"")):
-        (public / made).write_bytes(content)
-    os.mkfifo(public / "pipe")
+        (open_path / made).write_bytes(content)
+    os.mkfifo(open_path / "pipe")
     opened = os.open
 
     def open_some(path: Any, *rest: Any, **named: Any) -> int:
@@ -197,8 +188,8 @@ def test_what_is_not_known_has_a_reason(
     if magic is not None:
         monkeypatch.setattr(pagecache, "filesystem_magic", lambda _: magic)
     monkeypatch.setattr(pagecache._Asker, "gets_the_truth", lambda *_: owner)
-    why = why_unknown(public / name)
-    assert (CACHE.resident([public / name]), why and why.code) == (share, code)
+    why = why_unknown(open_path / name)
+    assert (CACHE.resident([open_path / name]), why and why.code) == (share, code)
     assert CACHE.resident([]) is None
 
 
@@ -216,9 +207,9 @@ def test_asking_leaves_a_file_as_it_was(files: list[Path]) -> None:
 
 
 @pytest.mark.usefixtures("lied_to")
-def test_few_pages_are_asked_of_many_files(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_pages_are_asked_of_many_files(open_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many files there are, a sample of them is opened; small ones give all their pages."""
-    paths = [public / str(number) for number in range(1000)]
+    paths = [open_path / str(number) for number in range(1000)]
     for path in paths:
         path.write_bytes(b"x")
     asked = []
@@ -233,13 +224,13 @@ def test_few_pages_are_asked_of_many_files(public: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.usefixtures("lied_to")
-def test_shares_are_weighed_by_size(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shares_are_weighed_by_size(open_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A warm file of three pages and a cold one of one are three quarters warm; an empty one has no say."""
     sizes = {"warm": 3 * PAGE_BYTES, "cold": 1, "empty": 0}
     for name, size in sizes.items():
-        (public / name).write_bytes(bytes(size))
+        (open_path / name).write_bytes(bytes(size))
     monkeypatch.setattr(pagecache, "_share_of_file", lambda path, _: float(path.name == "warm"))
-    assert CACHE.resident([public / name for name in sizes]) == 0.75
+    assert CACHE.resident([open_path / name for name in sizes]) == 0.75
 
 
 @pytest.mark.usefixtures("lied_to")
@@ -253,13 +244,13 @@ def test_a_sample_without_a_page_is_evicted_once_more(files: list[Path], monkeyp
 
 
 @pytest.mark.usefixtures("lied_to")
-def test_a_page_that_comes_in_time_was_not_there(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_that_comes_in_time_was_not_there(open_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A quick device may answer a trial read before it is given up; that the thread read from storage shows it."""
-    (public / "file").write_bytes(bytes(3 * PAGE_BYTES))
+    (open_path / "file").write_bytes(bytes(3 * PAGE_BYTES))
     blocks = iter([0, 8, 8, 8, 8, 16])
     monkeypatch.setattr(os, "preadv", lambda *_: 1)
     monkeypatch.setattr(resource, "getrusage", lambda _: SimpleNamespace(ru_inblock=next(blocks)))
-    assert CACHE.resident([public / "file"]) == pytest.approx(1 / 3)
+    assert CACHE.resident([open_path / "file"]) == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize(
@@ -438,14 +429,14 @@ def test_root_of_a_user_namespace_sees_what_is_cached(files: list[Path]) -> None
 
 
 @pytest.fixture
-def place(public: Path) -> Path:
+def place(open_path: Path) -> Path:
     """Folders to mount on and from, on a disk."""
-    if locate(public).kind != "block":
+    if locate(open_path).kind != "block":
         pytest.skip("the temporary directory is not on a block device")
     for name in ("lower", "upper", "work", "mounted", "image"):
-        (public / name).mkdir(mode=0o755)
-    (public / "lower/in_lower").write_bytes(bytes(4_000_000))
-    return public
+        (open_path / name).mkdir(mode=0o755)
+    (open_path / "lower/in_lower").write_bytes(bytes(4_000_000))
+    return open_path
 
 
 OVERLAY_MOUNT = "mount -t overlay overlay -o lowerdir=$PWD/lower,upperdir=$PWD/upper,workdir=$PWD/work mounted"

@@ -85,7 +85,7 @@ def _with_opens(storage: MeasuredStorage, found: BandwidthMeasurement, opens: Me
 
 def cold_opens(found: BandwidthMeasurement) -> MetadataPhase | Remark:
     """The fastest opens of cold names and inodes, or why there are none: warm ones say nothing of storage."""
-    best, opens = found.best_opens, found.operations("open")
+    best, opens = found.best_of("open"), found.operations("open")
     if best is not None and best.metadata == "cold":
         return best
     if not opens:

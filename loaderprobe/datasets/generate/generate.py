@@ -1,6 +1,6 @@
 """Generated data sets: images like ImageNet's in any layout, which can be interrupted, resumed and enlarged.
 
-Every file is derived from one of a few encoded base images (`free_bits`), and depends only on the seed, its number
+Every file is derived from one of a few encoded base images (`jpeg.Encoded`), and depends only on the seed, its number
 and those base images. So any number of processes write the same bytes, and a killed run resumes to the same tree.
 """
 
@@ -36,15 +36,13 @@ from loaderprobe.datasets.generate.manifest import (
     write_spec,
 )
 from loaderprobe.datasets.generate.oddities import ODDITIES, OddityName
-from loaderprobe.datasets.generate.pool import Pool, PoolRequest, build_pool, expected_mean, is_pool, load_pool
+from loaderprobe.datasets.generate.pool import Pool, build_pool, expected_mean, is_pool, load_pool
 from loaderprobe.datasets.layouts import FILES, LAYOUTS, Sample, complete, format_of
 from loaderprobe.errors import BadValue, ForeignDirectory, LoaderprobeError, MissingPart, NoSpace, Refused
 from loaderprobe.store.codec import write_atomically, write_error
 from loaderprobe.store.run_directory import lock_directory
 from loaderprobe.system.process import die_with_parent
 from loaderprobe.units import Resolution, format_bytes, format_resolution
-
-# Make written data durable on one file system, not on the whole machine.
 
 
 def sync_filesystem(path: Path) -> None:
@@ -76,12 +74,18 @@ class Entry:
     """Of each image, where the file holds several."""
 
 
+@dataclass(slots=True)
 class Journal:
     """Append-only: each line holds entries and their checksum, so that a torn line is recognised."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._path = directory / JOURNAL
+    directory: Path
+    _fresh: list[Entry] = field(default_factory=list)
+    _last_s: float = field(default_factory=time.monotonic)
+    _failed: bool = False
+
+    @property
+    def _path(self) -> Path:
+        return self.directory / JOURNAL
 
     def entries(self) -> list[Entry]:
         """All entries up to the first line that a crash tore."""
@@ -99,14 +103,30 @@ class Journal:
         write_atomically(self._path, _line(entries) if entries else b"")
 
     def add(self, entries: Sequence[Entry]) -> None:
-        """Make the files of these entries durable, then write them. Raises OSError, and then writes none of them."""
-        sync_filesystem(self._directory)
-        if not entries:
+        """Enter them with the next, some seconds later at most. Raises what `write` raises."""
+        self._fresh += entries
+        if time.monotonic() - self._last_s > SYNC_S:
+            self.write()
+            self._last_s = time.monotonic()
+
+    def write(self) -> None:
+        """Make the files of all entries so far durable, then enter these. Raises OSError, and then enters none of them.
+
+        The kernel reports a failed write once, without its file: after that nothing more is entered.
+        """
+        fresh, self._fresh = self._fresh, []
+        if self._failed:
             return
-        with self._path.open("ab") as file:
-            file.write(_line(entries))
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            sync_filesystem(self.directory)
+            if fresh:
+                with self._path.open("ab") as file:
+                    file.write(_line(fresh))
+                    file.flush()
+                    os.fsync(file.fileno())
+        except OSError:
+            self._failed = True
+            raise
 
     def end(self, beyond: Sequence[Entry]) -> None:
         """Keep only these entries, which a larger set will need; the manifest holds the others."""
@@ -124,8 +144,6 @@ def _line(entries: Sequence[Entry]) -> bytes:
 def _checksum(body: bytes) -> bytes:
     return f"{zlib.crc32(body):08x}".encode()
 
-
-# Writes the files of a set: images, or files that hold many.
 
 PART = ".part"
 BUFFER = 1 << 20
@@ -172,8 +190,6 @@ def _digest(path: Path) -> str:
             found.update(data)
     return found.hexdigest()
 
-
-# The files that exist already, and whether there is space for the rest.
 
 SPACE_MARGIN = 1.03
 # Files take whole blocks; so many bytes are lost to that per file, on average.
@@ -247,8 +263,6 @@ def check_space(directory: Path, layout: str, mean_bytes: float, images: int, fi
         raise NoSpace(f"{directory} has space for only {stat.f_favail} more files", hint="choose another file system")
 
 
-# The requested settings of a generated set.
-
 MOST_SHARD_IMAGES, SHARDS = 1000, 32
 """Of a shard, and of a set, so that each of many workers has several; of a larger set more."""
 
@@ -285,9 +299,14 @@ class SetRequest:
         if self.mean_bytes is not None and self.mean_bytes < 1:
             raise BadValue("the mean size of a file must be 1 byte or more")
 
+    @property
+    def _in_shards(self) -> bool:
+        return self.layout != FILES and not LAYOUTS[self.layout].single
+
     def spec(self) -> SetSpec:
-        """The settings that the files depend on, without the pool's digest."""
+        """The settings that the files depend on, without the pool's digest; with the most images a shard."""
         usual = MIXTURE_BASE_IMAGES if isinstance(self.resolution, str) else BASE_IMAGES
+        alone = 1 if self.layout == FILES else 0
         return SetSpec(
             resolution=format_resolution(self.resolution),
             classes=self.classes,
@@ -296,38 +315,17 @@ class SetRequest:
             mean_bytes=self.mean_bytes,
             oddities=self.oddities,
             layout=self.layout,
-            shard_images=self._each(),
+            shard_images=(self.shard_images or MOST_SHARD_IMAGES) if self._in_shards else alone,
         )
 
-    def _each(self) -> int:
-        if self.layout == FILES:
-            return 1
-        return 0 if LAYOUTS[self.layout].single else self.shard_images or MOST_SHARD_IMAGES
+    def fitted(self, root: Path, count: int) -> SetSpec:
+        """With as many images a shard as asked for, else as the set there is has; a new one of `count` the usual."""
+        spec = self.spec()
+        if not self._in_shards or self.shard_images is not None:
+            return spec
+        found = read_spec(spec.directory(root))
+        return replace(spec, shard_images=found.shard_images if found else images_a_shard(count))
 
-    def fitted(self, root: Path, count: int) -> SetRequest:
-        """With as many images a shard as the set there is has; of a new one of `count` images, the usual."""
-        if self.layout == FILES or LAYOUTS[self.layout].single or self.shard_images is not None:
-            return self
-        there = self.directory(root)
-        found = read_spec(there) if (there / SPEC).is_file() else None
-        return replace(self, shard_images=found.shard_images if found else images_a_shard(count))
-
-    def directory(self, root: Path) -> Path:
-        """`500x375`, or `500x375-tar`."""
-        name = format_resolution(self.resolution)
-        return root / (name if self.layout == FILES else f"{name}-{self.layout}")
-
-    def pool(self) -> PoolRequest:
-        return PoolRequest(
-            resolution=None if isinstance(self.resolution, str) else self.resolution,
-            seed=self.seed,
-            base_images=self.spec().base_images,
-            mean_bytes=self.mean_bytes,
-            oddities=self.oddities,
-        )
-
-
-# Writes the files of a set with several processes, and records the complete ones.
 
 CHUNK = 32
 # A killed run loses the files of about so many seconds.
@@ -349,7 +347,9 @@ class Work:
         indices = [self.spec.images_in(number, self.images) for number in numbers]
         return [write_file(self.directory, self.spec, self.pool, *each) for each in zip(numbers, indices, strict=True)]
 
-    def write(self, numbers: Sequence[int], processes: int, found: Callable[[list[Entry]], None], book: Book) -> None:
+    def write(
+        self, numbers: Sequence[int], processes: int, found: Callable[[list[Entry]], None], journal: Journal
+    ) -> None:
         """Write all of these. `found` is called with each chunk once it is recorded, and may raise to end the work.
 
         Raises OSError, and LoaderprobeError when a process died. Complete files are recorded in any case.
@@ -359,20 +359,20 @@ class Work:
         try:
             if processes == 1 or len(chunks) <= 1:
                 for chunk in chunks:
-                    book.add(entries := self.chunk(chunk))
+                    journal.add(entries := self.chunk(chunk))
                     found(entries)
             else:
-                self._write_together(chunks, processes, found, book)
+                self._write_together(chunks, processes, found, journal)
         except BaseException:
             # Ctrl-C as much as a full disk, which cannot hold a line either: files that no line names are only
             # made again.
             with suppress(OSError):
-                book.close()
+                journal.write()
             raise
-        book.close()
+        journal.write()
 
     def _write_together(
-        self, chunks: Sequence[Sequence[int]], processes: int, found: Callable[[list[Entry]], None], book: Book
+        self, chunks: Sequence[Sequence[int]], processes: int, found: Callable[[list[Entry]], None], journal: Journal
     ) -> None:
         seen: set[Future[list[Entry]]] = set()
         futures: list[Future[list[Entry]]] = []
@@ -382,44 +382,13 @@ class Work:
                 for future in as_completed(futures):
                     entries = future.result()
                     seen.add(future)
-                    book.add(entries)
+                    journal.add(entries)
                     found(entries)
         finally:
             # Chunks that ended while the processes were being stopped.
             for future in futures:
                 if future not in seen and future.done() and not future.cancelled() and future.exception() is None:
-                    book.add(future.result())
-
-
-@dataclass(slots=True)
-class Book:
-    """Enters files in the journal periodically, and when the work ends for any reason."""
-
-    journal: Journal
-    _fresh: list[Entry] = field(default_factory=list)
-    _last_s: float = field(default_factory=time.monotonic)
-    _failed: bool = False
-
-    def add(self, entries: list[Entry]) -> None:
-        """Record complete files. Raises OSError when they cannot be made durable."""
-        self._fresh += entries
-        if time.monotonic() - self._last_s > SYNC_S:
-            self.close()
-            self._last_s = time.monotonic()
-
-    def close(self) -> None:
-        """Enter all of them. Raises OSError when they cannot be made durable.
-
-        The kernel reports a failed write once, without its file: after that nothing more is entered.
-        """
-        if self._failed:
-            return
-        fresh, self._fresh = self._fresh, []
-        try:
-            self.journal.add(fresh)
-        except OSError:
-            self._failed = True
-            raise
+                    journal.add(future.result())
 
 
 @contextmanager
@@ -474,14 +443,14 @@ def generate(
     """
     if min(count, processes) < 1:
         raise BadValue("count and processes must be 1 or more")
-    request = request.fitted(root, count)
-    directory, spec = request.directory(root), request.spec()
+    spec = request.fitted(root, count)
+    directory = spec.directory(root)
     try:
         # Before the lock, so that a complete set can be used where this user may not write.
         manifest = _known(directory, spec)
         if manifest is None or not is_whole(directory, manifest, count):
             with lock_directory(directory):
-                _make(directory, request, count, processes, progress, on_base_image)
+                _make(directory, spec, count, processes, progress, on_base_image)
     except OSError as error:
         raise _trouble(error, directory) from error
     return directory
@@ -537,26 +506,26 @@ def _trouble(error: OSError, directory: Path) -> LoaderprobeError:
 
 
 def _make(
-    directory: Path, request: SetRequest, count: int, processes: int, progress: OnImages, on_base_image: OnImages
+    directory: Path, asked: SetSpec, count: int, processes: int, progress: OnImages, on_base_image: OnImages
 ) -> None:
     # Checked again under the lock: another process may have made or enlarged the set.
-    manifest = _known(directory, request.spec())
+    manifest = _known(directory, asked)
     if manifest is not None:
         if is_whole(directory, manifest, count):
             return
         # A complete set never shrinks, not even when it is repaired.
         count = max(count, manifest.images)
-    enough = partial(check_space, directory, request.layout, folders=request.classes)
+    enough = partial(check_space, directory, asked.layout, folders=asked.classes)
     if manifest is None and not (directory / "train").exists():
         # At once, whatever number is asked for.
-        enough(expected_mean(request.pool()), count, request.spec().files(count))
+        enough(expected_mean(asked), count, asked.files(count))
     journal = Journal(directory)
-    whole, beyond = take_inventory(directory, request.spec(), manifest, journal, count)
-    missing = [number for number in range(request.spec().files(count)) if number not in whole]
-    images = sum(len(request.spec().images_in(number, count)) for number in missing)
+    whole, beyond = take_inventory(directory, asked, manifest, journal, count)
+    missing = [number for number in range(asked.files(count)) if number not in whole]
+    images = sum(len(asked.images_in(number, count)) for number in missing)
     # Painting takes time, so a disk that is far too small is refused before.
-    enough(expected_mean(request.pool()), images, len(missing))
-    pool, spec = _pool_of(directory, request, processes, on_base_image)
+    enough(expected_mean(asked), images, len(missing))
+    pool, spec = _pool_of(directory, asked, processes, on_base_image)
     enough(pool.mean_bytes, images, len(missing))
     journal.begin([*whole.values(), *beyond])
     for number in range(min(spec.classes if spec.layout == FILES else 1, count)):
@@ -572,7 +541,7 @@ def _make(
         progress(done, count)
 
     work = Work(directory=directory, spec=spec, pool=pool, images=count)
-    work.write(missing, processes, found, Book(journal))
+    work.write(missing, processes, found, journal)
     complete(spec.layout, directory / "train")
     write_manifest(directory, _manifest_of(spec, count, [whole[number] for number in range(spec.files(count))]))
     journal.end(beyond)
@@ -590,7 +559,7 @@ def _manifest_of(spec: SetSpec, count: int, files: Sequence[Entry]) -> Manifest:
     )
 
 
-def _pool_of(directory: Path, request: SetRequest, processes: int, on_base_image: OnImages) -> tuple[Pool, SetSpec]:
+def _pool_of(directory: Path, asked: SetSpec, processes: int, on_base_image: OnImages) -> tuple[Pool, SetSpec]:
     """The pool of the set, made only once: another machine's arithmetic might paint it slightly differently.
 
     The same set in another layout beside it has the same.
@@ -598,42 +567,31 @@ def _pool_of(directory: Path, request: SetRequest, processes: int, on_base_image
     found = read_spec(directory)
     if found is not None:
         return load_pool(directory / POOL, found.pool_sha256), found
-    beside = _pool_beside(directory.parent, request)
+    beside = _pool_beside(directory.parent, asked)
     if beside is not None:
         pool = beside
     elif processes == 1:
-        pool = build_pool(request.pool(), map, on_base_image)
+        pool = build_pool(asked, map, on_base_image)
     else:
         with process_pool(processes) as executor:
-            pool = build_pool(request.pool(), executor.map, on_base_image)
+            pool = build_pool(asked, executor.map, on_base_image)
     pool.save(directory / POOL)
-    spec = replace(request.spec(), pool_sha256=pool.digest)
+    spec = replace(asked, pool_sha256=pool.digest)
     write_spec(directory, spec)
     return pool, spec
 
 
-def _pool_beside(root: Path, request: SetRequest) -> Pool | None:
+def _pool_beside(root: Path, asked: SetSpec) -> Pool | None:
     for layout in (FILES, *LAYOUTS):
-        other = replace(request, layout=layout)
-        spec = read_spec(other.directory(root)) if layout != request.layout else None
-        if spec is not None and replace(spec.asks_for(), shard_images=0) == replace(other.spec(), shard_images=0):
-            return load_pool(other.directory(root) / POOL, spec.pool_sha256)
+        other = replace(asked, layout=layout, shard_images=0)
+        found = read_spec(other.directory(root))
+        if found is not None and replace(found.asks_for(), shard_images=0) == other:
+            return load_pool(other.directory(root) / POOL, found.pool_sha256)
     return None
 
 
-# Check that every file of a generated set is as it was written.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Damage:
-    """A file that differs from the manifest."""
-
-    path: str
-    trouble: str
-
-
-def verify_set(directory: Path, progress: Callable[[int, int], None]) -> tuple[Damage, ...]:
-    """All files that are missing or differ, from reading every one; of an incomplete set, its manifest.
+def verify_set(directory: Path, progress: OnImages) -> dict[str, str]:
+    """Path to trouble of each file that is missing or differs, from reading all; of an incomplete set, its manifest.
 
     Raises MissingPart when the manifest cannot be read.
     """
@@ -644,14 +602,14 @@ def verify_set(directory: Path, progress: Callable[[int, int], None]) -> tuple[D
             f"{directory} cannot be read: {error.strerror}", hint="run as a user with read permission"
         ) from error
     if manifest is None:
-        return (Damage(path=MANIFEST, trouble="missing: the set is not complete"),)
-    found = []
+        return {MANIFEST: "missing: the set is not complete"}
+    found = {}
     for number, (size, digest) in enumerate(zip(manifest.size_bytes, manifest.xxh3, strict=True)):
         path = manifest.spec.path(number)
         if trouble := _verify_trouble(directory / path, size, digest):
-            found.append(Damage(path=path, trouble=trouble))
+            found[path] = trouble
         progress(number + 1, len(manifest.size_bytes))
-    return tuple(found)
+    return found
 
 
 def _verify_trouble(path: Path, size: int, digest: str) -> str:

@@ -396,25 +396,44 @@ ADOBE = b"Adobe\0\x64\0\0\0\0\0"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoded:
-    """A JPEG file in parts."""
+    """A JPEG file in parts, and the mask of its free bits, by which it stands for any number of files.
+
+    A nonzero AC coefficient is coded as a Huffman code for its category, followed by bits that say which value of the
+    category it is (T.81 F.1.2.2.1). Any of those values is as valid and as long as any other. So `scan XOR (random AND
+    mask)` is the scan of another image with the same Huffman codes, the same nonzero coefficients and the same work
+    to decode. A third of all bits are free, spread evenly, so no block of the file is found in another file. DC
+    coefficients stay: changed differences would drift.
+    """
 
     start: bytes
     """Start of image and the application segment: others may follow it."""
     tables: bytes
     """Everything from the quantisation tables to the scan header."""
-    scan: NDArray[np.uint8]
-    """Entropy-coded bytes, without stuffing."""
-    free: NDArray[np.uint8]
+    scan: Words
+    """Entropy-coded bytes, without stuffing, as little-endian words; the last one is filled up with zeros."""
+    free: Words
     """As long as the scan: ones where a bit may have any value."""
+    scan_bytes: int
 
-    def file(self) -> bytes:
-        """The file as it is."""
-        return self.start + self.tables + stuffed(self.scan.tobytes()) + END_OF_IMAGE
+    @property
+    def size_bytes(self) -> int:
+        """Of the file as it was encoded; others differ by the zeros stuffed behind 0xFF, some 0.1 %."""
+        return len(self.file(self.scan))
 
+    def file(self, scan: Words, segments: bytes = b"") -> bytes:
+        """With these further segments. A scan has a zero after every 0xFF, else it is a marker (T.81 B.1.1.5)."""
+        stuffed = scan.view(np.uint8)[: self.scan_bytes].tobytes().replace(b"\xff", b"\xff\0")
+        return b"".join((self.start, segments, self.tables, stuffed, END_OF_IMAGE))
 
-def stuffed(scan: bytes) -> bytes:
-    """The bytes of a scan in a file: a zero after every 0xFF, which would otherwise be a marker (T.81 B.1.1.5)."""
-    return scan.replace(b"\xff", b"\xff\0")
+    def vary(self, bits: np.random.BitGenerator, segments: bytes = b"") -> bytes:
+        """Another file, with the free bits drawn from `bits`.
+
+        Only raw words are drawn: numpy keeps the streams of its bit generators, but not of its distributions.
+        """
+        words = bits.random_raw(len(self.scan)).astype("<u8", copy=False)
+        words &= self.free
+        words ^= self.scan
+        return self.file(words, segments)
 
 
 def segment(marker: int, body: bytes) -> bytes:
@@ -435,7 +454,14 @@ def encoded(found: Tokens, frame: Frame) -> Encoded:
     codes = found.codes()
     scan, free = pack(found, codes)
     application = segment(APP14, ADOBE) if frame.components == 4 else segment(APP0, JFIF)
-    return Encoded(start=START_OF_IMAGE + application, tables=_tables(frame, codes), scan=scan, free=free)
+    return Encoded(
+        start=START_OF_IMAGE + application, tables=_tables(frame, codes), scan=_words(scan), free=_words(free),
+        scan_bytes=len(scan),
+    )  # fmt: skip
+
+
+def _words(data: NDArray[np.uint8]) -> Words:
+    return np.concatenate([data, np.zeros(-len(data) % 8, np.uint8)]).view("<u8")
 
 
 def encoded_size(found: Tokens, frame: Frame) -> int:

@@ -50,6 +50,10 @@ class SetSpec:
         """The spec as requested, without what was found when the set was made."""
         return replace(self, pool_sha256="")
 
+    def directory(self, root: Path) -> Path:
+        """`500x375`, or `500x375-tar`."""
+        return root / (self.resolution if self.layout == FILES else f"{self.resolution}-{self.layout}")
+
     def name(self, index: int) -> str:
         """Of an image, without suffix: `n00000003_13`."""
         return f"n{index % self.classes:08}_{index}"

@@ -34,7 +34,6 @@ class Oddity:
     every: int
 
     def at(self, index: int) -> bool:
-        """Whether image `index` is one."""
         return index % self.every == self.first
 
     def among(self, count: int) -> int:

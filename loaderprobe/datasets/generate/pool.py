@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaderprobe.datasets.generate.jpeg import (
-    END_OF_IMAGE,
     Encoded,
     Frame,
     Plane,
@@ -28,12 +27,12 @@ from loaderprobe.datasets.generate.jpeg import (
     encoded_size,
     scan_tokens,
     spectra,
-    stuffed,
 )
+from loaderprobe.datasets.generate.manifest import SetSpec
 from loaderprobe.datasets.generate.oddities import OddityName, Segments, content_at, png_file
 from loaderprobe.errors import BadValue
 from loaderprobe.store.codec import write_atomically
-from loaderprobe.units import format_bytes
+from loaderprobe.units import IMAGENET, format_bytes, parse_resolution
 
 # Natural-looking images by the dead-leaves model: textured shapes that occlude one another.
 #
@@ -182,61 +181,6 @@ def _components(planes: Sequence[Plane], count: int) -> list[Plane]:
     return list(planes[:count])
 
 
-# Any number of files from one encoded base image: random values for the free bits of its scan.
-#
-# A nonzero AC coefficient is coded as a Huffman code for its category, followed by bits that say which value of the
-# category it is (T.81 F.1.2.2.1). Any of those values is as valid and as long as any other. So `base XOR (random AND
-# mask)` is the scan of another image with the same Huffman codes, the same nonzero coefficients and the same work
-# to decode. A third of all bits are free, spread evenly, so no block of the file is found in another file. DC
-# coefficients stay: changed differences would drift.
-
-Words = NDArray[np.uint64]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Base:
-    """An encoded base image, with the mask of its free bits."""
-
-    start: bytes
-    """The bytes before further application segments."""
-    tables: bytes
-    scan: Words
-    """Little-endian words; the last one is filled up with zeros."""
-    free: Words
-    scan_bytes: int
-
-    @classmethod
-    def of(cls, encoded: Encoded) -> Base:
-        return cls(
-            start=encoded.start,
-            tables=encoded.tables,
-            scan=_words(encoded.scan),
-            free=_words(encoded.free),
-            scan_bytes=len(encoded.scan),
-        )
-
-    @property
-    def size_bytes(self) -> int:
-        """Of the file as it was encoded; others differ by the zeros stuffed behind 0xFF, some 0.1 %."""
-        stuffing = self.scan.view(np.uint8)[: self.scan_bytes] == 0xFF
-        return len(self.start) + len(self.tables) + self.scan_bytes + int(stuffing.sum()) + len(END_OF_IMAGE)
-
-    def vary(self, bits: np.random.BitGenerator, segments: bytes = b"") -> bytes:
-        """A file from this base image, with the free bits drawn from `bits`.
-
-        Only raw words are drawn: numpy keeps the streams of its bit generators, but not of its distributions.
-        """
-        words = bits.random_raw(len(self.scan)).astype("<u8", copy=False)
-        words &= self.free
-        words ^= self.scan
-        scan = words.view(np.uint8)[: self.scan_bytes].tobytes()
-        return b"".join((self.start, segments, self.tables, stuffed(scan), END_OF_IMAGE))
-
-
-def _words(data: NDArray[np.uint8]) -> Words:
-    return np.concatenate([data, np.zeros(-len(data) % 8, np.uint8)]).view("<u8")
-
-
 # Sizes, qualities and samplings of ImageNet's images, drawn from measured files.
 #
 # `imagenet_statistics.tsv` holds one line for each of 1,000 files of ILSVRC2012, one of every class (the sample images
@@ -278,9 +222,7 @@ def _table() -> tuple[Draw, ...]:
     return tuple(sorted(draws, key=lambda draw: (draw.frame.sampling, draw.frame.quality, draw.size_bytes)))
 
 
-def draws(
-    resolution: tuple[int, int] | None, count: int, rng: np.random.Generator, *, components: int = 3
-) -> list[Draw]:
+def draws(resolution: str, count: int, rng: np.random.Generator, *, components: int = 3) -> list[Draw]:
     """`count` images like ImageNet's; at one resolution, with the bytes per pixel they have there.
 
     Takes every k-th of the measured files, ordered so that neighbours are similar. So even a few of them have all
@@ -291,11 +233,11 @@ def draws(
     chosen = [table[int(place) % len(table)] for place in places]
     if components == 4:
         chosen = [replace(draw, frame=replace(draw.frame, components=4, sampling=(1, 1))) for draw in chosen]
-    return [_resized(draw, resolution) if resolution else draw for draw in chosen]
+    size = parse_resolution(resolution)
+    return chosen if isinstance(size, str) else [_resized(draw, *size) for draw in chosen]
 
 
-def _resized(draw: Draw, resolution: tuple[int, int]) -> Draw:
-    width, height = resolution
+def _resized(draw: Draw, width: int, height: int) -> Draw:
     scan = draw.size_bytes - min(draw.size_bytes / 2, HEADER_BYTES)
     per_pixel = scan / (draw.frame.width * draw.frame.height)
     return Draw(
@@ -333,23 +275,10 @@ Each = Callable[..., Iterable[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PoolRequest:
-    """The settings that determine a pool."""
-
-    resolution: tuple[int, int] | None
-    """(width, height); None is ImageNet's mixture."""
-    seed: int
-    base_images: int
-    mean_bytes: int | None
-    """Of a file; None is what such images have in ImageNet."""
-    oddities: tuple[OddityName, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
     """Bases by content, and the shares of those without oddity."""
 
-    bases: dict[Content, tuple[Base, ...]]
+    bases: dict[Content, tuple[Encoded, ...]]
     edges: NDArray[np.uint64]
     """Base k takes the part of the circle of 2^64 that ends before `edges[k]`; the last one the rest."""
     png: bytes = b""
@@ -386,11 +315,11 @@ class Pool:
         write_atomically(path, out.getvalue())
 
 
-def build_pool(request: PoolRequest, each: Each, progress: Callable[[int, int], None]) -> Pool:
+def build_pool(spec: SetSpec, each: Each, progress: Callable[[int, int], None]) -> Pool:
     """Paint and encode every base image, with `each` to map. Raises BadValue when a mean size is out of their reach."""
-    wanted = list(_wanted(request))
+    wanted = list(_wanted(spec))
     progress(0, len(wanted))
-    made: dict[Content, list[Base]] = {content: [] for content, _, _ in wanted}
+    made: dict[Content, list[Encoded]] = {content: [] for content, _, _ in wanted}
     for done, (content, base) in enumerate(each(_base, wanted), 1):
         made[content].append(base)
         progress(done, len(wanted))
@@ -398,9 +327,9 @@ def build_pool(request: PoolRequest, each: Each, progress: Callable[[int, int], 
     made[None].sort(key=lambda base: base.size_bytes)
     sizes = [base.size_bytes for base in made[None]]
     natural = sum(sizes) / len(sizes)
-    target = request.mean_bytes or (IMAGENET_MEAN_BYTES if request.resolution is None else natural)
+    target = spec.mean_bytes or (IMAGENET_MEAN_BYTES if spec.resolution == IMAGENET else natural)
     weights = tilted(sizes, target)
-    if weights is None and request.mean_bytes is None:
+    if weights is None and spec.mean_bytes is None:
         # A few base images may miss the mixture's mean, which was not requested.
         weights = [1 / len(sizes)] * len(sizes)
     if weights is None:
@@ -410,21 +339,22 @@ def build_pool(request: PoolRequest, each: Each, progress: Callable[[int, int], 
             hint="choose a mean size between these, another resolution, or more base images with --pool",
         )
     edges = [round(share * WHOLE) for share in np.cumsum(weights)[:-1]]
-    rng = _rng(request.seed, 2)
+    size = parse_resolution(spec.resolution)
+    width, height = (500, 375) if isinstance(size, str) else size
     return Pool(
         bases={content: tuple(bases) for content, bases in made.items()},
         edges=np.array([min(edge, WHOLE - 1) for edge in edges], np.uint64),
-        png=png_file(rng, *(request.resolution or (500, 375))) if "png" in request.oddities else b"",
-        segments=Segments.made(request.oddities),
+        png=png_file(_rng(spec.seed, 2), width, height) if "png" in spec.oddities else b"",
+        segments=Segments.made(spec.oddities),
         mean_bytes=float(np.dot(weights, sizes)),
     )
 
 
-def expected_mean(request: PoolRequest) -> float:
+def expected_mean(spec: SetSpec) -> float:
     """The expected mean size of a file before anything is painted, bytes."""
-    if request.mean_bytes:
-        return float(request.mean_bytes)
-    found = draws(request.resolution, request.base_images, _rng(request.seed, 1))
+    if spec.mean_bytes:
+        return float(spec.mean_bytes)
+    found = draws(spec.resolution, spec.base_images, _rng(spec.seed, 1))
     return sum(draw.size_bytes for draw in found) / len(found)
 
 
@@ -432,24 +362,24 @@ def _rng(*seed: int) -> np.random.Generator:
     return np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed)))
 
 
-def _wanted(request: PoolRequest) -> Iterator[tuple[Content, Draw, list[int]]]:
+def _wanted(spec: SetSpec) -> Iterator[tuple[Content, Draw, list[int]]]:
     """(content, draw, seed) of every base image."""
-    rng = _rng(request.seed, 1)
-    contents: list[tuple[Content, int, int]] = [(None, 3, request.base_images)]
-    contents += [(name, count, ODD_BASES) for name, count in (("grey", 1), ("cmyk", 4)) if name in request.oddities]
+    rng = _rng(spec.seed, 1)
+    contents: list[tuple[Content, int, int]] = [(None, 3, spec.base_images)]
+    contents += [(name, count, ODD_BASES) for name, count in (("grey", 1), ("cmyk", 4)) if name in spec.oddities]
     for content, components, count in contents:
-        found = draws(request.resolution, count, rng, components=components)
+        found = draws(spec.resolution, count, rng, components=components)
         natural = sum(draw.size_bytes for draw in found) / len(found)
-        scale = request.mean_bytes / natural if request.mean_bytes else 1.0
+        scale = spec.mean_bytes / natural if spec.mean_bytes else 1.0
         for number, draw in enumerate(found):
             scaled = Draw(frame=draw.frame, size_bytes=draw.size_bytes * scale)
-            yield content, scaled, [request.seed, 3, components, number]
+            yield content, scaled, [spec.seed, 3, components, number]
 
 
-def _base(wanted: tuple[Content, Draw, list[int]]) -> tuple[Content, Base]:
+def _base(wanted: tuple[Content, Draw, list[int]]) -> tuple[Content, Encoded]:
     content, draw, seed = wanted
     rng = _rng(*seed)
-    return content, Base.of(encoded(BaseImage(rng, draw.frame).sized(draw.size_bytes), draw.frame))
+    return content, encoded(BaseImage(rng, draw.frame).sized(draw.size_bytes), draw.frame)
 
 
 def _cut(data: bytes, lengths: NDArray[np.int64]) -> tuple[bytes, ...]:
@@ -502,10 +432,10 @@ def _pool(columns: dict[str, NDArray[Any]]) -> Pool:
     heads, scan_bytes = columns["heads"].tobytes(), columns["scan_bytes"]
     words = np.concatenate([[0], np.cumsum(-(-scan_bytes // 8))])
     pieces = _cut(heads, columns["head_bytes"])
-    bases: dict[Content, list[Base]] = {}
+    bases: dict[Content, list[Encoded]] = {}
     names: tuple[Content, ...] = (None, "grey", "cmyk")
     for number, (begin, end) in enumerate(pairwise(words)):
-        base = Base(
+        base = Encoded(
             start=pieces[2 * number],
             tables=pieces[2 * number + 1],
             scan=columns["scans"][begin:end],

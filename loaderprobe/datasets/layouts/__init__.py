@@ -132,9 +132,6 @@ def complete(name: str, root: Path) -> None:
         form.complete(root)
 
 
-# What the modules share.
-
-
 @contextmanager
 def damage(path: Path, *errors: type[Exception]) -> Iterator[None]:
     """Raises BadValue for these errors, which a damaged file makes; MissingPart without permission to read it."""

@@ -431,7 +431,7 @@ def data_found(loader: Any, files: LoaderFiles) -> DataFound:
     if isinstance(files, PartFiles):
         # Files that are opened only later are not among them.
         return DataFound(hidden=None, samples=samples, size_bytes=None, root="")
-    size = None if samples is None else files.total_bytes / files.count * samples
+    size = None if samples is None else files.delivered_bytes(0, files.count) / files.count * samples
     root = Path(os.path.commonpath([Path(path).parent for batch in files.paths for path in batch]))
     folder = str(root) if len(root.parts) >= LEAST_DEPTH else ""
     return DataFound(hidden=None, samples=samples, size_bytes=size, root=folder)
