@@ -216,7 +216,7 @@ def scan_layout(root: Path, layout: str, *, sample: int, seed: int, progress: On
         for number in range(samples):
             place = (block, number)
             read = reader.read(path, place)
-            if read.label.bit_length() > 63:
+            if not -(2**63) <= read.label < 2**63:
                 raise BadValue(f"{base / path}, sample {number}: its class is beyond int64", hint="number them from 0")
             if trouble := _trouble_of(read.image):
                 skips.add(f"{path}, sample {number}", trouble)

@@ -136,7 +136,7 @@ class BandwidthPhase:
     cpu_cores: float
     """Cores that the reading itself kept busy."""
     at_least: bool
-    """True when the probe itself may be the limit: its own CPU use, or threads where processes failed."""
+    """True when the probe itself may be the limit: its own CPU use, or threads without processes."""
     unread: dict[str, int] = field(default_factory=dict)
     """Reason to number of files that could not be read to their end."""
     notes: tuple[Remark, ...] = ()

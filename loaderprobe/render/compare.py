@@ -113,7 +113,7 @@ _LEAST_REACH = 0.1
 _NOTES: dict[NoteCode, str] = {
     "other_reads": "other processes read from the same devices",
     "few_rounds": "fewer than three rounds, so their intervals stand in",
-    "probe_limited": "the probe itself was the limit: the storage may be faster",
+    "probe_limited": "the probe itself may have been the limit: the storage may be faster",
 }
 
 

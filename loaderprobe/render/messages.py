@@ -209,7 +209,7 @@ MESSAGES: dict[str, str] = {
     "warm_as_asked": "the files are warm as asked, so nothing is read from storage",
     "ceiling_not_measured": "the ceiling is measured only where storage may be the limit, and for the most workers",
     "ceiling_not_cold": "the reads that measured the ceiling were {files}, not cold",
-    "cores_below_ceiling": "the cores cannot read faster than {bytes_per_s:bytes/s}; the storage delivers more",
+    "cores_below_ceiling": "the probe read {bytes_per_s:bytes/s}, and may itself have been the limit",
     "no_gpu_sampled": "no GPU was sampled",
     "no_reading_in_training": "no reading fell into a training segment",
     "no_kernel_fits": "no kernel record has the number of warps that fit on an SM",
@@ -712,7 +712,7 @@ MESSAGES: dict[str, str] = {
     # What stops the ladder of readers, or of ranks, from rising.
     "ladder.no_step": "No step of the ladder was measured.",
     "ladder.from_memory": "The files came {share} from memory: this is no limit of storage.",
-    "ladder.probe_busy": "No limit found: the probe itself can read no faster than {best_bytes_per_s:bytes/s} here.",
+    "ladder.probe_busy": "No limit found: the probe itself may have been the limit, at {best_bytes_per_s:bytes/s}.",
     "ladder.interrupted": "The ladder was interrupted: whether more readers get more is not known.",
     "ladder.one_step": "One number of readers cannot tell a bandwidth limit from a latency limit.",
     "ladder.flat": (

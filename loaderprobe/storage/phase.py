@@ -203,7 +203,8 @@ def run_phase(settings: PhaseSettings) -> BandwidthPhase:
 def run_fastest(settings: PhaseSettings) -> BandwidthPhase:
     """`run_phase`; where threads may be the limit, with processes, too, and the faster of the two counts.
 
-    Of a set that is read in less than `LEAST_FOR_PROCESSES_S` the storage delivers at least what threads get.
+    Both together last no longer than the longest duration, or the shortest each. Of a set that is read in less than
+    `LEAST_FOR_PROCESSES_S` the storage delivers at least what threads get.
     """
     found = run_phase(settings)
     if not _threads_may_limit(settings, found):
@@ -211,8 +212,10 @@ def run_fastest(settings: PhaseSettings) -> BandwidthPhase:
     size_bytes = sum(piece.size_bytes for piece in settings.supply.sample.pieces)
     if size_bytes <= found.bw_bytes * LEAST_FOR_PROCESSES_S:
         return replace(found, at_least=True)
+    engine = ProcessEngine(processes_for(settings.cores_available))
+    left_s = max(settings.seconds, settings.longest_s - found.runtime / 1e3)
     try:
-        processes = run_phase(replace(settings, engine=ProcessEngine(processes_for(settings.cores_available))))
+        processes = run_phase(replace(settings, engine=engine, longest_s=left_s))
     except (LoaderprobeError, OSError) as error:
         settings.supply.spoil()
         failed = Remark(code="no_processes", facts={"error": str(error)})

@@ -209,9 +209,9 @@ def test_a_row_without_an_image_is_damage(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("column", "labels", "classes"),
     [("class", ["dog", "7"], [0, 7]), ("label", [None, 3], [0, 3]), ("labels", [[1, 2], [3]], [0, 0]),
-     ("label", [float("nan"), 2.0], [0, 2])],
+     ("label", [float("nan"), 2.0], [0, 2]), ("label", [-(2**63), 2], [-(2**63), 2])],
 )  # fmt: skip
-def test_a_class_of_a_row_that_is_no_number_is_0(
+def test_a_class_of_a_row_is_its_number_else_0(
     tmp_path: Path, make: Make, column: str, labels: list[object], classes: list[int]
 ) -> None:
     """Parquet files that others wrote have words there, lists, or nothing."""

@@ -106,9 +106,7 @@ class Children:
             return failure(config, hint=self._hints.get(workers, ""))
         if order.study:
             epoch = Epoch(images=2000, wall_s=10.0, delivered_bytes=1, storage_bytes=1)
-            return EpochsMeasured(
-                config=config, started_utc="", set_bytes=1, memory_bytes=1, resident_before=0.0, epochs=(epoch,)
-            )
+            return EpochsMeasured(config=config, started_utc="", set_bytes=1, memory_bytes=1, epochs=(epoch,))
         clock = FakeClock() if self._takes_s else self.clock
         session = scripted_session(
             self._services[workers], clock, make_compute(config, clock), config, FILES, FakePageCache(),

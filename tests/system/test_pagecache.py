@@ -68,6 +68,17 @@ def test_exactly_the_files_named_are_evicted_and_warmed(files: list[Path]) -> No
     assert (CACHE.resident(files[:10]), CACHE.resident(files[10:])) == (0.0, 1.0)
 
 
+def test_ctrl_c_ends_the_warming_of_a_file_that_is_being_read() -> None:
+    """One without an end here."""
+
+    class Interrupts(type(Path())):  # type: ignore[misc]
+        def open(self, *_: object, **__: object) -> None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        CACHE.warm([Interrupts("a"), Path("/dev/zero")])
+
+
 def test_a_file_that_is_gone_or_cannot_be_opened_ends_nothing(
     files: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

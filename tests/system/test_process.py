@@ -55,7 +55,8 @@ def test_a_process_is_read_whatever_its_name() -> None:
     try:
         own = read_process(os.getpid())
         assert own is not None and own.cpu_s is not None and resident_bytes() and runs(os.getpid())
-        assert not ask_where(os.getpid()) and acts_as_owner() in (True, False)
+        acts_as_owner()
+        assert not ask_where(os.getpid())
     finally:
         comm.write_bytes(before)
 
