@@ -279,7 +279,7 @@ class TorchProber:
     def _timed(self, source: BatchSource, steps: int) -> list[tuple[float, int]]:
         """(seconds, images) of each step. On a GPU the host is not made to wait for it: events are read at the end."""
         images: list[int] = []
-        events = StepEvents(self.device, self._parts.clock) if self.device.type == "cuda" else None
+        events = StepEvents(self._parts.clock, self.device) if self.device.type == "cuda" else None
         stamps = [self._parts.clock.now_ns()]
         for _ in range(steps):
             if events:

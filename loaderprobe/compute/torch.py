@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -98,16 +98,20 @@ def gradient_bytes(model: torch.nn.Module) -> int:
 
 
 class StepEvents:
-    """Records events on the current stream of one GPU. Events are used again: making one costs a call to the driver."""
+    """Records events on the current stream of a GPU, by default of the current one.
 
-    def __init__(self, device: torch.device, clock: Clock) -> None:
+    Events are used again: making one costs a call to the driver.
+    """
+
+    def __init__(self, clock: Clock, device: torch.device | None = None) -> None:
         self._device = device
         self._clock = clock
         self._spare: list[Any] = []
         self._pairs: list[tuple[Any, Any]] = []
         self._open: Any = None
         self.begun: tuple[int, ...] = ()
-        """Begin of each step that `finish` returned last, on the device, in ns of the clock."""
+        """Begin of each step that `finish` returned last, on the device, in ns of the clock; empty where one is not
+        known."""
 
     def begin(self) -> None:
         """Record the first event of a step: before its copy, or before its kernels where nothing is copied."""
@@ -128,11 +132,14 @@ class StepEvents:
         torch.cuda.synchronize(self._device)
         end_ns = self._clock.now_ns()
         pairs, self._pairs, self._open = self._pairs, [], None
-        last = pairs[-1][1] if pairs else None
-        begun, ended = (tuple(end_ns - round(pair[k].elapsed_time(last) * 1e6) for pair in pairs) for k in (0, 1))
-        self.begun = begun
-        self._spare.extend(event for pair in pairs for event in pair)
-        return ended
+        begins, ends = zip(*pairs, strict=True) if pairs else ((), ())
+
+        def stamps(events: Iterable[Any]) -> tuple[int, ...]:
+            return tuple(end_ns - round(event.elapsed_time(ends[-1]) * 1e6) for event in events)
+
+        self.begun = stamps(begins) if all(begins) else ()
+        self._spare.extend(event for event in (*begins, *ends) if event)
+        return stamps(ends)
 
     def _recorded(self) -> Any:
         event = self._spare.pop() if self._spare else torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # torch leaves it untyped
@@ -245,7 +252,7 @@ class CudaCompute(_Exchanging):
         torch.backends.cudnn.benchmark = True
         self._gradients = Gradients(self._device, arguments.peers)
         self._trainer = Trainer(self._device, spec, arguments.make_model, self._gradients.exchanged_by)
-        self._events = StepEvents(self._device, arguments.clock)
+        self._events = StepEvents(arguments.clock, self._device)
         self._side = torch.cuda.Stream(self._device) if spec.side_stream else None  # type: ignore[no-untyped-call]  # torch leaves it untyped
         self._decoder = GpuDecoder(self._device) if self._loader.gpu_decode else None
 

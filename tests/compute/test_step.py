@@ -155,7 +155,7 @@ def test_the_wait_that_a_device_feels_lies_between_two_steps(gpu: Gpu, loading_s
 
     The device is waited for once, not within the loop; a second segment makes no new events.
     """
-    events = StepEvents(torch.device("cuda", 0), gpu.clock)
+    events = StepEvents(gpu.clock)
     for _ in range(2):
         for _ in range(4):
             gpu.clock.sleep(loading_s)
@@ -173,7 +173,7 @@ def test_the_wait_that_a_device_feels_lies_between_two_steps(gpu: Gpu, loading_s
 
 def test_a_step_that_failed_begins_no_other(gpu: Gpu) -> None:
     """The first step after it has a begin of its own."""
-    events = StepEvents(torch.device("cuda", 0), gpu.clock)
+    events = StepEvents(gpu.clock)
     events.begin()
     events.finish()
     gpu.clock.sleep(1)
