@@ -11,7 +11,6 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from loaderprobe.compute.emulated import EmulatedCompute
 from loaderprobe.compute.torch import StepEvents, gradient_buckets, gradient_bytes
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.protocols import ComputeArguments
@@ -106,24 +105,31 @@ def _fresh(batch: Any) -> Any:
     return copy.copy(batch) if isinstance(batch, dict) else batch
 
 
-class NoCompute(EmulatedCompute):
+class NoCompute:
     """A step that takes no time: only the loader is measured."""
+
+    def __init__(self, arguments: ComputeArguments) -> None:
+        self._clock = arguments.clock
+        self._ended: list[int] = []
 
     def info(self) -> ComputeInfo:
         return ComputeInfo(
             name=NO_STEP,
             device="no step given",
             synchronous=False,
-            specified_images_per_s=self._rate,
-            source=self._source,
+            specified_images_per_s=ENDLESS_RATE,
+            source="no step",
         )
 
-    def step(self, batch: Any) -> None:
-        now_ns = self._clock.now_ns()
-        self._ends.append(lambda: now_ns)
+    def copy(self, batch: Any) -> Any:
+        return batch
 
-    def _specified(self) -> tuple[float, str]:
-        return ENDLESS_RATE, "no step"
+    def step(self, batch: Any) -> None:
+        self._ended.append(self._clock.now_ns())
+
+    def finish(self) -> tuple[int, ...]:
+        ended, self._ended = tuple(self._ended), []
+        return ended
 
 
 # A user's step in one of several ranks: the exchange of gradients by DistributedDataParallel can be switched off.
