@@ -19,15 +19,9 @@ def length_of(batches: Any) -> int | None:
 
 
 def samples_in(batch: Any) -> int:
-    """Samples in a batch of any nesting: the length of the first tensor or array found; 1 when there is none."""
-    if isinstance(batch, Mapping):
-        batch = list(batch.values())
-    shape = getattr(batch, "shape", None)
-    if shape is not None:
-        return int(shape[0]) if len(shape) else 1
-    if isinstance(batch, list | tuple):
-        return next((samples_in(part) for part in batch if not isinstance(part, str | bytes)), 1)
-    return 1
+    """Samples in a batch of any nesting: the length of the first tensor or array that has one; 0 without any."""
+    shapes = (getattr(part, "shape", None) for part in parts_of(batch))
+    return next((int(shape[0]) for shape in shapes if isinstance(shape, tuple) and shape), 0)
 
 
 def samples_asked_for(index: Any) -> int | None:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import torch
 
+from loaderprobe.batches import samples_in
 from loaderprobe.compute.torch import StepEvents
 from loaderprobe.compute.trainer import (
     ModelCopy,
@@ -21,7 +22,7 @@ from loaderprobe.compute.trainer import (
     is_loader,
     moved,
     out_of_memory,
-    samples_in,
+    tensors_in,
     trainable,
     uuid_of,
 )
@@ -81,7 +82,7 @@ def repeated(batch: Any, batch_size: int) -> Any:
 
     Raises BadValue for a batch without samples.
     """
-    count = samples_in(batch)
+    count = samples_in([*tensors_in(batch)])
     if not count:
         raise BadValue("the batch has no samples", hint="give a batch of tensors whose first dimension is its size")
     order = torch.arange(batch_size) % count

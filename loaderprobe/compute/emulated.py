@@ -104,7 +104,7 @@ class EmulatedCompute:
 
     def step(self, batch: Any) -> None:
         """Queue one step; waits while `STEPS_AHEAD` steps are queued."""
-        images = samples_in(batch)
+        images = samples_in(batch) or 1
         if len(self._ends) >= STEPS_AHEAD:
             self._wait_until(self._ends[-STEPS_AHEAD]())
         self._ends.append(self._timeline.add(self._clock.now_ns(), round(images / self._rate * 1e9)))

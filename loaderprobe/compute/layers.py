@@ -25,6 +25,7 @@ from torch.autograd.profiler import profile, record_function
 from torch.autograd.profiler_util import FunctionEvent
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from loaderprobe.batches import samples_in
 from loaderprobe.compute.trainer import (
     ModelCopy,
     device_words,
@@ -33,7 +34,6 @@ from loaderprobe.compute.trainer import (
     is_loader,
     moved,
     out_of_memory,
-    samples_in,
     tensors_in,
 )
 from loaderprobe.errors import BadValue

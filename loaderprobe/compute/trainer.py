@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from loaderprobe.batches import parts_of
 from loaderprobe.compute.profile import thread_numbers
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.protocols import MakeModel
@@ -211,18 +212,7 @@ def moved(batch: Any, device: torch.device) -> Any:
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:
     """All tensors in tuples, lists and dicts."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        yield from (tensor for item in value.values() for tensor in tensors_in(item))
-    elif isinstance(value, tuple | list):
-        yield from (tensor for item in value for tensor in tensors_in(item))
-
-
-def samples_in(batch: Any) -> int:
-    """Samples in a batch: the first dimension of its first tensor."""
-    first = next(tensors_in(batch), None)
-    return int(first.shape[0]) if first is not None and first.ndim else 0
+    return (part for part in parts_of(value) if isinstance(part, torch.Tensor))
 
 
 NO_MEMORY = ("can't allocate memory", "out of memory", "_alloc_failed", "_allocation_failed")
