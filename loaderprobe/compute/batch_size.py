@@ -16,12 +16,12 @@ from loaderprobe.batches import samples_in
 from loaderprobe.compute.torch import StepEvents
 from loaderprobe.compute.trainer import (
     ModelCopy,
+    NoMemory,
     changed,
     epochs,
-    failure_in,
     is_loader,
     moved,
-    out_of_memory,
+    part_of_step,
     tensors_in,
     trainable,
     uuid_of,
@@ -186,10 +186,6 @@ class ProbeParts:
     precision: Precision = "fp32"
 
 
-class _NoMemory(Exception):
-    """A batch does not fit."""
-
-
 class TorchProber:
     """Trains on the device of the model's weights; `batches(size)` gives a batch, or a loader of batches.
 
@@ -225,7 +221,7 @@ class TorchProber:
             return BatchSizeProbe(batch_size=batch_size, fits=False, ran=False, memory_bytes=needed)
         try:
             found = self._measured(batch_size)
-        except _NoMemory:
+        except NoMemory:
             return BatchSizeProbe(batch_size=batch_size, fits=False)
         if self._memory.beyond(found.memory_bytes or 0):
             return BatchSizeProbe(batch_size=batch_size, fits=False, memory_bytes=found.memory_bytes)
@@ -238,7 +234,7 @@ class TorchProber:
             with self._source(TRIAL) as source:
                 self._step(source.take())
             self._memory.end(TRIAL)
-        except _NoMemory:
+        except NoMemory:
             self._forget(fits=False)
         self._forget(fits=True)
 
@@ -302,16 +298,8 @@ class TorchProber:
     def _step(self, batch: Any) -> None:
         self._model.step(batch, self._part)
 
-    @contextmanager
-    def _part(self, name: str) -> Iterator[None]:
-        try:
-            yield
-        except (BadValue, _NoMemory):
-            raise
-        except Exception as error:  # the model's own code may raise anything
-            if out_of_memory(error, self._size):
-                raise _NoMemory from None
-            raise failure_in(name, error, self._size) from error
+    def _part(self, name: str) -> AbstractContextManager[None]:
+        return part_of_step(name, self._size)
 
     def _wait(self) -> None:
         with self._part("optimizer"):

@@ -30,13 +30,11 @@ from loaderprobe.compute.trainer import (
     ModelCopy,
     device_words,
     epochs,
-    failure_in,
     is_loader,
     moved,
-    out_of_memory,
+    part_of_step,
     tensors_in,
 )
-from loaderprobe.errors import BadValue
 from loaderprobe.protocols import Clock
 from loaderprobe.records.environment import Origin
 from loaderprobe.records.layers import (
@@ -524,16 +522,9 @@ class _Measuring:
         """Times a part to its end on the device. Raises BadValue for whatever fails in it."""
         self._trained.wait()
         begin_ns = self._clock.now_ns()
-        try:
+        with part_of_step(name, samples_in(self._batch)):
             yield
             self._trained.wait()
-        except BadValue:
-            raise
-        except Exception as error:  # the model's own code may raise anything
-            if out_of_memory(error):
-                said = f"a batch of {samples_in(self._batch)} does not fit into memory"
-                raise BadValue(said, hint="use a smaller batch") from error
-            raise failure_in(name, error, samples_in(self._batch)) from error
         self._parts.setdefault(name, []).append((self._clock.now_ns() - begin_ns) / 1e6)
 
     def _counted(self, steps: int) -> int:

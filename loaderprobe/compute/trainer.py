@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -221,7 +221,7 @@ NO_WORKSPACE = ("cudnn_status_not_supported", "unable to find a valid cudnn algo
 """What cuDNN says without memory for a convolution (pytorch/pytorch#4107), and of one that it cannot do at all."""
 
 
-def out_of_memory(error: Exception, batch_size: int = 1) -> bool:
+def out_of_memory(error: Exception, batch_size: int) -> bool:
     """True when there was no memory, of the GPU or of the CPU.
 
     Of several images that is also what it means where cuDNN finds no way to do a convolution: one image shows others.
@@ -297,13 +297,26 @@ class ModelCopy:
             torch.cuda.synchronize(self.device)
 
 
-def failure_in(part: str, error: Exception, batch_size: int) -> BadValue:
-    """Why the model cannot train, where its own code raises an error in a part of the step."""
-    reason = " ".join(str(error).split())[:300]
-    return BadValue(
-        f"the model fails in {part} with a batch of {batch_size}: {type(error).__name__}: {reason}",
-        hint=f"check that it trains on a batch of {batch_size} without loaderprobe",
-    )
+class NoMemory(BadValue):
+    """A batch does not fit."""
+
+
+@contextmanager
+def part_of_step(name: str, batch_size: int) -> Iterator[None]:
+    """Around a part of a step: raises NoMemory where memory ends in it, BadValue for whatever else its code raises."""
+    try:
+        yield
+    except BadValue:
+        raise
+    except Exception as error:  # the model's own code may raise anything
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        if out_of_memory(error, batch_size):
+            said = f"a batch of {batch_size} does not fit into memory: {reason}"
+            raise NoMemory(said, hint="use a smaller batch") from error
+        raise BadValue(
+            f"the model fails in {name} with a batch of {batch_size}: {reason}",
+            hint=f"check that it trains on a batch of {batch_size} without loaderprobe",
+        ) from error
 
 
 def model_on(device: str, name: str, make_model: MakeModel) -> torch.nn.Module:
