@@ -26,13 +26,6 @@ MODEL_NAMES = {"resnet18": "ResNet-18", "resnet50": "ResNet-50", "resnet152": "R
 FORMATS = {"channels_last": torch.channels_last, "contiguous": torch.contiguous_format}
 
 
-def precision_on(device: torch.device, asked: Precision) -> Precision:
-    """What `auto` means there."""
-    if asked != "auto":
-        return asked
-    return "bf16" if device.type == "cuda" else "fp32"
-
-
 def checked_model(name: str, make_model: MakeModel) -> Any:
     """A classifier. Raises BadValue for what cannot train."""
     model = make_model(num_classes=CLASSES)
@@ -86,32 +79,26 @@ class Trainer:
     ) -> None:  # fmt: skip
         """`among_ranks` wraps the model of one of several ranks."""
         self.device = device
-        self.precision = precision_on(device, spec.precision)
+        usual: Precision = "bf16" if device.type == "cuda" else "fp32"
+        self.precision = usual if spec.precision == "auto" else spec.precision
         self.memory_format = FORMATS[spec.memory_format]
         self.spec = spec
         self.backward_threads: frozenset[int] = frozenset()
         """The ids of autograd's thread in profilers; empty before the first step."""
         if device.type == "cuda" and self.precision in ("fp32", "tf32"):
             _round_products(self.precision == "tf32")
-        model = (
-            checked_model(spec.model, make_model or _published_model())
-            .to(device, memory_format=self.memory_format)
-            .train()
-        )
-        self._parameters = list(model.parameters())
+        model = checked_model(spec.model, make_model or _published_model())
+        model = model.to(device, memory_format=self.memory_format).train()
         wrapped = among_ranks(model)
         self._model: Any = torch.compile(wrapped) if spec.compile else wrapped
         # A scaled loss is looked at before each step, which waits for the GPU, unless the optimizer itself looks.
         fused = {"fused": True} if self.precision == "fp16" and device.type == "cuda" else {}
-        self._optimizer = torch.optim.SGD(self._parameters, lr=LEARNING_RATE, momentum=MOMENTUM, **fused)
+        self._optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM, **fused)
         self._scaler = torch.amp.GradScaler(device.type, enabled=self.precision == "fp16")
         self._loss = torch.nn.CrossEntropyLoss()
         self._mean, self._deviation = (
             torch.tensor(values, device=device).reshape(1, 3, 1, 1) for values in (CHANNEL_MEAN, CHANNEL_DEVIATION)
         )
-
-    def parameters(self) -> list[torch.Tensor]:
-        return list(self._parameters)
 
     def copy(self, batch: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """Images (N x 3 x 224 x 224) and labels on the device; asynchronous from pinned memory.
