@@ -20,7 +20,7 @@ from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch.utils.data import default_collate, default_convert, get_worker_info
@@ -283,18 +283,9 @@ FilesOf = Callable[[Sequence[Any]], Iterable[Path]]
 """Maps the indices of a batch to its files."""
 
 
-class BatchCost(NamedTuple):
-    """What one batch cost, evictions ahead of its samples left out."""
-
-    wall_ns: int
-    cpu_ns: int
-    run_delay_ns: int
-    read_bytes: int
-    process_cpu_ns: int
-
-
 class BatchMeter:
-    """Measures what a batch costs the calling thread; its bytes are those of all threads of the process.
+    """Measures what a batch costs the calling thread, evictions ahead of its samples left out; its bytes are those of
+    all threads of the process.
 
     In a process that does nothing else, bytes and `process_cpu_ns` are those since the last batch: threads of the data
     set read and compute between batches as well.
@@ -317,7 +308,8 @@ class BatchMeter:
         self._begin_ns = time.perf_counter_ns()
         return self._begin_ns
 
-    def end(self) -> BatchCost:
+    def end(self) -> tuple[int, int, int, int, int]:
+        """Wall time, CPU time, run delay, bytes, and CPU time of the process."""
         evicted_ns, evicted_cpu_ns = (
             self._ahead.spent_ns - self._evicted[0],
             self._ahead.spent_cpu_ns - self._evicted[1],
@@ -327,7 +319,7 @@ class BatchMeter:
         (process_before, read_before), self._process = self._process, process_usage()
         cpu_ns = cpu - evicted_cpu_ns
         process_ns = self._process[0] - process_before - evicted_cpu_ns if self._alone else cpu_ns
-        return BatchCost(wall_ns, cpu_ns, delay, self._process[1] - read_before, process_ns)
+        return wall_ns, cpu_ns, delay, self._process[1] - read_before, process_ns
 
     def close(self) -> None:
         self._thread.close()
@@ -501,16 +493,14 @@ class WorkerProbe:
             batch = self._in_mode(fetcher, original, index, recorded=recorded)
         finally:
             self._making = False
-        cost = self._meter.end()
-        row[2:6] = cost.wall_ns, cost.cpu_ns, cost.run_delay_ns, cost.read_bytes
-        row[6:8] = self._collation.images, self._collation.collate_ns
-        row[9] = cost.process_cpu_ns
+        row[2:7] = self._meter.end()
+        row[7:9] = self._collation.images, self._collation.collate_ns
         self._made += 1
         if recorded:
             self._reads.end(restarted=self._fetching.restarted)
         if self._stacks is not None:
             self._stacks.write()
-        row[8] = time.thread_time_ns() - entered - cost.cpu_ns
+        row[9] = time.thread_time_ns() - entered - row[3]
         row[0] = number + 1
         return batch
 
