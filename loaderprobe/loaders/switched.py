@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -19,7 +20,6 @@ from loaderprobe.loaders.fetch_log import FetchLog
 from loaderprobe.loaders.state import random_state_as_begun
 from loaderprobe.loaders.unwrap import torch_iterator
 from loaderprobe.loaders.worker_probe import (
-    EvictionRequest,
     FilesOf,
     WorkerProbe,
     WorkerSetup,
@@ -29,7 +29,7 @@ from loaderprobe.loaders.worker_probe import (
 from loaderprobe.records.measurement import Mode, WorkerBatches
 from loaderprobe.system.mapped import let_go
 from loaderprobe.system.process import DEATH_S, how_ended
-from loaderprobe.system.scratch import remove_batches
+from loaderprobe.system.scratch import remove_batches, written_in
 
 # Until all workers have made what they were asked for; a batch that takes longer is caught in the act.
 MOST_STILL_S = 10.0
@@ -81,7 +81,9 @@ class SwitchedLoader:
         # Files that are named need no learning, and their loader maps none.
         self._may_map = files_of is None or maps
         self._signals = WorkerSignals.create(scratch, loader.num_workers) if self._may_map else None
-        self._eviction = EvictionRequest(self._log_name)
+        self._evicted_ahead: tuple[Path, ...] = ()
+        self._lists = 0
+        """Lists of such files that were written for the workers."""
         self._iterator: Any = None
         """torch's own; sub-classes may wrap it, and what it yields."""
         self._batches: Any = None
@@ -175,7 +177,13 @@ class SwitchedLoader:
         wait_for(lambda: self._log.all_released, MOST_RELEASE_S)
 
     def evict_ahead(self, paths: Sequence[Path]) -> None:
-        self._eviction.set(paths)
+        """These files from now on; with none, no more. Raises NoSpace."""
+        if paths and tuple(paths) != self._evicted_ahead:
+            asked = self._log_name.beside("evict", self._lists + 1)
+            with written_in(asked.parent):
+                asked.write_text(json.dumps([str(path) for path in paths]))
+            self._lists, self._evicted_ahead = self._lists + 1, tuple(paths)
+        self._log.ahead = self._lists if paths else 0
 
     def begun_before(self, first_batch: int, time_ns: int) -> bool:
         return self._log.begun_before(first_batch, self._ahead, time_ns)

@@ -185,26 +185,6 @@ MOST_SHARE = 0.03
 MOST_CACHED = 0.1
 
 
-class EvictionRequest:
-    """In the training process: asks the workers to evict files ahead of each sample."""
-
-    def __init__(self, log: FetchLog) -> None:
-        self._log, self._head = log, log.open("r+")
-        self._number = 0
-        self._paths: tuple[Path, ...] = ()
-
-    def set(self, paths: Sequence[Path]) -> None:
-        """These files from now on; with none, no more. Raises NoSpace."""
-        if not paths:
-            self._head.ahead = 0
-        elif tuple(paths) != self._paths or not self._head.ahead:
-            self._number, self._paths = self._number + 1, tuple(paths)
-            asked = self._log.beside("evict", self._number)
-            with written_in(asked.parent):
-                asked.write_text(json.dumps([str(path) for path in paths]))
-            self._head.ahead = self._number
-
-
 class EvictAhead:
     """In a worker: evicts the files that are asked for, ahead of samples of a map-style data set."""
 

@@ -30,7 +30,6 @@ from loaderprobe.loaders.switched import SwitchedLoader, dead_worker
 from loaderprobe.loaders.watched import PassiveProbe, WatchedLoader
 from loaderprobe.loaders.worker_probe import (
     EvictAhead,
-    EvictionRequest,
     WorkerProbe,
     WorkerSignals,
     stacks_seen,
@@ -464,30 +463,29 @@ def test_each_sample_finds_the_mapped_file_cold(
     """Although the one before has read all of it; without the request it is warm from the second on."""
     monkeypatch.setattr(worker_probe, "MOST_SHARE", share)
     monkeypatch.setattr(worker_probe, "MOST_CACHED", most_cached or worker_probe.MOST_CACHED)
-    log = FetchLog.create(tmp_path / "log", 1)
+    loader, log = driven(tmp_path, Counting()), FetchLog(tmp_path / "fetch.log", 1)
     head, ahead = log.open("r+"), EvictAhead(log)
     assert ahead.around(data, head) is data
-    request = EvictionRequest(log)
-    request.set([data.path])
+    loader.evict_ahead([data.path])
     cold = ahead.around(data, head)
     assert [len(cold[number]) for number in range(3)] == [SIZE] * 3
     seen = [expected if expected is None else found for found, expected in zip(data.resident, resident, strict=True)]
     assert seen == resident
-    request.set([])
+    loader.evict_ahead([])
     assert ahead.around(data, head) is data
     assert len(data[0]) == SIZE and data.resident[-1] == 1.0
     assert ahead.spent_ns > 0
-    request.set([data.path])
+    loader.evict_ahead([data.path])
     assert ahead.around(Batched(), head).__getitems__([1, 2]) == [1, 2]
     assert not hasattr(ahead.around(data, head), "__getitems__")
 
 
 def test_a_full_disk_is_no_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is written for workers says so, as a log does."""
-    log = FetchLog.create(tmp_path / "log", 1)
-    log.beside("evict", 1).symlink_to("/dev/full")
+    loader = driven(tmp_path, Counting())
+    FetchLog(tmp_path / "fetch.log", 1).beside("evict", 1).symlink_to("/dev/full")
     with pytest.raises(NoSpace, match="temporary files"):
-        EvictionRequest(log).set([tmp_path])
+        loader.evict_ahead([tmp_path])
 
     def full(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, "no space left on device")
