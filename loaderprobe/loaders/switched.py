@@ -118,10 +118,10 @@ class SwitchedLoader:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if self._loader.num_workers and self._iterator is not None:
-                dead = dead_worker(self._iterator._workers) if isinstance(error, WORKER_TROUBLE) else None
+            if processes := self._processes:
+                dead = self._dead_worker(error)
                 self._iterator._shutdown_workers()
-                remove_batches([worker.pid for worker in self._iterator._workers])
+                remove_batches([worker.pid for worker in processes])
                 if dead:
                     raise dead from error
         finally:
@@ -138,8 +138,16 @@ class SwitchedLoader:
         return batches
 
     def workers(self) -> Sequence[int]:
-        started = self._loader.num_workers and self._iterator is not None
-        return [worker.pid for worker in self._iterator._workers] if started else []
+        return [worker.pid for worker in self._processes]
+
+    @property
+    def _processes(self) -> Sequence[Any]:
+        """The workers; empty before they have been started."""
+        return self._iterator._workers if self._loader.num_workers and self._iterator is not None else ()
+
+    def _dead_worker(self, error: BaseException | None) -> LoaderprobeError | None:
+        """The error for a worker that has ended, where `error` may come of that."""
+        return dead_worker(self._processes) if self._processes and isinstance(error, WORKER_TROUBLE) else None
 
     def records(self) -> WorkerBatches:
         return self._log.read(keep=True)
