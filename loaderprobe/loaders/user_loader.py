@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 import re
 import sys
 import traceback
 from collections.abc import Callable, Collection, Iterator
-from itertools import pairwise
 from math import lcm
 from pathlib import Path
 from typing import Any, Self
@@ -54,6 +54,7 @@ class BatchPool:
 
     def __init__(self, source: Any, workers: int) -> None:
         self._source = source
+        self._drawn: Iterator[Any] = iter(())
         self._multiple = max(1, workers)
         self._kept: list[Any] = []
         self._numbers: list[int] = []
@@ -89,7 +90,7 @@ class BatchPool:
     def in_sequence(self) -> bool:
         """Whether most samples follow the one before, as in a set that is not shuffled; or where none has a number."""
         drawn = [_number(index) for batch in self._kept for index in _indices(batch)]
-        steps = [second - first for first, second in pairwise(drawn) if first is not None and second is not None]
+        steps = [second - first for first, second in itertools.pairwise(drawn) if first is not None and second is not None]
         return 2 * steps.count(1) >= len(steps)
 
     def new_left(self) -> float:
@@ -111,33 +112,33 @@ class BatchPool:
         self._again = [lane or [batch for _, batch in last] for lane in lanes]
 
     def __iter__(self) -> Iterator[Any]:
-        source = iter(self._source)
-        number = 0
-        while True:
+        self._drawn = iter(self._source)
+        for number in itertools.count():
             if self._again:
                 lane = self._again[number % self._multiple]
                 yield lane[number // self._multiple % len(lane)]
             elif self._fresh or not self.size:
-                source, batch = self._new(source, number)
-                if batch is None:
+                if (batch := self._new(number)) is None:
                     return
                 yield batch
             else:
                 yield self._kept[number % self.size % len(self._kept)]
-            number += 1
 
-    def _new(self, source: Iterator[Any], number: int) -> tuple[Iterator[Any], Any]:
-        """The next batch of full length; the sampler restarts when it ends, unless the pool holds all its batches."""
+    def _new(self, number: int) -> Any:
+        """The next batch of full length, which is batch `number` of the loader; None where there is none.
+
+        The sampler restarts when it ends, unless the pool holds all its batches.
+        """
         while True:
-            batch = next(source, None)
+            batch = next(self._drawn, None)
             if batch is None:
                 if not self._kept:
-                    return source, None
+                    return None
                 if not self._fresh:
                     self._whole()
-                    return iter(()), self._kept[len(self._kept) % self.size % len(self._kept)]
+                    return self._kept[len(self._kept) % self.size % len(self._kept)]
                 self.passes += 1
-                source = iter(self._source)
+                self._drawn = iter(self._source)
             elif self._kept and len(_indices(batch)) != len(_indices(self._kept[0])):
                 self.odd += 1  # the last batch of an epoch is a short one
             else:
@@ -145,7 +146,7 @@ class BatchPool:
                     self._kept.append(batch)
                     self._numbers.append(number)
                 self._note(batch)
-                return source, batch
+                return batch
 
     def _note(self, batch: Any) -> None:
         """A sampler may go on for ever, or draw with replacement: what it has given before is not new."""
