@@ -5,8 +5,8 @@ from __future__ import annotations
 import gc
 import math
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -35,47 +35,6 @@ from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Interval
 from loaderprobe.stats import half_width_in_time, mean, median, quantile
 from loaderprobe.system.limits import peak_bytes, release_free, reset_peak, resident_bytes
-
-# Batches of one size: the same one over and over, or those of a loader; and batches made from others' samples.
-
-
-@dataclass(slots=True)
-class BatchSource:
-    """The same batch on the device, over and over, or one after the other from a loader."""
-
-    made: Any
-    device: torch.device
-    part: Callable[[str], AbstractContextManager[None]]
-    _stream: Any = field(init=False, default=None)
-
-    def __post_init__(self) -> None:
-        if is_loader(self.made):
-            self._stream = epochs(self.made)
-            return
-        with self.part("copy"):
-            self.made = moved(self.made, self.device)
-
-    @property
-    def prefetched(self) -> int:
-        """Batches that workers may have ready before the first step, which would flatter a short probe."""
-        if self._stream is None:
-            return 0
-        return int(getattr(self.made, "num_workers", 0) or 0) * int(getattr(self.made, "prefetch_factor", 0) or 0)
-
-    def take(self) -> Any:
-        if self._stream is None:
-            return self.made
-        with self.part("load"):
-            batch = next(self._stream)
-        with self.part("copy"):
-            return moved(batch, self.device)
-
-    def close(self) -> None:
-        """Stop workers, and let go of the batch."""
-        if self._stream is not None:
-            self._stream.close()
-        self.made = self._stream = None
-
 
 def repeated(batch: Any, batch_size: int) -> Any:
     """A batch of that size, from the samples of another, round and round: tensors whose first dimension counts them.
@@ -167,6 +126,7 @@ LEAST_STEPS, MOST_STEPS = 4, 200
 FEW_STEPS = 3
 """Where a single step is longer than a probe should be."""
 
+Take = Callable[[], Any]
 Loss = Callable[[Any, Any], torch.Tensor]
 Precision = Literal["fp32", "bf16"]
 
@@ -231,8 +191,8 @@ class TorchProber:
         """One step with few images. What does not fit shows in the probe itself."""
         self._memory.begin()
         try:
-            with self._source(TRIAL) as source:
-                self._step(source.take())
+            with self._source(TRIAL) as (take, _):
+                self._step(take())
             self._memory.end(TRIAL)
         except NoMemory:
             self._forget(fits=False)
@@ -240,32 +200,48 @@ class TorchProber:
 
     def _measured(self, batch_size: int) -> BatchSizeProbe:
         self._memory.begin()
-        with self._source(batch_size) as source:
-            steps = self._warmed(source)
+        with self._source(batch_size) as (take, prefetched):
+            steps = self._warmed(take, prefetched)
             with self._parts.meter() as meter:
-                times = self._timed(source, steps)
+                times = self._timed(take, steps)
         return _probe(batch_size, times, meter.readings(), self._memory.end(batch_size))
 
     @contextmanager
-    def _source(self, batch_size: int) -> Iterator[BatchSource]:
+    def _source(self, batch_size: int) -> Iterator[tuple[Take, int]]:
+        """(what takes a batch to the device, batches that workers may have ready before the first step).
+
+        The same batch over and over, or one after the other from a loader, whose workers end with this.
+        """
         self._size = batch_size
         with self._part("load"):
             made = self._batches(batch_size)
-        source = BatchSource(made, self.device, self._part)
-        try:
-            yield source
-        finally:
-            source.close()
+        if not is_loader(made):
+            with self._part("copy"):
+                batch = moved(made, self.device)
+            yield lambda: batch, 0
+            return
+        with closing(epochs(made)) as stream:
 
-    def _warmed(self, source: BatchSource) -> int:
-        """Train until first-time costs and prefetched batches are behind; returns how many steps a probe takes."""
+            def take() -> Any:
+                with self._part("load"):
+                    batch = next(stream)
+                with self._part("copy"):
+                    return moved(batch, self.device)
+
+            yield take, (getattr(made, "num_workers", 0) or 0) * (getattr(made, "prefetch_factor", 0) or 0)
+
+    def _warmed(self, take: Take, prefetched: int) -> int:
+        """Train until first-time costs and prefetched batches, which would flatter a short probe, are behind.
+
+        Returns how many steps a probe takes.
+        """
         parts, step_s = self._parts, 0.0
-        for number in range(2 + source.prefetched):
+        for number in range(2 + prefetched):
             begin_ns = self._parts.clock.now_ns()
-            self._step(source.take())
+            self._step(take())
             self._wait()
             step_s = (self._parts.clock.now_ns() - begin_ns) / 1e9
-            if parts.steps is None and step_s > parts.seconds and number >= source.prefetched:
+            if parts.steps is None and step_s > parts.seconds and number >= prefetched:
                 break
         if parts.steps is not None:
             return parts.steps
@@ -273,7 +249,7 @@ class TorchProber:
             return FEW_STEPS
         return min(MOST_STEPS, max(LEAST_STEPS, math.ceil(parts.seconds / max(step_s, 1e-6))))
 
-    def _timed(self, source: BatchSource, steps: int) -> list[tuple[float, int]]:
+    def _timed(self, take: Take, steps: int) -> list[tuple[float, int]]:
         """(seconds, images) of each step. On a GPU the host is not made to wait for it: events are read at the end."""
         images: list[int] = []
         events = StepEvents(self._parts.clock, self.device) if self.device.type == "cuda" else None
@@ -281,7 +257,7 @@ class TorchProber:
         for _ in range(steps):
             if events:
                 events.begin()
-            batch = source.take()
+            batch = take()
             self._step(batch)
             images.append(samples_in(batch) or self._size)
             if events:

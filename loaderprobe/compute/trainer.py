@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -164,7 +164,7 @@ def is_loader(batch: Any) -> bool:
     return isinstance(batch, Iterable) and not isinstance(batch, torch.Tensor | Mapping | tuple | list)
 
 
-def epochs(loader: Iterable[Any]) -> Iterator[Any]:
+def epochs(loader: Iterable[Any]) -> Generator[Any, None, None]:
     """Its batches, from the beginning again after the last. Raises BadValue for a loader without any."""
     while True:
         number = -1
