@@ -10,12 +10,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
-from torch.profiler import ProfilerActivity
 from torchvision.io import ImageReadMode, decode_jpeg
 from torchvision.transforms import v2
 
 from loaderprobe.compute.kineto import DeviceLimits
-from loaderprobe.compute.profile import Device, Stage, record_window
+from loaderprobe.compute.profile import Device, record_window
 from loaderprobe.compute.trainer import Trainer, device_words, uuid_of
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.protocols import Clock, ComputeArguments, Peers
@@ -326,20 +325,17 @@ class CudaCompute(_Exchanging):
 
     def profile(self, feed: Callable[[int], Iterator[Any]], *, steps: int, warm_up: int, batch_size: int) -> Timeline:
         """One window of torch's profiler. Raises any error of the profiler."""
-        stage = Stage(
-            step=lambda batch: self.step(self.copy(batch)),
-            synchronize=lambda: torch.cuda.synchronize(self._device),
-            activities=(ProfilerActivity.CUDA,),
-        )
         device = Device(
             name=device_words(self._device),
             index=self._device.index,
             limits=None if _on_rocm() else DeviceLimits.of(torch.cuda.get_device_properties(self._device)),
+            step=lambda batch: self.step(self.copy(batch)),
+            synchronize=lambda: torch.cuda.synchronize(self._device),
             backward_threads=lambda: self._trainer.backward_threads,
             loader_streams=self._decoder is not None or self._side is not None,
         )
         try:
-            return record_window(feed, stage, device, steps=steps, warm_up=warm_up, batch_size=batch_size)
+            return record_window(feed, device, steps=steps, warm_up=warm_up, batch_size=batch_size)
         finally:
             self.finish()
 

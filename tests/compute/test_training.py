@@ -195,7 +195,7 @@ def test_on_rocm_the_window_is_recorded_without_occupancy(monkeypatch: pytest.Mo
     taken: list[Device] = []
     monkeypatch.setattr(torch.version, "hip", "6.3", raising=False)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "AMD Instinct MI300X")
-    monkeypatch.setattr(module, "record_window", lambda feed, stage, device, **rest: taken.append(device))
+    monkeypatch.setattr(module, "record_window", lambda feed, device, **rest: taken.append(device))
     monkeypatch.setattr(CudaCompute, "finish", lambda self: ())
     compute = object.__new__(CudaCompute)
     compute._device, compute._decoder, compute._side = torch.device("cuda", 1), decoder, None
