@@ -174,7 +174,8 @@ def attach(hooks: ScriptHooks) -> Callable[[], None]:
         iterators.follow(DataLoader)
         iterators.find()
         if LOADERS in vars(sys.modules.get(MODULE, object)):
-            undo.callback(replace(sys.modules[MODULE], LOADERS, _hooked_kinds(hooks)))
+            kinds = tuple(with_hook(hooks.get_iterator, kind) for kind in vars(sys.modules[MODULE])[LOADERS])
+            undo.callback(replace(sys.modules[MODULE], LOADERS, lambda _: kinds))
         undo.callback(replace(torch.autograd, "backward", _before(lambda *_, **__: hooks.backward())))
         for module in (torch, torch.jit):
             undo.callback(replace(module, "save", _saving(hooks)))
@@ -291,15 +292,6 @@ def replace(owner: Any, name: str, around: Callable[[Any], Any]) -> Callable[[],
             setattr(owner, name, original)
 
     return restore
-
-
-def _hooked_kinds(hooks: ScriptHooks) -> Callable[[Any], Any]:
-    """fastai's iterators, by way of `hooks`."""
-
-    def around(kinds: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(with_hook(hooks.get_iterator, kind) for kind in kinds)
-
-    return around
 
 
 def _before(call: Callable[..., None]) -> Callable[[Any], Any]:
