@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -57,17 +56,6 @@ def holds_images(batch: Any) -> bool:
 def size_bytes(batch: Any) -> int:
     """Of the tensors and arrays of a batch."""
     return sum(int(getattr(leaf, "nbytes", 0)) for leaf in parts_of(batch))
-
-
-def copied(batch: Any) -> Any:
-    """The batch in memory of its own: what a worker sends holds shared memory as long as it is kept.
-
-    Batches that cannot be copied are returned as they are.
-    """
-    try:
-        return copy.deepcopy(batch)
-    except Exception:  # noqa: BLE001  # whatever a batch's own copying raises; keeping it costs shared memory only
-        return batch
 
 
 def parts_of(batch: Any) -> Iterator[Any]:

@@ -24,7 +24,7 @@ from torch.utils.data import DataLoader
 from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from loaderprobe.batches import copied, parts_of
+from loaderprobe.batches import parts_of
 from loaderprobe.records.remark import Remark
 
 # All values that a data set, a sampler or another object holds, found without running its code.
@@ -157,8 +157,13 @@ And most of shared memory that is restored: of more, the smallest pieces, becaus
 
 
 def kept_batch(batch: Any) -> Any:
-    """The batch in memory of its own, pinned where the loader's is: of other memory, the copy to a GPU takes longer."""
-    kept = copied(batch)
+    """The batch in memory of its own, pinned where the loader's is: of other memory, the copy to a GPU takes longer.
+
+    What a worker sends holds shared memory as long as it is kept. A batch that cannot be copied is kept itself.
+    """
+    kept = batch
+    with suppress(Exception):  # whatever a batch's own copying raises
+        kept = copy.deepcopy(batch)
     pinned = any(part.is_pinned() for part in parts_of(batch) if hasattr(part, "is_pinned"))
     return pin_memory(kept) if pinned else kept  # type: ignore[no-untyped-call]  # torch leaves it untyped
 
