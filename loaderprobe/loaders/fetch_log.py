@@ -119,17 +119,17 @@ class OpenLog:
 
     def made(self, number: int) -> bool:
         """True when this batch, or a later one in its place, has been made."""
-        lanes = len(self.rows)
-        return int(self.rows[number % lanes, number // lanes % ROWS, 0]) >= number + 1
+        return int(self._row(number)[0]) > number
 
     def begun_before(self, first: int, count: int, time_ns: int) -> bool:
         """True when one of `count` batches from number `first` on was begun before `time_ns`."""
+        rows = ((number, self._row(number)) for number in range(first, first + count))
+        return any(abs(int(row[0])) == number + 1 and row[1] < time_ns for number, row in rows)
+
+    def _row(self, number: int) -> Cells:
+        """Of a batch, or of an earlier or later one in its place."""
         lanes = len(self.rows)
-        for number in range(first, first + count):
-            row = self.rows[number % lanes, number // lanes % ROWS]
-            if abs(int(row[0])) == number + 1 and row[1] < time_ns:
-                return True
-        return False
+        return self.rows[number % lanes, number // lanes % ROWS]
 
     def read(self, since_ns: int = 0, *, keep: bool = False) -> WorkerBatches:
         """All complete rows of batches begun since then, by batch number.
