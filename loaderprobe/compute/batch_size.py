@@ -101,7 +101,6 @@ class MemoryBudget:
         return most
 
     def beyond(self, taken: int) -> bool:
-        """True when so many bytes are more than may be taken."""
         return self.limit is not None and taken > self.limit
 
     def predicted(self, batch_size: int) -> int | None:

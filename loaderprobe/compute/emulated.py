@@ -89,7 +89,6 @@ class EmulatedCompute:
         parse_rate(arguments.spec.argument)
 
     def info(self) -> ComputeInfo:
-        """The name of the accelerator, its rate and the source of the rate."""
         return ComputeInfo(
             name=f"emulated{'-sync' if self.synchronous else ''}:{self._name}",
             device=f"emulated accelerator, {significant(self._rate)} images/s",

@@ -231,7 +231,6 @@ class _Exchanging:
 
     @property
     def in_step(self) -> bool:
-        """True with several ranks."""
         return self._gradients.among_ranks
 
     def exchange(self, *, on: bool) -> None:
@@ -365,7 +364,6 @@ class CpuCompute(_Exchanging):
             raise BadValue(f"precision {precision} needs a GPU", hint="the CPU trains in fp32 or bf16")
 
     def info(self) -> ComputeInfo:
-        """The processor and the number of threads."""
         return ComputeInfo(
             name="cpu",
             device=device_words(torch.device("cpu")),

@@ -134,7 +134,6 @@ class Trainer:
         return given
 
     def words(self) -> str:
-        """How it trains, for the report."""
         how = {"bf16": "bf16 autocast", "fp16": "fp16 autocast with a scaled loss", "tf32": "TF32", "fp32": "float32"}
         layout = self.spec.memory_format
         compiled = ", torch.compile" if self.spec.compile else ""
@@ -279,7 +278,6 @@ class ModelCopy:
         )  # fmt: skip
 
     def wait(self) -> None:
-        """For all that the device has to do."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 

@@ -73,7 +73,6 @@ class OpenLog:
 
     @property
     def mode(self) -> Mode:
-        """The mode of the next batch."""
         return MODES[int(self._head[MODE])]
 
     @mode.setter

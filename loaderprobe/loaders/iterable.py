@@ -56,7 +56,6 @@ class OwnIterable:
 
     @property
     def name(self) -> str:
-        """Of the function, or of the class."""
         source = self.dataset
         if isinstance(source, FUNCTIONS):
             return str(getattr(getattr(source, "func", source), "__name__", "function"))
@@ -229,7 +228,6 @@ class IterableLoader:
         return MOST_AHEAD
 
     def records(self) -> WorkerBatches:
-        """What the training thread saw of each batch."""
         start, wall, cpu, delay, read, process_cpu, images = zip(*self._rows, strict=True) if self._rows else ((),) * 7
         return WorkerBatches(
             batch=tuple(range(len(self._rows))),
@@ -268,7 +266,6 @@ class IterableLoader:
         """Not looked at."""
 
     def notes(self) -> tuple[Remark, ...]:
-        """What is not put back, and how it is counted."""
         itself = Remark(code="iterated_itself", facts={"iterable": self.given.name})
         ahead = Remark(code="made_ahead", facts={"batches": self.given.prefetch_factor})
         return (itself, ahead) if self.given.num_workers else (itself,)

@@ -211,7 +211,6 @@ class GlooGroup:
         return tuple(map(_unpacked, received))
 
     def broadcast(self, value: bytes) -> bytes:
-        """The value of rank 0, on all ranks; raises LostRank."""
         mine = value if self.rank == 0 else b""
         packed = _packed(mine, self.all_reduce_max(len(mine))[0])
         options = dist.BroadcastOptions()

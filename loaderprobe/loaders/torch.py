@@ -152,7 +152,6 @@ class ImageFiles(_FilesInTurn):
         self._transform = pipeline_steps(pipeline, decoder, tensor)
 
     def __getitem__(self, k: int) -> tuple[torch.Tensor, int]:
-        """Read, decode and augment image `k`."""
         return self.augmented(self.decoded(k), k)
 
     def decoded(self, k: int) -> Any:

@@ -63,7 +63,6 @@ class WorkerSignals:
         return self.folder / str(worker)
 
     def send(self) -> None:
-        """Signal every worker that still runs."""
         for worker in range(self.count):
             with suppress(OSError):  # no worker listens
                 pipe = os.open(self.path(worker), os.O_WRONLY | os.O_NONBLOCK)
