@@ -89,7 +89,11 @@ class CallTime:
     """(count, microseconds) by (name, whether it is of the backward pass)."""
 
     def add(self, name: str, us: float, *, backward: bool, calls: int = 1) -> None:
-        """One more call of an operator; without `calls`, more of the last."""
+        """The time of one more call of an operator; without `calls`, more of the last."""
+        if backward:
+            self.backward_us += us
+        else:
+            self.forward_us += us
         count, total = self.operators.get((name, backward), (0, 0.0))
         self.operators[name, backward] = (count + calls, total + us)
 
@@ -143,7 +147,6 @@ def _step(roots: Sequence[OperatorEvent]) -> dict[Call, CallTime]:
     for each in sorted(_outermost(roots, EVALUATE), key=lambda event: event.begin_us):
         owner = owners.get(each.sequence, owner if each.name.endswith("AccumulateGrad") else None)
         if owner is not None:
-            times[owner].backward_us += each.us
             times[owner].add(each.name.removeprefix(EVALUATE), each.us, backward=True)
     return times
 
@@ -163,7 +166,6 @@ def _forward(
             _forward(child, call, times, owners, calls)
             if not child.name.startswith(LAYER):
                 own_us = child.us - sum(each.us for each in _outermost(child.children, LAYER))
-                times[call].forward_us += own_us
                 times[call].add(child.name, own_us, backward=False)
         return
     if owner is not None and event.sequence >= 0:
@@ -427,9 +429,7 @@ class ByClock:
             self._node, self._owner = node, self._owners.of(node._sequence_nr()) or self._owner
         self.backward_us += seconds * 1e6
         if self._owner is not None:
-            time = self.times[self._owner]
-            time.backward_us += seconds * 1e6
-            time.add(node.name(), seconds * 1e6, backward=True, calls=int(begins))
+            self.times[self._owner].add(node.name(), seconds * 1e6, backward=True, calls=int(begins))
 
 
 def measure_layers(
