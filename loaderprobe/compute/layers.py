@@ -12,7 +12,7 @@ import sys
 import time
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -59,7 +59,6 @@ from loaderprobe.stats import median, quantile
 # gradient that is added to a weight has no such operator; it follows the function that made it.
 
 LAYER = "loaderprobe layer "
-STEP = "loaderprobe step"
 EVALUATE = "autograd::engine::evaluate_function: "
 
 Call = tuple[str, int]
@@ -124,27 +123,17 @@ def numbered(name: str, number: int) -> Call:
     return name, min(number, LAST_CALL)
 
 
-def step_times(roots: Iterable[OperatorEvent]) -> list[dict[Call, CallTime]]:
-    """For each step, in order, the time of each call of a layer, in the order in which they began."""
-    events = sorted(roots, key=lambda each: each.begin_us)
-    steps = [event for event in events if event.name == STEP]
-    found = []
-    for number, step in enumerate(steps):
-        end = steps[number + 1].begin_us if number + 1 < len(steps) else float("inf")
-        # The backward pass on a GPU runs in a thread of its own, beside the step's own events.
-        beside = [event for event in events if event.name != STEP and step.begin_us <= event.begin_us < end]
-        found.append(_step((step, *beside)))
-    return found
-
-
-def _step(roots: Sequence[OperatorEvent]) -> dict[Call, CallTime]:
+def layer_times(roots: Iterable[OperatorEvent]) -> dict[Call, CallTime]:
+    """The time of each call of a layer in one step, in the order in which they began."""
     times: dict[Call, CallTime] = {}
     owners: dict[int, Call] = {}
     calls: Counter[str] = Counter()
-    for root in roots:
-        _forward(root, None, times, owners, calls)
+    # On a GPU the backward pass runs in a thread of its own.
+    events = sorted(roots, key=lambda each: each.begin_us)
+    for event in events:
+        _forward(event, None, times, owners, calls)
     owner: Call | None = None
-    for each in sorted(_outermost(roots, EVALUATE), key=lambda event: event.begin_us):
+    for each in sorted(_outermost(events, EVALUATE), key=lambda event: event.begin_us):
         owner = owners.get(each.sequence, owner if each.name.endswith("AccumulateGrad") else None)
         if owner is not None:
             times[owner].add(each.name.removeprefix(EVALUATE), each.us, backward=True)
@@ -546,14 +535,14 @@ class _Measuring:
         hooks.begin_step()
         self._load()
         # The class in torch.profiler is in a cycle of references, which would keep the records; so would theirs.
-        with profile(use_device="cuda" if on_gpu else None, use_kineto=True) as profiler, record_function(STEP):
+        with profile(use_device="cuda" if on_gpu else None, use_kineto=True) as profiler:
             self._step()
         events = [
             function_event
             for function_event in profiler.function_events or ()
             if function_event.device_type == DeviceType.CPU
         ]
-        (found,) = step_times(_event(event, on_gpu) for event in events if event.cpu_parent is None)
+        found = layer_times(_event(event, on_gpu) for event in events if event.cpu_parent is None)
         for event in events:
             event.cpu_parent = None
         return found
