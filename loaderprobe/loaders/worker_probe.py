@@ -187,24 +187,22 @@ MOST_CACHED = 0.1
 class EvictAhead:
     """In a worker: evicts the files that are asked for, ahead of samples of a map-style data set."""
 
-    def __init__(self, log: FetchLog) -> None:
-        self._log = log
+    def __init__(self, log: FetchLog, head: OpenLog) -> None:
+        self._log, self._head = log, head
         self._number = 0
         self._files: Evicted | None = None
-        self._asked: OpenLog | None = None
         self._since_ns = self._lately_ns = self._most_bytes = 0
         self._evicted_at: int | None = None
         """Bytes that this process had read from storage at the last eviction."""
         self.spent_ns = self.spent_cpu_ns = 0
         """Of all evictions, wall and CPU time."""
 
-    def around(self, dataset: Any, log: OpenLog) -> Any:
+    def around(self, dataset: Any) -> Any:
         """The data set, or one that evicts ahead of its samples."""
-        if log.ahead != self._number:
-            self._begin(log.ahead)
+        if self._head.ahead != self._number:
+            self._begin(self._head.ahead)
         if self._files is None:
             return dataset
-        self._asked = log
         return (_Batched if getattr(dataset, "__getitems__", None) else _Single)(dataset, self._drop)
 
     def _begin(self, number: int) -> None:
@@ -215,7 +213,7 @@ class EvictAhead:
             self._most_bytes = round(MOST_CACHED * self._files.size_bytes / self._log.lanes)
 
     def _drop(self) -> None:
-        if self._asked is None or self._asked.ahead != self._number:
+        if self._head.ahead != self._number:
             return  # files are made warm meanwhile
         _, read = process_usage()
         begin_ns, begin_cpu_ns = time.perf_counter_ns(), time.thread_time_ns()
@@ -439,7 +437,7 @@ class WorkerProbe:
         self._made = 0
         self._making = False
         self._reads = ReadsRecorder(log, lane, alone=alone)
-        self._ahead = EvictAhead(log)
+        self._ahead = EvictAhead(log, self._log)
         self._meter = BatchMeter(self._ahead, alone=alone)
         self._stacks = StacksSeen(log, lane) if files_of is None and self.samples_stacks else None
         self._collation = self.collation(self._log)
@@ -505,7 +503,7 @@ class WorkerProbe:
     def _evicting(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
         """The batch; where that is asked for, the files are evicted ahead of each of its samples."""
         dataset = fetcher.dataset
-        fetcher.dataset = self._ahead.around(dataset, self._log)
+        fetcher.dataset = self._ahead.around(dataset)
         try:
             return self._fetching.make_batch(fetcher, original, index)
         finally:

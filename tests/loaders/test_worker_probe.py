@@ -464,20 +464,20 @@ def test_each_sample_finds_the_mapped_file_cold(
     monkeypatch.setattr(worker_probe, "MOST_SHARE", share)
     monkeypatch.setattr(worker_probe, "MOST_CACHED", most_cached or worker_probe.MOST_CACHED)
     loader, log = driven(tmp_path, Counting()), FetchLog(tmp_path / "fetch.log", 1)
-    head, ahead = log.open("r+"), EvictAhead(log)
-    assert ahead.around(data, head) is data
+    ahead = EvictAhead(log, log.open("r"))
+    assert ahead.around(data) is data
     loader.evict_ahead([data.path])
-    cold = ahead.around(data, head)
+    cold = ahead.around(data)
     assert [len(cold[number]) for number in range(3)] == [SIZE] * 3
     seen = [expected if expected is None else found for found, expected in zip(data.resident, resident, strict=True)]
     assert seen == resident
     loader.evict_ahead([])
-    assert ahead.around(data, head) is data
+    assert ahead.around(data) is data
     assert len(data[0]) == SIZE and data.resident[-1] == 1.0
     assert ahead.spent_ns > 0
     loader.evict_ahead([data.path])
-    assert ahead.around(Batched(), head).__getitems__([1, 2]) == [1, 2]
-    assert not hasattr(ahead.around(data, head), "__getitems__")
+    assert ahead.around(Batched()).__getitems__([1, 2]) == [1, 2]
+    assert not hasattr(ahead.around(data), "__getitems__")
 
 
 def test_a_full_disk_is_no_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
