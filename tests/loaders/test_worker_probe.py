@@ -284,22 +284,19 @@ class Generating(DataLoader[Any]):
         yield from super()._get_iterator()
 
 
-def test_a_log_that_nothing_writes_is_not_kept(tmp_path: Path) -> None:
-    """A training has one for each epoch."""
+def full(*_: Any, **__: Any) -> None:
+    raise OSError(errno.ENOSPC, "no space left on device")
+
+
+@pytest.mark.parametrize("kind", [Generating, DataLoader])
+def test_a_log_that_nothing_writes_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[DataLoader[Any]]
+) -> None:
+    """A training has one for each epoch. A full disk ends no training: there are no records then."""
+    if kind is DataLoader:
+        monkeypatch.setattr("loaderprobe.loaders.fetch_log.os.posix_fallocate", full)
     watched = WatchedLoader(tmp_path)
-    assert len(list(watched.iterate(Generating(Costly(0.0, 20), 8), DataLoader.__iter__))) == 3
-    assert watched.records(0).images == () and not list(tmp_path.iterdir())
-
-
-def test_a_full_disk_ends_no_training_that_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There are no records then, and nothing is left of the log."""
-
-    def full(*_: Any) -> None:
-        raise OSError(errno.ENOSPC, "no space left on device")
-
-    monkeypatch.setattr("loaderprobe.loaders.fetch_log.os.posix_fallocate", full)
-    watched = WatchedLoader(tmp_path)
-    assert len(list(watched.iterate(DataLoader(Costly(0.0, 20), 8), DataLoader.__iter__))) == 3
+    assert len(list(watched.iterate(kind(Costly(0.0, 20), 8), DataLoader.__iter__))) == 3
     assert watched.records(0).images == () and not list(tmp_path.iterdir())
 
 
@@ -486,10 +483,6 @@ def test_a_full_disk_is_no_shared_memory(tmp_path: Path, monkeypatch: pytest.Mon
     FetchLog(tmp_path / "fetch.log", 1).beside("evict", 1).symlink_to("/dev/full")
     with pytest.raises(NoSpace, match="temporary files"):
         loader.evict_ahead([tmp_path])
-
-    def full(*_: Any, **__: Any) -> None:
-        raise OSError(errno.ENOSPC, "no space left on device")
-
     monkeypatch.setattr("tempfile.mkdtemp", full)
     with pytest.raises(NoSpace, match="temporary files"):
         WorkerSignals.create(tmp_path, 1)
