@@ -47,7 +47,6 @@ from loaderprobe.records.layers import (
     OperatorTime,
     PartName,
     PartTime,
-    Shape,
 )
 from loaderprobe.stats import median, quantile
 
@@ -302,20 +301,12 @@ Loss = Callable[[Any, Any], torch.Tensor]
 """Of (what the model gives, the batch)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeenLayers:
-    """What one call of a layer was given and gave."""
-
-    inputs: tuple[Shape, ...]
-    outputs: tuple[Shape, ...]
-    in_place: bool
-
-
 @dataclass(slots=True)
 class Hooks:
     """Marks the calls of every module for the profiler, or for the clock, and notes their shapes."""
 
-    seen: dict[Call, SeenLayers] = field(default_factory=dict)
+    seen: dict[Call, dict[str, Any]] = field(default_factory=dict)
+    """What each call was given and gave, as fields of its `LayerTime`."""
     lines: Lines | None = None
     """Where layers are called is noted here, if anywhere."""
     clock: ByClock | None = None
@@ -367,11 +358,11 @@ class Hooks:
         self._calls[name] = self._calls.get(name, 0) + 1
         if self.clock:
             self.clock.turn(self.innermost())
-        self.seen[call] = SeenLayers(
-            inputs=tuple(tuple(tensor.shape) for tensor in tensors),
-            outputs=tuple(tuple(tensor.shape) for tensor in tensors_in(made)),
-            in_place=any(each._version != version for each, version in zip(tensors, versions, strict=True)),
-        )
+        self.seen[call] = {
+            "inputs": tuple(tuple(tensor.shape) for tensor in tensors),
+            "outputs": tuple(tuple(tensor.shape) for tensor in tensors_in(made)),
+            "in_place": any(each._version != version for each, version in zip(tensors, versions, strict=True)),
+        }
 
 
 @dataclass(slots=True)
@@ -567,7 +558,6 @@ class _Measuring:
     def _layer(self, call: Call, times: list[CallTime], hooks: Hooks) -> LayerTime:
         name, number = call
         module = self._model.get_submodule(name)
-        seen = hooks.seen.get(call, SeenLayers(inputs=(), outputs=(), in_place=False))
         return LayerTime(
             name=name,
             kind=type(module).__name__,
@@ -575,10 +565,8 @@ class _Measuring:
             forward=_spread([each.forward_us / 1e3 for each in times]),
             backward=_spread([each.backward_us / 1e3 for each in times]),
             operators=_operators(times),
-            in_place=seen.in_place,
             parameters=sum(parameter.numel() for parameter in module.parameters(recurse=False)),
-            inputs=seen.inputs,
-            outputs=seen.outputs,
+            **hooks.seen[call],
         )
 
 

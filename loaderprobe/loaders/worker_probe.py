@@ -287,11 +287,8 @@ class BatchMeter:
 
     def end(self) -> tuple[int, int, int, int, int]:
         """Wall time, CPU time, run delay, bytes, and CPU time of the process."""
-        evicted_ns, evicted_cpu_ns = (
-            self._ahead.spent_ns - self._evicted[0],
-            self._ahead.spent_cpu_ns - self._evicted[1],
-        )
-        wall_ns = time.perf_counter_ns() - self._begin_ns - evicted_ns
+        evicted_cpu_ns = self._ahead.spent_cpu_ns - self._evicted[1]
+        wall_ns = time.perf_counter_ns() - self._begin_ns - (self._ahead.spent_ns - self._evicted[0])
         cpu, delay, _ = (after - before for before, after in zip(self._before, self._thread.read(), strict=True))
         (process_before, read_before), self._process = self._process, process_usage()
         cpu_ns = cpu - evicted_cpu_ns
