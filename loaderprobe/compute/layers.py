@@ -311,7 +311,7 @@ class Hooks:
     """Where layers are called is noted here, if anywhere."""
     clock: ByClock | None = None
     """Times the layers of this step, instead of a profiler."""
-    _calls: dict[str, int] = field(default_factory=dict)
+    _calls: Counter[str] = field(default_factory=Counter)
     _open: list[tuple[str, Any, tuple[torch.Tensor, ...], tuple[int, ...]]] = field(default_factory=list)
 
     @contextmanager
@@ -336,7 +336,7 @@ class Hooks:
         return self._call(self._open[-1][0])
 
     def _call(self, name: str) -> Call:
-        return numbered(name, self._calls.get(name, 0))
+        return numbered(name, self._calls[name])
 
     def _before(self, name: str) -> Callable[..., None]:
         def before(_module: torch.nn.Module, given: Any, named: Any) -> None:
@@ -355,7 +355,7 @@ class Hooks:
         name, mark, tensors, versions = self._open.pop()
         mark.__exit__(None, None, None)
         call = self._call(name)
-        self._calls[name] = self._calls.get(name, 0) + 1
+        self._calls[name] += 1
         if self.clock:
             self.clock.turn(self.innermost())
         self.seen[call] = {
