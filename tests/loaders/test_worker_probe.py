@@ -324,13 +324,10 @@ def test_a_worker_hears_a_bell_whatever_it_is_doing(tmp_path: Path) -> None:
         worker.join()
 
 
-class Numbers(Dataset[int]):
+class Numbers(Counting):
     """Its samples look at the stack themselves, so that no clock decides what is seen."""
 
     on_item: Any = None
-
-    def __len__(self) -> int:
-        return 8
 
     def __getitem__(self, index: int) -> int:
         return self.decoded(index)
