@@ -36,6 +36,7 @@ from loaderprobe.records.verdict import Interval
 from loaderprobe.stats import half_width_in_time, mean, median, quantile
 from loaderprobe.system.limits import peak_bytes, release_free, reset_peak, resident_bytes
 
+
 def repeated(batch: Any, batch_size: int) -> Any:
     """A batch of that size, from the samples of another, round and round: tensors whose first dimension counts them.
 

@@ -69,7 +69,7 @@ class DeviceLimits:
     @classmethod
     def recorded(cls, properties: Mapping[str, Any]) -> DeviceLimits | None:
         """From one of the `deviceProperties` of a trace; None where too few are there, as of AMD's GPUs."""
-        values = [properties.get(name) for name in PROPERTIES]
+        values: list[Any] = [properties.get(name) for name in PROPERTIES]
         if not all(isinstance(value, int) for value in values) or not all(values[:5]):
             return None
         count, threads, registers, shared, *version = values

@@ -128,7 +128,8 @@ class OpenLog:
     def _row(self, number: int) -> Cells:
         """Of a batch, or of an earlier or later one in its place."""
         lanes = len(self.rows)
-        return self.rows[number % lanes, number // lanes % ROWS]
+        row: Cells = self.rows[number % lanes, number // lanes % ROWS]
+        return row
 
     def read(self, since_ns: int = 0, *, keep: bool = False) -> WorkerBatches:
         """All complete rows of batches begun since then, by batch number.

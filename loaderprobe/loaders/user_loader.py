@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import operator
 import re
 import sys
 import traceback
 from collections.abc import Callable, Collection, Iterator
+from itertools import count, pairwise
 from math import lcm
 from pathlib import Path
 from typing import Any, Self
@@ -90,7 +90,7 @@ class BatchPool:
     def in_sequence(self) -> bool:
         """Whether most samples follow the one before, as in a set that is not shuffled; or where none has a number."""
         drawn = [_number(index) for batch in self._kept for index in _indices(batch)]
-        steps = [second - first for first, second in itertools.pairwise(drawn) if first is not None and second is not None]
+        steps = [second - first for first, second in pairwise(drawn) if first is not None and second is not None]
         return 2 * steps.count(1) >= len(steps)
 
     def new_left(self) -> float:
@@ -113,7 +113,7 @@ class BatchPool:
 
     def __iter__(self) -> Iterator[Any]:
         self._drawn = iter(self._source)
-        for number in itertools.count():
+        for number in count():
             if self._again:
                 lane = self._again[number % self._multiple]
                 yield lane[number // self._multiple % len(lane)]

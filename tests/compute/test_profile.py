@@ -29,7 +29,6 @@ from loaderprobe.errors import LoaderprobeError
 from tests.compute.test_kineto import kernel, synchronize
 
 
-
 def device(step: Callable[[Any], Any], synchronize: Callable[[], None] = lambda: None) -> Device:
     return Device(
         name="Fake GPU", index=0, limits=None, step=step, synchronize=synchronize, backward_threads=frozenset,
