@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 
 from loaderprobe.batches import samples_in
-from loaderprobe.compute.torch import StepEvents
+from loaderprobe.compute.torch import StepEvents, gradient_bytes
 from loaderprobe.compute.trainer import (
     ModelCopy,
     NoMemory,
@@ -153,10 +153,8 @@ class TorchProber:
     """
 
     def __init__(self, model: torch.nn.Module, batches: Callable[[int], Any], parts: ProbeParts) -> None:
-        weights = trainable(model)
-        self.device = weights[0].device
-        weight_bytes = sum(weight.numel() * weight.element_size() for weight in weights)
-        self._memory = MemoryBudget(self.device, parts.memory_limit, weight_bytes)
+        self.device = trainable(model)[0].device
+        self._memory = MemoryBudget(self.device, parts.memory_limit, gradient_bytes(model))
         self._model = ModelCopy(model, parts.loss, LEARNING_RATE, bf16=parts.precision == "bf16")
         self._batches, self._parts = batches, parts
         self._size = 0

@@ -88,9 +88,7 @@ def gradient_buckets(model: torch.nn.Module) -> tuple[torch.Tensor, ...]:
 
 def gradient_bytes(model: torch.nn.Module) -> int:
     """Bytes of the gradients of a model."""
-    return sum(
-        parameter.numel() * parameter.element_size() for parameter in model.parameters() if parameter.requires_grad
-    )
+    return sum(parameter.nbytes for parameter in model.parameters() if parameter.requires_grad)
 
 
 # A pair of CUDA events around each step, read once at the end: the device's own times, without waiting for it.

@@ -23,6 +23,7 @@ from loaderprobe.records.files import PartFiles
 from loaderprobe.records.loader_files import BatchFiles, LoaderFiles, UnknownFiles, UnknownFilesCode
 from loaderprobe.stats import median
 from loaderprobe.system.mapped import held_files, may_hold_data
+from loaderprobe.system.process import io_counters
 from loaderprobe.system.scratch import written_in
 
 # Listing what is open and mapped takes some 3 ms in a process with torch in it.
@@ -100,7 +101,7 @@ class ReadsRecorder:
         """`alone` is True in a process that does nothing else: activity between batches counts too."""
         self._path = log.beside("files", lane)
         self._alone = alone
-        self._counter = Path("/proc/self/io" if alone else "/proc/thread-self/io")
+        self._process = Path("/proc/self" if alone else "/proc/thread-self")
         self._list_at_s = 0.0
         self._called: int | None = None
         self._over = False
@@ -138,10 +139,7 @@ class ReadsRecorder:
 
     def _read_calls(self) -> int:
         """Bytes that read calls have returned; 0 where the kernel does not count them."""
-        try:
-            return int(self._counter.read_bytes().split()[1])
-        except OSError:
-            return 0
+        return io_counters(self._process).get("rchar", 0)
 
 
 def lane_reads(log: FetchLog, lane: int) -> list[BatchReads]:

@@ -110,6 +110,22 @@ def test_a_device_that_runs_behind_is_timed_on_its_own_timeline(gpu: Gpu) -> Non
     assert waiting.info().synchronous
 
 
+def test_the_step_that_first_uses_a_device_ends_there(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One before it ended on the host; when the device began is not known of all."""
+    taken: list[Any] = []
+    monkeypatch.setattr(module, "cuda_in_use", lambda: len(taken) > 1)
+
+    def step(batch: Any) -> None:
+        taken.append(batch)
+        gpu.step(batch) if len(taken) > 1 else gpu.clock.sleep(STEP_S)
+
+    compute, begin_ns = StepCompute(step, example_arguments(gpu.clock)), gpu.clock.now_ns()
+    for _ in range(3):
+        compute.step(None)
+    assert [round((end_ns - begin_ns) / 1e6) for end_ns in compute.finish()] == [10, 21, 31]
+    assert compute.begun() == ()
+
+
 def raising(error: BaseException) -> StepCompute:
     def step(batch: Any) -> None:
         raise error
