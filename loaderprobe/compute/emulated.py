@@ -109,7 +109,6 @@ class EmulatedCompute:
         self._ends.append(self._timeline.add(self._clock.now_ns(), round(images / self._rate * 1e9)))
 
     def finish(self) -> tuple[int, ...]:
-        """Wait for the end of the timeline; when each step ended, in ns."""
         ended, self._ends = tuple(end() for end in self._ends), []
         self._wait_until(ended[-1] if ended else 0)
         return ended

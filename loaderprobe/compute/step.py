@@ -159,7 +159,6 @@ class ExchangingStep(StepCompute):
             model.require_backward_grad_sync = on
 
     def exchange_alone(self) -> None:
-        """As many bytes as the gradients have, in buckets of the same size, and nothing else."""
         self._launch(self._exchange)
 
     def _exchange(self) -> None:

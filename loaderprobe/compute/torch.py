@@ -308,20 +308,17 @@ class CudaCompute(_Exchanging):
         self._events.end()
 
     def exchange_alone(self) -> None:
-        """Enqueue the exchange of one step, and events around it."""
         self._events.begin()
         self._gradients.exchange_alone()
         self._events.end()
 
     def finish(self) -> tuple[int, ...]:
-        """Synchronise once; the events' times on the host clock, aligned at the end of the last one."""
         return self._events.finish()
 
     def begun(self) -> tuple[int, ...]:
         return self._events.begun
 
     def profile(self, feed: Callable[[int], Iterator[Any]], *, steps: int, warm_up: int, batch_size: int) -> Timeline:
-        """One window of torch's profiler. Raises any error of the profiler."""
         device = Device(
             name=device_words(self._device),
             index=self._device.index,

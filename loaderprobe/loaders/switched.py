@@ -163,7 +163,6 @@ class SwitchedLoader:
         self._log.mode = mode
 
     def still(self, taken: int) -> bool:
-        """True when, with `taken` batches taken, workers have made all requested batches and are idle."""
         asked = taken + self._ahead
         return all(self._log.made(last) for last in range(asked - self._loader.num_workers, asked))
 
@@ -185,7 +184,6 @@ class SwitchedLoader:
         wait_for(lambda: self._log.all_released, MOST_RELEASE_S)
 
     def evict_ahead(self, paths: Sequence[Path]) -> None:
-        """These files from now on; with none, no more. Raises NoSpace."""
         if paths and tuple(paths) != self._evicted_ahead:
             asked = self._log_name.beside("evict", self._lists + 1)
             with written_in(asked.parent):

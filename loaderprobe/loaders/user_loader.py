@@ -469,10 +469,8 @@ class UserLoader(SwitchedLoader):
         return not self._pool.in_sequence()
 
     def extend_pool(self, batches: int) -> int:
-        """A stream begins again only after so many batches, or more; returns the length of the pool."""
         self._pool.extend(batches)
         return self._log.pool
 
     def new_left(self) -> float:
-        """Number of batches that were never made; below 0 when some were repeated."""
         return self._pool.new_left()
