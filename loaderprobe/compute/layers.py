@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -64,19 +65,6 @@ Call = tuple[str, int]
 """(path of the module, 0 for its first call in a step; later calls than the last that has a row share its row)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorEvent:
-    """What a profiler recorded on the host, with what it called."""
-
-    name: str
-    begin_us: float
-    us: float
-    """Of the host; on a GPU, of the kernels that it and what it called launched."""
-    sequence: int = -1
-    """Autograd's number of a forward operator, and of the backward function that it made; else negative."""
-    children: tuple[OperatorEvent, ...] = ()
-
-
 @dataclass(slots=True)
 class CallTime:
     """Microseconds of one call of a layer in one step."""
@@ -122,26 +110,33 @@ def numbered(name: str, number: int) -> Call:
     return name, min(number, LAST_CALL)
 
 
-def layer_times(roots: Iterable[OperatorEvent]) -> dict[Call, CallTime]:
-    """The time of each call of a layer in one step, in the order in which they began."""
+_begin_us = attrgetter("time_range.start")
+
+
+def layer_times(roots: Iterable[FunctionEvent], us: Callable[[FunctionEvent], float]) -> dict[Call, CallTime]:
+    """The time of each call of a layer in one step, in the order in which they began.
+
+    `us` gives the microseconds of an event and of what it called: on the host, or of the kernels that they launched.
+    """
     times: dict[Call, CallTime] = {}
     owners: dict[int, Call] = {}
     calls: Counter[str] = Counter()
     # On a GPU the backward pass runs in a thread of its own.
-    events = sorted(roots, key=lambda each: each.begin_us)
+    events = sorted(roots, key=_begin_us)
     for event in events:
-        _forward(event, None, times, owners, calls)
+        _forward(event, None, times, owners, calls, us)
     owner: Call | None = None
-    for each in sorted(_outermost(events, EVALUATE), key=lambda event: event.begin_us):
-        owner = owners.get(each.sequence, owner if each.name.endswith("AccumulateGrad") else None)
+    for each in sorted(_outermost(events, EVALUATE), key=_begin_us):
+        owner = owners.get(each.sequence_nr, owner if each.name.endswith("AccumulateGrad") else None)
         if owner is not None:
-            times[owner].add(each.name.removeprefix(EVALUATE), each.us, backward=True)
+            times[owner].add(each.name.removeprefix(EVALUATE), us(each), backward=True)
     return times
 
 
 def _forward(
-    event: OperatorEvent, owner: Call | None, times: dict[Call, CallTime], owners: dict[int, Call], calls: Counter[str]
-) -> None:
+    event: FunctionEvent, owner: Call | None, times: dict[Call, CallTime], owners: dict[int, Call],
+    calls: Counter[str], us: Callable[[FunctionEvent], float],
+) -> None:  # fmt: skip
     """Walk the events of the forward pass; `owner` is the innermost layer around this one."""
     if event.name.startswith(EVALUATE):
         return
@@ -150,26 +145,27 @@ def _forward(
         call = numbered(name, calls[name])
         calls[name] += 1
         times.setdefault(call, CallTime())
-        for child in event.children:
-            _forward(child, call, times, owners, calls)
+        for child in event.cpu_children:
+            _forward(child, call, times, owners, calls, us)
             if not child.name.startswith(LAYER):
-                own_us = child.us - sum(each.us for each in _outermost(child.children, LAYER))
+                own_us = us(child) - sum(map(us, _outermost(child.cpu_children, LAYER)))
                 times[call].add(child.name, own_us, backward=False)
         return
-    if owner is not None and event.sequence >= 0:
+    # Autograd's number of an operator, and of the backward function that it made; else negative.
+    if owner is not None and event.sequence_nr >= 0:
         # An operator without gradient bears the number of the next one with: the last of a number made the function.
-        owners[event.sequence] = owner
-    for child in event.children:
-        _forward(child, owner, times, owners, calls)
+        owners[event.sequence_nr] = owner
+    for child in event.cpu_children:
+        _forward(child, owner, times, owners, calls, us)
 
 
-def _outermost(events: Iterable[OperatorEvent], prefix: str) -> Iterator[OperatorEvent]:
+def _outermost(events: Iterable[FunctionEvent], prefix: str) -> Iterator[FunctionEvent]:
     """Those of such names among events and what they called, without what they called themselves."""
     for event in events:
         if event.name.startswith(prefix):
             yield event
         else:
-            yield from _outermost(event.children, prefix)
+            yield from _outermost(event.cpu_children, prefix)
 
 
 # Each operator timed by itself, as it runs: for which lines of source, and for which backward functions.
@@ -533,7 +529,8 @@ class _Measuring:
             for function_event in profiler.function_events or ()
             if function_event.device_type == DeviceType.CPU
         ]
-        found = layer_times(_event(event, on_gpu) for event in events if event.cpu_parent is None)
+        roots = [event for event in events if event.cpu_parent is None]
+        found = layer_times(roots, attrgetter("device_time_total" if on_gpu else "cpu_time_total"))
         for event in events:
             event.cpu_parent = None
         return found
@@ -592,17 +589,6 @@ def _operators(times: list[CallTime]) -> tuple[OperatorTime, ...]:
         for name, backward in names
     ]
     return tuple(sorted(found, key=lambda each: -each.ms))
-
-
-def _event(event: FunctionEvent, on_gpu: bool) -> OperatorEvent:
-    us: Any = event.device_time_total if on_gpu else event.cpu_time_total
-    return OperatorEvent(
-        name=event.name,
-        begin_us=event.time_range.start,
-        us=us,
-        sequence=event.sequence_nr,
-        children=tuple(_event(cpu_child, on_gpu) for cpu_child in event.cpu_children),
-    )
 
 
 def _spread(values: list[float]) -> Milliseconds:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gc
 import json
+from operator import attrgetter
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -13,21 +16,23 @@ from torch.utils.data import DataLoader, Dataset
 
 import loaderprobe
 from loaderprobe.compute import layers as compute_layers
-from loaderprobe.compute.layers import EVALUATE, LAYER, OperatorEvent, Owners, layer_times
+from loaderprobe.compute.layers import EVALUATE, LAYER, Owners, layer_times
 from tests.compute.models import Fill, Named, Net, Often, Picked, QuickPool, SlowPool, Turns
 
 # Times from events: nesting, layers used twice, backward functions and the weights after them.
 
 
-def event(name: str, begin: float, us: float, *children: OperatorEvent, sequence: int = -1) -> OperatorEvent:
-    return OperatorEvent(name=name, begin_us=begin, us=us, sequence=sequence, children=children)
+def event(name: str, begin: float, us: float, *children: Any, sequence: int = -1) -> Any:
+    """As torch's FunctionEvent."""
+    span = SimpleNamespace(start=begin)
+    return SimpleNamespace(name=name, time_range=span, us=us, sequence_nr=sequence, cpu_children=children)
 
 
-def layer(name: str, begin: float, us: float, *children: OperatorEvent) -> OperatorEvent:
+def layer(name: str, begin: float, us: float, *children: Any) -> Any:
     return event(LAYER + name, begin, us, *children)
 
 
-def back(name: str, begin: float, us: float, sequence: int = -1) -> OperatorEvent:
+def back(name: str, begin: float, us: float, sequence: int = -1) -> Any:
     return event(EVALUATE + name, begin, us, event(name, begin, us), sequence=sequence)
 
 
@@ -56,7 +61,7 @@ WITHOUT_GRADIENT = layer(
     layer("lstm", 30, 40, event("aten::lstm", 31, 30, event("aten::mkldnn", 32, 20, sequence=7), sequence=7)),
 )  # fmt: skip
 TIMES: Times = {("", 0): (8, 3), ("conv", 0): (30, 54), ("fc", 0): (15, 5), ("fc", 1): (10, 8)}
-STEPS: dict[str, tuple[list[OperatorEvent], Times]] = {
+STEPS: dict[str, tuple[list[Any], Times]] = {
     "the model has what runs between its layers; a layer used twice has two calls": ([FORWARD, *BACKWARD], TIMES),
     "on a GPU autograd runs in a thread of its own, which may come first": ([*BACKWARD[::-1], FORWARD], TIMES),
     "around the whole step there may be another event": ([event("step", 0, 200, FORWARD, *BACKWARD)], TIMES),
@@ -77,7 +82,7 @@ STEPS: dict[str, tuple[list[OperatorEvent], Times]] = {
 def test_each_layer_has_its_own_operators_forward_and_backward(name: str) -> None:
     """In microseconds, by layer and call; the gradient of a weight follows the function that made it."""
     roots, expected = STEPS[name]
-    found = layer_times(roots)
+    found = layer_times(roots, attrgetter("us"))
     assert {call: (time.forward_us, time.backward_us) for call, time in found.items()} == expected
     if expected == TIMES:
         assert found["conv", 0].operators == {
