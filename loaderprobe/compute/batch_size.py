@@ -237,7 +237,8 @@ class TorchProber:
         for number in range(2 + prefetched):
             begin_ns = self._parts.clock.now_ns()
             self._step(take())
-            self._wait()
+            with self._part("optimizer"):
+                self._model.wait()
             step_s = (self._parts.clock.now_ns() - begin_ns) / 1e9
             if parts.steps is None and step_s > parts.seconds and number >= prefetched:
                 break
@@ -274,10 +275,6 @@ class TorchProber:
 
     def _part(self, name: str) -> AbstractContextManager[None]:
         return part_of_step(name, self._size)
-
-    def _wait(self) -> None:
-        with self._part("optimizer"):
-            self._model.wait()
 
     def _forget(self, *, fits: bool) -> None:
         """Gradients and all that a failed step left."""

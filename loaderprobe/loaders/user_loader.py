@@ -295,8 +295,6 @@ class UserLoader(SwitchedLoader):
         pool = None if self._iterable else BatchPool(own_sampler(loader), loader.num_workers)
         super().__init__(endless(loader, pool, patience_s), scratch, files_of=None, tied=False)
         self._pool: BatchPool | StreamPool = StreamPool(self._log_name) if pool is None else pool
-        self._settled = 0
-        """Batches of the pool; 0 before it is settled."""
         self._rewrapped: Any = None
         self._epochs = EndlessBatches(())
         # Wrappers and sub-classes begin epoch after epoch; below them is one iterator, with one set of workers.
@@ -423,15 +421,15 @@ class UserLoader(SwitchedLoader):
 
         `taken` batches have been taken so far.
         """
-        self._settled = self._log.pool = self._pool.settle(taken, self._ahead)
-        return self._settled
+        self._log.pool = self._pool.settle(taken, self._ahead)
+        return self._log.pool
 
     def stacks(self) -> StackSamples | None:
         """Where workers were in the code that makes batches; None before they were sampled."""
         return stacks_seen(self._log_name)
 
     def _pool_reads(self) -> list[BatchReads]:
-        return pool_reads(self._log_name, self._settled)
+        return pool_reads(self._log_name, self._log.pool)
 
     def called_bytes(self) -> tuple[int, ...]:
         """Bytes that read calls returned, by batch of the pool."""
