@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -19,15 +18,9 @@ def length_of(batches: Any) -> int | None:
 
 
 def samples_in(batch: Any) -> int:
-    """Samples in a batch of any nesting: the length of the first tensor or array found; 1 when there is none."""
-    if isinstance(batch, Mapping):
-        batch = list(batch.values())
-    shape = getattr(batch, "shape", None)
-    if shape is not None:
-        return int(shape[0]) if len(shape) else 1
-    if isinstance(batch, list | tuple):
-        return next((samples_in(part) for part in batch if not isinstance(part, str | bytes)), 1)
-    return 1
+    """Samples in a batch of any nesting: the length of the first tensor or array that has one; 0 without any."""
+    shapes = (getattr(part, "shape", None) for part in parts_of(batch))
+    return next((int(shape[0]) for shape in shapes if isinstance(shape, tuple) and shape), 0)
 
 
 def samples_asked_for(index: Any) -> int | None:
@@ -63,17 +56,6 @@ def holds_images(batch: Any) -> bool:
 def size_bytes(batch: Any) -> int:
     """Of the tensors and arrays of a batch."""
     return sum(int(getattr(leaf, "nbytes", 0)) for leaf in parts_of(batch))
-
-
-def copied(batch: Any) -> Any:
-    """The batch in memory of its own: what a worker sends holds shared memory as long as it is kept.
-
-    Batches that cannot be copied are returned as they are.
-    """
-    try:
-        return copy.deepcopy(batch)
-    except Exception:  # noqa: BLE001  # whatever a batch's own copying raises; keeping it costs shared memory only
-        return batch
 
 
 def parts_of(batch: Any) -> Iterator[Any]:

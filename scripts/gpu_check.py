@@ -19,12 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.profiler import ProfilerActivity
 
 import loaderprobe
 from loaderprobe.analyze import gpu
 from loaderprobe.compute.kineto import DeviceLimits
-from loaderprobe.compute.profile import Device, Stage, record_window
+from loaderprobe.compute.profile import Device, record_window
 from loaderprobe.compute.torch import CudaCompute
 from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.segments import train
@@ -82,9 +81,11 @@ def sampled(uuid: str, work: Callable[[], object]) -> Found:
 def windowed(compute: Any, step: Callable[[Any], None], batches: Iterable[Any] = repeat(None)) -> Found:
     """A profiler window of a step on each of these batches, as many as it takes; read as the product reads it."""
     limits = DeviceLimits.of(torch.cuda.get_device_properties(0))
-    device = Device(name="GPU", index=0, limits=limits, backward_threads=lambda: compute._trainer.backward_threads)
-    stage = Stage(step=step, synchronize=torch.cuda.synchronize, activities=(ProfilerActivity.CUDA,))
-    timeline = record_window(partial(islice, batches), stage, device, steps=STEPS, warm_up=WARM_UP, batch_size=SIZE)
+    device = Device(
+        name="GPU", index=0, limits=limits, step=step, synchronize=torch.cuda.synchronize,
+        backward_threads=lambda: compute._trainer.backward_threads,
+    )  # fmt: skip
+    timeline = record_window(partial(islice, batches), device, steps=STEPS, warm_up=WARM_UP, batch_size=SIZE)
     compute.finish()
     split = gpu.attribute(timeline).gaps_of(STEPS)
     at_own_pace = gpu.without_profiler(split, timeline)

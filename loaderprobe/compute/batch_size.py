@@ -5,23 +5,24 @@ from __future__ import annotations
 import gc
 import math
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal
 
 import torch
 
-from loaderprobe.compute.torch import StepEvents
+from loaderprobe.batches import samples_in
+from loaderprobe.compute.torch import StepEvents, gradient_bytes
 from loaderprobe.compute.trainer import (
     ModelCopy,
+    NoMemory,
     changed,
     epochs,
-    failure_in,
     is_loader,
     moved,
-    out_of_memory,
-    samples_in,
+    part_of_step,
+    tensors_in,
     trainable,
     uuid_of,
 )
@@ -35,53 +36,13 @@ from loaderprobe.records.verdict import Interval
 from loaderprobe.stats import half_width_in_time, mean, median, quantile
 from loaderprobe.system.limits import peak_bytes, release_free, reset_peak, resident_bytes
 
-# Batches of one size: the same one over and over, or those of a loader; and batches made from others' samples.
-
-
-@dataclass(slots=True)
-class BatchSource:
-    """The same batch on the device, over and over, or one after the other from a loader."""
-
-    made: Any
-    device: torch.device
-    part: Callable[[str], AbstractContextManager[None]]
-    _stream: Any = field(init=False, default=None)
-
-    def __post_init__(self) -> None:
-        if is_loader(self.made):
-            self._stream = epochs(self.made)
-            return
-        with self.part("copy"):
-            self.made = moved(self.made, self.device)
-
-    @property
-    def prefetched(self) -> int:
-        """Batches that workers may have ready before the first step, which would flatter a short probe."""
-        if self._stream is None:
-            return 0
-        return int(getattr(self.made, "num_workers", 0) or 0) * int(getattr(self.made, "prefetch_factor", 0) or 0)
-
-    def take(self) -> Any:
-        if self._stream is None:
-            return self.made
-        with self.part("load"):
-            batch = next(self._stream)
-        with self.part("copy"):
-            return moved(batch, self.device)
-
-    def close(self) -> None:
-        """Stop workers, and let go of the batch."""
-        if self._stream is not None:
-            self._stream.close()
-        self.made = self._stream = None
-
 
 def repeated(batch: Any, batch_size: int) -> Any:
     """A batch of that size, from the samples of another, round and round: tensors whose first dimension counts them.
 
     Raises BadValue for a batch without samples.
     """
-    count = samples_in(batch)
+    count = samples_in([*tensors_in(batch)])
     if not count:
         raise BadValue("the batch has no samples", hint="give a batch of tensors whose first dimension is its size")
     order = torch.arange(batch_size) % count
@@ -141,7 +102,6 @@ class MemoryBudget:
         return most
 
     def beyond(self, taken: int) -> bool:
-        """True when so many bytes are more than may be taken."""
         return self.limit is not None and taken > self.limit
 
     def predicted(self, batch_size: int) -> int | None:
@@ -166,6 +126,7 @@ LEAST_STEPS, MOST_STEPS = 4, 200
 FEW_STEPS = 3
 """Where a single step is longer than a probe should be."""
 
+Take = Callable[[], Any]
 Loss = Callable[[Any, Any], torch.Tensor]
 Precision = Literal["fp32", "bf16"]
 
@@ -185,10 +146,6 @@ class ProbeParts:
     precision: Precision = "fp32"
 
 
-class _NoMemory(Exception):
-    """A batch does not fit."""
-
-
 class TorchProber:
     """Trains on the device of the model's weights; `batches(size)` gives a batch, or a loader of batches.
 
@@ -196,10 +153,8 @@ class TorchProber:
     """
 
     def __init__(self, model: torch.nn.Module, batches: Callable[[int], Any], parts: ProbeParts) -> None:
-        weights = trainable(model)
-        self.device = weights[0].device
-        weight_bytes = sum(weight.numel() * weight.element_size() for weight in weights)
-        self._memory = MemoryBudget(self.device, parts.memory_limit, weight_bytes)
+        self.device = trainable(model)[0].device
+        self._memory = MemoryBudget(self.device, parts.memory_limit, gradient_bytes(model))
         self._model = ModelCopy(model, parts.loss, LEARNING_RATE, bf16=parts.precision == "bf16")
         self._batches, self._parts = batches, parts
         self._size = 0
@@ -224,7 +179,7 @@ class TorchProber:
             return BatchSizeProbe(batch_size=batch_size, fits=False, ran=False, memory_bytes=needed)
         try:
             found = self._measured(batch_size)
-        except _NoMemory:
+        except NoMemory:
             return BatchSizeProbe(batch_size=batch_size, fits=False)
         if self._memory.beyond(found.memory_bytes or 0):
             return BatchSizeProbe(batch_size=batch_size, fits=False, memory_bytes=found.memory_bytes)
@@ -234,41 +189,58 @@ class TorchProber:
         """One step with few images. What does not fit shows in the probe itself."""
         self._memory.begin()
         try:
-            with self._source(TRIAL) as source:
-                self._step(source.take())
+            with self._source(TRIAL) as (take, _):
+                self._step(take())
             self._memory.end(TRIAL)
-        except _NoMemory:
+        except NoMemory:
             self._forget(fits=False)
         self._forget(fits=True)
 
     def _measured(self, batch_size: int) -> BatchSizeProbe:
         self._memory.begin()
-        with self._source(batch_size) as source:
-            steps = self._warmed(source)
+        with self._source(batch_size) as (take, prefetched):
+            steps = self._warmed(take, prefetched)
             with self._parts.meter() as meter:
-                times = self._timed(source, steps)
+                times = self._timed(take, steps)
         return _probe(batch_size, times, meter.readings(), self._memory.end(batch_size))
 
     @contextmanager
-    def _source(self, batch_size: int) -> Iterator[BatchSource]:
+    def _source(self, batch_size: int) -> Iterator[tuple[Take, int]]:
+        """(what takes a batch to the device, batches that workers may have ready before the first step).
+
+        The same batch over and over, or one after the other from a loader, whose workers end with this.
+        """
         self._size = batch_size
         with self._part("load"):
             made = self._batches(batch_size)
-        source = BatchSource(made, self.device, self._part)
-        try:
-            yield source
-        finally:
-            source.close()
+        if not is_loader(made):
+            with self._part("copy"):
+                batch = moved(made, self.device)
+            yield lambda: batch, 0
+            return
+        with closing(epochs(made)) as stream:
 
-    def _warmed(self, source: BatchSource) -> int:
-        """Train until first-time costs and prefetched batches are behind; returns how many steps a probe takes."""
+            def take() -> Any:
+                with self._part("load"):
+                    batch = next(stream)
+                with self._part("copy"):
+                    return moved(batch, self.device)
+
+            yield take, (getattr(made, "num_workers", 0) or 0) * (getattr(made, "prefetch_factor", 0) or 0)
+
+    def _warmed(self, take: Take, prefetched: int) -> int:
+        """Train until first-time costs and prefetched batches, which would flatter a short probe, are behind.
+
+        Returns how many steps a probe takes.
+        """
         parts, step_s = self._parts, 0.0
-        for number in range(2 + source.prefetched):
+        for number in range(2 + prefetched):
             begin_ns = self._parts.clock.now_ns()
-            self._step(source.take())
-            self._wait()
+            self._step(take())
+            with self._part("optimizer"):
+                self._model.wait()
             step_s = (self._parts.clock.now_ns() - begin_ns) / 1e9
-            if parts.steps is None and step_s > parts.seconds and number >= source.prefetched:
+            if parts.steps is None and step_s > parts.seconds and number >= prefetched:
                 break
         if parts.steps is not None:
             return parts.steps
@@ -276,15 +248,15 @@ class TorchProber:
             return FEW_STEPS
         return min(MOST_STEPS, max(LEAST_STEPS, math.ceil(parts.seconds / max(step_s, 1e-6))))
 
-    def _timed(self, source: BatchSource, steps: int) -> list[tuple[float, int]]:
+    def _timed(self, take: Take, steps: int) -> list[tuple[float, int]]:
         """(seconds, images) of each step. On a GPU the host is not made to wait for it: events are read at the end."""
         images: list[int] = []
-        events = StepEvents(self.device, self._parts.clock) if self.device.type == "cuda" else None
+        events = StepEvents(self._parts.clock, self.device) if self.device.type == "cuda" else None
         stamps = [self._parts.clock.now_ns()]
         for _ in range(steps):
             if events:
                 events.begin()
-            batch = source.take()
+            batch = take()
             self._step(batch)
             images.append(samples_in(batch) or self._size)
             if events:
@@ -301,20 +273,8 @@ class TorchProber:
     def _step(self, batch: Any) -> None:
         self._model.step(batch, self._part)
 
-    @contextmanager
-    def _part(self, name: str) -> Iterator[None]:
-        try:
-            yield
-        except (BadValue, _NoMemory):
-            raise
-        except Exception as error:  # the model's own code may raise anything
-            if out_of_memory(error, self._size):
-                raise _NoMemory from None
-            raise failure_in(name, error, self._size) from error
-
-    def _wait(self) -> None:
-        with self._part("optimizer"):
-            self._model.wait()
+    def _part(self, name: str) -> AbstractContextManager[None]:
+        return part_of_step(name, self._size)
 
     def _forget(self, *, fits: bool) -> None:
         """Gradients and all that a failed step left."""

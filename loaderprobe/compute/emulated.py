@@ -38,44 +38,31 @@ def parse_rate(argument: str) -> tuple[float, str]:
 
 
 class EmulatedTimeline:
-    """When the steps of one device end. Times are ns."""
-
-    def __init__(self, now_ns: int) -> None:
-        self._free_ns = now_ns
-
-    def add(self, begin_ns: int, step_ns: int) -> Callable[[], int]:
-        """Queue a step whose batch is there at `begin_ns`; the end of it, when asked for."""
-        end_ns = self._run(begin_ns, step_ns)
-        return lambda: end_ns
-
-    def _run(self, begin_ns: int, step_ns: int) -> int:
-        self._free_ns += self._longest(max(begin_ns - self._free_ns, 0) + step_ns)
-        return self._free_ns
-
-    def _longest(self, length_ns: int) -> int:
-        """How long a step lasts from the end of that before."""
-        return length_ns
-
-
-class TimelineInStep(EmulatedTimeline):
-    """When the steps of all ranks' devices end: each when the last rank's does.
+    """When the steps of one device end, or of all ranks' devices: each when the last rank's does. Times are ns.
 
     Ranks exchange how long a step lasts since the end of that before, which is common to all. So no clock is compared
     with another, and neither sleeping too long nor the time of the exchange enters the rate. A thread of the device
     exchanges, so that the host goes on.
     """
 
-    def __init__(self, now_ns: int, group: Group) -> None:
-        super().__init__(now_ns)
-        self._group = group
-        self._device = ThreadPoolExecutor(1, thread_name_prefix="device")
+    def __init__(self, now_ns: int, group: Group | None) -> None:
+        self._free_ns, self._group = now_ns, group
+        self._device = None if group is None else ThreadPoolExecutor(1, thread_name_prefix="device")
 
     def add(self, begin_ns: int, step_ns: int) -> Callable[[], int]:
-        """The same. Asking for the end waits for the other ranks, and raises LostRank."""
-        return self._device.submit(self._run, begin_ns, step_ns).result
+        """Queue a step whose batch is there at `begin_ns`; the end of it, when asked for.
 
-    def _longest(self, length_ns: int) -> int:
-        return self._group.all_reduce_max(length_ns)[0]
+        With ranks, asking for the end waits for the others, and raises LostRank.
+        """
+        if self._device is not None:
+            return self._device.submit(self._run, begin_ns, step_ns).result
+        end_ns = self._run(begin_ns, step_ns)
+        return lambda: end_ns
+
+    def _run(self, begin_ns: int, step_ns: int) -> int:
+        length_ns = max(begin_ns - self._free_ns, 0) + step_ns
+        self._free_ns += length_ns if self._group is None else self._group.all_reduce_max(length_ns)[0]
+        return self._free_ns
 
 
 class EmulatedCompute:
@@ -85,23 +72,14 @@ class EmulatedCompute:
 
     def __init__(self, arguments: ComputeArguments) -> None:
         self._name = arguments.spec.argument
-        self._rate, self._source = self._specified()
+        self._rate, self._source = parse_rate(self._name)
         self._clock = arguments.clock
-        self._peers = arguments.peers
-        self._timeline = self._begun(arguments.clock.now_ns())
+        group = None if arguments.peers is None else arguments.peers.group
+        self.in_step = group is not None
+        if group is not None:
+            group.all_reduce_max(0)  # the devices of all ranks begin together
+        self._timeline = EmulatedTimeline(self._clock.now_ns(), group)
         self._ends: list[Callable[[], int]] = []
-
-    def _begun(self, now_ns: int) -> EmulatedTimeline:
-        """The timeline of this device, or of the devices of all ranks, which begin together."""
-        if self._peers is None:
-            return EmulatedTimeline(now_ns)
-        self._peers.group.all_reduce_max(0)
-        return TimelineInStep(self._clock.now_ns(), self._peers.group)
-
-    @property
-    def in_step(self) -> bool:
-        """True with several ranks."""
-        return self._peers is not None
 
     @staticmethod
     def check(arguments: ComputeArguments) -> None:
@@ -110,7 +88,6 @@ class EmulatedCompute:
         parse_rate(arguments.spec.argument)
 
     def info(self) -> ComputeInfo:
-        """The name of the accelerator, its rate and the source of the rate."""
         return ComputeInfo(
             name=f"emulated{'-sync' if self.synchronous else ''}:{self._name}",
             device=f"emulated accelerator, {significant(self._rate)} images/s",
@@ -125,20 +102,15 @@ class EmulatedCompute:
 
     def step(self, batch: Any) -> None:
         """Queue one step; waits while `STEPS_AHEAD` steps are queued."""
-        images = samples_in(batch)
+        images = samples_in(batch) or 1
         if len(self._ends) >= STEPS_AHEAD:
             self._wait_until(self._ends[-STEPS_AHEAD]())
         self._ends.append(self._timeline.add(self._clock.now_ns(), round(images / self._rate * 1e9)))
 
     def finish(self) -> tuple[int, ...]:
-        """Wait for the end of the timeline; when each step ended, in ns."""
         ended, self._ends = tuple(end() for end in self._ends), []
         self._wait_until(ended[-1] if ended else 0)
         return ended
-
-    def _specified(self) -> tuple[float, str]:
-        """(images/s, their source)."""
-        return parse_rate(self._name)
 
     def _wait_until(self, time_ns: int) -> None:
         remaining_ns = time_ns - self._clock.now_ns()

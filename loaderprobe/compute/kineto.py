@@ -41,6 +41,12 @@ PLAIN_SHARED_BYTES = 49152
 # Blocks that a multiprocessor can hold, by compute capability (CUDA C++ Programming Guide, technical specifications).
 BLOCKS_PER_SM: dict[tuple[int, ...], int] = {(7, 5): 16, (8, 6): 16, (8, 7): 16, (8, 9): 24}
 MOST_BLOCKS_PER_SM = 32
+# Of a device: in kineto's recordings, and in torch. SMs; of each its threads, registers and bytes; the capability.
+PROPERTIES = {
+    "numSms": "multi_processor_count", "maxThreadsPerMultiprocessor": "max_threads_per_multi_processor",
+    "regsPerMultiprocessor": "regs_per_multiprocessor",
+    "sharedMemPerMultiprocessor": "shared_memory_per_multiprocessor", "computeMajor": "major", "computeMinor": "minor",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,20 +64,12 @@ class DeviceLimits:
     @classmethod
     def of(cls, properties: Any) -> DeviceLimits | None:
         """From torch's device properties of an NVIDIA GPU; None where this torch has too few of them."""
-        names = ("multi_processor_count", "max_threads_per_multi_processor", "regs_per_multiprocessor",
-                 "shared_memory_per_multiprocessor", "major", "minor")  # fmt: skip
-        return cls._read([getattr(properties, name, None) for name in names])
+        return cls.recorded({ours: getattr(properties, theirs, None) for ours, theirs in PROPERTIES.items()})
 
     @classmethod
     def recorded(cls, properties: Mapping[str, Any]) -> DeviceLimits | None:
         """From one of the `deviceProperties` of a trace; None where too few are there, as of AMD's GPUs."""
-        names = ("numSms", "maxThreadsPerMultiprocessor", "regsPerMultiprocessor", "sharedMemPerMultiprocessor",
-                 "computeMajor", "computeMinor")  # fmt: skip
-        return cls._read([properties.get(name) for name in names])
-
-    @classmethod
-    def _read(cls, values: Sequence[Any]) -> DeviceLimits | None:
-        """Of SMs, and of each its threads, registers and bytes; then the two numbers of the compute capability."""
+        values: list[Any] = [properties.get(name) for name in PROPERTIES]
         if not all(isinstance(value, int) for value in values) or not all(values[:5]):
             return None
         count, threads, registers, shared, *version = values

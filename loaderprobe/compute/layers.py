@@ -12,9 +12,10 @@ import sys
 import time
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -25,18 +26,16 @@ from torch.autograd.profiler import profile, record_function
 from torch.autograd.profiler_util import FunctionEvent
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from loaderprobe.batches import samples_in
 from loaderprobe.compute.trainer import (
     ModelCopy,
     device_words,
     epochs,
-    failure_in,
     is_loader,
     moved,
-    out_of_memory,
-    samples_in,
+    part_of_step,
     tensors_in,
 )
-from loaderprobe.errors import BadValue
 from loaderprobe.protocols import Clock
 from loaderprobe.records.environment import Origin
 from loaderprobe.records.layers import (
@@ -49,7 +48,6 @@ from loaderprobe.records.layers import (
     OperatorTime,
     PartName,
     PartTime,
-    Shape,
 )
 from loaderprobe.stats import median, quantile
 
@@ -61,24 +59,10 @@ from loaderprobe.stats import median, quantile
 # gradient that is added to a weight has no such operator; it follows the function that made it.
 
 LAYER = "loaderprobe layer "
-STEP = "loaderprobe step"
 EVALUATE = "autograd::engine::evaluate_function: "
 
 Call = tuple[str, int]
 """(path of the module, 0 for its first call in a step; later calls than the last that has a row share its row)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorEvent:
-    """What a profiler recorded on the host, with what it called."""
-
-    name: str
-    begin_us: float
-    us: float
-    """Of the host; on a GPU, of the kernels that it and what it called launched."""
-    sequence: int = -1
-    """Autograd's number of a forward operator, and of the backward function that it made; else negative."""
-    children: tuple[OperatorEvent, ...] = ()
 
 
 @dataclass(slots=True)
@@ -91,7 +75,11 @@ class CallTime:
     """(count, microseconds) by (name, whether it is of the backward pass)."""
 
     def add(self, name: str, us: float, *, backward: bool, calls: int = 1) -> None:
-        """One more call of an operator; without `calls`, more of the last."""
+        """The time of one more call of an operator; without `calls`, more of the last."""
+        if backward:
+            self.backward_us += us
+        else:
+            self.forward_us += us
         count, total = self.operators.get((name, backward), (0, 0.0))
         self.operators[name, backward] = (count + calls, total + us)
 
@@ -122,37 +110,33 @@ def numbered(name: str, number: int) -> Call:
     return name, min(number, LAST_CALL)
 
 
-def step_times(roots: Iterable[OperatorEvent]) -> list[dict[Call, CallTime]]:
-    """For each step, in order, the time of each call of a layer, in the order in which they began."""
-    events = sorted(roots, key=lambda each: each.begin_us)
-    steps = [event for event in events if event.name == STEP]
-    found = []
-    for number, step in enumerate(steps):
-        end = steps[number + 1].begin_us if number + 1 < len(steps) else float("inf")
-        # The backward pass on a GPU runs in a thread of its own, beside the step's own events.
-        beside = [event for event in events if event.name != STEP and step.begin_us <= event.begin_us < end]
-        found.append(_step((step, *beside)))
-    return found
+_begin_us = attrgetter("time_range.start")
 
 
-def _step(roots: Sequence[OperatorEvent]) -> dict[Call, CallTime]:
+def layer_times(roots: Iterable[FunctionEvent], us: Callable[[FunctionEvent], float]) -> dict[Call, CallTime]:
+    """The time of each call of a layer in one step, in the order in which they began.
+
+    `us` gives the microseconds of an event and of what it called: on the host, or of the kernels that they launched.
+    """
     times: dict[Call, CallTime] = {}
     owners: dict[int, Call] = {}
     calls: Counter[str] = Counter()
-    for root in roots:
-        _forward(root, None, times, owners, calls)
+    # On a GPU the backward pass runs in a thread of its own.
+    events = sorted(roots, key=_begin_us)
+    for event in events:
+        _forward(event, None, times, owners, calls, us)
     owner: Call | None = None
-    for each in sorted(_outermost(roots, EVALUATE), key=lambda event: event.begin_us):
-        owner = owners.get(each.sequence, owner if each.name.endswith("AccumulateGrad") else None)
+    for each in sorted(_outermost(events, EVALUATE), key=_begin_us):
+        owner = owners.get(each.sequence_nr, owner if each.name.endswith("AccumulateGrad") else None)
         if owner is not None:
-            times[owner].backward_us += each.us
-            times[owner].add(each.name.removeprefix(EVALUATE), each.us, backward=True)
+            times[owner].add(each.name.removeprefix(EVALUATE), us(each), backward=True)
     return times
 
 
 def _forward(
-    event: OperatorEvent, owner: Call | None, times: dict[Call, CallTime], owners: dict[int, Call], calls: Counter[str]
-) -> None:
+    event: FunctionEvent, owner: Call | None, times: dict[Call, CallTime], owners: dict[int, Call],
+    calls: Counter[str], us: Callable[[FunctionEvent], float],
+) -> None:  # fmt: skip
     """Walk the events of the forward pass; `owner` is the innermost layer around this one."""
     if event.name.startswith(EVALUATE):
         return
@@ -161,27 +145,27 @@ def _forward(
         call = numbered(name, calls[name])
         calls[name] += 1
         times.setdefault(call, CallTime())
-        for child in event.children:
-            _forward(child, call, times, owners, calls)
+        for child in event.cpu_children:
+            _forward(child, call, times, owners, calls, us)
             if not child.name.startswith(LAYER):
-                own_us = child.us - sum(each.us for each in _outermost(child.children, LAYER))
-                times[call].forward_us += own_us
+                own_us = us(child) - sum(map(us, _outermost(child.cpu_children, LAYER)))
                 times[call].add(child.name, own_us, backward=False)
         return
-    if owner is not None and event.sequence >= 0:
+    # Autograd's number of an operator, and of the backward function that it made; else negative.
+    if owner is not None and event.sequence_nr >= 0:
         # An operator without gradient bears the number of the next one with: the last of a number made the function.
-        owners[event.sequence] = owner
-    for child in event.children:
-        _forward(child, owner, times, owners, calls)
+        owners[event.sequence_nr] = owner
+    for child in event.cpu_children:
+        _forward(child, owner, times, owners, calls, us)
 
 
-def _outermost(events: Iterable[OperatorEvent], prefix: str) -> Iterator[OperatorEvent]:
+def _outermost(events: Iterable[FunctionEvent], prefix: str) -> Iterator[FunctionEvent]:
     """Those of such names among events and what they called, without what they called themselves."""
     for event in events:
         if event.name.startswith(prefix):
             yield event
         else:
-            yield from _outermost(event.children, prefix)
+            yield from _outermost(event.cpu_children, prefix)
 
 
 # Each operator timed by itself, as it runs: for which lines of source, and for which backward functions.
@@ -313,25 +297,17 @@ Loss = Callable[[Any, Any], torch.Tensor]
 """Of (what the model gives, the batch)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeenLayers:
-    """What one call of a layer was given and gave."""
-
-    inputs: tuple[Shape, ...]
-    outputs: tuple[Shape, ...]
-    in_place: bool
-
-
 @dataclass(slots=True)
 class Hooks:
     """Marks the calls of every module for the profiler, or for the clock, and notes their shapes."""
 
-    seen: dict[Call, SeenLayers] = field(default_factory=dict)
+    seen: dict[Call, dict[str, Any]] = field(default_factory=dict)
+    """What each call was given and gave, as fields of its `LayerTime`."""
     lines: Lines | None = None
     """Where layers are called is noted here, if anywhere."""
     clock: ByClock | None = None
     """Times the layers of this step, instead of a profiler."""
-    _calls: dict[str, int] = field(default_factory=dict)
+    _calls: Counter[str] = field(default_factory=Counter)
     _open: list[tuple[str, Any, tuple[torch.Tensor, ...], tuple[int, ...]]] = field(default_factory=list)
 
     @contextmanager
@@ -356,7 +332,7 @@ class Hooks:
         return self._call(self._open[-1][0])
 
     def _call(self, name: str) -> Call:
-        return numbered(name, self._calls.get(name, 0))
+        return numbered(name, self._calls[name])
 
     def _before(self, name: str) -> Callable[..., None]:
         def before(_module: torch.nn.Module, given: Any, named: Any) -> None:
@@ -375,14 +351,14 @@ class Hooks:
         name, mark, tensors, versions = self._open.pop()
         mark.__exit__(None, None, None)
         call = self._call(name)
-        self._calls[name] = self._calls.get(name, 0) + 1
+        self._calls[name] += 1
         if self.clock:
             self.clock.turn(self.innermost())
-        self.seen[call] = SeenLayers(
-            inputs=tuple(tuple(tensor.shape) for tensor in tensors),
-            outputs=tuple(tuple(tensor.shape) for tensor in tensors_in(made)),
-            in_place=any(each._version != version for each, version in zip(tensors, versions, strict=True)),
-        )
+        self.seen[call] = {
+            "inputs": tuple(tuple(tensor.shape) for tensor in tensors),
+            "outputs": tuple(tuple(tensor.shape) for tensor in tensors_in(made)),
+            "in_place": any(each._version != version for each, version in zip(tensors, versions, strict=True)),
+        }
 
 
 @dataclass(slots=True)
@@ -429,9 +405,7 @@ class ByClock:
             self._node, self._owner = node, self._owners.of(node._sequence_nr()) or self._owner
         self.backward_us += seconds * 1e6
         if self._owner is not None:
-            time = self.times[self._owner]
-            time.backward_us += seconds * 1e6
-            time.add(node.name(), seconds * 1e6, backward=True, calls=int(begins))
+            self.times[self._owner].add(node.name(), seconds * 1e6, backward=True, calls=int(begins))
 
 
 def measure_layers(
@@ -524,16 +498,9 @@ class _Measuring:
         """Times a part to its end on the device. Raises BadValue for whatever fails in it."""
         self._trained.wait()
         begin_ns = self._clock.now_ns()
-        try:
+        with part_of_step(name, samples_in(self._batch)):
             yield
             self._trained.wait()
-        except BadValue:
-            raise
-        except Exception as error:  # the model's own code may raise anything
-            if out_of_memory(error):
-                said = f"a batch of {samples_in(self._batch)} does not fit into memory"
-                raise BadValue(said, hint="use a smaller batch") from error
-            raise failure_in(name, error, samples_in(self._batch)) from error
         self._parts.setdefault(name, []).append((self._clock.now_ns() - begin_ns) / 1e6)
 
     def _counted(self, steps: int) -> int:
@@ -555,14 +522,15 @@ class _Measuring:
         hooks.begin_step()
         self._load()
         # The class in torch.profiler is in a cycle of references, which would keep the records; so would theirs.
-        with profile(use_device="cuda" if on_gpu else None, use_kineto=True) as profiler, record_function(STEP):
+        with profile(use_device="cuda" if on_gpu else None, use_kineto=True) as profiler:
             self._step()
         events = [
             function_event
             for function_event in profiler.function_events or ()
             if function_event.device_type == DeviceType.CPU
         ]
-        (found,) = step_times(_event(event, on_gpu) for event in events if event.cpu_parent is None)
+        roots = [event for event in events if event.cpu_parent is None]
+        found = layer_times(roots, attrgetter("device_time_total" if on_gpu else "cpu_time_total"))
         for event in events:
             event.cpu_parent = None
         return found
@@ -587,7 +555,6 @@ class _Measuring:
     def _layer(self, call: Call, times: list[CallTime], hooks: Hooks) -> LayerTime:
         name, number = call
         module = self._model.get_submodule(name)
-        seen = hooks.seen.get(call, SeenLayers(inputs=(), outputs=(), in_place=False))
         return LayerTime(
             name=name,
             kind=type(module).__name__,
@@ -595,10 +562,8 @@ class _Measuring:
             forward=_spread([each.forward_us / 1e3 for each in times]),
             backward=_spread([each.backward_us / 1e3 for each in times]),
             operators=_operators(times),
-            in_place=seen.in_place,
             parameters=sum(parameter.numel() for parameter in module.parameters(recurse=False)),
-            inputs=seen.inputs,
-            outputs=seen.outputs,
+            **hooks.seen[call],
         )
 
 
@@ -624,17 +589,6 @@ def _operators(times: list[CallTime]) -> tuple[OperatorTime, ...]:
         for name, backward in names
     ]
     return tuple(sorted(found, key=lambda each: -each.ms))
-
-
-def _event(event: FunctionEvent, on_gpu: bool) -> OperatorEvent:
-    us: Any = event.device_time_total if on_gpu else event.cpu_time_total
-    return OperatorEvent(
-        name=event.name,
-        begin_us=event.time_range.start,
-        us=us,
-        sequence=event.sequence_nr,
-        children=tuple(_event(cpu_child, on_gpu) for cpu_child in event.cpu_children),
-    )
 
 
 def _spread(values: list[float]) -> Milliseconds:

@@ -27,17 +27,6 @@ CLOCK_TRIES = 10
 Feed = Callable[[int], Iterator[Any]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
-    """The device functions that a window runs."""
-
-    step: Callable[[Any], None]
-    """Launches the copy of a batch and its training step."""
-    synchronize: Callable[[], None]
-    """Waits until the device is idle."""
-    activities: tuple[ProfilerActivity, ...]
-
-
 @dataclass(slots=True)
 class Stamps:
     """The training thread's, in Unix nanoseconds."""
@@ -51,21 +40,26 @@ class Stamps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """The GPU of a window."""
+    """The GPU of a window, and how it trains."""
 
     name: str
     index: int
     limits: DeviceLimits | None
+    step: Callable[[Any], None]
+    """Launches the copy of a batch and its training step."""
+    synchronize: Callable[[], None]
+    """Waits until the device is idle."""
     backward_threads: Callable[[], frozenset[int]]
     """Known once a step has been taken."""
     loader_streams: bool = False
     """Whether the training thread prepares batches on streams of their own."""
+    activities: tuple[ProfilerActivity, ...] = (ProfilerActivity.CUDA,)
 
 
-def record_window(feed: Feed, stage: Stage, device: Device, *, steps: int, warm_up: int, batch_size: int) -> Timeline:
+def record_window(feed: Feed, device: Device, *, steps: int, warm_up: int, batch_size: int) -> Timeline:
     """Run the steps without the profiler, then with it. Raises LoaderprobeError when its records make no sense."""
-    plain = play(feed(warm_up + steps), stage, steps, warm_up, lambda: None)
-    stamps, events = trace(feed, stage, steps, warm_up)
+    plain = play(feed(warm_up + steps), device, steps, warm_up, lambda: None)
+    stamps, events = trace(feed, device, steps, warm_up)
     window = Window(
         begin_ns=stamps.begin_ns,
         end_ns=stamps.end_ns,
@@ -93,7 +87,7 @@ def record_window(feed: Feed, stage: Stage, device: Device, *, steps: int, warm_
     )
 
 
-def trace(feed: Feed, stage: Stage, steps: int, warm_up: int) -> tuple[Stamps, list[RawEvent]]:
+def trace(feed: Feed, device: Device, steps: int, warm_up: int) -> tuple[Stamps, list[RawEvent]]:
     """Run the steps under the profiler: (the stamps, all its records as plain values)."""
     events: list[RawEvent] = []
 
@@ -104,21 +98,21 @@ def trace(feed: Feed, stage: Stage, steps: int, warm_up: int) -> tuple[Stamps, l
     # A schedule that is all warm-up before: the profiler starts up before the first batch is asked for.
     plan = schedule(wait=0, warmup=warm_up, active=steps, repeat=1)
     options = {"experimental_config": found} if (found := _experimental()) is not None else {}
-    with profile(activities=stage.activities, schedule=plan, on_trace_ready=grab, **options) as running:
-        stamps = play(feed(warm_up + steps), stage, steps, warm_up, running.step)
+    with profile(activities=device.activities, schedule=plan, on_trace_ready=grab, **options) as running:
+        stamps = play(feed(warm_up + steps), device, steps, warm_up, running.step)
     gc.collect()
     if not events:
         raise LoaderprobeError("the profiler returned no records")
     return stamps, events
 
 
-def play(batches: Iterator[Any], stage: Stage, steps: int, warm_up: int, on_step: Callable[[], None]) -> Stamps:
+def play(batches: Iterator[Any], device: Device, steps: int, warm_up: int, on_step: Callable[[], None]) -> Stamps:
     """`warm_up` steps, then `steps` whole ones from an idle device to an idle device. `on_step` is called for each."""
     stamps = Stamps()
     for number in range(warm_up):
-        stage.step(next(batches))
+        device.step(next(batches))
         if number == warm_up - 1:
-            stage.synchronize()
+            device.synchronize()
         on_step()
     shift_ns = clock_offset_ns()
     stamps.begin_ns = time.time_ns()
@@ -126,12 +120,12 @@ def play(batches: Iterator[Any], stage: Stage, steps: int, warm_up: int, on_step
         stamps.wait_begin_ns.append(time.time_ns())
         batch = next(batches)
         stamps.wait_end_ns.append(time.time_ns())
-        stage.step(batch)
+        device.step(batch)
         # Releasing a batch takes time, and is not part of the next wait.
         del batch
         # Kernels that still run when the profiler stops would be lost.
         if number == steps - 1:
-            stage.synchronize()
+            device.synchronize()
             stamps.end_ns = time.time_ns()
             stamps.shift_ns = clock_offset_ns() - shift_ns
         on_step()

@@ -11,8 +11,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from loaderprobe.compute.emulated import EmulatedCompute
-from loaderprobe.compute.torch import gradient_buckets, gradient_bytes
+from loaderprobe.compute.torch import StepEvents, gradient_buckets, gradient_bytes
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.protocols import ComputeArguments
 from loaderprobe.records.measurement import NO_STEP, ComputeInfo
@@ -36,8 +35,8 @@ class StepCompute:
     def __init__(self, step: Callable[[Any], Any], arguments: ComputeArguments) -> None:
         self._step = step
         self._clock = arguments.clock
-        self._ended: list[tuple[int, torch.cuda.Event | None]] = []
-        self._came: list[torch.cuda.Event | None] = []
+        self._events = StepEvents(arguments.clock)
+        self._ended: list[int] = []
         self._begun: tuple[int, ...] = ()
         self._host_ns = self._waited_ns = 0
 
@@ -62,7 +61,8 @@ class StepCompute:
 
     def _launch(self, step: Callable[[], Any]) -> None:
         begin_ns = self._clock.now_ns()
-        self._came.append(_event())
+        if cuda_in_use():
+            self._events.begin()
         try:
             step()
         except (Exception, SystemExit) as error:
@@ -72,40 +72,25 @@ class StepCompute:
                 f"your step raised {type(error).__name__}: {error}",
                 hint="call step(batch) yourself on a batch of your loader",
             ) from error
-        event = _event()
+        if cuda_in_use():
+            self._events.end()
         end_ns = self._clock.now_ns()
         self._host_ns += end_ns - begin_ns
-        self._ended.append((end_ns, event))
+        self._ended.append(end_ns)
 
     def finish(self) -> tuple[int, ...]:
         """Wait for the device; the end of each step there, or on the host without a device, in ns of the clock."""
         ended, self._ended = self._ended, []
-        came, self._came = self._came, []
-        self._begun = ()
-        if not ended or ended[-1][1] is None:
-            return tuple(end_ns for end_ns, _ in ended)
-        torch.cuda.synchronize()
-        now_ns = self._clock.now_ns()
-        self._waited_ns += now_ns - ended[-1][0]
-        last = ended[-1][1]
-        if None not in came:
-            self._begun = tuple(now_ns - round(event.elapsed_time(last) * 1e6) for event in came if event)
-        return tuple(
-            end_ns if event is None else now_ns - round(event.elapsed_time(last) * 1e6) for end_ns, event in ended
-        )
+        on_device = self._events.finish() if cuda_in_use() else ()
+        if on_device:
+            self._waited_ns += on_device[-1] - ended[-1]
+        self._begun = self._events.begun if len(on_device) == len(ended) else ()
+        # Steps before the first that used the device.
+        return (*ended[: len(ended) - len(on_device)], *on_device)
 
     def begun(self) -> tuple[int, ...]:
         """The time at which the device began each of those steps; empty without a device in use."""
         return self._begun
-
-
-def _event() -> torch.cuda.Event | None:
-    """An event after all queued work; None while CUDA is not in use."""
-    if not cuda_in_use():
-        return None
-    event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # torch leaves it untyped
-    event.record()
-    return event
 
 
 def _fresh(batch: Any) -> Any:
@@ -120,24 +105,31 @@ def _fresh(batch: Any) -> Any:
     return copy.copy(batch) if isinstance(batch, dict) else batch
 
 
-class NoCompute(EmulatedCompute):
+class NoCompute:
     """A step that takes no time: only the loader is measured."""
+
+    def __init__(self, arguments: ComputeArguments) -> None:
+        self._clock = arguments.clock
+        self._ended: list[int] = []
 
     def info(self) -> ComputeInfo:
         return ComputeInfo(
             name=NO_STEP,
             device="no step given",
             synchronous=False,
-            specified_images_per_s=self._rate,
-            source=self._source,
+            specified_images_per_s=ENDLESS_RATE,
+            source="no step",
         )
 
-    def step(self, batch: Any) -> None:
-        now_ns = self._clock.now_ns()
-        self._ends.append(lambda: now_ns)
+    def copy(self, batch: Any) -> Any:
+        return batch
 
-    def _specified(self) -> tuple[float, str]:
-        return ENDLESS_RATE, "no step"
+    def step(self, batch: Any) -> None:
+        self._ended.append(self._clock.now_ns())
+
+    def finish(self) -> tuple[int, ...]:
+        ended, self._ended = tuple(self._ended), []
+        return ended
 
 
 # A user's step in one of several ranks: the exchange of gradients by DistributedDataParallel can be switched off.
@@ -167,7 +159,6 @@ class ExchangingStep(StepCompute):
             model.require_backward_grad_sync = on
 
     def exchange_alone(self) -> None:
-        """As many bytes as the gradients have, in buckets of the same size, and nothing else."""
         self._launch(self._exchange)
 
     def _exchange(self) -> None:

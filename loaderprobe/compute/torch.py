@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
-from torch.profiler import ProfilerActivity
 from torchvision.io import ImageReadMode, decode_jpeg
 from torchvision.transforms import v2
 
 from loaderprobe.compute.kineto import DeviceLimits
-from loaderprobe.compute.profile import Device, Stage, record_window
+from loaderprobe.compute.profile import Device, record_window
 from loaderprobe.compute.trainer import Trainer, device_words, uuid_of
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.protocols import Clock, ComputeArguments, Peers
@@ -89,25 +88,27 @@ def gradient_buckets(model: torch.nn.Module) -> tuple[torch.Tensor, ...]:
 
 def gradient_bytes(model: torch.nn.Module) -> int:
     """Bytes of the gradients of a model."""
-    return sum(
-        parameter.numel() * parameter.element_size() for parameter in model.parameters() if parameter.requires_grad
-    )
+    return sum(parameter.nbytes for parameter in model.parameters() if parameter.requires_grad)
 
 
 # A pair of CUDA events around each step, read once at the end: the device's own times, without waiting for it.
 
 
 class StepEvents:
-    """Records events on the current stream of one GPU. Events are used again: making one costs a call to the driver."""
+    """Records events on the current stream of a GPU, by default of the current one.
 
-    def __init__(self, device: torch.device, clock: Clock) -> None:
+    Events are used again: making one costs a call to the driver.
+    """
+
+    def __init__(self, clock: Clock, device: torch.device | None = None) -> None:
         self._device = device
         self._clock = clock
         self._spare: list[Any] = []
         self._pairs: list[tuple[Any, Any]] = []
         self._open: Any = None
         self.begun: tuple[int, ...] = ()
-        """Begin of each step that `finish` returned last, on the device, in ns of the clock."""
+        """Begin of each step that `finish` returned last, on the device, in ns of the clock; empty where one is not
+        known."""
 
     def begin(self) -> None:
         """Record the first event of a step: before its copy, or before its kernels where nothing is copied."""
@@ -128,11 +129,14 @@ class StepEvents:
         torch.cuda.synchronize(self._device)
         end_ns = self._clock.now_ns()
         pairs, self._pairs, self._open = self._pairs, [], None
-        last = pairs[-1][1] if pairs else None
-        begun, ended = (tuple(end_ns - round(pair[k].elapsed_time(last) * 1e6) for pair in pairs) for k in (0, 1))
-        self.begun = begun
-        self._spare.extend(event for pair in pairs for event in pair)
-        return ended
+        begins, ends = zip(*pairs, strict=True) if pairs else ((), ())
+
+        def stamps(events: Iterable[Any]) -> tuple[int, ...]:
+            return tuple(end_ns - round(event.elapsed_time(ends[-1]) * 1e6) for event in events)
+
+        self.begun = stamps(begins) if all(begins) else ()
+        self._spare.extend(event for event in (*begins, *ends) if event)
+        return stamps(ends)
 
     def _recorded(self) -> Any:
         event = self._spare.pop() if self._spare else torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # torch leaves it untyped
@@ -225,7 +229,6 @@ class _Exchanging:
 
     @property
     def in_step(self) -> bool:
-        """True with several ranks."""
         return self._gradients.among_ranks
 
     def exchange(self, *, on: bool) -> None:
@@ -245,7 +248,7 @@ class CudaCompute(_Exchanging):
         torch.backends.cudnn.benchmark = True
         self._gradients = Gradients(self._device, arguments.peers)
         self._trainer = Trainer(self._device, spec, arguments.make_model, self._gradients.exchanged_by)
-        self._events = StepEvents(self._device, arguments.clock)
+        self._events = StepEvents(arguments.clock, self._device)
         self._side = torch.cuda.Stream(self._device) if spec.side_stream else None  # type: ignore[no-untyped-call]  # torch leaves it untyped
         self._decoder = GpuDecoder(self._device) if self._loader.gpu_decode else None
 
@@ -305,34 +308,28 @@ class CudaCompute(_Exchanging):
         self._events.end()
 
     def exchange_alone(self) -> None:
-        """Enqueue the exchange of one step, and events around it."""
         self._events.begin()
         self._gradients.exchange_alone()
         self._events.end()
 
     def finish(self) -> tuple[int, ...]:
-        """Synchronise once; the events' times on the host clock, aligned at the end of the last one."""
         return self._events.finish()
 
     def begun(self) -> tuple[int, ...]:
         return self._events.begun
 
     def profile(self, feed: Callable[[int], Iterator[Any]], *, steps: int, warm_up: int, batch_size: int) -> Timeline:
-        """One window of torch's profiler. Raises any error of the profiler."""
-        stage = Stage(
-            step=lambda batch: self.step(self.copy(batch)),
-            synchronize=lambda: torch.cuda.synchronize(self._device),
-            activities=(ProfilerActivity.CUDA,),
-        )
         device = Device(
             name=device_words(self._device),
             index=self._device.index,
             limits=None if _on_rocm() else DeviceLimits.of(torch.cuda.get_device_properties(self._device)),
+            step=lambda batch: self.step(self.copy(batch)),
+            synchronize=lambda: torch.cuda.synchronize(self._device),
             backward_threads=lambda: self._trainer.backward_threads,
             loader_streams=self._decoder is not None or self._side is not None,
         )
         try:
-            return record_window(feed, stage, device, steps=steps, warm_up=warm_up, batch_size=batch_size)
+            return record_window(feed, device, steps=steps, warm_up=warm_up, batch_size=batch_size)
         finally:
             self.finish()
 
@@ -362,7 +359,6 @@ class CpuCompute(_Exchanging):
             raise BadValue(f"precision {precision} needs a GPU", hint="the CPU trains in fp32 or bf16")
 
     def info(self) -> ComputeInfo:
-        """The processor and the number of threads."""
         return ComputeInfo(
             name="cpu",
             device=device_words(torch.device("cpu")),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 
+from loaderprobe.batches import parts_of
 from loaderprobe.compute.profile import thread_numbers
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.protocols import MakeModel
@@ -23,13 +24,6 @@ AUTOCAST: dict[Precision, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.
 GUIDE = "`loaderprobe explain plug-ins` shows what a model must do"
 MODEL_NAMES = {"resnet18": "ResNet-18", "resnet50": "ResNet-50", "resnet152": "ResNet-152", "vgg16": "VGG16"}
 FORMATS = {"channels_last": torch.channels_last, "contiguous": torch.contiguous_format}
-
-
-def precision_on(device: torch.device, asked: Precision) -> Precision:
-    """What `auto` means there."""
-    if asked != "auto":
-        return asked
-    return "bf16" if device.type == "cuda" else "fp32"
 
 
 def checked_model(name: str, make_model: MakeModel) -> Any:
@@ -85,32 +79,26 @@ class Trainer:
     ) -> None:  # fmt: skip
         """`among_ranks` wraps the model of one of several ranks."""
         self.device = device
-        self.precision = precision_on(device, spec.precision)
+        usual: Precision = "bf16" if device.type == "cuda" else "fp32"
+        self.precision = usual if spec.precision == "auto" else spec.precision
         self.memory_format = FORMATS[spec.memory_format]
         self.spec = spec
         self.backward_threads: frozenset[int] = frozenset()
         """The ids of autograd's thread in profilers; empty before the first step."""
         if device.type == "cuda" and self.precision in ("fp32", "tf32"):
             _round_products(self.precision == "tf32")
-        model = (
-            checked_model(spec.model, make_model or _published_model())
-            .to(device, memory_format=self.memory_format)
-            .train()
-        )
-        self._parameters = list(model.parameters())
+        model = checked_model(spec.model, make_model or _published_model())
+        model = model.to(device, memory_format=self.memory_format).train()
         wrapped = among_ranks(model)
         self._model: Any = torch.compile(wrapped) if spec.compile else wrapped
         # A scaled loss is looked at before each step, which waits for the GPU, unless the optimizer itself looks.
         fused = {"fused": True} if self.precision == "fp16" and device.type == "cuda" else {}
-        self._optimizer = torch.optim.SGD(self._parameters, lr=LEARNING_RATE, momentum=MOMENTUM, **fused)
+        self._optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM, **fused)
         self._scaler = torch.amp.GradScaler(device.type, enabled=self.precision == "fp16")
         self._loss = torch.nn.CrossEntropyLoss()
         self._mean, self._deviation = (
             torch.tensor(values, device=device).reshape(1, 3, 1, 1) for values in (CHANNEL_MEAN, CHANNEL_DEVIATION)
         )
-
-    def parameters(self) -> list[torch.Tensor]:
-        return list(self._parameters)
 
     def copy(self, batch: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """Images (N x 3 x 224 x 224) and labels on the device; asynchronous from pinned memory.
@@ -146,7 +134,6 @@ class Trainer:
         return given
 
     def words(self) -> str:
-        """How it trains, for the report."""
         how = {"bf16": "bf16 autocast", "fp16": "fp16 autocast with a scaled loss", "tf32": "TF32", "fp32": "float32"}
         layout = self.spec.memory_format
         compiled = ", torch.compile" if self.spec.compile else ""
@@ -176,7 +163,7 @@ def is_loader(batch: Any) -> bool:
     return isinstance(batch, Iterable) and not isinstance(batch, torch.Tensor | Mapping | tuple | list)
 
 
-def epochs(loader: Iterable[Any]) -> Iterator[Any]:
+def epochs(loader: Iterable[Any]) -> Generator[Any, None, None]:
     """Its batches, from the beginning again after the last. Raises BadValue for a loader without any."""
     while True:
         number = -1
@@ -211,18 +198,7 @@ def moved(batch: Any, device: torch.device) -> Any:
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:
     """All tensors in tuples, lists and dicts."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        yield from (tensor for item in value.values() for tensor in tensors_in(item))
-    elif isinstance(value, tuple | list):
-        yield from (tensor for item in value for tensor in tensors_in(item))
-
-
-def samples_in(batch: Any) -> int:
-    """Samples in a batch: the first dimension of its first tensor."""
-    first = next(tensors_in(batch), None)
-    return int(first.shape[0]) if first is not None and first.ndim else 0
+    return (part for part in parts_of(value) if isinstance(part, torch.Tensor))
 
 
 NO_MEMORY = ("can't allocate memory", "out of memory", "_alloc_failed", "_allocation_failed")
@@ -231,7 +207,7 @@ NO_WORKSPACE = ("cudnn_status_not_supported", "unable to find a valid cudnn algo
 """What cuDNN says without memory for a convolution (pytorch/pytorch#4107), and of one that it cannot do at all."""
 
 
-def out_of_memory(error: Exception, batch_size: int = 1) -> bool:
+def out_of_memory(error: Exception, batch_size: int) -> bool:
     """True when there was no memory, of the GPU or of the CPU.
 
     Of several images that is also what it means where cuDNN finds no way to do a convolution: one image shows others.
@@ -302,18 +278,30 @@ class ModelCopy:
         )  # fmt: skip
 
     def wait(self) -> None:
-        """For all that the device has to do."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
 
-def failure_in(part: str, error: Exception, batch_size: int) -> BadValue:
-    """Why the model cannot train, where its own code raises an error in a part of the step."""
-    reason = " ".join(str(error).split())[:300]
-    return BadValue(
-        f"the model fails in {part} with a batch of {batch_size}: {type(error).__name__}: {reason}",
-        hint=f"check that it trains on a batch of {batch_size} without loaderprobe",
-    )
+class NoMemory(BadValue):
+    """A batch does not fit."""
+
+
+@contextmanager
+def part_of_step(name: str, batch_size: int) -> Iterator[None]:
+    """Around a part of a step: raises NoMemory where memory ends in it, BadValue for whatever else its code raises."""
+    try:
+        yield
+    except BadValue:
+        raise
+    except Exception as error:  # the model's own code may raise anything
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        if out_of_memory(error, batch_size):
+            said = f"a batch of {batch_size} does not fit into memory: {reason}"
+            raise NoMemory(said, hint="use a smaller batch") from error
+        raise BadValue(
+            f"the model fails in {name} with a batch of {batch_size}: {reason}",
+            hint=f"check that it trains on a batch of {batch_size} without loaderprobe",
+        ) from error
 
 
 def model_on(device: str, name: str, make_model: MakeModel) -> torch.nn.Module:

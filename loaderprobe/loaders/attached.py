@@ -169,19 +169,20 @@ def attach(hooks: ScriptHooks) -> Callable[[], None]:
     undo = ExitStack()
     try:
         iterators = HookedIterators(hooks, undo)
-        undo.callback(replace(_BaseDataLoaderIter, "__init__", iterators.making))
-        undo.callback(replace(_BaseDataLoaderIter, "__next__", iterators.taking))
+        undo.callback(hook(_BaseDataLoaderIter, "__init__", iterators.making))
+        undo.callback(hook(_BaseDataLoaderIter, "__next__", iterators.taking))
         iterators.follow(DataLoader)
         iterators.find()
         if LOADERS in vars(sys.modules.get(MODULE, object)):
-            undo.callback(replace(sys.modules[MODULE], LOADERS, _hooked_kinds(hooks)))
-        undo.callback(replace(torch.autograd, "backward", _before(lambda *_, **__: hooks.backward())))
+            kinds = tuple(with_hook(hooks.get_iterator, kind) for kind in vars(sys.modules[MODULE])[LOADERS])
+            undo.callback(replace(sys.modules[MODULE], LOADERS, kinds))
+        undo.callback(hook(torch.autograd, "backward", _before(lambda *_, **__: hooks.backward())))
         for module in (torch, torch.jit):
-            undo.callback(replace(module, "save", _saving(hooks)))
+            undo.callback(hook(module, "save", _saving(hooks)))
         if find_spec("safetensors") is not None:
             # What `save_file` calls, since scripts import that one by its name.
-            undo.callback(replace(import_module("safetensors.torch"), "serialize_file", _saving(hooks)))
-        undo.callback(replace(OneCycleLR, "get_lr", _lasting(hooks)))
+            undo.callback(hook(import_module("safetensors.torch"), "serialize_file", _saving(hooks)))
+        undo.callback(hook(OneCycleLR, "get_lr", _lasting(hooks)))
         undo.callback(register_optimizer_step_post_hook(lambda *_: hooks.optimizer_stepped()).remove)
     except BaseException:
         undo.close()
@@ -213,7 +214,7 @@ class HookedIterators:
         for base in kind.__mro__:
             for name, around in (("__iter__", self._beginning), ("_get_iterator", self._getting)):
                 if issubclass(base, DataLoader) and base not in self._followed and name in vars(base):
-                    self._undo.callback(replace(base, name, around))
+                    self._undo.callback(hook(base, name, around))
             self._followed.add(base)
 
     def find(self) -> None:
@@ -224,31 +225,21 @@ class HookedIterators:
                     {value: ref(get_object_) for value in list(vars(get_object_).values()) if is_iterator(value)}
                 )
 
-    def making(self, original: Any) -> Any:
-        """Wraps `_BaseDataLoaderIter.__init__`."""
+    def making(self, original: Any, real: Any, loader: Any, *given: Any, **named: Any) -> None:
+        """For `_BaseDataLoaderIter.__init__`."""
+        own = torch_loader_of(loader)
+        if own is not None and get_worker_info() is None:
+            self._keep(real, own)
+        original(real, loader, *given, **named)
 
-        @functools.wraps(original)
-        def made(real: Any, loader: Any, *given: Any, **named: Any) -> None:
-            own = torch_loader_of(loader)
-            if own is not None and get_worker_info() is None:
-                self._keep(real, own)
-            original(real, loader, *given, **named)
-
-        return made
-
-    def taking(self, original: Any) -> Any:
-        """Wraps `_BaseDataLoaderIter.__next__`."""
-
-        @functools.wraps(original)
-        def taken(real: Any) -> Any:
-            if real in self._kept:
-                loader = self._kept.pop(real)()
-                if loader is not None and get_worker_info() is None:
-                    self._keep(real, loader)
-            seen = self._of.get(real)
-            return original(real) if seen is None else self._hooks.next_batch(seen, real, lambda: original(real))
-
-        return taken
+    def taking(self, original: Any, real: Any) -> Any:
+        """For `_BaseDataLoaderIter.__next__`."""
+        if real in self._kept:
+            loader = self._kept.pop(real)()
+            if loader is not None and get_worker_info() is None:
+                self._keep(real, loader)
+        seen = self._of.get(real)
+        return original(real) if seen is None else self._hooks.next_batch(seen, real, lambda: original(real))
 
     def _keep(self, real: Any, loader: Any) -> None:
         self.follow(type(loader))
@@ -256,34 +247,36 @@ class HookedIterators:
         if seen is not None:
             self._of[real] = seen
 
-    def _beginning(self, original: Iterate) -> Iterate:
-        @functools.wraps(original)
-        def begin(loader: Any) -> Iterator[Any]:
-            if get_worker_info() is None:
-                self._hooks.loop_begins(loader)
+    def _beginning(self, original: Iterate, loader: Any) -> Iterator[Any]:
+        if get_worker_info() is None:
+            self._hooks.loop_begins(loader)
+        return original(loader)
+
+    def _getting(self, original: Iterate, loader: Any) -> Iterator[Any]:
+        # A sub-class may ask the class above for the iterator that it wraps.
+        if get_worker_info() is not None or id(loader) in self._asked:
             return original(loader)
-
-        return begin
-
-    def _getting(self, original: Iterate) -> Iterate:
-        @functools.wraps(original)
-        def get(loader: Any) -> Iterator[Any]:
-            # A sub-class may ask the class above for the iterator that it wraps.
-            if get_worker_info() is not None or id(loader) in self._asked:
-                return original(loader)
-            self._asked.add(id(loader))
-            try:
-                return self._hooks.get_iterator(loader, original)
-            finally:
-                self._asked.discard(id(loader))  # another thread may have asked at the same time
-
-        return get
+        self._asked.add(id(loader))
+        try:
+            return self._hooks.get_iterator(loader, original)
+        finally:
+            self._asked.discard(id(loader))  # another thread may have asked at the same time
 
 
-def replace(owner: Any, name: str, around: Callable[[Any], Any]) -> Callable[[], None]:
-    """Replace an attribute by what `around` makes of it; returns what puts it back, if it is still ours."""
+def hook(owner: Any, name: str, call: Callable[..., Any]) -> Callable[[], None]:
+    """Let a function be called as `call(original, ...)`; returns what puts it back, if it is still ours."""
     original = vars(owner)[name]
-    ours = around(original)
+
+    @functools.wraps(original)
+    def hooked(*given: Any, **named: Any) -> Any:
+        return call(original, *given, **named)
+
+    return replace(owner, name, hooked)
+
+
+def replace(owner: Any, name: str, ours: Any) -> Callable[[], None]:
+    """Replace an attribute; returns what puts it back, if it is still ours."""
+    original = vars(owner)[name]
     setattr(owner, name, ours)
 
     def restore() -> None:
@@ -293,44 +286,27 @@ def replace(owner: Any, name: str, around: Callable[[Any], Any]) -> Callable[[],
     return restore
 
 
-def _hooked_kinds(hooks: ScriptHooks) -> Callable[[Any], Any]:
-    """fastai's iterators, by way of `hooks`."""
-
-    def around(kinds: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(with_hook(hooks.get_iterator, kind) for kind in kinds)
-
-    return around
-
-
-def _before(call: Callable[..., None]) -> Callable[[Any], Any]:
+def _before(call: Callable[..., None]) -> Callable[..., Any]:
     """Calls it first, with the same arguments."""
 
-    def around(original: Any) -> Any:
-        @functools.wraps(original)
-        def called(*given: Any, **named: Any) -> Any:
-            call(*given, **named)
-            return original(*given, **named)
+    def called(original: Any, *given: Any, **named: Any) -> Any:
+        call(*given, **named)
+        return original(*given, **named)
 
-        return called
-
-    return around
+    return called
 
 
-def _lasting(hooks: ScriptHooks) -> Callable[[Any], Any]:
+def _lasting(hooks: ScriptHooks) -> Callable[..., Any]:
     """The one schedule of torch that raises once its steps are used up keeps its last rate."""
 
-    def around(original: Any) -> Any:
-        @functools.wraps(original)
-        def get_lr(schedule: OneCycleLR) -> Any:
-            used_up = schedule.last_epoch > schedule.total_steps
-            return schedule.get_last_lr() if used_up and hooks.drives else original(schedule)
+    def get_lr(original: Any, schedule: OneCycleLR) -> Any:
+        used_up = schedule.last_epoch > schedule.total_steps
+        return schedule.get_last_lr() if used_up and hooks.drives else original(schedule)
 
-        return get_lr
-
-    return around
+    return get_lr
 
 
-def _saving(hooks: ScriptHooks) -> Callable[[Any], Any]:
+def _saving(hooks: ScriptHooks) -> Callable[..., Any]:
     """Wraps `save(what, f)` and `serialize_file(what, filename)`, called by position or by name."""
 
     return _before(

@@ -18,9 +18,12 @@ from loaderprobe.records.measurement import Mode, WorkerBatches
 from loaderprobe.system.scratch import written_in
 
 ROWS = 8192
-# batch number + 1 (negative while it is being made, written last), start, wall, cpu, run delay, read bytes, images,
-# collate, instrument, cpu of the whole process
-COLUMNS = 10
+# Of a row, after the batch number + 1, which is negative while the batch is being made, and written last.
+COSTS = (
+    "start_ns", "wall_ns", "cpu_ns", "run_delay_ns", "read_bytes", "process_cpu_ns", "images", "collate_ns",
+    "instrument_ns",
+)  # fmt: skip
+COLUMNS = 1 + len(COSTS)
 MODES: tuple[Mode, ...] = get_args(Mode)
 # Of the head, which the parent writes.
 MODE, POOL, RELEASE, AHEAD = 0, 1, 2, 3
@@ -70,7 +73,6 @@ class OpenLog:
 
     @property
     def mode(self) -> Mode:
-        """The mode of the next batch."""
         return MODES[int(self._head[MODE])]
 
     @mode.setter
@@ -116,17 +118,18 @@ class OpenLog:
 
     def made(self, number: int) -> bool:
         """True when this batch, or a later one in its place, has been made."""
-        lanes = len(self.rows)
-        return int(self.rows[number % lanes, number // lanes % ROWS, 0]) >= number + 1
+        return int(self._row(number)[0]) > number
 
     def begun_before(self, first: int, count: int, time_ns: int) -> bool:
         """True when one of `count` batches from number `first` on was begun before `time_ns`."""
+        rows = ((number, self._row(number)) for number in range(first, first + count))
+        return any(abs(int(row[0])) == number + 1 and row[1] < time_ns for number, row in rows)
+
+    def _row(self, number: int) -> Cells:
+        """Of a batch, or of an earlier or later one in its place."""
         lanes = len(self.rows)
-        for number in range(first, first + count):
-            row = self.rows[number % lanes, number // lanes % ROWS]
-            if abs(int(row[0])) == number + 1 and row[1] < time_ns:
-                return True
-        return False
+        row: Cells = self.rows[number % lanes, number // lanes % ROWS]
+        return row
 
     def read(self, since_ns: int = 0, *, keep: bool = False) -> WorkerBatches:
         """All complete rows of batches begun since then, by batch number.
@@ -143,18 +146,5 @@ class OpenLog:
         made = sum(int(batch[batch % lanes == lane].max(initial=-1)) // lanes + 1 for lane in range(lanes))
         lost, rows = made - len(rows), rows[rows[:, 1] >= since_ns]
         batch = rows[:, 0] - 1
-        columns = [tuple(column.tolist()) for column in rows.T]
-        return WorkerBatches(
-            batch=tuple(batch.tolist()),
-            worker=tuple((batch % lanes).tolist()),
-            start_ns=columns[1],
-            wall_ns=columns[2],
-            cpu_ns=columns[3],
-            run_delay_ns=columns[4],
-            read_bytes=columns[5],
-            images=columns[6],
-            collate_ns=columns[7],
-            instrument_ns=columns[8],
-            process_cpu_ns=columns[9],
-            lost=lost,
-        )
+        columns = dict(zip(("batch", "worker", *COSTS), (batch, batch % lanes, *rows.T[1:]), strict=True))
+        return WorkerBatches(**{name: tuple(column.tolist()) for name, column in columns.items()}, lost=lost)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from loaderprobe.batches import parts_of
+from loaderprobe.batches import samples_in
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.loaders.unwrap import GIVERS, EndlessBatches, Unwrapped, is_iterator, unwrap
 from loaderprobe.protocols import Clock
@@ -56,7 +56,6 @@ class OwnIterable:
 
     @property
     def name(self) -> str:
-        """Of the function, or of the class."""
         source = self.dataset
         if isinstance(source, FUNCTIONS):
             return str(getattr(getattr(source, "func", source), "__name__", "function"))
@@ -149,7 +148,7 @@ class IterableLoader:
                 f"the loader raised {type(error).__name__}: {error}", hint="iterate it alone to see the same error"
             ) from error
         end = self._costs()
-        samples = _samples(batch)
+        samples = samples_in(batch)
         if not samples and not self._rows:
             raise BadValue(
                 f"the iterable gives a {type(batch).__name__} without a tensor or an array of samples",
@@ -229,7 +228,6 @@ class IterableLoader:
         return MOST_AHEAD
 
     def records(self) -> WorkerBatches:
-        """What the training thread saw of each batch."""
         start, wall, cpu, delay, read, process_cpu, images = zip(*self._rows, strict=True) if self._rows else ((),) * 7
         return WorkerBatches(
             batch=tuple(range(len(self._rows))),
@@ -268,16 +266,9 @@ class IterableLoader:
         """Not looked at."""
 
     def notes(self) -> tuple[Remark, ...]:
-        """What is not put back, and how it is counted."""
         itself = Remark(code="iterated_itself", facts={"iterable": self.given.name})
         ahead = Remark(code="made_ahead", facts={"batches": self.given.prefetch_factor})
         return (itself, ahead) if self.given.num_workers else (itself,)
-
-
-def _samples(batch: Any) -> int:
-    """The length of the first tensor or array that has one; 0 without any."""
-    shapes = (getattr(leaf, "shape", None) for leaf in parts_of(batch))
-    return next((int(shape[0]) for shape in shapes if isinstance(shape, tuple) and shape), 0)
 
 
 def _known(error: BaseException) -> LoaderprobeError | None:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -31,8 +31,6 @@ CALL_S = 60.0
 """Seconds for the store to answer: it is on another node."""
 CONNECT_S = 300.0
 """Seconds for the process that makes the store to start."""
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
 def client_of(address: str, port: int, wait_s: float, *, is_master: bool = False) -> Any:
@@ -61,7 +59,7 @@ class TorchStore:
             raise LostRank(f"no store answers at {address}:{port} ({_first_line(error)})", hint=_HINT) from error
         client.set_timeout(timedelta(seconds=CALL_S))
         self.port = int(client.port)
-        self._store: Any = dist.PrefixStore(prefix, client)  # type: ignore[attr-defined]  # torch does not list it
+        self._store = _below(prefix, client)
 
     def set(self, key: str, value: str) -> None:
         _answered(self._store.set, key, value)
@@ -97,9 +95,8 @@ def clients(here: Launched, prefix: str) -> tuple[TorchStore, TorchStore]:
     return first, TorchStore(here.address, here.port, prefix)
 
 
-def recorded(body: Callable[P, R]) -> Callable[P, R | None]:
-    """The same; an error that it raises is also written where torchelastic's launcher looks for the first one."""
-    return record(body)
+recorded = record
+"""Calls a function; an error that it raises is also written where torchelastic's launcher looks for the first one."""
 
 
 JOIN_S = 60.0
@@ -189,21 +186,13 @@ class GlooGroup:
         self, member: Member, *, join_s: float = JOIN_S, step_s: float = STEP_S, lost: SharedStore | None = None
     ) -> None:
         """Raises LostRank where a rank does not join. `lost` is where ranks report a lost one; it outlives them."""
-        self._rank, self._size, self._lost = member.rank, member.size, ""
+        self.rank, self.size, self._lost = member.rank, member.size, ""
         self._step_s, self._store = step_s, lost
         store = _below("group", member.store)
         try:
-            self._group: Any = dist.ProcessGroupGloo(store, self._rank, self._size, timedelta(seconds=join_s))
+            self._group: Any = dist.ProcessGroupGloo(store, self.rank, self.size, timedelta(seconds=join_s))
         except (RuntimeError, ValueError) as error:
             raise _lost(error, self._missing()) from error
-
-    @property
-    def rank(self) -> int:
-        return self._rank
-
-    @property
-    def size(self) -> int:
-        return self._size
 
     def all_reduce_max(self, *values: int, leaving: bool = False) -> tuple[int, ...]:
         options = dist.AllreduceOptions()
@@ -217,13 +206,12 @@ class GlooGroup:
         packed = _packed(value, self.all_reduce_max(len(value))[0])
         options = dist.GatherOptions()
         options.rootRank = 0
-        received = [torch.zeros_like(packed) for _ in range(self._size)] if self._rank == 0 else []
+        received = [torch.zeros_like(packed) for _ in range(self.size)] if self.rank == 0 else []
         self._wait(lambda: self._group.gather([received] if received else [], [packed], options), options, self._step_s)
         return tuple(map(_unpacked, received))
 
     def broadcast(self, value: bytes) -> bytes:
-        """The value of rank 0, on all ranks; raises LostRank."""
-        mine = value if self._rank == 0 else b""
+        mine = value if self.rank == 0 else b""
         packed = _packed(mine, self.all_reduce_max(len(mine))[0])
         options = dist.BroadcastOptions()
         options.rootRank = 0
@@ -254,9 +242,9 @@ class GlooGroup:
         """The ranks that do not say either that they lost another; empty where that is not known."""
         if self._store is None:
             return []
-        missing, until_s = set(range(self._size)) - {self._rank}, time.monotonic() + OTHERS_S
+        missing, until_s = set(range(self.size)) - {self.rank}, time.monotonic() + OTHERS_S
         try:
-            self._store.set(f"lost/{self._rank}", "1")
+            self._store.set(f"lost/{self.rank}", "1")
             while missing and time.monotonic() < until_s:
                 missing = {rank for rank in missing if not self._store.check([f"lost/{rank}"])}
                 time.sleep(OTHERS_S / 20)

@@ -70,12 +70,9 @@ def _data_file(event: tuple[Any, int]) -> tuple[str, int] | None:
     path, flags = event
     if isinstance(path, int) or flags & os.O_ACCMODE != os.O_RDONLY:
         return None
-    file = Path(os.fsdecode(path)).absolute()
-    if not may_hold_data(str(file)):
-        return None
-    with suppress(OSError):  # gone, or opened relative to a directory that is not the current one
-        state = file.stat()
-        if stat.S_ISREG(state.st_mode):
+    with suppress(OSError):  # gone, or opened relative to a directory that is gone or is not the current one
+        file = Path(os.fsdecode(path)).absolute()
+        if may_hold_data(str(file)) and stat.S_ISREG((state := file.stat()).st_mode):
             return str(file), state.st_size
     return None
 

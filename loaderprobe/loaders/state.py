@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from multiprocessing.managers import BaseProxy
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from torch.utils.data import DataLoader
 from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from loaderprobe.batches import copied, parts_of
+from loaderprobe.batches import parts_of
 from loaderprobe.records.remark import Remark
 
 # All values that a data set, a sampler or another object holds, found without running its code.
@@ -157,8 +157,13 @@ And most of shared memory that is restored: of more, the smallest pieces, becaus
 
 
 def kept_batch(batch: Any) -> Any:
-    """The batch in memory of its own, pinned where the loader's is: of other memory, the copy to a GPU takes longer."""
-    kept = copied(batch)
+    """The batch in memory of its own, pinned where the loader's is: of other memory, the copy to a GPU takes longer.
+
+    What a worker sends holds shared memory as long as it is kept. A batch that cannot be copied is kept itself.
+    """
+    kept = batch
+    with suppress(Exception):  # whatever a batch's own copying raises
+        kept = copy.deepcopy(batch)
     pinned = any(part.is_pinned() for part in parts_of(batch) if hasattr(part, "is_pinned"))
     return pin_memory(kept) if pinned else kept  # type: ignore[no-untyped-call]  # torch leaves it untyped
 
@@ -213,11 +218,6 @@ def random_state_as_begun(loader: DataLoader[Any]) -> Restore:
     return begun
 
 
-def torch_generators(loader: DataLoader[Any]) -> list[torch.Generator]:
-    """The torch generators of the loader and its samplers."""
-    return [value for value in _attributes_of(loader) if isinstance(value, torch.Generator)]
-
-
 @contextmanager
 def random_state_kept(loader: DataLoader[Any]) -> Iterator[None]:
     """Restore, at the end, the random generators that a loader or its data set holds, as far as `reachable` looks."""
@@ -228,14 +228,6 @@ def random_state_kept(loader: DataLoader[Any]) -> Iterator[None]:
     finally:
         for restore in back:
             restore()
-
-
-def _attributes_of(loader: DataLoader[Any]) -> list[Any]:
-    """The attributes of the loader, its samplers and its data set; each value once."""
-    inner = getattr(loader.batch_sampler, "sampler", None)
-    owners = (loader, loader.sampler, loader.batch_sampler, inner, loader.dataset)
-    values = [value for owner in owners for value in list(getattr(owner, "__dict__", {}).values())]
-    return list({id(value): value for value in values}.values())
 
 
 def _restorer(generator: Any) -> Restore:
@@ -279,8 +271,8 @@ def shared_state_kept(loader: DataLoader[Any]) -> Iterator[list[Remark]]:
     parts = [value for value in vars(loader).values() if not isinstance(value, _BaseDataLoaderIter)]
     # The values that were found keep their memory mapped, unless they are closed.
     values = [value for value in reachable(parts, closed=(_BaseDataLoaderIter,)) if _may_be_shared(type(value))]
-    mappings = Mappings.now()
-    pieces = sorted({piece for value in values if (piece := _memory(value)) and mappings.shared(piece)})
+    mappings, in_use = _mappings(), {piece for value in values if (piece := _memory(value))}
+    pieces = [piece for piece in sorted(in_use) if (mapping := _mapping_of(piece, mappings)) and mapping.shared]
     saved, left_out = _within(_merged(pieces))
     attributes = [(vars(owner), dict(vars(owner))) for owner in _owners(loader)]
     places_in_epoch = [(vars(loader.dataset), _numbers(loader.dataset))] if _resumes_here(loader) else []
@@ -289,7 +281,7 @@ def shared_state_kept(loader: DataLoader[Any]) -> Iterator[list[Remark]]:
         notes.append(Remark(code="shared_memory_stays", facts={"size_bytes": left_out}))
     if any(issubclass(type(value), BaseProxy) for value in values):
         notes.append(Remark(code="manager_stays"))
-    copies = [(piece, mappings.of(piece), ctypes.string_at(piece.start, piece.size)) for piece in saved]
+    copies = [(piece, _mapping_of(piece, mappings), ctypes.string_at(piece.start, piece.size)) for piece in saved]
     try:
         yield notes
     finally:
@@ -333,10 +325,10 @@ def _bounds(array: np.ndarray[Any, Any]) -> MemoryPiece | None:
 
 
 def _merged(pieces: Iterable[MemoryPiece]) -> list[MemoryPiece]:
-    """Sorted by start; overlapping ones are merged."""
+    """Sorted by start; overlapping ones are merged: they are of one mapping."""
     merged: list[MemoryPiece] = []
     for piece in pieces:
-        if merged and piece.start <= merged[-1].start + merged[-1].size:
+        if merged and piece.start < merged[-1].start + merged[-1].size:
             end = max(merged[-1].start + merged[-1].size, piece.start + piece.size)
             merged[-1] = MemoryPiece(merged[-1].start, end - merged[-1].start)
         else:
@@ -357,11 +349,13 @@ def _within(pieces: Iterable[MemoryPiece]) -> tuple[list[MemoryPiece], int]:
     return kept, left_out
 
 
-def _put_back(copies: Iterable[tuple[MemoryPiece, str, bytes]]) -> None:
+def _put_back(copies: Iterable[tuple[MemoryPiece, Mapping | None, bytes]]) -> None:
     """Write back only changed bytes, and only where the same memory is still mapped."""
-    mappings = Mappings.now()
+    mappings = _mappings()
     for piece, mapped, before in copies:
-        if mappings.of(piece) == mapped and ctypes.string_at(piece.start, piece.size) != before:
+        now = _mapping_of(piece, mappings)
+        same = now is not None and mapped is not None and now.file == mapped.file
+        if same and ctypes.string_at(piece.start, piece.size) != before:
             ctypes.memmove(piece.start, before, piece.size)
 
 
@@ -390,36 +384,34 @@ def _numbers(dataset: Any) -> dict[str, Any]:
     return {name: value for name, value in vars(dataset).items() if type(value) in plain}
 
 
-class Mappings:
-    """The mappings of this process from /proc/self/maps; none where it is not readable."""
+class Mapping(NamedTuple):
+    """A line of /proc/self/maps."""
 
-    def __init__(self, lines: Iterable[str]) -> None:
-        self._starts: list[int] = []
-        self._rest: list[tuple[int, str, str]] = []
-        for line in lines:
-            span, access, _, device, inode, *path = line.split(maxsplit=5)
-            start, end = (int(bound, 16) for bound in span.split("-"))
-            self._starts.append(start)
-            self._rest.append((end, access, f"{device} {inode} {path[0] if path else ''}"))
+    begin: int
+    end: int
+    access: str
+    file: tuple[str, str, str]
+    """Device, inode and name."""
 
-    @classmethod
-    def now(cls) -> Mappings:
-        try:
-            return cls(Path("/proc/self/maps").read_text().splitlines())
-        except OSError:
-            return cls([])
-
-    def of(self, piece: MemoryPiece) -> str:
-        """Device, inode and name of the mapping there; empty when it is not one whole mapping."""
-        number = bisect_right(self._starts, piece.start) - 1
-        if number < 0 or piece.start + piece.size > self._rest[number][0]:
-            return ""
-        return self._rest[number][2]
-
-    def shared(self, piece: MemoryPiece) -> bool:
+    @property
+    def shared(self) -> bool:
         """True for writable memory that is shared with other processes and is not a file of the user."""
-        what = self.of(piece)
-        if not what or self._rest[bisect_right(self._starts, piece.start) - 1][1] != "rw-s":
-            return False
-        path = what.split(maxsplit=2)[2] if what.count(" ") >= 2 else ""
-        return path.startswith(NO_FILE) or path.endswith("(deleted)")
+        name = self.file[2]
+        return self.access == "rw-s" and (name.startswith(NO_FILE) or name.endswith("(deleted)"))
+
+
+def _mappings() -> list[Mapping]:
+    """Those of this process, in order; none where they are not readable."""
+    found = []
+    with suppress(OSError):
+        for line in Path("/proc/self/maps").read_text().splitlines():
+            span, access, _, device, inode, *name = line.split(maxsplit=5)
+            begin, end = (int(bound, 16) for bound in span.split("-"))
+            found.append(Mapping(begin, end, access, (device, inode, "".join(name))))
+    return found
+
+
+def _mapping_of(piece: MemoryPiece, mappings: list[Mapping]) -> Mapping | None:
+    """The one that holds all of it."""
+    number = bisect_right(mappings, piece.start, key=lambda mapping: mapping.begin) - 1
+    return mappings[number] if number >= 0 and piece.start + piece.size <= mappings[number].end else None

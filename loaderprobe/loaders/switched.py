@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -19,7 +20,6 @@ from loaderprobe.loaders.fetch_log import FetchLog
 from loaderprobe.loaders.state import random_state_as_begun
 from loaderprobe.loaders.unwrap import torch_iterator
 from loaderprobe.loaders.worker_probe import (
-    EvictionRequest,
     FilesOf,
     WorkerProbe,
     WorkerSetup,
@@ -29,7 +29,7 @@ from loaderprobe.loaders.worker_probe import (
 from loaderprobe.records.measurement import Mode, WorkerBatches
 from loaderprobe.system.mapped import let_go
 from loaderprobe.system.process import DEATH_S, how_ended
-from loaderprobe.system.scratch import remove_batches
+from loaderprobe.system.scratch import remove_batches, written_in
 
 # Until all workers have made what they were asked for; a batch that takes longer is caught in the act.
 MOST_STILL_S = 10.0
@@ -81,7 +81,9 @@ class SwitchedLoader:
         # Files that are named need no learning, and their loader maps none.
         self._may_map = files_of is None or maps
         self._signals = WorkerSignals.create(scratch, loader.num_workers) if self._may_map else None
-        self._eviction = EvictionRequest(self._log_name)
+        self._evicted_ahead: tuple[Path, ...] = ()
+        self._lists = 0
+        """Lists of such files that were written for the workers."""
         self._iterator: Any = None
         """torch's own; sub-classes may wrap it, and what it yields."""
         self._batches: Any = None
@@ -116,10 +118,10 @@ class SwitchedLoader:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if self._loader.num_workers and self._iterator is not None:
-                dead = dead_worker(self._iterator._workers) if isinstance(error, WORKER_TROUBLE) else None
+            if processes := self._processes:
+                dead = self._dead_worker(error)
                 self._iterator._shutdown_workers()
-                remove_batches([worker.pid for worker in self._iterator._workers])
+                remove_batches([worker.pid for worker in processes])
                 if dead:
                     raise dead from error
         finally:
@@ -136,8 +138,16 @@ class SwitchedLoader:
         return batches
 
     def workers(self) -> Sequence[int]:
-        started = self._loader.num_workers and self._iterator is not None
-        return [worker.pid for worker in self._iterator._workers] if started else []
+        return [worker.pid for worker in self._processes]
+
+    @property
+    def _processes(self) -> Sequence[Any]:
+        """The workers; empty before they have been started."""
+        return self._iterator._workers if self._loader.num_workers and self._iterator is not None else ()
+
+    def _dead_worker(self, error: BaseException | None) -> LoaderprobeError | None:
+        """The error for a worker that has ended, where `error` may come of that."""
+        return dead_worker(self._processes) if self._processes and isinstance(error, WORKER_TROUBLE) else None
 
     def records(self) -> WorkerBatches:
         return self._log.read(keep=True)
@@ -153,7 +163,6 @@ class SwitchedLoader:
         self._log.mode = mode
 
     def still(self, taken: int) -> bool:
-        """True when, with `taken` batches taken, workers have made all requested batches and are idle."""
         asked = taken + self._ahead
         return all(self._log.made(last) for last in range(asked - self._loader.num_workers, asked))
 
@@ -175,7 +184,12 @@ class SwitchedLoader:
         wait_for(lambda: self._log.all_released, MOST_RELEASE_S)
 
     def evict_ahead(self, paths: Sequence[Path]) -> None:
-        self._eviction.set(paths)
+        if paths and tuple(paths) != self._evicted_ahead:
+            asked = self._log_name.beside("evict", self._lists + 1)
+            with written_in(asked.parent):
+                asked.write_text(json.dumps([str(path) for path in paths]))
+            self._lists, self._evicted_ahead = self._lists + 1, tuple(paths)
+        self._log.ahead = self._lists if paths else 0
 
     def begun_before(self, first_batch: int, time_ns: int) -> bool:
         return self._log.begun_before(first_batch, self._ahead, time_ns)

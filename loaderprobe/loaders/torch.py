@@ -62,11 +62,6 @@ def pipeline_steps(pipeline: Pipeline, decoder: Decoder, tensor: TensorType) -> 
     return v2.Compose([*crops[pipeline], *to_tensor, *scale])
 
 
-def decode(encoded: Path | bytes, decoder: Decoder) -> Any:
-    """An RGB image, of a whole file or of its bytes: a Pillow image, or a uint8 tensor of 3 x H x W."""
-    return DECODERS[decoder](encoded)
-
-
 def _content(encoded: Path | bytes) -> bytes:
     return encoded.read_bytes() if isinstance(encoded, Path) else encoded
 
@@ -108,6 +103,7 @@ DECODERS: dict[Decoder, Callable[[Path | bytes], Any]] = {
     "opencv": _by_opencv,
     "torchcodec": _by_torchcodec,
 }
+"""Give an RGB image, of a whole file or of its bytes: a Pillow image, or a uint8 tensor of 3 x H x W."""
 NOT_DECODED = (OSError, RuntimeError, SyntaxError, ValueError)
 """What decoders raise."""
 
@@ -152,13 +148,12 @@ class ImageFiles(_FilesInTurn):
         self._transform = pipeline_steps(pipeline, decoder, tensor)
 
     def __getitem__(self, k: int) -> tuple[torch.Tensor, int]:
-        """Read, decode and augment image `k`."""
         return self.augmented(self.decoded(k), k)
 
     def decoded(self, k: int) -> Any:
         index = k % len(self._paths)
         try:
-            return decode(self._encoded(index), self._decoder)
+            return DECODERS[self._decoder](self._encoded(index))
         except NOT_DECODED as error:
             path = f"{self._files.root}/{self._files.paths[index]}"
             raise BadValue(f"{path} cannot be decoded by {self._decoder}: {error}") from error

@@ -17,7 +17,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from types import GeneratorType
 from typing import Any, Literal
 
 import torch
@@ -25,7 +24,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from loaderprobe.errors import BadValue
-from loaderprobe.loaders.state import copied_iterable, own_attributes, reachable, torch_generators
+from loaderprobe.loaders.state import copied_iterable, own_attributes, reachable
 from loaderprobe.records.remark import Remark
 from loaderprobe.units import join_words
 
@@ -312,7 +311,7 @@ def check_untouched(loader: DataLoader[Any]) -> None:
 def _iterates(value: Any) -> bool:
     """True for a generator, and for `cycle` and the like over an iterator of a DataLoader."""
     over = gc.get_referents(value) if issubclass(type(value), Iterator) and not is_iterator(value) else ()
-    return type(value) is GeneratorType or any(is_iterator(each) for each in over)
+    return type(value) is types.GeneratorType or any(is_iterator(each) for each in over)
 
 
 def _own_dataset(loader: DataLoader[Any]) -> Any:
@@ -338,7 +337,9 @@ def own_sampler(loader: DataLoader[Any]) -> Any:
             hint="use a sampler whose __iter__ restarts",
         )
     # Generators are shared too: whoever calls puts their states back.
-    shared = {id(torch_generator): torch_generator for torch_generator in (loader.dataset, *torch_generators(loader))}
+    held = reachable([sampler], closed=(type(loader.dataset),))
+    shared = {id(value): value for value in held if issubclass(type(value), torch.Generator)}
+    shared[id(loader.dataset)] = loader.dataset
     try:
         return copy.deepcopy(sampler, shared)
     except Exception as error:  # whatever a sampler's own copying raises

@@ -8,7 +8,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Collection, Iterator
-from itertools import pairwise
+from itertools import count, pairwise
 from math import lcm
 from pathlib import Path
 from typing import Any, Self
@@ -19,7 +19,7 @@ from loaderprobe.batches import length_of
 from loaderprobe.errors import BadValue, LoaderprobeError, NoSpace
 from loaderprobe.loaders.fetch_log import ALWAYS_NEW, FetchLog
 from loaderprobe.loaders.reads import BatchReads, batches_before_restart, loader_files, pool_reads
-from loaderprobe.loaders.switched import MOST_RELEASE_S, WORKER_TROUBLE, SwitchedLoader, dead_worker, wait_for
+from loaderprobe.loaders.switched import MOST_RELEASE_S, SwitchedLoader, wait_for
 from loaderprobe.loaders.unwrap import (
     FOREIGN,
     FOREIGN_HINT,
@@ -54,6 +54,7 @@ class BatchPool:
 
     def __init__(self, source: Any, workers: int) -> None:
         self._source = source
+        self._drawn: Iterator[Any] = iter(())
         self._multiple = max(1, workers)
         self._kept: list[Any] = []
         self._numbers: list[int] = []
@@ -111,33 +112,33 @@ class BatchPool:
         self._again = [lane or [batch for _, batch in last] for lane in lanes]
 
     def __iter__(self) -> Iterator[Any]:
-        source = iter(self._source)
-        number = 0
-        while True:
+        self._drawn = iter(self._source)
+        for number in count():
             if self._again:
                 lane = self._again[number % self._multiple]
                 yield lane[number // self._multiple % len(lane)]
             elif self._fresh or not self.size:
-                source, batch = self._new(source, number)
-                if batch is None:
+                if (batch := self._new(number)) is None:
                     return
                 yield batch
             else:
                 yield self._kept[number % self.size % len(self._kept)]
-            number += 1
 
-    def _new(self, source: Iterator[Any], number: int) -> tuple[Iterator[Any], Any]:
-        """The next batch of full length; the sampler restarts when it ends, unless the pool holds all its batches."""
+    def _new(self, number: int) -> Any:
+        """The next batch of full length, which is batch `number` of the loader; None where there is none.
+
+        The sampler restarts when it ends, unless the pool holds all its batches.
+        """
         while True:
-            batch = next(source, None)
+            batch = next(self._drawn, None)
             if batch is None:
                 if not self._kept:
-                    return source, None
+                    return None
                 if not self._fresh:
                     self._whole()
-                    return iter(()), self._kept[len(self._kept) % self.size % len(self._kept)]
+                    return self._kept[len(self._kept) % self.size % len(self._kept)]
                 self.passes += 1
-                source = iter(self._source)
+                self._drawn = iter(self._source)
             elif self._kept and len(_indices(batch)) != len(_indices(self._kept[0])):
                 self.odd += 1  # the last batch of an epoch is a short one
             else:
@@ -145,7 +146,7 @@ class BatchPool:
                     self._kept.append(batch)
                     self._numbers.append(number)
                 self._note(batch)
-                return source, batch
+                return batch
 
     def _note(self, batch: Any) -> None:
         """A sampler may go on for ever, or draw with replacement: what it has given before is not new."""
@@ -238,7 +239,7 @@ CALLS = (
 PACKAGE = f"{Path(__file__).parents[1]}/"
 # The innermost line of a traceback, and Python's message for a class that lacks an attribute.
 LINE = re.compile(r'^\s*File "(.+)", line \d+, in (\w+)$', re.MULTILINE)
-OURS = "BatchPool|Guarded|EndlessBatches|Collation|EndlessFetch|WorkerProbe|WorkerSetup|UserLoader"
+OURS = "BatchPool|EndlessBatches|Collation|EndlessFetch|WorkerProbe|WorkerSetup|UserLoader"
 LACKING = re.compile(rf"'({OURS})' (object|instance)")
 OURS_HINT = "please report this with the whole traceback; the loader was not changed"
 HINT = "iterate the loader yourself to see the same error; the loader was not changed"
@@ -246,34 +247,23 @@ HINT = "iterate the loader yourself to see the same error; the loader was not ch
 
 def origin_of(error: Exception) -> LoaderprobeError:
     """The error as one sentence that names its origin; the caller sets `error` as its cause."""
+    text, whole = str(error).rstrip(), "".join(traceback.format_exception(error))
     if isinstance(error, NoSpace):  # in a worker: its text is all that has come here
-        return NoSpace(str(error).rstrip().rpartition("NoSpace: ")[2], hint=SPACE_HINT)
-    whole = "".join(traceback.format_exception(error))
-    if _ours(error, whole):
-        from_worker = FROM_WORKER.match(str(error))
-        line = str(error).rstrip().splitlines()[-1] if from_worker else _named(type(error).__name__, str(error))
-        return LoaderprobeError(f"loaderprobe failed in its own code: {line}", hint=OURS_HINT)
-    who = next((who for mark, who in PLACES if mark in whole), "the loader")
-    caught = FROM_WORKER.match(str(error))
-    if not caught:
-        return LoaderprobeError(f"{who} raised {_named(type(error).__name__, str(error))}", hint=HINT)
-    # The last line that begins with its name; more lines may follow.
-    named = re.compile(rf"^(?:[\w.]+\.)?{caught[1]}(?:: (.*))?\Z", re.MULTILINE | re.DOTALL)
-    said = [match[1] or "" for match in named.finditer(str(error).rstrip())]
-    return LoaderprobeError(f"{who} raised {_named(caught[1], said[-1] if said else '')}, in a worker", hint=HINT)
-
-
-def _ours(error: Exception, whole: str) -> bool:
-    """True when loaderprobe's own code raised, or one of its classes lacks an attribute."""
-    if LACKING.search(str(error)):
-        return True
+        return NoSpace(text.rpartition("NoSpace: ")[2], hint=SPACE_HINT)
+    kind, message, in_worker = type(error).__name__, str(error), FROM_WORKER.match(text)
+    if in_worker:
+        kind = in_worker[1]
+        # The last line that begins with its name; more lines may follow.
+        named = re.compile(rf"^(?:[\w.]+\.)?{kind}(?:: (.*))?\Z", re.MULTILINE | re.DOTALL)
+        message = ([match[1] or "" for match in named.finditer(text)] or [""])[-1]
+    what = f"{kind}: {message}" if message else kind
     # The last line is the innermost; of a worker's error that of the worker, which is the message.
-    lines = LINE.findall(str(error) if FROM_WORKER.match(str(error)) else whole)
-    return bool(lines) and lines[-1][0].startswith(PACKAGE) and lines[-1][1] not in CALLS
-
-
-def _named(kind: str, message: str) -> str:
-    return f"{kind}: {message}" if message else kind
+    lines = LINE.findall(text if in_worker else whole)
+    ours = bool(lines) and lines[-1][0].startswith(PACKAGE) and lines[-1][1] not in CALLS
+    if ours or LACKING.search(text):
+        return LoaderprobeError(f"loaderprobe failed in its own code: {what}", hint=OURS_HINT)
+    who = next((who for mark, who in PLACES if mark in whole), "the loader")
+    return LoaderprobeError(f"{who} raised {what}{', in a worker' if in_worker else ''}", hint=HINT)
 
 
 # A wrapper or a sub-class may prefetch: so many batches, and a share of those it has given.
@@ -281,29 +271,6 @@ AHEAD, AHEAD_SHARE = 1, 0.25
 # A sub-class, which is refused where it takes more, may prefetch as prefetch_generator does: its users let it queue
 # 10 batches at most, and hold one more. One that merges two batches into one is found once it has given 12.
 PREFETCHED = 11
-
-
-class Guarded:
-    """An iterator whose errors name their origin. It keeps no batch, so that releasing one costs the usual time."""
-
-    def __init__(self, inner: Iterator[Any], trouble: Callable[[Exception], Exception], before: Callable[[], None]):
-        self._inner = inner
-        self._trouble = trouble
-        self._before = before
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Any:
-        self._before()
-        try:
-            return next(self._inner)
-        except StopIteration:
-            raise
-        except Exception as error:
-            if isinstance(error, LoaderprobeError) and not FROM_WORKER.match(error.message):
-                raise
-            raise self._trouble(error) from error
 
 
 class UserLoader(SwitchedLoader):
@@ -328,8 +295,6 @@ class UserLoader(SwitchedLoader):
         pool = None if self._iterable else BatchPool(own_sampler(loader), loader.num_workers)
         super().__init__(endless(loader, pool, patience_s), scratch, files_of=None, tied=False)
         self._pool: BatchPool | StreamPool = StreamPool(self._log_name) if pool is None else pool
-        self._settled = 0
-        """Batches of the pool; 0 before it is settled."""
         self._rewrapped: Any = None
         self._epochs = EndlessBatches(())
         # Wrappers and sub-classes begin epoch after epoch; below them is one iterator, with one set of workers.
@@ -343,12 +308,11 @@ class UserLoader(SwitchedLoader):
             self._rewrapped = self._given.rewrap(copied)
             self._batches = self._epochs = EndlessBatches(copied if self._rewrapped is None else self._rewrapped)
             return self
-        except LoaderprobeError:
-            super().__exit__(None, None, None)
-            raise
         except Exception as error:
             super().__exit__(None, None, None)
-            raise self._trouble(error) from error
+            if isinstance(error, LoaderprobeError):
+                raise
+            raise origin_of(error) from error
 
     def __exit__(self, *error: Any) -> None:
         try:
@@ -359,8 +323,20 @@ class UserLoader(SwitchedLoader):
                 self._given.release(self._rewrapped)
 
     def batches(self) -> Iterator[Any]:
-        """The loader's batches, in mode no_transport only the number of samples; errors name their origin."""
-        return Guarded(self._batches, self._trouble, self._before_batch)
+        """The loader's batches, in mode no_transport only the number of samples; errors name their origin.
+
+        None is kept, so that releasing one costs the usual time.
+        """
+        while True:
+            self._before_batch()
+            try:
+                yield next(self._batches)
+            except StopIteration:
+                return
+            except Exception as error:
+                if isinstance(error, LoaderprobeError) and not FROM_WORKER.match(error.message):
+                    raise
+                raise self._trouble(error) from error
 
     def still(self, taken: int) -> bool:
         """As of any loader, but raises as taking a batch does; a wrapper that prefetches has taken more than given."""
@@ -377,13 +353,11 @@ class UserLoader(SwitchedLoader):
         return wait_for(lambda: self.still(taken), max(MOST_RELEASE_S, longest_s * (self._loader.prefetch_factor or 0)))
 
     def _trouble(self, error: Exception) -> Exception:
-        if self._iterator is not None and self._loader.num_workers and not FROM_WORKER.match(str(error)):
-            dead = dead_worker(self._iterator._workers) if isinstance(error, WORKER_TROUBLE) else None
-            if dead:
-                return dead
-            if not self._users.timeout and str(error).startswith("DataLoader timed out"):
-                message = f"no batch came within {format_duration(self._loader.timeout)}"
-                return BadValue(message, hint="a larger --budget (in Python budget_s) waits longer")
+        if not FROM_WORKER.match(str(error)) and (dead := self._dead_worker(error)):
+            return dead
+        if self._loader.timeout > self._users.timeout and str(error).startswith("DataLoader timed out"):
+            message = f"no batch came within {format_duration(self._loader.timeout)}"
+            return BadValue(message, hint="a larger --budget (in Python budget_s) waits longer")
         return origin_of(error)
 
     def check(self, *, broken_off: bool = False) -> None:
@@ -395,9 +369,10 @@ class UserLoader(SwitchedLoader):
             raise BadValue(FOREIGN, hint=FOREIGN_HINT)
         if self._rewrapped is None or not broken_off:
             self._check_pace()
-        ended = 0 if broken_off else self._ended_workers()
+        workers = self._loader.num_workers
+        ended = list(self._iterator._workers_status).count(False) if workers and not broken_off else 0
         if ended:
-            busy, workers = len(set(self.records().worker)), self._loader.num_workers
+            busy = len(set(self.records().worker))
             message = (
                 f"{ended} of the {workers} workers had no more batches while others had: their share of the data set "
                 "ends, or is empty"
@@ -420,9 +395,6 @@ class UserLoader(SwitchedLoader):
                 hint=FOREIGN_HINT,
                 instead=self._given.without_wrappers("not_one_for_one"),
             )
-
-    def _ended_workers(self) -> int:
-        return list(self._iterator._workers_status).count(False) if self._loader.num_workers else 0
 
     def notes(self) -> tuple[Remark, ...]:
         notes = list(self._given.notes)
@@ -449,15 +421,15 @@ class UserLoader(SwitchedLoader):
 
         `taken` batches have been taken so far.
         """
-        self._settled = self._log.pool = self._pool.settle(taken, self._ahead)
-        return self._settled
+        self._log.pool = self._pool.settle(taken, self._ahead)
+        return self._log.pool
 
     def stacks(self) -> StackSamples | None:
         """Where workers were in the code that makes batches; None before they were sampled."""
         return stacks_seen(self._log_name)
 
     def _pool_reads(self) -> list[BatchReads]:
-        return pool_reads(self._log_name, self._settled)
+        return pool_reads(self._log_name, self._log.pool)
 
     def called_bytes(self) -> tuple[int, ...]:
         """Bytes that read calls returned, by batch of the pool."""
@@ -495,10 +467,8 @@ class UserLoader(SwitchedLoader):
         return not self._pool.in_sequence()
 
     def extend_pool(self, batches: int) -> int:
-        """A stream begins again only after so many batches, or more; returns the length of the pool."""
         self._pool.extend(batches)
         return self._log.pool
 
     def new_left(self) -> float:
-        """Number of batches that were never made; below 0 when some were repeated."""
         return self._pool.new_left()

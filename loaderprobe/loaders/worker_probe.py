@@ -20,7 +20,7 @@ from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch.utils.data import default_collate, default_convert, get_worker_info
@@ -63,7 +63,6 @@ class WorkerSignals:
         return self.folder / str(worker)
 
     def send(self) -> None:
-        """Signal every worker that still runs."""
         for worker in range(self.count):
             with suppress(OSError):  # no worker listens
                 pipe = os.open(self.path(worker), os.O_WRONLY | os.O_NONBLOCK)
@@ -185,47 +184,25 @@ MOST_SHARE = 0.03
 MOST_CACHED = 0.1
 
 
-class EvictionRequest:
-    """In the training process: asks the workers to evict files ahead of each sample."""
-
-    def __init__(self, log: FetchLog) -> None:
-        self._log, self._head = log, log.open("r+")
-        self._number = 0
-        self._paths: tuple[Path, ...] = ()
-
-    def set(self, paths: Sequence[Path]) -> None:
-        """These files from now on; with none, no more. Raises NoSpace."""
-        if not paths:
-            self._head.ahead = 0
-        elif tuple(paths) != self._paths or not self._head.ahead:
-            self._number, self._paths = self._number + 1, tuple(paths)
-            asked = self._log.beside("evict", self._number)
-            with written_in(asked.parent):
-                asked.write_text(json.dumps([str(path) for path in paths]))
-            self._head.ahead = self._number
-
-
 class EvictAhead:
     """In a worker: evicts the files that are asked for, ahead of samples of a map-style data set."""
 
-    def __init__(self, log: FetchLog) -> None:
-        self._log = log
+    def __init__(self, log: FetchLog, head: OpenLog) -> None:
+        self._log, self._head = log, head
         self._number = 0
         self._files: Evicted | None = None
-        self._asked: OpenLog | None = None
         self._since_ns = self._lately_ns = self._most_bytes = 0
         self._evicted_at: int | None = None
         """Bytes that this process had read from storage at the last eviction."""
         self.spent_ns = self.spent_cpu_ns = 0
         """Of all evictions, wall and CPU time."""
 
-    def around(self, dataset: Any, log: OpenLog) -> Any:
+    def around(self, dataset: Any) -> Any:
         """The data set, or one that evicts ahead of its samples."""
-        if log.ahead != self._number:
-            self._begin(log.ahead)
+        if self._head.ahead != self._number:
+            self._begin(self._head.ahead)
         if self._files is None:
             return dataset
-        self._asked = log
         return (_Batched if getattr(dataset, "__getitems__", None) else _Single)(dataset, self._drop)
 
     def _begin(self, number: int) -> None:
@@ -236,7 +213,7 @@ class EvictAhead:
             self._most_bytes = round(MOST_CACHED * self._files.size_bytes / self._log.lanes)
 
     def _drop(self) -> None:
-        if self._asked is None or self._asked.ahead != self._number:
+        if self._head.ahead != self._number:
             return  # files are made warm meanwhile
         _, read = process_usage()
         begin_ns, begin_cpu_ns = time.perf_counter_ns(), time.thread_time_ns()
@@ -283,18 +260,9 @@ FilesOf = Callable[[Sequence[Any]], Iterable[Path]]
 """Maps the indices of a batch to its files."""
 
 
-class BatchCost(NamedTuple):
-    """What one batch cost, evictions ahead of its samples left out."""
-
-    wall_ns: int
-    cpu_ns: int
-    run_delay_ns: int
-    read_bytes: int
-    process_cpu_ns: int
-
-
 class BatchMeter:
-    """Measures what a batch costs the calling thread; its bytes are those of all threads of the process.
+    """Measures what a batch costs the calling thread, evictions ahead of its samples left out; its bytes are those of
+    all threads of the process.
 
     In a process that does nothing else, bytes and `process_cpu_ns` are those since the last batch: threads of the data
     set read and compute between batches as well.
@@ -317,17 +285,15 @@ class BatchMeter:
         self._begin_ns = time.perf_counter_ns()
         return self._begin_ns
 
-    def end(self) -> BatchCost:
-        evicted_ns, evicted_cpu_ns = (
-            self._ahead.spent_ns - self._evicted[0],
-            self._ahead.spent_cpu_ns - self._evicted[1],
-        )
-        wall_ns = time.perf_counter_ns() - self._begin_ns - evicted_ns
+    def end(self) -> tuple[int, int, int, int, int]:
+        """Wall time, CPU time, run delay, bytes, and CPU time of the process."""
+        evicted_cpu_ns = self._ahead.spent_cpu_ns - self._evicted[1]
+        wall_ns = time.perf_counter_ns() - self._begin_ns - (self._ahead.spent_ns - self._evicted[0])
         cpu, delay, _ = (after - before for before, after in zip(self._before, self._thread.read(), strict=True))
         (process_before, read_before), self._process = self._process, process_usage()
         cpu_ns = cpu - evicted_cpu_ns
         process_ns = self._process[0] - process_before - evicted_cpu_ns if self._alone else cpu_ns
-        return BatchCost(wall_ns, cpu_ns, delay, self._process[1] - read_before, process_ns)
+        return wall_ns, cpu_ns, delay, self._process[1] - read_before, process_ns
 
     def close(self) -> None:
         self._thread.close()
@@ -468,7 +434,7 @@ class WorkerProbe:
         self._made = 0
         self._making = False
         self._reads = ReadsRecorder(log, lane, alone=alone)
-        self._ahead = EvictAhead(log)
+        self._ahead = EvictAhead(log, self._log)
         self._meter = BatchMeter(self._ahead, alone=alone)
         self._stacks = StacksSeen(log, lane) if files_of is None and self.samples_stacks else None
         self._collation = self.collation(self._log)
@@ -501,16 +467,14 @@ class WorkerProbe:
             batch = self._in_mode(fetcher, original, index, recorded=recorded)
         finally:
             self._making = False
-        cost = self._meter.end()
-        row[2:6] = cost.wall_ns, cost.cpu_ns, cost.run_delay_ns, cost.read_bytes
-        row[6:8] = self._collation.images, self._collation.collate_ns
-        row[9] = cost.process_cpu_ns
+        row[2:7] = self._meter.end()
+        row[7:9] = self._collation.images, self._collation.collate_ns
         self._made += 1
         if recorded:
             self._reads.end(restarted=self._fetching.restarted)
         if self._stacks is not None:
             self._stacks.write()
-        row[8] = time.thread_time_ns() - entered - cost.cpu_ns
+        row[9] = time.thread_time_ns() - entered - row[3]
         row[0] = number + 1
         return batch
 
@@ -536,7 +500,7 @@ class WorkerProbe:
     def _evicting(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
         """The batch; where that is asked for, the files are evicted ahead of each of its samples."""
         dataset = fetcher.dataset
-        fetcher.dataset = self._ahead.around(dataset, self._log)
+        fetcher.dataset = self._ahead.around(dataset)
         try:
             return self._fetching.make_batch(fetcher, original, index)
         finally:

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 import torch
-from torch.profiler import ProfilerActivity
 
 from loaderprobe.analyze.gpu import attribute
 from loaderprobe.compute.kineto import DeviceLimits
-from loaderprobe.compute.profile import Device, Stage, record_window
+from loaderprobe.compute.profile import Device, record_window
 from loaderprobe.compute.torch import CudaCompute
 from loaderprobe.loaders.state import kept_batch
 from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN
@@ -61,14 +60,11 @@ def starved() -> Starved:
         name=properties.name,
         index=0,
         limits=DeviceLimits.of(properties),
-        backward_threads=lambda: compute._trainer.backward_threads,
-    )
-    stage = Stage(
         step=lambda given: compute.step(compute.copy(given)),
         synchronize=torch.cuda.synchronize,
-        activities=(ProfilerActivity.CUDA,),
+        backward_threads=lambda: compute._trainer.backward_threads,
     )
-    timeline = record_window(feed, stage, device, steps=STEPS, warm_up=WARM_UP, batch_size=SIZE)
+    timeline = record_window(feed, device, steps=STEPS, warm_up=WARM_UP, batch_size=SIZE)
     ended, begun = compute.finish()[-STEPS:], compute.begun()[-STEPS:]
     return Starved(timeline, tuple(b - e for e, b in zip(ended, begun[1:], strict=False)))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +17,6 @@ from loaderprobe.compute import profile as module
 from loaderprobe.compute.kineto import RawEvent
 from loaderprobe.compute.profile import (
     Device,
-    Stage,
     Stamps,
     clock_offset_ns,
     play,
@@ -29,7 +28,12 @@ from loaderprobe.compute.profile import (
 from loaderprobe.errors import LoaderprobeError
 from tests.compute.test_kineto import kernel, synchronize
 
-CPU = (ProfilerActivity.CPU,)
+
+def device(step: Callable[[Any], Any], synchronize: Callable[[], None] = lambda: None) -> Device:
+    return Device(
+        name="Fake GPU", index=0, limits=None, step=step, synchronize=synchronize, backward_threads=frozenset,
+        activities=(ProfilerActivity.CPU,),
+    )  # fmt: skip
 
 
 class Played:
@@ -44,18 +48,14 @@ class Played:
             self.notes.append("next")
             yield torch.ones(4, 4)
 
-    def stage(self) -> Stage:
-        return Stage(
-            step=lambda batch: self.notes.append("step"),
-            synchronize=lambda: self.notes.append("synchronize"),
-            activities=CPU,
-        )
+    def device(self) -> Device:
+        return device(lambda batch: self.notes.append("step"), lambda: self.notes.append("synchronize"))
 
 
 def test_a_window_begins_and_ends_on_an_idle_device() -> None:
     """After the warm-up and after the last step the device is waited for, before the profiler hears of the step."""
     played = Played()
-    stamps = play(played.feed(5), played.stage(), 3, 2, lambda: played.notes.append("on_step"))
+    stamps = play(played.feed(5), played.device(), 3, 2, lambda: played.notes.append("on_step"))
     one, last = ["next", "step", "on_step"], ["next", "step", "synchronize", "on_step"]
     assert played.notes == ["feed 5", *one, *last, *one, *one, *last]
     times = list(itertools.chain(*zip(stamps.wait_begin_ns, stamps.wait_end_ns, strict=True)))
@@ -67,25 +67,24 @@ def test_the_real_profiler_records_the_steps_of_the_window_and_only_those() -> N
 
     There are no kernels there, and the window says so.
     """
-    stage = Stage(step=lambda batch: batch @ batch, synchronize=lambda: None, activities=CPU)
-    stamps, events = trace(lambda count: iter([torch.ones(16, 16)] * count), stage, steps=5, warm_up=3)
+    product = device(lambda batch: batch @ batch)
+    stamps, events = trace(lambda count: iter([torch.ones(16, 16)] * count), product, steps=5, warm_up=3)
     products = [event for event in events if event.name == "aten::mm"]
     assert len(products) == 5
     assert all(stamps.begin_ns <= e.begin_ns <= e.end_ns <= stamps.end_ns for e in products)
     assert {e.resource for e in products} <= thread_numbers()
     assert not any(e.on_gpu for e in events)
     assert any(e.annotation for e in events)
-    device = Device(name="CPU", index=0, limits=None, backward_threads=frozenset)
     with pytest.raises(LoaderprobeError, match="no kernel launched"):
-        record_window(lambda count: iter([torch.ones(4, 4)] * count), stage, device, steps=2, warm_up=3, batch_size=4)
+        record_window(lambda count: iter([torch.ones(4, 4)] * count), product, steps=2, warm_up=3, batch_size=4)
 
 
 def test_a_window_becomes_a_timeline(monkeypatch: pytest.MonkeyPatch) -> None:
     """The steps are played twice, with and without the profiler; its records and the stamps go into one record."""
     played = Played()
 
-    def traced(feed: Any, stage: Stage, steps: int, warm_up: int) -> tuple[Stamps, list[RawEvent]]:
-        stamps = play(feed(warm_up + steps), stage, steps, warm_up, lambda: None)
+    def traced(feed: Any, device: Device, steps: int, warm_up: int) -> tuple[Stamps, list[RawEvent]]:
+        stamps = play(feed(warm_up + steps), device, steps, warm_up, lambda: None)
         shift = stamps.begin_ns - kernel(10, 11)[1].begin_ns + 10_000
         own = threading.get_native_id()
         events = [*kernel(10, 11, thread=own), *synchronize(11, 12, thread=own)]
@@ -94,8 +93,7 @@ def test_a_window_becomes_a_timeline(monkeypatch: pytest.MonkeyPatch) -> None:
         return stamps, moved
 
     monkeypatch.setattr(module, "trace", traced)
-    device = Device(name="Fake GPU", index=0, limits=None, backward_threads=frozenset)
-    found = record_window(played.feed, played.stage(), device, steps=4, warm_up=3, batch_size=16)
+    found = record_window(played.feed, played.device(), steps=4, warm_up=3, batch_size=16)
     assert played.notes.count("feed 7") == 2
     assert (found.device, found.steps, found.batch_size, found.launches) == ("Fake GPU", 4, 16, 1)
     assert found.step_begin_ns == found.wait_begin_ns

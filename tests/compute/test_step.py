@@ -110,6 +110,22 @@ def test_a_device_that_runs_behind_is_timed_on_its_own_timeline(gpu: Gpu) -> Non
     assert waiting.info().synchronous
 
 
+def test_the_step_that_first_uses_a_device_ends_there(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One before it ended on the host; when the device began is not known of all."""
+    taken: list[Any] = []
+    monkeypatch.setattr(module, "cuda_in_use", lambda: len(taken) > 1)
+
+    def step(batch: Any) -> None:
+        taken.append(batch)
+        gpu.step(batch) if len(taken) > 1 else gpu.clock.sleep(STEP_S)
+
+    compute, begin_ns = StepCompute(step, example_arguments(gpu.clock)), gpu.clock.now_ns()
+    for _ in range(3):
+        compute.step(None)
+    assert [round((end_ns - begin_ns) / 1e6) for end_ns in compute.finish()] == [10, 21, 31]
+    assert compute.begun() == ()
+
+
 def raising(error: BaseException) -> StepCompute:
     def step(batch: Any) -> None:
         raise error
@@ -155,7 +171,7 @@ def test_the_wait_that_a_device_feels_lies_between_two_steps(gpu: Gpu, loading_s
 
     The device is waited for once, not within the loop; a second segment makes no new events.
     """
-    events = StepEvents(torch.device("cuda", 0), gpu.clock)
+    events = StepEvents(gpu.clock)
     for _ in range(2):
         for _ in range(4):
             gpu.clock.sleep(loading_s)
@@ -173,7 +189,7 @@ def test_the_wait_that_a_device_feels_lies_between_two_steps(gpu: Gpu, loading_s
 
 def test_a_step_that_failed_begins_no_other(gpu: Gpu) -> None:
     """The first step after it has a begin of its own."""
-    events = StepEvents(torch.device("cuda", 0), gpu.clock)
+    events = StepEvents(gpu.clock)
     events.begin()
     events.finish()
     gpu.clock.sleep(1)

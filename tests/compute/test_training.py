@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -73,12 +74,15 @@ def _trainer(model: str, device: str = "cpu", **options: Any) -> Trainer:
     return Trainer(torch.device(device), spec, plugins.resolve("model", model))
 
 
-def _trained(model: str) -> tuple[Trainer, torch.Tensor]:
-    """After one step on two small images; the first weights before it."""
-    trainer = _trainer(model)
-    before = trainer.parameters()[0].detach().clone()
-    trainer.train_step(trainer.copy(SMALL))
-    return trainer, before
+def _trains(trainer: Trainer, step: Callable[[], None] | None = None) -> bool:
+    """Whether a step, of two small images, changes the first weights."""
+    weights = next(trainer._model.parameters()).detach()
+    before = weights.clone()
+    if step is None:
+        trainer.train_step(trainer.copy(SMALL))
+    else:
+        step()
+    return not torch.equal(before, weights)
 
 
 def test_vgg16_is_torchvisions_own() -> None:
@@ -115,7 +119,7 @@ def test_small_models_take_images_of_any_size(model: str, sides: tuple[int, ...]
 def test_what_cannot_be_trained_says_why(name: str, says: str) -> None:
     """With the page that shows what a model must do."""
     with pytest.raises(BadValue, match=says) as caught:
-        _trained(f"odd_models:{name}")
+        _trains(_trainer(f"odd_models:{name}"))
     assert caught.value.hint
 
 
@@ -125,9 +129,7 @@ def test_the_guides_model_is_installed(tmp_path: Path, monkeypatch: pytest.Monke
     (table,) = (tomllib.loads(text)["project"]["entry-points"] for text in blocks("toml"))
     install(tmp_path, "acme", table, {**modules, "acme/__init__.py": ""})
     monkeypatch.syspath_prepend(str(tmp_path))
-    for name in ("tiny", "acme.models:Rows"):
-        trainer, before = _trained(name)
-        assert not torch.equal(before, trainer.parameters()[0]), name
+    assert _trains(_trainer("tiny")) and _trains(_trainer("acme.models:Rows"))
     assert plugins.foreign_module("model", "tiny") == "acme.models"
 
 
@@ -147,12 +149,9 @@ def test_a_cpu_step_trains_and_ends_before_the_host_goes_on() -> None:
     """Weights change with a step, and its end is stamped."""
     clock = SystemClock()
     device = CpuCompute(example_arguments(clock, compute="cpu"))
-    before = [parameter.detach().clone() for parameter in device._trainer.parameters()]
-    device.step(device.copy((torch.randn(2, 3, 224, 224), torch.tensor([1, 2]))))
+    assert _trains(device._trainer, lambda: device.step(device.copy(SMALL)))
     (finished,) = device.finish()
     assert finished <= clock.now_ns()
-    after = list(device._trainer.parameters())
-    assert any(not torch.equal(old, new) for old, new in zip(before, after, strict=True))
     assert device.info().specified_images_per_s is None
 
 
@@ -196,7 +195,7 @@ def test_on_rocm_the_window_is_recorded_without_occupancy(monkeypatch: pytest.Mo
     taken: list[Device] = []
     monkeypatch.setattr(torch.version, "hip", "6.3", raising=False)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "AMD Instinct MI300X")
-    monkeypatch.setattr(module, "record_window", lambda feed, stage, device, **rest: taken.append(device))
+    monkeypatch.setattr(module, "record_window", lambda feed, device, **rest: taken.append(device))
     monkeypatch.setattr(CudaCompute, "finish", lambda self: ())
     compute = object.__new__(CudaCompute)
     compute._device, compute._decoder, compute._side = torch.device("cuda", 1), decoder, None
@@ -209,10 +208,9 @@ def test_on_rocm_the_window_is_recorded_without_occupancy(monkeypatch: pytest.Mo
 def test_any_number_is_a_class() -> None:
     """Data may have more classes than the model, or number them otherwise."""
     trainer = _trainer("lenet5")
-    before = trainer.parameters()[0].detach().clone()
-    trainer.train_step(trainer.copy((SMALL[0], torch.tensor([-1, 21_841]))))
-    assert not torch.equal(before, trainer.parameters()[0])
-    assert all(weights.isfinite().all() for weights in trainer.parameters())
+    batch = SMALL[0], torch.tensor([-1, 21_841])
+    assert _trains(trainer, lambda: trainer.train_step(trainer.copy(batch)))
+    assert all(weights.isfinite().all() for weights in trainer._model.parameters())
 
 
 @pytest.mark.parametrize("options", [{"precision": "bf16"}, {"memory_format": "contiguous"}, {"precision": "fp32"}])
@@ -221,12 +219,10 @@ def test_options_of_the_cpu_train(options: dict[str, Any]) -> None:
     trainer = _trainer("resnet18", **options)
     seen: list[Any] = []
     trainer._model.conv1.register_forward_hook(lambda module, given, made: seen.append((given[0], made)))
-    before = trainer.parameters()[0].detach().clone()
-    trainer.train_step(trainer.copy(SMALL))
+    assert _trains(trainer)
     (given, made), *_ = seen
     assert made.dtype == (torch.bfloat16 if options.get("precision") == "bf16" else torch.float32)
     assert given.is_contiguous(memory_format=FORMATS[options.get("memory_format", "channels_last")])
-    assert not torch.equal(before, trainer.parameters()[0])
     assert trainer.backward_threads == thread_numbers() and trainer.words().startswith("ResNet-18")
 
 

@@ -105,22 +105,6 @@ def test_failures_are_counted_by_kind(proxy: Proxy, kind: str, monkeypatch: pyte
     assert phase.io_bytes > sum(SIZES) - SIZES[1] and kind in found.text()
 
 
-@pytest.mark.parametrize("proxy", ["az"], indirect=True)
-def test_what_azure_refuses(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same of a wrong key and without any; the key is in no error."""
-    wrong = SECRETS["az"][::-1]
-    monkeypatch.setenv(
-        "AZURE_STORAGE_CONNECTION_STRING",
-        proxy.environment["AZURE_STORAGE_CONNECTION_STRING"].replace(SECRETS["az"], wrong),
-    )
-    with pytest.raises(MissingPart, match="403 Forbidden") as raised:
-        bandwidth(f"az://{BUCKET}/train")
-    assert wrong not in str(raised.value) + raised.value.hint and "AZURE_STORAGE_ACCOUNT_KEY" in raised.value.hint
-    monkeypatch.delenv("AZURE_STORAGE_CONNECTION_STRING")
-    with pytest.raises(MissingPart, match="no credentials"):
-        bandwidth(f"az://{BUCKET}/train")
-
-
 @each_store
 def test_what_is_not_there(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bucket, a folder, a server."""
@@ -133,20 +117,28 @@ def test_what_is_not_there(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> Non
         bandwidth(f"{proxy.scheme}://{BUCKET}/train")
 
 
-def test_what_cannot_be_listed(proxy: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """With a wrong secret, and with none; the secret is in no error."""
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRETS["s3"][::-1])
+@pytest.mark.parametrize(
+    ("proxy", "secret", "named", "other"),
+    [
+        ("s3", "AWS_SECRET_ACCESS_KEY", "AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID"),
+        ("az", "AZURE_STORAGE_CONNECTION_STRING", "AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_CONNECTION_STRING"),
+    ],
+    indirect=["proxy"],
+)
+def test_what_cannot_be_listed(
+    proxy: Proxy, secret: str, named: str, other: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """With a wrong secret, which is in no error, and with none."""
+    right, wrong = SECRETS[proxy.scheme], SECRETS[proxy.scheme][::-1]
+    monkeypatch.setenv(secret, proxy.environment[secret].replace(right, wrong))
     with pytest.raises(MissingPart, match="403 Forbidden") as raised:
-        bandwidth(f"s3://{BUCKET}/train")
-    assert (
-        SECRETS["s3"][::-1] not in str(raised.value) + raised.value.hint
-        and "AWS_SECRET_ACCESS_KEY" in raised.value.hint
-    )
-    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+        bandwidth(f"{proxy.scheme}://{BUCKET}/train")
+    assert wrong not in str(raised.value) + raised.value.hint and named in raised.value.hint
+    monkeypatch.delenv(other)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     with pytest.raises(MissingPart, match="no credentials"):
-        bandwidth(f"s3://{BUCKET}/train")
+        bandwidth(f"{proxy.scheme}://{BUCKET}/train")
 
 
 @pytest.fixture(scope="module")

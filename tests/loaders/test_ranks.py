@@ -31,15 +31,17 @@ def port() -> int:
 _STORES: list[Any] = []
 
 
+def placed(rank: int, size: int, **at: Any) -> RankPlacement:
+    """On one node, unless told otherwise."""
+    return RankPlacement(**{"rank": rank, "size": size, "node": 0, "local_rank": rank, "local_size": size, **at})
+
+
 def on_ranks(port: int, prefix: str, size: int, each: Callable[[int, RankGroups], Any]) -> list[Any]:
     """What `each(rank, joined)` returns or raises on every rank."""
     found: list[Any] = [None] * size
 
     def run(rank: int) -> None:
-        placement = RankPlacement(
-            rank=rank, size=size, node=0, local_rank=rank, local_size=size, address="127.0.0.1", port=port,
-            prefix=prefix, timeout_s=10.0,
-        )  # fmt: skip
+        placement = placed(rank, size, address="127.0.0.1", port=port, prefix=prefix, timeout_s=10.0)
         try:
             found[rank] = each(rank, join_groups(placement))
         except LostRank as error:
@@ -112,16 +114,7 @@ def test_code_may_read_the_variables_of_torchrun(
     for module in (dist, dist.distributed_c10d):
         monkeypatch.setattr(module, "init_process_group", lambda *_, **given: joined.append(given))
     monkeypatch.setattr(ranks, "store_of", lambda placement, name: (placement, name))
-    placement = RankPlacement(
-        rank=3,
-        size=4,
-        node=1,
-        local_rank=1,
-        local_size=2,
-        address="head",
-        port=4000,
-        prefix="loaderprobe/0/command/1/ranks",
-    )
+    placement = placed(3, 4, node=1, local_rank=1, local_size=2, address="head", port=4000, prefix="ranks")
     variables = {**set_, "RANK": "0", "LOCAL_RANK": "0"}
     ranks.join_group(placement, variables)
     assert variables["TORCHELASTIC_RESTART_COUNT"] == count

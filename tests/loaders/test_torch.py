@@ -20,7 +20,6 @@ from loaderprobe.loaders.torch import (
     ImageFiles,
     TorchLoader,
     alternatives,
-    decode,
     image_loader,
     is_installed,
     shared_memory_needed,
@@ -80,9 +79,9 @@ def test_pipelines_and_decoders_give_the_same_kind_of_sample(
 def test_decoders_agree(photographs: FileSet, decoder: Decoder) -> None:
     """All decode the same image, of a file or of its bytes, but for rounding."""
     path = photographs.absolute(0, 1)[0]
-    pillow = torch.from_numpy(np.array(decode(path, "pillow"))).permute(2, 0, 1).float()
+    pillow = torch.from_numpy(np.array(DECODERS["pillow"](path))).permute(2, 0, 1).float()
     for encoded in (path, path.read_bytes()):
-        assert (pillow - decode(encoded, decoder).float()).abs().mean() < 1.0
+        assert (pillow - DECODERS[decoder](encoded).float()).abs().mean() < 1.0
 
 
 def test_the_line_for_opencv_gives_what_was_measured(photographs: FileSet, tmp_path: Path) -> None:
@@ -92,7 +91,7 @@ def test_the_line_for_opencv_gives_what_was_measured(photographs: FileSet, tmp_p
     Image.open(photographs.absolute(0, 1)[0]).save(turned, exif=exif)
     line = message("line.decoder.opencv", {}).partition(", an array")[0]
     recommended = eval(line, {"cv2": cv2, "numpy": np, "data": turned.read_bytes()})
-    assert np.array_equal(recommended, decode(turned, "opencv").permute(1, 2, 0))
+    assert np.array_equal(recommended, DECODERS["opencv"](turned).permute(1, 2, 0))
 
 
 @pytest.mark.parametrize("decoder", INSTALLED)

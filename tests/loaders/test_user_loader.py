@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import cycle, islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -344,13 +345,6 @@ def test_a_wait_that_is_too_long_is_not_the_loaders_own_error(
     assert type(caught.value) is kind
 
 
-class Holding:
-    """A data set with such attributes."""
-
-    def __init__(self, *names: Any) -> None:
-        self.names = names
-
-
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Three files in two folders, of which the script runs in one."""
@@ -363,7 +357,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def names(*given: Any, most: int = 100, **limits: Any) -> list[str] | None:
     """The last parts of the names that are found."""
-    found = named_files(Holding(*given), most=most, **limits)
+    found = named_files(SimpleNamespace(names=given), most=most, **limits)
     return None if found is None else sorted(os.path.basename(each) for each in found)
 
 
@@ -373,7 +367,7 @@ def test_files_and_folders_that_are_named_are_found(folder: Path) -> None:
     assert names(str(folder), folder / "a", f"{folder}/a/../b/3.bin") == ["1.bin", "2.bin", "3.bin", "link"]
     assert names(folder / "link") == ["1.bin"]
     assert names("./1.bin", "../b") == ["1.bin", "3.bin"]
-    assert named_files(Holding(folder / "b"), most=9) == {str(folder.resolve() / "b" / "3.bin"): 5}
+    assert named_files(SimpleNamespace(name=folder / "b"), most=9) == {str(folder.resolve() / "b" / "3.bin"): 5}
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,6 @@ from loaderprobe.loaders.switched import SwitchedLoader, dead_worker
 from loaderprobe.loaders.watched import PassiveProbe, WatchedLoader
 from loaderprobe.loaders.worker_probe import (
     EvictAhead,
-    EvictionRequest,
     WorkerProbe,
     WorkerSignals,
     stacks_seen,
@@ -285,22 +284,19 @@ class Generating(DataLoader[Any]):
         yield from super()._get_iterator()
 
 
-def test_a_log_that_nothing_writes_is_not_kept(tmp_path: Path) -> None:
-    """A training has one for each epoch."""
+def full(*_: Any, **__: Any) -> None:
+    raise OSError(errno.ENOSPC, "no space left on device")
+
+
+@pytest.mark.parametrize("kind", [Generating, DataLoader])
+def test_a_log_that_nothing_writes_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[DataLoader[Any]]
+) -> None:
+    """A training has one for each epoch. A full disk ends no training: there are no records then."""
+    if kind is DataLoader:
+        monkeypatch.setattr("loaderprobe.loaders.fetch_log.os.posix_fallocate", full)
     watched = WatchedLoader(tmp_path)
-    assert len(list(watched.iterate(Generating(Costly(0.0, 20), 8), DataLoader.__iter__))) == 3
-    assert watched.records(0).images == () and not list(tmp_path.iterdir())
-
-
-def test_a_full_disk_ends_no_training_that_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There are no records then, and nothing is left of the log."""
-
-    def full(*_: Any) -> None:
-        raise OSError(errno.ENOSPC, "no space left on device")
-
-    monkeypatch.setattr("loaderprobe.loaders.fetch_log.os.posix_fallocate", full)
-    watched = WatchedLoader(tmp_path)
-    assert len(list(watched.iterate(DataLoader(Costly(0.0, 20), 8), DataLoader.__iter__))) == 3
+    assert len(list(watched.iterate(kind(Costly(0.0, 20), 8), DataLoader.__iter__))) == 3
     assert watched.records(0).images == () and not list(tmp_path.iterdir())
 
 
@@ -328,13 +324,10 @@ def test_a_worker_hears_a_bell_whatever_it_is_doing(tmp_path: Path) -> None:
         worker.join()
 
 
-class Numbers(Dataset[int]):
+class Numbers(Counting):
     """Its samples look at the stack themselves, so that no clock decides what is seen."""
 
     on_item: Any = None
-
-    def __len__(self) -> int:
-        return 8
 
     def __getitem__(self, index: int) -> int:
         return self.decoded(index)
@@ -464,34 +457,29 @@ def test_each_sample_finds_the_mapped_file_cold(
     """Although the one before has read all of it; without the request it is warm from the second on."""
     monkeypatch.setattr(worker_probe, "MOST_SHARE", share)
     monkeypatch.setattr(worker_probe, "MOST_CACHED", most_cached or worker_probe.MOST_CACHED)
-    log = FetchLog.create(tmp_path / "log", 1)
-    head, ahead = log.open("r+"), EvictAhead(log)
-    assert ahead.around(data, head) is data
-    request = EvictionRequest(log)
-    request.set([data.path])
-    cold = ahead.around(data, head)
+    loader, log = driven(tmp_path, Counting()), FetchLog(tmp_path / "fetch.log", 1)
+    ahead = EvictAhead(log, log.open("r"))
+    assert ahead.around(data) is data
+    loader.evict_ahead([data.path])
+    cold = ahead.around(data)
     assert [len(cold[number]) for number in range(3)] == [SIZE] * 3
     seen = [expected if expected is None else found for found, expected in zip(data.resident, resident, strict=True)]
     assert seen == resident
-    request.set([])
-    assert ahead.around(data, head) is data
+    loader.evict_ahead([])
+    assert ahead.around(data) is data
     assert len(data[0]) == SIZE and data.resident[-1] == 1.0
     assert ahead.spent_ns > 0
-    request.set([data.path])
-    assert ahead.around(Batched(), head).__getitems__([1, 2]) == [1, 2]
-    assert not hasattr(ahead.around(data, head), "__getitems__")
+    loader.evict_ahead([data.path])
+    assert ahead.around(Batched()).__getitems__([1, 2]) == [1, 2]
+    assert not hasattr(ahead.around(data), "__getitems__")
 
 
 def test_a_full_disk_is_no_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is written for workers says so, as a log does."""
-    log = FetchLog.create(tmp_path / "log", 1)
-    log.beside("evict", 1).symlink_to("/dev/full")
+    loader = driven(tmp_path, Counting())
+    FetchLog(tmp_path / "fetch.log", 1).beside("evict", 1).symlink_to("/dev/full")
     with pytest.raises(NoSpace, match="temporary files"):
-        EvictionRequest(log).set([tmp_path])
-
-    def full(*_: Any, **__: Any) -> None:
-        raise OSError(errno.ENOSPC, "no space left on device")
-
+        loader.evict_ahead([tmp_path])
     monkeypatch.setattr("tempfile.mkdtemp", full)
     with pytest.raises(NoSpace, match="temporary files"):
         WorkerSignals.create(tmp_path, 1)

@@ -23,7 +23,7 @@ from loaderprobe.datasets.layouts import INDEX, damage
 from loaderprobe.datasets.layouts.columns import LABELS, class_of, named
 from loaderprobe.errors import BadValue
 from loaderprobe.loaders.iterable import IterableLoader, OwnIterable
-from loaderprobe.loaders.torch import NOT_DECODED, TorchLoader, as_tensor, decode, image_loader, pipeline_steps
+from loaderprobe.loaders.torch import DECODERS, NOT_DECODED, TorchLoader, as_tensor, image_loader, pipeline_steps
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import IMAGE_SUFFIXES, FileSet
 from loaderprobe.system.clock import SystemClock
@@ -77,7 +77,7 @@ class Stream(IterableDataset[Any]):
                 yield as_tensor(encoded), label
                 continue
             try:
-                image = decode(encoded, spec.decoder)
+                image = DECODERS[spec.decoder](encoded)
             except NOT_DECODED as error:
                 # What was seen to be damaged before is left out of what torch reads, but not of the shards.
                 left_out = ", ".join(each.path for each in self._shards.skipped[:3])

@@ -48,5 +48,4 @@ class EnergonLoader(StreamLoader):
 
     @staticmethod
     def encoded(opened: Any) -> Iterator[Encoded]:
-        """Samples as they are stored."""
         return from_tar(sample for _, _, sample in opened)

@@ -21,6 +21,5 @@ class LitdataLoader(StreamLoader):
 
     @staticmethod
     def encoded(opened: str) -> Iterator[Encoded]:
-        """Rows as they are stored."""
         for row in StreamingDataset(opened):
             yield encoded_in(row)

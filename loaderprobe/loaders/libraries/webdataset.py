@@ -14,6 +14,5 @@ class WebdatasetLoader(StreamLoader):
 
     @staticmethod
     def encoded(shards: list[str]) -> Iterator[Encoded]:
-        """Samples as they are stored."""
         # Ranks have shards of their own already.
         return from_tar(WebDataset(shards, shardshuffle=False, nodesplitter=None, empty_check=False))
