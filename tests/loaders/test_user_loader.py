@@ -326,19 +326,25 @@ def test_workers_make_a_batch_more_for_a_wrapper_that_takes_one_ahead(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("timeout", "kind", "says"),
+    ("timeout", "late", "kind", "says"),
     [
-        (0, BadValue, "no batch came within 10.0 ms"),
-        (0.01, LoaderprobeError, "raised RuntimeError: DataLoader timed out"),
+        (0, False, BadValue, "no batch came within 10.0 ms"),
+        (0, True, LoaderprobeError, "it is too late"),
+        (0.01, True, LoaderprobeError, "raised RuntimeError: DataLoader timed out"),
     ],
 )
 def test_a_wait_that_is_too_long_is_not_the_loaders_own_error(
-    tmp_path: Path, timeout: float, kind: type[LoaderprobeError], says: str
+    tmp_path: Path, timeout: float, late: bool, kind: type[LoaderprobeError], says: str
 ) -> None:
-    """Unless it has a timeout itself."""
-    data = Stuck()
+    """Unless it has a timeout itself. Where it is too late for another batch, that is the error."""
+    data, is_late = Stuck(), iter([False, late])
+
+    def before_batch() -> None:
+        if next(is_late):
+            raise LoaderprobeError("it is too late")
+
     given = DataLoader(data, batch_size=1, sampler=[3], num_workers=1, timeout=timeout)
-    with UserLoader(given, tmp_path, patience_s=0.01) as loader:
+    with UserLoader(given, tmp_path, before_batch, patience_s=0.01) as loader:
         with pytest.raises(LoaderprobeError, match=says) as caught:
             next(loader.batches())
         data.through.set()
