@@ -35,8 +35,8 @@ def named_files(
 ) -> dict[str, int] | None:
     """Real path to bytes, for the files that the attributes of a data set name, directly or by their folder.
 
-    None where there are more than `most` files, or where folders hold more than `entries` or take longer than
-    `MOST_S` on the clock `now` (in seconds).
+    It ends with the first file beyond `most`. None where folders hold more than `entries` or take longer than `MOST_S`
+    on the clock `now` (in seconds).
     """
     files: dict[str, int] = {}
     walked: set[str] = set()
@@ -48,7 +48,9 @@ def named_files(
             entries -= 1
             if file and file not in files:
                 files |= _size(file)
-            if len(files) > most or entries < 0 or now() > end_s:
+            if len(files) > most:
+                return files
+            if entries < 0 or now() > end_s:
                 return None
     return files
 

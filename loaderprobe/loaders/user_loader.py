@@ -276,8 +276,9 @@ PREFETCHED = 11
 class UserLoader(SwitchedLoader):
     """Drives a copy of a user's loader: map-style or iterable, with any batches and workers.
 
-    `before_batch` is called before each batch is taken, and may raise; a batch that takes longer than `patience_s`
-    is an error. Raises BadValue for an object without a DataLoader, and for a loader that measuring would consume.
+    `before_batch` is called before each batch is taken, and once one has taken longer than `patience_s`. It may raise;
+    else such a wait is an error. Raises BadValue for an object without a DataLoader, and for a loader that measuring
+    would consume.
     """
 
     def __init__(
@@ -356,6 +357,7 @@ class UserLoader(SwitchedLoader):
         if not FROM_WORKER.match(str(error)) and (dead := self._dead_worker(error)):
             return dead
         if self._loader.timeout > self._users.timeout and str(error).startswith("DataLoader timed out"):
+            self._before_batch()
             message = f"no batch came within {format_duration(self._loader.timeout)}"
             return BadValue(message, hint="a larger --budget (in Python budget_s) waits longer")
         return origin_of(error)

@@ -17,7 +17,7 @@ from loaderprobe.errors import NoSpace
 from loaderprobe.loaders.fetch_log import ROWS, FetchLog, OpenLog
 from loaderprobe.loaders.unwrap import torch_iterator
 from loaderprobe.loaders.worker_probe import Collation, EndlessFetch, WorkerProbe, WorkerSetup, watch_here
-from loaderprobe.records.measurement import WorkerBatches
+from loaderprobe.records.measurement import Mode, WorkerBatches
 
 COLUMNS = tuple(name for name in WorkerBatches.__dataclass_fields__ if name != "lost")
 START = COLUMNS.index("start_ns")
@@ -34,10 +34,10 @@ class PassiveCollation(Collation):
 
     _fetcher: Any = None
 
-    def begin(self, fetcher: Any, index: Any) -> None:
+    def begin(self, fetcher: Any, index: Any, mode: Mode) -> None:
         if fetcher is not self._fetcher:
             self._fetcher, self._collate = fetcher, None
-        super().begin(fetcher, index)
+        super().begin(fetcher, index, mode)
 
     def _hand_over(self, fetcher: Any, samples: Any) -> Any:
         self.images = self._counted(fetcher, samples)

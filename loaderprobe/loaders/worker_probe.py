@@ -30,6 +30,7 @@ from loaderprobe.batches import samples_asked_for, samples_without_collation
 from loaderprobe.loaders.fetch_log import PASSES, RELEASED, ROWS, FetchLog, OpenLog
 from loaderprobe.loaders.reads import ReadsRecorder
 from loaderprobe.loaders.state import Restore, global_random_state
+from loaderprobe.records.measurement import Mode
 from loaderprobe.records.waits import CodePlace, StackSamples
 from loaderprobe.system.mapped import Evicted, let_go
 from loaderprobe.system.process import ThreadMeter, die_with_parent, process_usage
@@ -302,22 +303,22 @@ class BatchMeter:
 class Collation:
     """Stands in for a fetcher's `collate_fn`: counts samples, and keeps them for mode cached_samples."""
 
-    def __init__(self, log: OpenLog) -> None:
-        self._log = log
+    def __init__(self) -> None:
         self.images = 0
         self.collate_ns = 0
         """Of copying samples into the batch; 0 where a function of the user's does that."""
         self.samples: Any = None
         """Of the last batch; None before the first, and while others are fetched."""
         self._index: Any = None
+        self._mode: Mode = "baseline"
         self._collate: Any = None
         self._batch: Any = None
         """The last one of a function of the user's."""
 
-    def begin(self, fetcher: Any, index: Any) -> None:
+    def begin(self, fetcher: Any, index: Any, mode: Mode) -> None:
         """The samples at `index` are going to be fetched, without the last batch beside them in memory."""
-        self.collate_ns, self._index = 0, index
-        if self._log.mode != "cached_samples":
+        self.collate_ns, self._index, self._mode = 0, index, mode
+        if mode != "cached_samples":
             self.samples = self._batch = None
         if self._collate is None:
             self._collate, fetcher.collate_fn = fetcher.collate_fn, partial(self._hand_over, fetcher)
@@ -330,7 +331,7 @@ class Collation:
         """The batch; in mode no_transport the number of its samples."""
         self.images = self._counted(fetcher, samples)
         self.samples = _fresh(samples)
-        if self._log.mode != "no_transport":
+        if self._mode != "no_transport":
             return self._collated(samples)
         if not self._plain:
             self._collated(samples)
@@ -437,7 +438,7 @@ class WorkerProbe:
         self._ahead = EvictAhead(log, self._log)
         self._meter = BatchMeter(self._ahead, alone=alone)
         self._stacks = StacksSeen(log, lane) if files_of is None and self.samples_stacks else None
-        self._collation = self.collation(self._log)
+        self._collation = self.collation()
         self._fetching = self.fetching(self._log, lane, self._collation, begin_again or global_random_state())
 
     def close(self) -> None:
@@ -456,15 +457,17 @@ class WorkerProbe:
         if self._making:
             return original(index)
         entered = time.thread_time_ns()
-        self._collation.begin(fetcher, index)
         recorded = self._reads.begin(wanted=self._is_learning())
         number = self._lane + self._made * self._lanes
         row = self._log.rows[self._lane][self._made % ROWS]
         row[1] = self._meter.begin()
         row[0] = -(number + 1)
+        # Once the log shows that the batch is begun: one that is made as before a switch was begun before it.
+        mode = self._log.mode
+        self._collation.begin(fetcher, index, mode)
         self._making = True
         try:
-            batch = self._in_mode(fetcher, original, index, recorded=recorded)
+            batch = self._in_mode(mode, fetcher, original, index, recorded=recorded)
         finally:
             self._making = False
         row[2:7] = self._meter.end()
@@ -488,9 +491,8 @@ class WorkerProbe:
         pool = self._log.pool
         return self._files_of is None and (pool == 0 or self._made < pool // self._lanes)
 
-    def _in_mode(self, fetcher: Any, original: Callable[[Any], Any], index: Any, *, recorded: bool) -> Any:
+    def _in_mode(self, mode: Mode, fetcher: Any, original: Callable[[Any], Any], index: Any, *, recorded: bool) -> Any:
         """The batch in the selected mode; stacks are sampled where it is made as asked."""
-        mode = self._log.mode
         read_only = mode == "cached_samples" and self._collation.samples is not None
         as_asked = not recorded and mode in ("baseline", "warm")
         sampling = self._stacks.making(as_asked) if self._stacks is not None else nullcontext()

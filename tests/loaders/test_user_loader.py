@@ -23,6 +23,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 from loaderprobe.batches import holds_images, samples_in, samples_without_collation
 from loaderprobe.errors import BadValue, LoaderprobeError, NoSpace
+from loaderprobe.loaders import reads
 from loaderprobe.loaders.data_files import MOST_S, holds_more_than_data, named_files
 from loaderprobe.loaders.rank_input import rank_input
 from loaderprobe.loaders.reads import BatchReads, OpenedFiles, loader_files
@@ -143,6 +144,13 @@ def test_files_that_are_too_much_to_evict_are_said_so(files: dict[str, int], cod
     """They are seen, mapped into memory, whatever opened them."""
     found = loader_files([BatchReads(kept_open=files)], Numbers(), batch_size=1, in_order=True)
     assert found == UnknownFiles(code=code)
+
+
+def test_files_that_are_named_are_too_much_to_evict(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without one being opened, and however many more there are."""
+    monkeypatch.setattr(reads, "MOST_FILES", 1)
+    found = loader_files([BatchReads()], SimpleNamespace(root=str(folder)), batch_size=1, in_order=True)
+    assert found == UnknownFiles(code="too_large")
 
 
 def test_files_that_are_opened_are_heard(tmp_path: Path) -> None:
@@ -326,19 +334,25 @@ def test_workers_make_a_batch_more_for_a_wrapper_that_takes_one_ahead(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("timeout", "kind", "says"),
+    ("timeout", "late", "kind", "says"),
     [
-        (0, BadValue, "no batch came within 10.0 ms"),
-        (0.01, LoaderprobeError, "raised RuntimeError: DataLoader timed out"),
+        (0, False, BadValue, "no batch came within 10.0 ms"),
+        (0, True, LoaderprobeError, "it is too late"),
+        (0.01, True, LoaderprobeError, "raised RuntimeError: DataLoader timed out"),
     ],
 )
 def test_a_wait_that_is_too_long_is_not_the_loaders_own_error(
-    tmp_path: Path, timeout: float, kind: type[LoaderprobeError], says: str
+    tmp_path: Path, timeout: float, late: bool, kind: type[LoaderprobeError], says: str
 ) -> None:
-    """Unless it has a timeout itself."""
-    data = Stuck()
+    """Unless it has a timeout itself. Where it is too late for another batch, that is the error."""
+    data, is_late = Stuck(), iter([False, late])
+
+    def before_batch() -> None:
+        if next(is_late):
+            raise LoaderprobeError("it is too late")
+
     given = DataLoader(data, batch_size=1, sampler=[3], num_workers=1, timeout=timeout)
-    with UserLoader(given, tmp_path, patience_s=0.01) as loader:
+    with UserLoader(given, tmp_path, before_batch, patience_s=0.01) as loader:
         with pytest.raises(LoaderprobeError, match=says) as caught:
             next(loader.batches())
         data.through.set()
@@ -390,16 +404,17 @@ def test_nor_does_a_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("given", "limits", "found"),
     [
-        (["."], {"most": 2}, None),
+        (["."], {"most": 1}, 2),
         (["."], {"entries": 4}, None),
-        (["."], {"entries": 5}, ["1.bin", "2.bin", "3.bin"]),
+        (["."], {"entries": 5}, 3),
         (["."], {"now": iter([0.0, *[MOST_S] * 4, MOST_S + 1]).__next__}, None),
         (["x/this", "x/that", "x/these"], {"now": iter([0.0, MOST_S, MOST_S + 1]).__next__}, None),  # they do not exist
     ],
 )
-def test_a_walk_ends(folder: Path, given: Iterable[str], limits: dict[str, Any], found: list[str] | None) -> None:
-    """After so many files or entries, and when its time is over; then the files are not known."""
-    assert names(*(folder / name if name == "." else name for name in given), **limits) == found
+def test_a_walk_ends(folder: Path, given: Iterable[str], limits: dict[str, Any], found: int | None) -> None:
+    """With the first file that is too many; and after so many entries, or when its time is over: then none is known."""
+    files = names(*(folder / name if name == "." else name for name in given), **limits)
+    assert (None if files is None else len(files)) == found
 
 
 def test_a_file_that_fails_ends_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from weakref import ReferenceType, ref
+from weakref import ReferenceType, finalize, ref
 
 import pytest
 import torch
@@ -116,6 +116,30 @@ def test_the_last_batch_is_not_in_memory_while_the_next_is_made(tmp_path: Path, 
         for _ in range(3):
             next(loader.batches())
     assert len(alive) == 12 and not any(alive)
+
+
+def test_a_batch_that_is_made_as_before_a_switch_was_begun_before_it(tmp_path: Path) -> None:
+    """Even where modes are switched while the samples of the batch before are let go: it is not taken as one of the
+    new mode."""
+    log = FetchLog.create(tmp_path / "log", 1)
+    switch, switched_ns = log.open("r+"), list[int]()
+
+    def switch_now() -> None:
+        switch.mode = "cached_samples"
+        switched_ns.append(time.perf_counter_ns())
+
+    class LetGo(Counting):
+        def __getitem__(self, index: int) -> Any:
+            finalize(sample := super().__getitem__(index), switch_now)
+            return sample
+
+    data = LetGo()
+    iterator = iter(DataLoader(data, batch_size=1, collate_fn=len))
+    watch = watch_here(log, iterator, lambda _: ())
+    next(iterator)
+    next(iterator)
+    watch.close()
+    assert data.made == 2 and switch.begun_before(1, 1, switched_ns[0])
 
 
 class Nested(IterableDataset[Any]):
