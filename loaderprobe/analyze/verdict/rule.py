@@ -473,7 +473,7 @@ def _least_lead(found: Experiments, top: SingleCause, second: SingleCause, lead:
     if top in found.ranges and second in found.at_most:
         return thresholds.CLEAR_LEAD
     hows = {found.speedups[top].how, found.speedups[second].how}
-    if lead.pairs < 2 and "measured" in hows:
+    if len(lead.rounds) < 2 and "measured" in hows:
         return thresholds.LEAD_OF_ONE_ROUND
     return thresholds.OPEN_LEAD if "estimated" in hows else thresholds.CLEAR_LEAD
 
