@@ -168,8 +168,7 @@ def _verdict(
 def _bound(
     measurement: Measurement, found: Experiments, disk: DiskUse, shares: tuple[Evidence, ...], window: GpuWindow | None
 ) -> Bound:
-    by_rule = judge(found, workers=measurement.workers, cores_available=measurement.cores_available)
-    by_rates = with_certainty(by_rule, found, measurement.cores_available)
+    by_rates = with_certainty(judge(found), found)
     judgement = with_ranks(with_gaps(by_rates, window), found)
     facts = judgement.reason.facts | _rate_facts(measurement, found) | _file_facts(measurement, found, judgement)
     if judgement.cause == "storage":
@@ -220,10 +219,10 @@ def _rates(found: Experiments, measurement: Measurement) -> Rates:
         bounded = all(rate < UNBOUNDED * found.loader[number] for number, rate in rates.items())
         return median(list(rates.values())) if rates and bounded else None
 
-    cpu_s = found.cost.cpu_s / found.cost.images if found.cost else 0.0
-    if found.cost and measurement.own_threads:
-        # Threads of its own make its batches, and the training thread waits.
-        cpu_s = max(found.cost.cpu_s, found.cost.process_cpu_s or 0.0) / found.cost.images
+    cpu_s = 0.0
+    if found.cost:
+        # Where threads of its own make its batches, the training thread waits.
+        cpu_s = (found.cost.all_cpu_s if measurement.own_threads else found.cost.cpu_s) / found.cost.images
     return Rates(
         compute=found.compute,
         loader=median(list(found.loader.values())),

@@ -153,7 +153,7 @@ def _most(measurement: Measurement, found: Experiments, name: SingleCause) -> fl
     without = now * found.speedups[name].value
     if name != "network" or found.cost is None:
         return without
-    cpu_s = max(found.cost.cpu_s, found.cost.process_cpu_s or 0.0) / found.cost.images
+    cpu_s = found.cost.all_cpu_s / found.cost.images
     of_cores = measurement.cores_available / cpu_s if cpu_s else without
     return min(now * thresholds.MORE_WORKERS, of_cores, now * max(1.0, found.free_input_speedup))
 
@@ -293,7 +293,7 @@ def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings)
         return Recommendation(forecasts=(refused("workers", "any other", fitted),), advice=())
     sets_workers = not measurement.own_threads
     by_workers = (around.workers or worker_forecasts((point, *others), around.storage)) if sets_workers else {}
-    taken, remote = cores_are_busy(measurement, found), measurement.is_remote
+    taken, remote = bool(cores_are_busy(found)), measurement.is_remote
     made = (
         *_workers(point, by_workers, taken=taken),
         *(_network(fitted, around.storage) if remote else _storage(fitted, around, measurement.config.loader.name)),
@@ -498,7 +498,7 @@ def _recommend_group(
 ) -> tuple[dict[str, Recommendation], Knee | None]:
     points = {each.config.key: point_of(each, found[each.config.key]) for each in group}
     good = {key: point for key, point in points.items() if isinstance(point, Point)}
-    busy = [each.config.loader.workers for each in group if cores_are_busy(each, found[each.config.key])]
+    busy = [each.config.loader.workers for each in group if cores_are_busy(found[each.config.key])]
     taken = min(busy, default=None)
     by_workers = {
         number: each

@@ -367,7 +367,7 @@ def point_of(measurement: Measurement, found: Experiments) -> Point | Remark:
         blocked_s=per_image.blocked_s,
         idle_s=_idle_s(measurement.workers, loader_only, cost.wall_s / cost.images),
         bytes_per_image=_read_per_image(measurement, loader_only, cold),
-        parent_s=found.overhead_s / step_images(measurement),
+        parent_s=found.limits.parent_s,
         cores=measurement.cores_available,
         from_storage=from_storage,
         sending_s=max(0.0, (cost.process_cpu_s or 0.0) - cost.cpu_s) / cost.images if measurement.workers else 0.0,

@@ -338,9 +338,9 @@ class Seen:
     @property
     def most(self) -> float:
         """The most that any input can gain: compute alone over training."""
-        if not self.alone or not self.end_to_end:
+        if self.compute is None or not self.end_to_end:
             return math.inf
-        return max(1.0, median(list(self.alone.values())) / median(list(self.end_to_end.values())))
+        return max(1.0, self.compute / median(list(self.end_to_end.values())))
 
     @property
     def compute_over_training(self) -> float | None:
@@ -366,7 +366,6 @@ class Experiments(Seen):
     speedups: dict[SingleCause, Speedup]
     ratios: dict[SingleCause, dict[int, float]]
     """Speedup of each round: rounds are compared with themselves, since their parts saw the same machine."""
-    batch_size: int
     rate: Interval | None
     """Images/s of what is judged, with its interval."""
     fair: dict[SingleCause, tuple[int, int]]
@@ -597,7 +596,6 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         ratios=ratios,
         rate=rate_interval(measurement, judged) if judged else None,
         fair=_fair(measurement, in_training=failed),
-        batch_size=step_images(measurement),
         missing={name: each.missing for name, each in taken.items() if each.missing and name not in trained},
         at_most=frozenset(n for n in BY_TIMES if asked and how.get(n) == "estimated"),
         bounds=_bounds(seen, taken, failed=failed),

@@ -148,6 +148,11 @@ class WorkerCost:
     """What the workers waited for; None where they were not looked at."""
 
     @property
+    def all_cpu_s(self) -> float:
+        """CPU time of all threads of the workers; of those that make batches where no more was recorded."""
+        return max(self.cpu_s, self.process_cpu_s or 0.0)
+
+    @property
     def helped_s(self) -> float:
         """Waiting for other threads of the worker that compute: no waiting for anything outside it."""
         if self.waiting is None or self.process_cpu_s is None:
@@ -574,8 +579,7 @@ def rate_without(resource: str, rate: float, cost: WorkerCost, limits: Limits) -
     collate_s = min(cost.collate_s / cost.images, busy_s) if limits.workers else 0.0
     # Of putting a batch together, as much is CPU time as of the rest that does not wait for storage.
     collate_cpu_s = collate_s * per_image.cpu_s / busy_s if busy_s else 0.0
-    whole_cpu_s = max(cost.cpu_s, cost.process_cpu_s or 0.0) / cost.images
-    helped_s = cost.helped_s / cost.images
+    whole_cpu_s, helped_s = cost.all_cpu_s / cost.images, cost.helped_s / cost.images
     by_resource = {
         "preprocessing": (busy_s - collate_s + helped_s, collate_cpu_s, limits.storage_images_per_s),
         "transport": (collate_s, whole_cpu_s - collate_cpu_s, limits.storage_images_per_s),
@@ -600,10 +604,9 @@ def rate_without(resource: str, rate: float, cost: WorkerCost, limits: Limits) -
 
 def never_idle(cost: WorkerCost, limits: Limits) -> float:
     """Images/s of workers that make batch after batch, at what these batches cost them."""
-    cpu_s = max(cost.cpu_s, cost.process_cpu_s or 0.0) / cost.images
     return min(
         per_second(limits.workers, cost.wall_s / cost.images),
-        per_second(limits.cores, cpu_s + limits.parent_s),
+        per_second(limits.cores, cost.all_cpu_s / cost.images + limits.parent_s),
         per_second(1.0, limits.parent_s),
     )
 

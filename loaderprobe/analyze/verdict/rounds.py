@@ -106,8 +106,7 @@ def _far_behind(found: Experiments, top: SingleCause, other: SingleCause) -> boo
 
 def _rests_on_unfair(measurement: Measurement, found: Experiments) -> bool:
     """True where others disturbed so many rounds that a word, or a lead which is not far, rests on them."""
-    workers, cores = measurement.workers, measurement.cores_available
-    if judge(found, workers=workers, cores_available=cores).reason.code == "rounds_disturbed":
+    if judge(found).reason.code == "rounds_disturbed":
         return True
     names = contenders(found)
     if names and lead_of(found, names[0]) >= thresholds.FAR_LEAD:

@@ -12,9 +12,8 @@ from dataclasses import replace
 from loaderprobe.analyze.effects import DRIFT, Effect, half_of_rounds, of_rounds
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.slow_host import SlowHost
-from loaderprobe.analyze.verdict.validity import evidence_of, speedup_evidence, waiting_for_cores
+from loaderprobe.analyze.verdict.validity import evidence_of, speedup_evidence
 from loaderprobe.records import thresholds
-from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.resources import (
     IN_GAPS,
     IN_STEP,
@@ -108,7 +107,7 @@ def _logs_without(found: Experiments, name: SingleCause) -> list[float]:
     return [math.log(rate / found.loader[n]) for n, rate in rates.items() if n in found.loader and rate > 0]
 
 
-def judge(found: Experiments, *, workers: int, cores_available: float) -> Bound:
+def judge(found: Experiments) -> Bound:
     """Apply the rule to the experiments of one configuration."""
     prediction_error, tolerance = prediction_error_of(found)
     evidence = (
@@ -130,9 +129,9 @@ def judge(found: Experiments, *, workers: int, cores_available: float) -> Bound:
     reason = _why_not_firm(found, top) or (None if far else _all_disturbed(found, top))
     if reason:
         return inconclusive(found, reason, evidence)
-    cpu_evidence = _cpu_limit(found, workers, cores_available)
+    cpu_evidence = cores_are_busy(found)
     if top == "preprocessing" and cpu_evidence:
-        waits = waiting_for_cores(*cpu_evidence, full=thresholds.CORES_IN_USE_SHARE)
+        waits = _waiting_for_cores(*cpu_evidence)
         taken = _all_disturbed(found, top) if waits else None
         if taken and lead_of(found, top) < thresholds.FAR_LEAD**2:
             return inconclusive(found, taken, evidence)
@@ -483,15 +482,15 @@ def _lead_over(found: Experiments, top: SingleCause, second: SingleCause) -> Eff
     return of_rounds(found.ratios[top]).over(of_rounds(found.ratios[second]), least=1.0)
 
 
-def _cpu_limit(found: Experiments, workers: int, cores_available: float) -> tuple[Evidence, ...]:
-    """Evidence that the cores are the limit, so that more workers would not help; empty when they are not."""
-    if found.run_delay is None or not workers:
+def cores_are_busy(found: Experiments) -> tuple[Evidence, ...]:
+    """Evidence that cores limit the loader, so that more workers would only wait for each other; else empty."""
+    if found.run_delay is None or not found.limits.workers:
         return ()
     metric: EvidenceCode = "loader_cores"
-    in_use = cores_in_use(found)
+    in_use = _cores_in_use(found)
     if found.in_training and found.training_cores is not None:
         metric, in_use = "training_cores", found.training_cores
-    least = thresholds.CORES_IN_USE_SHARE * cores_available
+    least = thresholds.CORES_IN_USE_SHARE * found.limits.cores
     if found.run_delay <= thresholds.RUN_DELAY_SHARE and in_use < least:
         return ()
     # Of the whole node: both figures are of one of the ranks that share it.
@@ -502,17 +501,19 @@ def _cpu_limit(found: Experiments, workers: int, cores_available: float) -> tupl
     )
 
 
-def cores_are_busy(measurement: Measurement, found: Experiments) -> bool:
-    """True when the cores limit the loader, so that more workers would only wait for each other."""
-    return bool(_cpu_limit(found, measurement.workers, measurement.cores_available))
+def _waiting_for_cores(delay: Evidence, cores: Evidence) -> dict[str, float | str]:
+    """Facts where workers wait for cores that they do not keep busy themselves."""
+    if cores.threshold is None or cores.value >= cores.threshold:
+        return {}
+    available = cores.threshold / thresholds.CORES_IN_USE_SHARE
+    return {"run_delay_share": delay.value, "own_cores": cores.value, "cores": available}
 
 
-def cores_in_use(found: Experiments) -> float:
+def _cores_in_use(found: Experiments) -> float:
     """Cores that reading, preprocessing and receiving keep busy while the loader runs alone."""
     if found.cost is None or not found.loader:
         return 0.0
-    cpu_s = max(found.cost.cpu_s, found.cost.process_cpu_s or 0.0)
-    per_image_s = cpu_s / found.cost.images + found.overhead_s / found.batch_size
+    per_image_s = found.cost.all_cpu_s / found.cost.images + found.limits.parent_s
     return median(list(found.loader.values())) * per_image_s
 
 
@@ -556,20 +557,20 @@ def below_compute(found: Experiments) -> bool:
     return alone >= thresholds.OPEN_LEAD * max(measured, default=1.0)
 
 
-def cores_shared(found: Experiments, cores_available: float) -> bool:
+def cores_shared(found: Experiments) -> bool:
     """True where compute alone is estimated from steps that workers may have held up, since all cores were busy.
 
     Not where the most that they can have taken from the steps is far less than what free compute would gain.
     """
-    busy = found.training_cores is not None and found.training_cores >= thresholds.CORES_IN_USE_SHARE * cores_available
+    busy = (found.training_cores or 0.0) >= thresholds.CORES_IN_USE_SHARE * found.limits.cores
     most = max(found.input_at_most.values(), default=math.inf)
     return "compute" in found.estimated_parts and busy and found.speedups["compute"].value < thresholds.OPEN_LEAD * most
 
 
-def with_certainty(judgement: Bound, found: Experiments, cores_available: float) -> Bound:
+def with_certainty(judgement: Bound, found: Experiments) -> Bound:
     """Compute-bound where the rule names no cause and nothing but compute is left; not where more than that is."""
-    if judgement.cause in ("compute", "balanced") and cores_shared(found, cores_available):
-        reason = _reason("cores_shared", own_cores=found.training_cores or 0.0, cores=cores_available)
+    if judgement.cause in ("compute", "balanced") and cores_shared(found):
+        reason = _reason("cores_shared", own_cores=found.training_cores or 0.0, cores=found.limits.cores)
         return inconclusive(found, reason, judgement.evidence)
     if judgement.cause == "compute" and below_compute(found):
         error, tolerance = prediction_error_of(found)

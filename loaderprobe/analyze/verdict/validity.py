@@ -63,13 +63,6 @@ def speedup_evidence(resource: ResourceName, speedup: Speedup, threshold: float)
     return Evidence(metric=metric, value=speedup.value, threshold=threshold, unit="x", how=speedup.how)
 
 
-def waiting_for_cores(delay: Evidence, cores: Evidence, *, full: float) -> dict[str, float | str]:
-    """Facts where workers wait for cores that they do not keep busy themselves; `full`: the share at its threshold."""
-    if cores.threshold is None or cores.value >= cores.threshold:
-        return {}
-    return {"run_delay_share": delay.value, "own_cores": cores.value, "cores": cores.threshold / full}
-
-
 def as_found(measurement: Measurement) -> bool:
     """True where the files were neither evicted nor warmed, since they are not known or it was not asked for."""
     return measurement.config.cache == "as-found" or measurement.access == "none"
