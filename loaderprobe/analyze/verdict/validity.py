@@ -38,7 +38,7 @@ from loaderprobe.records.phases import FROM_STORAGE, BandwidthPhase, StorageCeil
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import ResourceName
 from loaderprobe.records.verdict import Evidence, EvidenceCode, FilesWere, How, Speedup
-from loaderprobe.stats import mean, median
+from loaderprobe.stats import mean
 
 # Figures that support a verdict.
 
@@ -711,37 +711,3 @@ def ceiling_phase(
     if phase.at_least:
         return None, Remark(code="cores_below_ceiling", facts={"bytes_per_s": phase.bw_bytes})
     return phase, None
-
-
-# First epochs and later ones, where a data set makes its samples once and keeps them.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpochRates:
-    """The loader alone, images/s."""
-
-    first: float
-    """While its samples are made."""
-    later: float | None
-    """Once they are kept; None where that was not measured."""
-    judged: str
-    """`first` or `later`: what the verdict is on."""
-
-
-def epochs(measurement: Measurement) -> EpochRates | None:
-    """None where batches made again take as long, or where nothing was made twice."""
-    first_pass = measurement.first_pass
-    if first_pass is None or not first_pass.quicker:
-        return None
-    as_asked = rates_by_round(measurement, "warm" if measurement.config.cache == "warm" else "baseline", "loader_only")
-    if not as_asked:
-        return None
-    rate = median(list(as_asked.values()))
-    if measurement.access == "fresh":
-        again = rates_by_round(measurement, "warm", "loader_only")
-        return EpochRates(first=rate, later=median(list(again.values())) if again else None, judged="first")
-    return EpochRates(
-        first=max(1, measurement.workers) * first_pass.images / first_pass.wall_s,
-        later=rate,
-        judged="later",
-    )
