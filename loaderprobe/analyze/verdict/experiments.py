@@ -26,7 +26,6 @@ from loaderprobe.analyze.verdict.rates import (
     rate_interval,
     rate_without,
     rates_by_round,
-    read_over,
     spread_of_both,
     step_images,
     worker_cost,
@@ -303,7 +302,7 @@ class Seen:
             for number, rate in alone.items()
         }  # fmt: skip
         # How many times as many bytes the loader's images had, on average, as those of training.
-        by_bytes = bytes_over(made, judged) or read_over(measurement, made, judged)
+        by_bytes = bytes_over(measurement, made, judged)
         both = sorted(loader.keys() & loops.keys() & by_bytes.keys())
         return cls(
             loader=loader,

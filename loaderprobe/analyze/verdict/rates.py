@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from operator import itemgetter
 
 from loaderprobe.analyze.effects import DRIFT
 from loaderprobe.records import thresholds
 from loaderprobe.records.measurement import (
-    NO_STEP,
     Activity,
     Measurement,
     Mode,
@@ -94,9 +94,9 @@ def waiting_of(measurement: Measurement, segments: Iterable[Segment]) -> Waiting
     subjects: Counter[tuple[str, str]] = Counter()
     samples = 0
     for time_ns, worker, kind, subject in zip(seen.time_ns, seen.worker, seen.kind, seen.subject, strict=True):
-        begins, ends = spans.get(0 if measurement.own_threads else worker, ([], []))
-        place = bisect_right(begins, time_ns) - 1
-        if place < 0 or time_ns > ends[place]:
+        made = spans.get(0 if measurement.own_threads else worker, [])
+        place = bisect_right(made, time_ns, key=itemgetter(0)) - 1
+        if place < 0 or time_ns > made[place][1]:
             continue  # between two batches: idle
         samples += 1
         name = WAIT_KINDS[kind]
@@ -110,18 +110,15 @@ def waiting_of(measurement: Measurement, segments: Iterable[Segment]) -> Waiting
     return Waiting(samples=samples, kinds=kinds, subjects=met, unknown=seen.letters_only is not None)
 
 
-def _spans(measurement: Measurement, segments: Iterable[Segment]) -> dict[int, tuple[list[int], list[int]]]:
-    """By worker, when batches of these segments were begun and ended."""
-    records, wanted = measurement.worker_batches, _batches_of(segments)
+def _spans(measurement: Measurement, segments: Iterable[Segment]) -> dict[int, list[tuple[int, int]]]:
+    """By worker, when batches of these segments were begun and ended, in the order of time."""
+    records, wanted = measurement.worker_batches, batches_of(segments)
     found: dict[int, list[tuple[int, int]]] = {}
-    rows = zip(records.batch, records.worker, records.start_ns, records.wall_ns, strict=True)
-    for number, worker, start, wall in rows:
+    rows = zip(records.start_ns, records.batch, records.worker, records.wall_ns, strict=True)
+    for start, number, worker, wall in sorted(rows):
         if number in wanted:
             found.setdefault(worker, []).append((start, start + wall))
-    return {
-        worker: ([begin for begin, _ in sorted(each)], [end for _, end in sorted(each)])
-        for worker, each in found.items()
-    }
+    return found
 
 
 NS = 1e9
@@ -291,7 +288,7 @@ def _noise_unseen(measurement: Measurement, segments: Sequence[Segment], period:
     16 steps: 94 to 100 % of the intervals held the rate.
     """
     records = measurement.worker_batches
-    made = _batches_of(segment for segment in measurement.segments if segment.mode == segments[0].mode)
+    made = batches_of(segment for segment in measurement.segments if segment.mode == segments[0].mode)
     walls = [wall for number, wall in zip(records.batch, records.wall_ns, strict=True) if number in made]
     if len(walls) < 2 or not any(walls):
         return drift
@@ -341,10 +338,10 @@ def parent_overhead_s(segments: Iterable[Segment]) -> float:
 
 def worker_cost(records: WorkerBatches, segments: Iterable[Segment]) -> WorkerCost | None:
     """What the batches of these segments cost their workers; None when no record of them is left."""
-    return cost_of_batches(records, _batches_of(segments))
+    return cost_of_batches(records, batches_of(segments))
 
 
-def _batches_of(segments: Iterable[Segment]) -> set[int]:
+def batches_of(segments: Iterable[Segment]) -> set[int]:
     """The numbers of their batches; those that take none have none."""
     return {n for s in segments if s.first_batch >= 0 for n in range(s.first_batch, s.first_batch + s.steps)}
 
@@ -452,28 +449,26 @@ def bytes_per_image(measurement: Measurement, segments: Iterable[Segment]) -> fl
     return sum(size for size, _ in known) / images if images else None
 
 
-def bytes_over(loader: Iterable[Segment], training: Iterable[Segment]) -> dict[int, float]:
-    """By round, the mean bytes of an image of the one over that of the other; only where both are known."""
-    first, second = (
-        {s.round: (s.delivered_bytes or 0) / (s.batch_size * s.steps) for s in each} for each in (loader, training)
-    )
-    return {n: size / second[n] for n, size in first.items() if size and second.get(n)}
+def bytes_over(
+    measurement: Measurement, loader: Sequence[Segment], training: Sequence[Segment]
+) -> dict[int, float]:
+    """By round, the mean bytes of an image of the one over that of the other; only where both are known.
 
-
-def read_over(measurement: Measurement, loader: Iterable[Segment], training: Iterable[Segment]) -> dict[int, float]:
-    """The same of the bytes that an image took from storage, where samples have no file of their own.
-
-    Read-ahead gives one segment more than it uses, and another less.
+    Of their files; where samples have no file of their own, what they took from storage: read-ahead gives one segment
+    more than it uses, and another less.
     """
-    if measurement.access == "files" or not measurement.storage_counts_reads:
-        return {}
-    records = measurement.worker_batches
-    first, second = ({s.round: worker_cost(records, [s]) for s in each} for each in (loader, training))
-    return {
-        number: (cost.read_bytes / cost.images) / (other.read_bytes / other.images)
-        for number, cost in first.items()
-        if cost and cost.read_bytes and (other := second.get(number)) and other.read_bytes
-    }
+
+    def over(bytes_per_image: Callable[[Segment], float]) -> dict[int, float]:
+        first, second = ({s.round: bytes_per_image(s) for s in each} for each in (loader, training))
+        return {n: size / second[n] for n, size in first.items() if size and second.get(n)}
+
+    def read(segment: Segment) -> float:
+        cost = worker_cost(measurement.worker_batches, [segment])
+        return cost.read_bytes / cost.images if cost else 0.0
+
+    by_files = over(lambda s: (s.delivered_bytes or 0) / (s.batch_size * s.steps))
+    by_storage = measurement.access != "files" and measurement.storage_counts_reads
+    return by_files or (over(read) if by_storage else {})
 
 
 def step_time(segments: Sequence[Segment], images_per_s: float) -> StepTime:
@@ -659,8 +654,6 @@ def input_at_most(measurement: Measurement, base: Mode) -> dict[int, float]:
     Gone is all time of the training thread outside its steps. And while workers compute or wait for a core, the step is
     counted as standing still: so much it may at most be held up by them. Not known where their records are lost.
     """
-    if measurement.compute.name == NO_STEP:
-        return {}
     found = {}
     for segment in segments_of(measurement, base, "training"):
         seconds = segment_seconds(segment)
@@ -670,6 +663,6 @@ def input_at_most(measurement: Measurement, base: Mode) -> dict[int, float]:
         in_steps = sum(segment.end_ns) - sum(segment.copied_ns)
         # The serial loader works in the training thread, outside the steps.
         by_workers = max(cost.cpu_s + cost.run_delay_s, cost.process_cpu_s or 0.0) / seconds * measurement.ranks_here
-        left = in_steps / 1e9 / seconds - (by_workers if measurement.workers else 0.0)
+        left = in_steps / NS / seconds - (by_workers if measurement.workers else 0.0)
         found[segment.round] = 1 / left if left > 0 else math.inf
     return found

@@ -13,6 +13,7 @@ from typing import get_args
 
 from loaderprobe.analyze.verdict.rates import (
     WorkerCost,
+    batches_of,
     cold_fraction,
     cost_of_batches,
     rates_by_round,
@@ -282,10 +283,8 @@ def _since_begin(measurement: Measurement) -> WorkerCost | None:
     """
     records = measurement.worker_batches
     firsts = {worker: number for number, worker in zip(records.batch[::-1], records.worker[::-1], strict=True)}
-    left_out = set() if measurement.stream and measurement.access == "none" else set(firsts.values())
-    for segment in segments_of(measurement, "warm", "loader_only") + segments_of(measurement, "warm", "training"):
-        left_out |= {*range(segment.first_batch, segment.first_batch + segment.steps)}
-    return cost_of_batches(records, {*records.batch} - left_out)
+    begun = set() if measurement.stream and measurement.access == "none" else set(firsts.values())
+    return cost_of_batches(records, {*records.batch} - begun - batches_of(_of(measurement, "warm")))
 
 
 def _per_image(measurement: Measurement, segments: Sequence[Segment]) -> tuple[float, float]:
@@ -576,16 +575,12 @@ def _fair(measurement: Measurement) -> list[Segment]:
 
 def _without_slow_start(measurement: Measurement) -> Measurement:
     """Without what the loader did in a slow first round, where later rounds did all of that again."""
-    own = [segment for segment in measurement.segments if not segment.round and segment.mode != "resident"]
-    again = {_kind(segment) for segment in measurement.segments if segment.round}
-    if not own or not all(_kind(each) in again for each in own):
+    kept = tuple(segment for segment in measurement.segments if segment.round or segment.mode == "resident")
+    first = {_kind(segment) for segment in measurement.segments if not segment.round and segment.mode != "resident"}
+    if not first <= {_kind(segment) for segment in kept if segment.round}:
         return measurement
-    if not any(_slow_start(measurement, activity) for activity in ("loader_only", "training")):
-        return measurement
-    dropped = {id(each) for each in own}
-    return replace(
-        measurement, segments=tuple(segment for segment in measurement.segments if id(segment) not in dropped)
-    )
+    slow = any(_slow_start(measurement, activity) for activity in ("loader_only", "training"))
+    return replace(measurement, segments=kept) if slow else measurement
 
 
 def _kind(segment: Segment) -> Kind:
@@ -602,16 +597,10 @@ def _slow_start(measurement: Measurement, activity: Activity) -> bool:
         return False
     if measurement.access == "none" and not measurement.storage_counts_reads:
         return False  # files as found may have been cold once
-    read = _read_by_round(measurement, activity)
+    segments, records = segments_of(measurement, base_mode(measurement), activity), measurement.worker_batches
+    costs = {segment.round: cost for segment in segments if (cost := worker_cost(records, [segment]))}
+    read = {number: cost.read_bytes / cost.images for number, cost in costs.items()}
     return read.get(0, 0.0) <= thresholds.COLDER * min((each for number, each in read.items() if number), default=0.0)
-
-
-def _read_by_round(measurement: Measurement, activity: Activity) -> dict[int, float]:
-    """Bytes from storage an image."""
-    kind: Kind = (base_mode(measurement), activity, None)
-    segments = [segment for segment in measurement.segments if _kind(segment) == kind]
-    costs = {segment.round: worker_cost(measurement.worker_batches, [segment]) for segment in segments}
-    return {number: cost.read_bytes / cost.images for number, cost in costs.items() if cost is not None}
 
 
 # What a configuration reads from storage, against the ceiling of that storage at its concurrency.
