@@ -325,14 +325,13 @@ def spread_of_both(
     return {number: math.hypot(first[number], second[number]) for number in first.keys() & second.keys()}
 
 
-def parent_overhead_s(segments: Iterable[Segment]) -> float:
+def parent_overhead_s(segments: Sequence[Segment]) -> float:
     """Seconds a batch that the training thread itself works on receiving it; with the loader alone, and releasing it.
 
     0 where training did not note it.
     """
-    chosen = list(segments)
-    steps = sum(segment.steps for segment in chosen)
-    spent = (s.receive_cpu_ns or 0 if s.activity == "training" else s.thread_cpu_ns for s in chosen)
+    steps = sum(segment.steps for segment in segments)
+    spent = (s.receive_cpu_ns or 0 if s.activity == "training" else s.thread_cpu_ns for s in segments)
     return sum(spent) / steps / NS if steps else 0.0
 
 
@@ -367,11 +366,10 @@ def cost_of_batches(records: WorkerBatches, wanted: Collection[int]) -> WorkerCo
     )
 
 
-def attributed_cost(measurement: Measurement, segments: Iterable[Segment]) -> WorkerCost | None:
+def attributed_cost(measurement: Measurement, segments: Sequence[Segment]) -> WorkerCost | None:
     """The same, with what the workers waited for."""
-    chosen = list(segments)
-    cost = worker_cost(measurement.worker_batches, chosen)
-    return None if cost is None else replace(cost, waiting=waiting_of(measurement, chosen))
+    cost = worker_cost(measurement.worker_batches, segments)
+    return None if cost is None else replace(cost, waiting=waiting_of(measurement, segments))
 
 
 MOST_FUNCTIONS = 8
@@ -395,12 +393,11 @@ def function_times(stacks: StackSamples | None) -> tuple[FunctionTime, ...]:
     )
 
 
-def cores_in_training(measurement: Measurement, segments: Iterable[Segment]) -> float | None:
+def cores_in_training(measurement: Measurement, segments: Sequence[Segment]) -> float | None:
     """Cores that workers and the training process together keep busy; None in runs that did not record it."""
-    chosen = list(segments)
-    cost = worker_cost(measurement.worker_batches, chosen)
-    own = [segment.process_cpu_ns for segment in chosen]
-    seconds = sum(segment_seconds(segment) for segment in chosen)
+    cost = worker_cost(measurement.worker_batches, segments)
+    own = [segment.process_cpu_ns for segment in segments]
+    seconds = sum(map(segment_seconds, segments))
     if cost is None or cost.process_cpu_s is None or None in own or not seconds:
         return None
     workers_s, own_s = cost.process_cpu_s if measurement.workers else 0.0, sum(each or 0 for each in own) / NS
@@ -518,24 +515,19 @@ class Loop:
     """Seconds a batch that the training thread works on receiving and releasing it."""
 
     def end_to_end(self, loader_images_per_s: float) -> float:
-        """Images/s of training on a loader of this rate."""
-        compute = self.compute_images_per_s
-        if self.workers == 0:
-            return self._serial(loader_images_per_s)
-        overhead = self.overhead_s / self.batch_size
-        if self.synchronous:
-            return min(loader_images_per_s, 1 / (1 / compute + overhead))
-        return min(loader_images_per_s, compute, 1 / overhead if overhead else math.inf)
+        """Images/s of training on a loader of this rate.
 
-    def _serial(self, loader_images_per_s: float) -> float:
-        """Without workers nothing loads while the training thread waits for the device.
-
-        A synchronised loop adds the two times. An asynchronous device overlaps its step with the loading
-        of the next batch, which the host begins as soon as it has submitted a step.
+        Without workers nothing loads while the training thread waits for the device: a synchronised loop adds the two
+        times. An asynchronous device overlaps its step with the loading of the next batch, which the host begins as
+        soon as it has submitted a step.
         """
+        compute = self.compute_images_per_s
+        if self.synchronous and not self.workers:
+            return 1 / (1 / loader_images_per_s + 1 / compute)
+        overhead_s = self.overhead_s / self.batch_size if self.workers else 0.0
         if self.synchronous:
-            return 1 / (1 / loader_images_per_s + 1 / self.compute_images_per_s)
-        return min(loader_images_per_s, self.compute_images_per_s)
+            return min(loader_images_per_s, 1 / (1 / compute + overhead_s))
+        return min(loader_images_per_s, compute, per_second(1.0, overhead_s))
 
 
 # What a loader would deliver without one resource, from what batches cost its workers.
