@@ -14,7 +14,6 @@ from loaderprobe.analyze.verdict.rates import (
     Loop,
     Waiting,
     WorkerCost,
-    attributed_cost,
     bytes_over,
     bytes_per_image,
     can_be,
@@ -28,6 +27,7 @@ from loaderprobe.analyze.verdict.rates import (
     rates_by_round,
     spread_of_both,
     step_images,
+    waiting_of,
     worker_cost,
 )
 from loaderprobe.analyze.verdict.slow_host import SlowHost, host_names, slow_host
@@ -277,13 +277,15 @@ class Seen:
         loader_only = segments_of(measurement, base, "loader_only")
         # Where the loader did not run alone, its batches cost what they cost in training.
         made = loader_only or judged
-        cost = attributed_cost(measurement, made)
-        quiet = [each for each in made if not is_disturbed(measurement, each)]
-        delayed = worker_cost(measurement.worker_batches, quiet or made)
-        waiting = cost.waiting if cost else None
-        by_round = {s.round: worker_cost(measurement.worker_batches, [s]) for s in made}
         # What workers waited for is known of all rounds together: one has too few samples.
-        costs = {number: each and replace(each, waiting=waiting) for number, each in by_round.items()}
+        waiting = waiting_of(measurement, made)
+
+        def cost_of(segments: Sequence[Segment]) -> WorkerCost | None:
+            cost = worker_cost(measurement.worker_batches, segments)
+            return cost and replace(cost, waiting=waiting)
+
+        costs = {s.round: cost_of([s]) for s in made}
+        delayed = cost_of([each for each in made if not is_disturbed(measurement, each)] or made)
         overhead_s = parent_overhead_s(made) if measurement.workers else 0.0
         limits = _limits(measurement, made, overhead_s, ceiling)
         loader = rates_by_round(measurement, base, "loader_only") or loader_rates(judged, costs, limits)
@@ -309,7 +311,7 @@ class Seen:
             alone=alone,
             end_to_end=rates_by_round(measurement, base, judged_activity(measurement)),
             loops=loops,
-            cost=cost,
+            cost=cost_of(made),
             run_delay=delayed.run_delay_s / delayed.wall_s if delayed and delayed.wall_s else None,
             costs={number: each for number, each in costs.items() if number in loader},
             limits=limits,

@@ -6,7 +6,7 @@ import math
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import itemgetter
 
@@ -364,12 +364,6 @@ def cost_of_batches(records: WorkerBatches, wanted: Collection[int]) -> WorkerCo
         instrument_s=total(records.instrument_ns) / NS if records.instrument_ns else None,
         process_cpu_s=total(records.process_cpu_ns) / NS if records.process_cpu_ns else None,
     )
-
-
-def attributed_cost(measurement: Measurement, segments: Sequence[Segment]) -> WorkerCost | None:
-    """The same, with what the workers waited for."""
-    cost = worker_cost(measurement.worker_batches, segments)
-    return None if cost is None else replace(cost, waiting=waiting_of(measurement, segments))
 
 
 MOST_FUNCTIONS = 8
