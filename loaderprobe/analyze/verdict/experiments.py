@@ -490,7 +490,7 @@ class LoaderParts:
         if base == "warm":
             return Without(rates=self.seen.loader)
         measured = self._measured("warm")
-        keeps_samples = measured and measured.missing and measured.missing.code == "samples_kept"
+        keeps_samples = measured and measured.missing and measured.missing.code == "kept_samples_show_nothing"
         if measured is None or ((keeps_samples or never_warm(self.measurement)) and self._looked_at):
             # A data set that keeps its samples shows no warm files, only how workers waited for cold ones; nor does a
             # file system that keeps no files in memory.

@@ -473,6 +473,9 @@ COLD = {
     "samples that were kept": Row(
         again_with(0.0001), f"{INPUT} ablation_missing", missing={"storage": "kept_samples_show_nothing"},
     ),
+    "samples that were kept, by workers that were seen to wait": Row(
+        looked(again_with(0.0001), "storage"), STORAGE, how={"storage": "estimated"},
+    ),
     "above what storage gives": Row(
         truth=f"{INPUT} above_ceiling", facts={"samples_bytes_per_s": 9e6, "ceiling_bytes_per_s": 7.14e6},
         **below_ceiling(7),
