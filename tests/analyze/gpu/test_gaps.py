@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from itertools import chain, pairwise
-from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -16,8 +15,6 @@ from loaderprobe.analyze.gpu import attribute, clip, intersect, merge, subtract,
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.measurement import DeviceKind, Timeline
 from loaderprobe.records.resources import TIME_PARTS
-from loaderprobe.records.thresholds import AFTER_SYNC_NS
-from loaderprobe.records.verdict import Gaps
 from tests.examples import timelines
 from tests.examples.timelines import TimelineScript
 
@@ -121,14 +118,6 @@ def _held_up(timeline: Timeline, at: int) -> bool:
     )
 
 
-def parts(gaps: Gaps) -> Counter[str]:
-    return +Counter({str(part): gaps.of(part) for part in TIME_PARTS})
-
-
-def split(timeline: Timeline, latency_ns: int = LATENCY, after_sync_ns: int = AFTER_SYNC_NS) -> Gaps:
-    return attribute(timeline, latency_ns=latency_ns, after_sync_ns=after_sync_ns).gaps_of(timeline.steps)
-
-
 def no_length() -> Timeline:
     """A copy of no length where the window ends, for which the host was blocked: nothing was launched after that."""
     script = TimelineScript(unit_ns=1, begin_ns=BEGIN)
@@ -141,47 +130,16 @@ def no_length() -> Timeline:
 def test_every_nanosecond_gets_the_label_of_the_rules(timeline: Timeline) -> None:
     """The sums are those of labelling one nanosecond after the other, and no range counts twice."""
     found = attribute(timeline, latency_ns=LATENCY, after_sync_ns=AFTER_SYNC)
-    assert parts(found.gaps_of(1)) == labels(timeline)
+    gaps = found.gaps_of(1)
+    assert +Counter({str(part): gaps.of(part) for part in TIME_PARTS}) == labels(timeline)
     pieces = chain.from_iterable(found.parts.values())
     assert sum(high - low for low, high in pieces) == END
     assert total(found.pageable) <= total(found.parts["copy"])
 
 
-@given(windows(), st.randoms(use_true_random=False))
-def test_the_order_of_the_records_does_not_matter(timeline: Timeline, random: Any) -> None:
-    """Records and calls in any order give the same split."""
-    assert split(timeline) == split(replace(
-        timeline, records=_shuffled(timeline.records, random), calls=_shuffled(timeline.calls, random)
-    ))  # fmt: skip
-
-
-def _shuffled(table: Any, random: Any) -> Any:
-    order = list(range(len(table.kind)))
-    random.shuffle(order)
-    return replace(table, **{c.name: tuple(getattr(table, c.name)[i] for i in order) for c in fields(table)})
-
-
-@given(windows(), st.integers(2, 1_000))
-def test_a_slower_clock_changes_nothing_but_the_scale(timeline: Timeline, factor: int) -> None:
-    """All times multiplied, every part is multiplied."""
-
-    def times(table: Any, *names: str) -> Any:
-        return replace(table, **{name: tuple(value * factor for value in getattr(table, name)) for name in names})
-
-    slower = replace(
-        times(timeline, "wait_begin_ns", "wait_end_ns", "step_begin_ns"),
-        begin_ns=timeline.begin_ns * factor,
-        end_ns=timeline.end_ns * factor,
-        records=times(timeline.records, "begin_ns", "end_ns"),
-        calls=times(timeline.calls, "begin_ns", "end_ns"),
-    )
-    found = parts(split(slower, LATENCY * factor, AFTER_SYNC * factor))
-    assert found == {name: value * factor for name, value in parts(split(timeline, LATENCY, AFTER_SYNC)).items()}
-
-
 def test_parts_that_do_not_sum_are_an_error() -> None:
     """A split with a rest is a bug and is never shown."""
-    whole = split(timelines.starved())
+    whole = attribute(timelines.starved()).gaps_of(timelines.STEPS)
     with pytest.raises(LoaderprobeError, match="sum to"):
         replace(whole, sync_ns=whole.sync_ns + 1)
 
