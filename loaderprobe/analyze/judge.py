@@ -27,7 +27,7 @@ from loaderprobe.analyze.verdict.rule import (
     with_gaps,
     with_ranks,
 )
-from loaderprobe.analyze.verdict.validity import DiskUse, counted, disk_use, evidence_of, files_were
+from loaderprobe.analyze.verdict.validity import DiskUse, by_waiting, counted, disk_use, evidence_of, files_were
 from loaderprobe.errors import BadValue
 from loaderprobe.records.measurement import NO_STEP, Measurement, Segment, judged_activity, segment_seconds, segments_of
 from loaderprobe.records.phases import StorageCeiling
@@ -207,7 +207,7 @@ def _file_facts(measurement: Measurement, found: Experiments, judgement: Bound) 
     state = files_were(measurement)
     if state in ("warm", "partly warm") and measurement.config.cache != "warm":
         facts["files_were"] = state
-    if found.by_waiting and judgement.cause not in ("compute", "balanced", *IN_GAPS):
+    if by_waiting(measurement) and judgement.cause not in ("compute", "balanced", *IN_GAPS):
         facts["cold_reads_known_by"] = "waiting"
     return facts
 

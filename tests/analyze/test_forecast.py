@@ -47,7 +47,7 @@ FAST = replace(TOKEN_BUCKET, bytes_per_s=1e10)
 CHANGES: Mapping[str, Callable[..., Forecast]] = {
     "workers": workers, "disk": disk, "cached": cached, "pinned": pinned, "accelerator": accelerator,
     "decoder": lambda found, cpu_s: alternative(found, Alternative(name="torchvision", cpu_s=cpu_s, usual_cpu_s=0.004)),
-    "nothing": lambda found, _: unchanged(found, "workers", ""),
+    "nothing": lambda found, _: unchanged(found),
 }  # fmt: skip
 
 

@@ -33,7 +33,6 @@ from loaderprobe.analyze.verdict.rates import (
 from loaderprobe.analyze.verdict.slow_host import SlowHost, host_names, slow_host
 from loaderprobe.analyze.verdict.validity import (
     as_found,
-    by_waiting,
     ceiling_phase,
     cold_share,
     counted,
@@ -393,8 +392,6 @@ class Experiments(Seen):
     """Why files that were to be cold were warm: then nothing is known of cold ones."""
     above_ceiling: tuple[float, float] | None
     """Bytes/s of samples said to be cold, and the ceiling of the storage that they exceed; None where they do not."""
-    by_waiting: bool
-    """True where only the workers' waiting separates cold files from warm ones."""
     never_warm: bool
     """True where the file system was seen to keep no files in memory."""
     evidence: tuple[Evidence, ...]
@@ -612,7 +609,6 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         },
         met_warm=_met_warm(measurement, seen, taken),
         above_ceiling=_above_ceiling(measurement, judged, [seen.loader, seen.end_to_end], ceiling),
-        by_waiting=by_waiting(measurement),
         never_warm=never_warm(measurement),
         evidence=waiting_evidence(measurement),
         among=among,
