@@ -29,14 +29,8 @@ from loaderprobe.analyze.knee import fewest, ranked
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.one_thread import on_one_thread
 from loaderprobe.analyze.verdict.rates import rate_interval
-from loaderprobe.analyze.verdict.rule import (
-    contenders,
-    cores_are_busy,
-    host_behind,
-    is_imbalanced,
-    speedups_among,
-    straggles,
-)
+from loaderprobe.analyze.verdict.rule import contenders, cores_are_busy, ranks_wait_for, speedups_among
+from loaderprobe.analyze.verdict.slow_host import SlowHost
 from loaderprobe.analyze.verdict.validity import counted
 from loaderprobe.records import by_key, thresholds
 from loaderprobe.records.config import ANY_LAYOUT, PUBLISHED_MODEL, ComputeSpec, alike_but_for
@@ -183,24 +177,22 @@ def rank_remedies(measurement: Measurement, found: Experiments) -> tuple[Advice,
     leading = contenders(found)
     if measurement.ranks < 2 or not leading or not found.end_to_end:
         return ()
-    if "gradients" in leading and found.speedups["gradients"].value >= thresholds.WORTH:
+    if "gradients" in leading:
         return (_advised(found, Action(code=REMEDIES["gradients"]), found.speedups["gradients"].value),)
     if not any(name in INPUTS for name in leading):
         return ()
-    if is_imbalanced(found) and found.among.slowest is not None:
-        facts: dict[str, float | str] = {"rank": found.among.slowest.rank, "host": found.among.slowest.host}
-        slow_rank = Action(code=REMEDIES["imbalance"], facts=facts)
-        return (_advised(found, slow_rank, found.among.speedups()["imbalance"].value),)
-    if (host := host_behind(found)) is not None:
-        facts = {"slow_host": host.host, "slow_ranks": host.slow}
-        return (_advised(found, Action(code="slow_host", facts=facts), speedups_among(found)["imbalance"].value),)
-    loader = measurement.config.loader
-    deep = thresholds.DEEP
-    if straggles(found) and loader.workers and loader.prefetch_factor < deep:
+    waited_for, slowest, speedups = ranks_wait_for(found), found.among.slowest, speedups_among(found)
+    if waited_for == "rank" and slowest:
+        slow_rank = Action(code=REMEDIES["imbalance"], facts={"rank": slowest.rank, "host": slowest.host})
+        return (_advised(found, slow_rank, speedups["imbalance"].value),)
+    if isinstance(waited_for, SlowHost):
+        slow_host = Action(code="slow_host", facts={"slow_host": waited_for.host, "slow_ranks": waited_for.slow})
+        return (_advised(found, slow_host, speedups["imbalance"].value),)
+    loader, deep = measurement.config.loader, thresholds.DEEP
+    if waited_for == "batches" and loader.workers and loader.prefetch_factor < deep:
         # Of what they lose by waiting for each other, at most all.
-        lost = found.among.speedups()["straggler"].value
         prefetch = Action(code="prefetch", facts={"batches": deep})
-        return (_advised(found, prefetch, lost, f"prefetch_factor={deep}"),)
+        return (_advised(found, prefetch, speedups["straggler"].value, f"prefetch_factor={deep}"),)
     return ()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal
 
 from loaderprobe.analyze.effects import DRIFT, Effect, half_of_rounds, of_rounds
 from loaderprobe.analyze.verdict.experiments import Experiments
@@ -607,57 +608,47 @@ def with_ranks(judgement: Bound, found: Experiments) -> Bound:
         return _with_facts(judgement, _beside_gradients(judgement, found))
     if judgement.side != "input":
         return judgement
-    if is_imbalanced(found):
+    waited_for = ranks_wait_for(found)
+    if waited_for == "rank":
         return replace(judgement, cause="imbalance", candidates=(), reason=Reason(code="slow_rank", facts=_slow(found)))
-    if (host := host_behind(found)) is not None:
-        facts = _slow_host(found, host)
+    if isinstance(waited_for, SlowHost):
+        facts = _slow_host(found, waited_for)
         return replace(judgement, cause="imbalance", candidates=(), reason=Reason(code="slow_host", facts=facts))
-    return _with_facts(judgement, {"straggler_speedup": speedups["straggler"].value} if straggles(found) else {})
+    return _with_facts(judgement, {"straggler_speedup": speedups["straggler"].value} if waited_for else {})
 
 
-def is_imbalanced(found: Experiments) -> bool:
-    """True where the slowest rank's input holds up the others, in every round; of few rounds, by a wide margin.
+def ranks_wait_for(found: Experiments) -> SlowHost | Literal["rank", "batches"] | None:
+    """What ranks in step wait for, beyond noise: the slowest rank, a slow host, or slow batches of ranks alike.
 
-    By itself that rank must be slower, too: what two experiments do not agree on is noise.
-    """
-    ratios = found.among.ratios.get("imbalance", {})
-    if not ratios or found.among.middle_alone < thresholds.WORTH * found.among.slowest_alone:
-        return False
-    return of_rounds(ratios).leads_in_each()
+    A rank whose input holds up the others, in every round, of few rounds by a wide margin, and that is slower by
+    itself, too: what two experiments do not agree on is noise.
 
-
-def host_behind(found: Experiments) -> SlowHost | None:
-    """The host for whose ranks all others wait; None without one, and where one rank is what they wait for.
-
-    In every round nearly all its ranks must be slower by themselves than each rank elsewhere, of few rounds by a wide
-    margin. All together must also load faster by themselves than in step: where hosts share a saturated storage
-    unevenly, the faster ones only leave more to the others in step.
+    A host nearly all of whose ranks are slower by themselves than each rank elsewhere, just as surely. All together
+    must also load faster by themselves than in step: where hosts share a saturated storage unevenly, the faster ones
+    only leave more to the others in step.
     """
     among, alone = found.among, list(found.among.ratios.get("straggler", {}).values())
-    if among.host is None or not among.host_ratios or not alone or is_imbalanced(found):
-        return None
-    leads = (dict(enumerate(among.host_leads)), among.host_ratios)
-    slow = all(of_rounds(lead).leads_in_each() for lead in leads) and min(alone) >= thresholds.WORTH
-    return among.host if slow else None
+    ratios = among.ratios.get("imbalance", {})
+    slower = bool(ratios) and among.middle_alone >= thresholds.WORTH * among.slowest_alone
+    if slower and of_rounds(ratios).leads_in_each():
+        return "rank"
+    if among.host and among.host_ratios and min(alone, default=0.0) >= thresholds.WORTH:
+        leads = (dict(enumerate(among.host_leads)), among.host_ratios)
+        if all(of_rounds(lead).leads_in_each() for lead in leads):
+            return among.host
+    least = thresholds.WORTH if len(alone) >= thresholds.ENOUGH_ROUNDS else thresholds.OPEN_LEAD
+    late = among.alike and min(alone, default=0.0) > 1.0 and median(alone) >= least
+    return "batches" if late else None
 
 
 def speedups_among(found: Experiments) -> dict[ResourceName, Speedup]:
     """Over the rounds. Where a host is slow, imbalance is that of the host: estimated, and the most that it gains."""
     speedups = found.among.speedups()
-    if host_behind(found) is None:
+    if not isinstance(ranks_wait_for(found), SlowHost):
         return speedups
     most = median(list(found.among.host_ratios.values()))
     low = min(most, speedups["straggler"].value)
     return {**speedups, "imbalance": Speedup(value=most, low=low, high=most, how="estimated")}
-
-
-def straggles(found: Experiments) -> bool:
-    """True where ranks alike lose more than noise by waiting for each other's slow batches."""
-    ratios = list(found.among.ratios.get("straggler", {}).values())
-    if not ratios or is_imbalanced(found) or host_behind(found) or not found.among.alike:
-        return False
-    enough = len(ratios) >= thresholds.ENOUGH_ROUNDS
-    return median(ratios) >= (thresholds.WORTH if enough else thresholds.OPEN_LEAD) and min(ratios) > 1.0
 
 
 def _slow(found: Experiments) -> dict[str, float | str]:
