@@ -31,9 +31,7 @@ def report_of(judged: Judged, data: DataFound, origin: Origin) -> Report:
     """
     measurement, memory_bytes = judged.measurement, origin.environment.memory_bytes
     around = Surroundings(storage=Storage(ceiling=judged.ceiling), place=_place(data, memory_bytes))
-    recommendations, knees = recommend_groups(
-        [(measurement, judged.experiments)], {measurement.config.data: around}, {}
-    )
+    recommendations, knees = recommend_groups([judged.experiments], {measurement.config.data: around}, {})
     advised = recommendations[measurement.config.key]
     row, detail = _as_trained(row_of(judged, advised), measurement), detail_of(judged)
     notes = (*detail.notes, *disturbance_notes([measurement]), *_notes(judged, data, memory_bytes))

@@ -349,7 +349,7 @@ def build_report(
     ]
     judged = {config.key: each for config, each in found if isinstance(each, Judged)}
     recommendations, knees = recommend_groups(
-        [(each.measurement, each.experiments) for each in judged.values()],
+        [each.experiments for each in judged.values()],
         {file.fingerprint: _around(file, environment, ceilings.get(file.fingerprint)) for file in files},
         accelerators or {},
     )

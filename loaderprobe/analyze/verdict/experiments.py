@@ -46,6 +46,7 @@ from loaderprobe.analyze.verdict.validity import (
     why_not_on_a_rank,
 )
 from loaderprobe.records import values
+from loaderprobe.records.config import RunConfig
 from loaderprobe.records.measurement import (
     Activity,
     Measurement,
@@ -105,17 +106,17 @@ class AmongRanks:
         return {name: of_rounds(found).speedup for name, found in self.ratios.items()}
 
 
-def among_ranks(measurement: Measurement, loader: Mapping[int, float], loops: Mapping[int, Loop]) -> AmongRanks:
-    """From the loader in step, by round, and the loops that training on it would be; nothing of one rank."""
+def among_ranks(seen: Seen) -> AmongRanks:
+    """Nothing of one rank. A round is compared with itself."""
+    measurement = seen.measurement
     if measurement.ranks < 2:
         return AmongRanks(missing=dict.fromkeys(AMONG_RANKS, Remark(code="one_rank")))
-    made = _Rounds(measurement=measurement, loader=loader, loops=loops)
     pair = _pair(measurement)
     alone = rates_alone(measurement)
     found: dict[ResourceName, dict[int, float]] = {
-        "imbalance": made.imbalance(pair),
-        "straggler": made.straggler(),
-        "gradients": made.with_compute("no_exchange"),
+        "imbalance": _imbalance(seen, pair),
+        "straggler": _straggler(seen),
+        "gradients": _with_compute(seen, "no_exchange"),
     }
     hosts = _slow_in_every_round(measurement)
     without_one = [each for each in measurement.segments if each.without is not None]
@@ -128,7 +129,7 @@ def among_ranks(measurement: Measurement, loader: Mapping[int, float], loops: Ma
     return AmongRanks(
         ratios={name: each for name, each in found.items() if each and missing[name] is None},
         missing={name: reason for name, reason in missing.items() if reason},
-        compute=made.with_compute("exchange"),
+        compute=_with_compute(seen, "exchange"),
         slowest=measurement.by_rank[pair[0]] if pair else None,
         slowest_alone=alone.get(pair[0], 0.0) if pair else 0.0,
         middle_alone=alone.get(pair[1], 0.0) if pair else 0.0,
@@ -136,7 +137,7 @@ def among_ranks(measurement: Measurement, loader: Mapping[int, float], loops: Ma
         on_a_node=measurement.ranks_here,
         host=sorted(hosts.values(), key=lambda host: host.lead)[len(hosts) // 2] if hosts else None,
         host_leads=tuple(host.lead for host in hosts.values()),
-        host_ratios=made.with_host(hosts) if missing["straggler"] is None else {},
+        host_ratios=_with_host(seen, hosts) if missing["straggler"] is None else {},
     )
 
 
@@ -187,52 +188,48 @@ def _why_not(measurement: Measurement, segments: Sequence[Segment], ratios: Mapp
     return why_not_on_a_rank(measurement, segments, cold=measurement.config.cache == "cold")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Rounds:
-    """Speed-ups of each round: a round is compared with itself."""
+def _imbalance(seen: Seen, pair: tuple[int, int] | None) -> dict[int, float]:
+    """Without the slowest rank's input, over without a middle one's."""
+    if pair is None:
+        return {}
+    base = base_mode(seen.measurement)
+    slow, middle = (rates_by_round(seen.measurement, base, "loader_only", without=rank) for rank in pair)
+    loops = _loops_of(seen, slow.keys() & middle)
+    return {n: loop.end_to_end(slow[n]) / loop.end_to_end(middle[n]) for n, loop in loops}
 
-    measurement: Measurement
-    loader: Mapping[int, float]
-    loops: Mapping[int, Loop]
 
-    def imbalance(self, pair: tuple[int, int] | None) -> dict[int, float]:
-        """Without the slowest rank's input, over without a middle one's."""
-        if pair is None:
-            return {}
-        base = base_mode(self.measurement)
-        slow, middle = (rates_by_round(self.measurement, base, "loader_only", without=rank) for rank in pair)
-        return {
-            n: loop.end_to_end(slow[n]) / loop.end_to_end(middle[n]) for n, loop in self._loops_of(slow.keys() & middle)
-        }
+def _straggler(seen: Seen) -> dict[int, float]:
+    """The rates alone, added up, over the rate in step."""
+    made = seen.measurement
+    places = _places_alone(made)
+    sums = {made.segments[at].round: sum(_own_rate(made, rank, at) for rank in made.by_rank) for at in places}
+    return _over_in_step(seen, sums)
 
-    def straggler(self) -> dict[int, float]:
-        """The rates alone, added up, over the rate in step."""
-        made = self.measurement
-        places = _places_alone(made)
-        sums = {made.segments[at].round: sum(_own_rate(made, rank, at) for rank in made.by_rank) for at in places}
-        return self._over_in_step(sums)
 
-    def with_host(self, hosts: Mapping[int, SlowHost]) -> dict[int, float]:
-        """With all ranks as fast by themselves as the slowest elsewhere, over the rate in step."""
-        return self._over_in_step({n: self.measurement.ranks * host.elsewhere for n, host in hosts.items()})
+def _with_host(seen: Seen, hosts: Mapping[int, SlowHost]) -> dict[int, float]:
+    """With all ranks as fast by themselves as the slowest elsewhere, over the rate in step."""
+    return _over_in_step(seen, {n: seen.measurement.ranks * host.elsewhere for n, host in hosts.items()})
 
-    def _over_in_step(self, rates: Mapping[int, float]) -> dict[int, float]:
-        in_step = _by_round(self.loader, rates)
-        return {n: loop.end_to_end(rates[n]) / loop.end_to_end(in_step[n]) for n, loop in self._loops_of(in_step)}
 
-    def with_compute(self, mode: Mode) -> dict[int, float]:
-        """On the loader as it is, with the steps of a mode: without the exchange, or with nothing but that."""
-        rates = _by_round(rates_by_round(self.measurement, mode, "training"), self.loader)
-        return {
-            n: replace(loop, compute_images_per_s=rates[n]).end_to_end(self.loader[n]) / loop.end_to_end(self.loader[n])
-            for n, loop in self.loops.items()
-            if n in rates
-        }
+def _over_in_step(seen: Seen, rates: Mapping[int, float]) -> dict[int, float]:
+    in_step = _by_round(seen.loader, rates)
+    return {n: loop.end_to_end(rates[n]) / loop.end_to_end(in_step[n]) for n, loop in _loops_of(seen, in_step)}
 
-    def _loops_of(self, rounds: Mapping[int, float] | set[int]) -> list[tuple[int, Loop]]:
-        """The loop of each round; of one in which compute was not measured, that of the first which has it."""
-        usual = next(iter(self.loops.values()), None)
-        return [(n, loop) for n in sorted(rounds) if (loop := self.loops.get(n, usual))]
+
+def _with_compute(seen: Seen, mode: Mode) -> dict[int, float]:
+    """On the loader as it is, with the steps of a mode: without the exchange, or with nothing but that."""
+    rates, loader = _by_round(rates_by_round(seen.measurement, mode, "training"), seen.loader), seen.loader
+    return {
+        n: replace(loop, compute_images_per_s=rates[n]).end_to_end(loader[n]) / loop.end_to_end(loader[n])
+        for n, loop in seen.loops.items()
+        if n in rates
+    }
+
+
+def _loops_of(seen: Seen, rounds: Mapping[int, float] | set[int]) -> list[tuple[int, Loop]]:
+    """The loop of each round; of one in which compute was not measured, that of the first which has it."""
+    usual = next(iter(seen.loops.values()), None)
+    return [(n, loop) for n in sorted(rounds) if (loop := seen.loops.get(n, usual))]
 
 
 def _by_round(rates: Mapping[int, float], rounds: Mapping[int, object]) -> dict[int, float]:
@@ -247,6 +244,8 @@ def _by_round(rates: Mapping[int, float], rounds: Mapping[int, object]) -> dict[
 class Seen:
     """Rates by round, as measured or from training alone, and what the parts predict of training."""
 
+    measurement: Measurement
+    """With the segments that count."""
     loader: dict[int, float]
     alone: dict[int, float]
     """Of compute."""
@@ -306,6 +305,7 @@ class Seen:
         by_bytes = bytes_over(measurement, made, judged)
         both = sorted(loader.keys() & loops.keys() & by_bytes.keys())
         return cls(
+            measurement=measurement,
             loader=loader,
             alone=alone,
             end_to_end=rates_by_round(measurement, base, judged_activity(measurement)),
@@ -325,6 +325,10 @@ class Seen:
             overhead_s=overhead_s,
             estimated_parts=frozenset(estimated),
         )
+
+    @property
+    def config(self) -> RunConfig:
+        return self.measurement.config
 
     @property
     def compute(self) -> float | None:
@@ -439,112 +443,113 @@ class Without:
     """Where it is missing, the most that the loader could deliver without the resource, by round; empty if unknown."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoaderParts:
-    """The loader of one measurement with one resource after the other removed.
+def _without(seen: Seen) -> dict[SingleCause, Without]:
+    """The loader with one resource after the other removed.
 
     Measured where a mode was run; where it was not, estimated from what batches cost their workers. A mode that
     was run but was not what it was to be is no experiment, and no estimate stands in.
     """
-
-    measurement: Measurement
-    seen: Seen
-
-    def all(self) -> dict[SingleCause, Without]:
-        found = {name: each for name, mode in ABLATIONS.items() if (each := self._ablated(name, mode))}
-        if not self._looked_at:
-            return found
-        # Without samples of the workers nothing separates these from storage.
-        return found | {name: self._estimated(name) for name in ONLY_WAITED}
-
-    def _ablated(self, name: SingleCause, mode: Mode) -> Without | None:
-        """None where neither this loader can be run without the resource, nor its speed-up be estimated."""
-        if name == "storage":
-            return self.storage()
-        if name == "transport":
-            return self.transport()
-        if (measured := self._measured(mode)) or can_be(name):
-            return measured or self._estimated(name)
-        return Without(missing=Remark(code="not_measured")) if mode in self.measurement.modes else None
-
-    @property
-    def _looked_at(self) -> bool:
-        return any(cost is not None and cost.waiting is not None for cost in self.seen.costs.values())
-
-    def ends_of(self, resource: str) -> tuple[Without, Without] | None:
-        """Without the least and the most of it, by the 95 % interval of its share of samples; None without samples."""
-        if resource not in WAITED or not self._looked_at or (resource == "storage" and self._measured("warm")):
-            return None
-        return self._estimated(f"least {resource}"), self._estimated(f"most {resource}")
-
-    def storage(self) -> Without:
-        """The same files, or the same batches, from memory; unknown where files are read as found."""
-        base = base_mode(self.measurement)
-        reason = met_warm(self.measurement) or why_not_as_asked(self.measurement, base)
-        if reason:
-            # How long cold files would be waited for is not known.
-            return Without(missing=reason)
-        if base == "warm":
-            return Without(rates=self.seen.loader)
-        measured = self._measured("warm")
-        keeps_samples = measured and measured.missing and measured.missing.code == "kept_samples_show_nothing"
-        if measured is None or ((keeps_samples or never_warm(self.measurement)) and self._looked_at):
-            # A data set that keeps its samples shows no warm files, only how workers waited for cold ones; nor does a
-            # file system that keeps no files in memory.
-            reason = None if "warm" in possible_modes(self.measurement) else self._why_not_storage()
-            measured = Without(missing=reason) if reason else self._estimated("storage")
-        return measured if measured.missing is None else replace(measured, at_most=self._by_costs("most storage"))
-
-    def _why_not_storage(self) -> Remark | None:
-        """Where files are as found and workers were not sampled, only bytes show that they wait for storage."""
-        if self._looked_at:
-            return None
-        costs = [cost for cost in self.seen.costs.values() if cost is not None]
-        waited = sum(cost.blocked_s for cost in costs) / (sum(cost.wall_s for cost in costs) or 1.0)
-        read = sum(cost.read_bytes for cost in costs) / (sum(cost.images for cost in costs) or 1)
-        if waited < NEGLIGIBLE_WAIT or read >= LEAST_BYTES:
-            return None
-        return Remark(code="wait_unexplained", facts={"share": waited})
-
-    def transport(self) -> Without:
-        """Samples are made but neither collated nor sent; the serial loader has no transport.
-
-        What little the training thread still does is measured where it was done, and nothing in an estimate.
-        """
-        if not self.seen.limits.workers:
-            return Without(rates=self.seen.loader)
-        measured = self._measured("no_transport")
-        if measured is not None:
-            segments = segments_of(self.measurement, "no_transport", "loader_only")
-            return replace(measured, overhead_s=parent_overhead_s(segments))
-        return replace(self._estimated("transport"), overhead_s=0.0)
-
-    def _measured(self, mode: Mode) -> Without | None:
-        """None when the mode was not run."""
-        rates = rates_by_round(self.measurement, mode, "loader_only")
-        if not rates:
-            return None
-        beside = {number: rate for number, rate in rates.items() if number in self.seen.loader}
-        reason = None if beside else Remark(code="not_beside")
-        return Without(rates=beside, missing=why_not_as_asked(self.measurement, mode) or reason)
-
-    def _estimated(self, resource: str) -> Without:
-        rates = self._by_costs(resource)
-        return Without(rates=rates, how="estimated") if rates else Without(missing=Remark(code="no_worker_times"))
-
-    def _by_costs(self, resource: str) -> dict[int, float]:
-        """Images/s without the resource, of each round from what its own batches cost; see `rate_without`."""
-        return {
-            number: rate_without(resource, self.seen.loader[number], cost, self.seen.limits)
-            for number, cost in self.seen.costs.items()
-            if cost is not None
-        }
+    found = {name: each for name, mode in ABLATIONS.items() if (each := _ablated(seen, name, mode))}
+    if not _looked_at(seen):
+        return found
+    # Without samples of the workers nothing separates these from storage.
+    return found | {name: _estimated(seen, name) for name in ONLY_WAITED}
 
 
-def in_training(
-    measurement: Measurement, base: Mode, loader: Mapping[int, float], end_to_end: Mapping[int, float]
-) -> dict[SingleCause, dict[int, float]]:
+def _ablated(seen: Seen, name: SingleCause, mode: Mode) -> Without | None:
+    """None where neither this loader can be run without the resource, nor its speed-up be estimated."""
+    if name == "storage":
+        return _without_storage(seen)
+    if name == "transport":
+        return _without_transport(seen)
+    if (measured := _measured(seen, mode)) or can_be(name):
+        return measured or _estimated(seen, name)
+    return Without(missing=Remark(code="not_measured")) if mode in seen.measurement.modes else None
+
+
+def _looked_at(seen: Seen) -> bool:
+    return any(cost is not None and cost.waiting is not None for cost in seen.costs.values())
+
+
+def _ends_of(seen: Seen, resource: str) -> tuple[Without, Without] | None:
+    """Without the least and the most of it, by the 95 % interval of its share of samples; None without samples."""
+    if resource not in WAITED or not _looked_at(seen) or (resource == "storage" and _measured(seen, "warm")):
+        return None
+    return _estimated(seen, f"least {resource}"), _estimated(seen, f"most {resource}")
+
+
+def _without_storage(seen: Seen) -> Without:
+    """The same files, or the same batches, from memory; unknown where files are read as found."""
+    measurement, base = seen.measurement, base_mode(seen.measurement)
+    reason = met_warm(measurement) or why_not_as_asked(measurement, base)
+    if reason:
+        # How long cold files would be waited for is not known.
+        return Without(missing=reason)
+    if base == "warm":
+        return Without(rates=seen.loader)
+    measured = _measured(seen, "warm")
+    keeps_samples = measured and measured.missing and measured.missing.code == "kept_samples_show_nothing"
+    if measured is None or ((keeps_samples or never_warm(measurement)) and _looked_at(seen)):
+        # A data set that keeps its samples shows no warm files, only how workers waited for cold ones; nor does a
+        # file system that keeps no files in memory.
+        reason = None if "warm" in possible_modes(measurement) else _why_not_storage(seen)
+        measured = Without(missing=reason) if reason else _estimated(seen, "storage")
+    return measured if measured.missing is None else replace(measured, at_most=_by_costs(seen, "most storage"))
+
+
+def _why_not_storage(seen: Seen) -> Remark | None:
+    """Where files are as found and workers were not sampled, only bytes show that they wait for storage."""
+    if _looked_at(seen):
+        return None
+    costs = [cost for cost in seen.costs.values() if cost is not None]
+    waited = sum(cost.blocked_s for cost in costs) / (sum(cost.wall_s for cost in costs) or 1.0)
+    read = sum(cost.read_bytes for cost in costs) / (sum(cost.images for cost in costs) or 1)
+    if waited < NEGLIGIBLE_WAIT or read >= LEAST_BYTES:
+        return None
+    return Remark(code="wait_unexplained", facts={"share": waited})
+
+
+def _without_transport(seen: Seen) -> Without:
+    """Samples are made but neither collated nor sent; the serial loader has no transport.
+
+    What little the training thread still does is measured where it was done, and nothing in an estimate.
+    """
+    if not seen.limits.workers:
+        return Without(rates=seen.loader)
+    measured = _measured(seen, "no_transport")
+    if measured is not None:
+        segments = segments_of(seen.measurement, "no_transport", "loader_only")
+        return replace(measured, overhead_s=parent_overhead_s(segments))
+    return replace(_estimated(seen, "transport"), overhead_s=0.0)
+
+
+def _measured(seen: Seen, mode: Mode) -> Without | None:
+    """None when the mode was not run."""
+    rates = rates_by_round(seen.measurement, mode, "loader_only")
+    if not rates:
+        return None
+    beside = {number: rate for number, rate in rates.items() if number in seen.loader}
+    reason = None if beside else Remark(code="not_beside")
+    return Without(rates=beside, missing=why_not_as_asked(seen.measurement, mode) or reason)
+
+
+def _estimated(seen: Seen, resource: str) -> Without:
+    rates = _by_costs(seen, resource)
+    return Without(rates=rates, how="estimated") if rates else Without(missing=Remark(code="no_worker_times"))
+
+
+def _by_costs(seen: Seen, resource: str) -> dict[int, float]:
+    """Images/s without the resource, of each round from what its own batches cost; see `rate_without`."""
+    return {
+        number: rate_without(resource, seen.loader[number], cost, seen.limits)
+        for number, cost in seen.costs.items()
+        if cost is not None
+    }
+
+
+def _in_training(seen: Seen) -> dict[SingleCause, dict[int, float]]:
     """Speed-ups by round where resources were removed in training itself; empty where none was."""
+    measurement, base, end_to_end = seen.measurement, base_mode(seen.measurement), seen.end_to_end
     found: dict[SingleCause, dict[int, float]] = {}
     for name, mode in ABLATIONS.items():
         if mode == base or (name == "storage" and why_not_as_asked(measurement, base)):
@@ -558,7 +563,7 @@ def in_training(
     rounds = set.union(*(set(each) for each in found.values()))
     not_there: dict[SingleCause, bool] = {"storage": base == "warm", "transport": not measurement.workers}
     found |= {name: dict.fromkeys(rounds, 1.0) for name, is_so in not_there.items() if is_so}
-    return found | {"compute": {n: loader[n] / end_to_end[n] for n in rounds if n in loader}}
+    return found | {"compute": {n: seen.loader[n] / end_to_end[n] for n in rounds if n in seen.loader}}
 
 
 # The experiments: the speed-up of training if storage, preprocessing, transport or compute were free.
@@ -569,21 +574,20 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
     measurement = counted(measurement)
     base, seen = base_mode(measurement), Seen.of(measurement, ceiling)
     judged = segments_of(measurement, base, judged_activity(measurement))
-    parts = LoaderParts(measurement=measurement, seen=seen)
-    taken = parts.all()
+    taken = _without(seen)
     known = {name: each for name, each in taken.items() if each.missing is None}
-    trained = in_training(measurement, base, seen.loader, seen.end_to_end)
+    trained = _in_training(seen)
     predicted = seen.estimated_parts or trained
     how: dict[SingleCause, How] = {name: "estimated" if predicted else each.how for name, each in known.items()}
     how |= dict.fromkeys(trained, "measured")
     how["compute"] = "estimated" if seen.estimated_parts else "measured"
-    among, failed = among_ranks(measurement, seen.loader, seen.loops), bool(trained)
+    among, failed = among_ranks(seen), bool(trained)
     ratios = _all_ratios(seen, known, trained, among)
     how |= {name: "measured" for name in ratios if name not in how}
     # A ceiling of whole files limits the estimate; one of large blocks says nothing of small reads.
     whole = measurement.access == "files" or measurement.is_remote
     unlimited = math.isinf(seen.limits.storage_images_per_s) or not whole
-    spare = _storage_has_spare(seen, measurement, ceiling)
+    spare = _storage_has_spare(seen, ceiling)
     asked = base == "baseline" and measurement.storage_kind != "memory" and unlimited and not spare
     return Experiments(
         **values(seen),
@@ -605,10 +609,10 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         ranges={
             name: (_middle(seen, ends[0], failed=failed), _middle(seen, ends[1], failed=failed))
             for name in known
-            if name not in trained and seen.predicted and (ends := parts.ends_of(name))
+            if name not in trained and seen.predicted and (ends := _ends_of(seen, name))
         },
-        met_warm=_met_warm(measurement, seen, taken),
-        above_ceiling=_above_ceiling(measurement, judged, [seen.loader, seen.end_to_end], ceiling),
+        met_warm=_met_warm(seen, taken),
+        above_ceiling=_above_ceiling(seen, judged, ceiling),
         never_warm=never_warm(measurement),
         evidence=waiting_evidence(measurement),
         among=among,
@@ -665,25 +669,26 @@ def _still_open(measurement: Measurement, how: Mapping[SingleCause, How]) -> fro
     )
 
 
-def _met_warm(measurement: Measurement, seen: Seen, taken: Mapping[SingleCause, Without]) -> Remark | None:
+def _met_warm(seen: Seen, taken: Mapping[SingleCause, Without]) -> Remark | None:
     """Why files that were to be cold were warm, in part at least.
 
     None where warm files were asked for, or where a part was cold and the rest would hold up nothing.
     """
+    measurement = seen.measurement
     if measurement.config.cache == "warm" or measurement.storage_kind == "memory":
         return None
     state = files_were(measurement)
-    held_up = state == "warm" or (state == "partly warm" and not _keeps_up_cold(measurement, seen))
+    held_up = state == "warm" or (state == "partly warm" and not _keeps_up_cold(seen))
     return taken["storage"].missing if held_up else None
 
 
-def _keeps_up_cold(measurement: Measurement, seen: Seen) -> bool:
+def _keeps_up_cold(seen: Seen) -> bool:
     """True where the loader would be far ahead of training if workers waited for every byte as for those from storage.
 
     A device at its limit makes them wait longer, so it must be ahead by 2.25.
     """
-    made = segments_of(measurement, base_mode(measurement), "loader_only")
-    share, cost = cold_share(measurement, made), seen.cost
+    measurement, cost = seen.measurement, seen.cost
+    share = cold_share(measurement, segments_of(measurement, base_mode(measurement), "loader_only"))
     if not share or cost is None or not seen.loader or not seen.end_to_end:
         return False
     more_s = cost.blocked_s / cost.images * max(0.0, 1 / share - 1) / max(1, measurement.workers)
@@ -692,23 +697,23 @@ def _keeps_up_cold(measurement: Measurement, seen: Seen) -> bool:
 
 
 def _above_ceiling(
-    measurement: Measurement, judged: Sequence[Segment], rates: Sequence[Mapping[int, float]],
-    ceiling: StorageCeiling | None,
-) -> tuple[float, float] | None:  # fmt: skip
+    seen: Seen, judged: Sequence[Segment], ceiling: StorageCeiling | None
+) -> tuple[float, float] | None:
     """Cold files cannot come faster than the storage moves bytes: then memory served a part of them.
 
     Its ceiling includes what is read ahead: random blocks waste some of that, and a stream of the same files does not.
     """
+    measurement = seen.measurement
     phase, _ = ceiling_phase(measurement, ceiling, measurement.config.readers)
     size = bytes_per_image(measurement, judged)
-    fastest = max((median(list(rate.values())) for rate in rates if rate), default=0.0)
+    fastest = max((median(list(rates.values())) for rates in (seen.loader, seen.end_to_end) if rates), default=0.0)
     if phase is None or size is None or measurement.config.cache == "warm" or files_were(measurement) != "cold":
         return None
     most = phase.moved_bytes_per_s
     return (fastest * size, most) if fastest * size > ABOVE_CEILING * most else None
 
 
-def _storage_has_spare(seen: Seen, measurement: Measurement, ceiling: StorageCeiling | None) -> bool:
+def _storage_has_spare(seen: Seen, ceiling: StorageCeiling | None) -> bool:
     """True where the storage, or the network, is known not to be at its limit while the loader runs as asked.
 
     At its limit a worker waits for it at all times, unless it reads ahead of them. What reads ahead makes large reads,
@@ -716,7 +721,7 @@ def _storage_has_spare(seen: Seen, measurement: Measurement, ceiling: StorageCei
     """
     if seen.cost is None or not seen.cost.wall_s or not seen.loader:
         return False
-    most = seen.limits.storage_images_per_s
+    measurement, most = seen.measurement, seen.limits.storage_images_per_s
     if measurement.is_remote and (phase := ceiling.at(measurement.config.readers) if ceiling else None):
         most = phase.files_per_s  # at least, where the cores were the limit of the probe
     waited_s = seen.cost.waited_at_most_s("network" if measurement.is_remote else "storage")

@@ -46,8 +46,8 @@ def next_round(measurement: Measurement, *, thorough: bool) -> Round:
 
 
 def _for_the_verdict(measurement: Measurement, *, thorough: bool) -> Round:
-    found, measurement = run_experiments(measurement), counted(measurement)
-    rounds = measurement.config.rounds
+    found = run_experiments(measurement)
+    measurement, rounds = found.measurement, measurement.config.rounds
     # Idle workers of one rank wait for those of another: what they would do by themselves is not to be estimated.
     thorough = thorough or measurement.config.ranks > 1
     possible, screening = possible_modes(measurement), _screening(measurement)
@@ -56,14 +56,14 @@ def _for_the_verdict(measurement: Measurement, *, thorough: bool) -> Round:
         return (*screening, *_loader_only(possible if thorough else ()))
     disturbed = contradiction(found, contenders(found)) is not None
     doubted = _doubt_of_the_whole(found) >= 1 or _doubted_twice(found)
-    unfair = _rests_on_unfair(measurement, found)
+    unfair = _rests_on_unfair(found)
     again = doubted or disturbed or unfair
-    modes = _in_training(measurement, found) if doubted or found.in_training else ()
+    modes = _in_training(found) if doubted or found.in_training else ()
     if not thorough and ((_settled(found) and not disturbed) or compute_is_certain(found)):
         return ()
     if modes and (found.in_training or trained >= min(thresholds.DOUBTED_ROUNDS, rounds)):
-        return _rounds_of_training(measurement, found, modes)
-    wanted = set(possible) if thorough else _deciding(measurement, found)
+        return _rounds_of_training(found, modes)
+    wanted = set(possible) if thorough else _deciding(found)
     wanted |= {mode for mode in possible if times_measured(measurement, mode)}
     without = _loader_only(tuple(mode for mode in possible if mode in wanted))
     if trained < rounds:
@@ -104,8 +104,9 @@ def _far_behind(found: Experiments, top: SingleCause, other: SingleCause) -> boo
     return speedup is not None and found.speedups[top].value >= thresholds.OPEN_LEAD * speedup.value
 
 
-def _rests_on_unfair(measurement: Measurement, found: Experiments) -> bool:
+def _rests_on_unfair(found: Experiments) -> bool:
     """True where others disturbed so many rounds that a word, or a lead which is not far, rests on them."""
+    measurement = found.measurement
     if judge(found).reason.code == "rounds_disturbed":
         return True
     names = contenders(found)
@@ -134,19 +135,20 @@ def further_round(measurement: Measurement, *, thorough: bool) -> Round:
     return (judged,) if rate.high - rate.value > thresholds.WIDE * rate.value else ()
 
 
-def _in_training(measurement: Measurement, found: Experiments) -> tuple[Mode, ...]:
+def _in_training(found: Experiments) -> tuple[Mode, ...]:
     """The modes to train in where the parts do not predict training; transport only where it may matter."""
     transport = found.speedups.get("transport")
     matters = transport is not None and transport.value >= thresholds.CLEAR_LEAD
-    begun = times_measured(measurement, "no_transport", "training")
-    return tuple(mode for mode in possible_modes(measurement) if mode != "no_transport" or matters or begun)
+    begun = times_measured(found.measurement, "no_transport", "training")
+    return tuple(mode for mode in possible_modes(found.measurement) if mode != "no_transport" or matters or begun)
 
 
-def _rounds_of_training(measurement: Measurement, found: Experiments, modes: tuple[Mode, ...]) -> Round:
+def _rounds_of_training(found: Experiments, modes: tuple[Mode, ...]) -> Round:
     """Training as asked and without each resource, in turns, in three rounds; in six where that leaves a doubt."""
+    measurement = found.measurement
     least = min(thresholds.ENOUGH_ROUNDS, measurement.config.rounds)
     done = min(times_measured(measurement, mode, "training") for mode in modes)
-    doubt = contradiction(found, contenders(found)) or _rests_on_unfair(measurement, found)
+    doubt = contradiction(found, contenders(found)) or _rests_on_unfair(found)
     clear = not (_ambiguous(found) or doubt)
     if done >= thresholds.MOST_TIMES * least or (done >= least and clear):
         return ()
@@ -165,10 +167,10 @@ def _loader_only(modes: tuple[Mode, ...]) -> Round:
     return tuple((mode, "loader_only") for mode in modes)
 
 
-def _deciding(measurement: Measurement, found: Experiments) -> set[Mode]:
+def _deciding(found: Experiments) -> set[Mode]:
     """The modes without which no firm word is possible; none when the estimates leave no doubt."""
-    possible = possible_modes(measurement)
-    return {ABLATIONS[name] for name in open_causes(measurement, found) if ABLATIONS.get(name) in possible}
+    possible = possible_modes(found.measurement)
+    return {ABLATIONS[name] for name in open_causes(found) if ABLATIONS.get(name) in possible}
 
 
 def _settled(found: Experiments) -> bool:

@@ -363,7 +363,7 @@ def pair(loader: float, training: float) -> dict[str, float]:
 
 
 def recommended(measurement: Measurement) -> Recommendation:
-    return recommend(measurement, run_experiments(measurement), Surroundings())
+    return recommend(run_experiments(measurement), Surroundings())
 
 
 ALONE = without_step(serial([{"baseline": 100.0}, *[{"baseline": 100.0, "one_thread": 107.0}] * 2]))
