@@ -128,7 +128,7 @@ def test_a_script_may_gain_from_input_as_much_as_a_sweep(alone: Measurement, hos
 
     def most(**asked: Any) -> dict[int, float]:
         given = replace(stepping, config=replace(alone.config, **asked))
-        return input_at_most(as_one([rank(0, given), rank(1, given, host=host)]), "baseline")
+        return input_at_most(as_one([rank(0, given), rank(1, given, host=host)]))
 
     assert math.isfinite(most()[0]) and most() == most(ranks=2, nodes=nodes)
 

@@ -30,6 +30,7 @@ from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.one_thread import on_one_thread
 from loaderprobe.analyze.verdict.rule import contenders, cores_are_busy, ranks_wait_for, speedups_among
 from loaderprobe.analyze.verdict.slow_host import SlowHost
+from loaderprobe.analyze.verdict.validity import never_warm
 from loaderprobe.records import by_key, thresholds
 from loaderprobe.records.config import ANY_LAYOUT, PUBLISHED_MODEL, ComputeSpec, alike_but_for
 from loaderprobe.records.measurement import Alternative
@@ -393,7 +394,8 @@ def _as_tried(advice: Advice | None, found: Experiments) -> Advice | None:
     """
     free = found.speedups.get("storage")
     if advice is None or free is None or free.how != "measured":
-        return None if advice and found.never_warm and advice.action.code == "files_in_memory" else advice
+        in_memory = advice is not None and advice.action.code == "files_in_memory"
+        return None if in_memory and never_warm(found.measurement) else advice
     now, facts = advice.before.value, advice.action.facts
     if advice.action.code == "files_in_memory" and facts["share"] == 1:
         after = free.times(now)

@@ -20,7 +20,7 @@ from loaderprobe.analyze.verdict.rates import (
 from loaderprobe.analyze.verdict.rule import prediction_error_of
 from loaderprobe.analyze.verdict.validity import as_found, cold_share
 from loaderprobe.records import thresholds
-from loaderprobe.records.measurement import Measurement, Segment, segment_seconds, segments_of
+from loaderprobe.records.measurement import Measurement, Segment, judged_activity, segment_seconds, segments_of
 from loaderprobe.records.phases import FROM_STORAGE, BandwidthPhase, KindOfDevice, StorageCeiling
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import Bottleneck
@@ -373,7 +373,7 @@ def point_of(found: Experiments) -> Point | Remark:
         sending_s=max(0.0, (cost.process_cpu_s or 0.0) - cost.cpu_s) / cost.images if measurement.workers else 0.0,
         collated=cost.collate_s / cost.wall_s if cost.wall_s else 0.0,
         measured=_measured(found),
-        trained_warm="storage" in found.seen_without,
+        trained_warm=found.is_measured("storage") and (found.in_training or judged_activity(measurement) != "training"),
         unproved=_why_unproved(found, cold, from_storage=from_storage),
         ranks=measurement.ranks,
     )
@@ -388,7 +388,7 @@ def _measured(found: Experiments) -> dict[str, float]:
     rates: dict[str, float] = {
         name: median(list(rates.values()))
         for name, rates in found.without.items()
-        if found.how.get(name) == "measured" and rates
+        if found.is_measured(name) and rates
     }
     measurement = found.measurement
     warm = worker_cost(measurement.worker_batches, segments_of(measurement, "warm", "loader_only"))

@@ -65,5 +65,5 @@ def _far(found: Experiments, top: SingleCause, other: SingleCause) -> bool:
     """True when one speed-up leads the other clearly: with an estimate among them in every round, by a wide margin."""
     rounds = found.ratios[top].keys() & found.ratios[other].keys()
     wide = all(found.ratios[top][n] >= thresholds.OPEN_LEAD * max(1.0, found.ratios[other][n]) for n in rounds)
-    measured = found.how[top] == found.how[other] == "measured"
+    measured = found.is_measured(top) and found.is_measured(other)
     return is_clear(found, top, other) and (measured or wide)

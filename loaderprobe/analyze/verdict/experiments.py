@@ -41,7 +41,6 @@ from loaderprobe.analyze.verdict.validity import (
     is_disturbed,
     met_warm,
     never_warm,
-    waiting_evidence,
     why_not_as_asked,
     why_not_on_a_rank,
 )
@@ -61,7 +60,7 @@ from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import ABLATIONS, AMONG_RANKS, INPUTS, ONLY_WAITED, WAITED, ResourceName, SingleCause
 from loaderprobe.records.thresholds import ABOVE_CEILING, CLEAR_LEAD, FAR_LEAD, LEAST_BYTES, NEGLIGIBLE_WAIT, OPEN_LEAD
-from loaderprobe.records.verdict import Evidence, How, Interval, Speedup
+from loaderprobe.records.verdict import How, Interval, Speedup
 from loaderprobe.stats import mean, median
 
 # What several ranks lose to each other: to a slow one, to slow batches, and to the exchange of gradients.
@@ -192,8 +191,7 @@ def _imbalance(seen: Seen, pair: tuple[int, int] | None) -> dict[int, float]:
     """Without the slowest rank's input, over without a middle one's."""
     if pair is None:
         return {}
-    base = base_mode(seen.measurement)
-    slow, middle = (rates_by_round(seen.measurement, base, "loader_only", without=rank) for rank in pair)
+    slow, middle = (rates_by_round(seen.measurement, seen.base, "loader_only", without=rank) for rank in pair)
     loops = _loops_of(seen, slow.keys() & middle)
     return {n: loop.end_to_end(slow[n]) / loop.end_to_end(middle[n]) for n, loop in loops}
 
@@ -331,6 +329,11 @@ class Seen:
         return self.measurement.config
 
     @property
+    def base(self) -> Mode:
+        """The mode that is the configuration as asked: `warm` when warm files are asked for, else `baseline`."""
+        return base_mode(self.measurement)
+
+    @property
     def compute(self) -> float | None:
         """Images/s of compute alone."""
         return median(list(self.alone.values())) if self.alone else None
@@ -362,11 +365,8 @@ class Seen:
 class Experiments(Seen):
     """Rates and speed-ups by round, before anything is judged."""
 
-    base: Mode
-    """The mode that is the configuration as asked: `warm` when warm files are asked for, else `baseline`."""
     without: dict[SingleCause, dict[int, float]]
     """Loader images/s by round without `storage`, `preprocess`, `transport`; a key is absent when unknown."""
-    how: dict[SingleCause, How]
     speedups: dict[SingleCause, Speedup]
     ratios: dict[SingleCause, dict[int, float]]
     """Speedup of each round: rounds are compared with themselves, since their parts saw the same machine."""
@@ -384,8 +384,6 @@ class Experiments(Seen):
     """Resources that are only estimated, and whose mode could be run."""
     in_training: bool
     """True where resources were removed in training itself: no prediction from the parts is needed then."""
-    seen_without: frozenset[SingleCause]
-    """Resources without which what is judged was measured itself; of others its rate is predicted from the parts."""
     input_at_most: dict[int, float]
     """By round, the most that training can gain from any input, as seen in training itself; empty where unknown."""
     training_cores: float | None
@@ -396,12 +394,13 @@ class Experiments(Seen):
     """Why files that were to be cold were warm: then nothing is known of cold ones."""
     above_ceiling: tuple[float, float] | None
     """Bytes/s of samples said to be cold, and the ceiling of the storage that they exceed; None where they do not."""
-    never_warm: bool
-    """True where the file system was seen to keep no files in memory."""
-    evidence: tuple[Evidence, ...]
-    """The waits that separate them then."""
     among: AmongRanks
     """What ranks lose to each other. The exchange of gradients is among the speed-ups above, too."""
+
+    def is_measured(self, resource: SingleCause) -> bool:
+        """False where its speed-up is an estimate, or not known."""
+        speedup = self.speedups.get(resource)
+        return speedup is not None and speedup.how == "measured"
 
     @property
     def free_input_speedup(self) -> float:
@@ -480,12 +479,12 @@ def _ends_of(seen: Seen, resource: str) -> tuple[Without, Without] | None:
 
 def _without_storage(seen: Seen) -> Without:
     """The same files, or the same batches, from memory; unknown where files are read as found."""
-    measurement, base = seen.measurement, base_mode(seen.measurement)
-    reason = met_warm(measurement) or why_not_as_asked(measurement, base)
+    measurement = seen.measurement
+    reason = met_warm(measurement) or why_not_as_asked(measurement, seen.base)
     if reason:
         # How long cold files would be waited for is not known.
         return Without(missing=reason)
-    if base == "warm":
+    if seen.base == "warm":
         return Without(rates=seen.loader)
     measured = _measured(seen, "warm")
     keeps_samples = measured and measured.missing and measured.missing.code == "kept_samples_show_nothing"
@@ -549,7 +548,7 @@ def _by_costs(seen: Seen, resource: str) -> dict[int, float]:
 
 def _in_training(seen: Seen) -> dict[SingleCause, dict[int, float]]:
     """Speed-ups by round where resources were removed in training itself; empty where none was."""
-    measurement, base, end_to_end = seen.measurement, base_mode(seen.measurement), seen.end_to_end
+    measurement, base, end_to_end = seen.measurement, seen.base, seen.end_to_end
     found: dict[SingleCause, dict[int, float]] = {}
     for name, mode in ABLATIONS.items():
         if mode == base or (name == "storage" and why_not_as_asked(measurement, base)):
@@ -572,8 +571,8 @@ def _in_training(seen: Seen) -> dict[SingleCause, dict[int, float]]:
 def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = None) -> Experiments:
     """All rates and speed-ups of a measurement; estimates also heed the storage's ceiling where it is known."""
     measurement = counted(measurement)
-    base, seen = base_mode(measurement), Seen.of(measurement, ceiling)
-    judged = segments_of(measurement, base, judged_activity(measurement))
+    seen = Seen.of(measurement, ceiling)
+    judged = segments_of(measurement, seen.base, judged_activity(measurement))
     taken = _without(seen)
     known = {name: each for name, each in taken.items() if each.missing is None}
     trained = _in_training(seen)
@@ -588,12 +587,10 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
     whole = measurement.access == "files" or measurement.is_remote
     unlimited = math.isinf(seen.limits.storage_images_per_s) or not whole
     spare = _storage_has_spare(seen, ceiling)
-    asked = base == "baseline" and measurement.storage_kind != "memory" and unlimited and not spare
+    asked = seen.base == "baseline" and measurement.storage_kind != "memory" and unlimited and not spare
     return Experiments(
         **values(seen),
-        base=base,
         without={name: each.rates for name, each in known.items()},
-        how=how,
         speedups={name: of_rounds(found, how=how[name]).speedup for name, found in ratios.items() if found},
         ratios=ratios,
         rate=rate_interval(measurement, judged) if judged else None,
@@ -603,8 +600,7 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         bounds=_bounds(seen, taken, failed=failed),
         open=_still_open(measurement, how),
         in_training=failed,
-        seen_without=frozenset(trained) or _of_loader(measurement, how),
-        input_at_most=input_at_most(measurement, base),
+        input_at_most=input_at_most(measurement),
         training_cores=cores_in_training(measurement, judged),
         ranges={
             name: (_middle(seen, ends[0], failed=failed), _middle(seen, ends[1], failed=failed))
@@ -613,8 +609,6 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         },
         met_warm=_met_warm(seen, taken),
         above_ceiling=_above_ceiling(seen, judged, ceiling),
-        never_warm=never_warm(measurement),
-        evidence=waiting_evidence(measurement),
         among=among,
     )
 
@@ -653,12 +647,6 @@ def _middle(seen: Seen, found: Without, *, failed: bool) -> float:
     return median(list(_ratios(seen, found, failed=failed).values()))
 
 
-def _of_loader(measurement: Measurement, how: Mapping[SingleCause, How]) -> frozenset[SingleCause]:
-    """Where the loader alone is judged, without a step: what it was measured without."""
-    alone = judged_activity(measurement) == "loader_only"
-    return frozenset(name for name, each in how.items() if each == "measured" and alone)
-
-
 def _still_open(measurement: Measurement, how: Mapping[SingleCause, How]) -> frozenset[SingleCause]:
     """What is only estimated, and could be run. One that was run and showed nothing is not open any more."""
     possible = possible_modes(measurement)
@@ -688,7 +676,7 @@ def _keeps_up_cold(seen: Seen) -> bool:
     A device at its limit makes them wait longer, so it must be ahead by 2.25.
     """
     measurement, cost = seen.measurement, seen.cost
-    share = cold_share(measurement, segments_of(measurement, base_mode(measurement), "loader_only"))
+    share = cold_share(measurement, segments_of(measurement, seen.base, "loader_only"))
     if not share or cost is None or not seen.loader or not seen.end_to_end:
         return False
     more_s = cost.blocked_s / cost.images * max(0.0, 1 / share - 1) / max(1, measurement.workers)

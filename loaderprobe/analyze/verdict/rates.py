@@ -18,6 +18,7 @@ from loaderprobe.records.measurement import (
     Mode,
     Segment,
     WorkerBatches,
+    base_mode,
     segment_seconds,
     segments_of,
 )
@@ -634,14 +635,14 @@ def _waited_s(segment: Segment) -> float:
     return (sum(segment.ready_ns) - sum(segment.begin_ns)) / NS
 
 
-def input_at_most(measurement: Measurement, base: Mode) -> dict[int, float]:
+def input_at_most(measurement: Measurement) -> dict[int, float]:
     """By round, the most that training can gain from any input, as seen in training itself; empty without a step.
 
     Gone is all time of the training thread outside its steps. And while workers compute or wait for a core, the step is
     counted as standing still: so much it may at most be held up by them. Not known where their records are lost.
     """
     found = {}
-    for segment in segments_of(measurement, base, "training"):
+    for segment in segments_of(measurement, base_mode(measurement), "training"):
         seconds = segment_seconds(segment)
         cost = worker_cost(measurement.worker_batches, [segment])
         if cost is None or not seconds:

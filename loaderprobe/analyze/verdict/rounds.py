@@ -205,4 +205,4 @@ def _ambiguous(found: Experiments) -> bool:
     """True when measured speed-ups do not differ, or are noise, which more rounds may change."""
     names = contenders(found)
     unclear = len(names) > 1 or (len(names) == 1 and not beyond_noise(found, names[0]))
-    return unclear and not found.missing and all(found.how[name] == "measured" for name in names)
+    return unclear and not found.missing and all(map(found.is_measured, names))

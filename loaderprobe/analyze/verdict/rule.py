@@ -13,7 +13,7 @@ from typing import Literal
 from loaderprobe.analyze.effects import DRIFT, Effect, half_of_rounds, of_rounds
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.slow_host import SlowHost
-from loaderprobe.analyze.verdict.validity import evidence_of, speedup_evidence
+from loaderprobe.analyze.verdict.validity import evidence_of, speedup_evidence, waiting_evidence
 from loaderprobe.records import thresholds
 from loaderprobe.records.resources import (
     IN_GAPS,
@@ -113,7 +113,7 @@ def judge(found: Experiments) -> Bound:
     prediction_error, tolerance = prediction_error_of(found)
     evidence = (
         *(speedup_evidence(name, speedup, thresholds.WORTH) for name, speedup in found.speedups.items()),
-        *found.evidence,
+        *waiting_evidence(found.measurement),
         *evidence_of([("prediction_error", prediction_error, tolerance)]),
     )
     names = contenders(found)
@@ -404,7 +404,7 @@ def _withstands(found: Experiments, prediction_error: float) -> bool:
     """
     top = max(found.speedups, key=lambda name: found.speedups[name].value)
     off = math.exp(abs(math.log1p(max(prediction_error, -0.99))))
-    measured = found.speedups[top].how == "measured" and top in INPUTS
+    measured = found.is_measured(top) and top in INPUTS
     return measured and off <= 1 + thresholds.MOST_NOISE and lead_of(found, top) >= thresholds.CLEAR_LEAD * off**2
 
 
@@ -430,7 +430,7 @@ def _why_inconclusive(found: Experiments, prediction_error: float | None, tolera
     if noise > thresholds.MOST_NOISE and not found.in_training:
         return _reason("rounds_differ", spread=noise)
     best = max(found.speedups, key=lambda name: found.speedups[name].value)
-    lead = thresholds.CLEAR_LEAD if found.speedups[best].how == "measured" else thresholds.OPEN_LEAD
+    lead = thresholds.CLEAR_LEAD if found.is_measured(best) else thresholds.OPEN_LEAD
     for resource, reason in found.missing.items():
         # Whatever the missing experiment would have shown is at most what a free input would gain.
         most = min(found.free_input_speedup, found.bounds.get(resource, math.inf))
@@ -554,7 +554,7 @@ def below_compute(found: Experiments) -> bool:
     if not found.in_training or alone is None:
         return False
     # An estimate is only an upper bound here.
-    measured = [found.speedups[name].value for name in _inputs(found) if found.speedups[name].how == "measured"]
+    measured = [found.speedups[name].value for name in _inputs(found) if found.is_measured(name)]
     return alone >= thresholds.OPEN_LEAD * max(measured, default=1.0)
 
 
@@ -585,7 +585,7 @@ def with_certainty(judgement: Bound, found: Experiments) -> Bound:
         # Not the device alone: its exchange with the other ranks may be what takes the time.
         side_only = replace(judgement, side="compute", evidence=(*evidence, *judgement.evidence))
         return side_only if judgement.cause == "inconclusive" else judgement
-    alone, how = found.loader_over_training, found.how["compute"]
+    alone, how = found.loader_over_training, found.speedups["compute"].how
     reason = _reason("largest_speedup", resource="compute", speedup=alone, how=how)
     evidence = (*evidence, *judgement.evidence)
     return Bound(side="compute", cause="compute", candidates=(), reason=reason, evidence=evidence)
