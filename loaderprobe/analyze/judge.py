@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from loaderprobe.analyze.forecast.advice import Surroundings, recommend
-from loaderprobe.analyze.forecast.fit import Storage
 from loaderprobe.analyze.gpu import (
     WindowReading,
     checked_against_rates,
@@ -43,6 +41,7 @@ class Judged:
     """A measurement, judged with the ceiling of its storage where there is one. Each figure is made once, when asked.
 
     Raises BadValue for a verdict, or what follows from it, without a complete round; `is_open` and its kin do not.
+    Advice needs to know what is beside a measurement: a report adds it.
     """
 
     measurement: Measurement
@@ -110,7 +109,7 @@ class Judged:
 
 
 def verdict(measurement: Measurement, ceiling: StorageCeiling | None = None) -> Verdict:
-    """The verdict on one measurement. Raises BadValue without a complete round."""
+    """The verdict on one measurement, without advice. Raises BadValue without a complete round."""
     return Judged(measurement=measurement, ceiling=ceiling).verdict
 
 
@@ -150,7 +149,7 @@ def _verdict(found: Experiments, ceiling: StorageCeiling | None, reading: Window
         other_read_bytes_per_s=disk.other_bytes_per_s,
         gpu=gpu,
         bound=_bound(found, disk, shares, checked_against_rates(reading.window, utilization)),
-        advice=recommend(found, Surroundings(storage=Storage(ceiling=ceiling))).advice,
+        advice=(),
         step_time=step_time(trained, images_per_s.value),
         worker_time=found.cost.per_image(measurement.ranks) if found.cost else None,
         files_were=files_were(measurement),

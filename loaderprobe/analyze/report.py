@@ -9,7 +9,7 @@ from math import ceil
 from typing import Any
 
 from loaderprobe.analyze.answer import answered, layout_notes
-from loaderprobe.analyze.forecast.advice import DataPlace, Recommendation, Surroundings, recommend_groups
+from loaderprobe.analyze.forecast.advice import DataPlace, Recommendation, Surroundings, recommend, recommend_groups
 from loaderprobe.analyze.forecast.changes import OneAFile
 from loaderprobe.analyze.forecast.fit import Storage
 from loaderprobe.analyze.gpu import checked_against_rates
@@ -376,10 +376,11 @@ def build_report(
 
 
 def _judged(measurement: Measurement, ceiling: StorageCeiling | None) -> Judged | DamagedFile:
-    """It with its verdict; or, where the arithmetic breaks down on what was stored, the file and the reason."""
+    """It, judged; or, where the arithmetic of verdict or advice breaks down on what was stored, file and reason."""
     try:
         found = Judged(measurement=measurement, ceiling=ceiling)
-        if _all_finite(asdict(found.verdict)):
+        advice = recommend(found.experiments, Surroundings(storage=Storage(ceiling=ceiling))).advice
+        if _all_finite(asdict(replace(found.verdict, advice=advice))):
             return found
         reason = "a figure is infinite"
     except (LoaderprobeError, ArithmeticError, ValueError, LookupError) as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.forecast.advice import Recommendation
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.analyze.verdict.rates import Loop, cores_in_training
@@ -24,14 +22,6 @@ from tests.analyze.runs import Cost, looked, reordered, run, scaled
 from tests.analyze.verdict.test_truths import AS_FOUND, UNCOUNTED, misfit
 
 MODES = ("warm", "cached_samples", "no_transport")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _without_advice() -> Iterator[None]:
-    """It takes three quarters of the time, and changes no verdict."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("loaderprobe.analyze.judge.recommend", lambda *_: Recommendation(forecasts=(), advice=()))
-        yield
 
 
 seconds = st.floats(1e-4, 2e-2)

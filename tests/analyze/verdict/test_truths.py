@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.forecast.advice import Surroundings, recommend
+from loaderprobe.analyze.forecast.fit import Storage
+from loaderprobe.analyze.judge import Judged, verdict
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.errors import BadValue
 from loaderprobe.records.measurement import (
@@ -1251,8 +1253,9 @@ def figure(found: Any, at: str) -> Any:
 def test_the_verdict_is_the_truth(name: str) -> None:
     """The word, its reason, its candidates and its figures; and whether more would be measured."""
     row = ROWS[name]
-    found = verdict(row.measurement, row.ceiling)
-    bound = found.bound
+    judged = Judged(measurement=row.measurement, ceiling=row.ceiling)
+    advice = recommend(judged.experiments, Surroundings(storage=Storage(ceiling=row.ceiling))).advice
+    found, bound = replace(judged.verdict, advice=advice), judged.bound
     assert " ".join((bound.side, bound.cause, bound.reason.code, *bound.candidates)) == row.truth
     for fact, value in row.facts.items():
         there = bound.reason.facts.get(fact, "")
