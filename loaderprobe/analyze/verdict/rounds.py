@@ -54,7 +54,7 @@ def _for_the_verdict(measurement: Measurement, *, thorough: bool) -> Round:
     trained = min(times_measured(measurement, mode, activity) for mode, activity in screening)
     if not trained:
         return (*screening, *_loader_only(possible if thorough else ()))
-    disturbed = contradiction(found, contenders(found)) is not None
+    disturbed = contradiction(found) is not None
     doubted = _doubt_of_the_whole(found) >= 1 or _doubted_twice(found)
     unfair = _rests_on_unfair(found)
     again = doubted or disturbed or unfair
@@ -148,7 +148,7 @@ def _rounds_of_training(found: Experiments, modes: tuple[Mode, ...]) -> Round:
     measurement = found.measurement
     least = min(thresholds.ENOUGH_ROUNDS, measurement.config.rounds)
     done = min(times_measured(measurement, mode, "training") for mode in modes)
-    doubt = contradiction(found, contenders(found)) or _rests_on_unfair(found)
+    doubt = contradiction(found) or _rests_on_unfair(found)
     clear = not (_ambiguous(found) or doubt)
     if done >= thresholds.MOST_TIMES * least or (done >= least and clear):
         return ()

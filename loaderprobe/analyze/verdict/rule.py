@@ -117,7 +117,7 @@ def judge(found: Experiments) -> Bound:
         *evidence_of([("prediction_error", prediction_error, tolerance)]),
     )
     names = contenders(found)
-    reason = _why_inconclusive(found, prediction_error, tolerance) or contradiction(found, names)
+    reason = _why_inconclusive(found, prediction_error, tolerance) or contradiction(found)
     if reason:
         return inconclusive(found, reason, evidence)
     if not names:
@@ -379,12 +379,13 @@ def beyond_noise(found: Experiments, top: SingleCause) -> bool:
     return effect.exceeds() and (speedup.value >= thresholds.CLEAR_LEAD or surely)
 
 
-def contradiction(found: Experiments, names: Sequence[SingleCause]) -> Reason | None:
-    """Why the rounds cannot be believed, where the lead of the first of `names` does not outweigh it; None if it does.
+def contradiction(found: Experiments) -> Reason | None:
+    """Why the rounds cannot be believed, where the lead of the largest speed-up does not outweigh it; None if it does.
 
     A load that slows segments by a factor may have slowed those as asked and those without the next resource: only a
-    lead of more than its square is no work of it. `names` is empty for a balanced verdict, which has no lead.
+    lead of more than its square is no work of it. A balanced verdict has no lead.
     """
+    names = contenders(found)
     lead = lead_of(found, names[0]) if names else 1.0
     slower = slowed(found)
     if slower is not None and lead < slower[1] ** 2:
