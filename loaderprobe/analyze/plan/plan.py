@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import date
 from typing import get_args
 
-from loaderprobe.analyze.caches import lru_share_for, page_cache_hits, pinned_hits, seen_before
+from loaderprobe.analyze.caches import lru_share_for, page_cache_hits, seen_before
 from loaderprobe.analyze.plan.needs import cores_of, demand, in_flight, judge_supply, measured_offer, why_refused
 from loaderprobe.analyze.plan.workload import (
     PlanWorkload,
@@ -355,7 +355,7 @@ def cache_hits(asked: Asked, share: float, epoch: int) -> float:
     Of the page cache at least that: it has no more than the node has seen before, and of that what stays.
     """
     if asked.cache.kind == "pinned":
-        return pinned_hits(share)
+        return share
     return min(page_cache_hits(share, epoch).low, seen_before(asked.nodes, epoch))
 
 
