@@ -36,7 +36,6 @@ from loaderprobe.analyze.verdict.validity import (
     ceiling_phase,
     cold_share,
     counted,
-    fair,
     files_were,
     is_disturbed,
     met_warm,
@@ -47,7 +46,6 @@ from loaderprobe.analyze.verdict.validity import (
 from loaderprobe.records import values
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.measurement import (
-    Activity,
     Measurement,
     Mode,
     RankSeen,
@@ -58,7 +56,7 @@ from loaderprobe.records.measurement import (
 )
 from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.resources import ABLATIONS, AMONG_RANKS, INPUTS, ONLY_WAITED, WAITED, ResourceName, SingleCause
+from loaderprobe.records.resources import ABLATIONS, AMONG_RANKS, ONLY_WAITED, WAITED, ResourceName, SingleCause
 from loaderprobe.records.thresholds import ABOVE_CEILING, CLEAR_LEAD, FAR_LEAD, LEAST_BYTES, NEGLIGIBLE_WAIT, OPEN_LEAD
 from loaderprobe.records.verdict import How, Interval, Speedup
 from loaderprobe.stats import mean, median
@@ -91,12 +89,8 @@ class AmongRanks:
     """Images/s of the rank that it is compared with."""
     alike: bool = True
     """False where the slowest rank by itself is far below the mean of all."""
-    on_a_node: int = 1
-    """Ranks that share the cores of one."""
-    host: SlowHost | None = None
-    """The host whose ranks are the slowest by themselves in every round: in the middle one of these."""
-    host_leads: tuple[float, ...] = ()
-    """Of that host in each round."""
+    hosts: Mapping[int, SlowHost] = field(default_factory=dict)
+    """By round, the host whose ranks are slow by themselves; empty unless it is the same in all of them."""
     host_ratios: Mapping[int, float] = field(default_factory=dict)
     """Speed-up of each round if its ranks were as fast as the slowest elsewhere: an estimate, and the most."""
 
@@ -133,9 +127,7 @@ def among_ranks(seen: Seen) -> AmongRanks:
         slowest_alone=alone.get(pair[0], 0.0) if pair else 0.0,
         middle_alone=alone.get(pair[1], 0.0) if pair else 0.0,
         alike=mean(list(alone.values())) < CLEAR_LEAD * min(alone.values()) if alone else True,
-        on_a_node=measurement.ranks_here,
-        host=sorted(hosts.values(), key=lambda host: host.lead)[len(hosts) // 2] if hosts else None,
-        host_leads=tuple(host.lead for host in hosts.values()),
+        hosts=hosts,
         host_ratios=_with_host(seen, hosts) if missing["straggler"] is None else {},
     )
 
@@ -372,8 +364,6 @@ class Experiments(Seen):
     """Speedup of each round: rounds are compared with themselves, since their parts saw the same machine."""
     rate: Interval | None
     """Images/s of what is judged, with its interval."""
-    fair: dict[SingleCause, tuple[int, int]]
-    """Resource that was removed to (segments without it that others did not disturb, all of them)."""
     missing: dict[SingleCause, Remark]
     """Resource to the reason why its speed-up is not known."""
     at_most: frozenset[SingleCause]
@@ -594,7 +584,6 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         speedups={name: of_rounds(found, how=how[name]).speedup for name, found in ratios.items() if found},
         ratios=ratios,
         rate=rate_interval(measurement, judged) if judged else None,
-        fair=_fair(measurement, in_training=failed),
         missing={name: each.missing for name, each in taken.items() if each.missing and name not in trained},
         at_most=frozenset(n for n in BY_TIMES if asked and how.get(n) == "estimated"),
         bounds=_bounds(seen, taken, failed=failed),
@@ -611,18 +600,6 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         above_ceiling=_above_ceiling(seen, judged, ceiling),
         among=among,
     )
-
-
-def _fair(measurement: Measurement, *, in_training: bool) -> dict[SingleCause, tuple[int, int]]:
-    """By resource, (the rounds that others did not disturb, all rounds): an estimate is of the loader as asked."""
-    activity: Activity = "training" if in_training else "loader_only"
-    as_asked: tuple[Mode, Activity] = base_mode(measurement), "loader_only"
-    kinds = dict.fromkeys(INPUTS, as_asked) | {name: (mode, activity) for name, mode in ABLATIONS.items()}
-    kinds["compute"] = base_mode(measurement), judged_activity(measurement)
-    ran = {name: len(segments_of(measurement, *kind)) for name, kind in kinds.items()}
-    kinds |= {name: as_asked for name, times in ran.items() if not times}
-    undisturbed = fair(measurement)
-    return {name: (undisturbed.get(kind, 0), len(segments_of(measurement, *kind))) for name, kind in kinds.items()}
 
 
 def _all_ratios(

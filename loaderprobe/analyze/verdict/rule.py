@@ -13,9 +13,11 @@ from typing import Literal
 from loaderprobe.analyze.effects import DRIFT, Effect, half_of_rounds, of_rounds
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.slow_host import SlowHost
-from loaderprobe.analyze.verdict.validity import evidence_of, speedup_evidence, waiting_evidence
+from loaderprobe.analyze.verdict.validity import evidence_of, fair, speedup_evidence, waiting_evidence
 from loaderprobe.records import thresholds
+from loaderprobe.records.measurement import Activity, Mode, judged_activity, segments_of
 from loaderprobe.records.resources import (
+    ABLATIONS,
     IN_GAPS,
     IN_STEP,
     INPUTS,
@@ -262,10 +264,18 @@ def _all_disturbed(found: Experiments, name: SingleCause) -> Reason | None:
     Others that hold the cores hide what a resource would gain, and make the lack of a core the limit. So neither that
     nothing is worth removing, nor that workers wait for cores that they do not fill, is known from such rounds.
     """
-    fair = found.fair.get(name)
-    if fair is None or fair[0]:
+    measurement, activity = found.measurement, judged_activity(found.measurement)
+    # An estimate is of the loader as asked or, where that did not run alone, of training.
+    kinds: list[tuple[Mode, Activity]] = [(found.base, "loader_only"), (found.base, activity)]
+    if name == "compute":
+        kinds = kinds[1:]
+    elif name in ABLATIONS:
+        kinds.insert(0, (ABLATIONS[name], "training" if found.in_training else "loader_only"))
+    ran = {kind: len(segments_of(measurement, *kind)) for kind in kinds}
+    kind = next((kind for kind, times in ran.items() if times), kinds[-1])
+    if name == "gradients" or fair(measurement).get(kind):
         return None
-    return _reason("rounds_disturbed", rounds=float(fair[1]), **_speedup(found, name))
+    return _reason("rounds_disturbed", rounds=float(ran[kind]), **_speedup(found, name))
 
 
 def inconclusive(found: Experiments, reason: Reason, evidence: tuple[Evidence, ...]) -> Bound:
@@ -496,7 +506,7 @@ def cores_are_busy(found: Experiments) -> tuple[Evidence, ...]:
     if found.run_delay <= thresholds.RUN_DELAY_SHARE and in_use < least:
         return ()
     # Of the whole node: both figures are of one of the ranks that share it.
-    of_node = found.among.on_a_node
+    of_node = found.measurement.ranks_here
     return (
         *evidence_of([("run_delay_fraction", found.run_delay, thresholds.RUN_DELAY_SHARE)]),
         *evidence_of([(metric, in_use * of_node, least * of_node)], unit="cores"),
@@ -633,10 +643,11 @@ def ranks_wait_for(found: Experiments) -> SlowHost | Literal["rank", "batches"] 
     slower = bool(ratios) and among.middle_alone >= thresholds.WORTH * among.slowest_alone
     if slower and of_rounds(ratios).leads_in_each():
         return "rank"
-    if among.host and among.host_ratios and min(alone, default=0.0) >= thresholds.WORTH:
-        leads = (dict(enumerate(among.host_leads)), among.host_ratios)
+    if among.hosts and among.host_ratios and min(alone, default=0.0) >= thresholds.WORTH:
+        leads = ({number: host.lead for number, host in among.hosts.items()}, among.host_ratios)
         if all(of_rounds(lead).leads_in_each() for lead in leads):
-            return among.host
+            # As it was in the middle one of these rounds.
+            return sorted(among.hosts.values(), key=lambda host: host.lead)[len(among.hosts) // 2]
     least = thresholds.WORTH if len(alone) >= thresholds.ENOUGH_ROUNDS else thresholds.OPEN_LEAD
     late = among.alike and min(alone, default=0.0) > 1.0 and median(alone) >= least
     return "batches" if late else None

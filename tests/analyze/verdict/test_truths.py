@@ -1140,6 +1140,9 @@ WATCHED = {
         for workers, clear in by_workers.items()
         for specified in (False, True)
     },
+    "a lead that is not far, in rounds that nobody disturbed": Row(
+        watched(replace(PREPROCESSED, compute=180.0), 1), PREPROCESSING, speedups={"preprocessing": 180 / 95},
+    ),
     "rates as measured": Row(
         watched(replace(PREPROCESSED, compute=300.0)), COMPUTE, speedups={"compute": 381 / 300},
         how=dict.fromkeys(("storage", "preprocessing", "transport", "compute"), "estimated"),
