@@ -11,7 +11,7 @@ from loaderprobe.analyze.judge import Judged
 from loaderprobe.analyze.report import detail_of, row_of, run_info
 from loaderprobe.analyze.verdict.ranks import own_shares
 from loaderprobe.analyze.verdict.rates import rate_interval, rates_by_round
-from loaderprobe.analyze.verdict.validity import ceiling_phase, counted, disturbance_notes
+from loaderprobe.analyze.verdict.validity import ceiling_phase, disturbance_notes
 from loaderprobe.records.diagnosis import DataFound
 from loaderprobe.records.environment import SCHEMA_VERSION, Origin
 from loaderprobe.records.measurement import NO_STEP, Measurement, base_mode, judged_activity, segments_of
@@ -160,8 +160,8 @@ def _read_ahead(judged: Judged, data: DataFound, memory_bytes: float, unit: str)
     size, times = measurement.sample_bytes, verdict.read_amplification
     if size is None or times is None or times < AMPLIFIED:
         return []
-    fair = counted(measurement)
-    alone = rate_interval(fair, segments_of(fair, base_mode(fair), "loader_only"))
+    counted = judged.experiments.measurement
+    alone = rate_interval(counted, segments_of(counted, base_mode(counted), "loader_only"))
     facts: Facts = {
         "sample_bytes": size, "read_bytes": size * times, "amplification": times, "low_per_s": alone.low,
         "high_per_s": alone.high, "unit": unit,

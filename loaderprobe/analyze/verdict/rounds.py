@@ -11,7 +11,6 @@ import math
 from loaderprobe.analyze.verdict.ablations import open_causes, times_measured
 from loaderprobe.analyze.verdict.experiments import Experiments, possible_modes, run_experiments
 from loaderprobe.analyze.verdict.one_thread import on_one_thread_beside
-from loaderprobe.analyze.verdict.rates import rate_interval
 from loaderprobe.analyze.verdict.rule import (
     beyond_noise,
     compute_is_certain,
@@ -23,17 +22,9 @@ from loaderprobe.analyze.verdict.rule import (
     noise_of,
     prediction_error_of,
 )
-from loaderprobe.analyze.verdict.validity import counted, fair
+from loaderprobe.analyze.verdict.validity import fair
 from loaderprobe.records import thresholds
-from loaderprobe.records.measurement import (
-    NO_STEP,
-    Activity,
-    Measurement,
-    Mode,
-    base_mode,
-    judged_activity,
-    segments_of,
-)
+from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Mode, base_mode, judged_activity
 from loaderprobe.records.resources import ABLATIONS, SingleCause
 
 Round = tuple[tuple[Mode, Activity], ...]
@@ -130,9 +121,8 @@ def further_round(measurement: Measurement, *, thorough: bool) -> Round:
     times = times_measured(measurement, *judged)
     if not times or times >= thresholds.MOST_TIMES * measurement.config.rounds:
         return ()
-    measurement = counted(measurement)  # what the verdict shows
-    rate = rate_interval(measurement, segments_of(measurement, *judged))
-    return (judged,) if rate.high - rate.value > thresholds.WIDE * rate.value else ()
+    rate = run_experiments(measurement).rate
+    return (judged,) if rate and rate.high - rate.value > thresholds.WIDE * rate.value else ()
 
 
 def _in_training(found: Experiments) -> tuple[Mode, ...]:
