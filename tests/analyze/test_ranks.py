@@ -64,39 +64,36 @@ def test_two_alike_have_the_same_verdict_at_twice_the_rate(alone: Measurement) -
     )
 
 
+ALL, LOWER, UPPER = (0, 1, 2, 3), (0, 1), (2, 3)
+NOT_SAID: list[dict[str, float]] = [{}, {}]
+
+
 @pytest.mark.parametrize(
-    ("first", "second", "expected"),
+    ("sets", "cores_each", "quotas", "expected"),
     [
-        ({}, {}, 4),
-        ({"affinity": (0, 1), "cores": 2.0}, {"affinity": (2, 3), "cores": 2.0}, 4),
-        ({"affinity": (0, 1, 2), "cores": 3.0}, {"affinity": (1, 2, 3), "cores": 3.0}, 4),
-        ({"affinity": (0, 1), "cores": 0.5}, {"affinity": (1, 2), "cores": 0.5}, 1),
+        ([ALL, ALL], 4.0, NOT_SAID, 4),
+        ([LOWER, UPPER], 2.0, NOT_SAID, 4),
+        ([(0, 1, 2), (1, 2, 3)], 3.0, NOT_SAID, 4),
+        ([LOWER, (1, 2)], 0.5, NOT_SAID, 1),
+        ([LOWER, UPPER], 2.0, [{"pod": 1.5}, {"pod": 1.5}], 1.5),
+        ([LOWER, UPPER], 2.0, [{"first": 1.5}, {"second": 1.5}], 3),
+        ([ALL, ALL], 4.0, [{"first": 1.5}, {"second": 1.5}], 3),
+        ([ALL, ALL], 4.0, [{"first": 1.5, "pod": 2.0}, {"second": 1.5, "pod": 2.0}], 2),
     ],
-    ids=["shared", "apart", "some shared", "less than they may run on"],
-)
-def test_cores_that_ranks_share_count_once(
-    alone: Measurement, first: dict[str, Any], second: dict[str, Any], expected: float
+    ids=[
+        "shared", "apart", "some shared", "less than they may run on", "a quota of all", "each its own",
+        "each its own of the same cores", "and one of all",
+    ],
+)  # fmt: skip
+def test_cores_and_quotas_that_ranks_share_count_once(
+    alone: Measurement, sets: list[tuple[int, ...]], cores_each: float, quotas: list[dict[str, float]], expected: float
 ) -> None:
     """Where each has its own, they add up."""
-    assert cores([rank(0, alone, **first), rank(1, alone, **second)]) == expected
-
-
-@pytest.mark.parametrize(
-    ("sets", "quotas", "expected"),
-    [
-        ([(0, 1, 2, 3), (4, 5, 6, 7)], [{"pod": 3.0}, {"pod": 3.0}], 3),
-        ([(0, 1, 2, 3), (4, 5, 6, 7)], [{"first": 3.0}, {"second": 3.0}], 6),
-        ([(0, 1, 2, 3), (0, 1, 2, 3)], [{"first": 1.5}, {"second": 1.5}], 3),
-        ([(0, 1, 2, 3), (0, 1, 2, 3)], [{"first": 1.5, "pod": 2.0}, {"second": 1.5, "pod": 2.0}], 2),
-    ],
-    ids=["a quota of all", "each its own", "each its own of the same cores", "and one of all"],
-)
-def test_a_quota_that_ranks_share_counts_once(
-    alone: Measurement, sets: list[tuple[int, ...]], quotas: list[dict[str, float]], expected: float
-) -> None:
-    """Whether or not they may run on the same cores; quotas of their own add up."""
     ranks = [
-        replace(rank(number, alone, affinity=affinity), core_limits={str(affinity): 4.0, **quota})
+        replace(
+            rank(number, alone, affinity=affinity, cores=cores_each),
+            core_limits={str(affinity): cores_each, **quota} if quota else {},
+        )
         for number, (affinity, quota) in enumerate(zip(sets, quotas, strict=True))
     ]
     assert cores(ranks) == expected
