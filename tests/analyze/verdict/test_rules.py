@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from loaderprobe.analyze.verdict.rule import misfits_of
 from loaderprobe.records.measurement import Measurement, base_mode, segments_of
 from loaderprobe.records.thresholds import NEARLY_WARM, OPEN_LEAD, WORTH
 from loaderprobe.store.run_directory import RunDirectory
-from tests.analyze.runs import Cost, looked, reordered, run, scaled
+from tests.analyze.runs import Cost, looked, reordered, run, scaled, with_records
 from tests.analyze.verdict.test_truths import AS_FOUND, UNCOUNTED, misfit
 
 MODES = ("warm", "cached_samples", "no_transport")
@@ -174,10 +174,8 @@ def test_batches_whose_record_is_lost_change_no_word(key: str, lost: float) -> N
     """The oldest are: of cold files it seemed that half came from memory, and of busy cores that half were idle."""
     whole = RunDirectory.open(Path(__file__).parents[3] / "fixtures/runs/storage").result(key)
     assert isinstance(whole, Measurement)
-    records = whole.worker_batches
-    names = (each.name for each in fields(records) if each.name != "lost")
-    left = {name: getattr(records, name)[round(lost * len(records.batch)) :] for name in names}
-    cut = replace(whole, worker_batches=replace(records, **left))
+    batches = whole.worker_batches.batch
+    cut = with_records(whole, {*batches[round(lost * len(batches)) :]})
     before, after = verdict(whole), verdict(cut)
     assert after.bound.cause == before.bound.cause
     assert after.cold_fraction == pytest.approx(before.cold_fraction, abs=0.001)

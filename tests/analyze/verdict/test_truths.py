@@ -11,6 +11,7 @@ import pytest
 from loaderprobe.analyze.forecast.advice import Surroundings, recommend
 from loaderprobe.analyze.forecast.fit import Storage
 from loaderprobe.analyze.judge import Judged, verdict
+from loaderprobe.analyze.verdict.rates import batches_of
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.errors import BadValue
 from loaderprobe.records.measurement import (
@@ -22,6 +23,7 @@ from loaderprobe.records.measurement import (
     Mode,
     Others,
     Segment,
+    segments_of,
 )
 from loaderprobe.records.phases import BandwidthPhase, StorageCeiling
 from loaderprobe.records.remark import Remark
@@ -38,8 +40,8 @@ from tests.analyze.runs import (
     looked,
     run,
     segment,
-    trained_segments,
     with_read,
+    with_records,
     with_steps,
     with_training,
 )
@@ -792,7 +794,8 @@ def of_parts(smaller: float) -> Measurement:
     rounds = alike(2, baseline=71.0, training=93.0, warm=128.0)
     found = run(rounds, Cost(cpu_s=0.004, blocked_s=0.025), facts={"access": "parts"})
     sizes = tuple(replace(each, delivered_bytes=None, distinct_bytes=None) for each in found.segments)
-    return with_read(replace(found, segments=sizes), trained_segments(found), 1 / smaller)
+    trained = batches_of(segments_of(found, "baseline", "training"))
+    return with_read(replace(found, segments=sizes), trained, 1 / smaller)
 
 
 def in_training(without: float) -> Measurement:
@@ -895,13 +898,7 @@ def on_cpu(
 def lost() -> Measurement:
     """The records of the workers during training are not there."""
     found = on_cpu()
-    (gone, *_) = (s.first_batch for s in found.segments if s.activity == "training" and s.mode != "resident")
-    records = found.worker_batches
-    kept = [row for row, number in enumerate(records.batch) if not gone <= number < gone + STEPS]
-    names = ("batch", "worker", "start_ns", "wall_ns", "cpu_ns", "run_delay_ns", "read_bytes", "images", "collate_ns",
-             "instrument_ns")  # fmt: skip
-    columns: dict[str, Any] = {name: tuple(getattr(records, name)[row] for row in kept) for name in names}
-    return replace(found, worker_batches=replace(records, **columns))
+    return with_records(found, {*found.worker_batches.batch} - batches_of(segments_of(found, "baseline", "training")))
 
 
 UNFIT = f"{OPEN} one_round_does_not_fit"
@@ -1278,8 +1275,5 @@ def test_the_verdict_is_the_truth(name: str) -> None:
 
 def test_without_a_record_of_the_workers_there_is_no_verdict() -> None:
     """Neither a measurement nor an estimate."""
-    seen = watched(PREPROCESSED)
-    names = ("batch", "worker", "start_ns", "wall_ns", "cpu_ns", "run_delay_ns", "read_bytes", "images")
-    lost = replace(seen.worker_batches, **dict.fromkeys(names, ()))  # type: ignore[arg-type]  # all are columns
     with pytest.raises(BadValue, match="no complete round"):
-        verdict(replace(seen, worker_batches=lost))
+        verdict(with_records(watched(PREPROCESSED), ()))
