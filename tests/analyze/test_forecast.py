@@ -503,9 +503,7 @@ def test_forecasts_that_cannot_be_made_are_refused() -> None:
     (forecast,) = recommend(halved, Surroundings()).forecasts
     words = "training ran at 50 % of its prediction, outside the noise band"
     assert (
-        forecast.refused
-        and remark_words(forecast.refused) == words
-        and recommend(halved, Surroundings()).advice == ()
+        forecast.refused and remark_words(forecast.refused) == words and recommend(halved, Surroundings()).advice == ()
     )
     (forecast,) = recommend(replace(found, end_to_end={}, predicted={}), Surroundings()).forecasts
     assert forecast.refused and forecast.refused.code == "no_complete_round"

@@ -245,7 +245,8 @@ class Seen:
     """Of the loader's batches in all rounds."""
     run_delay: float | None
     """Share of their time that workers wait for a core, in rounds that others did not disturb where there are any."""
-    costs: dict[int, WorkerCost | None]
+    costs: dict[int, WorkerCost]
+    """By round; one whose batches have no record is left out."""
     limits: Limits
     predicted: dict[int, float]
     """Images/s of training by round, from its parts."""
@@ -272,7 +273,7 @@ class Seen:
             cost = worker_cost(measurement.worker_batches, segments)
             return cost and replace(cost, waiting=waiting)
 
-        costs = {s.round: cost_of([s]) for s in made}
+        costs = {s.round: cost for s in made if (cost := cost_of([s]))}
         delayed = cost_of([each for each in made if not is_disturbed(measurement, each)] or made)
         overhead_s = parent_overhead_s(made) if measurement.workers else 0.0
         limits = _limits(measurement, made, overhead_s, ceiling)
@@ -457,7 +458,7 @@ def _ablated(seen: Seen, name: SingleCause, mode: Mode) -> Without | None:
 
 
 def _looked_at(seen: Seen) -> bool:
-    return any(cost is not None and cost.waiting is not None for cost in seen.costs.values())
+    return any(cost.waiting for cost in seen.costs.values())
 
 
 def _ends_of(seen: Seen, resource: str) -> tuple[Without, Without] | None:
@@ -490,7 +491,7 @@ def _why_not_storage(seen: Seen) -> Remark | None:
     """Where files are as found and workers were not sampled, only bytes show that they wait for storage."""
     if _looked_at(seen):
         return None
-    costs = [cost for cost in seen.costs.values() if cost is not None]
+    costs = seen.costs.values()
     waited = sum(cost.blocked_s for cost in costs) / (sum(cost.wall_s for cost in costs) or 1.0)
     read = sum(cost.read_bytes for cost in costs) / (sum(cost.images for cost in costs) or 1)
     if waited < NEGLIGIBLE_WAIT or read >= LEAST_BYTES:
@@ -530,9 +531,7 @@ def _estimated(seen: Seen, resource: str) -> Without:
 def _by_costs(seen: Seen, resource: str) -> dict[int, float]:
     """Images/s without the resource, of each round from what its own batches cost; see `rate_without`."""
     return {
-        number: rate_without(resource, seen.loader[number], cost, seen.limits)
-        for number, cost in seen.costs.items()
-        if cost is not None
+        number: rate_without(resource, seen.loader[number], cost, seen.limits) for number, cost in seen.costs.items()
     }
 
 
@@ -661,9 +660,7 @@ def _keeps_up_cold(seen: Seen) -> bool:
     return cold >= FAR_LEAD * max(seen.end_to_end.values())
 
 
-def _above_ceiling(
-    seen: Seen, judged: Sequence[Segment], ceiling: StorageCeiling | None
-) -> tuple[float, float] | None:
+def _above_ceiling(seen: Seen, judged: Sequence[Segment], ceiling: StorageCeiling | None) -> tuple[float, float] | None:
     """Cold files cannot come faster than the storage moves bytes: then memory served a part of them.
 
     Its ceiling includes what is read ahead: random blocks waste some of that, and a stream of the same files does not.

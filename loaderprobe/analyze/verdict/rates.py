@@ -441,9 +441,7 @@ def bytes_per_image(measurement: Measurement, segments: Iterable[Segment]) -> fl
     return sum(size for size, _ in known) / images if images else None
 
 
-def bytes_over(
-    measurement: Measurement, loader: Sequence[Segment], training: Sequence[Segment]
-) -> dict[int, float]:
+def bytes_over(measurement: Measurement, loader: Sequence[Segment], training: Sequence[Segment]) -> dict[int, float]:
     """By round, the mean bytes of an image of the one over that of the other; only where both are known.
 
     Of their files; where samples have no file of their own, what they took from storage: read-ahead gives one segment
@@ -609,26 +607,20 @@ def _waited(resource: str, cost: WorkerCost) -> float:
 # the host goes on.
 
 
-def loader_rates(
-    trained: Sequence[Segment], costs: Mapping[int, WorkerCost | None], limits: Limits
-) -> dict[int, float]:
-    """Images/s of the loader alone by round; one whose batches have no record is left out."""
+def loader_rates(trained: Sequence[Segment], costs: Mapping[int, WorkerCost], limits: Limits) -> dict[int, float]:
+    """Images/s of the loader alone by round; with workers, from what the batches of each cost them."""
     if not limits.workers:
-        return _rates({each.round: (each, _waited_s(each)) for each in trained})
-    return {
-        each.round: never_idle(cost, limits)
-        for each in trained
-        if (cost := costs.get(each.round)) is not None and cost.wall_s
-    }
+        return _rates(trained, _waited_s)
+    return {number: never_idle(cost, limits) for number, cost in costs.items() if cost.wall_s}
 
 
 def compute_rates(trained: Sequence[Segment]) -> dict[int, float]:
     """Images/s of compute alone by round."""
-    return _rates({each.round: (each, segment_seconds(each) - _waited_s(each)) for each in trained})
+    return _rates(trained, lambda segment: segment_seconds(segment) - _waited_s(segment))
 
 
-def _rates(spent: Mapping[int, tuple[Segment, float]]) -> dict[int, float]:
-    return {n: each.batch_size * each.steps / seconds for n, (each, seconds) in spent.items() if seconds > 0}
+def _rates(trained: Sequence[Segment], spent_s: Callable[[Segment], float]) -> dict[int, float]:
+    return {each.round: each.batch_size * each.steps / s for each in trained if (s := spent_s(each)) > 0}
 
 
 def _waited_s(segment: Segment) -> float:
