@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import chain, pairwise
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -23,7 +24,7 @@ END, BEGIN, LATENCY, AFTER_SYNC = 60, 1_000, 4, 6
 
 @st.composite
 def windows(draw: st.DrawFn) -> Timeline:
-    """Anything at all on two streams in a window of a few nanoseconds, some of it sticking out at either end."""
+    """Anything at all on two streams in a window of a few nanoseconds, in any order, some of it beyond either end."""
     script = TimelineScript(unit_ns=1, begin_ns=BEGIN)
     times = st.integers(-10, END + 10)
 
@@ -48,7 +49,13 @@ def windows(draw: st.DrawFn) -> Timeline:
     for _ in range(draw(st.integers(0, 3))):
         script.wait(*span())
         script.sync(*span(), training=draw(st.booleans()))
-    return script.build(END)
+    made = script.build(END)
+    records, calls = (draw(st.permutations(range(len(table.kind)))) for table in (made.records, made.calls))
+    return replace(made, records=_ordered(made.records, records), calls=_ordered(made.calls, calls))
+
+
+def _ordered(table: Any, rows: Sequence[int]) -> Any:
+    return replace(table, **{c.name: tuple(getattr(table, c.name)[row] for row in rows) for c in fields(table)})
 
 
 def labels(timeline: Timeline) -> Counter[str]:
@@ -124,8 +131,23 @@ def no_length() -> Timeline:
     return script.copy(END, END, 0, kind="d2h", blocked_until=1).build(END)
 
 
+def issued_twice() -> Timeline:
+    """Two kernels that begin at once, two calls for those of one graph, and two about as late as the latency."""
+    script = TimelineScript(unit_ns=1, begin_ns=BEGIN).kernel(0, 3, 0).kernel(20, 30, 5).kernel(20, 31, 12)
+    script.kernel(40, 44, 38, graph=99).kernel(42, 44, 33, graph=99)
+    return script.kernel(50, 51, 50 - LATENCY - 1).kernel(58, END, 58 - LATENCY - 2).build(END)
+
+
+def held_up() -> Timeline:
+    """A host that was let go, and issued twice; the calls in another order."""
+    made = TimelineScript(unit_ns=1, begin_ns=BEGIN).sync(0, 5).kernel(12, 16, 8).kernel(24, END, 20).build(END)
+    return replace(made, calls=_ordered(made.calls, (2, 1, 0)))
+
+
 @settings(max_examples=100)
 @example(no_length())
+@example(issued_twice())
+@example(held_up())
 @given(windows())
 def test_every_nanosecond_gets_the_label_of_the_rules(timeline: Timeline) -> None:
     """The sums are those of labelling one nanosecond after the other, and no range counts twice."""
