@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.experiments import run_experiments
-from loaderprobe.analyze.verdict.rates import Loop, cores_in_training
+from loaderprobe.analyze.verdict.rates import cores_in_training
 from loaderprobe.analyze.verdict.rule import misfits_of
 from loaderprobe.records.measurement import Measurement, base_mode, segments_of
 from loaderprobe.records.thresholds import NEARLY_WARM, OPEN_LEAD, WORTH
@@ -25,7 +25,6 @@ MODES = ("warm", "cached_samples", "no_transport")
 
 
 seconds = st.floats(1e-4, 2e-2)
-rates = st.floats(1.0, 1e5)
 ratios = st.floats(0.5, 2.0)
 ablated = st.sampled_from([MODES[:count] for count in range(4)])
 spread = st.lists(st.floats(0.9, 1.1), min_size=3, max_size=5)
@@ -51,17 +50,6 @@ def made(
         rates["training"] = 1 / (1 / loader + 1 / compute) if synchronous and not workers else min(loader, compute)
         rounds.append(rates)
     return run(rounds, cost, costs, compute=compute, synchronous=synchronous, workers=workers, **changes)
-
-
-@given(rates, rates, st.integers(0, 8), st.booleans(), st.floats(0, 0.01))
-def test_training_is_never_faster_than_either_part(
-    loader: float, compute: float, workers: int, synchronous: bool, overhead: float
-) -> None:
-    """The whole runs at most at the rate of the loader, and of the device."""
-    loop = Loop(
-        workers=workers, batch_size=32, synchronous=synchronous, compute_images_per_s=compute, overhead_s=overhead
-    )
-    assert loop.end_to_end(loader) <= min(loader, compute) * (1 + 1e-9)
 
 
 @given(seconds, seconds, st.integers(0, 8), spread, ablated, st.integers(1, 10), st.data())
