@@ -131,8 +131,7 @@ def buffer_effect(measurement: Measurement, verdict: Verdict, study: Prefilled |
     seen = study if study is not None and study.prefilled is not None and measurement.ranks == 1 else None
     rates = [verdict.images_per_s.value]
     if seen:
-        synchronous = measurement.compute.synchronous
-        rates = [segment_rate(part, synchronous=synchronous, workers=measurement.workers) for part in seen.steady]
+        rates = [segment_rate(measurement, part) for part in seen.steady]
     steady = len(rates) / sum(1 / rate for rate in rates)
     most = max(1.0, compute / steady)
     first = {iteration: over_steady(iteration, free, most) for iteration in ITERATIONS}

@@ -307,12 +307,7 @@ class Seen:
             limits=limits,
             predicted={n: loops[n].end_to_end(rate) for n, rate in loader.items() if n in loops},
             predicted_by_bytes={n: loops[n].end_to_end(loader[n] * by_bytes[n]) for n in both},
-            spread_of_steps=spread_of_both(
-                loader_only,
-                judged,
-                measurement.workers,
-                synchronous=synchronous or judged_activity(measurement) != "training",
-            ),
+            spread_of_steps=spread_of_both(measurement, loader_only, judged),
             overhead_s=overhead_s,
             estimated_parts=frozenset(estimated),
         )

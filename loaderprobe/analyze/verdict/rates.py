@@ -207,15 +207,15 @@ def step_images(measurement: Measurement) -> int:
     return measurement.segments[0].batch_size if measurement.segments else measurement.config.step_images
 
 
-def segment_rate(segment: Segment, *, synchronous: bool, workers: int = 0) -> float:
+def segment_rate(measurement: Measurement, segment: Segment) -> float:
     """Images/s. A device with its own queue is timed on its own timeline: from step end to step end.
 
     With N workers batches come in groups of N, so only whole multiples of N of its steps count; where there is not
     one between two steps, time begins with the wait for the first batch.
     """
-    finished, period = segment.finished_ns, max(workers, 1)
+    finished, period = segment.finished_ns, max(measurement.workers, 1)
     first = (len(finished) - 1) % period
-    if not synchronous and len(finished) > period and finished[-1] > finished[first]:
+    if not measurement.compute.synchronous and len(finished) > period and finished[-1] > finished[first]:
         return segment.batch_size * (len(finished) - 1 - first) * NS / (finished[-1] - finished[first])
     seconds = max(segment_seconds(segment), ((finished[-1] if finished else 0) - segment.begin_ns[0]) / NS)
     return segment.batch_size * segment.steps / seconds if seconds else math.inf
@@ -225,11 +225,8 @@ def rates_by_round(
     measurement: Measurement, mode: Mode, activity: Activity, *, without: int | None = None
 ) -> dict[int, float]:
     """Images/s of each round that has such a segment."""
-    synchronous = measurement.compute.synchronous or activity != "training"
-    return {
-        segment.round: segment_rate(segment, synchronous=synchronous, workers=measurement.workers)
-        for segment in segments_of(measurement, mode, activity, without=without)
-    }
+    segments = segments_of(measurement, mode, activity, without=without)
+    return {segment.round: segment_rate(measurement, segment) for segment in segments}
 
 
 def rate_interval(measurement: Measurement, segments: Sequence[Segment]) -> Interval:
@@ -241,15 +238,13 @@ def rate_interval(measurement: Measurement, segments: Sequence[Segment]) -> Inte
     the same rate. So one round has an interval, and many rounds have that of their spread. A device with its own queue
     that never waits differs by no more than its clock.
     """
-    synchronous = measurement.compute.synchronous or segments[0].activity != "training"
-    workers = measurement.workers
-    rates = [segment_rate(segment, synchronous=synchronous, workers=workers) for segment in segments]
+    rates = [segment_rate(measurement, segment) for segment in segments]
     value = median(rates)
     if not all(0 < rate < math.inf for rate in rates):
         return Interval(value=value, low=value, high=value)
-    by_clock = None if synchronous else _clock(measurement, min(rates))
-    drift, period = (by_clock, 1) if by_clock else (DRIFT, max(workers, 1))
-    times = [_times_of_steps(segment, period, synchronous=synchronous) for segment in segments]
+    by_clock = _clock(measurement, min(rates)) if segments[0].activity == "training" else None
+    drift, period = (by_clock, 1) if by_clock else (DRIFT, max(measurement.workers, 1))
+    times = [_times_of_steps(measurement, segment, period) for segment in segments]
     steps = [noise for each in times if any(each) and (noise := noise_in_time([time / mean(each) for time in each]))]
     known = (pooled(steps) or _noise_unseen(measurement, segments, period, drift)) + drift
     beside = None if by_clock else _noise_beside(measurement, segments[0], value)
@@ -261,6 +256,8 @@ def rate_interval(measurement: Measurement, segments: Sequence[Segment]) -> Inte
 
 def _clock(measurement: Measurement, images_per_s: float) -> Noise | None:
     """What rounds of a device with its own queue differ by; None where it waits, or where its rate is not known."""
+    if measurement.compute.synchronous:
+        return None
     given = measurement.compute.specified_images_per_s
     alone = [given] if given is not None else [*rates_by_round(measurement, "resident", "training").values()]
     if not alone or images_per_s < thresholds.NEVER_WAITS * median(alone):
@@ -300,29 +297,27 @@ def _noise_unseen(measurement: Measurement, segments: Sequence[Segment], period:
     return max(drift, noise, key=lambda each: each.variance)
 
 
-def _times_of_steps(segment: Segment, period: int, *, synchronous: bool) -> list[float]:
+def _times_of_steps(measurement: Measurement, segment: Segment, period: int) -> list[float]:
     """Seconds of each `period` steps: batches come in groups of as many as there are workers.
 
     As the rate is: of a device with its own queue on its own timeline, of which the host is two steps ahead.
     """
     finished, host = segment.finished_ns, (*segment.begin_ns, segment.closed_ns)
-    stamps = finished if not synchronous and len(finished) > period else host
+    stamps = host if measurement.compute.synchronous or len(finished) <= period else finished
     return [(end - begin) / NS for begin, end in pairwise(stamps[(len(stamps) - 1) % period :: period])]
 
 
-def spread_of_steps(segment: Segment, period: int, *, synchronous: bool) -> float:
-    """Half the 95 % interval of the mean time of `period` steps, as a share of it; 0 with fewer than three of them."""
-    times = _times_of_steps(segment, period, synchronous=synchronous)
-    return half_width_in_time(times) / mean(times) if len(times) >= thresholds.ENOUGH_ROUNDS and any(times) else 0.0
+def spread_of_both(measurement: Measurement, some: Iterable[Segment], others: Iterable[Segment]) -> dict[int, float]:
+    """By round that both have, half the 95 % interval of the one rate over the other, as their steps vary.
 
+    Fewer than three times show no spread.
+    """
 
-def spread_of_both(
-    loader: Iterable[Segment], training: Iterable[Segment], workers: int, *, synchronous: bool
-) -> dict[int, float]:
-    """By round that both have, half the 95 % interval of the one rate over the other, as their steps vary."""
-    period = max(workers, 1)
-    first = {s.round: spread_of_steps(s, period, synchronous=True) for s in loader}
-    second = {s.round: spread_of_steps(s, period, synchronous=synchronous) for s in training}
+    def spread(segment: Segment) -> float:
+        times = _times_of_steps(measurement, segment, max(measurement.workers, 1))
+        return half_width_in_time(times) / mean(times) if len(times) >= thresholds.ENOUGH_ROUNDS and any(times) else 0.0
+
+    first, second = ({segment.round: spread(segment) for segment in each} for each in (some, others))
     return {number: math.hypot(first[number], second[number]) for number in first.keys() & second.keys()}
 
 
