@@ -167,7 +167,7 @@ def _read_ahead(judged: Judged, data: DataFound, memory_bytes: float, unit: str)
         "high_per_s": alone.high, "unit": unit,
     }  # fmt: skip
     found = [Remark(code="read_ahead", facts=facts)]
-    phase, _ = ceiling_phase(measurement, judged.ceiling, measurement.config.readers)
+    phase, _ = ceiling_phase(measurement, judged.ceiling)
     later, total = verdict.rates_images_per_s.loader_without_storage, size * (data.samples or 0)
     if phase is None or later is None or not data.samples or total > MEMORY_SHARE * memory_bytes:
         return found

@@ -661,7 +661,7 @@ def _above_ceiling(seen: Seen, judged: Sequence[Segment], ceiling: StorageCeilin
     Its ceiling includes what is read ahead: random blocks waste some of that, and a stream of the same files does not.
     """
     measurement = seen.measurement
-    phase, _ = ceiling_phase(measurement, ceiling, measurement.config.readers)
+    phase, _ = ceiling_phase(measurement, ceiling)
     size = bytes_per_image(measurement, judged)
     fastest = max((median(list(rates.values())) for rates in (seen.loader, seen.end_to_end) if rates), default=0.0)
     if phase is None or size is None or measurement.config.cache == "warm" or files_were(measurement) != "cold":
@@ -691,7 +691,7 @@ def _limits(
     measurement: Measurement, made: Sequence[Segment], overhead_s: float, ceiling: StorageCeiling | None
 ) -> Limits:
     workers = measurement.workers
-    phase, _ = ceiling_phase(measurement, ceiling, measurement.config.readers)
+    phase, _ = ceiling_phase(measurement, ceiling)
     images = sum(s.steps * s.batch_size for s in made if s.delivered_bytes)
     bytes_per_image = sum(s.delivered_bytes or 0 for s in made) / images if images else 0.0
     most = phase.bw_bytes if phase else math.inf

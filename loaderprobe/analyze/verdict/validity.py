@@ -659,7 +659,7 @@ def disk_use(
     all_moved = sum(each or 0 for each in moved) if measurement.storage_counts_reads and None not in moved else None
     share = cold_share(measurement, segments)
     cold = share is not None and share >= thresholds.COLD_AT_LEAST
-    phase, reason = ceiling_phase(measurement, ceiling, measurement.config.readers)
+    phase, reason = ceiling_phase(measurement, ceiling)
     unavailable: dict[str, Remark] = {}
     if own is None:
         unavailable |= dict.fromkeys(("disk_read_bytes_per_s", "cold_fraction", "read_amplification"), _UNCOUNTED)
@@ -683,16 +683,16 @@ def disk_use(
 
 
 def ceiling_phase(
-    measurement: Measurement, ceiling: StorageCeiling | None, readers: int
+    measurement: Measurement, ceiling: StorageCeiling | None
 ) -> tuple[BandwidthPhase | None, Remark | None]:
-    """A ceiling counts only when its own reads were cold; else the reason why there is none."""
+    """The ceiling at as many readers. It counts only when its own reads were cold; else why there is none."""
     if measurement.config.cache == "warm":
         return None, Remark(code="warm_as_asked")
     if measurement.config.nodes > 1:
         return None, Remark(code="ceiling_of_one_node")
     if ceiling is None:
         return None, Remark(code="ceiling_not_measured")
-    phase = ceiling.at(readers)
+    phase = ceiling.at(measurement.config.readers)
     if phase is None:
         return None, ceiling.missing or Remark(code="ceiling_not_measured")
     if phase.cache not in FROM_STORAGE:
