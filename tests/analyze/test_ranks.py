@@ -123,11 +123,11 @@ def test_a_script_may_gain_from_input_as_much_as_a_sweep(alone: Measurement, hos
     """All workers of its host may hold its steps up, and none of another."""
     stepping = with_training(alone, lambda each: with_steps(each, outside=0.1))
 
-    def most(**asked: Any) -> dict[int, float]:
+    def most(**asked: Any) -> float:
         given = replace(stepping, config=replace(alone.config, **asked))
         return input_at_most(as_one([rank(0, given), rank(1, given, host=host)]))
 
-    assert math.isfinite(most()[0]) and most() == most(ranks=2, nodes=nodes)
+    assert math.isfinite(most()) and most() == most(ranks=2, nodes=nodes)
 
 
 def test_files_that_were_warm_on_one_rank_were_not_cold(alone: Measurement) -> None:

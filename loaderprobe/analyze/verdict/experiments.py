@@ -19,7 +19,6 @@ from loaderprobe.analyze.verdict.rates import (
     can_be,
     compute_rates,
     cores_in_training,
-    input_at_most,
     loader_rates,
     parent_overhead_s,
     rate_interval,
@@ -370,8 +369,6 @@ class Experiments(Seen):
     """Resources that are only estimated, and whose mode could be run."""
     in_training: bool
     """True where resources were removed in training itself: no prediction from the parts is needed then."""
-    input_at_most: dict[int, float]
-    """By round, the most that training can gain from any input, as seen in training itself; empty where unknown."""
     training_cores: float | None
     """Cores that training keeps busy, workers and training process together."""
     ranges: dict[SingleCause, tuple[float, float]]
@@ -583,7 +580,6 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         bounds=_bounds(seen, taken, failed=failed),
         open=_still_open(measurement, how),
         in_training=failed,
-        input_at_most=input_at_most(measurement),
         training_cores=cores_in_training(measurement, judged),
         ranges={
             name: (_middle(seen, ends[0], failed=failed), _middle(seen, ends[1], failed=failed))

@@ -622,21 +622,21 @@ def _waited_s(segment: Segment) -> float:
     return (sum(segment.ready_ns) - sum(segment.begin_ns)) / NS
 
 
-def input_at_most(measurement: Measurement) -> dict[int, float]:
-    """By round, the most that training can gain from any input, as seen in training itself; empty without a step.
+def input_at_most(measurement: Measurement) -> float:
+    """The most that training can gain from any input, in any round, as seen in training itself.
 
     Gone is all time of the training thread outside its steps. And while workers compute or wait for a core, the step is
-    counted as standing still: so much it may at most be held up by them. Not known where their records are lost.
+    counted as standing still: so much it may at most be held up by them. Infinite without a step, and where their
+    records are lost.
     """
-    found = {}
+    left_over = []
     for segment in segments_of(measurement, base_mode(measurement), "training"):
         seconds = segment_seconds(segment)
         cost = worker_cost(measurement.worker_batches, [segment])
         if cost is None or not seconds:
-            return {}
+            return math.inf
         in_steps = sum(segment.end_ns) - sum(segment.copied_ns)
         # The serial loader works in the training thread, outside the steps.
         by_workers = max(cost.cpu_s + cost.run_delay_s, cost.process_cpu_s or 0.0) / seconds * measurement.ranks_here
-        left = in_steps / NS / seconds - (by_workers if measurement.workers else 0.0)
-        found[segment.round] = 1 / left if left > 0 else math.inf
-    return found
+        left_over.append(in_steps / NS / seconds - (by_workers if measurement.workers else 0.0))
+    return per_second(1.0, min(left_over, default=0.0))

@@ -12,6 +12,7 @@ from typing import Literal
 
 from loaderprobe.analyze.effects import DRIFT, Effect, half_of_rounds, of_rounds
 from loaderprobe.analyze.verdict.experiments import Experiments
+from loaderprobe.analyze.verdict.rates import input_at_most
 from loaderprobe.analyze.verdict.slow_host import SlowHost
 from loaderprobe.analyze.verdict.validity import evidence_of, fair, speedup_evidence, waiting_evidence
 from loaderprobe.records import thresholds
@@ -542,8 +543,7 @@ def compute_is_certain(found: Experiments) -> tuple[Evidence, ...]:
     The files must have been what was asked for: warm ones say nothing of how a loader keeps up with cold ones.
     """
     lead = min(found.loader.values(), default=0.0) / max(found.end_to_end.values(), default=1.0)
-    most = max(found.input_at_most.values(), default=math.inf)
-    alone = found.compute_over_training
+    most, alone = input_at_most(found.measurement), found.compute_over_training
     if found.met_warm or found.above_ceiling or "storage" in found.missing or found.in_training or alone is None:
         return ()
     if lead < thresholds.CERTAIN_LEAD or most >= thresholds.WORTH or alone > thresholds.MOST_UNEXPLAINED:
@@ -575,7 +575,7 @@ def cores_shared(found: Experiments) -> bool:
     Not where the most that they can have taken from the steps is far less than what free compute would gain.
     """
     busy = (found.training_cores or 0.0) >= thresholds.CORES_IN_USE_SHARE * found.limits.cores
-    most = max(found.input_at_most.values(), default=math.inf)
+    most = input_at_most(found.measurement)
     return "compute" in found.estimated_parts and busy and found.speedups["compute"].value < thresholds.OPEN_LEAD * most
 
 
