@@ -54,7 +54,7 @@ def open_causes(found: Experiments) -> set[SingleCause]:
     top = max(found.speedups, key=lambda name: found.speedups[name].value)
     # Parts of an input that lies behind compute one by one may lie before it together.
     near = {name for name in worth if name != top and (top == "compute" or not _far(found, top, name))}
-    if top in found.open:
+    if found.is_open(top):
         # An estimate is no basis for spending where it can be measured; these two may hide behind each other.
         beside: set[SingleCause] = {"storage", "preprocessing"} if top in ("storage", "preprocessing") else set()
         return {top, *near, *beside}

@@ -365,8 +365,6 @@ class Experiments(Seen):
     """Resources whose estimated speed-up is only the most that can be had: storage at its limit would leave less."""
     bounds: dict[SingleCause, float]
     """Resource that is missing to the most that its speed-up can be, where that is known."""
-    open: frozenset[SingleCause]
-    """Resources that are only estimated, and whose mode could be run."""
     in_training: bool
     """True where resources were removed in training itself: no prediction from the parts is needed then."""
     training_cores: float | None
@@ -384,6 +382,13 @@ class Experiments(Seen):
         """False where its speed-up is an estimate, or not known."""
         speedup = self.speedups.get(resource)
         return speedup is not None and speedup.how == "measured"
+
+    def is_open(self, resource: SingleCause) -> bool:
+        """True where its speed-up is an estimate, and its mode could be run; not where that showed nothing."""
+        mode = ABLATIONS.get(resource)
+        if mode not in possible_modes(self.measurement) or self.is_measured(resource):
+            return False
+        return not segments_of(self.measurement, mode, "loader_only")
 
     @property
     def free_input_speedup(self) -> float:
@@ -578,7 +583,6 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         missing={name: each.missing for name, each in taken.items() if each.missing and name not in trained},
         at_most=frozenset(n for n in BY_TIMES if asked and how.get(n) == "estimated"),
         bounds=_bounds(seen, taken, failed=failed),
-        open=_still_open(measurement, how),
         in_training=failed,
         training_cores=cores_in_training(measurement, judged),
         ranges={
@@ -612,16 +616,6 @@ def _bounds(seen: Seen, taken: Mapping[SingleCause, Without], *, failed: bool) -
 
 def _middle(seen: Seen, found: Without, *, failed: bool) -> float:
     return median(list(_ratios(seen, found, failed=failed).values()))
-
-
-def _still_open(measurement: Measurement, how: Mapping[SingleCause, How]) -> frozenset[SingleCause]:
-    """What is only estimated, and could be run. One that was run and showed nothing is not open any more."""
-    possible = possible_modes(measurement)
-    return frozenset(
-        name
-        for name, mode in ABLATIONS.items()
-        if mode in possible and how.get(name) == "estimated" and not segments_of(measurement, mode, "loader_only")
-    )
 
 
 def _met_warm(seen: Seen, taken: Mapping[SingleCause, Without]) -> Remark | None:

@@ -241,7 +241,7 @@ def input_cannot_matter(found: Experiments) -> bool:
 def _why_not_firm(found: Experiments, top: SingleCause) -> Reason | None:
     """Why the largest speed-up allows no firm verdict; None when it does."""
     speedup = found.speedups[top]
-    if top in found.open and not far_seen(found, top):
+    if found.is_open(top) and not far_seen(found, top):
         return _reason("estimate_not_measured", **_speedup(found, top))
     if speedup.how == "estimated" and speedup.value < thresholds.CLEAR_LEAD:
         return _reason("estimate_too_small", **_speedup(found, top))
