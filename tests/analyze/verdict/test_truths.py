@@ -1137,7 +1137,7 @@ WATCHED = {
         for workers, clear in by_workers.items()
         for specified in (False, True)
     },
-    "a lead that is not far, in rounds that nobody disturbed": Row(
+    "a lead that is not far, in undisturbed rounds": Row(
         watched(replace(PREPROCESSED, compute=180.0), 1), PREPROCESSING, speedups={"preprocessing": 180 / 95},
     ),
     "rates as measured": Row(
