@@ -19,6 +19,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import chdir
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,8 @@ from unittest.mock import patch
 import msgspec
 from typer.testing import CliRunner
 
-from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.forecast.advice import Surroundings, recommend
+from loaderprobe.analyze.judge import Judged, verdict
 from loaderprobe.cli.app import app
 from loaderprobe.measure import pace
 from loaderprobe.records.measurement import Measurement, Segment
@@ -84,8 +86,9 @@ def verdicts() -> str:
     found = {}
     for file in sorted(MEASUREMENTS.iterdir()):
         kept = msgspec.json.decode(gzip.decompress(file.read_bytes()))
-        judged = verdict(msgspec.convert(kept["measurement"], Measurement))
-        found[file.name.removesuffix(".json.gz")] = _rounded(msgspec.to_builtins(judged))
+        judged = Judged(measurement=msgspec.convert(kept["measurement"], Measurement))
+        advised = replace(judged.verdict, advice=recommend(judged.experiments, Surroundings()).advice)
+        found[file.name.removesuffix(".json.gz")] = _rounded(msgspec.to_builtins(advised))
     return json.dumps(found, indent=1)
 
 

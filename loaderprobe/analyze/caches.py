@@ -1,7 +1,7 @@
 """What caches answer where every epoch reads each image once, in a random order: a part of the set in memory.
 
-Pinned and page cache are two things: a pinned part of the files always stays, in the page cache the kernel decides
-what stays.
+Pinned and page cache are two things: a pinned part of the files always stays, and answers its share of the reads from
+the epoch after the one that fills it; in the page cache the kernel decides what stays.
 """
 
 from __future__ import annotations
@@ -15,13 +15,8 @@ _STEPS = 60
 """Halvings of an interval of 1: beyond the precision of a float."""
 
 
-def pinned_hits(share: float) -> float:
-    """Share of reads that a fixed part of the set answers, from the epoch after the one that fills it."""
-    return min(1.0, max(0.0, share))
-
-
 def lru_hits(share: float) -> float:
-    """The same of one node's cache that drops the least recently used files: c + (1-c) ln(1-c).
+    """Share of reads that one node's cache answers which drops the least recently used files: c + (1-c) ln(1-c).
 
     An image is found again when this node read fewer than c of the set since: last read at position x and now at y,
     that is (1-x) (1-y) >= 1 - c.
@@ -69,8 +64,7 @@ def page_cache_hits(share: float, epoch: int | None = None) -> Interval:
     c = 0.9. Multi-generational LRU (CONFIG_LRU_GEN) was not measured.
     """
     least = lru_hits(share)
-    if epoch is not None and epoch <= 2:
-        second = least if epoch == 2 else 0.0
-        return Interval(value=second, low=second if share >= 1 else LEAST_OF_LRU * second, high=second)
-    more = pinned_hits(share) - least
+    if epoch == 2:
+        return Interval(value=least, low=least if share >= 1 else LEAST_OF_LRU * least, high=least)
+    more = share - least
     return Interval(value=least + WAY * more, low=least, high=least + MOST_WAY * more)

@@ -25,6 +25,7 @@ from loaderprobe.analyze.effects import (
 from loaderprobe.analyze.verdict.rates import rates_by_round
 from loaderprobe.analyze.verdict.validity import counted
 from loaderprobe.errors import BadValue, NotComparable
+from loaderprobe.records import by_key
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport
 from loaderprobe.records.compare import (
     Compared,
@@ -296,7 +297,6 @@ def refuse_others(found: Sequence[Difference], names: frozenset[str]) -> None:
 # Two bandwidth results: phase by phase, at the same concurrency.
 
 LADDER = "files"
-PhaseKey = tuple[str, str, int]
 
 
 def bandwidth_facts(found: BandwidthReport) -> Facts:
@@ -316,41 +316,36 @@ def bandwidth_facts(found: BandwidthReport) -> Facts:
     }
 
 
-def bandwidth_rows(runs: Sequence[BandwidthMeasurement]) -> dict[PhaseKey, SideRow]:
+def bandwidth_rows(runs: Sequence[BandwidthMeasurement]) -> dict[Subject, SideRow]:
     """Every phase and operation of a side, of all its runs."""
-    found: dict[PhaseKey, list[tuple[SideRow, RunReading]]] = {}
-    for run in runs:
-        for key, row in _rows(run).items():
-            found.setdefault(key, []).append((row, row.readings[0]))
+    found = by_key([each for run in runs for each in _rates(run).items()], lambda each: each[0])
     return {
-        key: SideRow(subject=rows[0][0].subject, unit=rows[0][0].unit, readings=tuple(reading for _, reading in rows))
-        for key, rows in found.items()
+        subject: SideRow(
+            subject=subject,
+            unit="bytes/s" if subject.kind == "phase" else "1/s",
+            readings=tuple(RunReading(values=(rate.value,), figure=rate) for _, rate in rates),
+        )
+        for subject, rates in found.items()
     }
 
 
-def _rows(run: BandwidthMeasurement) -> dict[PhaseKey, SideRow]:
-    rows: dict[PhaseKey, SideRow] = {}
-    # Of ranks, the steps of the ladder stand for others with as many readers.
-    for phase in (*run.phases, *run.ladder):
-        # Reads with pauses say how the device treats idle time, not how fast it is.
-        if phase.name != "paced" and phase.bw_bytes:
-            rows["phase", phase.name, phase.readers] = SideRow(
-                subject=Subject(kind="phase", name=phase.name, readers=phase.readers),
-                unit="bytes/s",
-                readings=(_reading(phase.bw_bytes, phase.bw_low, phase.bw_high),),
-            )
-    # Names and inodes from memory say nothing of the storage.
-    for each in (operation for operation in run.metadata if operation.metadata != "warm"):
-        rows[each.operation, "", each.readers] = SideRow(
-            subject=Subject(kind=each.operation, readers=each.readers),
-            unit="1/s",
-            readings=(_reading(each.ops_per_s, each.ops_low, each.ops_high),),
+def _rates(run: BandwidthMeasurement) -> dict[Subject, Interval]:
+    rates = {
+        Subject(kind="phase", name=phase.name, readers=phase.readers): Interval(
+            value=phase.bw_bytes, low=phase.bw_low, high=phase.bw_high
         )
-    return rows
-
-
-def _reading(value: float, low: float, high: float) -> RunReading:
-    return RunReading(values=(value,), figure=Interval(value=value, low=low, high=high))
+        # Of ranks, the steps of the ladder stand for others with as many readers.
+        for phase in (*run.phases, *run.ladder)
+        # Reads with pauses say how the device treats idle time, not how fast it is.
+        if phase.name != "paced" and phase.bw_bytes
+    }
+    return rates | {
+        Subject(kind=each.operation, readers=each.readers): Interval(
+            value=each.ops_per_s, low=each.ops_low, high=each.ops_high
+        )
+        for each in run.metadata
+        if each.metadata != "warm"  # names and inodes from memory say nothing of the storage
+    }
 
 
 def in_ladder(row: SideRow) -> bool:

@@ -10,8 +10,8 @@ from loaderprobe.analyze.forecast.fit import Storage
 from loaderprobe.analyze.judge import Judged
 from loaderprobe.analyze.report import detail_of, row_of, run_info
 from loaderprobe.analyze.verdict.ranks import own_shares
-from loaderprobe.analyze.verdict.rates import rate_interval
-from loaderprobe.analyze.verdict.validity import ceiling_phase, counted, disturbance_notes, epochs
+from loaderprobe.analyze.verdict.rates import rate_interval, rates_by_round
+from loaderprobe.analyze.verdict.validity import ceiling_phase, disturbance_notes
 from loaderprobe.records.diagnosis import DataFound
 from loaderprobe.records.environment import SCHEMA_VERSION, Origin
 from loaderprobe.records.measurement import NO_STEP, Measurement, base_mode, judged_activity, segments_of
@@ -19,6 +19,7 @@ from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import SUMMARY_SCHEMA, ConfigurationRow, Report, Summary
 from loaderprobe.records.thresholds import AMPLIFIED, MEMORY_SHARE
 from loaderprobe.records.verdict import Verdict
+from loaderprobe.stats import median
 
 Facts = dict[str, float | str]
 
@@ -30,9 +31,7 @@ def report_of(judged: Judged, data: DataFound, origin: Origin) -> Report:
     """
     measurement, memory_bytes = judged.measurement, origin.environment.memory_bytes
     around = Surroundings(storage=Storage(ceiling=judged.ceiling), place=_place(data, memory_bytes))
-    recommendations, knees = recommend_groups(
-        [(measurement, judged.experiments)], {measurement.config.data: around}, {}
-    )
+    recommendations, knees = recommend_groups([judged.experiments], {measurement.config.data: around}, {})
     advised = recommendations[measurement.config.key]
     row, detail = _as_trained(row_of(judged, advised), measurement), detail_of(judged)
     notes = (*detail.notes, *disturbance_notes([measurement]), *_notes(judged, data, memory_bytes))
@@ -134,12 +133,16 @@ def _hidden(data: DataFound) -> list[Remark]:
 
 
 def _kept_samples(judged: Judged, unit: str) -> list[Remark]:
-    """The rates of the first epoch and of later ones, where a data set keeps what it made."""
-    kept = epochs(judged.measurement)
-    if kept is None:
+    """The loader alone in the first epoch and in later ones, where a data set makes its samples once and keeps them."""
+    measurement, first_pass = judged.measurement, judged.measurement.first_pass
+    as_asked = rates_by_round(measurement, base_mode(measurement), "loader_only")
+    if first_pass is None or not first_pass.quicker or not as_asked:
         return []
-    facts: Facts = {"first_per_s": kept.first, "unit": unit, "judged": kept.judged}
-    return [Remark(code="samples_kept", facts=facts | ({"later_per_s": kept.later} if kept.later else {}))]
+    rate, makes_anew = median(list(as_asked.values())), measurement.access == "fresh"
+    first = rate if makes_anew else max(1, measurement.workers) * first_pass.images / first_pass.wall_s
+    later = [*rates_by_round(measurement, "warm", "loader_only").values()] if makes_anew else [rate]
+    facts: Facts = {"first_per_s": first, "unit": unit, "judged": "first" if makes_anew else "later"}
+    return [Remark(code="samples_kept", facts=facts | ({"later_per_s": median(later)} if later else {}))]
 
 
 def _fits_in_memory(judged: Judged, data: DataFound, memory_bytes: float, unit: str) -> list[Remark]:
@@ -157,14 +160,14 @@ def _read_ahead(judged: Judged, data: DataFound, memory_bytes: float, unit: str)
     size, times = measurement.sample_bytes, verdict.read_amplification
     if size is None or times is None or times < AMPLIFIED:
         return []
-    fair = counted(measurement)
-    alone = rate_interval(fair, segments_of(fair, base_mode(fair), "loader_only"))
+    counted = judged.experiments.measurement
+    alone = rate_interval(counted, segments_of(counted, base_mode(counted), "loader_only"))
     facts: Facts = {
         "sample_bytes": size, "read_bytes": size * times, "amplification": times, "low_per_s": alone.low,
         "high_per_s": alone.high, "unit": unit,
     }  # fmt: skip
     found = [Remark(code="read_ahead", facts=facts)]
-    phase, _ = ceiling_phase(measurement, judged.ceiling, measurement.config.readers)
+    phase, _ = ceiling_phase(measurement, judged.ceiling)
     later, total = verdict.rates_images_per_s.loader_without_storage, size * (data.samples or 0)
     if phase is None or later is None or not data.samples or total > MEMORY_SHARE * memory_bytes:
         return found

@@ -1,15 +1,15 @@
 """Effects: rounds of A and of B in; how many times as fast B is, its interval, and whether that is noise, out.
 
 Verdicts, comparisons, searches, devices and ranks all ask this. Rounds that were measured beside each other are
-compared in pairs, since a machine drifts (`of_rounds`, `of_pairs`); others as two samples (`unpaired`), and figures of
-which only the intervals are left by those (`of_intervals`).
+compared in pairs, since a machine drifts (`of_rounds`); others as two samples (`unpaired`), and figures of which only
+the intervals are left by those (`of_intervals`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from loaderprobe.records import thresholds
 from loaderprobe.records.verdict import How, Interval, Speedup
@@ -41,10 +41,8 @@ class Effect:
     """Variance of a single round, of both sides together."""
     drift: float = 0.0
     """Variance between runs."""
-    pairs: int = 0
-    """Of rounds beside each other, whose ratios it comes from; 0 for two samples."""
     rounds: Mapping[int, float] = field(default_factory=dict)
-    """The ratio of each of these; empty where only their logarithms were given."""
+    """The ratio of each, where A and B were measured beside each other; empty for two samples."""
     band: Interval | None = None
     """The ratio with its 95 % interval, where that is not of the mean of the logarithms."""
     how: How = "measured"
@@ -66,7 +64,7 @@ class Effect:
     @property
     def spread(self) -> float:
         """Between rounds: two standard errors of the logarithm, or its standard deviation where that is more."""
-        return self.error * max(2.0, math.sqrt(self.pairs))
+        return self.error * max(2.0, math.sqrt(len(self.rounds)))
 
     def exceeds(self, least: float = 1.0) -> bool:
         """True where the mean is above a factor, and beyond the spread between rounds."""
@@ -74,10 +72,10 @@ class Effect:
 
     def leads_in_each(self) -> bool:
         """True where each round alone is clear: of few rounds, by a wide margin."""
-        least = thresholds.OPEN_LEAD if self.pairs > 1 else thresholds.LEAD_OF_ONE_ROUND
-        if self.pairs >= thresholds.ENOUGH_ROUNDS:
+        least = thresholds.OPEN_LEAD if len(self.rounds) > 1 else thresholds.LEAD_OF_ONE_ROUND
+        if len(self.rounds) >= thresholds.ENOUGH_ROUNDS:
             least = thresholds.CLEAR_LEAD
-        return bool(self.rounds) and min(self.rounds.values()) >= least
+        return min(self.rounds.values(), default=0.0) >= least
 
     def over(self, other: Effect, *, least: float = 0.0) -> Effect | None:
         """This effect over another, round by round, each as `least` at the least; None where no round has both."""
@@ -135,26 +133,24 @@ def of_rounds(ratios: Mapping[int, float], *, how: How = "measured") -> Effect:
     """B over A in each round that measured both, one beside the other: their median, with the interval of the factors.
 
     A share of the time that is left, of which a speed-up is the inverse, is off by a factor rather than by an amount.
+    Beside it Student's t over the logarithms: what reaches both alike is not in their ratio.
     """
     logs = [math.log(max(1e-9, ratio)) for ratio in ratios.values()]
-    half = half_of_rounds(logs)
-    middle = median(list(ratios.values()))
-    band = Interval(value=middle, low=middle * math.exp(-half), high=middle * math.exp(half))
-    return replace(of_pairs(logs), rounds=ratios, band=band, how=how)
+    half, middle, error = half_of_rounds(logs), median(list(ratios.values())), standard_error(logs)
+    return Effect(
+        log=mean(logs),
+        error=error,
+        freedom=len(logs) - 1,
+        of_rounds=error**2 * len(logs),
+        rounds=ratios,
+        band=Interval(value=middle, low=middle * math.exp(-half), high=middle * math.exp(half)),
+        how=how,
+    )
 
 
 def half_of_rounds(logs: Sequence[float]) -> float:
     """Half the 95 % interval of the mean; of one round and of two that of the moderated t beside `DRIFT`."""
     return half_width_beside(logs, DRIFT) if len(logs) < thresholds.ENOUGH_ROUNDS else half_width(logs)
-
-
-def of_pairs(logs: Sequence[float]) -> Effect:
-    """Student's t over the logarithms of B over A of pairs of rounds: what reaches both alike is not in their ratio."""
-    error = standard_error(logs)
-    return Effect(
-        log=mean(logs), error=error, freedom=len(logs) - 1,
-        of_rounds=error**2 * len(logs), pairs=len(logs),
-    )  # fmt: skip
 
 
 def of_intervals(top: Interval, bottom: Interval) -> Interval:

@@ -6,6 +6,7 @@ Reading a recording is in `compute/`, and the cause that follows from it in `ver
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -221,12 +222,11 @@ def staging_calls(timeline: Timeline) -> frozenset[int]:
     but what it waits for is the copy. One that takes far longer than the copy waits for work that was issued before.
     """
     records, calls = timeline.records, timeline.calls
-    copied: dict[int, int] = {}
-    for kind, begin, end, correlation in zip(
-        records.kind, records.begin_ns, records.end_ns, records.correlation, strict=True
-    ):
+    copied: Counter[int] = Counter()
+    rows = zip(records.kind, records.begin_ns, records.end_ns, records.correlation, strict=True)
+    for kind, begin, end, correlation in rows:
         if kind == "h2d":
-            copied[correlation] = copied.get(correlation, 0) + end - begin
+            copied[correlation] += end - begin
     return frozenset(
         i for i, kind in enumerate(calls.kind)
         if kind == "sync" and calls.correlation[i] in copied
@@ -278,8 +278,8 @@ def _issued(timeline: Timeline) -> dict[int, tuple[int, int]]:
     """
     calls, records, is_training = timeline.calls, timeline.records, _is_training(timeline)
     called: dict[int, tuple[int, int]] = {}
-    for *call, correlation in zip(calls.begin_ns, calls.end_ns, calls.correlation, strict=True):
-        called[correlation] = min((call[0], call[1]), called.get(correlation, (call[0], call[1])))
+    for begin, end, correlation in zip(calls.begin_ns, calls.end_ns, calls.correlation, strict=True):
+        called[correlation] = min((begin, end), called.get(correlation, (begin, end)))
     issued: dict[int, tuple[int, int]] = {}
     for i, (begin, correlation) in enumerate(zip(records.begin_ns, records.correlation, strict=True)):
         # What takes no time ends no gap.
@@ -306,13 +306,9 @@ def _by_latency(pieces: Ranges, stretches: Ranges, latency_ns: int) -> tuple[Ran
     """The pieces of the stretches of which the hardware's latency explains all that is left; and the others."""
     short: list[tuple[int, int]] = []
     long: list[tuple[int, int]] = []
-    number = 0
-    for _, end in stretches:
-        mine = []
-        while number < len(pieces) and pieces[number][1] <= end:
-            mine.append(pieces[number])
-            number += 1
-        (short if total(tuple(mine)) <= latency_ns else long).extend(mine)
+    for stretch in stretches:
+        mine = within(pieces, *stretch)
+        (short if total(mine) <= latency_ns else long).extend(mine)
     return tuple(short), tuple(long)
 
 

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from loaderprobe.analyze.forecast.advice import Surroundings, recommend
-from loaderprobe.analyze.forecast.fit import Storage
 from loaderprobe.analyze.gpu import (
     WindowReading,
     checked_against_rates,
@@ -17,7 +15,7 @@ from loaderprobe.analyze.gpu import (
     why_no_counters,
 )
 from loaderprobe.analyze.verdict.experiments import Experiments, run_experiments
-from loaderprobe.analyze.verdict.rates import bytes_per_image, rate_interval, step_time
+from loaderprobe.analyze.verdict.rates import bytes_per_image, step_time
 from loaderprobe.analyze.verdict.rule import (
     judge,
     prediction_error_of,
@@ -27,7 +25,7 @@ from loaderprobe.analyze.verdict.rule import (
     with_gaps,
     with_ranks,
 )
-from loaderprobe.analyze.verdict.validity import DiskUse, counted, disk_use, evidence_of, files_were
+from loaderprobe.analyze.verdict.validity import DiskUse, by_waiting, disk_use, evidence_of, files_were
 from loaderprobe.errors import BadValue
 from loaderprobe.records.measurement import NO_STEP, Measurement, Segment, judged_activity, segment_seconds, segments_of
 from loaderprobe.records.phases import StorageCeiling
@@ -43,6 +41,7 @@ class Judged:
     """A measurement, judged with the ceiling of its storage where there is one. Each figure is made once, when asked.
 
     Raises BadValue for a verdict, or what follows from it, without a complete round; `is_open` and its kin do not.
+    Advice needs to know what is beside a measurement: a report adds it.
     """
 
     measurement: Measurement
@@ -58,7 +57,7 @@ class Judged:
 
     @cached_property
     def verdict(self) -> Verdict:
-        return _verdict(counted(self.measurement), self.experiments, self.ceiling, self.window)
+        return _verdict(self.experiments, self.ceiling, self.window)
 
     @property
     def bound(self) -> Bound:
@@ -110,18 +109,17 @@ class Judged:
 
 
 def verdict(measurement: Measurement, ceiling: StorageCeiling | None = None) -> Verdict:
-    """The verdict on one measurement. Raises BadValue without a complete round."""
+    """The verdict on one measurement, without advice. Raises BadValue without a complete round."""
     return Judged(measurement=measurement, ceiling=ceiling).verdict
 
 
-def _verdict(
-    measurement: Measurement, found: Experiments, ceiling: StorageCeiling | None, reading: WindowReading
-) -> Verdict:
-    if not found.end_to_end or not found.loader:
+def _verdict(found: Experiments, ceiling: StorageCeiling | None, reading: WindowReading) -> Verdict:
+    measurement = found.measurement
+    images_per_s = found.rate
+    if images_per_s is None or not found.loader:
         raise BadValue(f"{measurement.config.title()}: the measurement has no complete round")
     trained = segments_of(measurement, found.base, judged_activity(measurement))
-    rates = _rates(found, measurement)
-    images_per_s = rate_interval(measurement, trained)
+    rates = _rates(found)
     disk = disk_use(measurement, trained, ceiling, images_per_s.value)
     wait = _wait_fraction(trained, found.overhead_s)
     utilization = median(list(found.end_to_end.values())) / found.compute if found.compute else None
@@ -150,28 +148,25 @@ def _verdict(
         read_amplification=disk.amplification,
         other_read_bytes_per_s=disk.other_bytes_per_s,
         gpu=gpu,
-        bound=_bound(measurement, found, disk, shares, checked_against_rates(reading.window, utilization)),
-        advice=recommend(measurement, found, Surroundings(storage=Storage(ceiling=ceiling))).advice,
+        bound=_bound(found, disk, shares, checked_against_rates(reading.window, utilization)),
+        advice=(),
         step_time=step_time(trained, images_per_s.value),
         worker_time=found.cost.per_image(measurement.ranks) if found.cost else None,
         files_were=files_were(measurement),
         decoding_cpu_fraction=decoding,
         instrument_cpu_fraction=found.cost.instrument_cpu_fraction if found.cost else None,
         unavailable=_unavailable(found, rates, disk)
-        | _unseen(measurement, found)
+        | _unseen(found)
         | why_no_counters(measurement, gpu)
         | reading.missing
         | ({} if decoding is not None else {"decoding_cpu_fraction": Remark(code="decoding_not_timed")}),
     )
 
 
-def _bound(
-    measurement: Measurement, found: Experiments, disk: DiskUse, shares: tuple[Evidence, ...], window: GpuWindow | None
-) -> Bound:
-    by_rule = judge(found, workers=measurement.workers, cores_available=measurement.cores_available)
-    by_rates = with_certainty(by_rule, found, measurement.cores_available)
+def _bound(found: Experiments, disk: DiskUse, shares: tuple[Evidence, ...], window: GpuWindow | None) -> Bound:
+    by_rates = with_certainty(judge(found), found)
     judgement = with_ranks(with_gaps(by_rates, window), found)
-    facts = judgement.reason.facts | _rate_facts(measurement, found) | _file_facts(measurement, found, judgement)
+    facts = judgement.reason.facts | _rate_facts(found) | _file_facts(found.measurement, judgement)
     if judgement.cause == "storage":
         facts |= disk.facts()
     slowest = found.among.slowest if judgement.reason.code == "slow_rank" else None
@@ -184,15 +179,16 @@ def _bound(
     )
 
 
-def _rate_facts(measurement: Measurement, found: Experiments) -> dict[str, float | str]:
+def _rate_facts(found: Experiments) -> dict[str, float | str]:
     """Images/s of what is judged, of the loader and of compute; whether compute is emulated."""
-    alone = measurement.compute.name == NO_STEP
+    compute = found.measurement.compute
+    alone = compute.name == NO_STEP
     training, loader = median(list(found.end_to_end.values())), median(list(found.loader.values()))
     facts: dict[str, float | str] = {
         "judged": "loader" if alone else "training",
         "images_per_s": loader if alone else training,
         "loader_images_per_s": loader,
-        "device": "emulated" if measurement.compute.specified_images_per_s is not None else "measured",
+        "device": "emulated" if compute.specified_images_per_s is not None else "measured",
     }
     facts |= {f"{estimated_part}_how": "estimated" for estimated_part in found.estimated_parts}
     if found.compute:
@@ -200,7 +196,7 @@ def _rate_facts(measurement: Measurement, found: Experiments) -> dict[str, float
     return facts
 
 
-def _file_facts(measurement: Measurement, found: Experiments, judgement: Bound) -> dict[str, float | str]:
+def _file_facts(measurement: Measurement, judgement: Bound) -> dict[str, float | str]:
     """That files were not cold as asked; that only the workers' waiting separates cold reads from warm ones."""
     if judgement.cause == "inconclusive":
         return {}
@@ -208,22 +204,22 @@ def _file_facts(measurement: Measurement, found: Experiments, judgement: Bound) 
     state = files_were(measurement)
     if state in ("warm", "partly warm") and measurement.config.cache != "warm":
         facts["files_were"] = state
-    if found.by_waiting and judgement.cause not in ("compute", "balanced", *IN_GAPS):
+    if by_waiting(measurement) and judgement.cause not in ("compute", "balanced", *IN_GAPS):
         facts["cold_reads_known_by"] = "waiting"
     return facts
 
 
-def _rates(found: Experiments, measurement: Measurement) -> Rates:
+def _rates(found: Experiments) -> Rates:
     def without(resource: SingleCause) -> float | None:
         rates = found.without.get(resource, {})
         # A rate without bound (nothing else takes time) is no figure to print.
         bounded = all(rate < UNBOUNDED * found.loader[number] for number, rate in rates.items())
         return median(list(rates.values())) if rates and bounded else None
 
-    cpu_s = found.cost.cpu_s / found.cost.images if found.cost else 0.0
-    if found.cost and measurement.own_threads:
-        # Threads of its own make its batches, and the training thread waits.
-        cpu_s = max(found.cost.cpu_s, found.cost.process_cpu_s or 0.0) / found.cost.images
+    measurement, cpu_s = found.measurement, 0.0
+    if found.cost:
+        # Where threads of its own make its batches, the training thread waits.
+        cpu_s = (found.cost.all_cpu_s if measurement.own_threads else found.cost.cpu_s) / found.cost.images
     return Rates(
         compute=found.compute,
         loader=median(list(found.loader.values())),
@@ -243,9 +239,9 @@ def _wait_fraction(segments: Sequence[Segment], overhead_s: float) -> float:
     return wait / total if total else 0.0
 
 
-def _unseen(measurement: Measurement, found: Experiments) -> dict[str, Remark]:
+def _unseen(found: Experiments) -> dict[str, Remark]:
     """Why nothing is known of the network, of locks and other waiting, and of what no mode of this loader removes."""
-    reason = why_missing(measurement, "waits") or Remark(code="too_few_wait_samples")
+    reason = why_missing(found.measurement, "waits") or Remark(code="too_few_wait_samples")
     return {
         name: reason if input_ in ONLY_WAITED else Remark(code="no_mode_without")
         for input_ in INPUTS

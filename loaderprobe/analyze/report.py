@@ -9,7 +9,7 @@ from math import ceil
 from typing import Any
 
 from loaderprobe.analyze.answer import answered, layout_notes
-from loaderprobe.analyze.forecast.advice import DataPlace, Recommendation, Surroundings, recommend_groups
+from loaderprobe.analyze.forecast.advice import DataPlace, Recommendation, Surroundings, recommend, recommend_groups
 from loaderprobe.analyze.forecast.changes import OneAFile
 from loaderprobe.analyze.forecast.fit import Storage
 from loaderprobe.analyze.gpu import checked_against_rates
@@ -131,8 +131,7 @@ def buffer_effect(measurement: Measurement, verdict: Verdict, study: Prefilled |
     seen = study if study is not None and study.prefilled is not None and measurement.ranks == 1 else None
     rates = [verdict.images_per_s.value]
     if seen:
-        synchronous = measurement.compute.synchronous
-        rates = [segment_rate(part, synchronous=synchronous, workers=measurement.workers) for part in seen.steady]
+        rates = [segment_rate(measurement, part) for part in seen.steady]
     steady = len(rates) / sum(1 / rate for rate in rates)
     most = max(1.0, compute / steady)
     first = {iteration: over_steady(iteration, free, most) for iteration in ITERATIONS}
@@ -342,48 +341,44 @@ def build_report(
     beside its results; `studies` were measured beside the verdicts. A measurement that cannot be judged spoils its
     own row.
     """
-    judged = {
-        config.key: _judged(result, ceilings.get(config.data))
+    found = [
+        (config, _judged(result, ceilings.get(config.data)) if isinstance(result, Measurement) else result)
         for config, result in results
-        if isinstance(result, Measurement)
-    }
-    unreadable = {key: found for key, found in judged.items() if isinstance(found, DamagedFile)}
-    results = [(config, unreadable.get(config.key, result)) for config, result in results]
-    rows: list[ConfigurationRow] = []
-    details: list[Detail] = []
+    ]
+    judged = {config.key: each for config, each in found if isinstance(each, Judged)}
     recommendations, knees = recommend_groups(
-        [(found.measurement, found.experiments) for found in judged.values() if isinstance(found, Judged)],
+        [each.experiments for each in judged.values()],
         {file.fingerprint: _around(file, environment, ceilings.get(file.fingerprint)) for file in files},
         accelerators or {},
     )
-    for config, result in results:
-        found = judged.get(config.key)
-        if isinstance(result, Measurement) and isinstance(found, Judged):
-            row = row_of(found, recommendations[config.key])
-            rows.append(_with_studies(row, result, studies or Studies(), files))
-            details.append(detail_of(found))
-        elif not isinstance(result, Measurement):
-            rows.append(_unmeasured_row(config, result))
-    measurements = {config.key: result for config, result in results if isinstance(result, Measurement)}
+    rows = [
+        _measured_row(each, recommendations[config.key], studies or Studies(), files)
+        if isinstance(each, Judged)
+        else _unmeasured_row(config, each)
+        for config, each in found
+    ]
+    measurements = {key: each.measurement for key, each in judged.items()}
+    outcomes = [each.measurement if isinstance(each, Judged) else each for _, each in found]
     summary = Summary(
         schema=SUMMARY_SCHEMA,
         schema_version=SCHEMA_VERSION,
-        run=run_info(name, created_utc, command, files, [result for _, result in results], damaged),
+        run=run_info(name, created_utc, command, files, outcomes, damaged),
         environment=environment,
         configurations=tuple(rows),
         knees=knees,
         needs=outlooks(rows, measurements, files, ceilings, accelerators or {}),
     )
-    report = answered(Report(summary=summary, details=tuple(details)))
+    report = answered(Report(summary=summary, details=tuple(map(detail_of, judged.values()))))
     run = replace(summary.run, notes=(*summary.run.notes, *layout_notes(report)))
     return replace(report, summary=replace(report.summary, run=run))
 
 
 def _judged(measurement: Measurement, ceiling: StorageCeiling | None) -> Judged | DamagedFile:
-    """It with its verdict; or, where the arithmetic breaks down on what was stored, the file and the reason."""
+    """It, judged; or, where the arithmetic of verdict or advice breaks down on what was stored, file and reason."""
     try:
         found = Judged(measurement=measurement, ceiling=ceiling)
-        if _all_finite(asdict(found.verdict)):
+        advice = recommend(found.experiments, Surroundings(storage=Storage(ceiling=ceiling))).advice
+        if _all_finite(asdict(replace(found.verdict, advice=advice))):
             return found
         reason = "a figure is infinite"
     except (LoaderprobeError, ArithmeticError, ValueError, LookupError) as error:
@@ -457,15 +452,16 @@ def row_of(judged: Judged, advised: Recommendation) -> ConfigurationRow:
     )
 
 
-def _with_studies(
-    row: ConfigurationRow, measurement: Measurement, studies: Studies, files: Sequence[FileSet]
+def _measured_row(
+    judged: Judged, advised: Recommendation, studies: Studies, files: Sequence[FileSet]
 ) -> ConfigurationRow:
-    assert row.verdict
+    """With what was measured beside it."""
+    row = row_of(judged, advised)
     epochs = studies.epochs.get(row.key)
     own = next((file for file in files if file.fingerprint == row.config.data), None)
     return replace(
         row,
-        buffer=buffer_effect(measurement, row.verdict, studies.prefilled.get(row.key)),
+        buffer=buffer_effect(judged.measurement, judged.verdict, studies.prefilled.get(row.key)),
         epochs=None if epochs is None else epochs_of(epochs, own),
     )
 

@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.analyze.caches import lru_hits, page_cache_hits, pinned_hits
+from loaderprobe.analyze.caches import lru_hits, page_cache_hits
 from loaderprobe.stats import mean
 from scripts.benches.compared import Compared, Limits
 from scripts.benches.harness import Progress, part_of, photographs, photographs_in
@@ -189,7 +189,7 @@ def load(folder: Path, _: Any) -> list[Compared]:
             made = Compared(
                 group=row.order, name=f"{row.name}, {epoch}", measured=mean(hits[epoch]), **said,
                 wrong="outside the law" * off,
-                note=f"held {held:.3f}; LRU {lru_hits(held):.3f}, pinned {pinned_hits(held):.3f}",
+                note=f"held {held:.3f}; LRU {lru_hits(held):.3f}",
             )  # fmt: skip
             rows.append(made)
     return rows

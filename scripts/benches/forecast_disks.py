@@ -164,7 +164,7 @@ class Visit:
         if place not in self.measured:
             return Remark(code="no_complete_round")
         found = self.measured[place]
-        return point_of(found, run_experiments(found, self.storage[place.disk].ceiling))
+        return point_of(run_experiments(found, self.storage[place.disk].ceiling))
 
     def points(self, like: Place, among: Sequence[int] = WORKERS) -> tuple[Point, ...]:
         """Those that can be fitted, of the configurations that differ in workers only."""

@@ -31,7 +31,6 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 from torchvision.transforms import v2
 
-from loaderprobe.analyze.verdict.rates import segment_rate
 from loaderprobe.compute.step import NoCompute
 from loaderprobe.datasets.folder import generated_set
 from loaderprobe.errors import MissingPart
@@ -43,6 +42,7 @@ from loaderprobe.plugins import ONE_LAYOUT, check_installed, resolve
 from loaderprobe.protocols import Loader, OwnThreads
 from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN, RunConfig
 from loaderprobe.records.files import FileSet
+from loaderprobe.records.measurement import segment_seconds
 from loaderprobe.samplers import sampling
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.stats import median
@@ -287,7 +287,8 @@ def segment_of(runner: SegmentRunner, scratch: Path) -> float:
         if isinstance(loader, OwnThreads):
             loader.new_processes = looking.follow_threads
         time.sleep(PAUSE_S)
-        return segment_rate(runner.run(Part("warm", "loader_only"), 0), synchronous=False)
+        found = runner.run(Part("warm", "loader_only"), 0)
+        return found.batch_size * found.steps / segment_seconds(found)
 
 
 def run_child(name: str, folder: str, rounds: int, seconds: float) -> dict[str, list[float]]:

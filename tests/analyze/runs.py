@@ -170,14 +170,13 @@ def with_steps(one: Segment, outside: float) -> Segment:
     return replace(one, ready_ns=ready, copied_ns=ready, end_ns=end, finished_ns=())
 
 
-def trained_segments(measurement: Measurement) -> set[int]:
-    """The numbers of the batches that training took."""
-    return {
-        number
-        for each in measurement.segments
-        if each.activity == "training"
-        for number in range(each.first_batch, each.first_batch + each.steps)
-    }
+def with_records(measurement: Measurement, kept: Container[int]) -> Measurement:
+    """What the workers recorded of these batches only."""
+    records = measurement.worker_batches
+    rows = [row for row, number in enumerate(records.batch) if number in kept]
+    columns = {each.name: getattr(records, each.name) for each in fields(records) if each.name != "lost"}
+    left: dict[str, Any] = {name: tuple(column[row] for row in rows) for name, column in columns.items() if column}
+    return replace(measurement, worker_batches=replace(records, **left))
 
 
 def with_read(measurement: Measurement, batches: Container[int], factor: float) -> Measurement:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.caches import lru_hits, lru_share_for, page_cache_hits, pinned_hits, seen_before
+from loaderprobe.analyze.caches import lru_hits, lru_share_for, page_cache_hits, seen_before
 from loaderprobe.records.verdict import Interval
 
 IMAGES = 3000
@@ -72,14 +72,13 @@ def test_the_page_cache_stays_in_its_range(share: float, size_gb: float) -> None
     assert law.low <= least <= most <= law.high
 
 
-@given(st.floats(0, 1.2), st.one_of(st.none(), st.integers(1, 10**5)))
+@given(st.floats(0, 1), st.one_of(st.none(), st.integers(2, 10**5)))
 def test_the_page_cache_lies_between_lru_and_pinned(share: float, epoch: int | None) -> None:
     """With its range, in each epoch, but for epoch 2, where it may be less than LRU; a larger one answers no less."""
-    hits, more = page_cache_hits(share, epoch), page_cache_hits(1.1 * share, epoch)
-    least = 0.0 if epoch == 1 else lru_hits(share)
+    hits, more = page_cache_hits(share, epoch), page_cache_hits(min(1.0, 1.1 * share), epoch)
+    least = lru_hits(share)
     assert hits.low == (0.65 * least if epoch == 2 and share < 1 else least)
-    assert hits.low <= hits.value <= hits.high <= pinned_hits(share) + 1e-9
-    assert pinned_hits(share) == min(share, 1.0)
+    assert hits.low <= hits.value <= hits.high <= share + 1e-9
     assert hits.low <= more.low + 1e-9 and hits.value <= more.value + 1e-9 and hits.high <= more.high + 1e-9
 
 
@@ -91,8 +90,8 @@ def test_the_cache_for_some_hits_gives_them(hits: float) -> None:
 
 
 def test_half_the_set_in_the_page_cache_is_a_third_of_the_hits() -> None:
-    """15 to 41 %; in epoch 2 at most what LRU gives, in epoch 1 nothing; all of the set is all hits, as pinned."""
+    """15 to 41 %; in epoch 2 at most what LRU gives; all of the set is all hits, as pinned."""
     half = page_cache_hits(0.5)
     assert (half.low, half.value, half.high) == pytest.approx((0.153, 0.327, 0.413), abs=1e-3)
-    assert page_cache_hits(0.5, 2).high == half.low and page_cache_hits(0.5, 1).high == 0.0
+    assert page_cache_hits(0.5, 2).high == half.low
     assert page_cache_hits(1.0) == Interval(value=1.0, low=1.0, high=1.0)

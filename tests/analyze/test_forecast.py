@@ -47,7 +47,7 @@ FAST = replace(TOKEN_BUCKET, bytes_per_s=1e10)
 CHANGES: Mapping[str, Callable[..., Forecast]] = {
     "workers": workers, "disk": disk, "cached": cached, "pinned": pinned, "accelerator": accelerator,
     "decoder": lambda found, cpu_s: alternative(found, Alternative(name="torchvision", cpu_s=cpu_s, usual_cpu_s=0.004)),
-    "nothing": lambda found, _: unchanged(found, "workers", ""),
+    "nothing": lambda found, _: unchanged(found),
 }  # fmt: skip
 
 
@@ -353,7 +353,7 @@ SLOW_DISK = Truth(bytes_per_s=20e6)
 
 
 def advised(measurement: Measurement, truth: Truth, **around: Any) -> Recommendation:
-    return recommend(measurement, run_experiments(measurement), Surroundings(storage=truth.storage(), **around))
+    return recommend(run_experiments(measurement), Surroundings(storage=truth.storage(), **around))
 
 
 MANY, FITS = (
@@ -462,7 +462,7 @@ ADVISED: dict[str, tuple[Measurement, Surroundings, dict[ActionCode, tuple[str, 
 def test_what_gains_is_advised_with_what_to_type(name: str) -> None:
     """And what gains nothing is not, or is said to."""
     measurement, around, expected = ADVISED[name]
-    made = {each.action.code: each for each in recommend(measurement, run_experiments(measurement), around).advice}
+    made = {each.action.code: each for each in recommend(run_experiments(measurement), around).advice}
     for code, wanted in expected.items():
         if wanted is None:
             assert code not in made
@@ -490,7 +490,7 @@ def test_faster_storage_gains_no_more_than_free_storage_was_measured_to() -> Non
     found = run_experiments(FULL)
     free = replace(found.speedups["storage"], value=3.0)
     found = replace(found, speedups={**found.speedups, "storage": free})
-    advice = recommend(FULL, found, Surroundings(storage=SLOW_DISK.storage())).advice
+    advice = recommend(found, Surroundings(storage=SLOW_DISK.storage())).advice
     (faster,) = [each for each in advice if each.action.code == "faster_storage"]
     assert faster.speedup == 3.0
     assert faster.action.facts["bytes_per_s"] == pytest.approx(faster.after.value * SLOW_DISK.bytes_per_image)
@@ -500,14 +500,12 @@ def test_forecasts_that_cannot_be_made_are_refused() -> None:
     """Training at half of its prediction, or seen alone, and files of which it is unknown what came from memory."""
     found = run_experiments(FULL)
     halved = replace(found, end_to_end={n: each / 2 for n, each in found.predicted.items()})
-    (forecast,) = recommend(FULL, halved, Surroundings()).forecasts
+    (forecast,) = recommend(halved, Surroundings()).forecasts
     words = "training ran at 50 % of its prediction, outside the noise band"
     assert (
-        forecast.refused
-        and remark_words(forecast.refused) == words
-        and recommend(FULL, halved, Surroundings()).advice == ()
+        forecast.refused and remark_words(forecast.refused) == words and recommend(halved, Surroundings()).advice == ()
     )
-    (forecast,) = recommend(FULL, replace(found, end_to_end={}, predicted={}), Surroundings()).forecasts
+    (forecast,) = recommend(replace(found, end_to_end={}, predicted={}), Surroundings()).forecasts
     assert forecast.refused and forecast.refused.code == "no_complete_round"
     forecasts = advised(as_found(), SLOW_DISK).forecasts
     refused = {each.changed for each in forecasts if each.refused and each.refused.code == "files_as_found"}
@@ -517,10 +515,10 @@ def test_forecasts_that_cannot_be_made_are_refused() -> None:
     }
 
 
-def judged(measurements: Sequence[Measurement], truth: Truth | None = None) -> list[tuple[Measurement, Experiments]]:
-    """With their experiments, on the storage of the truth."""
+def judged(measurements: Sequence[Measurement], truth: Truth | None = None) -> list[Experiments]:
+    """Their experiments, on the storage of the truth."""
     ceiling = truth.storage().ceiling if truth else None
-    return [(measurement, run_experiments(measurement, ceiling)) for measurement in measurements]
+    return [run_experiments(measurement, ceiling) for measurement in measurements]
 
 
 def test_measured_neighbours_are_measured_advice() -> None:

@@ -90,34 +90,41 @@ def _in(layout: str, rate: float, half: float = 1.0, **options: Any) -> Configur
     return _row(rate, half=half, layout=layout, resolution=resolution, **options)
 
 
+def _by(loader: str, rate: float) -> ConfigurationRow:
+    return _row(rate, loader=loader)
+
+
 @pytest.mark.parametrize(
     ("rows", "change"),
     [
-        ([_in("files", 100), _in("tar", 210), _in("parquet", 150)], ("tar", "files")),
-        ([_in("lmdb", 50), _in("tar", 210), _in("parquet", 150)], ("tar", "lmdb")),
+        ([_in("files", 100), _in("tar", 210), _in("parquet", 150)], ("other_layout", "tar", "files")),
+        ([_in("lmdb", 50), _in("tar", 210), _in("parquet", 150)], ("other_layout", "tar", "lmdb")),
         ([_in("files", 100), _in("tar", 103)], None),
         ([_in("files", 100, half=30), _in("tar", 150, half=40)], None),
         ([_in("files", 100), _in("tar", 90)], None),
         ([_in("tar", 100), _row(300, resolution="250x188")], None),
-        ([_in("files", 100), _row(300, layout="tar", resolution="500x375 tar", loader="webdataset")], None),
+        ([_in("files", 100), _in("tar", 300, loader="webdataset")], None),
+        ([_by("torch", 100), _by("spdl", 210), _by("dali", 150)], ("other_loader", "spdl", "torch")),
+        ([_by("grain", 50), _by("spdl", 210)], ("other_loader", "spdl", "grain")),
+        ([_by("torch", 100), _by("spdl", 103)], None),
+        ([_by("torch", 210), _by("spdl", 100)], None),
     ],
     ids=[
-        "of three",
-        "without files",
-        "within noise",
-        "bands overlap",
-        "files are best",
-        "other images",
-        "another loader",
+        "of three layouts", "without files", "within noise", "bands overlap", "files are best", "other images",
+        "another loader", "of three loaders", "without torch", "as fast", "torch is best",
     ],
-)
-def test_the_layout_that_surely_gains_most_is_the_first_change(
-    rows: list[ConfigurationRow], change: tuple[str, str] | None
+)  # fmt: skip
+def test_the_layout_or_loader_that_surely_gains_most_is_the_first_change(
+    rows: list[ConfigurationRow], change: tuple[str, str, str] | None
 ) -> None:
-    """Over files, or over the slowest where files were not measured; of the same images only."""
-    steps = example_report(rows).summary.next
-    found = [step.remark for step in steps if step.remark and step.remark.code == "other_layout"]
-    assert [(each.facts["best"], each.facts["now"]) for each in found] == ([change] if change else [])
+    """Over files, or torch's; over the slowest where those were not measured; of the same images only.
+
+    Each layout, and each loader, is on the first screen.
+    """
+    summary = example_report(rows).summary
+    found = [step.remark for step in summary.next if step.remark and step.remark.code.startswith("other_")]
+    assert [(each.code, each.facts["best"], each.facts["now"]) for each in found] == ([change] if change else [])
+    assert {row.key for row in rows} == set(summary.best)
 
 
 @pytest.mark.parametrize(
@@ -161,27 +168,6 @@ def test_large_files_that_gain_nothing_are_said_to(
     alone wherever no gain is forecast, as storage gains none."""
     found = [note.facts for note in layout_notes(example_report(rows))]
     assert found == ([pytest.approx(facts, abs=1e-3)] if facts else [])
-
-
-@pytest.mark.parametrize(
-    ("rates", "change"),
-    [
-        ({"torch": 100, "spdl": 210, "dali": 150}, ("spdl", "torch")),
-        ({"grain": 50, "spdl": 210}, ("spdl", "grain")),
-        ({"torch": 100, "spdl": 103}, None),
-        ({"torch": 210, "spdl": 100}, None),
-    ],
-    ids=["of three", "without torch", "within noise", "torch is best"],
-)
-def test_the_loader_that_surely_gains_most_is_the_first_change(
-    rates: dict[str, float], change: tuple[str, str] | None
-) -> None:
-    """Over torch's, or over the slowest where that was not measured; each loader is on the first screen."""
-    rows = [_row(rate, loader=name) for name, rate in rates.items()]
-    report = example_report(rows)
-    found = [step.remark for step in report.summary.next if step.remark and step.remark.code == "other_loader"]
-    assert [(each.facts["best"], each.facts["now"]) for each in found] == ([change] if change else [])
-    assert {row.key for row in rows} == set(report.summary.best)
 
 
 @pytest.mark.parametrize(("gain", "first"), [(1.9, False), (1.03, True)])

@@ -138,7 +138,7 @@ def test_published_rates_are_advised_for_their_model_only() -> None:
     slow = Truth(compute=50.0, cpu_s=0.001, latency_s=0.0, bytes_per_s=1e15)
     for model, names in (("resnet50", ["fast"]), ("vgg16", [])):
         made = measured(slow, 2, model=model)
-        judged = [(made, run_experiments(made))]
+        judged = [run_experiments(made)]
         (found,) = recommend_groups(judged, {}, {"fast": 5000.0})[0].values()
         actions = [each.action for each in found.advice if each.action.code == "accelerator"]
         assert actions

@@ -28,19 +28,12 @@ from loaderprobe.analyze.forecast.fit import Fit, Point, Storage, fit, point_of
 from loaderprobe.analyze.knee import fewest, ranked
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.one_thread import on_one_thread
-from loaderprobe.analyze.verdict.rates import rate_interval
-from loaderprobe.analyze.verdict.rule import (
-    contenders,
-    cores_are_busy,
-    host_behind,
-    is_imbalanced,
-    speedups_among,
-    straggles,
-)
-from loaderprobe.analyze.verdict.validity import counted
+from loaderprobe.analyze.verdict.rule import contenders, cores_are_busy, ranks_wait_for, speedups_among
+from loaderprobe.analyze.verdict.slow_host import SlowHost
+from loaderprobe.analyze.verdict.validity import never_warm
 from loaderprobe.records import by_key, thresholds
 from loaderprobe.records.config import ANY_LAYOUT, PUBLISHED_MODEL, ComputeSpec, alike_but_for
-from loaderprobe.records.measurement import Alternative, Measurement, judged_activity, segments_of
+from loaderprobe.records.measurement import Alternative
 from loaderprobe.records.phases import FROM_STORAGE
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import INPUTS, REMEDIES, SingleCause
@@ -122,14 +115,14 @@ def enough(made: Callable[[float], Forecast]) -> float:
 # Advice by the speed-up of one resource of the input that has a remedy: so far waits for a network, a lock, or others.
 
 
-def remedies(measurement: Measurement, found: Experiments) -> tuple[Advice, ...]:
+def remedies(found: Experiments) -> tuple[Advice, ...]:
     """For each resource with a remedy that gains enough, the largest first.
 
     Waits have a speed-up only where workers were looked at.
     """
     now = _now(found)
     made = [
-        _advised(found, _action(measurement, found, name), max(1.0, _most(measurement, found, name) / now))
+        _advised(found, _action(found, name), max(1.0, _most(found, name) / now))
         for name in INPUTS
         if name in REMEDIES
         and name in found.speedups
@@ -139,22 +132,22 @@ def remedies(measurement: Measurement, found: Experiments) -> tuple[Advice, ...]
     return tuple(sorted((each for each in made if each.speedup >= thresholds.WORTH), key=lambda each: -each.speedup))
 
 
-def _action(measurement: Measurement, found: Experiments, name: SingleCause) -> Action:
+def _action(found: Experiments, name: SingleCause) -> Action:
     subject = found.waiting.subjects.get(name, "") if found.waiting else ""
     facts: dict[str, float | str] = {"subject": subject} if subject else {}
     if name == "network":
-        facts["workers"] = max(1, measurement.config.loader.workers) * thresholds.MORE_WORKERS
+        facts["workers"] = max(1, found.config.loader.workers) * thresholds.MORE_WORKERS
     return Action(code=REMEDIES[name], facts=facts)
 
 
-def _most(measurement: Measurement, found: Experiments, name: SingleCause) -> float:
+def _most(found: Experiments, name: SingleCause) -> float:
     """Images/s of training at best: without the wait, or with so many more workers that wait at the same time."""
     now = _now(found)
     without = now * found.speedups[name].value
     if name != "network" or found.cost is None:
         return without
-    cpu_s = max(found.cost.cpu_s, found.cost.process_cpu_s or 0.0) / found.cost.images
-    of_cores = measurement.cores_available / cpu_s if cpu_s else without
+    cpu_s = found.cost.all_cpu_s / found.cost.images
+    of_cores = found.limits.cores / cpu_s if cpu_s else without
     return min(now * thresholds.MORE_WORKERS, of_cores, now * max(1.0, found.free_input_speedup))
 
 
@@ -178,29 +171,27 @@ def _advised(found: Experiments, action: Action, most: float, command: str = "")
 # Advice that only several ranks need: on a slow one, on slow batches, on the exchange of gradients.
 
 
-def rank_remedies(measurement: Measurement, found: Experiments) -> tuple[Advice, ...]:
+def rank_remedies(found: Experiments) -> tuple[Advice, ...]:
     """The remedy of what leads, and of what is lost beside it; none for one rank."""
     leading = contenders(found)
-    if measurement.ranks < 2 or not leading or not found.end_to_end:
+    if found.measurement.ranks < 2 or not leading or not found.end_to_end:
         return ()
-    if "gradients" in leading and found.speedups["gradients"].value >= thresholds.WORTH:
+    if "gradients" in leading:
         return (_advised(found, Action(code=REMEDIES["gradients"]), found.speedups["gradients"].value),)
     if not any(name in INPUTS for name in leading):
         return ()
-    if is_imbalanced(found) and found.among.slowest is not None:
-        facts: dict[str, float | str] = {"rank": found.among.slowest.rank, "host": found.among.slowest.host}
-        slow_rank = Action(code=REMEDIES["imbalance"], facts=facts)
-        return (_advised(found, slow_rank, found.among.speedups()["imbalance"].value),)
-    if (host := host_behind(found)) is not None:
-        facts = {"slow_host": host.host, "slow_ranks": host.slow}
-        return (_advised(found, Action(code="slow_host", facts=facts), speedups_among(found)["imbalance"].value),)
-    loader = measurement.config.loader
-    deep = thresholds.DEEP
-    if straggles(found) and loader.workers and loader.prefetch_factor < deep:
+    waited_for, slowest, speedups = ranks_wait_for(found), found.among.slowest, speedups_among(found)
+    if waited_for == "rank" and slowest:
+        slow_rank = Action(code=REMEDIES["imbalance"], facts={"rank": slowest.rank, "host": slowest.host})
+        return (_advised(found, slow_rank, speedups["imbalance"].value),)
+    if isinstance(waited_for, SlowHost):
+        slow_host = Action(code="slow_host", facts={"slow_host": waited_for.host, "slow_ranks": waited_for.slow})
+        return (_advised(found, slow_host, speedups["imbalance"].value),)
+    loader, deep = found.config.loader, thresholds.DEEP
+    if waited_for == "batches" and loader.workers and loader.prefetch_factor < deep:
         # Of what they lose by waiting for each other, at most all.
-        lost = found.among.speedups()["straggler"].value
         prefetch = Action(code="prefetch", facts={"batches": deep})
-        return (_advised(found, prefetch, lost, f"prefetch_factor={deep}"),)
+        return (_advised(found, prefetch, speedups["straggler"].value, f"prefetch_factor={deep}"),)
     return ()
 
 
@@ -242,18 +233,17 @@ class Recommendation:
     advice: tuple[Advice, ...]
 
 
-def recommend(measurement: Measurement, found: Experiments, around: Surroundings) -> Recommendation:
+def recommend(found: Experiments, around: Surroundings) -> Recommendation:
     """Forecasts and advice for one measured configuration; waiting that no model knows has advice of its own.
 
     First what costs a few characters: where the threads of a serial loader spin, and one thread was measured to gain.
-    Then changes that gain enough, largest speed-up first; last, with speed-up 1, what would be wasted. `measurement`
-    has the segments that count, as for the verdict.
+    Then changes that gain enough, largest speed-up first; last, with speed-up 1, what would be wasted.
     """
-    by_laws = _by_laws(measurement, found, around)
-    waits = remedies(measurement, found)
+    by_laws = _by_laws(found, around)
+    waits = remedies(found)
     if around.storage.kind != "unknown" or around.storage.is_flat:  # what more requests get is known then
         waits = tuple(each for each in waits if each.action.code != "requests_in_flight")
-    own = (*_one_thread(measurement, found), *rank_remedies(measurement, found), *waits)
+    own = (*_one_thread(found), *rank_remedies(found), *waits)
     if not own:
         return by_laws
     # That nothing on the input side helps is not true then.
@@ -262,13 +252,11 @@ def recommend(measurement: Measurement, found: Experiments, around: Surroundings
     return replace(by_laws, advice=(*own, *rest))
 
 
-def _one_thread(measurement: Measurement, found: Experiments) -> tuple[Advice, ...]:
+def _one_thread(found: Experiments) -> tuple[Advice, ...]:
     """As tried: the rate of all rounds, and what it gained in those that had both."""
-    tried = on_one_thread(measurement)
-    if tried is None or not tried.gains or not found.end_to_end:
+    tried, before = on_one_thread(found.measurement), found.rate
+    if tried is None or not tried.gains or before is None:
         return ()
-    segments = segments_of(measurement, found.base, judged_activity(measurement))
-    before = rate_interval(measurement, segments)
     ratio = median(list(tried.ratios.values()))
     # A gain is beyond the spread, so that even the low end is one.
     low = min(each / (1 + tried.spread.get(n, 0.0)) for n, each in tried.ratios.items())
@@ -283,8 +271,8 @@ _ON_ONE_THREAD = (
 )
 
 
-def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings) -> Recommendation:
-    point = point_of(measurement, found)
+def _by_laws(found: Experiments, around: Surroundings) -> Recommendation:
+    measurement, point = found.measurement, point_of(found)
     if isinstance(point, Remark):
         return Recommendation(forecasts=(refused("workers", "any other", point),), advice=())
     others = [neighbour for neighbour in around.neighbours if neighbour.workers != point.workers]
@@ -293,10 +281,10 @@ def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings)
         return Recommendation(forecasts=(refused("workers", "any other", fitted),), advice=())
     sets_workers = not measurement.own_threads
     by_workers = (around.workers or worker_forecasts((point, *others), around.storage)) if sets_workers else {}
-    taken, remote = cores_are_busy(measurement, found), measurement.is_remote
+    taken, remote = bool(cores_are_busy(found)), measurement.is_remote
     made = (
         *_workers(point, by_workers, taken=taken),
-        *(_network(fitted, around.storage) if remote else _storage(fitted, around, measurement.config.loader.name)),
+        *(_network(fitted, around.storage) if remote else _storage(fitted, around, found.config.loader.name)),
         *(_alternative(fitted, each) for each in measurement.alternatives if each.name != "decoded"),
         *accelerators(fitted, around.accelerators, found),
     )
@@ -309,7 +297,7 @@ def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings)
         and advice.speedup >= thresholds.WORTH
         and advice.after.value > advice.before.high
         and not _denied(option, found)
-        and not (option.forecast.changed == "disk_speed" and _has_reserve(measurement, point, around.storage))
+        and not (option.forecast.changed == "disk_speed" and _has_reserve(found, point, around.storage))
     ]
     return Recommendation(
         forecasts=(*(option.forecast for option in made), *(() if remote else examples(fitted))),
@@ -406,7 +394,8 @@ def _as_tried(advice: Advice | None, found: Experiments) -> Advice | None:
     """
     free = found.speedups.get("storage")
     if advice is None or free is None or free.how != "measured":
-        return None if advice and found.never_warm and advice.action.code == "files_in_memory" else advice
+        in_memory = advice is not None and advice.action.code == "files_in_memory"
+        return None if in_memory and never_warm(found.measurement) else advice
     now, facts = advice.before.value, advice.action.facts
     if advice.action.code == "files_in_memory" and facts["share"] == 1:
         after = free.times(now)
@@ -425,9 +414,9 @@ def _as_tried(advice: Advice | None, found: Experiments) -> Advice | None:
     return advice
 
 
-def _has_reserve(measurement: Measurement, point: Point, storage: Storage) -> bool:
+def _has_reserve(found: Experiments, point: Point, storage: Storage) -> bool:
     """True where the storage gave far more to as many readers that did nothing else."""
-    phase = storage.ceiling.at(measurement.config.readers) if storage.ceiling else None
+    phase = storage.ceiling.at(found.config.readers) if storage.ceiling else None
     read = point.training * point.bytes_per_image
     return phase is not None and phase.cache in FROM_STORAGE and read < thresholds.FAR_BELOW_CEILING * phase.bw_bytes
 
@@ -458,28 +447,25 @@ def _wasted(point: Point, made: Sequence[AdviceOption], worth: Sequence[Advice],
 
 
 def recommend_groups(
-    judged: Sequence[tuple[Measurement, Experiments]],
-    around: Mapping[str, Surroundings],
-    accelerators: Mapping[str, float],
+    judged: Sequence[Experiments], around: Mapping[str, Surroundings], accelerators: Mapping[str, float]
 ) -> tuple[dict[str, Recommendation], tuple[Knee, ...]]:
     """(forecasts and advice by key of the configuration, a knee for each group).
 
     `around` has the storage and the place of the data, by their fingerprint; `accelerators` gives images/s by name.
     """
-    found = {measurement.config.key: experiments for measurement, experiments in judged}
     recommendations: dict[str, Recommendation] = {}
     knees: list[Knee] = []
-    for group in _groups([measurement for measurement, _ in judged]):
-        made, knee = _recommend_group(group, found, around.get(group[0].config.data, Surroundings()), accelerators)
+    for group in _groups(judged):
+        made, knee = _recommend_group(group, around.get(group[0].config.data, Surroundings()), accelerators)
         for key, each in made.items():
             recommendations.setdefault(key, each)
         knees += [knee] if knee else []
     return recommendations, tuple(knees)
 
 
-def _groups(measured: Sequence[Measurement]) -> list[list[Measurement]]:
+def _groups(judged: Sequence[Experiments]) -> list[list[Experiments]]:
     """The serial loader has no prefetch factor, and so belongs to the groups of all."""
-    alike = by_key(measured, lambda each: alike_but_for(each.config, "workers", "prefetch_factor", "rounds", "seed"))
+    alike = by_key(judged, lambda each: alike_but_for(each.config, "workers", "prefetch_factor", "rounds", "seed"))
     groups = []
     for members in alike.values():
         loaders = [member.config.loader for member in members]
@@ -491,14 +477,11 @@ def _groups(measured: Sequence[Measurement]) -> list[list[Measurement]]:
 
 
 def _recommend_group(
-    group: Sequence[Measurement],
-    found: Mapping[str, Experiments],
-    around: Surroundings,
-    accelerators: Mapping[str, float],
+    group: Sequence[Experiments], around: Surroundings, accelerators: Mapping[str, float]
 ) -> tuple[dict[str, Recommendation], Knee | None]:
-    points = {each.config.key: point_of(each, found[each.config.key]) for each in group}
+    points = {each.config.key: point_of(each) for each in group}
     good = {key: point for key, point in points.items() if isinstance(point, Point)}
-    busy = [each.config.loader.workers for each in group if cores_are_busy(each, found[each.config.key])]
+    busy = [each.config.loader.workers for each in group if cores_are_busy(each)]
     taken = min(busy, default=None)
     by_workers = {
         number: each
@@ -508,6 +491,6 @@ def _recommend_group(
     # The rates of accelerators are published for one model.
     alike = _alike(accelerators, group[0].config.compute)
     around = replace(around, neighbours=tuple(good.values()), workers=by_workers, accelerators=alike)
-    recommendations = {each.config.key: recommend(counted(each), found[each.config.key], around) for each in group}
-    sets_workers = not group[0].own_threads
+    recommendations = {each.config.key: recommend(each, around) for each in group}
+    sets_workers = not group[0].measurement.own_threads
     return recommendations, find_knee(tuple(good), by_workers, taken) if good and sets_workers else None

@@ -115,19 +115,19 @@ def workers(fit: Fit, count: int) -> Forecast:
     """With another number of workers; 0 is the serial loader."""
     anchor = fit.anchor
     if count == anchor.workers:
-        return unchanged(fit, "workers", str(count))
+        return unchanged(fit)
     most = math.floor(thresholds.MOST_WORKERS_A_CORE * anchor.cores)
     if count > max(most, 1):
         return refused("workers", str(count), Remark(code="more_than_cores", facts={"cores": anchor.cores}))
     return _forecast(fit, Change(changed="workers", to=str(count), at=replace(anchor, workers=count)))
 
 
-def unchanged(fit: Fit, changed: Changed, to: str) -> Forecast:
+def unchanged(fit: Fit) -> Forecast:
     """The measured configuration itself: its own rate, and what the models say limits it.
 
     Where more of a token bucket's credit was in it than it repeats by, the rate that lasts, which is estimated.
     """
-    found = _forecast(fit, Change(changed=changed, to=to, at=fit.anchor))
+    found = _forecast(fit, Change(changed="workers", to=str(fit.anchor.workers), at=fit.anchor))
     spread = max(thresholds.REPEAT, fit.anchor.training_spread)
     measured = fit.anchor.training * fit.credit
     lasts = fit.credit <= 1 + thresholds.REPEAT

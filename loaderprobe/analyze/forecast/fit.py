@@ -20,7 +20,7 @@ from loaderprobe.analyze.verdict.rates import (
 from loaderprobe.analyze.verdict.rule import prediction_error_of
 from loaderprobe.analyze.verdict.validity import as_found, cold_share
 from loaderprobe.records import thresholds
-from loaderprobe.records.measurement import Measurement, Segment, segment_seconds, segments_of
+from loaderprobe.records.measurement import Measurement, Segment, judged_activity, segment_seconds, segments_of
 from loaderprobe.records.phases import FROM_STORAGE, BandwidthPhase, KindOfDevice, StorageCeiling
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import Bottleneck
@@ -335,7 +335,7 @@ class Point:
         )
 
 
-def point_of(measurement: Measurement, found: Experiments) -> Point | Remark:
+def point_of(found: Experiments) -> Point | Remark:
     """The figures of one measurement, or why it carries no forecast."""
     prediction_error, tolerance = prediction_error_of(found)
     if prediction_error is None or not found.compute or found.estimated_parts:
@@ -345,7 +345,7 @@ def point_of(measurement: Measurement, found: Experiments) -> Point | Remark:
     cost = found.cost
     if cost is None or not cost.images:
         return Remark(code="no_worker_times")
-    config, per_image = measurement.config, cost.per_image()
+    measurement, config, per_image = found.measurement, found.measurement.config, cost.per_image()
     loader_only = segments_of(measurement, found.base, "loader_only")
     cold = cold_share(measurement, loader_only)
     loader, training = list(found.loader.values()), list(found.end_to_end.values())
@@ -367,29 +367,28 @@ def point_of(measurement: Measurement, found: Experiments) -> Point | Remark:
         blocked_s=per_image.blocked_s,
         idle_s=_idle_s(measurement.workers, loader_only, cost.wall_s / cost.images),
         bytes_per_image=_read_per_image(measurement, loader_only, cold),
-        parent_s=found.overhead_s / step_images(measurement),
+        parent_s=found.limits.parent_s,
         cores=measurement.cores_available,
         from_storage=from_storage,
         sending_s=max(0.0, (cost.process_cpu_s or 0.0) - cost.cpu_s) / cost.images if measurement.workers else 0.0,
         collated=cost.collate_s / cost.wall_s if cost.wall_s else 0.0,
-        measured=_measured(measurement, found),
-        trained_warm="storage" in found.seen_without,
-        unproved=_why_unproved(measurement, found, cold, from_storage=from_storage),
+        measured=_measured(found),
+        trained_warm=found.is_measured("storage") and (found.in_training or judged_activity(measurement) != "training"),
+        unproved=_why_unproved(found, cold, from_storage=from_storage),
         ranks=measurement.ranks,
     )
 
 
-def _measured(measurement: Measurement, found: Experiments) -> dict[str, float]:
+def _measured(found: Experiments) -> dict[str, float]:
     """Images/s of the loader without each resource whose ablation was measured.
 
     Warm files at the CPU time an image that cold ones took: the rate times that settles to 3 % in a second, where
     the rate alone drifts with the CPU.
     """
     rates: dict[str, float] = {
-        name: median(list(rates.values()))
-        for name, rates in found.without.items()
-        if found.how.get(name) == "measured" and rates
+        name: median(list(rates.values())) for name, rates in found.without.items() if found.is_measured(name) and rates
     }
+    measurement = found.measurement
     warm = worker_cost(measurement.worker_batches, segments_of(measurement, "warm", "loader_only"))
     if "storage" in rates and warm and found.cost and warm.cpu_s and found.cost.cpu_s:
         rates["storage"] *= warm.per_image().cpu_s / found.cost.per_image().cpu_s
@@ -410,14 +409,12 @@ def _read_per_image(measurement: Measurement, loader_only: Sequence[Segment], co
     return (bytes_per_image(measurement, loader_only) or 0.0) * min(most, cold)
 
 
-def _why_unproved(
-    measurement: Measurement, found: Experiments, cold: float | None, *, from_storage: bool
-) -> Remark | None:
+def _why_unproved(found: Experiments, cold: float | None, *, from_storage: bool) -> Remark | None:
     if not from_storage:
         return Remark(code="files_from_memory")
-    if measurement.is_remote:
+    if found.measurement.is_remote:
         return None
-    if as_found(measurement) and (cold is None or cold < thresholds.COLD_AT_LEAST):
+    if as_found(found.measurement) and (cold is None or cold < thresholds.COLD_AT_LEAST):
         return Remark(code="files_as_found")
     reason = found.missing.get("storage") if found.base == "baseline" else None
     return Remark(code="storage_missing", facts=reason.because) if reason else None

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import date
 from typing import get_args
 
-from loaderprobe.analyze.caches import lru_share_for, page_cache_hits, pinned_hits, seen_before
+from loaderprobe.analyze.caches import lru_share_for, page_cache_hits, seen_before
 from loaderprobe.analyze.plan.needs import cores_of, demand, in_flight, judge_supply, measured_offer, why_refused
 from loaderprobe.analyze.plan.workload import (
     PlanWorkload,
@@ -22,7 +22,7 @@ from loaderprobe.analyze.plan.workload import (
     total,
 )
 from loaderprobe.errors import BadValue
-from loaderprobe.records.catalogue import CatalogueEntry, LimitName
+from loaderprobe.records.catalogue import Amount, CatalogueEntry
 from loaderprobe.records.plan import (
     Acceptance,
     CacheEpoch,
@@ -97,8 +97,6 @@ def _cache_for(supply: PlanSupply, workload: PlanWorkload, asked: Asked) -> Cach
 
 # Storages that were not measured: an entry of the catalogue at a size, and figures as given.
 
-_OPERATIONS: tuple[tuple[LimitName, SupplyResource], ...] = (("opens_per_s", "opens"), ("requests_per_s", "requests"))
-
 
 def given_offer(text: str, figures: Mapping[str, float]) -> PlanSupply:
     """A storage by its figures: by resource in bytes/s or operations/s, and `latency` in seconds."""
@@ -133,17 +131,17 @@ def catalogue_offer(entry: CatalogueEntry, name: str, size: float | None, today:
         missing.append("bandwidth")
     else:
         limits.append(_published(entry, "bandwidth", bandwidth, "B/s", "read_bytes_per_s" in entry.at_least))
-    for field, resource in _OPERATIONS:
-        amount = entry.opens_per_s if field == "opens_per_s" else entry.requests_per_s
+    operations: dict[SupplyResource, Amount | None] = {"opens": entry.opens_per_s, "requests": entry.requests_per_s}
+    for resource, amount in operations.items():
         value = amount.at(size) if amount else None
         if value is not None:
-            limits.append(_published(entry, resource, value, "1/s", field in entry.at_least))
+            limits.append(_published(entry, resource, value, "1/s", f"{resource}_per_s" in entry.at_least))
         elif amount is not None:
             missing.append(f"{resource}_at_size")
     client = tier.client_bytes_per_s if tier and tier.client_bytes_per_s else entry.client_bytes_per_s
     if client is not None:
         limits.append(_published(entry, "client", client, "B/s", False))
-    if entry.opens_per_s is None and entry.requests_per_s is None:
+    if not any(operations.values()):
         missing.append("operations")
     return PlanSupply(
         name=name if not entry.unit else f"{name}:{float(significant(size)):g}{entry.unit}",
@@ -357,7 +355,7 @@ def cache_hits(asked: Asked, share: float, epoch: int) -> float:
     Of the page cache at least that: it has no more than the node has seen before, and of that what stays.
     """
     if asked.cache.kind == "pinned":
-        return pinned_hits(share)
+        return share
     return min(page_cache_hits(share, epoch).low, seen_before(asked.nodes, epoch))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from loaderprobe.analyze.verdict.experiments import Experiments, run_experiments
 from loaderprobe.analyze.verdict.rule import input_cannot_matter, is_clear
-from loaderprobe.analyze.verdict.validity import by_waiting, counted
+from loaderprobe.analyze.verdict.validity import by_waiting
 from loaderprobe.records import thresholds
 from loaderprobe.records.measurement import Activity, Measurement, Mode, segments_of
 from loaderprobe.records.remark import Remark
@@ -13,7 +13,8 @@ from loaderprobe.records.resources import ABLATIONS, SingleCause
 
 def ablations(measurement: Measurement) -> Remark:
     """Which resources were made free in this measurement, and why no more."""
-    found, measurement = run_experiments(measurement), counted(measurement)
+    found = run_experiments(measurement)
+    measurement = found.measurement
     measured = {name: times for name, mode in ABLATIONS.items() if (times := times_measured(measurement, mode))}
     if found.base == "warm":
         measured.pop("storage", None)
@@ -29,7 +30,7 @@ def ablations(measurement: Measurement) -> Remark:
         facts = {"input": found.free_input_speedup, "compute": found.speedups["compute"].value}
         return Remark(code="ablations_cannot_matter", facts=facts)
     ranked = sorted(found.speedups.items(), key=lambda item: -item[1].value)
-    code = "ablations_not_possible" if open_causes(measurement, found) else "ablations_not_needed"
+    code = "ablations_not_possible" if open_causes(found) else "ablations_not_needed"
     return Remark(code=code, facts={name: speedup.value for name, speedup in ranked})
 
 
@@ -38,7 +39,7 @@ def times_measured(measurement: Measurement, mode: Mode, activity: Activity = "l
     return len(segments_of(measurement, mode, activity))
 
 
-def open_causes(measurement: Measurement, found: Experiments) -> set[SingleCause]:
+def open_causes(found: Experiments) -> set[SingleCause]:
     """The resources among which the cause is to be found; empty when it is clear, or when nothing can make it so."""
     if not found.predicted or input_cannot_matter(found):
         return set()
@@ -46,14 +47,14 @@ def open_causes(measurement: Measurement, found: Experiments) -> set[SingleCause
     unmeasured = {name for name, why in found.missing.items() if why.code == "not_measured"}
     if (found.missing.keys() - unmeasured) & ABLATIONS.keys():
         # Where reads are not counted, warm reads beside cold ones prove them cold. What else is missing stays so.
-        provable = not found.missing.keys() & (ABLATIONS.keys() - {"storage"}) and by_waiting(measurement)
-        return {"storage", *worth} if provable and not times_measured(measurement, "warm") else set()
+        provable = not found.missing.keys() & (ABLATIONS.keys() - {"storage"}) and by_waiting(found.measurement)
+        return {"storage", *worth} if provable and not times_measured(found.measurement, "warm") else set()
     if not worth or unmeasured:
         return unmeasured
     top = max(found.speedups, key=lambda name: found.speedups[name].value)
     # Parts of an input that lies behind compute one by one may lie before it together.
     near = {name for name in worth if name != top and (top == "compute" or not _far(found, top, name))}
-    if top in found.open:
+    if found.is_open(top):
         # An estimate is no basis for spending where it can be measured; these two may hide behind each other.
         beside: set[SingleCause] = {"storage", "preprocessing"} if top in ("storage", "preprocessing") else set()
         return {top, *near, *beside}
@@ -64,5 +65,5 @@ def _far(found: Experiments, top: SingleCause, other: SingleCause) -> bool:
     """True when one speed-up leads the other clearly: with an estimate among them in every round, by a wide margin."""
     rounds = found.ratios[top].keys() & found.ratios[other].keys()
     wide = all(found.ratios[top][n] >= thresholds.OPEN_LEAD * max(1.0, found.ratios[other][n]) for n in rounds)
-    measured = found.how[top] == found.how[other] == "measured"
+    measured = found.is_measured(top) and found.is_measured(other)
     return is_clear(found, top, other) and (measured or wide)

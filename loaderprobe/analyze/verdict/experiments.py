@@ -14,42 +14,37 @@ from loaderprobe.analyze.verdict.rates import (
     Loop,
     Waiting,
     WorkerCost,
-    attributed_cost,
     bytes_over,
     bytes_per_image,
     can_be,
     compute_rates,
     cores_in_training,
-    input_at_most,
     loader_rates,
     parent_overhead_s,
     rate_interval,
     rate_without,
     rates_by_round,
-    read_over,
     spread_of_both,
     step_images,
+    waiting_of,
     worker_cost,
 )
 from loaderprobe.analyze.verdict.slow_host import SlowHost, host_names, slow_host
 from loaderprobe.analyze.verdict.validity import (
     as_found,
-    by_waiting,
     ceiling_phase,
     cold_share,
     counted,
-    fair,
     files_were,
     is_disturbed,
     met_warm,
     never_warm,
-    waiting_evidence,
     why_not_as_asked,
     why_not_on_a_rank,
 )
 from loaderprobe.records import values
+from loaderprobe.records.config import RunConfig
 from loaderprobe.records.measurement import (
-    Activity,
     Measurement,
     Mode,
     RankSeen,
@@ -60,9 +55,9 @@ from loaderprobe.records.measurement import (
 )
 from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.resources import ABLATIONS, AMONG_RANKS, INPUTS, ONLY_WAITED, WAITED, ResourceName, SingleCause
+from loaderprobe.records.resources import ABLATIONS, AMONG_RANKS, ONLY_WAITED, WAITED, ResourceName, SingleCause
 from loaderprobe.records.thresholds import ABOVE_CEILING, CLEAR_LEAD, FAR_LEAD, LEAST_BYTES, NEGLIGIBLE_WAIT, OPEN_LEAD
-from loaderprobe.records.verdict import Evidence, How, Interval, Speedup
+from loaderprobe.records.verdict import How, Interval, Speedup
 from loaderprobe.stats import mean, median
 
 # What several ranks lose to each other: to a slow one, to slow batches, and to the exchange of gradients.
@@ -93,12 +88,8 @@ class AmongRanks:
     """Images/s of the rank that it is compared with."""
     alike: bool = True
     """False where the slowest rank by itself is far below the mean of all."""
-    on_a_node: int = 1
-    """Ranks that share the cores of one."""
-    host: SlowHost | None = None
-    """The host whose ranks are the slowest by themselves in every round: in the middle one of these."""
-    host_leads: tuple[float, ...] = ()
-    """Of that host in each round."""
+    hosts: Mapping[int, SlowHost] = field(default_factory=dict)
+    """By round, the host whose ranks are slow by themselves; empty unless it is the same in all of them."""
     host_ratios: Mapping[int, float] = field(default_factory=dict)
     """Speed-up of each round if its ranks were as fast as the slowest elsewhere: an estimate, and the most."""
 
@@ -107,17 +98,17 @@ class AmongRanks:
         return {name: of_rounds(found).speedup for name, found in self.ratios.items()}
 
 
-def among_ranks(measurement: Measurement, loader: Mapping[int, float], loops: Mapping[int, Loop]) -> AmongRanks:
-    """From the loader in step, by round, and the loops that training on it would be; nothing of one rank."""
+def among_ranks(seen: Seen) -> AmongRanks:
+    """Nothing of one rank. A round is compared with itself."""
+    measurement = seen.measurement
     if measurement.ranks < 2:
         return AmongRanks(missing=dict.fromkeys(AMONG_RANKS, Remark(code="one_rank")))
-    made = _Rounds(measurement=measurement, loader=loader, loops=loops)
     pair = _pair(measurement)
     alone = rates_alone(measurement)
     found: dict[ResourceName, dict[int, float]] = {
-        "imbalance": made.imbalance(pair),
-        "straggler": made.straggler(),
-        "gradients": made.with_compute("no_exchange"),
+        "imbalance": _imbalance(seen, pair),
+        "straggler": _straggler(seen),
+        "gradients": _with_compute(seen, "no_exchange"),
     }
     hosts = _slow_in_every_round(measurement)
     without_one = [each for each in measurement.segments if each.without is not None]
@@ -130,15 +121,13 @@ def among_ranks(measurement: Measurement, loader: Mapping[int, float], loops: Ma
     return AmongRanks(
         ratios={name: each for name, each in found.items() if each and missing[name] is None},
         missing={name: reason for name, reason in missing.items() if reason},
-        compute=made.with_compute("exchange"),
+        compute=_with_compute(seen, "exchange"),
         slowest=measurement.by_rank[pair[0]] if pair else None,
         slowest_alone=alone.get(pair[0], 0.0) if pair else 0.0,
         middle_alone=alone.get(pair[1], 0.0) if pair else 0.0,
         alike=mean(list(alone.values())) < CLEAR_LEAD * min(alone.values()) if alone else True,
-        on_a_node=measurement.ranks_here,
-        host=sorted(hosts.values(), key=lambda host: host.lead)[len(hosts) // 2] if hosts else None,
-        host_leads=tuple(host.lead for host in hosts.values()),
-        host_ratios=made.with_host(hosts) if missing["straggler"] is None else {},
+        hosts=hosts,
+        host_ratios=_with_host(seen, hosts) if missing["straggler"] is None else {},
     )
 
 
@@ -189,52 +178,47 @@ def _why_not(measurement: Measurement, segments: Sequence[Segment], ratios: Mapp
     return why_not_on_a_rank(measurement, segments, cold=measurement.config.cache == "cold")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Rounds:
-    """Speed-ups of each round: a round is compared with itself."""
+def _imbalance(seen: Seen, pair: tuple[int, int] | None) -> dict[int, float]:
+    """Without the slowest rank's input, over without a middle one's."""
+    if pair is None:
+        return {}
+    slow, middle = (rates_by_round(seen.measurement, seen.base, "loader_only", without=rank) for rank in pair)
+    loops = _loops_of(seen, slow.keys() & middle)
+    return {n: loop.end_to_end(slow[n]) / loop.end_to_end(middle[n]) for n, loop in loops}
 
-    measurement: Measurement
-    loader: Mapping[int, float]
-    loops: Mapping[int, Loop]
 
-    def imbalance(self, pair: tuple[int, int] | None) -> dict[int, float]:
-        """Without the slowest rank's input, over without a middle one's."""
-        if pair is None:
-            return {}
-        base = base_mode(self.measurement)
-        slow, middle = (rates_by_round(self.measurement, base, "loader_only", without=rank) for rank in pair)
-        return {
-            n: loop.end_to_end(slow[n]) / loop.end_to_end(middle[n]) for n, loop in self._loops_of(slow.keys() & middle)
-        }
+def _straggler(seen: Seen) -> dict[int, float]:
+    """The rates alone, added up, over the rate in step."""
+    made = seen.measurement
+    places = _places_alone(made)
+    sums = {made.segments[at].round: sum(_own_rate(made, rank, at) for rank in made.by_rank) for at in places}
+    return _over_in_step(seen, sums)
 
-    def straggler(self) -> dict[int, float]:
-        """The rates alone, added up, over the rate in step."""
-        made = self.measurement
-        places = _places_alone(made)
-        sums = {made.segments[at].round: sum(_own_rate(made, rank, at) for rank in made.by_rank) for at in places}
-        return self._over_in_step(sums)
 
-    def with_host(self, hosts: Mapping[int, SlowHost]) -> dict[int, float]:
-        """With all ranks as fast by themselves as the slowest elsewhere, over the rate in step."""
-        return self._over_in_step({n: self.measurement.ranks * host.elsewhere for n, host in hosts.items()})
+def _with_host(seen: Seen, hosts: Mapping[int, SlowHost]) -> dict[int, float]:
+    """With all ranks as fast by themselves as the slowest elsewhere, over the rate in step."""
+    return _over_in_step(seen, {n: seen.measurement.ranks * host.elsewhere for n, host in hosts.items()})
 
-    def _over_in_step(self, rates: Mapping[int, float]) -> dict[int, float]:
-        in_step = _by_round(self.loader, rates)
-        return {n: loop.end_to_end(rates[n]) / loop.end_to_end(in_step[n]) for n, loop in self._loops_of(in_step)}
 
-    def with_compute(self, mode: Mode) -> dict[int, float]:
-        """On the loader as it is, with the steps of a mode: without the exchange, or with nothing but that."""
-        rates = _by_round(rates_by_round(self.measurement, mode, "training"), self.loader)
-        return {
-            n: replace(loop, compute_images_per_s=rates[n]).end_to_end(self.loader[n]) / loop.end_to_end(self.loader[n])
-            for n, loop in self.loops.items()
-            if n in rates
-        }
+def _over_in_step(seen: Seen, rates: Mapping[int, float]) -> dict[int, float]:
+    in_step = _by_round(seen.loader, rates)
+    return {n: loop.end_to_end(rates[n]) / loop.end_to_end(in_step[n]) for n, loop in _loops_of(seen, in_step)}
 
-    def _loops_of(self, rounds: Mapping[int, float] | set[int]) -> list[tuple[int, Loop]]:
-        """The loop of each round; of one in which compute was not measured, that of the first which has it."""
-        usual = next(iter(self.loops.values()), None)
-        return [(n, loop) for n in sorted(rounds) if (loop := self.loops.get(n, usual))]
+
+def _with_compute(seen: Seen, mode: Mode) -> dict[int, float]:
+    """On the loader as it is, with the steps of a mode: without the exchange, or with nothing but that."""
+    rates, loader = _by_round(rates_by_round(seen.measurement, mode, "training"), seen.loader), seen.loader
+    return {
+        n: replace(loop, compute_images_per_s=rates[n]).end_to_end(loader[n]) / loop.end_to_end(loader[n])
+        for n, loop in seen.loops.items()
+        if n in rates
+    }
+
+
+def _loops_of(seen: Seen, rounds: Mapping[int, float] | set[int]) -> list[tuple[int, Loop]]:
+    """The loop of each round; of one in which compute was not measured, that of the first which has it."""
+    usual = next(iter(seen.loops.values()), None)
+    return [(n, loop) for n in sorted(rounds) if (loop := seen.loops.get(n, usual))]
 
 
 def _by_round(rates: Mapping[int, float], rounds: Mapping[int, object]) -> dict[int, float]:
@@ -249,6 +233,8 @@ def _by_round(rates: Mapping[int, float], rounds: Mapping[int, object]) -> dict[
 class Seen:
     """Rates by round, as measured or from training alone, and what the parts predict of training."""
 
+    measurement: Measurement
+    """With the segments that count."""
     loader: dict[int, float]
     alone: dict[int, float]
     """Of compute."""
@@ -258,7 +244,8 @@ class Seen:
     """Of the loader's batches in all rounds."""
     run_delay: float | None
     """Share of their time that workers wait for a core, in rounds that others did not disturb where there are any."""
-    costs: dict[int, WorkerCost | None]
+    costs: dict[int, WorkerCost]
+    """By round; one whose batches have no record is left out."""
     limits: Limits
     predicted: dict[int, float]
     """Images/s of training by round, from its parts."""
@@ -278,13 +265,15 @@ class Seen:
         loader_only = segments_of(measurement, base, "loader_only")
         # Where the loader did not run alone, its batches cost what they cost in training.
         made = loader_only or judged
-        cost = attributed_cost(measurement, made)
-        quiet = [each for each in made if not is_disturbed(measurement, each)]
-        delayed = worker_cost(measurement.worker_batches, quiet or made)
-        waiting = cost.waiting if cost else None
-        by_round = {s.round: worker_cost(measurement.worker_batches, [s]) for s in made}
         # What workers waited for is known of all rounds together: one has too few samples.
-        costs = {number: each and replace(each, waiting=waiting) for number, each in by_round.items()}
+        waiting = waiting_of(measurement, made)
+
+        def cost_of(segments: Sequence[Segment]) -> WorkerCost | None:
+            cost = worker_cost(measurement.worker_batches, segments)
+            return cost and replace(cost, waiting=waiting)
+
+        costs = {s.round: cost for s in made if (cost := cost_of([s]))}
+        delayed = cost_of([each for each in made if not is_disturbed(measurement, each)] or made)
         overhead_s = parent_overhead_s(made) if measurement.workers else 0.0
         limits = _limits(measurement, made, overhead_s, ceiling)
         loader = rates_by_round(measurement, base, "loader_only") or loader_rates(judged, costs, limits)
@@ -303,28 +292,33 @@ class Seen:
             for number, rate in alone.items()
         }  # fmt: skip
         # How many times as many bytes the loader's images had, on average, as those of training.
-        by_bytes = bytes_over(made, judged) or read_over(measurement, made, judged)
+        by_bytes = bytes_over(measurement, made, judged)
         both = sorted(loader.keys() & loops.keys() & by_bytes.keys())
         return cls(
+            measurement=measurement,
             loader=loader,
             alone=alone,
             end_to_end=rates_by_round(measurement, base, judged_activity(measurement)),
             loops=loops,
-            cost=cost,
+            cost=cost_of(made),
             run_delay=delayed.run_delay_s / delayed.wall_s if delayed and delayed.wall_s else None,
             costs={number: each for number, each in costs.items() if number in loader},
             limits=limits,
             predicted={n: loops[n].end_to_end(rate) for n, rate in loader.items() if n in loops},
             predicted_by_bytes={n: loops[n].end_to_end(loader[n] * by_bytes[n]) for n in both},
-            spread_of_steps=spread_of_both(
-                loader_only,
-                judged,
-                measurement.workers,
-                synchronous=synchronous or judged_activity(measurement) != "training",
-            ),
+            spread_of_steps=spread_of_both(measurement, loader_only, judged),
             overhead_s=overhead_s,
             estimated_parts=frozenset(estimated),
         )
+
+    @property
+    def config(self) -> RunConfig:
+        return self.measurement.config
+
+    @property
+    def base(self) -> Mode:
+        """The mode that is the configuration as asked: `warm` when warm files are asked for, else `baseline`."""
+        return base_mode(self.measurement)
 
     @property
     def compute(self) -> float | None:
@@ -338,9 +332,9 @@ class Seen:
     @property
     def most(self) -> float:
         """The most that any input can gain: compute alone over training."""
-        if not self.alone or not self.end_to_end:
+        if self.compute is None or not self.end_to_end:
             return math.inf
-        return max(1.0, median(list(self.alone.values())) / median(list(self.end_to_end.values())))
+        return max(1.0, self.compute / median(list(self.end_to_end.values())))
 
     @property
     def compute_over_training(self) -> float | None:
@@ -358,33 +352,21 @@ class Seen:
 class Experiments(Seen):
     """Rates and speed-ups by round, before anything is judged."""
 
-    base: Mode
-    """The mode that is the configuration as asked: `warm` when warm files are asked for, else `baseline`."""
     without: dict[SingleCause, dict[int, float]]
     """Loader images/s by round without `storage`, `preprocess`, `transport`; a key is absent when unknown."""
-    how: dict[SingleCause, How]
     speedups: dict[SingleCause, Speedup]
     ratios: dict[SingleCause, dict[int, float]]
     """Speedup of each round: rounds are compared with themselves, since their parts saw the same machine."""
-    batch_size: int
     rate: Interval | None
     """Images/s of what is judged, with its interval."""
-    fair: dict[SingleCause, tuple[int, int]]
-    """Resource that was removed to (segments without it that others did not disturb, all of them)."""
     missing: dict[SingleCause, Remark]
     """Resource to the reason why its speed-up is not known."""
     at_most: frozenset[SingleCause]
     """Resources whose estimated speed-up is only the most that can be had: storage at its limit would leave less."""
     bounds: dict[SingleCause, float]
     """Resource that is missing to the most that its speed-up can be, where that is known."""
-    open: frozenset[SingleCause]
-    """Resources that are only estimated, and whose mode could be run."""
     in_training: bool
     """True where resources were removed in training itself: no prediction from the parts is needed then."""
-    seen_without: frozenset[SingleCause]
-    """Resources without which what is judged was measured itself; of others its rate is predicted from the parts."""
-    input_at_most: dict[int, float]
-    """By round, the most that training can gain from any input, as seen in training itself; empty where unknown."""
     training_cores: float | None
     """Cores that training keeps busy, workers and training process together."""
     ranges: dict[SingleCause, tuple[float, float]]
@@ -393,14 +375,20 @@ class Experiments(Seen):
     """Why files that were to be cold were warm: then nothing is known of cold ones."""
     above_ceiling: tuple[float, float] | None
     """Bytes/s of samples said to be cold, and the ceiling of the storage that they exceed; None where they do not."""
-    by_waiting: bool
-    """True where only the workers' waiting separates cold files from warm ones."""
-    never_warm: bool
-    """True where the file system was seen to keep no files in memory."""
-    evidence: tuple[Evidence, ...]
-    """The waits that separate them then."""
     among: AmongRanks
     """What ranks lose to each other. The exchange of gradients is among the speed-ups above, too."""
+
+    def is_measured(self, resource: SingleCause) -> bool:
+        """False where its speed-up is an estimate, or not known."""
+        speedup = self.speedups.get(resource)
+        return speedup is not None and speedup.how == "measured"
+
+    def is_open(self, resource: SingleCause) -> bool:
+        """True where its speed-up is an estimate, and its mode could be run; not where that showed nothing."""
+        mode = ABLATIONS.get(resource)
+        if mode not in possible_modes(self.measurement) or self.is_measured(resource):
+            return False
+        return not segments_of(self.measurement, mode, "loader_only")
 
     @property
     def free_input_speedup(self) -> float:
@@ -442,112 +430,111 @@ class Without:
     """Where it is missing, the most that the loader could deliver without the resource, by round; empty if unknown."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoaderParts:
-    """The loader of one measurement with one resource after the other removed.
+def _without(seen: Seen) -> dict[SingleCause, Without]:
+    """The loader with one resource after the other removed.
 
     Measured where a mode was run; where it was not, estimated from what batches cost their workers. A mode that
     was run but was not what it was to be is no experiment, and no estimate stands in.
     """
-
-    measurement: Measurement
-    seen: Seen
-
-    def all(self) -> dict[SingleCause, Without]:
-        found = {name: each for name, mode in ABLATIONS.items() if (each := self._ablated(name, mode))}
-        if not self._looked_at:
-            return found
-        # Without samples of the workers nothing separates these from storage.
-        return found | {name: self._estimated(name) for name in ONLY_WAITED}
-
-    def _ablated(self, name: SingleCause, mode: Mode) -> Without | None:
-        """None where neither this loader can be run without the resource, nor its speed-up be estimated."""
-        if name == "storage":
-            return self.storage()
-        if name == "transport":
-            return self.transport()
-        if (measured := self._measured(mode)) or can_be(name):
-            return measured or self._estimated(name)
-        return Without(missing=Remark(code="not_measured")) if mode in self.measurement.modes else None
-
-    @property
-    def _looked_at(self) -> bool:
-        return any(cost is not None and cost.waiting is not None for cost in self.seen.costs.values())
-
-    def ends_of(self, resource: str) -> tuple[Without, Without] | None:
-        """Without the least and the most of it, by the 95 % interval of its share of samples; None without samples."""
-        if resource not in WAITED or not self._looked_at or (resource == "storage" and self._measured("warm")):
-            return None
-        return self._estimated(f"least {resource}"), self._estimated(f"most {resource}")
-
-    def storage(self) -> Without:
-        """The same files, or the same batches, from memory; unknown where files are read as found."""
-        base = base_mode(self.measurement)
-        reason = met_warm(self.measurement) or why_not_as_asked(self.measurement, base)
-        if reason:
-            # How long cold files would be waited for is not known.
-            return Without(missing=reason)
-        if base == "warm":
-            return Without(rates=self.seen.loader)
-        measured = self._measured("warm")
-        keeps_samples = measured and measured.missing and measured.missing.code == "samples_kept"
-        if measured is None or ((keeps_samples or never_warm(self.measurement)) and self._looked_at):
-            # A data set that keeps its samples shows no warm files, only how workers waited for cold ones; nor does a
-            # file system that keeps no files in memory.
-            reason = None if "warm" in possible_modes(self.measurement) else self._why_not_storage()
-            measured = Without(missing=reason) if reason else self._estimated("storage")
-        return measured if measured.missing is None else replace(measured, at_most=self._by_costs("most storage"))
-
-    def _why_not_storage(self) -> Remark | None:
-        """Where files are as found and workers were not sampled, only bytes show that they wait for storage."""
-        if self._looked_at:
-            return None
-        costs = [cost for cost in self.seen.costs.values() if cost is not None]
-        waited = sum(cost.blocked_s for cost in costs) / (sum(cost.wall_s for cost in costs) or 1.0)
-        read = sum(cost.read_bytes for cost in costs) / (sum(cost.images for cost in costs) or 1)
-        if waited < NEGLIGIBLE_WAIT or read >= LEAST_BYTES:
-            return None
-        return Remark(code="wait_unexplained", facts={"share": waited})
-
-    def transport(self) -> Without:
-        """Samples are made but neither collated nor sent; the serial loader has no transport.
-
-        What little the training thread still does is measured where it was done, and nothing in an estimate.
-        """
-        if not self.seen.limits.workers:
-            return Without(rates=self.seen.loader)
-        measured = self._measured("no_transport")
-        if measured is not None:
-            segments = segments_of(self.measurement, "no_transport", "loader_only")
-            return replace(measured, overhead_s=parent_overhead_s(segments))
-        return replace(self._estimated("transport"), overhead_s=0.0)
-
-    def _measured(self, mode: Mode) -> Without | None:
-        """None when the mode was not run."""
-        rates = rates_by_round(self.measurement, mode, "loader_only")
-        if not rates:
-            return None
-        beside = {number: rate for number, rate in rates.items() if number in self.seen.loader}
-        reason = None if beside else Remark(code="not_beside")
-        return Without(rates=beside, missing=why_not_as_asked(self.measurement, mode) or reason)
-
-    def _estimated(self, resource: str) -> Without:
-        rates = self._by_costs(resource)
-        return Without(rates=rates, how="estimated") if rates else Without(missing=Remark(code="no_worker_times"))
-
-    def _by_costs(self, resource: str) -> dict[int, float]:
-        """Images/s without the resource, of each round from what its own batches cost; see `rate_without`."""
-        return {
-            number: rate_without(resource, self.seen.loader[number], cost, self.seen.limits)
-            for number, cost in self.seen.costs.items()
-            if cost is not None
-        }
+    found = {name: each for name, mode in ABLATIONS.items() if (each := _ablated(seen, name, mode))}
+    if not _looked_at(seen):
+        return found
+    # Without samples of the workers nothing separates these from storage.
+    return found | {name: _estimated(seen, name) for name in ONLY_WAITED}
 
 
-def in_training(
-    measurement: Measurement, base: Mode, loader: Mapping[int, float], end_to_end: Mapping[int, float]
-) -> dict[SingleCause, dict[int, float]]:
+def _ablated(seen: Seen, name: SingleCause, mode: Mode) -> Without | None:
+    """None where neither this loader can be run without the resource, nor its speed-up be estimated."""
+    if name == "storage":
+        return _without_storage(seen)
+    if name == "transport":
+        return _without_transport(seen)
+    if (measured := _measured(seen, mode)) or can_be(name):
+        return measured or _estimated(seen, name)
+    return Without(missing=Remark(code="not_measured")) if mode in seen.measurement.modes else None
+
+
+def _looked_at(seen: Seen) -> bool:
+    return any(cost.waiting for cost in seen.costs.values())
+
+
+def _ends_of(seen: Seen, resource: str) -> tuple[Without, Without] | None:
+    """Without the least and the most of it, by the 95 % interval of its share of samples; None without samples."""
+    if resource not in WAITED or not _looked_at(seen) or (resource == "storage" and _measured(seen, "warm")):
+        return None
+    return _estimated(seen, f"least {resource}"), _estimated(seen, f"most {resource}")
+
+
+def _without_storage(seen: Seen) -> Without:
+    """The same files, or the same batches, from memory; unknown where files are read as found."""
+    measurement = seen.measurement
+    reason = met_warm(measurement) or why_not_as_asked(measurement, seen.base)
+    if reason:
+        # How long cold files would be waited for is not known.
+        return Without(missing=reason)
+    if seen.base == "warm":
+        return Without(rates=seen.loader)
+    measured = _measured(seen, "warm")
+    keeps_samples = measured and measured.missing and measured.missing.code == "kept_samples_show_nothing"
+    if measured is None or ((keeps_samples or never_warm(measurement)) and _looked_at(seen)):
+        # A data set that keeps its samples shows no warm files, only how workers waited for cold ones; nor does a
+        # file system that keeps no files in memory.
+        reason = None if "warm" in possible_modes(measurement) else _why_not_storage(seen)
+        measured = Without(missing=reason) if reason else _estimated(seen, "storage")
+    return measured if measured.missing is None else replace(measured, at_most=_by_costs(seen, "most storage"))
+
+
+def _why_not_storage(seen: Seen) -> Remark | None:
+    """Where files are as found and workers were not sampled, only bytes show that they wait for storage."""
+    if _looked_at(seen):
+        return None
+    costs = seen.costs.values()
+    waited = sum(cost.blocked_s for cost in costs) / (sum(cost.wall_s for cost in costs) or 1.0)
+    read = sum(cost.read_bytes for cost in costs) / (sum(cost.images for cost in costs) or 1)
+    if waited < NEGLIGIBLE_WAIT or read >= LEAST_BYTES:
+        return None
+    return Remark(code="wait_unexplained", facts={"share": waited})
+
+
+def _without_transport(seen: Seen) -> Without:
+    """Samples are made but neither collated nor sent; the serial loader has no transport.
+
+    What little the training thread still does is measured where it was done, and nothing in an estimate.
+    """
+    if not seen.limits.workers:
+        return Without(rates=seen.loader)
+    measured = _measured(seen, "no_transport")
+    if measured is not None:
+        segments = segments_of(seen.measurement, "no_transport", "loader_only")
+        return replace(measured, overhead_s=parent_overhead_s(segments))
+    return replace(_estimated(seen, "transport"), overhead_s=0.0)
+
+
+def _measured(seen: Seen, mode: Mode) -> Without | None:
+    """None when the mode was not run."""
+    rates = rates_by_round(seen.measurement, mode, "loader_only")
+    if not rates:
+        return None
+    beside = {number: rate for number, rate in rates.items() if number in seen.loader}
+    reason = None if beside else Remark(code="not_beside")
+    return Without(rates=beside, missing=why_not_as_asked(seen.measurement, mode) or reason)
+
+
+def _estimated(seen: Seen, resource: str) -> Without:
+    rates = _by_costs(seen, resource)
+    return Without(rates=rates, how="estimated") if rates else Without(missing=Remark(code="no_worker_times"))
+
+
+def _by_costs(seen: Seen, resource: str) -> dict[int, float]:
+    """Images/s without the resource, of each round from what its own batches cost; see `rate_without`."""
+    return {
+        number: rate_without(resource, seen.loader[number], cost, seen.limits) for number, cost in seen.costs.items()
+    }
+
+
+def _in_training(seen: Seen) -> dict[SingleCause, dict[int, float]]:
     """Speed-ups by round where resources were removed in training itself; empty where none was."""
+    measurement, base, end_to_end = seen.measurement, seen.base, seen.end_to_end
     found: dict[SingleCause, dict[int, float]] = {}
     for name, mode in ABLATIONS.items():
         if mode == base or (name == "storage" and why_not_as_asked(measurement, base)):
@@ -561,7 +548,7 @@ def in_training(
     rounds = set.union(*(set(each) for each in found.values()))
     not_there: dict[SingleCause, bool] = {"storage": base == "warm", "transport": not measurement.workers}
     found |= {name: dict.fromkeys(rounds, 1.0) for name, is_so in not_there.items() if is_so}
-    return found | {"compute": {n: loader[n] / end_to_end[n] for n in rounds if n in loader}}
+    return found | {"compute": {n: seen.loader[n] / end_to_end[n] for n in rounds if n in seen.loader}}
 
 
 # The experiments: the speed-up of training if storage, preprocessing, transport or compute were free.
@@ -570,66 +557,43 @@ def in_training(
 def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = None) -> Experiments:
     """All rates and speed-ups of a measurement; estimates also heed the storage's ceiling where it is known."""
     measurement = counted(measurement)
-    base, seen = base_mode(measurement), Seen.of(measurement, ceiling)
-    judged = segments_of(measurement, base, judged_activity(measurement))
-    parts = LoaderParts(measurement=measurement, seen=seen)
-    taken = parts.all()
+    seen = Seen.of(measurement, ceiling)
+    judged = segments_of(measurement, seen.base, judged_activity(measurement))
+    taken = _without(seen)
     known = {name: each for name, each in taken.items() if each.missing is None}
-    trained = in_training(measurement, base, seen.loader, seen.end_to_end)
+    trained = _in_training(seen)
     predicted = seen.estimated_parts or trained
     how: dict[SingleCause, How] = {name: "estimated" if predicted else each.how for name, each in known.items()}
     how |= dict.fromkeys(trained, "measured")
     how["compute"] = "estimated" if seen.estimated_parts else "measured"
-    among, failed = among_ranks(measurement, seen.loader, seen.loops), bool(trained)
+    among, failed = among_ranks(seen), bool(trained)
     ratios = _all_ratios(seen, known, trained, among)
     how |= {name: "measured" for name in ratios if name not in how}
     # A ceiling of whole files limits the estimate; one of large blocks says nothing of small reads.
     whole = measurement.access == "files" or measurement.is_remote
     unlimited = math.isinf(seen.limits.storage_images_per_s) or not whole
-    spare = _storage_has_spare(seen, measurement, ceiling)
-    asked = base == "baseline" and measurement.storage_kind != "memory" and unlimited and not spare
+    spare = _storage_has_spare(seen, ceiling)
+    asked = seen.base == "baseline" and measurement.storage_kind != "memory" and unlimited and not spare
     return Experiments(
         **values(seen),
-        base=base,
         without={name: each.rates for name, each in known.items()},
-        how=how,
         speedups={name: of_rounds(found, how=how[name]).speedup for name, found in ratios.items() if found},
         ratios=ratios,
         rate=rate_interval(measurement, judged) if judged else None,
-        fair=_fair(measurement, in_training=failed),
-        batch_size=step_images(measurement),
         missing={name: each.missing for name, each in taken.items() if each.missing and name not in trained},
         at_most=frozenset(n for n in BY_TIMES if asked and how.get(n) == "estimated"),
         bounds=_bounds(seen, taken, failed=failed),
-        open=_still_open(measurement, how),
         in_training=failed,
-        seen_without=frozenset(trained) or _of_loader(measurement, how),
-        input_at_most=input_at_most(measurement, base),
         training_cores=cores_in_training(measurement, judged),
         ranges={
             name: (_middle(seen, ends[0], failed=failed), _middle(seen, ends[1], failed=failed))
             for name in known
-            if name not in trained and seen.predicted and (ends := parts.ends_of(name))
+            if name not in trained and seen.predicted and (ends := _ends_of(seen, name))
         },
-        met_warm=_met_warm(measurement, seen, taken),
-        above_ceiling=_above_ceiling(measurement, judged, [seen.loader, seen.end_to_end], ceiling),
-        by_waiting=by_waiting(measurement),
-        never_warm=never_warm(measurement),
-        evidence=waiting_evidence(measurement),
+        met_warm=_met_warm(seen, taken),
+        above_ceiling=_above_ceiling(seen, judged, ceiling),
         among=among,
     )
-
-
-def _fair(measurement: Measurement, *, in_training: bool) -> dict[SingleCause, tuple[int, int]]:
-    """By resource, (the rounds that others did not disturb, all rounds): an estimate is of the loader as asked."""
-    activity: Activity = "training" if in_training else "loader_only"
-    as_asked: tuple[Mode, Activity] = base_mode(measurement), "loader_only"
-    kinds = dict.fromkeys(INPUTS, as_asked) | {name: (mode, activity) for name, mode in ABLATIONS.items()}
-    kinds["compute"] = base_mode(measurement), judged_activity(measurement)
-    ran = {name: len(segments_of(measurement, *kind)) for name, kind in kinds.items()}
-    kinds |= {name: as_asked for name, times in ran.items() if not times}
-    undisturbed = fair(measurement)
-    return {name: (undisturbed.get(kind, 0), len(segments_of(measurement, *kind))) for name, kind in kinds.items()}
 
 
 def _all_ratios(
@@ -654,41 +618,26 @@ def _middle(seen: Seen, found: Without, *, failed: bool) -> float:
     return median(list(_ratios(seen, found, failed=failed).values()))
 
 
-def _of_loader(measurement: Measurement, how: Mapping[SingleCause, How]) -> frozenset[SingleCause]:
-    """Where the loader alone is judged, without a step: what it was measured without."""
-    alone = judged_activity(measurement) == "loader_only"
-    return frozenset(name for name, each in how.items() if each == "measured" and alone)
-
-
-def _still_open(measurement: Measurement, how: Mapping[SingleCause, How]) -> frozenset[SingleCause]:
-    """What is only estimated, and could be run. One that was run and showed nothing is not open any more."""
-    possible = possible_modes(measurement)
-    return frozenset(
-        name
-        for name, mode in ABLATIONS.items()
-        if mode in possible and how.get(name) == "estimated" and not segments_of(measurement, mode, "loader_only")
-    )
-
-
-def _met_warm(measurement: Measurement, seen: Seen, taken: Mapping[SingleCause, Without]) -> Remark | None:
+def _met_warm(seen: Seen, taken: Mapping[SingleCause, Without]) -> Remark | None:
     """Why files that were to be cold were warm, in part at least.
 
     None where warm files were asked for, or where a part was cold and the rest would hold up nothing.
     """
+    measurement = seen.measurement
     if measurement.config.cache == "warm" or measurement.storage_kind == "memory":
         return None
     state = files_were(measurement)
-    held_up = state == "warm" or (state == "partly warm" and not _keeps_up_cold(measurement, seen))
+    held_up = state == "warm" or (state == "partly warm" and not _keeps_up_cold(seen))
     return taken["storage"].missing if held_up else None
 
 
-def _keeps_up_cold(measurement: Measurement, seen: Seen) -> bool:
+def _keeps_up_cold(seen: Seen) -> bool:
     """True where the loader would be far ahead of training if workers waited for every byte as for those from storage.
 
     A device at its limit makes them wait longer, so it must be ahead by 2.25.
     """
-    made = segments_of(measurement, base_mode(measurement), "loader_only")
-    share, cost = cold_share(measurement, made), seen.cost
+    measurement, cost = seen.measurement, seen.cost
+    share = cold_share(measurement, segments_of(measurement, seen.base, "loader_only"))
     if not share or cost is None or not seen.loader or not seen.end_to_end:
         return False
     more_s = cost.blocked_s / cost.images * max(0.0, 1 / share - 1) / max(1, measurement.workers)
@@ -696,24 +645,22 @@ def _keeps_up_cold(measurement: Measurement, seen: Seen) -> bool:
     return cold >= FAR_LEAD * max(seen.end_to_end.values())
 
 
-def _above_ceiling(
-    measurement: Measurement, judged: Sequence[Segment], rates: Sequence[Mapping[int, float]],
-    ceiling: StorageCeiling | None,
-) -> tuple[float, float] | None:  # fmt: skip
+def _above_ceiling(seen: Seen, judged: Sequence[Segment], ceiling: StorageCeiling | None) -> tuple[float, float] | None:
     """Cold files cannot come faster than the storage moves bytes: then memory served a part of them.
 
     Its ceiling includes what is read ahead: random blocks waste some of that, and a stream of the same files does not.
     """
-    phase, _ = ceiling_phase(measurement, ceiling, measurement.config.readers)
+    measurement = seen.measurement
+    phase, _ = ceiling_phase(measurement, ceiling)
     size = bytes_per_image(measurement, judged)
-    fastest = max((median(list(rate.values())) for rate in rates if rate), default=0.0)
+    fastest = max((median(list(rates.values())) for rates in (seen.loader, seen.end_to_end) if rates), default=0.0)
     if phase is None or size is None or measurement.config.cache == "warm" or files_were(measurement) != "cold":
         return None
     most = phase.moved_bytes_per_s
     return (fastest * size, most) if fastest * size > ABOVE_CEILING * most else None
 
 
-def _storage_has_spare(seen: Seen, measurement: Measurement, ceiling: StorageCeiling | None) -> bool:
+def _storage_has_spare(seen: Seen, ceiling: StorageCeiling | None) -> bool:
     """True where the storage, or the network, is known not to be at its limit while the loader runs as asked.
 
     At its limit a worker waits for it at all times, unless it reads ahead of them. What reads ahead makes large reads,
@@ -721,7 +668,7 @@ def _storage_has_spare(seen: Seen, measurement: Measurement, ceiling: StorageCei
     """
     if seen.cost is None or not seen.cost.wall_s or not seen.loader:
         return False
-    most = seen.limits.storage_images_per_s
+    measurement, most = seen.measurement, seen.limits.storage_images_per_s
     if measurement.is_remote and (phase := ceiling.at(measurement.config.readers) if ceiling else None):
         most = phase.files_per_s  # at least, where the cores were the limit of the probe
     waited_s = seen.cost.waited_at_most_s("network" if measurement.is_remote else "storage")
@@ -734,7 +681,7 @@ def _limits(
     measurement: Measurement, made: Sequence[Segment], overhead_s: float, ceiling: StorageCeiling | None
 ) -> Limits:
     workers = measurement.workers
-    phase, _ = ceiling_phase(measurement, ceiling, measurement.config.readers)
+    phase, _ = ceiling_phase(measurement, ceiling)
     images = sum(s.steps * s.batch_size for s in made if s.delivered_bytes)
     bytes_per_image = sum(s.delivered_bytes or 0 for s in made) / images if images else 0.0
     most = phase.bw_bytes if phase else math.inf

@@ -95,7 +95,7 @@ def on_one_thread(measurement: Measurement) -> OneThread | None:
     both = [segments_of(measurement, mode, judged) for mode in (base, "one_thread")]
     return OneThread(
         ratios=ratios,
-        spread=spread_of_both(both[0], both[1], 0, synchronous=measurement.compute.synchronous or judged != "training"),
+        spread=spread_of_both(measurement, both[0], both[1]),
         training=_rates(measurement, "training", ratios) if judged == "training" else None,
         loader=_rates(measurement, "loader_only", rounds),
         cores=(cores[0], cores[1]),

@@ -5,19 +5,20 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
+from operator import itemgetter
 
 from loaderprobe.analyze.effects import DRIFT
 from loaderprobe.records import thresholds
 from loaderprobe.records.measurement import (
-    NO_STEP,
     Activity,
     Measurement,
     Mode,
     Segment,
     WorkerBatches,
+    base_mode,
     segment_seconds,
     segments_of,
 )
@@ -94,9 +95,9 @@ def waiting_of(measurement: Measurement, segments: Iterable[Segment]) -> Waiting
     subjects: Counter[tuple[str, str]] = Counter()
     samples = 0
     for time_ns, worker, kind, subject in zip(seen.time_ns, seen.worker, seen.kind, seen.subject, strict=True):
-        begins, ends = spans.get(0 if measurement.own_threads else worker, ([], []))
-        place = bisect_right(begins, time_ns) - 1
-        if place < 0 or time_ns > ends[place]:
+        made = spans.get(0 if measurement.own_threads else worker, [])
+        place = bisect_right(made, time_ns, key=itemgetter(0)) - 1
+        if place < 0 or time_ns > made[place][1]:
             continue  # between two batches: idle
         samples += 1
         name = WAIT_KINDS[kind]
@@ -110,18 +111,15 @@ def waiting_of(measurement: Measurement, segments: Iterable[Segment]) -> Waiting
     return Waiting(samples=samples, kinds=kinds, subjects=met, unknown=seen.letters_only is not None)
 
 
-def _spans(measurement: Measurement, segments: Iterable[Segment]) -> dict[int, tuple[list[int], list[int]]]:
-    """By worker, when batches of these segments were begun and ended."""
-    records, wanted = measurement.worker_batches, _batches_of(segments)
+def _spans(measurement: Measurement, segments: Iterable[Segment]) -> dict[int, list[tuple[int, int]]]:
+    """By worker, when batches of these segments were begun and ended, in the order of time."""
+    records, wanted = measurement.worker_batches, batches_of(segments)
     found: dict[int, list[tuple[int, int]]] = {}
-    rows = zip(records.batch, records.worker, records.start_ns, records.wall_ns, strict=True)
-    for number, worker, start, wall in rows:
+    rows = zip(records.start_ns, records.batch, records.worker, records.wall_ns, strict=True)
+    for start, number, worker, wall in sorted(rows):
         if number in wanted:
             found.setdefault(worker, []).append((start, start + wall))
-    return {
-        worker: ([begin for begin, _ in sorted(each)], [end for _, end in sorted(each)])
-        for worker, each in found.items()
-    }
+    return found
 
 
 NS = 1e9
@@ -146,6 +144,11 @@ class WorkerCost:
     """CPU time of all threads of the workers; None in runs that did not record it."""
     waiting: Waiting | None = None
     """What the workers waited for; None where they were not looked at."""
+
+    @property
+    def all_cpu_s(self) -> float:
+        """CPU time of all threads of the workers; of those that make batches where no more was recorded."""
+        return max(self.cpu_s, self.process_cpu_s or 0.0)
 
     @property
     def helped_s(self) -> float:
@@ -204,15 +207,15 @@ def step_images(measurement: Measurement) -> int:
     return measurement.segments[0].batch_size if measurement.segments else measurement.config.step_images
 
 
-def segment_rate(segment: Segment, *, synchronous: bool, workers: int = 0) -> float:
+def segment_rate(measurement: Measurement, segment: Segment) -> float:
     """Images/s. A device with its own queue is timed on its own timeline: from step end to step end.
 
     With N workers batches come in groups of N, so only whole multiples of N of its steps count; where there is not
     one between two steps, time begins with the wait for the first batch.
     """
-    finished, period = segment.finished_ns, max(workers, 1)
+    finished, period = segment.finished_ns, max(measurement.workers, 1)
     first = (len(finished) - 1) % period
-    if not synchronous and len(finished) > period and finished[-1] > finished[first]:
+    if not measurement.compute.synchronous and len(finished) > period and finished[-1] > finished[first]:
         return segment.batch_size * (len(finished) - 1 - first) * NS / (finished[-1] - finished[first])
     seconds = max(segment_seconds(segment), ((finished[-1] if finished else 0) - segment.begin_ns[0]) / NS)
     return segment.batch_size * segment.steps / seconds if seconds else math.inf
@@ -222,11 +225,8 @@ def rates_by_round(
     measurement: Measurement, mode: Mode, activity: Activity, *, without: int | None = None
 ) -> dict[int, float]:
     """Images/s of each round that has such a segment."""
-    synchronous = measurement.compute.synchronous or activity != "training"
-    return {
-        segment.round: segment_rate(segment, synchronous=synchronous, workers=measurement.workers)
-        for segment in segments_of(measurement, mode, activity, without=without)
-    }
+    segments = segments_of(measurement, mode, activity, without=without)
+    return {segment.round: segment_rate(measurement, segment) for segment in segments}
 
 
 def rate_interval(measurement: Measurement, segments: Sequence[Segment]) -> Interval:
@@ -238,15 +238,13 @@ def rate_interval(measurement: Measurement, segments: Sequence[Segment]) -> Inte
     the same rate. So one round has an interval, and many rounds have that of their spread. A device with its own queue
     that never waits differs by no more than its clock.
     """
-    synchronous = measurement.compute.synchronous or segments[0].activity != "training"
-    workers = measurement.workers
-    rates = [segment_rate(segment, synchronous=synchronous, workers=workers) for segment in segments]
+    rates = [segment_rate(measurement, segment) for segment in segments]
     value = median(rates)
     if not all(0 < rate < math.inf for rate in rates):
         return Interval(value=value, low=value, high=value)
-    by_clock = None if synchronous else _clock(measurement, min(rates))
-    drift, period = (by_clock, 1) if by_clock else (DRIFT, max(workers, 1))
-    times = [_times_of_steps(segment, period, synchronous=synchronous) for segment in segments]
+    by_clock = _clock(measurement, min(rates)) if segments[0].activity == "training" else None
+    drift, period = (by_clock, 1) if by_clock else (DRIFT, max(measurement.workers, 1))
+    times = [_times_of_steps(measurement, segment, period) for segment in segments]
     steps = [noise for each in times if any(each) and (noise := noise_in_time([time / mean(each) for time in each]))]
     known = (pooled(steps) or _noise_unseen(measurement, segments, period, drift)) + drift
     beside = None if by_clock else _noise_beside(measurement, segments[0], value)
@@ -258,6 +256,8 @@ def rate_interval(measurement: Measurement, segments: Sequence[Segment]) -> Inte
 
 def _clock(measurement: Measurement, images_per_s: float) -> Noise | None:
     """What rounds of a device with its own queue differ by; None where it waits, or where its rate is not known."""
+    if measurement.compute.synchronous:
+        return None
     given = measurement.compute.specified_images_per_s
     alone = [given] if given is not None else [*rates_by_round(measurement, "resident", "training").values()]
     if not alone or images_per_s < thresholds.NEVER_WAITS * median(alone):
@@ -286,7 +286,7 @@ def _noise_unseen(measurement: Measurement, segments: Sequence[Segment], period:
     16 steps: 94 to 100 % of the intervals held the rate.
     """
     records = measurement.worker_batches
-    made = _batches_of(segment for segment in measurement.segments if segment.mode == segments[0].mode)
+    made = batches_of(segment for segment in measurement.segments if segment.mode == segments[0].mode)
     walls = [wall for number, wall in zip(records.batch, records.wall_ns, strict=True) if number in made]
     if len(walls) < 2 or not any(walls):
         return drift
@@ -297,49 +297,46 @@ def _noise_unseen(measurement: Measurement, segments: Sequence[Segment], period:
     return max(drift, noise, key=lambda each: each.variance)
 
 
-def _times_of_steps(segment: Segment, period: int, *, synchronous: bool) -> list[float]:
+def _times_of_steps(measurement: Measurement, segment: Segment, period: int) -> list[float]:
     """Seconds of each `period` steps: batches come in groups of as many as there are workers.
 
     As the rate is: of a device with its own queue on its own timeline, of which the host is two steps ahead.
     """
     finished, host = segment.finished_ns, (*segment.begin_ns, segment.closed_ns)
-    stamps = finished if not synchronous and len(finished) > period else host
+    stamps = host if measurement.compute.synchronous or len(finished) <= period else finished
     return [(end - begin) / NS for begin, end in pairwise(stamps[(len(stamps) - 1) % period :: period])]
 
 
-def spread_of_steps(segment: Segment, period: int, *, synchronous: bool) -> float:
-    """Half the 95 % interval of the mean time of `period` steps, as a share of it; 0 with fewer than three of them."""
-    times = _times_of_steps(segment, period, synchronous=synchronous)
-    return half_width_in_time(times) / mean(times) if len(times) >= thresholds.ENOUGH_ROUNDS and any(times) else 0.0
+def spread_of_both(measurement: Measurement, some: Iterable[Segment], others: Iterable[Segment]) -> dict[int, float]:
+    """By round that both have, half the 95 % interval of the one rate over the other, as their steps vary.
 
+    Fewer than three times show no spread.
+    """
 
-def spread_of_both(
-    loader: Iterable[Segment], training: Iterable[Segment], workers: int, *, synchronous: bool
-) -> dict[int, float]:
-    """By round that both have, half the 95 % interval of the one rate over the other, as their steps vary."""
-    period = max(workers, 1)
-    first = {s.round: spread_of_steps(s, period, synchronous=True) for s in loader}
-    second = {s.round: spread_of_steps(s, period, synchronous=synchronous) for s in training}
+    def spread(segment: Segment) -> float:
+        times = _times_of_steps(measurement, segment, max(measurement.workers, 1))
+        return half_width_in_time(times) / mean(times) if len(times) >= thresholds.ENOUGH_ROUNDS and any(times) else 0.0
+
+    first, second = ({segment.round: spread(segment) for segment in each} for each in (some, others))
     return {number: math.hypot(first[number], second[number]) for number in first.keys() & second.keys()}
 
 
-def parent_overhead_s(segments: Iterable[Segment]) -> float:
+def parent_overhead_s(segments: Sequence[Segment]) -> float:
     """Seconds a batch that the training thread itself works on receiving it; with the loader alone, and releasing it.
 
     0 where training did not note it.
     """
-    chosen = list(segments)
-    steps = sum(segment.steps for segment in chosen)
-    spent = (s.receive_cpu_ns or 0 if s.activity == "training" else s.thread_cpu_ns for s in chosen)
+    steps = sum(segment.steps for segment in segments)
+    spent = (s.receive_cpu_ns or 0 if s.activity == "training" else s.thread_cpu_ns for s in segments)
     return sum(spent) / steps / NS if steps else 0.0
 
 
 def worker_cost(records: WorkerBatches, segments: Iterable[Segment]) -> WorkerCost | None:
     """What the batches of these segments cost their workers; None when no record of them is left."""
-    return cost_of_batches(records, _batches_of(segments))
+    return cost_of_batches(records, batches_of(segments))
 
 
-def _batches_of(segments: Iterable[Segment]) -> set[int]:
+def batches_of(segments: Iterable[Segment]) -> set[int]:
     """The numbers of their batches; those that take none have none."""
     return {n for s in segments if s.first_batch >= 0 for n in range(s.first_batch, s.first_batch + s.steps)}
 
@@ -365,13 +362,6 @@ def cost_of_batches(records: WorkerBatches, wanted: Collection[int]) -> WorkerCo
     )
 
 
-def attributed_cost(measurement: Measurement, segments: Iterable[Segment]) -> WorkerCost | None:
-    """The same, with what the workers waited for."""
-    chosen = list(segments)
-    cost = worker_cost(measurement.worker_batches, chosen)
-    return None if cost is None else replace(cost, waiting=waiting_of(measurement, chosen))
-
-
 MOST_FUNCTIONS = 8
 
 
@@ -393,12 +383,11 @@ def function_times(stacks: StackSamples | None) -> tuple[FunctionTime, ...]:
     )
 
 
-def cores_in_training(measurement: Measurement, segments: Iterable[Segment]) -> float | None:
+def cores_in_training(measurement: Measurement, segments: Sequence[Segment]) -> float | None:
     """Cores that workers and the training process together keep busy; None in runs that did not record it."""
-    chosen = list(segments)
-    cost = worker_cost(measurement.worker_batches, chosen)
-    own = [segment.process_cpu_ns for segment in chosen]
-    seconds = sum(segment_seconds(segment) for segment in chosen)
+    cost = worker_cost(measurement.worker_batches, segments)
+    own = [segment.process_cpu_ns for segment in segments]
+    seconds = sum(map(segment_seconds, segments))
     if cost is None or cost.process_cpu_s is None or None in own or not seconds:
         return None
     workers_s, own_s = cost.process_cpu_s if measurement.workers else 0.0, sum(each or 0 for each in own) / NS
@@ -447,28 +436,24 @@ def bytes_per_image(measurement: Measurement, segments: Iterable[Segment]) -> fl
     return sum(size for size, _ in known) / images if images else None
 
 
-def bytes_over(loader: Iterable[Segment], training: Iterable[Segment]) -> dict[int, float]:
-    """By round, the mean bytes of an image of the one over that of the other; only where both are known."""
-    first, second = (
-        {s.round: (s.delivered_bytes or 0) / (s.batch_size * s.steps) for s in each} for each in (loader, training)
-    )
-    return {n: size / second[n] for n, size in first.items() if size and second.get(n)}
+def bytes_over(measurement: Measurement, loader: Sequence[Segment], training: Sequence[Segment]) -> dict[int, float]:
+    """By round, the mean bytes of an image of the one over that of the other; only where both are known.
 
-
-def read_over(measurement: Measurement, loader: Iterable[Segment], training: Iterable[Segment]) -> dict[int, float]:
-    """The same of the bytes that an image took from storage, where samples have no file of their own.
-
-    Read-ahead gives one segment more than it uses, and another less.
+    Of their files; where samples have no file of their own, what they took from storage: read-ahead gives one segment
+    more than it uses, and another less.
     """
-    if measurement.access == "files" or not measurement.storage_counts_reads:
-        return {}
-    records = measurement.worker_batches
-    first, second = ({s.round: worker_cost(records, [s]) for s in each} for each in (loader, training))
-    return {
-        number: (cost.read_bytes / cost.images) / (other.read_bytes / other.images)
-        for number, cost in first.items()
-        if cost and cost.read_bytes and (other := second.get(number)) and other.read_bytes
-    }
+
+    def over(bytes_per_image: Callable[[Segment], float]) -> dict[int, float]:
+        first, second = ({s.round: bytes_per_image(s) for s in each} for each in (loader, training))
+        return {n: size / second[n] for n, size in first.items() if size and second.get(n)}
+
+    def read(segment: Segment) -> float:
+        cost = worker_cost(measurement.worker_batches, [segment])
+        return cost.read_bytes / cost.images if cost else 0.0
+
+    by_files = over(lambda s: (s.delivered_bytes or 0) / (s.batch_size * s.steps))
+    by_storage = measurement.access != "files" and measurement.storage_counts_reads
+    return by_files or (over(read) if by_storage else {})
 
 
 def step_time(segments: Sequence[Segment], images_per_s: float) -> StepTime:
@@ -518,24 +503,19 @@ class Loop:
     """Seconds a batch that the training thread works on receiving and releasing it."""
 
     def end_to_end(self, loader_images_per_s: float) -> float:
-        """Images/s of training on a loader of this rate."""
-        compute = self.compute_images_per_s
-        if self.workers == 0:
-            return self._serial(loader_images_per_s)
-        overhead = self.overhead_s / self.batch_size
-        if self.synchronous:
-            return min(loader_images_per_s, 1 / (1 / compute + overhead))
-        return min(loader_images_per_s, compute, 1 / overhead if overhead else math.inf)
+        """Images/s of training on a loader of this rate.
 
-    def _serial(self, loader_images_per_s: float) -> float:
-        """Without workers nothing loads while the training thread waits for the device.
-
-        A synchronised loop adds the two times. An asynchronous device overlaps its step with the loading
-        of the next batch, which the host begins as soon as it has submitted a step.
+        Without workers nothing loads while the training thread waits for the device: a synchronised loop adds the two
+        times. An asynchronous device overlaps its step with the loading of the next batch, which the host begins as
+        soon as it has submitted a step.
         """
+        compute = self.compute_images_per_s
+        if self.synchronous and not self.workers:
+            return 1 / (1 / loader_images_per_s + 1 / compute)
+        overhead_s = self.overhead_s / self.batch_size if self.workers else 0.0
         if self.synchronous:
-            return 1 / (1 / loader_images_per_s + 1 / self.compute_images_per_s)
-        return min(loader_images_per_s, self.compute_images_per_s)
+            return min(loader_images_per_s, 1 / (1 / compute + overhead_s))
+        return min(loader_images_per_s, compute, per_second(1.0, overhead_s))
 
 
 # What a loader would deliver without one resource, from what batches cost its workers.
@@ -574,8 +554,7 @@ def rate_without(resource: str, rate: float, cost: WorkerCost, limits: Limits) -
     collate_s = min(cost.collate_s / cost.images, busy_s) if limits.workers else 0.0
     # Of putting a batch together, as much is CPU time as of the rest that does not wait for storage.
     collate_cpu_s = collate_s * per_image.cpu_s / busy_s if busy_s else 0.0
-    whole_cpu_s = max(cost.cpu_s, cost.process_cpu_s or 0.0) / cost.images
-    helped_s = cost.helped_s / cost.images
+    whole_cpu_s, helped_s = cost.all_cpu_s / cost.images, cost.helped_s / cost.images
     by_resource = {
         "preprocessing": (busy_s - collate_s + helped_s, collate_cpu_s, limits.storage_images_per_s),
         "transport": (collate_s, whole_cpu_s - collate_cpu_s, limits.storage_images_per_s),
@@ -600,10 +579,9 @@ def rate_without(resource: str, rate: float, cost: WorkerCost, limits: Limits) -
 
 def never_idle(cost: WorkerCost, limits: Limits) -> float:
     """Images/s of workers that make batch after batch, at what these batches cost them."""
-    cpu_s = max(cost.cpu_s, cost.process_cpu_s or 0.0) / cost.images
     return min(
         per_second(limits.workers, cost.wall_s / cost.images),
-        per_second(limits.cores, cpu_s + limits.parent_s),
+        per_second(limits.cores, cost.all_cpu_s / cost.images + limits.parent_s),
         per_second(1.0, limits.parent_s),
     )
 
@@ -624,49 +602,41 @@ def _waited(resource: str, cost: WorkerCost) -> float:
 # the host goes on.
 
 
-def loader_rates(
-    trained: Sequence[Segment], costs: Mapping[int, WorkerCost | None], limits: Limits
-) -> dict[int, float]:
-    """Images/s of the loader alone by round; one whose batches have no record is left out."""
+def loader_rates(trained: Sequence[Segment], costs: Mapping[int, WorkerCost], limits: Limits) -> dict[int, float]:
+    """Images/s of the loader alone by round; with workers, from what the batches of each cost them."""
     if not limits.workers:
-        return _rates({each.round: (each, _waited_s(each)) for each in trained})
-    return {
-        each.round: never_idle(cost, limits)
-        for each in trained
-        if (cost := costs.get(each.round)) is not None and cost.wall_s
-    }
+        return _rates(trained, _waited_s)
+    return {number: never_idle(cost, limits) for number, cost in costs.items() if cost.wall_s}
 
 
 def compute_rates(trained: Sequence[Segment]) -> dict[int, float]:
     """Images/s of compute alone by round."""
-    return _rates({each.round: (each, segment_seconds(each) - _waited_s(each)) for each in trained})
+    return _rates(trained, lambda segment: segment_seconds(segment) - _waited_s(segment))
 
 
-def _rates(spent: Mapping[int, tuple[Segment, float]]) -> dict[int, float]:
-    return {n: each.batch_size * each.steps / seconds for n, (each, seconds) in spent.items() if seconds > 0}
+def _rates(trained: Sequence[Segment], spent_s: Callable[[Segment], float]) -> dict[int, float]:
+    return {each.round: each.batch_size * each.steps / s for each in trained if (s := spent_s(each)) > 0}
 
 
 def _waited_s(segment: Segment) -> float:
     return (sum(segment.ready_ns) - sum(segment.begin_ns)) / NS
 
 
-def input_at_most(measurement: Measurement, base: Mode) -> dict[int, float]:
-    """By round, the most that training can gain from any input, as seen in training itself; empty without a step.
+def input_at_most(measurement: Measurement) -> float:
+    """The most that training can gain from any input, in any round, as seen in training itself.
 
     Gone is all time of the training thread outside its steps. And while workers compute or wait for a core, the step is
-    counted as standing still: so much it may at most be held up by them. Not known where their records are lost.
+    counted as standing still: so much it may at most be held up by them. Infinite without a step, and where their
+    records are lost.
     """
-    if measurement.compute.name == NO_STEP:
-        return {}
-    found = {}
-    for segment in segments_of(measurement, base, "training"):
+    left_over = []
+    for segment in segments_of(measurement, base_mode(measurement), "training"):
         seconds = segment_seconds(segment)
         cost = worker_cost(measurement.worker_batches, [segment])
         if cost is None or not seconds:
-            return {}
+            return math.inf
         in_steps = sum(segment.end_ns) - sum(segment.copied_ns)
         # The serial loader works in the training thread, outside the steps.
         by_workers = max(cost.cpu_s + cost.run_delay_s, cost.process_cpu_s or 0.0) / seconds * measurement.ranks_here
-        left = in_steps / 1e9 / seconds - (by_workers if measurement.workers else 0.0)
-        found[segment.round] = 1 / left if left > 0 else math.inf
-    return found
+        left_over.append(in_steps / NS / seconds - (by_workers if measurement.workers else 0.0))
+    return per_second(1.0, min(left_over, default=0.0))

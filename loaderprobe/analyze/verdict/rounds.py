@@ -11,7 +11,6 @@ import math
 from loaderprobe.analyze.verdict.ablations import open_causes, times_measured
 from loaderprobe.analyze.verdict.experiments import Experiments, possible_modes, run_experiments
 from loaderprobe.analyze.verdict.one_thread import on_one_thread_beside
-from loaderprobe.analyze.verdict.rates import rate_interval
 from loaderprobe.analyze.verdict.rule import (
     beyond_noise,
     compute_is_certain,
@@ -23,17 +22,9 @@ from loaderprobe.analyze.verdict.rule import (
     noise_of,
     prediction_error_of,
 )
-from loaderprobe.analyze.verdict.validity import counted, fair
+from loaderprobe.analyze.verdict.validity import fair
 from loaderprobe.records import thresholds
-from loaderprobe.records.measurement import (
-    NO_STEP,
-    Activity,
-    Measurement,
-    Mode,
-    base_mode,
-    judged_activity,
-    segments_of,
-)
+from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Mode, base_mode, judged_activity
 from loaderprobe.records.resources import ABLATIONS, SingleCause
 
 Round = tuple[tuple[Mode, Activity], ...]
@@ -46,24 +37,24 @@ def next_round(measurement: Measurement, *, thorough: bool) -> Round:
 
 
 def _for_the_verdict(measurement: Measurement, *, thorough: bool) -> Round:
-    found, measurement = run_experiments(measurement), counted(measurement)
-    rounds = measurement.config.rounds
+    found = run_experiments(measurement)
+    measurement, rounds = found.measurement, measurement.config.rounds
     # Idle workers of one rank wait for those of another: what they would do by themselves is not to be estimated.
     thorough = thorough or measurement.config.ranks > 1
     possible, screening = possible_modes(measurement), _screening(measurement)
     trained = min(times_measured(measurement, mode, activity) for mode, activity in screening)
     if not trained:
         return (*screening, *_loader_only(possible if thorough else ()))
-    disturbed = contradiction(found, contenders(found)) is not None
+    disturbed = contradiction(found) is not None
     doubted = _doubt_of_the_whole(found) >= 1 or _doubted_twice(found)
-    unfair = _rests_on_unfair(measurement, found)
+    unfair = _rests_on_unfair(found)
     again = doubted or disturbed or unfair
-    modes = _in_training(measurement, found) if doubted or found.in_training else ()
+    modes = _in_training(found) if doubted or found.in_training else ()
     if not thorough and ((_settled(found) and not disturbed) or compute_is_certain(found)):
         return ()
     if modes and (found.in_training or trained >= min(thresholds.DOUBTED_ROUNDS, rounds)):
-        return _rounds_of_training(measurement, found, modes)
-    wanted = set(possible) if thorough else _deciding(measurement, found)
+        return _rounds_of_training(found, modes)
+    wanted = set(possible) if thorough else _deciding(found)
     wanted |= {mode for mode in possible if times_measured(measurement, mode)}
     without = _loader_only(tuple(mode for mode in possible if mode in wanted))
     if trained < rounds:
@@ -104,10 +95,10 @@ def _far_behind(found: Experiments, top: SingleCause, other: SingleCause) -> boo
     return speedup is not None and found.speedups[top].value >= thresholds.OPEN_LEAD * speedup.value
 
 
-def _rests_on_unfair(measurement: Measurement, found: Experiments) -> bool:
+def _rests_on_unfair(found: Experiments) -> bool:
     """True where others disturbed so many rounds that a word, or a lead which is not far, rests on them."""
-    workers, cores = measurement.workers, measurement.cores_available
-    if judge(found, workers=workers, cores_available=cores).reason.code == "rounds_disturbed":
+    measurement = found.measurement
+    if judge(found).reason.code == "rounds_disturbed":
         return True
     names = contenders(found)
     if names and lead_of(found, names[0]) >= thresholds.FAR_LEAD:
@@ -130,24 +121,24 @@ def further_round(measurement: Measurement, *, thorough: bool) -> Round:
     times = times_measured(measurement, *judged)
     if not times or times >= thresholds.MOST_TIMES * measurement.config.rounds:
         return ()
-    measurement = counted(measurement)  # what the verdict shows
-    rate = rate_interval(measurement, segments_of(measurement, *judged))
-    return (judged,) if rate.high - rate.value > thresholds.WIDE * rate.value else ()
+    rate = run_experiments(measurement).rate
+    return (judged,) if rate and rate.high - rate.value > thresholds.WIDE * rate.value else ()
 
 
-def _in_training(measurement: Measurement, found: Experiments) -> tuple[Mode, ...]:
+def _in_training(found: Experiments) -> tuple[Mode, ...]:
     """The modes to train in where the parts do not predict training; transport only where it may matter."""
     transport = found.speedups.get("transport")
     matters = transport is not None and transport.value >= thresholds.CLEAR_LEAD
-    begun = times_measured(measurement, "no_transport", "training")
-    return tuple(mode for mode in possible_modes(measurement) if mode != "no_transport" or matters or begun)
+    begun = times_measured(found.measurement, "no_transport", "training")
+    return tuple(mode for mode in possible_modes(found.measurement) if mode != "no_transport" or matters or begun)
 
 
-def _rounds_of_training(measurement: Measurement, found: Experiments, modes: tuple[Mode, ...]) -> Round:
+def _rounds_of_training(found: Experiments, modes: tuple[Mode, ...]) -> Round:
     """Training as asked and without each resource, in turns, in three rounds; in six where that leaves a doubt."""
+    measurement = found.measurement
     least = min(thresholds.ENOUGH_ROUNDS, measurement.config.rounds)
     done = min(times_measured(measurement, mode, "training") for mode in modes)
-    doubt = contradiction(found, contenders(found)) or _rests_on_unfair(measurement, found)
+    doubt = contradiction(found) or _rests_on_unfair(found)
     clear = not (_ambiguous(found) or doubt)
     if done >= thresholds.MOST_TIMES * least or (done >= least and clear):
         return ()
@@ -166,10 +157,10 @@ def _loader_only(modes: tuple[Mode, ...]) -> Round:
     return tuple((mode, "loader_only") for mode in modes)
 
 
-def _deciding(measurement: Measurement, found: Experiments) -> set[Mode]:
+def _deciding(found: Experiments) -> set[Mode]:
     """The modes without which no firm word is possible; none when the estimates leave no doubt."""
-    possible = possible_modes(measurement)
-    return {ABLATIONS[name] for name in open_causes(measurement, found) if ABLATIONS.get(name) in possible}
+    possible = possible_modes(found.measurement)
+    return {ABLATIONS[name] for name in open_causes(found) if ABLATIONS.get(name) in possible}
 
 
 def _settled(found: Experiments) -> bool:
@@ -204,4 +195,4 @@ def _ambiguous(found: Experiments) -> bool:
     """True when measured speed-ups do not differ, or are noise, which more rounds may change."""
     names = contenders(found)
     unclear = len(names) > 1 or (len(names) == 1 and not beyond_noise(found, names[0]))
-    return unclear and not found.missing and all(found.how[name] == "measured" for name in names)
+    return unclear and not found.missing and all(map(found.is_measured, names))

@@ -8,14 +8,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal
 
 from loaderprobe.analyze.effects import DRIFT, Effect, half_of_rounds, of_rounds
 from loaderprobe.analyze.verdict.experiments import Experiments
+from loaderprobe.analyze.verdict.rates import input_at_most
 from loaderprobe.analyze.verdict.slow_host import SlowHost
-from loaderprobe.analyze.verdict.validity import evidence_of, speedup_evidence, waiting_for_cores
+from loaderprobe.analyze.verdict.validity import evidence_of, fair, speedup_evidence, waiting_evidence
 from loaderprobe.records import thresholds
-from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.measurement import Activity, Mode, judged_activity, segments_of
 from loaderprobe.records.resources import (
+    ABLATIONS,
     IN_GAPS,
     IN_STEP,
     INPUTS,
@@ -108,16 +111,16 @@ def _logs_without(found: Experiments, name: SingleCause) -> list[float]:
     return [math.log(rate / found.loader[n]) for n, rate in rates.items() if n in found.loader and rate > 0]
 
 
-def judge(found: Experiments, *, workers: int, cores_available: float) -> Bound:
+def judge(found: Experiments) -> Bound:
     """Apply the rule to the experiments of one configuration."""
     prediction_error, tolerance = prediction_error_of(found)
     evidence = (
         *(speedup_evidence(name, speedup, thresholds.WORTH) for name, speedup in found.speedups.items()),
-        *found.evidence,
+        *waiting_evidence(found.measurement),
         *evidence_of([("prediction_error", prediction_error, tolerance)]),
     )
     names = contenders(found)
-    reason = _why_inconclusive(found, prediction_error, tolerance) or contradiction(found, names)
+    reason = _why_inconclusive(found, prediction_error, tolerance) or contradiction(found)
     if reason:
         return inconclusive(found, reason, evidence)
     if not names:
@@ -130,9 +133,9 @@ def judge(found: Experiments, *, workers: int, cores_available: float) -> Bound:
     reason = _why_not_firm(found, top) or (None if far else _all_disturbed(found, top))
     if reason:
         return inconclusive(found, reason, evidence)
-    cpu_evidence = _cpu_limit(found, workers, cores_available)
+    cpu_evidence = cores_are_busy(found)
     if top == "preprocessing" and cpu_evidence:
-        waits = waiting_for_cores(*cpu_evidence, full=thresholds.CORES_IN_USE_SHARE)
+        waits = _waiting_for_cores(*cpu_evidence)
         taken = _all_disturbed(found, top) if waits else None
         if taken and lead_of(found, top) < thresholds.FAR_LEAD**2:
             return inconclusive(found, taken, evidence)
@@ -238,7 +241,7 @@ def input_cannot_matter(found: Experiments) -> bool:
 def _why_not_firm(found: Experiments, top: SingleCause) -> Reason | None:
     """Why the largest speed-up allows no firm verdict; None when it does."""
     speedup = found.speedups[top]
-    if top in found.open and not far_seen(found, top):
+    if found.is_open(top) and not far_seen(found, top):
         return _reason("estimate_not_measured", **_speedup(found, top))
     if speedup.how == "estimated" and speedup.value < thresholds.CLEAR_LEAD:
         return _reason("estimate_too_small", **_speedup(found, top))
@@ -262,10 +265,18 @@ def _all_disturbed(found: Experiments, name: SingleCause) -> Reason | None:
     Others that hold the cores hide what a resource would gain, and make the lack of a core the limit. So neither that
     nothing is worth removing, nor that workers wait for cores that they do not fill, is known from such rounds.
     """
-    fair = found.fair.get(name)
-    if fair is None or fair[0]:
+    measurement, activity = found.measurement, judged_activity(found.measurement)
+    # An estimate is of the loader as asked or, where that did not run alone, of training.
+    kinds: list[tuple[Mode, Activity]] = [(found.base, "loader_only"), (found.base, activity)]
+    if name == "compute":
+        kinds = kinds[1:]
+    elif name in ABLATIONS:
+        kinds.insert(0, (ABLATIONS[name], "training" if found.in_training else "loader_only"))
+    ran = {kind: len(segments_of(measurement, *kind)) for kind in kinds}
+    kind = next((kind for kind, times in ran.items() if times), kinds[-1])
+    if name == "gradients" or fair(measurement).get(kind):
         return None
-    return _reason("rounds_disturbed", rounds=float(fair[1]), **_speedup(found, name))
+    return _reason("rounds_disturbed", rounds=float(ran[kind]), **_speedup(found, name))
 
 
 def inconclusive(found: Experiments, reason: Reason, evidence: tuple[Evidence, ...]) -> Bound:
@@ -379,12 +390,13 @@ def beyond_noise(found: Experiments, top: SingleCause) -> bool:
     return effect.exceeds() and (speedup.value >= thresholds.CLEAR_LEAD or surely)
 
 
-def contradiction(found: Experiments, names: Sequence[SingleCause]) -> Reason | None:
-    """Why the rounds cannot be believed, where the lead of the first of `names` does not outweigh it; None if it does.
+def contradiction(found: Experiments) -> Reason | None:
+    """Why the rounds cannot be believed, where the lead of the largest speed-up does not outweigh it; None if it does.
 
     A load that slows segments by a factor may have slowed those as asked and those without the next resource: only a
-    lead of more than its square is no work of it. `names` is empty for a balanced verdict, which has no lead.
+    lead of more than its square is no work of it. A balanced verdict has no lead.
     """
+    names = contenders(found)
     lead = lead_of(found, names[0]) if names else 1.0
     slower = slowed(found)
     if slower is not None and lead < slower[1] ** 2:
@@ -404,7 +416,7 @@ def _withstands(found: Experiments, prediction_error: float) -> bool:
     """
     top = max(found.speedups, key=lambda name: found.speedups[name].value)
     off = math.exp(abs(math.log1p(max(prediction_error, -0.99))))
-    measured = found.speedups[top].how == "measured" and top in INPUTS
+    measured = found.is_measured(top) and top in INPUTS
     return measured and off <= 1 + thresholds.MOST_NOISE and lead_of(found, top) >= thresholds.CLEAR_LEAD * off**2
 
 
@@ -430,7 +442,7 @@ def _why_inconclusive(found: Experiments, prediction_error: float | None, tolera
     if noise > thresholds.MOST_NOISE and not found.in_training:
         return _reason("rounds_differ", spread=noise)
     best = max(found.speedups, key=lambda name: found.speedups[name].value)
-    lead = thresholds.CLEAR_LEAD if found.speedups[best].how == "measured" else thresholds.OPEN_LEAD
+    lead = thresholds.CLEAR_LEAD if found.is_measured(best) else thresholds.OPEN_LEAD
     for resource, reason in found.missing.items():
         # Whatever the missing experiment would have shown is at most what a free input would gain.
         most = min(found.free_input_speedup, found.bounds.get(resource, math.inf))
@@ -473,7 +485,7 @@ def _least_lead(found: Experiments, top: SingleCause, second: SingleCause, lead:
     if top in found.ranges and second in found.at_most:
         return thresholds.CLEAR_LEAD
     hows = {found.speedups[top].how, found.speedups[second].how}
-    if lead.pairs < 2 and "measured" in hows:
+    if len(lead.rounds) < 2 and "measured" in hows:
         return thresholds.LEAD_OF_ONE_ROUND
     return thresholds.OPEN_LEAD if "estimated" in hows else thresholds.CLEAR_LEAD
 
@@ -483,36 +495,38 @@ def _lead_over(found: Experiments, top: SingleCause, second: SingleCause) -> Eff
     return of_rounds(found.ratios[top]).over(of_rounds(found.ratios[second]), least=1.0)
 
 
-def _cpu_limit(found: Experiments, workers: int, cores_available: float) -> tuple[Evidence, ...]:
-    """Evidence that the cores are the limit, so that more workers would not help; empty when they are not."""
-    if found.run_delay is None or not workers:
+def cores_are_busy(found: Experiments) -> tuple[Evidence, ...]:
+    """Evidence that cores limit the loader, so that more workers would only wait for each other; else empty."""
+    if found.run_delay is None or not found.limits.workers:
         return ()
     metric: EvidenceCode = "loader_cores"
-    in_use = cores_in_use(found)
+    in_use = _cores_in_use(found)
     if found.in_training and found.training_cores is not None:
         metric, in_use = "training_cores", found.training_cores
-    least = thresholds.CORES_IN_USE_SHARE * cores_available
+    least = thresholds.CORES_IN_USE_SHARE * found.limits.cores
     if found.run_delay <= thresholds.RUN_DELAY_SHARE and in_use < least:
         return ()
     # Of the whole node: both figures are of one of the ranks that share it.
-    of_node = found.among.on_a_node
+    of_node = found.measurement.ranks_here
     return (
         *evidence_of([("run_delay_fraction", found.run_delay, thresholds.RUN_DELAY_SHARE)]),
         *evidence_of([(metric, in_use * of_node, least * of_node)], unit="cores"),
     )
 
 
-def cores_are_busy(measurement: Measurement, found: Experiments) -> bool:
-    """True when the cores limit the loader, so that more workers would only wait for each other."""
-    return bool(_cpu_limit(found, measurement.workers, measurement.cores_available))
+def _waiting_for_cores(delay: Evidence, cores: Evidence) -> dict[str, float | str]:
+    """Facts where workers wait for cores that they do not keep busy themselves."""
+    if cores.threshold is None or cores.value >= cores.threshold:
+        return {}
+    available = cores.threshold / thresholds.CORES_IN_USE_SHARE
+    return {"run_delay_share": delay.value, "own_cores": cores.value, "cores": available}
 
 
-def cores_in_use(found: Experiments) -> float:
+def _cores_in_use(found: Experiments) -> float:
     """Cores that reading, preprocessing and receiving keep busy while the loader runs alone."""
     if found.cost is None or not found.loader:
         return 0.0
-    cpu_s = max(found.cost.cpu_s, found.cost.process_cpu_s or 0.0)
-    per_image_s = cpu_s / found.cost.images + found.overhead_s / found.batch_size
+    per_image_s = found.cost.all_cpu_s / found.cost.images + found.limits.parent_s
     return median(list(found.loader.values())) * per_image_s
 
 
@@ -529,8 +543,7 @@ def compute_is_certain(found: Experiments) -> tuple[Evidence, ...]:
     The files must have been what was asked for: warm ones say nothing of how a loader keeps up with cold ones.
     """
     lead = min(found.loader.values(), default=0.0) / max(found.end_to_end.values(), default=1.0)
-    most = max(found.input_at_most.values(), default=math.inf)
-    alone = found.compute_over_training
+    most, alone = input_at_most(found.measurement), found.compute_over_training
     if found.met_warm or found.above_ceiling or "storage" in found.missing or found.in_training or alone is None:
         return ()
     if lead < thresholds.CERTAIN_LEAD or most >= thresholds.WORTH or alone > thresholds.MOST_UNEXPLAINED:
@@ -552,24 +565,24 @@ def below_compute(found: Experiments) -> bool:
     if not found.in_training or alone is None:
         return False
     # An estimate is only an upper bound here.
-    measured = [found.speedups[name].value for name in _inputs(found) if found.speedups[name].how == "measured"]
+    measured = [found.speedups[name].value for name in _inputs(found) if found.is_measured(name)]
     return alone >= thresholds.OPEN_LEAD * max(measured, default=1.0)
 
 
-def cores_shared(found: Experiments, cores_available: float) -> bool:
+def cores_shared(found: Experiments) -> bool:
     """True where compute alone is estimated from steps that workers may have held up, since all cores were busy.
 
     Not where the most that they can have taken from the steps is far less than what free compute would gain.
     """
-    busy = found.training_cores is not None and found.training_cores >= thresholds.CORES_IN_USE_SHARE * cores_available
-    most = max(found.input_at_most.values(), default=math.inf)
+    busy = (found.training_cores or 0.0) >= thresholds.CORES_IN_USE_SHARE * found.limits.cores
+    most = input_at_most(found.measurement)
     return "compute" in found.estimated_parts and busy and found.speedups["compute"].value < thresholds.OPEN_LEAD * most
 
 
-def with_certainty(judgement: Bound, found: Experiments, cores_available: float) -> Bound:
+def with_certainty(judgement: Bound, found: Experiments) -> Bound:
     """Compute-bound where the rule names no cause and nothing but compute is left; not where more than that is."""
-    if judgement.cause in ("compute", "balanced") and cores_shared(found, cores_available):
-        reason = _reason("cores_shared", own_cores=found.training_cores or 0.0, cores=cores_available)
+    if judgement.cause in ("compute", "balanced") and cores_shared(found):
+        reason = _reason("cores_shared", own_cores=found.training_cores or 0.0, cores=found.limits.cores)
         return inconclusive(found, reason, judgement.evidence)
     if judgement.cause == "compute" and below_compute(found):
         error, tolerance = prediction_error_of(found)
@@ -583,7 +596,7 @@ def with_certainty(judgement: Bound, found: Experiments, cores_available: float)
         # Not the device alone: its exchange with the other ranks may be what takes the time.
         side_only = replace(judgement, side="compute", evidence=(*evidence, *judgement.evidence))
         return side_only if judgement.cause == "inconclusive" else judgement
-    alone, how = found.loader_over_training, found.how["compute"]
+    alone, how = found.loader_over_training, found.speedups["compute"].how
     reason = _reason("largest_speedup", resource="compute", speedup=alone, how=how)
     evidence = (*evidence, *judgement.evidence)
     return Bound(side="compute", cause="compute", candidates=(), reason=reason, evidence=evidence)
@@ -606,57 +619,48 @@ def with_ranks(judgement: Bound, found: Experiments) -> Bound:
         return _with_facts(judgement, _beside_gradients(judgement, found))
     if judgement.side != "input":
         return judgement
-    if is_imbalanced(found):
+    waited_for = ranks_wait_for(found)
+    if waited_for == "rank":
         return replace(judgement, cause="imbalance", candidates=(), reason=Reason(code="slow_rank", facts=_slow(found)))
-    if (host := host_behind(found)) is not None:
-        facts = _slow_host(found, host)
+    if isinstance(waited_for, SlowHost):
+        facts = _slow_host(found, waited_for)
         return replace(judgement, cause="imbalance", candidates=(), reason=Reason(code="slow_host", facts=facts))
-    return _with_facts(judgement, {"straggler_speedup": speedups["straggler"].value} if straggles(found) else {})
+    return _with_facts(judgement, {"straggler_speedup": speedups["straggler"].value} if waited_for else {})
 
 
-def is_imbalanced(found: Experiments) -> bool:
-    """True where the slowest rank's input holds up the others, in every round; of few rounds, by a wide margin.
+def ranks_wait_for(found: Experiments) -> SlowHost | Literal["rank", "batches"] | None:
+    """What ranks in step wait for, beyond noise: the slowest rank, a slow host, or slow batches of ranks alike.
 
-    By itself that rank must be slower, too: what two experiments do not agree on is noise.
-    """
-    ratios = found.among.ratios.get("imbalance", {})
-    if not ratios or found.among.middle_alone < thresholds.WORTH * found.among.slowest_alone:
-        return False
-    return of_rounds(ratios).leads_in_each()
+    A rank whose input holds up the others, in every round, of few rounds by a wide margin, and that is slower by
+    itself, too: what two experiments do not agree on is noise.
 
-
-def host_behind(found: Experiments) -> SlowHost | None:
-    """The host for whose ranks all others wait; None without one, and where one rank is what they wait for.
-
-    In every round nearly all its ranks must be slower by themselves than each rank elsewhere, of few rounds by a wide
-    margin. All together must also load faster by themselves than in step: where hosts share a saturated storage
-    unevenly, the faster ones only leave more to the others in step.
+    A host nearly all of whose ranks are slower by themselves than each rank elsewhere, just as surely. All together
+    must also load faster by themselves than in step: where hosts share a saturated storage unevenly, the faster ones
+    only leave more to the others in step.
     """
     among, alone = found.among, list(found.among.ratios.get("straggler", {}).values())
-    if among.host is None or not among.host_ratios or not alone or is_imbalanced(found):
-        return None
-    leads = (dict(enumerate(among.host_leads)), among.host_ratios)
-    slow = all(of_rounds(lead).leads_in_each() for lead in leads) and min(alone) >= thresholds.WORTH
-    return among.host if slow else None
+    ratios = among.ratios.get("imbalance", {})
+    slower = bool(ratios) and among.middle_alone >= thresholds.WORTH * among.slowest_alone
+    if slower and of_rounds(ratios).leads_in_each():
+        return "rank"
+    if among.hosts and among.host_ratios and min(alone, default=0.0) >= thresholds.WORTH:
+        leads = ({number: host.lead for number, host in among.hosts.items()}, among.host_ratios)
+        if all(of_rounds(lead).leads_in_each() for lead in leads):
+            # As it was in the middle one of these rounds.
+            return sorted(among.hosts.values(), key=lambda host: host.lead)[len(among.hosts) // 2]
+    least = thresholds.WORTH if len(alone) >= thresholds.ENOUGH_ROUNDS else thresholds.OPEN_LEAD
+    late = among.alike and min(alone, default=0.0) > 1.0 and median(alone) >= least
+    return "batches" if late else None
 
 
 def speedups_among(found: Experiments) -> dict[ResourceName, Speedup]:
     """Over the rounds. Where a host is slow, imbalance is that of the host: estimated, and the most that it gains."""
     speedups = found.among.speedups()
-    if host_behind(found) is None:
+    if not isinstance(ranks_wait_for(found), SlowHost):
         return speedups
     most = median(list(found.among.host_ratios.values()))
     low = min(most, speedups["straggler"].value)
     return {**speedups, "imbalance": Speedup(value=most, low=low, high=most, how="estimated")}
-
-
-def straggles(found: Experiments) -> bool:
-    """True where ranks alike lose more than noise by waiting for each other's slow batches."""
-    ratios = list(found.among.ratios.get("straggler", {}).values())
-    if not ratios or is_imbalanced(found) or host_behind(found) or not found.among.alike:
-        return False
-    enough = len(ratios) >= thresholds.ENOUGH_ROUNDS
-    return median(ratios) >= (thresholds.WORTH if enough else thresholds.OPEN_LEAD) and min(ratios) > 1.0
 
 
 def _slow(found: Experiments) -> dict[str, float | str]:

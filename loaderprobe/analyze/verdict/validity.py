@@ -13,6 +13,7 @@ from typing import get_args
 
 from loaderprobe.analyze.verdict.rates import (
     WorkerCost,
+    batches_of,
     cold_fraction,
     cost_of_batches,
     rates_by_round,
@@ -38,7 +39,7 @@ from loaderprobe.records.phases import FROM_STORAGE, BandwidthPhase, StorageCeil
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import ResourceName
 from loaderprobe.records.verdict import Evidence, EvidenceCode, FilesWere, How, Speedup
-from loaderprobe.stats import mean, median
+from loaderprobe.stats import mean
 
 # Figures that support a verdict.
 
@@ -61,13 +62,6 @@ def speedup_evidence(resource: ResourceName, speedup: Speedup, threshold: float)
     """A speed-up, with how it is known."""
     metric = _METRICS[f"speedups.{resource}"]
     return Evidence(metric=metric, value=speedup.value, threshold=threshold, unit="x", how=speedup.how)
-
-
-def waiting_for_cores(delay: Evidence, cores: Evidence, *, full: float) -> dict[str, float | str]:
-    """Facts where workers wait for cores that they do not keep busy themselves; `full`: the share at its threshold."""
-    if cores.threshold is None or cores.value >= cores.threshold:
-        return {}
-    return {"run_delay_share": delay.value, "own_cores": cores.value, "cores": cores.threshold / full}
 
 
 def as_found(measurement: Measurement) -> bool:
@@ -289,10 +283,8 @@ def _since_begin(measurement: Measurement) -> WorkerCost | None:
     """
     records = measurement.worker_batches
     firsts = {worker: number for number, worker in zip(records.batch[::-1], records.worker[::-1], strict=True)}
-    left_out = set() if measurement.stream and measurement.access == "none" else set(firsts.values())
-    for segment in segments_of(measurement, "warm", "loader_only") + segments_of(measurement, "warm", "training"):
-        left_out |= {*range(segment.first_batch, segment.first_batch + segment.steps)}
-    return cost_of_batches(records, {*records.batch} - left_out)
+    begun = set() if measurement.stream and measurement.access == "none" else set(firsts.values())
+    return cost_of_batches(records, {*records.batch} - begun - batches_of(_of(measurement, "warm")))
 
 
 def _per_image(measurement: Measurement, segments: Sequence[Segment]) -> tuple[float, float]:
@@ -583,16 +575,12 @@ def _fair(measurement: Measurement) -> list[Segment]:
 
 def _without_slow_start(measurement: Measurement) -> Measurement:
     """Without what the loader did in a slow first round, where later rounds did all of that again."""
-    own = [segment for segment in measurement.segments if not segment.round and segment.mode != "resident"]
-    again = {_kind(segment) for segment in measurement.segments if segment.round}
-    if not own or not all(_kind(each) in again for each in own):
+    kept = tuple(segment for segment in measurement.segments if segment.round or segment.mode == "resident")
+    first = {_kind(segment) for segment in measurement.segments if not segment.round and segment.mode != "resident"}
+    if not first <= {_kind(segment) for segment in kept if segment.round}:
         return measurement
-    if not any(_slow_start(measurement, activity) for activity in ("loader_only", "training")):
-        return measurement
-    dropped = {id(each) for each in own}
-    return replace(
-        measurement, segments=tuple(segment for segment in measurement.segments if id(segment) not in dropped)
-    )
+    slow = any(_slow_start(measurement, activity) for activity in ("loader_only", "training"))
+    return replace(measurement, segments=kept) if slow else measurement
 
 
 def _kind(segment: Segment) -> Kind:
@@ -609,16 +597,10 @@ def _slow_start(measurement: Measurement, activity: Activity) -> bool:
         return False
     if measurement.access == "none" and not measurement.storage_counts_reads:
         return False  # files as found may have been cold once
-    read = _read_by_round(measurement, activity)
+    segments, records = segments_of(measurement, base_mode(measurement), activity), measurement.worker_batches
+    costs = {segment.round: cost for segment in segments if (cost := worker_cost(records, [segment]))}
+    read = {number: cost.read_bytes / cost.images for number, cost in costs.items()}
     return read.get(0, 0.0) <= thresholds.COLDER * min((each for number, each in read.items() if number), default=0.0)
-
-
-def _read_by_round(measurement: Measurement, activity: Activity) -> dict[int, float]:
-    """Bytes from storage an image."""
-    kind: Kind = (base_mode(measurement), activity, None)
-    segments = [segment for segment in measurement.segments if _kind(segment) == kind]
-    costs = {segment.round: worker_cost(measurement.worker_batches, [segment]) for segment in segments}
-    return {number: cost.read_bytes / cost.images for number, cost in costs.items() if cost is not None}
 
 
 # What a configuration reads from storage, against the ceiling of that storage at its concurrency.
@@ -677,7 +659,7 @@ def disk_use(
     all_moved = sum(each or 0 for each in moved) if measurement.storage_counts_reads and None not in moved else None
     share = cold_share(measurement, segments)
     cold = share is not None and share >= thresholds.COLD_AT_LEAST
-    phase, reason = ceiling_phase(measurement, ceiling, measurement.config.readers)
+    phase, reason = ceiling_phase(measurement, ceiling)
     unavailable: dict[str, Remark] = {}
     if own is None:
         unavailable |= dict.fromkeys(("disk_read_bytes_per_s", "cold_fraction", "read_amplification"), _UNCOUNTED)
@@ -701,16 +683,16 @@ def disk_use(
 
 
 def ceiling_phase(
-    measurement: Measurement, ceiling: StorageCeiling | None, readers: int
+    measurement: Measurement, ceiling: StorageCeiling | None
 ) -> tuple[BandwidthPhase | None, Remark | None]:
-    """A ceiling counts only when its own reads were cold; else the reason why there is none."""
+    """The ceiling at as many readers. It counts only when its own reads were cold; else why there is none."""
     if measurement.config.cache == "warm":
         return None, Remark(code="warm_as_asked")
     if measurement.config.nodes > 1:
         return None, Remark(code="ceiling_of_one_node")
     if ceiling is None:
         return None, Remark(code="ceiling_not_measured")
-    phase = ceiling.at(readers)
+    phase = ceiling.at(measurement.config.readers)
     if phase is None:
         return None, ceiling.missing or Remark(code="ceiling_not_measured")
     if phase.cache not in FROM_STORAGE:
@@ -718,37 +700,3 @@ def ceiling_phase(
     if phase.at_least:
         return None, Remark(code="cores_below_ceiling", facts={"bytes_per_s": phase.bw_bytes})
     return phase, None
-
-
-# First epochs and later ones, where a data set makes its samples once and keeps them.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpochRates:
-    """The loader alone, images/s."""
-
-    first: float
-    """While its samples are made."""
-    later: float | None
-    """Once they are kept; None where that was not measured."""
-    judged: str
-    """`first` or `later`: what the verdict is on."""
-
-
-def epochs(measurement: Measurement) -> EpochRates | None:
-    """None where batches made again take as long, or where nothing was made twice."""
-    first_pass = measurement.first_pass
-    if first_pass is None or not first_pass.quicker:
-        return None
-    as_asked = rates_by_round(measurement, "warm" if measurement.config.cache == "warm" else "baseline", "loader_only")
-    if not as_asked:
-        return None
-    rate = median(list(as_asked.values()))
-    if measurement.access == "fresh":
-        again = rates_by_round(measurement, "warm", "loader_only")
-        return EpochRates(first=rate, later=median(list(again.values())) if again else None, judged="first")
-    return EpochRates(
-        first=max(1, measurement.workers) * first_pass.images / first_pass.wall_s,
-        later=rate,
-        judged="later",
-    )

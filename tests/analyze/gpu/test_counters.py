@@ -6,8 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from loaderprobe.analyze.gpu import gpu_figures, step_figures, why_no_counters
 from loaderprobe.records.measurement import Missing, Segment, Series
@@ -143,7 +141,10 @@ STEPPED: dict[str, tuple[list[Segment], dict[str, Any]]] = {
     # Steps of 10 ms with pauses of 20, 0, 30 and 10: on an H100, 16 workers that began together made one wait of all.
     "what lies before a step": (
         [_timed((20, 30), (30, 40), (70, 80), (90, 100))],
-        {"exposed_wait_fraction": 60 / 100, "exposed_wait_ms_p50": 15, "step_ms_p50": 10, "step_ms_p95": 10},
+        {
+            "exposed_wait_fraction": 60 / 100, "exposed_wait_ms_p50": 15, "exposed_wait_ms_p95": 28.5,
+            "step_ms_p50": 10, "step_ms_p95": 10,
+        },
     ),
     "pauses between segments are no wait": (
         [_timed((0, 10), (10, 20)), _timed((900, 910), (910, 920), begin=900)], {"exposed_wait_fraction": 0},
@@ -160,18 +161,3 @@ def test_the_device_waits_between_its_steps(name: str) -> None:
     found = step_figures(segments)
     assert {figure: found[figure] for figure in figures} == pytest.approx(figures)
     assert bool(found) == bool(figures)
-
-
-@given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 50)), min_size=2, max_size=20), st.integers(2, 9))
-def test_a_slower_clock_changes_no_share(waits_and_steps: list[tuple[int, int]], factor: int) -> None:
-    """The share is that of the pauses, and stays when all times are scaled; percentiles scale with them."""
-    at, pairs = 0, []
-    for wait, step in waits_and_steps:
-        pairs.append((at + wait, at + wait + step))
-        at += wait + step
-    found = step_figures([_timed(*pairs)])
-    slower = step_figures([_timed(*((begin * factor, end * factor) for begin, end in pairs))])
-    paused = sum(wait for wait, _ in waits_and_steps)
-    assert found["exposed_wait_fraction"] == pytest.approx(paused / pairs[-1][1])
-    assert slower["exposed_wait_fraction"] == pytest.approx(found["exposed_wait_fraction"])
-    assert slower["step_ms_p95"] == pytest.approx(factor * float(found["step_ms_p95"]))

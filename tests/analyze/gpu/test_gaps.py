@@ -16,8 +16,6 @@ from loaderprobe.analyze.gpu import attribute, clip, intersect, merge, subtract,
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.measurement import DeviceKind, Timeline
 from loaderprobe.records.resources import TIME_PARTS
-from loaderprobe.records.thresholds import AFTER_SYNC_NS
-from loaderprobe.records.verdict import Gaps
 from tests.examples import timelines
 from tests.examples.timelines import TimelineScript
 
@@ -26,7 +24,7 @@ END, BEGIN, LATENCY, AFTER_SYNC = 60, 1_000, 4, 6
 
 @st.composite
 def windows(draw: st.DrawFn) -> Timeline:
-    """Anything at all on two streams in a window of a few nanoseconds, some of it sticking out at either end."""
+    """Anything at all on two streams in a window of a few nanoseconds, in any order, some of it beyond either end."""
     script = TimelineScript(unit_ns=1, begin_ns=BEGIN)
     times = st.integers(-10, END + 10)
 
@@ -51,7 +49,13 @@ def windows(draw: st.DrawFn) -> Timeline:
     for _ in range(draw(st.integers(0, 3))):
         script.wait(*span())
         script.sync(*span(), training=draw(st.booleans()))
-    return script.build(END)
+    made = script.build(END)
+    records, calls = (draw(st.permutations(range(len(table.kind)))) for table in (made.records, made.calls))
+    return replace(made, records=_ordered(made.records, records), calls=_ordered(made.calls, calls))
+
+
+def _ordered(table: Any, rows: Sequence[int]) -> Any:
+    return replace(table, **{c.name: tuple(getattr(table, c.name)[row] for row in rows) for c in fields(table)})
 
 
 def labels(timeline: Timeline) -> Counter[str]:
@@ -121,67 +125,43 @@ def _held_up(timeline: Timeline, at: int) -> bool:
     )
 
 
-def parts(gaps: Gaps) -> Counter[str]:
-    return +Counter({str(part): gaps.of(part) for part in TIME_PARTS})
-
-
-def split(timeline: Timeline, latency_ns: int = LATENCY, after_sync_ns: int = AFTER_SYNC_NS) -> Gaps:
-    return attribute(timeline, latency_ns=latency_ns, after_sync_ns=after_sync_ns).gaps_of(timeline.steps)
-
-
 def no_length() -> Timeline:
     """A copy of no length where the window ends, for which the host was blocked: nothing was launched after that."""
     script = TimelineScript(unit_ns=1, begin_ns=BEGIN)
     return script.copy(END, END, 0, kind="d2h", blocked_until=1).build(END)
 
 
+def issued_twice() -> Timeline:
+    """Two kernels that begin at once, two calls for those of one graph, and two about as late as the latency."""
+    script = TimelineScript(unit_ns=1, begin_ns=BEGIN).kernel(0, 3, 0).kernel(20, 30, 5).kernel(20, 31, 12)
+    script.kernel(40, 44, 38, graph=99).kernel(42, 44, 33, graph=99)
+    return script.kernel(50, 51, 50 - LATENCY - 1).kernel(58, END, 58 - LATENCY - 2).build(END)
+
+
+def held_up() -> Timeline:
+    """A host that was let go, and issued twice; the calls in another order."""
+    made = TimelineScript(unit_ns=1, begin_ns=BEGIN).sync(0, 5).kernel(12, 16, 8).kernel(24, END, 20).build(END)
+    return replace(made, calls=_ordered(made.calls, (2, 1, 0)))
+
+
 @settings(max_examples=100)
 @example(no_length())
+@example(issued_twice())
+@example(held_up())
 @given(windows())
 def test_every_nanosecond_gets_the_label_of_the_rules(timeline: Timeline) -> None:
     """The sums are those of labelling one nanosecond after the other, and no range counts twice."""
     found = attribute(timeline, latency_ns=LATENCY, after_sync_ns=AFTER_SYNC)
-    assert parts(found.gaps_of(1)) == labels(timeline)
+    gaps = found.gaps_of(1)
+    assert +Counter({str(part): gaps.of(part) for part in TIME_PARTS}) == labels(timeline)
     pieces = chain.from_iterable(found.parts.values())
     assert sum(high - low for low, high in pieces) == END
     assert total(found.pageable) <= total(found.parts["copy"])
 
 
-@given(windows(), st.randoms(use_true_random=False))
-def test_the_order_of_the_records_does_not_matter(timeline: Timeline, random: Any) -> None:
-    """Records and calls in any order give the same split."""
-    assert split(timeline) == split(replace(
-        timeline, records=_shuffled(timeline.records, random), calls=_shuffled(timeline.calls, random)
-    ))  # fmt: skip
-
-
-def _shuffled(table: Any, random: Any) -> Any:
-    order = list(range(len(table.kind)))
-    random.shuffle(order)
-    return replace(table, **{c.name: tuple(getattr(table, c.name)[i] for i in order) for c in fields(table)})
-
-
-@given(windows(), st.integers(2, 1_000))
-def test_a_slower_clock_changes_nothing_but_the_scale(timeline: Timeline, factor: int) -> None:
-    """All times multiplied, every part is multiplied."""
-
-    def times(table: Any, *names: str) -> Any:
-        return replace(table, **{name: tuple(value * factor for value in getattr(table, name)) for name in names})
-
-    slower = replace(
-        times(timeline, "wait_begin_ns", "wait_end_ns", "step_begin_ns"),
-        begin_ns=timeline.begin_ns * factor,
-        end_ns=timeline.end_ns * factor,
-        records=times(timeline.records, "begin_ns", "end_ns"),
-        calls=times(timeline.calls, "begin_ns", "end_ns"),
-    )
-    found = parts(split(slower, LATENCY * factor, AFTER_SYNC * factor))
-    assert found == {name: value * factor for name, value in parts(split(timeline, LATENCY, AFTER_SYNC)).items()}
-
-
 def test_parts_that_do_not_sum_are_an_error() -> None:
     """A split with a rest is a bug and is never shown."""
-    whole = split(timelines.starved())
+    whole = attribute(timelines.starved()).gaps_of(timelines.STEPS)
     with pytest.raises(LoaderprobeError, match="sum to"):
         replace(whole, sync_ns=whole.sync_ns + 1)
 

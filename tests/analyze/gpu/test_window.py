@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import loaderprobe
 from loaderprobe.analyze.gpu import attribute, disagreement, read_window, syncs_per_step, without_profiler
@@ -17,7 +15,7 @@ from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rates import rates_by_round
 from loaderprobe.analyze.verdict.rule import judged_by_gaps, with_gaps
 from loaderprobe.records.measurement import Measurement, Timeline
-from loaderprobe.records.remark import Remark, reported
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import TIME_PARTS, GapCause
 from loaderprobe.records.verdict import Bound, Gaps, GpuWindow, Reason
 from loaderprobe.store.codec import decode
@@ -28,7 +26,6 @@ from tests.examples.traces import NEXT, event, written
 
 BY_RATES = Reason(code="largest_speedup", facts={})
 WINDOW_NS = timelines.STEPS * 40_000_000
-shares = st.lists(st.integers(0, 1000), min_size=9, max_size=9).filter(lambda parts: sum(parts) > 0)
 
 
 def profiled(timeline: Timeline | None, *, training: float = 800, loader: float = 3000, **facts: Any) -> Measurement:
@@ -41,14 +38,12 @@ def bound(measurement: Measurement) -> Bound:
     return verdict(measurement).bound
 
 
-def window(parts: list[int], **changes: Any) -> GpuWindow:
+def window(parts: list[int]) -> GpuWindow:
     """Busy time first, then the causes."""
     names = ("compute", "input", "copy", "loader", "sync", "launch", "device", "unknown", "communication")
     values = {f"{name}_ns": value for name, value in zip(names, parts, strict=True)}
     gaps = Gaps(steps=40, window_ns=sum(parts), pageable_ns=0, **values)
-    return replace(
-        GpuWindow(device="", steps=40, profiler_overhead=0.0, gaps=gaps, use=None, refused=None), **changes
-    )  # fmt: skip
+    return GpuWindow(device="", steps=40, profiler_overhead=0.0, gaps=gaps, use=None, refused=None)
 
 
 def bare(*kinds: str) -> Timeline:
@@ -302,32 +297,19 @@ def test_files_from_memory_show_no_cause_in_gaps(timeline: Timeline) -> None:
     assert warm.reason.code == "files_were_warm"
 
 
-@settings(max_examples=80)
-@given(
-    shares, st.sampled_from(("compute", "balanced", "inconclusive", "input")), st.sampled_from(("", "refused", "doubt"))
+@pytest.mark.parametrize(
+    ("parts", "cause"),
+    [
+        ([62, 0, 0, 0, 0, 20, 0, 0, 18], "host"),
+        ([62, 0, 0, 0, 0, 18, 0, 0, 20], "communication"),
+        ([880, 10, 100, 0, 0, 0, 0, 0, 10], "copy"),
+        ([885, 10, 95, 0, 0, 0, 0, 0, 10], "balanced"),
+    ],
 )
-def test_the_cause_is_the_largest_idle_part_or_that_of_the_rates(parts: list[int], side: Any, trouble: str) -> None:
-    """Copy, host and communication come from the gaps alone; with a doubt, a refusal or an input nothing changes."""
-    by_rates = Bound(
-        side=side, cause=side if side != "input" else "storage", candidates=(), reason=BY_RATES, evidence=()
-    )
-    changes: dict[str, Any] = {
-        "refused": {"gaps": None, "refused": reported("why")},
-        "doubt": {"doubts": (reported("why"),)},
-    }
-    found = with_gaps(by_rates, window(parts, **changes.get(trouble, {})))
-    compute, waiting, copying, loading, sync, launch, device, unknown, exchanging = parts
-    if found == by_rates:
-        return
-    assert not trouble
-    assert side != "input"
-    idle = {("copy", "input"): copying, ("host", "compute"): sync + launch, ("communication", "compute"): exchanging}
-    largest = idle[found.cause, found.side]
-    # Copies may lead together with the rest of the input, of which they are most.
-    assert largest >= 0.9 * max(idle.values())
-    assert largest >= 1.5 * (waiting + loading) - 1e-6
-    assert sum(parts) - compute - device - unknown >= device + unknown
-    assert largest >= 0.1 * sum(parts)
+def test_gaps_name_the_largest_of_their_causes(parts: list[int], cause: str) -> None:
+    """Where several are alike, too; from a tenth of the time on."""
+    by_rates = Bound(side="balanced", cause="balanced", candidates=(), reason=BY_RATES, evidence=())
+    assert with_gaps(by_rates, window(parts)).cause == cause
 
 
 class Case(NamedTuple):

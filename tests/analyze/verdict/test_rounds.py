@@ -17,7 +17,7 @@ from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.analyze.verdict.one_thread import one_thread_notes
 from loaderprobe.analyze.verdict.rounds import deciding, further_round, next_round
 from loaderprobe.analyze.verdict.validity import is_disturbed
-from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Mode, Others, segment_seconds
+from loaderprobe.records.measurement import Activity, Measurement, Mode, Others, segment_seconds
 from loaderprobe.records.thresholds import CERTAIN_LEAD, MOST_PAIRS
 from tests.analyze.rank_runs import rank_run
 from tests.analyze.runs import Cost, Round, alike, run
@@ -35,6 +35,7 @@ from tests.analyze.verdict.test_truths import (
     pipeline,
     times,
     unsteady,
+    without_step,
 )
 
 DISK_BOUND = Cost(cpu_s=0.002, blocked_s=0.006, collate_s=0.0002)
@@ -362,15 +363,10 @@ def pair(loader: float, training: float) -> dict[str, float]:
 
 
 def recommended(measurement: Measurement) -> Recommendation:
-    return recommend(measurement, run_experiments(measurement), Surroundings())
+    return recommend(run_experiments(measurement), Surroundings())
 
 
-def without_step() -> Measurement:
-    """Two rounds of the loader alone that gain more than their steps vary by."""
-    made = serial([{"baseline": 100.0}, *[{"baseline": 100.0, "one_thread": 107.0}] * 2])
-    return replace(made, compute=replace(made.compute, name=NO_STEP, specified_images_per_s=None))
-
-
+ALONE = without_step(serial([{"baseline": 100.0}, *[{"baseline": 100.0, "one_thread": 107.0}] * 2]))
 # Whether it is measured next, advised first, and noted.
 TRIED: dict[str, tuple[Measurement, bool, bool, bool]] = {
     "a round in which other threads took a core": (serial([USUAL]), True, False, False),
@@ -385,7 +381,7 @@ TRIED: dict[str, tuple[Measurement, bool, bool, bool]] = {
     "rounds that differ": (serial([USUAL, pair(130.0, 95.0), pair(99.0, 80.0)]), False, False, True),
     "the step loses": (serial([USUAL, *[pair(130.0, 70.0)] * 2]), False, False, False),
     "threads that are used": (serial([USUAL, pair(60.0, 55.0)]), False, False, False),
-    "the loader without a step": (without_step(), False, True, True),
+    "small gains of the loader without a step": (ALONE, False, True, True),
 }
 
 

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.forecast.advice import Surroundings, recommend
+from loaderprobe.analyze.forecast.fit import Storage
+from loaderprobe.analyze.judge import Judged, verdict
+from loaderprobe.analyze.verdict.rates import batches_of
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.errors import BadValue
 from loaderprobe.records.measurement import (
@@ -20,6 +23,7 @@ from loaderprobe.records.measurement import (
     Mode,
     Others,
     Segment,
+    segments_of,
 )
 from loaderprobe.records.phases import BandwidthPhase, StorageCeiling
 from loaderprobe.records.remark import Remark
@@ -36,8 +40,8 @@ from tests.analyze.runs import (
     looked,
     run,
     segment,
-    trained_segments,
     with_read,
+    with_records,
     with_steps,
     with_training,
 )
@@ -473,6 +477,9 @@ COLD = {
     "samples that were kept": Row(
         again_with(0.0001), f"{INPUT} ablation_missing", missing={"storage": "kept_samples_show_nothing"},
     ),
+    "samples that were kept, by workers that were seen to wait": Row(
+        looked(again_with(0.0001), "storage"), STORAGE, how={"storage": "estimated"},
+    ),
     "above what storage gives": Row(
         truth=f"{INPUT} above_ceiling", facts={"samples_bytes_per_s": 9e6, "ceiling_bytes_per_s": 7.14e6},
         **below_ceiling(7),
@@ -787,7 +794,8 @@ def of_parts(smaller: float) -> Measurement:
     rounds = alike(2, baseline=71.0, training=93.0, warm=128.0)
     found = run(rounds, Cost(cpu_s=0.004, blocked_s=0.025), facts={"access": "parts"})
     sizes = tuple(replace(each, delivered_bytes=None, distinct_bytes=None) for each in found.segments)
-    return with_read(replace(found, segments=sizes), trained_segments(found), 1 / smaller)
+    trained = batches_of(segments_of(found, "baseline", "training"))
+    return with_read(replace(found, segments=sizes), trained, 1 / smaller)
 
 
 def in_training(without: float) -> Measurement:
@@ -890,13 +898,7 @@ def on_cpu(
 def lost() -> Measurement:
     """The records of the workers during training are not there."""
     found = on_cpu()
-    (gone, *_) = (s.first_batch for s in found.segments if s.activity == "training" and s.mode != "resident")
-    records = found.worker_batches
-    kept = [row for row, number in enumerate(records.batch) if not gone <= number < gone + STEPS]
-    names = ("batch", "worker", "start_ns", "wall_ns", "cpu_ns", "run_delay_ns", "read_bytes", "images", "collate_ns",
-             "instrument_ns")  # fmt: skip
-    columns: dict[str, Any] = {name: tuple(getattr(records, name)[row] for row in kept) for name in names}
-    return replace(found, worker_batches=replace(records, **columns))
+    return with_records(found, {*found.worker_batches.batch} - batches_of(segments_of(found, "baseline", "training")))
 
 
 UNFIT = f"{OPEN} one_round_does_not_fit"
@@ -1135,6 +1137,9 @@ WATCHED = {
         for workers, clear in by_workers.items()
         for specified in (False, True)
     },
+    "a lead that is not far, in undisturbed rounds": Row(
+        watched(replace(PREPROCESSED, compute=180.0), 1), PREPROCESSING, speedups={"preprocessing": 180 / 95},
+    ),
     "rates as measured": Row(
         watched(replace(PREPROCESSED, compute=300.0)), COMPUTE, speedups={"compute": 381 / 300},
         how=dict.fromkeys(("storage", "preprocessing", "transport", "compute"), "estimated"),
@@ -1248,8 +1253,9 @@ def figure(found: Any, at: str) -> Any:
 def test_the_verdict_is_the_truth(name: str) -> None:
     """The word, its reason, its candidates and its figures; and whether more would be measured."""
     row = ROWS[name]
-    found = verdict(row.measurement, row.ceiling)
-    bound = found.bound
+    judged = Judged(measurement=row.measurement, ceiling=row.ceiling)
+    advice = recommend(judged.experiments, Surroundings(storage=Storage(ceiling=row.ceiling))).advice
+    found, bound = replace(judged.verdict, advice=advice), judged.bound
     assert " ".join((bound.side, bound.cause, bound.reason.code, *bound.candidates)) == row.truth
     for fact, value in row.facts.items():
         there = bound.reason.facts.get(fact, "")
@@ -1269,8 +1275,5 @@ def test_the_verdict_is_the_truth(name: str) -> None:
 
 def test_without_a_record_of_the_workers_there_is_no_verdict() -> None:
     """Neither a measurement nor an estimate."""
-    seen = watched(PREPROCESSED)
-    names = ("batch", "worker", "start_ns", "wall_ns", "cpu_ns", "run_delay_ns", "read_bytes", "images")
-    lost = replace(seen.worker_batches, **dict.fromkeys(names, ()))  # type: ignore[arg-type]  # all are columns
     with pytest.raises(BadValue, match="no complete round"):
-        verdict(replace(seen, worker_batches=lost))
+        verdict(with_records(watched(PREPROCESSED), ()))
