@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
-from operator import is_
 from typing import Any, TypeVar, cast, get_type_hints
 
 import msgspec
@@ -44,26 +43,18 @@ _PLAIN = (int, float, str)
 
 def worded(value: T) -> T:
     """The same record, or tuple or dict of records, with the sentence of every one in it that has none yet."""
-    return cast("T", _worded(value))
-
-
-def _worded(value: Any) -> Any:
-    """The same object where nothing in it gets a sentence."""
-    if isinstance(value, tuple):
-        # A column may be long.
-        parts = value if value and isinstance(value[0], _PLAIN) else tuple(map(_worded, value))
-        return value if all(map(is_, parts, value)) else parts
-    if isinstance(value, dict):
-        said = {name: _worded(each) for name, each in value.items()}
-        return value if all(said[name] is value[name] for name in value) else said
-    if not is_dataclass(value) or isinstance(value, type):
-        return value
-    held = values(value)
-    changed = {name: words for name, each in held.items() if (words := _worded(each)) is not each}
-    make = _WORDS.get(type(value))
-    if make and not held["sentence"]:
-        changed["sentence"] = make(value)
-    return replace(value, **changed) if changed else value
+    made: Any = value
+    if isinstance(value, tuple) and not (value and isinstance(value[0], _PLAIN)):  # a column may be long
+        made = tuple(map(worded, value))
+    elif isinstance(value, dict):
+        made = {name: worded(each) for name, each in value.items()}
+    elif is_dataclass(value) and not isinstance(value, type):
+        changed = {name: worded(each) for name, each in values(value).items()}
+        make = _WORDS.get(type(value))
+        if make and not changed["sentence"]:
+            changed["sentence"] = make(value)
+        made = replace(value, **changed)
+    return cast("T", made)
 
 
 _OF_ROW = ("key", "emulated", "status", "reason", "unavailable", "forecasts", "gpu_window", "buffer", "epochs")
