@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from loaderprobe.analyze.report import Studies, build_report
-from loaderprobe.api.shown import Documented, Shown, frame
+from loaderprobe.api.shown import Documented, Tabled, frame
 from loaderprobe.api.values import PathLike
 from loaderprobe.errors import BadValue, DamagedRun
 from loaderprobe.records.config import RATES, asks_for
@@ -20,7 +20,7 @@ from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import DamagedFile, Report
 from loaderprobe.records.studies import EpochsMeasured, Prefilled
 from loaderprobe.render.document import Document
-from loaderprobe.render.rows import BATCH_COLUMNS, STEP_COLUMNS, Row, batch_rows, csv_text, step_rows
+from loaderprobe.render.rows import BATCH_COLUMNS, STEP_COLUMNS, Row, batch_rows, step_rows
 from loaderprobe.render.sweep import counts, report_columns, sweep_document
 from loaderprobe.store.results import REPORT, RESULT, read_result, write_result
 from loaderprobe.store.run_directory import STUDIES, RunDirectory
@@ -103,7 +103,7 @@ def judge_run(run: RunDirectory) -> Report:
     )
 
 
-class Run(Shown):
+class Run(Tabled):
     """A run on disk. It is judged once; `load` it again to see what was measured since."""
 
     __slots__ = ("_directory", "_document", "_report")
@@ -130,12 +130,12 @@ class Run(Shown):
             self._report = judge_run(self._directory)
         return self._report
 
-    def to_frame(self) -> DataFrame:
-        """One row a configuration, measured or not, flat, units in the names of its columns.
+    def columns(self) -> Mapping[str, Sequence[Any]]:
+        """One row a configuration, measured or not, flat, units in the names.
 
-        A figure that could not be measured is NaN, or None in a column without any; `unavailable` has the reasons.
+        A figure that could not be measured is None, in a frame NaN beside others; `unavailable` has the reasons.
         """
-        return frame(report_columns(self.report()))
+        return report_columns(self.report())
 
     def steps(self) -> DataFrame:
         """One row a step of every timed segment, as it was measured.
@@ -178,10 +178,6 @@ class Run(Shown):
         from loaderprobe.render.json import summary_json
 
         return summary_json(self.report())
-
-    def csv(self) -> str:
-        """The columns of `to_frame` as CSV."""
-        return csv_text(report_columns(self.report()))
 
 
 def save_report(directory: RunDirectory, report: Report) -> Path:

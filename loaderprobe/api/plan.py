@@ -23,10 +23,11 @@ from loaderprobe.analyze.plan.workload import (
 from loaderprobe.api import quantities
 from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.api.load import Run, beside_results, load_any
-from loaderprobe.api.shown import ShownRecord
+from loaderprobe.api.shown import Tabled
 from loaderprobe.api.values import PathLike
 from loaderprobe.compute.emulated import parse_rate
 from loaderprobe.errors import BadValue
+from loaderprobe.records import values
 from loaderprobe.records.bandwidth import BandwidthReport
 from loaderprobe.records.catalogue import CatalogueEntry
 from loaderprobe.records.config import RATES
@@ -177,7 +178,7 @@ MOST_ACCELERATORS = 1e7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Plan(ShownRecord, PlanReport):
+class Plan(Tabled, PlanReport):
     """The storage plan: needs, supplies, caches, its inputs, the acceptance test. Shows itself."""
 
     document = plan_document
@@ -253,7 +254,7 @@ def plan(
         workload, asked, offers, source, loaderprobe=own_version(),
         created_utc=now.isoformat(timespec="seconds"), images_per_s=RATES,
     )  # fmt: skip
-    return Plan.of(made)
+    return Plan(**values(made))
 
 
 def _grown(accelerators: int | str, growth: float | str) -> int:

@@ -39,8 +39,7 @@ from loaderprobe.store.results import check_out
 from loaderprobe.units import format_duration
 
 if TYPE_CHECKING:
-    from loaderprobe.api.load import Run
-    from loaderprobe.api.shown import Documented, ShownRecord
+    from loaderprobe.api.shown import Documented, Tabled
     from loaderprobe.measure.ranks.launch import Coordinator
     from loaderprobe.records.options import Launcher
 
@@ -79,7 +78,7 @@ class Invocation:
         if self.out is not None:
             check_out(self.out)
 
-    def show(self, found: ShownRecord | Run) -> None:
+    def show(self, found: Tabled) -> None:
         """Print it for the terminal, or in one of two formats."""
         width, color = width_and_color()
         show(found.json() if self.json else found.markdown() if self.md else found.text(width=width, color=color))
