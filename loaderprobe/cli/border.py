@@ -41,6 +41,7 @@ from loaderprobe.units import format_duration
 if TYPE_CHECKING:
     from loaderprobe.api.shown import Documented, Tabled
     from loaderprobe.measure.ranks.launch import Coordinator
+    from loaderprobe.protocols import OnStage
     from loaderprobe.records.options import Launcher
 
 Found = TypeVar("Found", bound="Documented")
@@ -368,11 +369,8 @@ def command_line() -> str:
     return shlex.join(("loaderprobe", *words))
 
 
-Counted = Callable[[str, int, int], None]
-
-
 @contextmanager
-def counting(quiet: bool) -> Iterator[Counted]:
+def counting(quiet: bool) -> Iterator[OnStage]:
     """A progress bar for counted items; a new text starts a new bar."""
     with ExitStack() as shown:
         bars = _bars(quiet)
@@ -390,7 +388,7 @@ def counting(quiet: bool) -> Iterator[Counted]:
 
 
 @contextmanager
-def timed(quiet: bool, left: str = "at most", ends: str = "measured") -> Iterator[Counted]:
+def timed(quiet: bool, left: str = "at most", ends: str = "measured") -> Iterator[OnStage]:
     """One bar over seconds, with what is being measured and the time left, `at most` or `about`; its last text."""
     with _bars(quiet) as bars:
         task = bars.add_task("starting", left="")
