@@ -28,7 +28,7 @@ def layers_document(found: LayersReport) -> Document:
     """The slowest layers, the parts of a step, and the way down to a source line."""
     batch = f", batch {found.batch_size}" if found.batch_size else ""
     slowest, whole = max(found.layers, key=lambda layer: layer.ms, default=None), step_ms(found)
-    headline = subline = f"{_ms(whole)} ms a training step"
+    headline = subline = f"{significant(whole)} ms a training step"
     if slowest is not None and whole:
         where = "forward" if slowest.forward.value > slowest.backward.value else "backward"
         takes = f"{slowest.name or slowest.kind} takes {percent(slowest.ms / whole)} of a step"
@@ -109,8 +109,8 @@ def _parts(found: LayersReport) -> Iterator[Part]:
             rows=tuple(
                 ChartRow(
                     label=_PARTS.get(part.name, part.name),
-                    value=f"{_ms(part.ms.value)} ms",
-                    note=f"{_ms(part.ms.low)} to {_ms(part.ms.high)}",
+                    value=f"{significant(part.ms.value)} ms",
+                    note=f"{significant(part.ms.low)} to {significant(part.ms.high)}",
                     bars=(Bar(end=part.ms.value, tone="compute"),),
                 )
                 for part in found.parts
@@ -135,7 +135,7 @@ def _layers(found: LayersReport) -> Iterator[Part]:
     )
     others = slowest[_SHOWN:]
     if others:
-        rest = _ms(sum(layer.ms for layer in others))
+        rest = significant(sum(layer.ms for layer in others))
         yield Paragraph(text=f"{len(others)} others: {rest} ms together.", tone="quiet")
     if found.missing:
         yield Paragraph(text=f"Never ran: {', '.join(found.missing[:_SHOWN])}.")
@@ -147,7 +147,7 @@ def _row_of(layer: LayerTime, whole: float) -> ChartRow:
     forward, share = layer.forward.value, percent(layer.ms / whole) if whole else ""
     return ChartRow(
         label=f"{name or 'outside its layers'} ({layer.kind}{again}){f' in {block}' if block else ''}",
-        value=_ms(layer.ms),
+        value=significant(layer.ms),
         note=f"{share} {_shapes(layer.outputs)}{', in place' if layer.in_place else ''}",
         bars=(
             Bar(end=forward, tone="compute", letter="F"),
@@ -160,7 +160,7 @@ def _drill(found: LayersReport) -> tuple[Column, ...]:
     return (
         Column("level", lambda level: level.level),
         Column("the slowest", partial(_level_name, found)),
-        Column("ms", lambda level: _ms(level.ms)),
+        Column("ms", lambda level: significant(level.ms)),
         Column("of the level above", lambda level: percent(level.of_above) if level.level != "step" else ""),
         Column("of the step", lambda level: percent(level.of_whole)),
     )
@@ -182,7 +182,3 @@ def layer_name(layer: LayerTime) -> str:
 
 def _shapes(shapes: Sequence[Shape]) -> str:
     return ", ".join("x".join(map(str, shape)) for shape in shapes)
-
-
-def _ms(value: float) -> str:
-    return significant(value)

@@ -10,14 +10,14 @@ from typing import Any
 from loaderprobe.analyze.answer import best_ceiling, firm, measured, read_rate, speedup_of
 from loaderprobe.records import by_key
 from loaderprobe.records.config import OPTIONS
-from loaderprobe.records.ranks import RankRow, RanksView
+from loaderprobe.records.ranks import RankRow
 from loaderprobe.records.remark import Remark, each_once, subject_of
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.resources import RESOURCE, WAITED, ResourceName
 from loaderprobe.records.studies import BufferEffect, EpochFigures, Epochs
 from loaderprobe.records.thresholds import ALIKE, COLD_AT_LEAST
-from loaderprobe.records.verdict import Forecast, Interval, WorkerTime
-from loaderprobe.render.charts import TONES, Bar, Chart, ChartRow, stacked
+from loaderprobe.records.verdict import Forecast, Interval
+from loaderprobe.render.charts import Bar, Chart, ChartRow, stacked
 from loaderprobe.render.document import (
     Cell,
     Column,
@@ -56,7 +56,7 @@ from loaderprobe.render.groups import (
 )
 from loaderprobe.render.rows import Cell as Value
 from loaderprobe.render.rows import as_columns
-from loaderprobe.render.words import knee_words, place_words, remark_words, sentence, then_words
+from loaderprobe.render.words import knee_words, message, place_words, remark_words, sentence
 from loaderprobe.units import format_bytes, format_duration, join_words, significant
 
 _ONE_RANK = remark_words(Remark(code="one_rank"))
@@ -90,7 +90,7 @@ def sweep_document(report: Report) -> Document:
             *panel_sections(report),
             *(Section(title=first_upper(status), parts=_without(report, status)) for status in ("failed", "skipped")),
             ranks_section(report),
-            epochs_section(report),
+            Section(title="Epochs", name="epochs", parts=tuple(_epochs(report))),
             short_runs_section(report),
             Section(
                 title="GPU timeline",
@@ -336,7 +336,7 @@ def _speedup_line(report: Report, row: ConfigurationRow, name: ResourceName) -> 
 
 def _after(forecast: Forecast) -> str:
     if forecast.images_per_s:
-        return then_words(forecast.bottleneck) if forecast.bottleneck else MISSING
+        return message("part.limit", {"then": forecast.bottleneck}) if forecast.bottleneck else MISSING
     return f"no forecast: {remark_words(forecast.refused) if forecast.refused else ''}"
 
 
@@ -435,7 +435,7 @@ def _rate(row: ConfigurationRow) -> ChartRow | None:
         label=loading(row),
         value=interval(now),
         note=limits if used == MISSING else f"{limits}, {used} of alone",
-        bars=(Bar(end=now.value, tone=tone(row) if tone(row) in TONES else "inconclusive", letter=letters_of(row)),),
+        bars=(Bar(end=now.value, tone=tone(row), letter=letters_of(row)),),
         interval=(now.low, now.high),
         level=row.verdict.rates_images_per_s.compute,
         level_how="specified" if row.emulated else "measured",
@@ -469,16 +469,12 @@ def per_image(row: ConfigurationRow) -> tuple[float, ...] | None:
     if spent is None or not loader:
         return None
     whole = row.config.readers / loader
-    known = _known_parts(spent)
+    waits = [spent.waits.get(name, 0.0) for name in WAITED]
+    known = [spent.cpu_s, spent.run_delay_s, *waits, max(0.0, spent.blocked_s - sum(waits))]
     # The parts are means over all rounds, the rate is the median of them: parts of more than all of it are scaled.
     scale = min(1.0, whole / sum(known)) if sum(known) else 1.0
     scaled = [part * scale for part in known]
     return (*scaled, max(0.0, whole - sum(scaled)))
-
-
-def _known_parts(spent: WorkerTime) -> list[float]:
-    waits = [spent.waits.get(name, 0.0) for name in WAITED]
-    return [spent.cpu_s, spent.run_delay_s, *waits, max(0.0, spent.blocked_s - sum(waits))]
 
 
 _LEAST_READ = 1_000
@@ -552,24 +548,22 @@ _MOST_RANKS = 32
 
 def ranks_section(report: Report) -> Section:
     """What each rank loads by itself; a terminal has those that are uneven."""
-    parts: list[Part] = []
+    return Section(title="Ranks", name="ranks", parts=tuple(_ranks(report)))
+
+
+def _ranks(report: Report) -> Iterator[Part]:
+    """Of few ranks all; of more those that are slow, and some beside them."""
     for row in report.summary.configurations:
         detail = detail_of(report, row)
-        if detail and detail.ranks:
-            chart = _rank_chart(detail.ranks, f"{detail.sample}s", full_label(row, report))
-            parts += chart if detail.ranks.uneven else further(chart)
-    return Section(title="Ranks", name="ranks", parts=tuple(parts))
-
-
-def _rank_chart(view: RanksView, sample: str, caption: str) -> list[Part]:
-    """Of few ranks all; of more those that are slow, and some beside them."""
-    chosen = view.rows if view.uneven and len(view.rows) <= _MOST_RANKS else view.shown
-    unit = f"{sample}/s by itself"
-    chart = Chart(rows=tuple(map(_rank_row, chosen)), unit=unit, caption=caption, ends=f"rank,{unit}")
-    count = len(view.rows) - len(chosen)
-    others = f"{counted(count, 'other rank')} not shown. " if count else ""
-    note = "By itself: waiting for no other rank. Input, waits for others: a step of the loader alone, in step."
-    return [chart, Paragraph(text=f"{others}{note}", tone="quiet")]
+        if detail and (view := detail.ranks):
+            chosen = view.rows if view.uneven and len(view.rows) <= _MOST_RANKS else view.shown
+            unit, caption = f"{detail.sample}s/s by itself", full_label(row, report)
+            chart = Chart(rows=tuple(map(_rank_row, chosen)), unit=unit, caption=caption, ends=f"rank,{unit}")
+            count = len(view.rows) - len(chosen)
+            others = f"{counted(count, 'other rank')} not shown. " if count else ""
+            note = "By itself: waiting for no other rank. Input, waits for others: a step of the loader alone, in step."
+            parts = (chart, Paragraph(text=f"{others}{note}", tone="quiet"))
+            yield from parts if view.uneven else further(parts)
 
 
 def _rank_row(row: RankRow) -> ChartRow:
@@ -583,18 +577,16 @@ def _rank_row(row: RankRow) -> ChartRow:
     )
 
 
-def epochs_section(report: Report) -> Section:
+def _epochs(report: Report) -> Iterator[Part]:
     """A chart for each configuration whose epochs were asked for, and whether its set fits into memory."""
-    parts: list[Part] = []
     for row in report.summary.configurations:
         if row.epochs and row.epochs.reason:
             why = remark_words(row.epochs.reason)
-            parts.append(Paragraph(text=f"{full_label(row, report)}: not measured, {why}."))
+            yield Paragraph(text=f"{full_label(row, report)}: not measured, {why}.")
         elif row.epochs:
             rows = tuple(_epoch_row(number, epoch) for number, epoch in enumerate(row.epochs.epochs, 1))
-            parts.append(Chart(rows=rows, unit="images/s", caption=full_label(row, report), ends="epoch,images/s"))
-            parts.append(Paragraph(text=_fit_words(row.epochs), tone="quiet"))
-    return Section(title="Epochs", name="epochs", parts=tuple(parts))
+            yield Chart(rows=rows, unit="images/s", caption=full_label(row, report), ends="epoch,images/s")
+            yield Paragraph(text=_fit_words(row.epochs), tone="quiet")
 
 
 def _epoch_row(number: int, epoch: EpochFigures) -> ChartRow:

@@ -110,11 +110,6 @@ def forecast_words(advice: Advice, sample: str = "images") -> str:
     return message("part.forecast", facts)
 
 
-def then_words(bottleneck: str) -> str:
-    """`CPU cores are the limit`: what limits training after a change."""
-    return message("part.limit", {"then": bottleneck})
-
-
 def _is_rough(forecast: Interval) -> bool:
     """True where the range leaves open how much a change gains."""
     return forecast.high - forecast.low > 2 * WIDE_RANGE * forecast.value
