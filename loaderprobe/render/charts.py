@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import floor, inf, log10
+from math import floor, log10
 from typing import Literal
 
 from loaderprobe.records.resources import RESOURCES
@@ -150,10 +150,8 @@ def how_known(marks: Iterable[Bar]) -> list[How]:
 
 
 def ticks(low: float, high: float) -> tuple[float, ...]:
-    """Round figures of a linear axis, up to five; none of one without length."""
+    """Round figures of a linear axis, up to five."""
     span = high - low
-    if not 0 < span < inf:
-        return ()
     power = 10.0 ** floor(log10(span / _MOST_TICKS) + 1e-12)
     step = next(size * power for size in (1, 2, 5, 10) if span / (size * power) <= _MOST_TICKS)
     first = -floor(-low / step + 1e-9)
@@ -162,6 +160,4 @@ def ticks(low: float, high: float) -> tuple[float, ...]:
 
 def on_axis(chart: Chart, value: float) -> float:
     """Per cent of the axis; never beyond its ends."""
-    if chart.high <= chart.low:
-        return 0.0
     return 100 * min(1.0, max(0.0, (value - chart.low) / (chart.high - chart.low)))

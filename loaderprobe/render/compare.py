@@ -208,8 +208,7 @@ def _ratio_row(name: str, row: Compared) -> ChartRow:
 
 
 def _limit(verdict: ShortVerdict | None) -> Cell | str:
-    words = f"{letters_of(verdict)} {bound_words(verdict)}" if verdict else ""
-    return Cell(text=words, tone=tone(verdict)) if verdict else words
+    return Cell(text=f"{letters_of(verdict)} {bound_words(verdict)}", tone=tone(verdict)) if verdict else ""
 
 
 _LIMITS = (

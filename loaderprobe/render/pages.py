@@ -6,7 +6,7 @@ from collections.abc import Container, Iterator, Sequence
 from functools import cache
 from html import escape
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
@@ -181,12 +181,6 @@ _HEIGHT, _THICK = 22, 13
 """Pixels of a row, and of a bar in it."""
 _LEAST_LETTER = 4.0
 """Per cent of the axis that a bar needs to hold its letter."""
-
-
-def chart_html(chart: Chart) -> str:
-    """One figure. All text is escaped."""
-    module: Any = _templates().get_template("chart.html.jinja").module
-    return str(module.chart(chart))
 
 
 def _ticks(chart: Chart) -> str:

@@ -19,7 +19,7 @@ from loaderprobe.records.verdict import TimelineView
 from loaderprobe.render.charts import Bar, Chart, ChartRow
 from loaderprobe.render.document import Cell, Command, Document, Fold, Item, Paragraph, Section, Table, further
 from loaderprobe.render.gpu import timelines_chart
-from loaderprobe.render.pages import chart_html, chart_svg, document_markdown, document_page
+from loaderprobe.render.pages import chart_svg, document_markdown, document_page
 from loaderprobe.render.sweep import sweep_document
 from loaderprobe.render.terminal import document_text
 from scripts.goldens import SHOWN
@@ -216,7 +216,8 @@ def test_a_view_is_small_and_escaped() -> None:
     """Few marks even for thousands of kernels, and nothing of a name acts."""
     view = drawn(timelines.launch_bound(100))
     for length_ns in (view.window_ns, view.window_ns // 100, 40_000):
-        html = chart_html(timelines_chart([(EVIL, view)], length_ns))
+        parts = (timelines_chart([(EVIL, view)], length_ns),)
+        html = document_page(Document(title="", sections=(Section(parts=parts),)), made_by="", inline=True)
         assert html.count("<rect") < 300 and len(html) < 60_000
         assert not re.search(r"http|<script|href", html)
 
