@@ -14,7 +14,7 @@ from loaderprobe.records.thresholds import SYNCS_A_STEP
 from loaderprobe.records.verdict import DeviceUse, Gaps, Stretches, TimelineView
 from loaderprobe.render.charts import Bar, Chart, ChartRow
 from loaderprobe.render.document import Item, Part, Table
-from loaderprobe.render.format import MISSING, counted, percent
+from loaderprobe.render.format import MISSING, percent
 from loaderprobe.render.groups import RowGroup, detail_of, loading, variation
 from loaderprobe.render.words import message, remark_words
 from loaderprobe.units import significant
@@ -186,8 +186,6 @@ def _notes(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> list[tup
             f"the training thread waits for the GPU {significant(window.syncs_per_step, 2)} times a step (.item(), a "
             "printed loss, a blocking copy), and cannot run ahead of it"
         )
-    for each in window.rejected:
-        texts.append(
-            f"{counted(each.count, 'record')} of the profiler left out: {message(f'rejected.{each.reason}', {})}"
-        )
+    rejected = [{"records": float(each.count), "because": each.reason} for each in window.rejected]
+    texts += [message("records_rejected", facts) for facts in rejected]
     return [(_name(row, among), text) for text in texts if text]

@@ -166,7 +166,7 @@ MESSAGES: dict[str, str] = {
         "only {steps:count step} on record, where workers have loaded batches ahead: a wait for input may come "
         "later. Record 2 to 3 times workers x prefetch_factor steps, after a wait of as many"
     ),
-    "records_rejected": "{records} records of the profiler were left out: {because:code rejected}",
+    "records_rejected": "{records:count record} of the profiler left out: {because:code rejected}",
     "quoted": "{text}",
     # Why a figure does not exist: what the rounds, the counters and the profiler window lack.
     "no_segment": "no {files} segment was measured",
