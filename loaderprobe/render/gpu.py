@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from loaderprobe.analyze.gpu import columns, overlap
 from loaderprobe.records import by_key
@@ -23,14 +22,7 @@ _COLUMNS = 150
 """Of a row. Each is filled or not, so that the filled share of a row is right also where stretches are shorter."""
 
 
-def common_length_ns(views: Sequence[TimelineView]) -> int:
-    """The stretch of time to show of each: a step of the slowest and a little more, if all have about as much."""
-    slowest = max(view.window_ns / max(1, len(view.step_begin_ns)) for view in views)
-    shortest = min(view.window_ns for view in views)
-    return max(1, round(min(1.25 * slowest, 4 * shortest)))
-
-
-def typical_begin_ns(view: TimelineView, length_ns: int) -> int:
+def _typical_begin_ns(view: TimelineView, length_ns: int) -> int:
     """The begin of a step from which on the time is spent most as in the whole window."""
 
     def shares(begin_ns: int, span_ns: int) -> list[float]:
@@ -43,18 +35,24 @@ def typical_begin_ns(view: TimelineView, length_ns: int) -> int:
     return min(candidates, key=lambda at: sum(abs(a - b) for a, b in zip(shares(at, span_ns), whole, strict=True)))
 
 
-def timelines_chart(views: Sequence[tuple[str, TimelineView]], length_ns: int, *, caption: str = "") -> Chart:
-    """A typical stretch of `length_ns` of each, on one axis."""
+def timelines_chart(views: Sequence[tuple[str, TimelineView]], caption: str) -> Chart:
+    """A typical stretch of each, on one axis: a step of the slowest and a little more, if all have about as much."""
+    slowest = max(view.window_ns / max(1, len(view.step_begin_ns)) for _, view in views)
+    shortest = min(view.window_ns for _, view in views)
+    length_ns = max(1, round(min(1.25 * slowest, 4 * shortest)))
     unit, unit_ns = ("ms", 1e6) if length_ns >= 2e6 else ("µs", 1e3)
+    high = length_ns / unit_ns
     rows: list[ChartRow] = []
     for name, view in views:
-        rows += [ChartRow(label=name, head=True), *_timeline_rows(view, length_ns, length_ns / unit_ns)]
-    return Chart(rows=tuple(rows), high=length_ns / unit_ns, unit=unit, caption=caption, ends="part,share of the time")
+        rows += [ChartRow(label=name, head=True), *_timeline_rows(view, length_ns, high)]
+    return Chart(
+        rows=tuple(rows), high=high, unit=unit, caption=caption, ends="part,share of the time", further=True
+    )
 
 
 def _timeline_rows(view: TimelineView, length_ns: int, high: float) -> Iterator[ChartRow]:
     """Begins of steps, parts of the device's time, then what may lie behind them."""
-    begin_ns = typical_begin_ns(view, length_ns)
+    begin_ns = _typical_begin_ns(view, length_ns)
 
     def row(name: str, ranges: Stretches, tone: str, letter: str = "") -> ChartRow:
         bars = tuple(
@@ -115,9 +113,7 @@ def _timelines(report: Report, caption: str, rows: Sequence[ConfigurationRow]) -
     if counts:
         middle = counts[(len(counts) - 1) // 2]
         chosen = [most[count] for count in sorted({counts[0], middle, counts[-1]})]
-        named = [(_name(row, rows), view) for row, view in chosen]
-        length_ns = common_length_ns([view for _, view in named])
-        yield replace(timelines_chart(named, length_ns, caption=caption), further=True)
+        yield timelines_chart([(_name(row, rows), view) for row, view in chosen], caption)
 
 
 def _name(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
@@ -15,7 +14,7 @@ from loaderprobe.records.verdict import GapVerdict
 from loaderprobe.render.charts import Bar, Chart, ChartRow, stacked
 from loaderprobe.render.document import Command, Document, Item, Paragraph, Part, Section, Table, tags
 from loaderprobe.render.format import counted, first_upper, percent, span, visible
-from loaderprobe.render.gpu import common_length_ns, occupancy_words, timelines_chart
+from loaderprobe.render.gpu import occupancy_words, timelines_chart
 from loaderprobe.render.rows import as_columns, own_cells
 from loaderprobe.render.words import message, remark_words
 from loaderprobe.units import join_words, significant
@@ -75,7 +74,8 @@ def _sections(found: TraceReport) -> Iterator[Section]:
     yield Section(title="Not known", parts=tags(_not_known(found)), panel="side")
     yield Section(title="Ranks", name="ranks", parts=tuple(_ranks(found)))
     yield Section(title="What held the host up", parts=tuple(_host(found)))
-    yield Section(title="Over time", name="timelines", parts=tuple(_timelines(found)))
+    timelines = timelines_chart([(_name(rank), rank.view) for rank in _shown(found)], "A typical stretch")
+    yield Section(title="Over time", name="timelines", parts=(timelines,))
     yield Section(title="Doubts", parts=tuple(_doubts(found)))
 
 
@@ -286,12 +286,6 @@ def _host(found: TraceReport) -> Iterator[Part]:
         caption = f"Of {_name(rank)}" if len(found.ranks) > 1 else ""
         head = ("", "what", "ms a step", "calls a step")
         yield Table(head=head, lines=tuple(lines), caption=caption)
-
-
-def _timelines(found: TraceReport) -> Iterator[Part]:
-    views = [(_name(rank), rank.view) for rank in _shown(found)]
-    length_ns = common_length_ns([view for _, view in views])
-    yield replace(timelines_chart(views, length_ns, caption="A typical stretch"), further=True)
 
 
 def _doubts(found: TraceReport) -> Iterator[Part]:
