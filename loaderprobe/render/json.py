@@ -96,11 +96,7 @@ def summary_type() -> type[msgspec.Struct]:
 def summary_schema() -> str:
     """The JSON Schema (2020-12) of `summary.json`."""
     _, definitions = msgspec.json.schema_components([summary_type()], ref_template="#/$defs/{name}")
-    summary: dict[str, Any] = definitions.pop("Summary")
-    summary["title"] = f"{SUMMARY_SCHEMA} {SCHEMA_VERSION}"
-    summary["properties"]["schema"] = {"const": SUMMARY_SCHEMA}
-    summary["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
-    return _schema(summary, definitions)
+    return _schema(definitions.pop("Summary"), definitions, SUMMARY_SCHEMA, SCHEMA_VERSION)
 
 
 def result_json(record: Any, **derived: Any) -> str:
@@ -135,12 +131,12 @@ def result_schema(type_: type[Any]) -> str:
     kinds = [type_, *derived.values()]
     (top, *others), definitions = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
     whole = definitions.pop(top["$ref"].rpartition("/")[2])
-    whole["title"] = f"{usual['schema']} {usual['schema_version']}"
     whole["properties"] |= dict(zip(derived, others, strict=True))
-    whole["properties"] |= {name: {"const": usual[name]} for name in ("schema", "schema_version")}
-    return _schema(whole, definitions)
+    return _schema(whole, definitions, usual["schema"], usual["schema_version"])
 
 
-def _schema(whole: dict[str, Any], definitions: dict[str, Any]) -> str:
+def _schema(whole: dict[str, Any], definitions: dict[str, Any], schema: str, version: int) -> str:
+    whole["title"] = f"{schema} {version}"
+    whole["properties"] |= {"schema": {"const": schema}, "schema_version": {"const": version}}
     named = {"$schema": "https://json-schema.org/draft/2020-12/schema", **whole, "$defs": definitions}
     return msgspec.json.format(to_json(named), indent=2).decode() + "\n"
