@@ -30,8 +30,6 @@ from loaderprobe.render.words import action_words, remark_words, sentence
 
 Unit = Literal["images/s", "bytes/s", "bytes", "s", "fraction", "times"]
 
-INTERVAL = ("value", "low", "high")
-SPEEDUP = (*INTERVAL, "how")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +42,8 @@ class Figure:
     words: str
     named: str = ""
     """In flat tables, with the unit in it; empty where that is its place."""
-    parts: tuple[str, ...] = ()
-    """Of a record that has several figures."""
+    more: tuple[str, ...] | None = None
+    """Of an interval, what it has beside its ends; None of a single figure."""
     head: str = ""
     """Of its column in tables; empty where only CSV has it."""
     help: str = ""
@@ -56,7 +54,7 @@ class Figure:
         return self.named or self.at
 
     def get(self, row: ConfigurationRow) -> Any:
-        """The figure, or a record of `parts`; None where it does not exist."""
+        """The figure, or its interval; None where it does not exist."""
         found: Any = row if self.at.startswith("gpu_window.") else row.verdict
         for name in self.at.split("."):
             if isinstance(found, Gaps):
@@ -66,15 +64,9 @@ class Figure:
         return found
 
     def cells(self, row: ConfigurationRow) -> dict[str, Cell]:
-        """The column, and one more for each further part."""
+        """The column; of an interval one more for each further part."""
         found = self.get(row)
-        if not self.parts:
-            return {self.column: found}
-        first, *others = self.parts
-        return {
-            self.column: getattr(found, first, None),
-            **{f"{self.column}_{part}": getattr(found, part, None) for part in others},
-        }
+        return {self.column: found} if self.more is None else interval_cells(self.column, found, *self.more)
 
 
 def _rate(name: str, words: str) -> Figure:
@@ -95,7 +87,7 @@ def _use(name: str, words: str) -> Figure:
 
 FIGURES: tuple[Figure, ...] = (
     Figure(
-        "images_per_s", "images/s", "images/s", parts=INTERVAL, head="images/s", help="± is half the 95 % interval."
+        "images_per_s", "images/s", "images/s", more=(), head="images/s", help="± is half the 95 % interval."
     ),
     _rate("compute", "compute alone"),
     _rate("loader", "loader alone"),
@@ -103,11 +95,11 @@ FIGURES: tuple[Figure, ...] = (
     _rate("cpu_limit", "limit of the CPU cores"),
     *(_without(resource) for resource in ONLY_WAITED),
     *(
-        Figure(f"speedups.{name}", "times", f"speed-up if {_free(name)}", f"speedup_without_{name}", SPEEDUP)
+        Figure(f"speedups.{name}", "times", f"speed-up if {_free(name)}", f"speedup_without_{name}", ("how",))
         for name in JUDGED
     ),
     *(
-        Figure(f"speedups.{name}", "times", RESOURCE[name].figure, f"speedup_{name}", SPEEDUP)
+        Figure(f"speedups.{name}", "times", RESOURCE[name].figure, f"speedup_{name}", ("how",))
         for name in SPEEDUPS
         if name not in JUDGED
     ),
