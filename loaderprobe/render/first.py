@@ -20,7 +20,7 @@ from loaderprobe.records.resources import RESOURCE, SPEEDUPS, Resource
 from loaderprobe.records.thresholds import WORTH
 from loaderprobe.records.verdict import Action, ActionCode, Advice, Changed, SideAndCause, Speedup, Verdict
 from loaderprobe.render.charts import BASE, Bar, Chart, ChartRow, How
-from loaderprobe.render.document import Command, Document, Item, Line, Paragraph, Part, Section, Table, further, tags
+from loaderprobe.render.document import Command, Document, Item, Line, Paragraph, Part, Section, Table, tags
 from loaderprobe.render.format import MISSING, counted, first_upper, grouped, interval, named, percent, rate, span
 from loaderprobe.render.groups import FILES, RowGroup, groups, letters_of, limit_map, loading, map_key, tone
 from loaderprobe.render.words import action_words, code_line, forecast_words, remark_words
@@ -30,8 +30,6 @@ FULL = 3
 """Up to so many configurations have a line for each part; more have one line each."""
 MOST_LANES = 12
 MOST_GAINS = 5
-MOST_IN_MAP = 3
-"""Columns of the map beside the ladder that have their rates; of more, the letters alone."""
 FAR = 6.0
 """A rate of compute alone that is so many times the longest bar is beyond the axis."""
 UNIT = "images/s"
@@ -397,7 +395,7 @@ def _how_sure(report: Report, shown: Sequence[ConfigurationRow]) -> Iterator[Par
     key = map_key([row for group in first for row in group.rows])
     for number, group in enumerate(first):
         words = ("" if number else key, group.title if len(first) > 1 else "")
-        yield from further([replace(limit_map(group, most=MOST_IN_MAP), caption=". ".join(filter(None, words)))])
+        yield limit_map(group, ". ".join(filter(None, words)))
 
 
 ENOUGH, UNKNOWN, SHORT = "●", "○", "✕"

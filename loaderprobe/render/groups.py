@@ -265,20 +265,23 @@ def gain_words(row: ConfigurationRow, then: Mapping[str, Bottleneck]) -> str:
     return ", ".join(gains) or none
 
 
-def limit_map(group: RowGroup, *, most: int) -> Table:
-    """A line a data set, and what else sets lines apart; a column a number of workers, empty where none was asked.
+_MOST_RATES = 3
+"""Columns of a map whose cells have rates; of more, letters alone."""
 
-    With more columns than `most`, cells have letters alone.
-    """
+
+def limit_map(group: RowGroup, caption: str) -> Table:
+    """A line a data set, and what else sets lines apart; a column a number of workers, empty where none was asked."""
     counts = sorted({row.config.loader.workers for row in group.rows})
     lines = {name: {row.config.loader.workers: row for row in reversed(rows)} for name, rows in group.lines.items()}
     return Table(
         head=("workers", *("serial" if count == 0 else str(count) for count in counts)),
         lines=tuple(
-            (name, *(_cell(cells[count], brief=len(counts) > most) if count in cells else "" for count in counts))
+            (name, *(_cell(cells[count], brief=len(counts) > _MOST_RATES) if count in cells else "" for count in counts))
             for name, cells in lines.items()
         ),
         map=True,
+        caption=caption,
+        further=True,
     )
 
 
