@@ -183,20 +183,13 @@ def commands(found: TraceReport) -> tuple[str, ...]:
     rank = found.ranks[0]
     ranks = max(len(found.ranks), rank.world_size or 1)
     start = f"torchrun --nproc-per-node {min(ranks, 8)} train.py" if ranks > 1 else "python train.py"
-    options = [f"--ranks {ranks}" if ranks > 1 else "", f"--batch-size {rank.batch_size}" if rank.batch_size else ""]
-    if rate := images_per_s(rank):
-        options.insert(0, f"--compute emulated:{rate:.0f}")
+    options = [f"--ranks {ranks}" if ranks > 1 else ""]
+    if rank.batch_size:
+        free_s = next((free.step_s for free in rank.free if free.name == "input"), rank.step_s)
+        options = [f"--compute emulated:{rank.batch_size / free_s:.0f}", *options, f"--batch-size {rank.batch_size}"]
     workers = "--workers 0,2,4,8" if "SingleProcess" in rank.loader else "--workers 2,4,8"
     sweep = " ".join(option for option in ("loaderprobe sweep IMAGES", *options, workers) if option)
     return f"loaderprobe run -- {start}", sweep
-
-
-def images_per_s(rank: TraceRank) -> float | None:
-    """Images/s of one rank if input cost nothing, at most; None where the batch size is not known."""
-    if not rank.batch_size:
-        return None
-    free_s = next((each.step_s for each in rank.free if each.name == "input"), rank.step_s)
-    return rank.batch_size / free_s
 
 
 def _sure(found: TraceReport) -> Iterator[str]:
