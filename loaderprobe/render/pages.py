@@ -34,7 +34,6 @@ from loaderprobe.render.document import (
     Table,
     Tags,
     cell_text,
-    levels,
     unfolded,
 )
 from loaderprobe.render.format import visible
@@ -47,10 +46,10 @@ def document_markdown(document: Document) -> str:
     """All but what is folded, ending with a newline."""
     heads = [document.title] if not document.headline else [document.subline, document.title]
     blocks = [f"# {escaped(document.headline or heads.pop())}", *(escaped(words) for words in heads if words)]
-    for level, section in levels(document):
+    for section in document.sections:
         below = list(_blocks(section.parts))
         if section.title and below:
-            blocks.append(f"{'#' * level} {escaped(section.title)}")
+            blocks.append(f"{'#' * section.level} {escaped(section.title)}")
         blocks += below
     return "\n\n".join(blocks) + "\n"
 
@@ -120,18 +119,13 @@ def document_page(document: Document, *, made_by: str, inline: bool = False) -> 
 
     `inline`: one element with the same in it, for a notebook, with styles that hold in that element only.
     """
-    found: list[tuple[int, Section]] = []
-    for level, section in reversed(list(levels(document))):
-        above = bool(found and found[-1][1].under and not section.under)
-        if section.parts or above:
-            found.append((level, section))
-    found.reverse()
+    found = [section for section in document.sections if section.parts]
     template = _templates().get_template("document.html.jinja")
     return template.render(
         document=document,
         hatched=any(hows_of(chart.rows) for chart in _charts(document.sections)),
-        first=[section for _, section in found if section.panel],
-        sections=[(level, section) for level, section in found if not section.panel],
+        first=[section for section in found if section.panel],
+        sections=[section for section in found if not section.panel],
         made_by=made_by,
         notebook=inline,
     )

@@ -85,7 +85,7 @@ def sweep_document(report: Report) -> Document:
             ),
             scaling_section(report),
             Section(title="Every configuration", parts=tuple(_before_table(report))),
-            *(Section(title=group.title, parts=tuple(_of_group(report, group)), under=True) for group in found),
+            *(Section(title=group.title, parts=tuple(_of_group(report, group)), level=3) for group in found),
             *more_needs(report),
             *panel_sections(report),
             *(Section(title=first_upper(status), parts=_without(report, status)) for status in ("failed", "skipped")),

@@ -70,7 +70,7 @@ def _lines(document: Document, width: int) -> Iterator[RenderableType]:
         if not parts:
             continue
         beside = section.panel == "side"
-        if (section.title or not section.under) and not (beside and before == "side"):
+        if not (beside and before == "side"):
             yield ""
         before = section.panel
         if beside and isinstance(first := parts[0], Paragraph | Tags):
