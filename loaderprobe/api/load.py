@@ -22,7 +22,7 @@ from loaderprobe.records.studies import EpochsMeasured, Prefilled
 from loaderprobe.render.document import Document
 from loaderprobe.render.rows import BATCH_COLUMNS, STEP_COLUMNS, Row, batch_rows, step_rows
 from loaderprobe.render.sweep import counts, report_columns, sweep_document
-from loaderprobe.store.results import REPORT, RESULT, read_result, write_result
+from loaderprobe.store.results import RESULT, read_result
 from loaderprobe.store.run_directory import STUDIES, RunDirectory
 
 if TYPE_CHECKING:
@@ -178,12 +178,6 @@ class Run(Tabled):
         from loaderprobe.render.json import summary_json
 
         return summary_json(self.report())
-
-
-def save_report(directory: RunDirectory, report: Report) -> Path:
-    """Write `summary.json` and `report.html` into the run; returns the page's path."""
-    run = Run(directory, report)
-    return write_result(directory.path, {"summary.json": run.json(), REPORT: run.html()})
 
 
 def load(run: PathLike) -> Run:

@@ -19,7 +19,7 @@ from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.records import values
 from loaderprobe.records.environment import Origin
 from loaderprobe.render.document import Document
-from loaderprobe.store.results import REPORT, RESULT, create_result, read_result
+from loaderprobe.store.results import REPORT, RESULT, check_out, make_directory, read_result, write_result
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -173,7 +173,9 @@ class Documented(Tabled):
 
         Raises Refused when `out` is not empty, MissingPart without permission, NoSpace on a full disk.
         """
-        return create_result(out, self.files())
+        check_out(out)
+        make_directory(out)
+        return write_result(out, self.files())
 
     def files(self) -> dict[str, str]:
         """The files of its directory, by name."""

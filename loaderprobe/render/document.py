@@ -158,7 +158,7 @@ class Document:
     subline: str = ""
     """What the answer depends on."""
     tone: str = ""
-    """Of the headline, or else of the title."""
+    """Of the headline."""
     unsure: bool = False
     """True where the headline is not conclusive."""
 
