@@ -106,28 +106,24 @@ def judge_run(run: RunDirectory) -> Report:
 class Run(Tabled):
     """A run on disk. It is judged once; `load` it again to see what was measured since."""
 
-    __slots__ = ("_directory", "_document", "_report")
+    __slots__ = ("_document", "_report", "directory")
 
     def __init__(self, directory: RunDirectory, report: Report | None = None) -> None:
         """`report` is what is in it, where that was judged already."""
-        self._directory = directory
+        self.directory = directory
+        """The files of the run."""
         self._report = report
         self._document: Document | None = None
 
     @property
     def path(self) -> Path:
         """The directory of the run."""
-        return self._directory.path
-
-    @property
-    def directory(self) -> RunDirectory:
-        """The files of the run."""
-        return self._directory
+        return self.directory.path
 
     def report(self) -> Report:
         """The verdict on every configuration, with its figures and reasons: what every format shows."""
         if self._report is None:
-            self._report = judge_run(self._directory)
+            self._report = judge_run(self.directory)
         return self._report
 
     def columns(self) -> Mapping[str, Sequence[Any]]:
@@ -154,7 +150,7 @@ class Run(Tabled):
         return self._raw(BATCH_COLUMNS, batch_rows)
 
     def _raw(self, columns: tuple[str, ...], rows: Callable[[Measurement], Iterator[Row]]) -> DataFrame:
-        results = (self._directory.result(config.key) for config in self._directory.record.spec.configs)
+        results = (self.directory.result(config.key) for config in self.directory.record.spec.configs)
         found = [row for result in results if isinstance(result, Measurement) for row in rows(result)]
         return frame({name: [row[place] for row in found] for place, name in enumerate(columns)})
 

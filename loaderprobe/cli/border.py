@@ -9,7 +9,7 @@ import shlex
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from inspect import Parameter, Signature
@@ -51,12 +51,12 @@ FORMS = ("md", "json", "html")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """How a command was called: what it shows and keeps, and which of its options were typed."""
+    """How a command was called: which of its options were typed, and what it shows and keeps."""
 
     options: Sequence[Option]
     """Of the command."""
-    typed: Mapping[str, Any]
-    """The values that were typed, by the names of their options."""
+    typed: Collection[str]
+    """The names of those that were typed."""
     out: Path | None = None
     html: Path | None = None
     md: bool = False
@@ -180,7 +180,7 @@ def called(
     """(the call, the values of the options that it does not have): as Python has them, by name."""
     values = {option.name: _python_value(option, given[option.name]) for option in options}
     sources = {name: context.get_parameter_source(name) for name in values}
-    typed = {name: values[name] for name, source in sources.items() if source and source.name == "COMMANDLINE"}
+    typed = [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
     shown = {option.name for option in options if option.name in ("out", "quiet", *FORMS) and option.typed_only}
     call = Invocation(options=options, typed=typed, **{name: values[name] for name in shown})
     return call, {name: value for name, value in values.items() if name not in shown}

@@ -138,14 +138,9 @@ def marks_of(row: ChartRow) -> tuple[Bar, ...]:
     return (*row.bars, row.point) if row.point else row.bars
 
 
-def hows_of(rows: Sequence[ChartRow]) -> list[How]:
-    """How the bars are known, where some are not measured."""
-    return how_known(bar for row in rows for bar in row.bars if bar.tone != BASE)
-
-
 def how_known(marks: Iterable[Bar]) -> list[How]:
-    """In the order of the legend; nothing where all are measured."""
-    seen = {mark.how for mark in marks}
+    """How marks are known, in the order of the legend; nothing where all are measured."""
+    seen = {mark.how for mark in marks if mark.tone != BASE}
     return [how for how in MARKS if how in seen] if seen != {"measured"} else []
 
 

@@ -19,7 +19,6 @@ from loaderprobe.render.charts import (
     Chart,
     ChartRow,
     how_known,
-    hows_of,
     on_axis,
     ticks,
     tones_of,
@@ -123,7 +122,7 @@ def document_page(document: Document, *, made_by: str, inline: bool = False) -> 
     template = _templates().get_template("document.html.jinja")
     return template.render(
         document=document,
-        hatched=any(hows_of(chart.rows) for chart in _charts(document.sections)),
+        hatched=any(how_known(_bars(chart)) for chart in _charts(document.sections)),
         first=[section for section in found if section.panel],
         sections=[section for section in found if not section.panel],
         made_by=made_by,
@@ -141,6 +140,10 @@ def document_picture(document: Document) -> str | None:
 
 def _charts(sections: Sequence[Section]) -> Iterator[Chart]:
     yield from (part for section in sections for part in section.parts if isinstance(part, Chart))
+
+
+def _bars(chart: Chart) -> list[Bar]:
+    return [bar for row in chart.rows for bar in row.bars]
 
 
 @cache
@@ -269,7 +272,7 @@ def _legend(chart: Chart) -> list[tuple[str, str]]:
     """(mark of 20 x 12 pixels, what it stands for) of all that is in use."""
     tones = tones_of(chart, chart.rows).items()
     entries = [(f'<rect width="14" height="12" fill="{TONES[tone]}"/>', words) for tone, words in tones]
-    samples = {how: Bar(end=1, tone="inconclusive", how=how) for how in hows_of(chart.rows)}
+    samples = {how: Bar(end=1, tone="inconclusive", how=how) for how in how_known(_bars(chart))}
     entries += [
         (f'<rect x="1" y="1" width="18" height="10" {_fill(bar)}/>', MARKS[how][1]) for how, bar in samples.items()
     ]

@@ -18,7 +18,7 @@ from loaderprobe.render.charts import (
     Bar,
     Chart,
     ChartRow,
-    hows_of,
+    how_known,
     marks_of,
     on_axis,
     ticks,
@@ -279,7 +279,8 @@ def _legend(chart: Chart, rows: Sequence[ChartRow]) -> list[str]:
         f"{''.join(dict.fromkeys(mark for of, mark in drawn if of == tone))} {words}"
         for tone, words in tones_of(chart, rows).items()
     ]
-    entries += [f"{MARKS[how][0]} {MARKS[how][1]}" for how in hows_of(rows) if how != "measured"]
+    hows = how_known(bar for row in rows for bar in row.bars)
+    entries += [f"{MARKS[how][0]} {MARKS[how][1]}" for how in hows if how != "measured"]
     if any(row.interval for row in rows):
         entries.append("╌ 95 %")
     levels = [row for row in rows if row.level is not None]
