@@ -231,9 +231,12 @@ def compare(
     if not matched.pairs:
         raise NotComparable("A and B have nothing in common to compare", fields=(), hint="measure both alike")
     rows, whole = compare_rows(matched.pairs, matters=matters, averaged=matched.averaged)
-    wanted = _gates(slower=fail_if_slower is not None, unclear=fail_if_unclear, verdict_changes=fail_if_verdict_changes)
+    asked: dict[GateName, bool] = {
+        "slower": fail_if_slower is not None, "unclear": fail_if_unclear, "verdict_changes": fail_if_verdict_changes,
+    }  # fmt: skip
     gates = judge_gates(
-        wanted, rows, whole, matters=matters, missing=len(matched.only_before), kind=kind, allow_unclear=allow_unclear,
+        [name for name in asked if asked[name]], rows, whole, matters=matters, missing=len(matched.only_before),
+        kind=kind, allow_unclear=allow_unclear,
     )  # fmt: skip
     return Comparison(
         origin=origin_now(command),
@@ -255,11 +258,6 @@ def compare(
 def _named(side: str, runs: Sequence[Source]) -> list[tuple[str, Source]]:
     """(A, or A1 and so on where there are several; the run)."""
     return [(f"{side}{number}" if len(runs) > 1 else side, run) for number, run in enumerate(runs, 1)]
-
-
-def _gates(**asked: bool) -> list[GateName]:
-    names: tuple[GateName, ...] = ("slower", "unclear", "verdict_changes")
-    return [name for name in names if asked[name]]
 
 
 def _size(value: str | float) -> float:

@@ -16,9 +16,9 @@ from typing import Any, Literal, cast
 from loaderprobe.analyze.diagnosis import report_of
 from loaderprobe.analyze.judge import Judged
 from loaderprobe.api.shown import Documented, origin_now
-from loaderprobe.api.values import listed, unheard
+from loaderprobe.api.values import layouts_of, unheard
 from loaderprobe.errors import BadValue
-from loaderprobe.measure.ranks.launch import Coordinator, on_this_machine, parse_layout, spread
+from loaderprobe.measure.ranks.launch import Coordinator, on_this_machine, spread
 from loaderprobe.measure.user.loader import LoaderRequest, measure_with_step
 from loaderprobe.protocols import OnStage
 from loaderprobe.records.config import CacheState, check_seconds
@@ -145,8 +145,10 @@ def diagnose(
     check_seconds("budget", budget_s)
     if step is not None and not callable(step):
         raise BadValue(f"the step is a {type(step).__name__}", hint="give a function that trains on one batch")
-    layout = _one_layout(ranks)
-    if coordinator is not None or (layout is not None and spread(layout, None)[0] > 1):
+    layout, *others = layouts_of(ranks, coordinator.nodes if coordinator else None)
+    if others:
+        raise BadValue(f"--ranks {ranks} names several numbers, and diagnose measures one", hint="give one number")
+    if coordinator is not None or spread(layout, None)[0] > 1:
         if not isinstance(loader, str) or step is not None:
             raise BadValue("each rank makes its own loader and step", hint="name a function: train.py:make_loader")
         measured = _in_ranks(loader, layout, coordinator, state, budget_s or RANKS_BUDGET_S, progress or unheard)
@@ -186,19 +188,9 @@ def _check_alone() -> None:
         )
 
 
-def _one_layout(ranks: str | int | Iterable[int] | None) -> Layout | None:
-    """As asked for; None for all that there are. Raises BadValue for several numbers."""
-    if ranks is None:
-        return None
-    (layout, *others) = listed(ranks, parse_layout)
-    if others:
-        raise BadValue(f"--ranks {ranks} names several numbers, and diagnose measures one", hint="give one number")
-    return layout
-
-
 def _in_ranks(
     loader: str,
-    layout: Layout | None,
+    layout: Layout,
     coordinator: Coordinator | None,
     cache: CacheState,
     budget_s: float,
@@ -209,14 +201,8 @@ def _in_ranks(
 
     own = named(loader)
     if coordinator is None:
-        assert layout is not None
         with on_this_machine(layout.ranks) as coordinator:
             return _in_ranks(loader, layout, coordinator, cache, budget_s, progress)
-    if layout is None:
-        layout = Layout(
-            ranks=len(coordinator.nodes) * min(len(node.processes) for node in coordinator.nodes),
-            nodes=len(coordinator.nodes),
-        )
     count, over = spread(layout, coordinator.nodes)
     if count == 1:
         raise BadValue("one rank is measured by a process that no launcher started", hint="start it without one")

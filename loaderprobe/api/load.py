@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from loaderprobe.analyze.report import Studies, build_report
-from loaderprobe.api.shown import Documented, Shown, frame
+from loaderprobe.api.shown import Documented, Tabled, frame
 from loaderprobe.api.values import PathLike
 from loaderprobe.errors import BadValue, DamagedRun
 from loaderprobe.records.config import RATES, asks_for
@@ -20,9 +20,9 @@ from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import DamagedFile, Report
 from loaderprobe.records.studies import EpochsMeasured, Prefilled
 from loaderprobe.render.document import Document
-from loaderprobe.render.rows import BATCH_COLUMNS, STEP_COLUMNS, Row, batch_rows, csv_text, step_rows
+from loaderprobe.render.rows import BATCH_COLUMNS, STEP_COLUMNS, Row, batch_rows, step_rows
 from loaderprobe.render.sweep import counts, report_columns, sweep_document
-from loaderprobe.store.results import REPORT, RESULT, read_result, write_result
+from loaderprobe.store.results import RESULT, read_result
 from loaderprobe.store.run_directory import STUDIES, RunDirectory
 
 if TYPE_CHECKING:
@@ -103,39 +103,35 @@ def judge_run(run: RunDirectory) -> Report:
     )
 
 
-class Run(Shown):
+class Run(Tabled):
     """A run on disk. It is judged once; `load` it again to see what was measured since."""
 
-    __slots__ = ("_directory", "_document", "_report")
+    __slots__ = ("_document", "_report", "directory")
 
     def __init__(self, directory: RunDirectory, report: Report | None = None) -> None:
         """`report` is what is in it, where that was judged already."""
-        self._directory = directory
+        self.directory = directory
+        """The files of the run."""
         self._report = report
         self._document: Document | None = None
 
     @property
     def path(self) -> Path:
         """The directory of the run."""
-        return self._directory.path
-
-    @property
-    def directory(self) -> RunDirectory:
-        """The files of the run."""
-        return self._directory
+        return self.directory.path
 
     def report(self) -> Report:
         """The verdict on every configuration, with its figures and reasons: what every format shows."""
         if self._report is None:
-            self._report = judge_run(self._directory)
+            self._report = judge_run(self.directory)
         return self._report
 
-    def to_frame(self) -> DataFrame:
-        """One row a configuration, measured or not, flat, units in the names of its columns.
+    def columns(self) -> Mapping[str, Sequence[Any]]:
+        """One row a configuration, measured or not, flat, units in the names.
 
-        A figure that could not be measured is NaN, or None in a column without any; `unavailable` has the reasons.
+        A figure that could not be measured is None, in a frame NaN beside others; `unavailable` has the reasons.
         """
-        return frame(report_columns(self.report()))
+        return report_columns(self.report())
 
     def steps(self) -> DataFrame:
         """One row a step of every timed segment, as it was measured.
@@ -154,7 +150,7 @@ class Run(Shown):
         return self._raw(BATCH_COLUMNS, batch_rows)
 
     def _raw(self, columns: tuple[str, ...], rows: Callable[[Measurement], Iterator[Row]]) -> DataFrame:
-        results = (self._directory.result(config.key) for config in self._directory.record.spec.configs)
+        results = (self.directory.result(config.key) for config in self.directory.record.spec.configs)
         found = [row for result in results if isinstance(result, Measurement) for row in rows(result)]
         return frame({name: [row[place] for row in found] for place, name in enumerate(columns)})
 
@@ -178,16 +174,6 @@ class Run(Shown):
         from loaderprobe.render.json import summary_json
 
         return summary_json(self.report())
-
-    def csv(self) -> str:
-        """The columns of `to_frame` as CSV."""
-        return csv_text(report_columns(self.report()))
-
-
-def save_report(directory: RunDirectory, report: Report) -> Path:
-    """Write `summary.json` and `report.html` into the run; returns the page's path."""
-    run = Run(directory, report)
-    return write_result(directory.path, {"summary.json": run.json(), REPORT: run.html()})
 
 
 def load(run: PathLike) -> Run:

@@ -1,6 +1,6 @@
 """What results have in common: each shows itself, as a document, in a terminal, a notebook, Markdown and HTML.
 
-A result that is one record also has JSON, a table and, where it has an origin, a directory of its own.
+One with a table has JSON, too, and one with an origin a directory of its own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.records import values
 from loaderprobe.records.environment import Origin
 from loaderprobe.render.document import Document
-from loaderprobe.store.results import REPORT, RESULT, create_result, read_result
+from loaderprobe.store.results import REPORT, RESULT, check_out, make_directory, read_result, write_result
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -114,15 +114,10 @@ class Shown(ABC):
         yield Text.from_ansi(text.rstrip("\n"))
 
 
-class ShownRecord(Shown):
-    """A record that shows itself. Beside it, a subclass derives from the record's class."""
+class Tabled(Shown):
+    """A result with a table."""
 
     __slots__ = ()
-
-    @classmethod
-    def of(cls, record: Any) -> Self:
-        """The same record, showing itself."""
-        return cls(**values(record))
 
     @abstractmethod
     def columns(self) -> Mapping[str, Sequence[Any]]:
@@ -144,13 +139,18 @@ class ShownRecord(Shown):
         return frame(self.columns())
 
 
-class Documented(ShownRecord):
-    """A result with an origin, which is kept in a directory."""
+class Documented(Tabled):
+    """A record with an origin, which is kept in a directory. Beside it, a subclass derives from the record's class."""
 
     __slots__ = ()
     table_name: ClassVar[str] = "table.csv"
     """Of its file in the directory."""
     origin: Origin
+
+    @classmethod
+    def of(cls, record: Any) -> Self:
+        """The same record, showing itself."""
+        return cls(**values(record))
 
     @classmethod
     def load(cls, path: PathLike) -> Self:
@@ -173,7 +173,9 @@ class Documented(ShownRecord):
 
         Raises Refused when `out` is not empty, MissingPart without permission, NoSpace on a full disk.
         """
-        return create_result(out, self.files())
+        check_out(out)
+        make_directory(out)
+        return write_result(out, self.files())
 
     def files(self) -> dict[str, str]:
         """The files of its directory, by name."""

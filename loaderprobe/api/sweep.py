@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 
 from loaderprobe.analyze.next_configs import next_configs
 from loaderprobe.api.generate import make_sets
-from loaderprobe.api.load import Run, beside_results, judge_run, save_report
+from loaderprobe.api.load import Run, beside_results, judge_run
 from loaderprobe.api.shown import usual_out
 from loaderprobe.api.sweep_spec import bytes_to_make, check_layouts, check_spec, images_needed, spec_of, with_data
 from loaderprobe.api.values import PathLike, data_path, listed, unheard
@@ -44,6 +44,7 @@ from loaderprobe.records.config import (
 )
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.options import RESOLUTIONS
+from loaderprobe.store.results import REPORT, write_result
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.environment import describe_environment
@@ -79,12 +80,10 @@ class ProgressOnly:
     def __init__(self, progress: OnStage | None) -> None:
         self.progress = progress or unheard
 
-    def checked(self, spec: SweepSpec, made_bytes: float) -> None:
+    def checked(self, *_: object, **__: object) -> None:
         """Says nothing; nor do the others."""
 
-    def planned(self, plan: SweepPlan, foreign: Sequence[str]) -> None: ...
-    def judged(self, run: Run) -> None: ...
-    def saved(self, page: Path) -> None: ...
+    planned = judged = saved = checked
 
 
 def sweep(
@@ -275,7 +274,7 @@ def _shown_and_kept(directory: RunDirectory, heard: Listener) -> Run:
     try:
         heard.judged(run)
     finally:
-        heard.saved(save_report(directory, run.report()))
+        heard.saved(write_result(directory.path, {"summary.json": run.json(), REPORT: run.html()}))
     return run
 
 

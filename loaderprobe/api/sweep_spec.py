@@ -10,20 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from loaderprobe.analyze.next_configs import PREFETCH_FACTORS, most_workers
-from loaderprobe.api.values import counts, listed
+from loaderprobe.api.values import counts, layouts_of, listed
 from loaderprobe.datasets.generate.generate import SetRequest
 from loaderprobe.datasets.generate.manifest import is_generated
 from loaderprobe.datasets.generate.pool import expected_mean
 from loaderprobe.datasets.layouts import FILES, LAYOUTS
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.assembly import check_names, check_parts
-from loaderprobe.measure.ranks.launch import check_crowd, check_gpus, parse_layout, spread, this_node
+from loaderprobe.measure.ranks.launch import check_crowd, check_gpus, spread, this_node
 from loaderprobe.measure.studies import batches_read
 from loaderprobe.plugins import NO_SERIAL, ONE_LAYOUT
 from loaderprobe.records.config import ANY_LAYOUT, Auto, ComputeSpec, LoaderSpec, RunConfig, SweepSpec
 from loaderprobe.records.files import FileSet, is_url
 from loaderprobe.records.options import SWEEP, check, of_python
-from loaderprobe.records.rank_processes import Layout, Node
+from loaderprobe.records.rank_processes import Node
 from loaderprobe.system.environment import list_gpus, trains_on_amd
 from loaderprobe.system.launcher import VISIBLE
 from loaderprobe.system.limits import cores_available
@@ -35,17 +35,6 @@ MOST_IMAGES = 20_000
 """Of one rank."""
 IN_STEP = ("cuda", "cpu", "emulated")
 """Devices that train in step with others."""
-Ranks = str | int | Iterable[int | str] | None
-"""As they are asked for: `"1,2,4x8"`, `2`, `[1, "4x8"]`; None for as many as there are processes."""
-
-
-def layouts_of(ranks: Ranks, nodes: Sequence[Node] | None) -> tuple[Layout, ...]:
-    """As asked for; unless asked, all processes that a launcher started as evenly as they are, else one rank."""
-    if ranks is not None:
-        return listed(ranks, parse_layout)
-    each = min(len(node.processes) for node in nodes) if nodes else 1
-    count = len(nodes) if nodes else 1
-    return (Layout(ranks=count * each, nodes=count),)
 
 
 def images_of_rank(loader: LoaderSpec, batch_size: int) -> int:

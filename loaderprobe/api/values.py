@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from loaderprobe.errors import BadValue
 from loaderprobe.records.files import is_url
 from loaderprobe.units import parse_count, parse_list
+
+if TYPE_CHECKING:
+    from loaderprobe.records.rank_processes import Layout, Node
 
 T = TypeVar("T")
 PathLike = str | os.PathLike[str]
@@ -29,6 +32,18 @@ def counts(value: object, option: str) -> tuple[int, ...]:
         raise BadValue(
             f"{option}: {error.message}", hint=f"{option} takes numbers with commas, such as {option} 1,2,4"
         ) from error
+
+
+def layouts_of(ranks: object, nodes: Sequence[Node] | None) -> tuple[Layout, ...]:
+    """Ranks as asked for: `"1,2,4x8"`, `2`, `[1, "4x8"]`; for None all that a launcher started, as evenly, else one."""
+    from loaderprobe.measure.ranks.launch import parse_layout
+    from loaderprobe.records.rank_processes import Layout
+
+    if ranks is not None:
+        return listed(ranks, parse_layout)
+    each = min(len(node.processes) for node in nodes) if nodes else 1
+    count = len(nodes) if nodes else 1
+    return (Layout(ranks=count * each, nodes=count),)
 
 
 def data_path(given: PathLike) -> Path | str:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,13 +54,10 @@ def _watch(request: AttachRequest) -> None:
     from loaderprobe.loaders.attached import attach
     from loaderprobe.measure.attach.choice import claimed
 
-    claim: list[bool] = []
-
+    @cache
     def first() -> bool:
         """Of several processes that train, the first that has something to keep is shown."""
-        if not claim:
-            claim.append(claimed(Path(request.scratch)))
-        return claim[0]
+        return claimed(Path(request.scratch))
 
     watcher = watcher_of(request, _say, lambda found: keep(found, request, raw=True) if first() else None)
     detach = attach(watcher)
@@ -95,12 +93,12 @@ def _at_the_end(call: Callable[[], None]) -> None:
 
     A process that multiprocessing started ends without what `atexit` keeps, if it was forked.
     """
-    owner, called = os.getpid(), [False]
+    owner = os.getpid()
 
+    @cache
     def end() -> None:
-        if os.getpid() != owner or called[0]:
+        if os.getpid() != owner:
             return
-        called[0] = True
         try:
             call()
         except LoaderprobeError as error:

@@ -9,7 +9,7 @@ import shlex
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from inspect import Parameter, Signature
@@ -39,9 +39,9 @@ from loaderprobe.store.results import check_out
 from loaderprobe.units import format_duration
 
 if TYPE_CHECKING:
-    from loaderprobe.api.load import Run
-    from loaderprobe.api.shown import Documented, ShownRecord
+    from loaderprobe.api.shown import Documented, Tabled
     from loaderprobe.measure.ranks.launch import Coordinator
+    from loaderprobe.protocols import OnStage
     from loaderprobe.records.options import Launcher
 
 Found = TypeVar("Found", bound="Documented")
@@ -51,12 +51,12 @@ FORMS = ("md", "json", "html")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """How a command was called: what it shows and keeps, and which of its options were typed."""
+    """How a command was called: which of its options were typed, and what it shows and keeps."""
 
     options: Sequence[Option]
     """Of the command."""
-    typed: Mapping[str, Any]
-    """The values that were typed, by the names of their options."""
+    typed: Collection[str]
+    """The names of those that were typed."""
     out: Path | None = None
     html: Path | None = None
     md: bool = False
@@ -79,7 +79,7 @@ class Invocation:
         if self.out is not None:
             check_out(self.out)
 
-    def show(self, found: ShownRecord | Run) -> None:
+    def show(self, found: Tabled) -> None:
         """Print it for the terminal, or in one of two formats."""
         width, color = width_and_color()
         show(found.json() if self.json else found.markdown() if self.md else found.text(width=width, color=color))
@@ -180,7 +180,7 @@ def called(
     """(the call, the values of the options that it does not have): as Python has them, by name."""
     values = {option.name: _python_value(option, given[option.name]) for option in options}
     sources = {name: context.get_parameter_source(name) for name in values}
-    typed = {name: values[name] for name, source in sources.items() if source and source.name == "COMMANDLINE"}
+    typed = [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
     shown = {option.name for option in options if option.name in ("out", "quiet", *FORMS) and option.typed_only}
     call = Invocation(options=options, typed=typed, **{name: values[name] for name in shown})
     return call, {name: value for name, value in values.items() if name not in shown}
@@ -369,11 +369,8 @@ def command_line() -> str:
     return shlex.join(("loaderprobe", *words))
 
 
-Counted = Callable[[str, int, int], None]
-
-
 @contextmanager
-def counting(quiet: bool) -> Iterator[Counted]:
+def counting(quiet: bool) -> Iterator[OnStage]:
     """A progress bar for counted items; a new text starts a new bar."""
     with ExitStack() as shown:
         bars = _bars(quiet)
@@ -391,7 +388,7 @@ def counting(quiet: bool) -> Iterator[Counted]:
 
 
 @contextmanager
-def timed(quiet: bool, left: str = "at most", ends: str = "measured") -> Iterator[Counted]:
+def timed(quiet: bool, left: str = "at most", ends: str = "measured") -> Iterator[OnStage]:
     """One bar over seconds, with what is being measured and the time left, `at most` or `about`; its last text."""
     with _bars(quiet) as bars:
         task = bars.add_task("starting", left="")

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from loaderprobe.api.batch_size import BatchSize
     from loaderprobe.api.diagnose import Diagnosis
     from loaderprobe.api.layers import Layers
-    from loaderprobe.api.load import Run
-    from loaderprobe.api.shown import Documented
+    from loaderprobe.api.shown import Tabled
     from loaderprobe.records.config import CacheState
 
 
@@ -263,7 +262,7 @@ def _by_ending(output: Path | None) -> str:
     return ending
 
 
-def _rendered(found: Run | Documented, form: str, *, to_file: bool) -> bytes:
+def _rendered(found: Tabled, form: str, *, to_file: bool) -> bytes:
     if form == "parquet":
         from loaderprobe.api.shown import parquet
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loaderprobe.cli.border import Counted, Invocation, command, command_line, counting, ended, say, show, timed
+from loaderprobe.cli.border import Invocation, command, command_line, counting, ended, say, show, timed
 from loaderprobe.errors import EXIT_INTERRUPTED, BadValue, NoSpace
 from loaderprobe.records.options import SWEEP
 from loaderprobe.units import format_bytes, parse_list
@@ -16,6 +16,7 @@ from loaderprobe.units import format_bytes, parse_list
 if TYPE_CHECKING:
     from loaderprobe.api.load import Run
     from loaderprobe.measure.ranks.launch import Coordinator
+    from loaderprobe.protocols import OnStage
     from loaderprobe.records.config import SweepPlan, SweepSpec
 
 BESIDE_RESUME = frozenset({"resume", "budget_s", "join", "json", "quiet"})
@@ -79,7 +80,7 @@ class Told:
         """Once it is judged."""
         self.bars = ExitStack()
         self._call, self._asked, self._resume = call, asked, resume
-        self.progress: Counted
+        self.progress: OnStage
 
     def checked(self, spec: SweepSpec, made_bytes: float) -> None:
         any_device = "auto" in parse_list(self._asked["compute"], str)

@@ -59,8 +59,9 @@ def _condition(found: BatchSizeReport) -> str:
 
 def _limits(found: BatchSizeReport) -> Iterator[str]:
     facts = {
-        "size": found.stop.chosen, "wall": _smallest_unfit(found), "limit": found.memory_limit_bytes,
-        "probes": len(found.probes), "left": found.stop.left or 0.0, "strategy": found.strategy,
+        "size": found.stop.chosen, "limit": found.memory_limit_bytes, "probes": len(found.probes),
+        "wall": min((probe.batch_size for probe in found.probes if not probe.fits), default=0),
+        "left": found.stop.left or 0.0, "strategy": found.strategy,
     }  # fmt: skip
     if found.findings:
         yield f"{heading(found.findings)} at batch {found.stop.chosen}: {explanation(found.findings)}"
@@ -70,11 +71,6 @@ def _limits(found: BatchSizeReport) -> Iterator[str]:
     if found.limit in _TONES:
         yield message(f"batch_limit.{found.limit}", facts)
     yield message(f"search.{found.stop.code}", facts)
-
-
-def _smallest_unfit(found: BatchSizeReport) -> int:
-    """The smallest size that does not fit; 0 where all do."""
-    return min((probe.batch_size for probe in found.probes if not probe.fits), default=0)
 
 
 def _trained(found: BatchSizeReport) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import floor, inf, log10
+from math import floor, log10
 from typing import Literal
 
 from loaderprobe.records.resources import RESOURCES
@@ -91,7 +91,7 @@ class Chart(Part):
     """(tone, what it stands for), for the legend, beside those of causes."""
     brief: tuple[ChartRow, ...] = ()
     """The rows that a terminal has in place of all; empty where it has all."""
-    ends: str = ""
+    ends: str = ","
     """What a label, and a figure, say: heads of the columns where the chart is a table, with a comma."""
 
     def __post_init__(self) -> None:
@@ -129,31 +129,19 @@ _MOST_TICKS = 5
 
 def tones_of(chart: Chart, rows: Sequence[ChartRow]) -> dict[str, str]:
     """What the tones in use in these rows stand for, by tone."""
-    seen = {bar.tone for row in rows for bar in marks_of(row)}
+    seen = {mark.tone for row in rows for mark in (*row.bars, row.point) if mark}
     return {tone: words for tone, words in chart.names if tone in seen}
 
 
-def marks_of(row: ChartRow) -> tuple[Bar, ...]:
-    """Bars and dot."""
-    return (*row.bars, row.point) if row.point else row.bars
-
-
-def hows_of(rows: Sequence[ChartRow]) -> list[How]:
-    """How the bars are known, where some are not measured."""
-    return how_known(bar for row in rows for bar in row.bars if bar.tone != BASE)
-
-
 def how_known(marks: Iterable[Bar]) -> list[How]:
-    """In the order of the legend; nothing where all are measured."""
-    seen = {mark.how for mark in marks}
+    """How marks are known, in the order of the legend; nothing where all are measured."""
+    seen = {mark.how for mark in marks if mark.tone != BASE}
     return [how for how in MARKS if how in seen] if seen != {"measured"} else []
 
 
 def ticks(low: float, high: float) -> tuple[float, ...]:
-    """Round figures of a linear axis, up to five; none of one without length."""
+    """Round figures of a linear axis, up to five."""
     span = high - low
-    if not 0 < span < inf:
-        return ()
     power = 10.0 ** floor(log10(span / _MOST_TICKS) + 1e-12)
     step = next(size * power for size in (1, 2, 5, 10) if span / (size * power) <= _MOST_TICKS)
     first = -floor(-low / step + 1e-9)
@@ -162,6 +150,4 @@ def ticks(low: float, high: float) -> tuple[float, ...]:
 
 def on_axis(chart: Chart, value: float) -> float:
     """Per cent of the axis; never beyond its ends."""
-    if chart.high <= chart.low:
-        return 0.0
     return 100 * min(1.0, max(0.0, (value - chart.low) / (chart.high - chart.low)))

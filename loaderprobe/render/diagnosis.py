@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from loaderprobe.analyze.answer import main_speedups, speedup_of
 from loaderprobe.records.report import ConfigurationRow, Detail, Report
-from loaderprobe.records.resources import AMONG_RANKS, INPUTS, ONLY_WAITED, ResourceName
+from loaderprobe.records.resources import AMONG_RANKS, INPUTS, ONLY_WAITED
 from loaderprobe.records.thresholds import WORTH
 from loaderprobe.render.charts import Bar, Chart, ChartRow
 from loaderprobe.render.document import Column, Document, Paragraph, Part, Section, items, table, tags
@@ -132,7 +132,8 @@ def _rates(report: Report, row: ConfigurationRow, detail: Detail) -> Iterator[Pa
     """Each rate of the table of figures; of what workers only wait for, where that gains enough."""
     assert row.verdict
     now = row.verdict.images_per_s
-    few = [f"loader_without_{name}" for name in ONLY_WAITED if not _gains(row, name)]
+    speedups = {name: speedup_of(row, name) for name in ONLY_WAITED}
+    few = [f"loader_without_{name}" for name, gain in speedups.items() if not gain or gain.value <= WORTH]
     few += [] if trains(row) else ["loader"]
     rows = [ChartRow(label=what_runs(row, alone="loader"), value=interval(now), bars=(Bar(end=now.value),))]
     for found in FIGURES:
@@ -144,11 +145,6 @@ def _rates(report: Report, row: ConfigurationRow, detail: Detail) -> Iterator[Pa
     unit = f"{detail.sample}s/s"
     yield Chart(rows=tuple(rows), high=min(most, _LONGEST_BAR * now.value), unit=unit, ends=f",{unit}")
     yield Paragraph(text=" ".join(_measured_in(report, row)), tone="quiet")
-
-
-def _gains(row: ConfigurationRow, name: ResourceName) -> bool:
-    speedup = speedup_of(row, name)
-    return bool(speedup and speedup.value > WORTH)
 
 
 def _measured_in(report: Report, row: ConfigurationRow) -> Iterator[str]:

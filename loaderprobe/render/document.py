@@ -10,7 +10,7 @@ be understood.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -134,14 +134,14 @@ class Fold(Part):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A heading and what stands under it; the first section of a document has none, and is its answer."""
+    """A heading, and what stands under it."""
 
     title: str = ""
     name: str = ""
     """Of its place on a page, for links; empty where none is needed."""
     parts: tuple[Part, ...] = ()
-    under: bool = False
-    """True where it belongs to the section before it."""
+    level: Literal[2, 3] = 2
+    """Of its heading; one of 3 belongs to the section before it."""
     panel: Literal["", "main", "side"] = ""
     """Its place on the first screen of a page: the wide column or the one beside it; empty below that screen."""
 
@@ -158,7 +158,7 @@ class Document:
     subline: str = ""
     """What the answer depends on."""
     tone: str = ""
-    """Of the headline, or else of the title."""
+    """Of the headline."""
     unsure: bool = False
     """True where the headline is not conclusive."""
 
@@ -189,11 +189,3 @@ def unfolded(part: Part) -> Part | None:
 def cell_text(cell: str | Cell) -> str:
     """The text alone."""
     return cell if isinstance(cell, str) else cell.text
-
-
-def levels(document: Document) -> Iterator[tuple[int, Section]]:
-    """Each section with the level of its heading: 3 under another heading, else 2."""
-    titled = False
-    for section in document.sections:
-        yield 3 if section.under and titled else 2, section
-        titled = titled if section.under else bool(section.title)

@@ -8,20 +8,11 @@ legend. Where it is None, `Verdict.unavailable` has the reason, and reports list
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from loaderprobe.records.config import options_of
 from loaderprobe.records.report import ConfigurationRow
-from loaderprobe.records.resources import (
-    ABLATIONS,
-    GAP_CAUSES,
-    JUDGED,
-    ONLY_WAITED,
-    RESOURCE,
-    SPEEDUPS,
-    WAITED,
-    TimePart,
-)
+from loaderprobe.records.resources import ABLATIONS, GAP_CAUSES, JUDGED, ONLY_WAITED, RESOURCE, SPEEDUPS, WAITED
 from loaderprobe.records.verdict import Evidence, EvidenceCode, Gaps
 from loaderprobe.render.format import figure, megabytes_per_s, percent
 from loaderprobe.render.groups import speed
@@ -29,9 +20,6 @@ from loaderprobe.render.rows import Cell, interval_cells
 from loaderprobe.render.words import action_words, remark_words, sentence
 
 Unit = Literal["images/s", "bytes/s", "bytes", "s", "fraction", "times"]
-
-INTERVAL = ("value", "low", "high")
-SPEEDUP = (*INTERVAL, "how")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +32,8 @@ class Figure:
     words: str
     named: str = ""
     """In flat tables, with the unit in it; empty where that is its place."""
-    parts: tuple[str, ...] = ()
-    """Of a record that has several figures."""
+    more: tuple[str, ...] | None = None
+    """Of an interval, what it has beside its ends; None of a single figure."""
     head: str = ""
     """Of its column in tables; empty where only CSV has it."""
     help: str = ""
@@ -56,25 +44,19 @@ class Figure:
         return self.named or self.at
 
     def get(self, row: ConfigurationRow) -> Any:
-        """The figure, or a record of `parts`; None where it does not exist."""
+        """The figure, or its interval; None where it does not exist."""
         found: Any = row if self.at.startswith("gpu_window.") else row.verdict
         for name in self.at.split("."):
             if isinstance(found, Gaps):
-                return found.share(cast("TimePart", name.removesuffix("_ns")))
+                return getattr(found, name) / found.window_ns
             if found is not None:
                 found = found.get(name) if isinstance(found, dict) else getattr(found, name)
         return found
 
     def cells(self, row: ConfigurationRow) -> dict[str, Cell]:
-        """The column, and one more for each further part."""
+        """The column; of an interval one more for each further part."""
         found = self.get(row)
-        if not self.parts:
-            return {self.column: found}
-        first, *others = self.parts
-        return {
-            self.column: getattr(found, first, None),
-            **{f"{self.column}_{part}": getattr(found, part, None) for part in others},
-        }
+        return {self.column: found} if self.more is None else interval_cells(self.column, found, *self.more)
 
 
 def _rate(name: str, words: str) -> Figure:
@@ -95,7 +77,7 @@ def _use(name: str, words: str) -> Figure:
 
 FIGURES: tuple[Figure, ...] = (
     Figure(
-        "images_per_s", "images/s", "images/s", parts=INTERVAL, head="images/s", help="± is half the 95 % interval."
+        "images_per_s", "images/s", "images/s", more=(), head="images/s", help="± is half the 95 % interval."
     ),
     _rate("compute", "compute alone"),
     _rate("loader", "loader alone"),
@@ -103,11 +85,11 @@ FIGURES: tuple[Figure, ...] = (
     _rate("cpu_limit", "limit of the CPU cores"),
     *(_without(resource) for resource in ONLY_WAITED),
     *(
-        Figure(f"speedups.{name}", "times", f"speed-up if {_free(name)}", f"speedup_without_{name}", SPEEDUP)
+        Figure(f"speedups.{name}", "times", f"speed-up if {_free(name)}", f"speedup_without_{name}", ("how",))
         for name in JUDGED
     ),
     *(
-        Figure(f"speedups.{name}", "times", RESOURCE[name].figure, f"speedup_{name}", SPEEDUP)
+        Figure(f"speedups.{name}", "times", RESOURCE[name].figure, f"speedup_{name}", ("how",))
         for name in SPEEDUPS
         if name not in JUDGED
     ),

@@ -20,7 +20,7 @@ from loaderprobe.records.resources import RESOURCE, SPEEDUPS, Resource
 from loaderprobe.records.thresholds import WORTH
 from loaderprobe.records.verdict import Action, ActionCode, Advice, Changed, SideAndCause, Speedup, Verdict
 from loaderprobe.render.charts import BASE, Bar, Chart, ChartRow, How
-from loaderprobe.render.document import Command, Document, Item, Line, Paragraph, Part, Section, Table, further, tags
+from loaderprobe.render.document import Command, Document, Item, Line, Paragraph, Part, Section, Table, tags
 from loaderprobe.render.format import MISSING, counted, first_upper, grouped, interval, named, percent, rate, span
 from loaderprobe.render.groups import FILES, RowGroup, groups, letters_of, limit_map, loading, map_key, tone
 from loaderprobe.render.words import action_words, code_line, forecast_words, remark_words
@@ -30,12 +30,8 @@ FULL = 3
 """Up to so many configurations have a line for each part; more have one line each."""
 MOST_LANES = 12
 MOST_GAINS = 5
-MOST_IN_MAP = 3
-"""Columns of the map beside the ladder that have their rates; of more, the letters alone."""
 FAR = 6.0
 """A rate of compute alone that is so many times the longest bar is beyond the axis."""
-UNIT = "images/s"
-LADDER = "{unit} now{files}, and if one part cost nothing"
 INSTANT = "instant {}"
 """A part that costs nothing, on the ladder."""
 
@@ -65,8 +61,7 @@ class Step:
     def gains(self) -> list[tuple[str, Speedup]]:
         """By part, the longest first: what training gains if it cost nothing, where that is more than nothing."""
         known = [(name, found) for name in SPEEDUPS if (found := self.verdict.speedups.of(name))]
-        worth = [(name, found) for name, found in known if found.value >= WORTH]
-        return sorted(worth, key=lambda each: -each[1].value)
+        return sorted((gain for gain in known if gain[1].value >= WORTH), key=lambda gain: -gain[1].value)
 
     def drawn(self, name: str) -> Resource:
         """The row of a part; where the cause is a case of it (its cores are full), that of the cause, as on maps."""
@@ -132,7 +127,7 @@ class Step:
         )
 
 
-def ladder(steps: Sequence[Step], *, unit: str = UNIT) -> Chart:
+def ladder(steps: Sequence[Step], unit: str) -> Chart:
     """Each step now and if one part cost nothing; the level is compute alone."""
     full = len(steps) <= FULL
     lanes = tuple(step.lane() for step in steps[:MOST_LANES])
@@ -156,7 +151,7 @@ def ladder(steps: Sequence[Step], *, unit: str = UNIT) -> Chart:
         brief=lanes if full and len(steps) > 1 else (),
         high=high,
         unit=unit,
-        caption="" if full or len(steps) <= MOST_LANES else f"{MOST_LANES} of {len(steps)} shown, all of them below",
+        caption="" if len(steps) <= MOST_LANES else f"{MOST_LANES} of {len(steps)} shown, all of them below",
         level="" if not alone else f"compute alone: {rate(alone)}, beyond this axis" if beyond else "compute alone",
         names=(("now", "now"), *parts),
         ends=f"if free,{unit} or speed-up",
@@ -239,7 +234,7 @@ def _subline(report: Report, some: Sequence[RowGroup], shown: Sequence[Configura
     here = " No GPU here." if group.emulated and not report.summary.environment.gpus else ""
     if not _one_device(some):
         return f"{of} of compute alone ({'specified' if group.emulated else 'measured'}).{here}"
-    pace = any(need.pace for need in report.summary.needs if need.compute == group.compute)
+    pace = any(need.pace for need in report.summary.needs if need.compute == group.rows[0].config.compute.name)
     alone = f"{rate(group.ceiling_images_per_s)} images/s" if group.ceiling_images_per_s else "compute alone"
     specified = "MLPerf Storage's pace; specified" if pace else "specified"
     source = specified if pace or group.emulated else "compute alone, measured"
@@ -280,8 +275,9 @@ def ladder_section(report: Report, rows: Sequence[ConfigurationRow], *, label: s
     unit = f"{sample_of(report)}s/s"
     states = {row.config.cache for row in rows}
     files = f" with {FILES[states.pop()]}" if len(states) == 1 and not label else ""
-    chart = ladder([Step(label or short_label(row, rows), row) for row in rows], unit=unit)
-    return Section(title=LADDER.format(unit=first_upper(unit), files=files), panel="main", parts=(chart,))
+    chart = ladder([Step(label or short_label(row, rows), row) for row in rows], unit)
+    title = f"{first_upper(unit)} now{files}, and if one part cost nothing"
+    return Section(title=title, panel="main", parts=(chart,))
 
 
 def sample_of(report: Report) -> str:
@@ -292,8 +288,7 @@ def sample_of(report: Report) -> str:
 def next_sections(report: Report) -> Iterator[Section]:
     """The two changes to make first."""
     for title, step in zip(("Change first", "Then"), report.summary.next, strict=False):
-        if parts := tuple(_change(report, step)):
-            yield Section(title=title, panel="side", parts=parts)
+        yield Section(title=title, panel="side", parts=tuple(_change(report, step)))
 
 
 def advice_parts(some: Iterable[Advice], sample: str) -> Iterator[Part]:
@@ -308,7 +303,7 @@ def advice_parts(some: Iterable[Advice], sample: str) -> Iterator[Part]:
 def _change(report: Report, step: NextStep) -> Iterator[Part]:
     command = again_with(report.summary.run.command, step.command)
     if step.remark:
-        yield Paragraph(text=f"{first_upper(remark_words(step.remark).rstrip('.'))}.")
+        yield Paragraph(text=f"{first_upper(remark_words(step.remark))}.")
     else:
         action = step.advice[0].action
         yield Paragraph(text=first_upper(action_words(action, sample=sample_of(report))), strong=True)
@@ -397,7 +392,7 @@ def _how_sure(report: Report, shown: Sequence[ConfigurationRow]) -> Iterator[Par
     key = map_key([row for group in first for row in group.rows])
     for number, group in enumerate(first):
         words = ("" if number else key, group.title if len(first) > 1 else "")
-        yield from further([replace(limit_map(group, most=MOST_IN_MAP), caption=". ".join(filter(None, words)))])
+        yield limit_map(group, ". ".join(filter(None, words)))
 
 
 ENOUGH, UNKNOWN, SHORT = "●", "○", "✕"

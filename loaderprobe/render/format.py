@@ -150,8 +150,7 @@ def span(values: Collection[float], show: Callable[[float], str] = significant) 
 
 def noun(name: str) -> str:
     """How sentences call a resource, or what limits a forecast."""
-    row = RESOURCE.get(name) or BOTTLENECKS.get(name)
-    return row.noun if row else name
+    return (RESOURCE.get(name) or BOTTLENECKS[name]).noun
 
 
 def ranks_named(ranks: Sequence[int]) -> str:
@@ -247,29 +246,21 @@ class Sentence(Formatter):
 @cache
 def parsed(template: str) -> Parts:
     """The parts of a text."""
-    tokens = re.split(r"([\[\]|])", template)
-    parts, rest = _parse(tokens)
-    if len(parts) != 1 or rest:
-        raise ValueError(f"a bracket without its partner: {template}")
-    return parts[0]
-
-
-def _parse(tokens: list[str]) -> tuple[tuple[Parts, ...], list[str]]:
-    """(alternatives up to the closing bracket, the tokens from there on)."""
-    alternatives: list[list[Part]] = [[]]
-    while tokens and tokens[0] != "]":
-        token, *tokens = tokens
+    # The alternatives of each bracket that is open, around them the text itself, which has one.
+    nested: list[list[Parts]] = [[()]]
+    for token in re.split(r"([\[\]|])", template):
         if token == "[":
-            inner, tokens = _parse(tokens)
-            alternatives[-1].append(inner)
-            if not tokens:
-                raise ValueError("a bracket is not closed")
-            tokens = tokens[1:]
+            nested.append([()])
         elif token == "|":
-            alternatives.append([])
+            nested[-1].append(())
         elif token:
-            alternatives[-1].append(token)
-    return tuple(map(tuple, alternatives)), tokens
+            part = tuple(nested.pop()) if token == "]" else token
+            if not nested:
+                break
+            nested[-1][-1] += (part,)
+    if len(nested) != 1 or len(nested[0]) != 1:
+        raise ValueError(f"a bracket without its partner: {template}")
+    return nested[0][0]
 
 
 def fields_of(parts: Parts) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from loaderprobe.analyze.gpu import columns, overlap
 from loaderprobe.records import by_key
@@ -13,8 +12,8 @@ from loaderprobe.records.resources import GAP_CAUSES, MOMENTS, TIME_PARTS
 from loaderprobe.records.thresholds import SYNCS_A_STEP
 from loaderprobe.records.verdict import DeviceUse, Gaps, Stretches, TimelineView
 from loaderprobe.render.charts import Bar, Chart, ChartRow
-from loaderprobe.render.document import Item, Part, Table
-from loaderprobe.render.format import MISSING, counted, percent
+from loaderprobe.render.document import Item, Line, Part, Table
+from loaderprobe.render.format import MISSING, percent
 from loaderprobe.render.groups import RowGroup, detail_of, loading, variation
 from loaderprobe.render.words import message, remark_words
 from loaderprobe.units import significant
@@ -23,14 +22,7 @@ _COLUMNS = 150
 """Of a row. Each is filled or not, so that the filled share of a row is right also where stretches are shorter."""
 
 
-def common_length_ns(views: Sequence[TimelineView]) -> int:
-    """The stretch of time to show of each: a step of the slowest and a little more, if all have about as much."""
-    slowest = max(view.window_ns / max(1, len(view.step_begin_ns)) for view in views)
-    shortest = min(view.window_ns for view in views)
-    return max(1, round(min(1.25 * slowest, 4 * shortest)))
-
-
-def typical_begin_ns(view: TimelineView, length_ns: int) -> int:
+def _typical_begin_ns(view: TimelineView, length_ns: int) -> int:
     """The begin of a step from which on the time is spent most as in the whole window."""
 
     def shares(begin_ns: int, span_ns: int) -> list[float]:
@@ -43,18 +35,22 @@ def typical_begin_ns(view: TimelineView, length_ns: int) -> int:
     return min(candidates, key=lambda at: sum(abs(a - b) for a, b in zip(shares(at, span_ns), whole, strict=True)))
 
 
-def timelines_chart(views: Sequence[tuple[str, TimelineView]], length_ns: int, *, caption: str = "") -> Chart:
-    """A typical stretch of `length_ns` of each, on one axis."""
+def timelines_chart(views: Sequence[tuple[str, TimelineView]], caption: str) -> Chart:
+    """A typical stretch of each, on one axis: a step of the slowest and a little more, if all have about as much."""
+    slowest = max(view.window_ns / max(1, len(view.step_begin_ns)) for _, view in views)
+    shortest = min(view.window_ns for _, view in views)
+    length_ns = max(1, round(min(1.25 * slowest, 4 * shortest)))
     unit, unit_ns = ("ms", 1e6) if length_ns >= 2e6 else ("µs", 1e3)
+    high = length_ns / unit_ns
     rows: list[ChartRow] = []
     for name, view in views:
-        rows += [ChartRow(label=name, head=True), *_timeline_rows(view, length_ns, length_ns / unit_ns)]
-    return Chart(rows=tuple(rows), high=length_ns / unit_ns, unit=unit, caption=caption, ends="part,share of the time")
+        rows += [ChartRow(label=name, head=True), *_timeline_rows(view, length_ns, high)]
+    return Chart(rows=tuple(rows), high=high, unit=unit, caption=caption, ends="part,share of the time", further=True)
 
 
 def _timeline_rows(view: TimelineView, length_ns: int, high: float) -> Iterator[ChartRow]:
     """Begins of steps, parts of the device's time, then what may lie behind them."""
-    begin_ns = typical_begin_ns(view, length_ns)
+    begin_ns = _typical_begin_ns(view, length_ns)
 
     def row(name: str, ranges: Stretches, tone: str, letter: str = "") -> ChartRow:
         bars = tuple(
@@ -88,7 +84,7 @@ def _filled(shares: Sequence[float]) -> Iterator[tuple[int, int]]:
             begin = -1
 
 
-MEASURED = {"sm_utilization": "SM utilization, measured (GPM)", "sm_occupancy": "occupancy, measured (GPM)"}
+_COUNTERS = {"sm_utilization": "SM utilization, measured (GPM)", "sm_occupancy": "occupancy, measured (GPM)"}
 """Figures of the GPU's counters, by their name in `gpu`."""
 
 
@@ -115,9 +111,7 @@ def _timelines(report: Report, caption: str, rows: Sequence[ConfigurationRow]) -
     if counts:
         middle = counts[(len(counts) - 1) // 2]
         chosen = [most[count] for count in sorted({counts[0], middle, counts[-1]})]
-        named = [(_name(row, rows), view) for row, view in chosen]
-        length_ns = common_length_ns([view for _, view in named])
-        yield replace(timelines_chart(named, length_ns, caption=caption), further=True)
+        yield timelines_chart([(_name(row, rows), view) for row, view in chosen], caption)
 
 
 def _name(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
@@ -125,36 +119,29 @@ def _name(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
 
 
 def _table(caption: str, rows: Sequence[ConfigurationRow]) -> Table:
-    trains, uses = MOMENTS["compute"], [w.use for row in rows if (w := row.gpu_window) and w.use]
-    lines = [(f"busy: {trains.moment} ({trains.letter})", tuple(percent(use.training_busy) for use in uses))]
+    windows = [row.gpu_window for row in rows if row.gpu_window]
+    uses = [window.use for window in windows if window.use]
+    all_gaps = [window.gaps for window in windows if window.gaps]
+    trains = MOMENTS["compute"]
+    lines: list[Line] = [(f"busy: {trains.moment} ({trains.letter})", *(percent(use.training_busy) for use in uses))]
     if any(use.kernel_busy > use.training_busy for use in uses):
-        lines.append(("busy: any kernel", tuple(percent(use.kernel_busy) for use in uses)))
-    lines.append(("SM efficiency, estimated", tuple(percent(use.sm_efficiency_estimated) for use in uses)))
-    lines.append(("occupancy, estimated", tuple(map(occupancy_words, uses))))
-    for name, words in MEASURED.items():
-        if any(name in counters(row) for row in rows):
-            lines.append((words, tuple(_measured(row, name) for row in rows)))
-    costs = [row.gpu_window.profiler_overhead or 0.0 for row in rows if row.gpu_window]
+        lines.append(("busy: any kernel", *(percent(use.kernel_busy) for use in uses)))
+    lines.append(("SM efficiency, estimated", *(percent(use.sm_efficiency_estimated) for use in uses)))
+    lines.append(("occupancy, estimated", *map(occupancy_words, uses)))
+    for name, words in _COUNTERS.items():
+        values = [row.verdict.gpu.get(name) for row in rows if row.verdict]
+        if any(value is not None for value in values):
+            lines.append((words, *(percent(value) if isinstance(value, float) else MISSING for value in values)))
+    costs = [window.profiler_overhead or 0.0 for window in windows]
     if max(costs) > 0:
-        lines.append(("cost of the profiler, drawn, not counted", tuple(percent(max(0.0, cost)) for cost in costs)))
-    all_gaps = [row.gpu_window.gaps for row in rows if row.gpu_window and row.gpu_window.gaps]
-    lines += [
-        (f"idle: {MOMENTS[cause].moment} ({MOMENTS[cause].letter})", tuple(_idle(g, g.of(cause)) for g in all_gaps))
-        for cause in GAP_CAUSES
-        if any(gaps.of(cause) for gaps in all_gaps)
-    ]
+        lines.append(("cost of the profiler, drawn, not counted", *(percent(max(0.0, cost)) for cost in costs)))
+    for cause in GAP_CAUSES:
+        if any(gaps.of(cause) for gaps in all_gaps):
+            name = f"idle: {MOMENTS[cause].moment} ({MOMENTS[cause].letter})"
+            lines.append((name, *(_idle(gaps, gaps.of(cause)) for gaps in all_gaps)))
     if any(gaps.pageable_ns for gaps in all_gaps):
-        lines.append(("… of the copies, from pageable memory", tuple(_idle(g, g.pageable_ns) for g in all_gaps)))
-    return Table(
-        head=("", *(_name(row, rows) for row in rows)),
-        lines=tuple((name, *cells) for name, cells in lines),
-        caption=caption,
-    )
-
-
-def counters(row: ConfigurationRow) -> dict[str, float | str]:
-    """What the GPU's counters say; empty where nothing was measured."""
-    return row.verdict.gpu if row.verdict else {}
+        lines.append(("… of the copies, from pageable memory", *(_idle(gaps, gaps.pageable_ns) for gaps in all_gaps)))
+    return Table(head=("", *(_name(row, rows) for row in rows)), lines=tuple(lines), caption=caption)
 
 
 def occupancy_words(use: DeviceUse) -> str:
@@ -162,11 +149,6 @@ def occupancy_words(use: DeviceUse) -> str:
     some = use.occupancy_estimated is not None and use.occupancy_coverage <= 0.995
     covered = f" (of {percent(use.occupancy_coverage)} of the kernels' time)" if some else ""
     return percent(use.occupancy_estimated) + covered
-
-
-def _measured(row: ConfigurationRow, name: str) -> str:
-    value = counters(row).get(name)
-    return percent(value) if isinstance(value, float) else MISSING
 
 
 def _idle(gaps: Gaps, nanoseconds: int) -> str:
@@ -186,8 +168,6 @@ def _notes(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> list[tup
             f"the training thread waits for the GPU {significant(window.syncs_per_step, 2)} times a step (.item(), a "
             "printed loss, a blocking copy), and cannot run ahead of it"
         )
-    for each in window.rejected:
-        texts.append(
-            f"{counted(each.count, 'record')} of the profiler left out: {message(f'rejected.{each.reason}', {})}"
-        )
-    return [(_name(row, among), text) for text in texts if text]
+    rejected = [{"records": float(each.count), "because": each.reason} for each in window.rejected]
+    texts += [message("records_rejected", facts) for facts in rejected]
+    return [(_name(row, among), text) for text in texts]

@@ -99,9 +99,9 @@ def bound_words(of: Judged) -> str:
     """`compute`, `input: decoding, cores full`, `storage or compute`, `balanced`, `inconclusive`, `failed`."""
     bound = _bound(of)
     if bound is None:
-        return of.status if isinstance(of, ConfigurationRow) and of.status != "measured" else MISSING
+        return of.status if isinstance(of, ConfigurationRow) else MISSING
     if bound.cause == "either":
-        words = join_words(bound.candidates, "or") or "either"
+        words = join_words(bound.candidates, "or")
         return f"input: {words}" if bound.side == "input" else words
     if bound.side in ("balanced", "inconclusive") or bound.cause == bound.side:
         return bound.side
@@ -113,7 +113,7 @@ def tone(of: Judged) -> str:
     """One word for the colour of a verdict: a cause, or a side, or a status without a verdict."""
     bound = _bound(of)
     if bound is None:
-        return of.status if isinstance(of, ConfigurationRow) and of.status != "measured" else "inconclusive"
+        return of.status if isinstance(of, ConfigurationRow) else "inconclusive"
     if bound.cause == "either" or bound.side == "input" or bound.cause in WITHIN_COMPUTE:
         return bound.cause
     return bound.side
@@ -156,10 +156,6 @@ class RowGroup:
     """What is trained; empty where the report has one model only."""
 
     @property
-    def compute(self) -> str:
-        return self.rows[0].config.compute.name
-
-    @property
     def emulated(self) -> bool:
         return any(row.emulated for row in self.rows)
 
@@ -176,7 +172,7 @@ class RowGroup:
         over = f" on {nodes}" if config.nodes > 1 else ""
         one = "this CPU" if self.cpu else self.device
         if self.emulated:
-            one = f"an emulated {named(self.compute.partition(':')[2])}"
+            one = f"an emulated {named(config.compute.argument)}"
         one += f" ({self.model})" if self.model else ""
         return one if config.ranks == 1 else f"{ranks}{over}, each with {one}"
 
@@ -244,10 +240,10 @@ LETTERS = {
 def limits_of(of: Judged) -> tuple[str, ...]:
     """The tones of what limits; both of two that cannot be separated, none of what was skipped."""
     bound = _bound(of)
-    if bound and bound.cause == "either" and bound.candidates:
+    if bound and bound.cause == "either":
         return bound.candidates
     found = tone(of)
-    return () if found == "skipped" else (found if found in LETTERS else "inconclusive",)
+    return () if found == "skipped" else (found,)
 
 
 def letters_of(of: Judged) -> str:
@@ -265,20 +261,24 @@ def gain_words(row: ConfigurationRow, then: Mapping[str, Bottleneck]) -> str:
     return ", ".join(gains) or none
 
 
-def limit_map(group: RowGroup, *, most: int) -> Table:
-    """A line a data set, and what else sets lines apart; a column a number of workers, empty where none was asked.
+_MOST_RATES = 3
+"""Columns of a map whose cells have rates; of more, letters alone."""
 
-    With more columns than `most`, cells have letters alone.
-    """
+
+def limit_map(group: RowGroup, caption: str) -> Table:
+    """A line a data set, and what else sets lines apart; a column a number of workers, empty where none was asked."""
     counts = sorted({row.config.loader.workers for row in group.rows})
+    brief = len(counts) > _MOST_RATES
     lines = {name: {row.config.loader.workers: row for row in reversed(rows)} for name, rows in group.lines.items()}
     return Table(
         head=("workers", *("serial" if count == 0 else str(count) for count in counts)),
         lines=tuple(
-            (name, *(_cell(cells[count], brief=len(counts) > most) if count in cells else "" for count in counts))
+            (name, *(_cell(cells[count], brief=brief) if count in cells else "" for count in counts))
             for name, cells in lines.items()
         ),
         map=True,
+        caption=caption,
+        further=True,
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
-from operator import is_
 from typing import Any, TypeVar, cast, get_type_hints
 
 import msgspec
@@ -44,26 +43,18 @@ _PLAIN = (int, float, str)
 
 def worded(value: T) -> T:
     """The same record, or tuple or dict of records, with the sentence of every one in it that has none yet."""
-    return cast("T", _worded(value))
-
-
-def _worded(value: Any) -> Any:
-    """The same object where nothing in it gets a sentence."""
-    if isinstance(value, tuple):
-        # A column may be long.
-        parts = value if value and isinstance(value[0], _PLAIN) else tuple(map(_worded, value))
-        return value if all(map(is_, parts, value)) else parts
-    if isinstance(value, dict):
-        said = {name: _worded(each) for name, each in value.items()}
-        return value if all(said[name] is value[name] for name in value) else said
-    if not is_dataclass(value) or isinstance(value, type):
-        return value
-    held = values(value)
-    changed = {name: words for name, each in held.items() if (words := _worded(each)) is not each}
-    make = _WORDS.get(type(value))
-    if make and not held["sentence"]:
-        changed["sentence"] = make(value)
-    return replace(value, **changed) if changed else value
+    made: Any = value
+    if isinstance(value, tuple) and not (value and isinstance(value[0], _PLAIN)):  # a column may be long
+        made = tuple(map(worded, value))
+    elif isinstance(value, dict):
+        made = {name: worded(each) for name, each in value.items()}
+    elif is_dataclass(value) and not isinstance(value, type):
+        changed = {name: worded(each) for name, each in values(value).items()}
+        make = _WORDS.get(type(value))
+        if make and not changed["sentence"]:
+            changed["sentence"] = make(value)
+        made = replace(value, **changed)
+    return cast("T", made)
 
 
 _OF_ROW = ("key", "emulated", "status", "reason", "unavailable", "forecasts", "gpu_window", "buffer", "epochs")
@@ -80,7 +71,7 @@ def summary_json(report: Report) -> str:
 
 def _configuration(row: ConfigurationRow) -> dict[str, Any]:
     """A row, flat as far as its options and the verdict go; the parts of the verdict stay records."""
-    own = {name: getattr(row, name) for name in _OF_ROW} | {"unavailable": worded(row.unavailable)}
+    own = {name: getattr(row, name) for name in _OF_ROW}
     verdict = {name: getattr(row.verdict, name, None) for name in _OF_VERDICT}
     return {"key": row.key, **options_of(row.config), **own, **verdict}
 
@@ -105,11 +96,7 @@ def summary_type() -> type[msgspec.Struct]:
 def summary_schema() -> str:
     """The JSON Schema (2020-12) of `summary.json`."""
     _, definitions = msgspec.json.schema_components([summary_type()], ref_template="#/$defs/{name}")
-    summary: dict[str, Any] = definitions.pop("Summary")
-    summary["title"] = f"{SUMMARY_SCHEMA} {SCHEMA_VERSION}"
-    summary["properties"]["schema"] = {"const": SUMMARY_SCHEMA}
-    summary["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
-    return _schema(summary, definitions)
+    return _schema(definitions.pop("Summary"), definitions, SUMMARY_SCHEMA, SCHEMA_VERSION)
 
 
 def result_json(record: Any, **derived: Any) -> str:
@@ -137,19 +124,19 @@ def _in_samples(row: ConfigurationRow, detail: Detail) -> ConfigurationRow:
 
 def result_schema(type_: type[Any]) -> str:
     """The JSON Schema (2020-12) of such a record; of a diagnosis with what follows from its measurement."""
-    usual = {field.name: field.default for field in fields(type_)}
+    usual: dict[str, Any] = {field.name: field.default for field in fields(type_)}
     derived: dict[str, type[Any]] = {}
     if usual["schema"] == DIAGNOSIS_SCHEMA:
         derived = {"configuration": _configuration_type(), "detail": Detail}
     kinds = [type_, *derived.values()]
     (top, *others), definitions = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
     whole = definitions.pop(top["$ref"].rpartition("/")[2])
-    whole["title"] = f"{usual['schema']} {usual['schema_version']}"
     whole["properties"] |= dict(zip(derived, others, strict=True))
-    whole["properties"] |= {name: {"const": usual[name]} for name in ("schema", "schema_version")}
-    return _schema(whole, definitions)
+    return _schema(whole, definitions, usual["schema"], usual["schema_version"])
 
 
-def _schema(whole: dict[str, Any], definitions: dict[str, Any]) -> str:
+def _schema(whole: dict[str, Any], definitions: dict[str, Any], schema: str, version: int) -> str:
+    whole["title"] = f"{schema} {version}"
+    whole["properties"] |= {"schema": {"const": schema}, "schema_version": {"const": version}}
     named = {"$schema": "https://json-schema.org/draft/2020-12/schema", **whole, "$defs": definitions}
     return msgspec.json.format(to_json(named), indent=2).decode() + "\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -28,8 +29,8 @@ def layers_document(found: LayersReport) -> Document:
     """The slowest layers, the parts of a step, and the way down to a source line."""
     batch = f", batch {found.batch_size}" if found.batch_size else ""
     slowest, whole = max(found.layers, key=lambda layer: layer.ms, default=None), step_ms(found)
-    headline = subline = f"{_ms(whole)} ms a training step"
-    if slowest is not None and whole:
+    headline = subline = f"{significant(whole)} ms a training step"
+    if slowest is not None:
         where = "forward" if slowest.forward.value > slowest.backward.value else "backward"
         takes = f"{slowest.name or slowest.kind} takes {percent(slowest.ms / whole)} of a step"
         headline = "The layers do not add up to the step" if _far(found) else takes
@@ -46,7 +47,7 @@ def layers_document(found: LayersReport) -> Document:
 
 def _sections(found: LayersReport) -> Iterator[Section]:
     yield Section(title="Slowest layers, ms a step", name="layers", parts=tuple(_layers(found)), panel="main")
-    yield Section(title="Parts of a step", parts=tuple(_parts(found)), panel="main")
+    yield Section(title="Parts of a step", parts=(_parts(found),), panel="main")
     yield Section(title="How sure", parts=tags(_sure(found)), panel="side")
     yield Section(title="From the step to a source line", parts=table(found.drill, _drill(found)))
 
@@ -102,22 +103,20 @@ def _sure(found: LayersReport) -> Iterator[str]:
     yield f"{found.steps} steps timed without the profiler"
 
 
-def _parts(found: LayersReport) -> Iterator[Part]:
-    whole = step_ms(found)
-    if whole:
-        yield Chart(
-            rows=tuple(
-                ChartRow(
-                    label=_PARTS.get(part.name, part.name),
-                    value=f"{_ms(part.ms.value)} ms",
-                    note=f"{_ms(part.ms.low)} to {_ms(part.ms.high)}",
-                    bars=(Bar(end=part.ms.value, tone="compute"),),
-                )
-                for part in found.parts
-            ),
-            caption="Median, and the middle half of the steps",
-            ends="part,ms",
-        )
+def _parts(found: LayersReport) -> Chart:
+    return Chart(
+        rows=tuple(
+            ChartRow(
+                label=_PARTS.get(part.name, part.name),
+                value=f"{significant(part.ms.value)} ms",
+                note=f"{significant(part.ms.low)} to {significant(part.ms.high)}",
+                bars=(Bar(end=part.ms.value, tone="compute"),),
+            )
+            for part in found.parts
+        ),
+        caption="Median, and the middle half of the steps",
+        ends="part,ms",
+    )
 
 
 def _layers(found: LayersReport) -> Iterator[Part]:
@@ -135,7 +134,7 @@ def _layers(found: LayersReport) -> Iterator[Part]:
     )
     others = slowest[_SHOWN:]
     if others:
-        rest = _ms(sum(layer.ms for layer in others))
+        rest = significant(sum(layer.ms for layer in others))
         yield Paragraph(text=f"{len(others)} others: {rest} ms together.", tone="quiet")
     if found.missing:
         yield Paragraph(text=f"Never ran: {', '.join(found.missing[:_SHOWN])}.")
@@ -143,11 +142,10 @@ def _layers(found: LayersReport) -> Iterator[Part]:
 
 def _row_of(layer: LayerTime, whole: float) -> ChartRow:
     block, _, name = layer.name.rpartition(".")
-    again = layer_name(layer).partition(f" ({layer.kind}")[2].removesuffix(")")
-    forward, share = layer.forward.value, percent(layer.ms / whole) if whole else ""
+    forward, share = layer.forward.value, percent(layer.ms / whole)
     return ChartRow(
-        label=f"{name or 'outside its layers'} ({layer.kind}{again}){f' in {block}' if block else ''}",
-        value=_ms(layer.ms),
+        label=f"{layer_name(replace(layer, name=name))}{f' in {block}' if block else ''}",
+        value=significant(layer.ms),
         note=f"{share} {_shapes(layer.outputs)}{', in place' if layer.in_place else ''}",
         bars=(
             Bar(end=forward, tone="compute", letter="F"),
@@ -160,7 +158,7 @@ def _drill(found: LayersReport) -> tuple[Column, ...]:
     return (
         Column("level", lambda level: level.level),
         Column("the slowest", partial(_level_name, found)),
-        Column("ms", lambda level: _ms(level.ms)),
+        Column("ms", lambda level: significant(level.ms)),
         Column("of the level above", lambda level: percent(level.of_above) if level.level != "step" else ""),
         Column("of the step", lambda level: percent(level.of_whole)),
     )
@@ -182,7 +180,3 @@ def layer_name(layer: LayerTime) -> str:
 
 def _shapes(shapes: Sequence[Shape]) -> str:
     return ", ".join("x".join(map(str, shape)) for shape in shapes)
-
-
-def _ms(value: float) -> str:
-    return significant(value)

@@ -65,7 +65,7 @@ MESSAGES: dict[str, str] = {
     "ranks_meet_loading": "with the loader only, ranks meet after each batch ({share:percent}, {meeting_s:duration})",
     "ranks_in_step": (
         "{ranks} ranks on {hosts:count host}, measured in step: rates are those of all of them together. Times of "
-        "workers are those of the slowest rank[{exchange:code part.exchange}]"
+        "workers are those of the slowest rank[. If the step exchanges gradients, that counts as {exchange}]"
     ),
     "same_samples": (
         "each of the {ranks} ranks goes through the whole data set, so an epoch has every sample {ranks} times. In "
@@ -166,7 +166,7 @@ MESSAGES: dict[str, str] = {
         "only {steps:count step} on record, where workers have loaded batches ahead: a wait for input may come "
         "later. Record 2 to 3 times workers x prefetch_factor steps, after a wait of as many"
     ),
-    "records_rejected": "{records} records of the profiler were left out: {because:code rejected}",
+    "records_rejected": "{records:count record} of the profiler left out: {because:code rejected}",
     "quoted": "{text}",
     # Why a figure does not exist: what the rounds, the counters and the profiler window lack.
     "no_segment": "no {files} segment was measured",
@@ -483,11 +483,9 @@ MESSAGES: dict[str, str] = {
     "error.nvml.25": "the driver does not support the structure version of nvidia-ml-py",
     "error.nvml.999": "NVML failed; a container may have lost access to the GPU",
     "error.nvml": "NVML error {status}",
-    # On which epochs the verdict is, where samples are kept; what the exchange of gradients counts as.
+    # On which epochs the verdict is, where samples are kept.
     "part.epoch": "{judged} epoch",
     "part.epoch.later": "later epochs",
-    "part.exchange": "",
-    "part.exchange.compute": ". If the step exchanges gradients, that counts as compute",
     # Before a figure of a storage whose limit was not reached.
     "part.at_least": "",
     "part.at_least.yes": "at least ",
@@ -693,10 +691,9 @@ MESSAGES: dict[str, str] = {
     "line.one_thread": "torch.set_num_threads(1) before next(batches), and the former number after it",
     # What a change is forecast to give, and what limits training after it.
     "part.forecast": (
-        "{doubt:code doubt}{before:rate} → [about {about:rate}|{after:rate}] {sample}/s ({low-high:range rate}), "
+        "[{doubt:code doubt}]{before:rate} → [about {about:rate}|{after:rate}] {sample}/s ({low-high:range rate}), "
         "[{least-most:range 2}|{speedup:times}]x, {how}[; then {then:code part.then}]"
     ),
-    "doubt.none": "",
     "doubt.slower": "not certain, probably ",
     "part.limit": "{then:code part.then}",
     "part.then": "{then:noun} is the limit",

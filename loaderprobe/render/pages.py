@@ -6,24 +6,12 @@ from collections.abc import Container, Iterator, Sequence
 from functools import cache
 from html import escape
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
 from loaderprobe.records.resources import RESOURCE
-from loaderprobe.render.charts import (
-    BASE,
-    MARKS,
-    TONES,
-    Bar,
-    Chart,
-    ChartRow,
-    how_known,
-    hows_of,
-    on_axis,
-    ticks,
-    tones_of,
-)
+from loaderprobe.render.charts import BASE, MARKS, TONES, Bar, Chart, ChartRow, how_known, on_axis, ticks, tones_of
 from loaderprobe.render.document import (
     Command,
     Document,
@@ -34,7 +22,6 @@ from loaderprobe.render.document import (
     Table,
     Tags,
     cell_text,
-    levels,
     unfolded,
 )
 from loaderprobe.render.format import visible
@@ -47,10 +34,10 @@ def document_markdown(document: Document) -> str:
     """All but what is folded, ending with a newline."""
     heads = [document.title] if not document.headline else [document.subline, document.title]
     blocks = [f"# {escaped(document.headline or heads.pop())}", *(escaped(words) for words in heads if words)]
-    for level, section in levels(document):
+    for section in document.sections:
         below = list(_blocks(section.parts))
         if section.title and below:
-            blocks.append(f"{'#' * level} {escaped(section.title)}")
+            blocks.append(f"{'#' * section.level} {escaped(section.title)}")
         blocks += below
     return "\n\n".join(blocks) + "\n"
 
@@ -87,13 +74,12 @@ def _block(part: Part) -> Iterator[str]:
 
 def _chart_blocks(chart: Chart) -> Iterator[str]:
     """The figures of a chart, as a table; one without figures is a picture only."""
-    rows = [row for row in chart.rows if row.value or row.note or row.head]
-    if not rows:
+    if not any(row.value or row.note for row in chart.rows):
         return
     if chart.caption:
         yield escaped(chart.caption)
-    what, figure = (chart.ends or f",{chart.unit}").split(",", 1)
-    yield pipe_table((what, figure, ""), [(row.label, row.value, row.note) for row in rows], right={1})
+    what, figure = chart.ends.split(",", 1)
+    yield pipe_table((what, figure, ""), [(row.label, row.value, row.note) for row in chart.rows], right={1})
 
 
 def _item(item: Item) -> str:
@@ -120,18 +106,13 @@ def document_page(document: Document, *, made_by: str, inline: bool = False) -> 
 
     `inline`: one element with the same in it, for a notebook, with styles that hold in that element only.
     """
-    found: list[tuple[int, Section]] = []
-    for level, section in reversed(list(levels(document))):
-        above = bool(found and found[-1][1].under and not section.under)
-        if section.parts or above:
-            found.append((level, section))
-    found.reverse()
+    found = [section for section in document.sections if section.parts]
     template = _templates().get_template("document.html.jinja")
     return template.render(
         document=document,
-        hatched=any(hows_of(chart.rows) for chart in _charts(document.sections)),
-        first=[section for _, section in found if section.panel],
-        sections=[(level, section) for level, section in found if not section.panel],
+        hatched=any(how_known(_bars(chart)) for chart in _charts(document.sections)),
+        first=[section for section in found if section.panel],
+        sections=[section for section in found if not section.panel],
         made_by=made_by,
         notebook=inline,
     )
@@ -147,6 +128,10 @@ def document_picture(document: Document) -> str | None:
 
 def _charts(sections: Sequence[Section]) -> Iterator[Chart]:
     yield from (part for section in sections for part in section.parts if isinstance(part, Chart))
+
+
+def _bars(chart: Chart) -> list[Bar]:
+    return [bar for row in chart.rows for bar in row.bars]
 
 
 @cache
@@ -181,12 +166,6 @@ _HEIGHT, _THICK = 22, 13
 """Pixels of a row, and of a bar in it."""
 _LEAST_LETTER = 4.0
 """Per cent of the axis that a bar needs to hold its letter."""
-
-
-def chart_html(chart: Chart) -> str:
-    """One figure. All text is escaped."""
-    module: Any = _templates().get_template("chart.html.jinja").module
-    return str(module.chart(chart))
 
 
 def _ticks(chart: Chart) -> str:
@@ -281,7 +260,7 @@ def _legend(chart: Chart) -> list[tuple[str, str]]:
     """(mark of 20 x 12 pixels, what it stands for) of all that is in use."""
     tones = tones_of(chart, chart.rows).items()
     entries = [(f'<rect width="14" height="12" fill="{TONES[tone]}"/>', words) for tone, words in tones]
-    samples = {how: Bar(end=1, tone="inconclusive", how=how) for how in hows_of(chart.rows)}
+    samples = {how: Bar(end=1, tone="inconclusive", how=how) for how in how_known(_bars(chart))}
     entries += [
         (f'<rect x="1" y="1" width="18" height="10" {_fill(bar)}/>', MARKS[how][1]) for how, bar in samples.items()
     ]
@@ -360,7 +339,7 @@ def _legend_svg(chart: Chart, top: int) -> tuple[str, int]:
     at, drawn = 12, []
     for mark, words in _legend(chart):
         wide = 40 + 7 * len(words)
-        if at + wide > _WIDTH and at > 12:
+        if at + wide > _WIDTH:
             at, top = 12, top + 18
         drawn.append(f'<svg x="{at}" y="{top - 9}" width="20" height="12">{mark}</svg>')
         drawn.append(f'<text class="quiet" x="{at + 25}" y="{top + 1}">{_safe(words)}</text>')

@@ -20,10 +20,10 @@ def own_cells(record: object, *names: str) -> dict[str, Any]:
     return {name: getattr(record, name) for name in names}
 
 
-def interval_cells(name: str, found: Interval | None) -> dict[str, float | None]:
-    """The figure, and the ends of its interval in columns of their own; None where it is not known."""
-    ends = {name: "value", f"{name}_low": "low", f"{name}_high": "high"}
-    return {column: getattr(found, end) if found else None for column, end in ends.items()}
+def interval_cells(name: str, found: Interval | None, *more: str) -> dict[str, Any]:
+    """The figure; the ends of its interval and what `more` it has in columns of their own. None where none is known."""
+    parts = {name: "value", **{f"{name}_{part}": part for part in ("low", "high", *more)}}
+    return {column: getattr(found, part) if found else None for column, part in parts.items()}
 
 
 def as_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:

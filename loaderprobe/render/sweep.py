@@ -10,14 +10,14 @@ from typing import Any
 from loaderprobe.analyze.answer import best_ceiling, firm, measured, read_rate, speedup_of
 from loaderprobe.records import by_key
 from loaderprobe.records.config import OPTIONS
-from loaderprobe.records.ranks import RankRow, RanksView
+from loaderprobe.records.ranks import RankRow
 from loaderprobe.records.remark import Remark, each_once, subject_of
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.resources import RESOURCE, WAITED, ResourceName
 from loaderprobe.records.studies import BufferEffect, EpochFigures, Epochs
 from loaderprobe.records.thresholds import ALIKE, COLD_AT_LEAST
-from loaderprobe.records.verdict import Forecast, Interval, WorkerTime
-from loaderprobe.render.charts import TONES, Bar, Chart, ChartRow, stacked
+from loaderprobe.records.verdict import Forecast, Interval
+from loaderprobe.render.charts import Bar, Chart, ChartRow, stacked
 from loaderprobe.render.document import (
     Cell,
     Column,
@@ -56,7 +56,7 @@ from loaderprobe.render.groups import (
 )
 from loaderprobe.render.rows import Cell as Value
 from loaderprobe.render.rows import as_columns
-from loaderprobe.render.words import knee_words, place_words, remark_words, sentence, then_words
+from loaderprobe.render.words import knee_words, message, place_words, remark_words, sentence
 from loaderprobe.units import format_bytes, format_duration, join_words, significant
 
 _ONE_RANK = remark_words(Remark(code="one_rank"))
@@ -85,12 +85,12 @@ def sweep_document(report: Report) -> Document:
             ),
             scaling_section(report),
             Section(title="Every configuration", parts=tuple(_before_table(report))),
-            *(Section(title=group.title, parts=tuple(_of_group(report, group)), under=True) for group in found),
+            *(Section(title=group.title, parts=tuple(_of_group(report, group)), level=3) for group in found),
             *more_needs(report),
             *panel_sections(report),
             *(Section(title=first_upper(status), parts=_without(report, status)) for status in ("failed", "skipped")),
             ranks_section(report),
-            epochs_section(report),
+            Section(title="Epochs", name="epochs", parts=tuple(_epochs(report))),
             short_runs_section(report),
             Section(
                 title="GPU timeline",
@@ -172,7 +172,11 @@ def missing(report: Report) -> list[Item]:
         for at, reason in reasons(row).items():
             if reason != _ONE_RANK:
                 found.setdefault(reason, {}).setdefault(at, []).append(row)
-    made = list(items(_damaged(report)))
+    made = [
+        Item(subject=damaged.file, text=f"it {damaged.reason}; {lost}")
+        for damaged in report.summary.run.damaged
+        if (lost := _LOST.get(damaged.file.partition("/")[0]))
+    ]
     for reason, places in found.items():
         touched = list({row.key: row for affected in places.values() for row in affected}.values())
         figures = join_words(list(dict.fromkeys(map(words_of, places))))
@@ -210,17 +214,15 @@ _MOST_SKIPPED = 3
 """Of the skipped files of a data set, so many are named beside the answer."""
 
 
-def skipped_files(report: Report) -> list[str]:
+def skipped_files(report: Report) -> Iterator[str]:
     """`photos: 2 of 500 files skipped: a.jpg: damaged: truncated; notes.txt: not an image`, by data set."""
-    found = []
     for data in report.summary.run.data:
         named = data.skipped[:_MOST_SKIPPED]
         more, stored = data.skipped_count - len(named), len(data.skipped) - len(named)
         where = "in summary.json" if stored == more else f"the next {stored} of them in summary.json"
         if data.skipped_count:
             of = f"{data.label}: {data.skipped_count} of {counted(data.images_found + data.skipped_count, 'file')}"
-            found.append(f"{of} skipped: {'; '.join([*named, *([f'{more} more, {where}'] if more else [])])}.")
-    return found
+            yield f"{of} skipped: {'; '.join([*named, *([f'{more} more, {where}'] if more else [])])}."
 
 
 _LOST = {
@@ -230,12 +232,6 @@ _LOST = {
     "epochs": "its epochs are missing",
 }
 """What is missing without a damaged file, by its folder; a result that is damaged has a failed row."""
-
-
-def _damaged(report: Report) -> list[tuple[str, str]]:
-    """(file, what is wrong, and what is missing without it)."""
-    found = [(damaged, _LOST.get(damaged.file.partition("/")[0])) for damaged in report.summary.run.damaged]
-    return [(damaged.file, f"it {damaged.reason}; {lost}") for damaged, lost in found if lost]
 
 
 def title(report: Report) -> str:
@@ -336,7 +332,7 @@ def _speedup_line(report: Report, row: ConfigurationRow, name: ResourceName) -> 
 
 def _after(forecast: Forecast) -> str:
     if forecast.images_per_s:
-        return then_words(forecast.bottleneck) if forecast.bottleneck else MISSING
+        return message("part.limit", {"then": forecast.bottleneck}) if forecast.bottleneck else MISSING
     return f"no forecast: {remark_words(forecast.refused) if forecast.refused else ''}"
 
 
@@ -435,7 +431,7 @@ def _rate(row: ConfigurationRow) -> ChartRow | None:
         label=loading(row),
         value=interval(now),
         note=limits if used == MISSING else f"{limits}, {used} of alone",
-        bars=(Bar(end=now.value, tone=tone(row) if tone(row) in TONES else "inconclusive", letter=letters_of(row)),),
+        bars=(Bar(end=now.value, tone=tone(row), letter=letters_of(row)),),
         interval=(now.low, now.high),
         level=row.verdict.rates_images_per_s.compute,
         level_how="specified" if row.emulated else "measured",
@@ -469,16 +465,12 @@ def per_image(row: ConfigurationRow) -> tuple[float, ...] | None:
     if spent is None or not loader:
         return None
     whole = row.config.readers / loader
-    known = _known_parts(spent)
+    waits = [spent.waits.get(name, 0.0) for name in WAITED]
+    known = [spent.cpu_s, spent.run_delay_s, *waits, max(0.0, spent.blocked_s - sum(waits))]
     # The parts are means over all rounds, the rate is the median of them: parts of more than all of it are scaled.
     scale = min(1.0, whole / sum(known)) if sum(known) else 1.0
     scaled = [part * scale for part in known]
     return (*scaled, max(0.0, whole - sum(scaled)))
-
-
-def _known_parts(spent: WorkerTime) -> list[float]:
-    waits = [spent.waits.get(name, 0.0) for name in WAITED]
-    return [spent.cpu_s, spent.run_delay_s, *waits, max(0.0, spent.blocked_s - sum(waits))]
 
 
 _LEAST_READ = 1_000
@@ -519,7 +511,7 @@ def scaling_section(report: Report) -> Section:
         Column("model", model),
         Column("on", _on),
         Column("workers", lambda row: str(row.config.loader.workers or "serial") if len(loading) > 1 else ""),
-        Column("images/s", lambda row: f"{interval(row.images_per_s)}{too_noisy(row.images_per_s)}"),
+        Column("images/s", lambda row: f"{interval(row.images_per_s)}{', too noisy' * row.images_per_s.too_wide}"),
         Column("speed-up", lambda row: _gained(found[row.key].speedup)),
         Column("efficiency", lambda row: percent(share) if (share := found[row.key].efficiency) else ""),
         Column("over CPU", lambda row: _gained(found[row.key].over_cpu)),
@@ -535,11 +527,6 @@ def _on(row: ConfigurationRow) -> str:
     return f"{f'{config.ranks} x ' if config.ranks > 1 else ''}{config.compute.name}{over}"
 
 
-def too_noisy(value: Interval | None) -> str:
-    """Beside a rate whose band is wider than itself."""
-    return ", too noisy" if value and value.too_wide else ""
-
-
 def _gained(speedup: Interval | None) -> str:
     """With a word where its range holds 1."""
     if speedup is None:
@@ -552,24 +539,22 @@ _MOST_RANKS = 32
 
 def ranks_section(report: Report) -> Section:
     """What each rank loads by itself; a terminal has those that are uneven."""
-    parts: list[Part] = []
+    return Section(title="Ranks", name="ranks", parts=tuple(_ranks(report)))
+
+
+def _ranks(report: Report) -> Iterator[Part]:
+    """Of few ranks all; of more those that are slow, and some beside them."""
     for row in report.summary.configurations:
         detail = detail_of(report, row)
-        if detail and detail.ranks:
-            chart = _rank_chart(detail.ranks, f"{detail.sample}s", full_label(row, report))
-            parts += chart if detail.ranks.uneven else further(chart)
-    return Section(title="Ranks", name="ranks", parts=tuple(parts))
-
-
-def _rank_chart(view: RanksView, sample: str, caption: str) -> list[Part]:
-    """Of few ranks all; of more those that are slow, and some beside them."""
-    chosen = view.rows if view.uneven and len(view.rows) <= _MOST_RANKS else view.shown
-    unit = f"{sample}/s by itself"
-    chart = Chart(rows=tuple(map(_rank_row, chosen)), unit=unit, caption=caption, ends=f"rank,{unit}")
-    count = len(view.rows) - len(chosen)
-    others = f"{counted(count, 'other rank')} not shown. " if count else ""
-    note = "By itself: waiting for no other rank. Input, waits for others: a step of the loader alone, in step."
-    return [chart, Paragraph(text=f"{others}{note}", tone="quiet")]
+        if detail and (view := detail.ranks):
+            chosen = view.rows if view.uneven and len(view.rows) <= _MOST_RANKS else view.shown
+            unit, caption = f"{detail.sample}s/s by itself", full_label(row, report)
+            chart = Chart(rows=tuple(map(_rank_row, chosen)), unit=unit, caption=caption, ends=f"rank,{unit}")
+            count = len(view.rows) - len(chosen)
+            others = f"{counted(count, 'other rank')} not shown. " if count else ""
+            note = "By itself: waiting for no other rank. Input, waits for others: a step of the loader alone, in step."
+            parts = (chart, Paragraph(text=f"{others}{note}", tone="quiet"))
+            yield from parts if view.uneven else further(parts)
 
 
 def _rank_row(row: RankRow) -> ChartRow:
@@ -583,18 +568,16 @@ def _rank_row(row: RankRow) -> ChartRow:
     )
 
 
-def epochs_section(report: Report) -> Section:
+def _epochs(report: Report) -> Iterator[Part]:
     """A chart for each configuration whose epochs were asked for, and whether its set fits into memory."""
-    parts: list[Part] = []
     for row in report.summary.configurations:
         if row.epochs and row.epochs.reason:
             why = remark_words(row.epochs.reason)
-            parts.append(Paragraph(text=f"{full_label(row, report)}: not measured, {why}."))
+            yield Paragraph(text=f"{full_label(row, report)}: not measured, {why}.")
         elif row.epochs:
             rows = tuple(_epoch_row(number, epoch) for number, epoch in enumerate(row.epochs.epochs, 1))
-            parts.append(Chart(rows=rows, unit="images/s", caption=full_label(row, report), ends="epoch,images/s"))
-            parts.append(Paragraph(text=_fit_words(row.epochs), tone="quiet"))
-    return Section(title="Epochs", name="epochs", parts=tuple(parts))
+            yield Chart(rows=rows, unit="images/s", caption=full_label(row, report), ends="epoch,images/s")
+            yield Paragraph(text=_fit_words(row.epochs), tone="quiet")
 
 
 def _epoch_row(number: int, epoch: EpochFigures) -> ChartRow:

@@ -11,19 +11,7 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from loaderprobe.render.charts import (
-    BASE,
-    MARKS,
-    STYLES,
-    Bar,
-    Chart,
-    ChartRow,
-    hows_of,
-    marks_of,
-    on_axis,
-    ticks,
-    tones_of,
-)
+from loaderprobe.render.charts import BASE, MARKS, STYLES, Bar, Chart, ChartRow, how_known, on_axis, ticks, tones_of
 from loaderprobe.render.document import Cell, Command, Document, Item, Paragraph, Part, Table, Tags, cell_text, unfolded
 from loaderprobe.render.format import visible
 
@@ -70,7 +58,7 @@ def _lines(document: Document, width: int) -> Iterator[RenderableType]:
         if not parts:
             continue
         beside = section.panel == "side"
-        if (section.title or not section.under) and not (beside and before == "side"):
+        if not (beside and before == "side"):
             yield ""
         before = section.panel
         if beside and isinstance(first := parts[0], Paragraph | Tags):
@@ -200,7 +188,7 @@ def chart_text(chart: Chart, width: int) -> Iterator[Text]:
         for number, part in enumerate(_wrapped(end.split(" "), width - labels - cells - 2)):
             line.append(part if not number else f"\n{' ' * (labels + cells + 2)}{part}")
         yield line
-    if chart.unit and any(map(marks_of, rows)) and (entries := _legend(chart, rows)):
+    if chart.unit and any(row.bars or row.point for row in rows) and (entries := _legend(chart, rows)):
         yield Text("\n".join(_wrapped(entries, width, gap="  ")), style="dim")
 
 
@@ -279,7 +267,8 @@ def _legend(chart: Chart, rows: Sequence[ChartRow]) -> list[str]:
         f"{''.join(dict.fromkeys(mark for of, mark in drawn if of == tone))} {words}"
         for tone, words in tones_of(chart, rows).items()
     ]
-    entries += [f"{MARKS[how][0]} {MARKS[how][1]}" for how in hows_of(rows) if how != "measured"]
+    hows = how_known(bar for row in rows for bar in row.bars)
+    entries += [f"{MARKS[how][0]} {MARKS[how][1]}" for how in hows if how != "measured"]
     if any(row.interval for row in rows):
         entries.append("╌ 95 %")
     levels = [row for row in rows if row.level is not None]

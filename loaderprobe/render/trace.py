@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
@@ -15,7 +14,7 @@ from loaderprobe.records.verdict import GapVerdict
 from loaderprobe.render.charts import Bar, Chart, ChartRow, stacked
 from loaderprobe.render.document import Command, Document, Item, Paragraph, Part, Section, Table, tags
 from loaderprobe.render.format import counted, first_upper, percent, span, visible
-from loaderprobe.render.gpu import common_length_ns, occupancy_words, timelines_chart
+from loaderprobe.render.gpu import occupancy_words, timelines_chart
 from loaderprobe.render.rows import as_columns, own_cells
 from loaderprobe.render.words import message, remark_words
 from loaderprobe.units import join_words, significant
@@ -75,7 +74,8 @@ def _sections(found: TraceReport) -> Iterator[Section]:
     yield Section(title="Not known", parts=tags(_not_known(found)), panel="side")
     yield Section(title="Ranks", name="ranks", parts=tuple(_ranks(found)))
     yield Section(title="What held the host up", parts=tuple(_host(found)))
-    yield Section(title="Over time", name="timelines", parts=tuple(_timelines(found)))
+    timelines = timelines_chart([(_name(rank), rank.view) for rank in _shown(found)], "A typical stretch")
+    yield Section(title="Over time", name="timelines", parts=(timelines,))
     yield Section(title="Doubts", parts=tuple(_doubts(found)))
 
 
@@ -183,20 +183,13 @@ def commands(found: TraceReport) -> tuple[str, ...]:
     rank = found.ranks[0]
     ranks = max(len(found.ranks), rank.world_size or 1)
     start = f"torchrun --nproc-per-node {min(ranks, 8)} train.py" if ranks > 1 else "python train.py"
-    options = [f"--ranks {ranks}" if ranks > 1 else "", f"--batch-size {rank.batch_size}" if rank.batch_size else ""]
-    if rate := images_per_s(rank):
-        options.insert(0, f"--compute emulated:{rate:.0f}")
+    options = [f"--ranks {ranks}" if ranks > 1 else ""]
+    if rank.batch_size:
+        free_s = next((free.step_s for free in rank.free if free.name == "input"), rank.step_s)
+        options = [f"--compute emulated:{rank.batch_size / free_s:.0f}", *options, f"--batch-size {rank.batch_size}"]
     workers = "--workers 0,2,4,8" if "SingleProcess" in rank.loader else "--workers 2,4,8"
     sweep = " ".join(option for option in ("loaderprobe sweep IMAGES", *options, workers) if option)
     return f"loaderprobe run -- {start}", sweep
-
-
-def images_per_s(rank: TraceRank) -> float | None:
-    """Images/s of one rank if input cost nothing, at most; None where the batch size is not known."""
-    if not rank.batch_size:
-        return None
-    free_s = next((each.step_s for each in rank.free if each.name == "input"), rank.step_s)
-    return rank.batch_size / free_s
 
 
 def _sure(found: TraceReport) -> Iterator[str]:
@@ -286,12 +279,6 @@ def _host(found: TraceReport) -> Iterator[Part]:
         caption = f"Of {_name(rank)}" if len(found.ranks) > 1 else ""
         head = ("", "what", "ms a step", "calls a step")
         yield Table(head=head, lines=tuple(lines), caption=caption)
-
-
-def _timelines(found: TraceReport) -> Iterator[Part]:
-    views = [(_name(rank), rank.view) for rank in _shown(found)]
-    length_ns = common_length_ns([view for _, view in views])
-    yield replace(timelines_chart(views, length_ns, caption="A typical stretch"), further=True)
 
 
 def _doubts(found: TraceReport) -> Iterator[Part]:

@@ -95,7 +95,7 @@ def forecast_words(advice: Advice, sample: str = "images") -> str:
     """
     before, after = advice.before.value, advice.after
     facts = {
-        "doubt": "slower" if after.low < before else "none",
+        "doubt": "slower" if after.low < before else "",
         "before": before,
         "after": after.value,
         "low": after.low,
@@ -108,11 +108,6 @@ def forecast_words(advice: Advice, sample: str = "images") -> str:
     if _is_rough(after):
         facts |= {"about": after.value, "least": after.low / before, "most": after.high / before}
     return message("part.forecast", facts)
-
-
-def then_words(bottleneck: str) -> str:
-    """`CPU cores are the limit`: what limits training after a change."""
-    return message("part.limit", {"then": bottleneck})
 
 
 def _is_rough(forecast: Interval) -> bool:

@@ -18,16 +18,6 @@ REPORT = "report.html"
 MEASURE_AGAIN = "restore it from a copy, or measure it again"
 
 
-def create_result(path: Path, texts: Mapping[str, str]) -> Path:
-    """A new directory with these files; returns the path of its page.
-
-    Raises Refused when `path` is not empty, MissingPart without permission, NoSpace on a full disk.
-    """
-    check_out(path)
-    make_directory(path)
-    return write_result(path, texts)
-
-
 def make_directory(path: Path) -> None:
     """Raises MissingPart without permission, NoSpace on a full disk."""
     with writing(path):
