@@ -9,7 +9,6 @@ import multiprocessing
 import multiprocessing.util
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterator
@@ -38,7 +37,6 @@ TURN = pytest.StashKey[int]()
 FIRST = ("libraries/", "api/", "cli/", "measure/", "test_installed.py")
 """They begin first: a long file that begins when all others have ended would leave a core idle."""
 
-Run = Callable[..., subprocess.CompletedProcess[str]]
 MeasureReal = Callable[..., Measurement | RunFailure]
 UNPRIVILEGED = 65534
 AsUnprivileged = Callable[[], AbstractContextManager[None]]
@@ -229,17 +227,6 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A Python that has imported torch; each command that it is given is a fork (tests/warm.py)."""
     with Warm(tmp_path_factory.mktemp("python")) as warm:
         yield str(warm.python)
-
-
-@pytest.fixture
-def loaderprobe(python: str) -> Run:
-    """Runs the command line in a process of its own, from the top of the project."""
-
-    def run(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
-        command = [python, "-m", "loaderprobe", *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, **options)  # type: ignore[call-overload,no-any-return]  # options go straight through
-
-    return run
 
 
 @pytest.fixture

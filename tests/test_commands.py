@@ -32,10 +32,6 @@ REFUSED: list[tuple[tuple[str, ...], int, str]] = [
     (("sweep", "--cache", "as-found"), 2, "cold,warm"),
     (("sweep", "--workers", "0", "--no-serial"), 2, "leaves nothing"),
     (("sweep", "--resume", "/nowhere"), 2, "/nowhere does not exist"),
-    (("sweep", "--batch-size", "0"), 2, "batch-size"),
-    (("sweep", "--rounds", "0"), 2, "--rounds"),
-    (("sweep", "--workers", "-1"), 2, "--workers"),
-    (("sweep", "--workers", "automatic"), 2, "--workers"),
     (("sweep", "storage", "--resume", "storage"), 2, "DATA would be ignored"),
     (("sweep", "--resume", "empty", "--json", "--quiet", "--budget", "60"), 2, "is not a run"),
     (("sweep", "--resume", "empty", "--budget", "0"), 2, "the budget must be a number of seconds above 0"),
@@ -140,7 +136,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("t.json", "t.json.gz"):
         written(folder / name, training())
     written(folder / "cpu.json", [event("cpu_op", "aten::add", 1, 1)])
-    written(folder / "mtia.json", [event("mtia_ccp_events", "add", 1, 1)])
+    written(folder / "mtia.json", [event("mtia_ccp_events", "add", 1, 1), event("kernel", "add", 2, 1, device=0)])
     (folder / "empty").mkdir()
     for layout in ("files", "tar"):
         generate(folder / "sets", resolutions=["64x48"], count=8, classes=2, pool=2, layout=layout)

@@ -1,4 +1,4 @@
-"""A loader and a compute from a separate installed package: those of the guide's page, and packages that are wrong."""
+"""A loader and a compute from a separate installed package: those of the guide's page."""
 
 from __future__ import annotations
 
@@ -94,26 +94,3 @@ def test_the_guides_package_is_measured(
     assert measured["compute"]["device"] == "CPU, mobilenet_v3_small"
     assert set(measured["modes"]) == modes
     assert sum(measured["worker_batches"]["images"]) > 0
-
-
-@pytest.mark.parametrize(
-    ("value", "says"),
-    [
-        ("odd_parts.raises:Loader", "RuntimeError: no licence"),
-        ("odd_parts.gone:Loader", "No module named 'odd_parts.gone'"),
-    ],
-)
-def test_a_package_that_is_wrong_is_named(value: str, says: str, site: Path, tmp_path: Path) -> None:
-    """One that raises or lacks a module, with its exit code, before anything is made."""
-    modules = {
-        "odd_parts/__init__.py": "",
-        "odd_parts/raises.py": "raise RuntimeError('no licence')",
-    }
-    install(site, "odd", {"loaderprobe.loaders": {"odd": value}}, modules)
-    made = tmp_path / "made"
-    options = ("--loader", "odd", "--compute", "emulated:100", "--data-dir", made, "--out", made)
-    done = invoke("sweep", *options, *SMALL)
-    assert (done.exit_code, done.stdout) == (3, ""), done.stderr
-    assert f"the loader 'odd' cannot be loaded: {says}" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not made.exists()

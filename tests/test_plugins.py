@@ -25,18 +25,25 @@ def test_every_built_in_name_can_be_loaded(kind: plugins.Kind) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["", "torch2", "package.module", "os.path"])
-def test_an_unknown_name_is_a_bad_value_that_lists_the_known(name: str) -> None:
-    """The next step names what there is, and how to bring one's own."""
+@pytest.mark.parametrize(
+    "name", ["", "torch2", "package.module", "os.path", "../x:Y", "a b:C", ":", "x\0y:Z", "nowhere..at:Z"]
+)
+def test_a_name_of_none_is_a_bad_value_that_says_how_to_write_one(name: str) -> None:
+    """And which there are, unless it is one of a class of one's own. Nothing is imported for it."""
     with pytest.raises(BadValue) as caught:
-        plugins.resolve("compute", name)
-    assert "cuda" in caught.value.hint and "package.module:Class" in caught.value.hint
+        plugins.check_name("compute", name)
+    assert ("cuda" in caught.value.hint) == (":" not in name) and "package.module:Class" in caught.value.hint
 
 
-def test_built_in_names_and_names_written_out_become_classes() -> None:
-    """A class of a module of one's own needs no more than its name."""
-    assert plugins.resolve("compute", "emulated").__name__ == "EmulatedCompute"
-    assert plugins.resolve("loader", "tests.planted.loaders:Hanging").__name__ == "Hanging"
+def test_a_module_that_raises_is_a_missing_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what it raises, whatever that is."""
+
+    def imported(_: str) -> None:
+        raise RuntimeError("no licence")
+
+    monkeypatch.setattr(plugins, "import_module", imported)
+    with pytest.raises(MissingPart, match="the loader 'odd:Loader' cannot be loaded: RuntimeError: no licence"):
+        plugins.resolve("loader", "odd:Loader")
 
 
 def test_what_is_built_in_is_imported_only_to_say_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,11 +150,3 @@ def test_a_name_of_several_classes_stands_for_none(monkeypatch: pytest.MonkeyPat
         plugins.resolve("loader", "mime")
     beside = "use dali, datasets, energon, grain, litdata, mds, mine, spdl, torch, torchdata or webdataset,"
     assert caught.value.hint.startswith(beside), "installed ones are listed beside the built-in"
-
-
-def test_nothing_is_imported_for_an_unknown_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A typing mistake is answered without loading torch."""
-    monkeypatch.delitem(sys.modules, "loaderprobe.loaders.torch", raising=False)
-    with pytest.raises(BadValue):
-        plugins.resolve("loader", "troch")
-    assert "loaderprobe.loaders.torch" not in sys.modules

@@ -6,9 +6,7 @@ import csv
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import MISSING, fields, is_dataclass, replace
-from functools import reduce
+from dataclasses import fields, is_dataclass, replace
 from io import StringIO
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -18,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loaderprobe.errors import BadValue
-from loaderprobe.records.config import OPTIONS, RunConfig, with_options
+from loaderprobe.records.config import OPTIONS, REQUIRED, ComputeSpec, LoaderSpec, RunConfig, with_options
 from loaderprobe.records.files import content_hash
 from loaderprobe.records.measurement import Measurement, Mode
 from loaderprobe.records.phases import StorageCeiling
@@ -48,47 +46,15 @@ from tests.examples.bandwidth import example_phase
 from tests.examples.reports import example_report, example_row
 from tests.pages import csv_report
 
-Fields = tuple[str, ...]
+
+def with_another(config: RunConfig, name: str) -> RunConfig:
+    """The configuration with another value of this one option."""
+    option = OPTIONS[name]
+    beside = {"ranks": 2} if name == "nodes" else {}  # they are spread over the nodes evenly
+    return with_options(config, **beside, **{name: another(option.type, option.of(config))})
 
 
-def walk(record: Any = RunConfig, path: Fields = ()) -> Iterator[tuple[Fields, Any]]:
-    """(the fields that lead to it, its type) of every field that is no record itself."""
-    kinds = get_type_hints(record)
-    for each in fields(record):
-        if is_dataclass(kinds[each.name]):
-            yield from walk(kinds[each.name], (*path, each.name))
-        else:
-            yield (*path, each.name), kinds[each.name]
-
-
-PATHS = list(walk())
-
-
-def flat_name(path: Fields) -> str:
-    """The name that a field has in flat tables."""
-    return path[-2] if len(path) > 1 and path[-1] == "name" else path[-1]
-
-
-def value_at(config: RunConfig, path: Fields) -> Any:
-    """The value of a field."""
-    return reduce(getattr, path, config)
-
-
-def with_another(config: RunConfig, path: Fields, kind: Any) -> RunConfig:
-    """The configuration with another value of this one field."""
-
-    def changed(record: Any, path: Fields) -> Any:
-        first, *rest = path
-        found = getattr(record, first)
-        return replace(record, **{first: changed(found, tuple(rest)) if rest else _another(kind, found)})
-
-    if path == ("nodes",):
-        config = replace(config, ranks=2)  # they are spread over the nodes evenly
-    made: RunConfig = changed(config, path)
-    return made
-
-
-def _another(kind: Any, value: Any) -> Any:
+def another(kind: Any, value: Any) -> Any:
     if kind is bool:
         return not value
     if kind is int:
@@ -103,8 +69,8 @@ FILES = replace(example_files(3), paths=("a", "b", "c"), size_bytes=(1, 2, 3))
 
 def test_a_key_changes_with_every_option_and_with_nothing_else() -> None:
     """Resuming by content rests on it; an option that is new tomorrow does not change what was measured today."""
-    keys = {with_another(example_config(), path, kind).key for path, kind in PATHS}
-    assert len(keys) == len(PATHS)
+    keys = {with_another(example_config(), name).key for name in OPTIONS}
+    assert len(keys) == len(OPTIONS)
     assert example_config().key not in keys
     assert example_config(rounds=3, cache="cold").key == example_config().key
     usual = {"data": "0" * 16, "resolution": "500x375", "loader": {"workers": 2, "prefetch_factor": 2},
@@ -231,12 +197,12 @@ def test_columns_of_older_versions_may_be_empty() -> None:
     assert replace(RECORDS, collate_ns=(), instrument_ns=()).collate_ns == ()
 
 
-@pytest.mark.parametrize(("path", "kind"), PATHS, ids=lambda given: ".".join(given) if type(given) is tuple else "")
-def test_every_option_is_in_summary_csv_and_flat_row(path: Fields, kind: Any) -> None:
+@pytest.mark.parametrize("name", OPTIONS)
+def test_every_option_is_in_summary_csv_and_flat_row(name: str) -> None:
     """With the value that the configuration has, under a name of its own."""
     row = example_row()
-    row = replace(row, config=with_another(row.config, path, kind))
-    name, value = flat_name(path), value_at(row.config, path)
+    row = replace(row, config=with_another(row.config, name))
+    value = OPTIONS[name].of(row.config)
     report = example_report([row])
     (summary,) = json.loads(summary_json(report))["configurations"]
     (line,) = csv.DictReader(StringIO(csv_report(report)))
@@ -244,26 +210,21 @@ def test_every_option_is_in_summary_csv_and_flat_row(path: Fields, kind: Any) ->
     assert line[name] == str(value)
 
 
-@pytest.mark.parametrize(
-    ("path", "kind"),
-    [(path, kind) for path, kind in PATHS if path != ("layout",)],
-    ids=lambda given: ".".join(given) if type(given) is tuple else "",
-)
-def test_every_option_that_is_not_as_usual_is_in_the_label(path: Fields, kind: Any) -> None:
+@pytest.mark.parametrize("name", [name for name in OPTIONS if name != "layout"])
+def test_every_option_that_is_not_as_usual_is_in_the_label(name: str) -> None:
     """Of a row alone where it has a default, else beside another value. The data set's name says its layout."""
     usual = example_row()
-    row = replace(usual, config=with_another(usual.config, path, kind))
-    beside = [usual, row] if OPTIONS[flat_name(path)].default is MISSING else [row]
+    row = replace(usual, config=with_another(usual.config, name))
+    beside = [usual, row] if name in REQUIRED else [row]
     words, others = full_label(row, example_report(beside)), full_label(usual, example_report([usual, *beside][:2]))
-    value = value_at(row.config, path)
+    value = OPTIONS[name].of(row.config)
     assert words != others
-    assert kind is bool or str(value).removeprefix("emulated:") in words
+    assert type(value) is bool or str(value).removeprefix("emulated:") in words
 
 
-def test_names_of_options_differ() -> None:
-    """No two fields share a flat name, and the table of options has exactly those that walking finds."""
-    assert sorted(OPTIONS) == sorted(flat_name(path) for path, _ in PATHS)
-    assert {each.path for each in OPTIONS.values()} == {path for path, _ in PATHS}
+def test_every_field_of_a_configuration_is_an_option() -> None:
+    """Under a name that no other has, also where it is one of its two records."""
+    assert len(OPTIONS) == sum(len(fields(record)) for record in (RunConfig, LoaderSpec, ComputeSpec)) - 2
 
 
 def test_every_figure_of_a_verdict_has_a_column() -> None:

@@ -16,6 +16,7 @@ import importlib
 import importlib.util
 import json
 import os
+import runpy
 import select
 import signal
 import socket
@@ -187,22 +188,14 @@ def run(words: list[str], own_path: list[str]) -> None:
     main = ModuleType("__main__")
     sys.modules["__main__"] = main
     if kind == "-m":
-        name, sys.argv[:] = rest[0], rest
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.submodule_search_locations is not None:
-            spec = importlib.util.find_spec(f"{name}.__main__")
-        if spec is None or spec.origin is None:
-            sys.exit(f"No module named {name}")
-        loader: Any = spec.loader
-        main.__spec__, main.__package__, main.__file__, sys.argv[0] = spec, spec.parent, spec.origin, spec.origin
-        code = loader.get_code(spec.name)
+        sys.argv[:] = rest
+        runpy._run_module_as_main(rest[0])  # type: ignore[attr-defined]  # what Python calls
     elif kind == "-c":
         sys.argv[:] = ["-c", *rest[1:]]
-        code = compile(rest[0], "<string>", "exec")
+        exec(compile(rest[0], "<string>", "exec"), vars(main))
     else:
         main.__file__, sys.argv[:] = kind, [kind, *rest]
-        code = compile(Path(kind).read_bytes(), kind, "exec")
-    exec(code, vars(main))
+        exec(compile(Path(kind).read_bytes(), kind, "exec"), vars(main))
 
 
 def ended(error: BaseException | None) -> int:

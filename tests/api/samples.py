@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import random
 import signal
@@ -250,15 +251,17 @@ class Texts(Numbers):
 
 
 class Dreaming(Numbers):
-    """Keeps generators of its own."""
+    """Keeps generators of its own, and counts in memory that all workers share."""
 
     def __init__(self) -> None:
         super().__init__()
         self.python_state = random.Random(1)
         self.numpy_state = np.random.default_rng(1)
         self.torch_state = torch.Generator().manual_seed(1)
+        self.drawn = multiprocessing.Value("i", 0)
 
     def __getitem__(self, index: int) -> Any:
+        self.drawn.value += 1
         drawn = (
             self.python_state.random() + self.numpy_state.random() + torch.rand(1, generator=self.torch_state).item()
         )

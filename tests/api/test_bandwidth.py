@@ -29,7 +29,6 @@ from loaderprobe.storage.by_ranks import RankReader, read_step
 from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.testing import FakeGroup, example_config
 from tests.cli.invoke import invoke
-from tests.conftest import Run
 from tests.examples.bandwidth import example_bandwidth
 from tests.planted.files import random_files
 from tests.skips import needs_cold_reads
@@ -78,11 +77,9 @@ def test_one_rank_reads_and_one_that_fails_is_named_with_its_host(tmp_path: Path
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"readers": "two"}, "--readers"),
         ({"readers": [0]}, "concurrency must be 1 or more"),
         ({"scratch": "big"}, "big"),
         ({"ranks": "1,2x2"}, "this one only"),
-        ({"ranks": "some"}, "no number of ranks"),
         ({"ranks": 2, "readers": [1, 2]}, "one number of readers each"),
         ({"ranks": 2, "scratch": "1GB"}, "--scratch is of one process only"),
         ({"ranks": [1, 2], "drop_caches": True}, "--drop-caches is of one process only"),
@@ -247,7 +244,7 @@ def test_a_hangup_interrupts_unless_it_is_ignored(before: signal.Handlers, monke
     assert during == [before if before == signal.SIG_IGN else signal.default_int_handler]
 
 
-def test_a_warm_set_is_called_warm(tmp_path: Path, loaderprobe: Run) -> None:
+def test_a_warm_set_is_called_warm(tmp_path: Path, python: str) -> None:
     """Files that another process keeps mapped cannot be evicted: their rate is not passed off as the disk's."""
     random_files(tmp_path, count=40)
     with ExitStack() as held:
@@ -255,7 +252,7 @@ def test_a_warm_set_is_called_warm(tmp_path: Path, loaderprobe: Run) -> None:
             file = held.enter_context(path.open("rb"))
             mapped = held.enter_context(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
             assert sum(mapped[:: mmap.PAGESIZE]) >= 0
-        found = json.loads(loaderprobe("bandwidth", tmp_path, *QUICK).stdout)
+        found = json.loads(subprocess.check_output([python, "-m", "loaderprobe", "bandwidth", str(tmp_path), *QUICK]))
     if found["location"]["kind"] != "block":
         pytest.skip("reads are not counted here")
     assert [phase["cache"] for phase in found["phases"][:2]] == ["warm", "warm"]

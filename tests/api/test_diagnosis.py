@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import builtins
 import io
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -231,14 +231,7 @@ def test_batches_are_what_workers_recorded(run: loaderprobe.Run) -> None:
 
 
 def test_a_frame_without_pandas_is_a_missing_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def without(name: str, *rest: Any, **more: Any) -> Any:
-        if name == "pandas":
-            raise ImportError("no module")
-        return real(name, *rest, **more)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(MissingPart, match="pandas"):
         frame({"a": [1.0]})
 

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset
-from torch.utils.data.distributed import DistributedSampler
 
 import loaderprobe
 from loaderprobe.analyze.verdict.rates import cold_fraction
@@ -30,7 +29,7 @@ from loaderprobe.system.device import locate
 from loaderprobe.testing import FakePageCache
 from tests.api import samples, wrappers
 from tests.api.conftest import Judge, Plan
-from tests.api.samples import Keeping, Numbers, RawImages, Shared
+from tests.api.samples import Numbers, RawImages, Shared
 from tests.examples.iterated import Eager
 from tests.loaders.test_user_loader import Merging
 from tests.said import said
@@ -129,7 +128,6 @@ VARIANTS: dict[str, tuple[Callable[[list[str]], Any], Found]] = {
     "out of order": (
         lambda paths: DataLoader(RawImages(paths), 4, num_workers=2, in_order=False), {"note": "taken_in_order"},
     ),
-    "own iterator": (lambda paths: Keeping(Numbers(), batch_size=4), {}),
     "joins batches": (
         lambda paths: wrappers.Joining(DataLoader(Numbers(), 4, num_workers=2)), {"note": "wrapper_left_out"},
     ),
@@ -339,15 +337,6 @@ def test_a_wrappers_own_work_is_measured(judge: Judge, paths: list[str], kind: A
     assert wrapper.seen == [] and labels_of(wrapper)[0] == [0, 2, 4, 6]
 
 
-def test_the_sampler_of_a_wrapped_loader_keeps_its_epoch(judge: Judge, paths: list[str]) -> None:
-    """A wrapper that sets the epoch sets that of a copy, also where it passes for a DataLoader."""
-    data = RawImages(paths)
-    sampler: DistributedSampler[Any] = DistributedSampler(data, num_replicas=1, rank=0)
-    sampler.set_epoch(5)
-    judge(wrappers.Disguised(DataLoader(data, batch_size=4, sampler=sampler)))
-    assert sampler.epoch == 5
-
-
 @pytest.mark.parametrize(("workers", "at_once"), [(0, True), (2, False)])
 def test_a_loader_that_keeps_one_iterator_is_measured(judge: Judge, workers: int, at_once: bool) -> None:
     """With an iterator of its own; the user's goes on where it was, in the midst of an epoch and after it."""
@@ -365,27 +354,6 @@ def test_a_loader_that_keeps_one_iterator_is_measured(judge: Judge, workers: int
     del loader, batches
     gc.enable()
     assert gone() is None
-
-
-def test_a_shared_epoch_counter_is_put_back(judge: Judge) -> None:
-    """The samples are those that would have come without a diagnosis."""
-    workers = 2
-    without, with_one = (
-        DataLoader(wrappers.Counting(), batch_size=4, num_workers=workers, multiprocessing_context="fork")
-        for _ in range(2)
-    )
-    judge(with_one)
-    data: Any = with_one.dataset
-    assert data.epoch.value == 0
-    first, second = (sorted(number for batch in loader for number in batch.tolist()) for loader in (with_one, without))
-    assert first == second and data.epoch.value == workers
-
-
-def test_an_iterable_without_workers_keeps_its_place(judge: Judge) -> None:
-    """It works in this process, so a copy of it is iterated."""
-    data = wrappers.Advancing()
-    judge(DataLoader(data, batch_size=4))
-    assert next(iter(DataLoader(data, batch_size=4))).tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -494,12 +462,9 @@ def test_what_ends_a_step_is_named(
         assert isinstance(caught.value.__cause__, ValueError) and len(list(loader)) == 16
 
 
-def test_what_is_no_loader() -> None:
-    """A list, an iterator of a loader, a step that cannot be called, a budget, a state of the cache."""
+def test_what_cannot_be_asked_of_a_loader() -> None:
+    """A step that cannot be called, a budget, a state of the cache."""
     loader = DataLoader(Numbers(), batch_size=4)
-    for wrong in ([1], iter(loader)):
-        with pytest.raises(BadValue, match=r"not a torch\.utils\.data\.DataLoader"):
-            loaderprobe.diagnose(wrong)
     with pytest.raises(BadValue, match="the step is a int"):
         loaderprobe.diagnose(loader, 3)  # type: ignore[arg-type]  # wrong on purpose
     for budget_s in (0, -1.0, float("nan")):
@@ -571,7 +536,7 @@ def _numpy_state() -> str:
 
 
 def test_a_loader_is_left_as_it_was(judge: Judge) -> None:
-    """Its settings, its sampler, and all random generators, its data set's among them."""
+    """Its settings, its sampler, all random generators, its data set's among them, and memory that workers share."""
     generator = torch.Generator().manual_seed(5)
     data = samples.Dreaming()
     loader = DataLoader(data, batch_size=4, shuffle=True, generator=generator)
@@ -590,6 +555,7 @@ def test_a_loader_is_left_as_it_was(judge: Judge) -> None:
     assert torch.equal(generator.get_state(), own[0])
     assert (data.python_state.getstate(), data.numpy_state.bit_generator.state) == own[1:3]
     assert torch.equal(data.torch_state.get_state(), own[3])
+    assert data.drawn.value == 0
 
 
 def test_persistent_workers_go_on_as_before(judge: Judge, paths: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""`trace`: figures of recordings with known times and of real ones, ranks, doubts, and hostile files on a page."""
+"""`trace`: figures of recordings with known times and of real ones, ranks, and doubts."""
 
 from __future__ import annotations
 
@@ -128,22 +128,6 @@ def test_ranks_of_which_one_cannot_be_read(tmp_path: Path) -> None:
         loaderprobe.trace([])
 
 
-EVIL = '<script>alert(1)</script>"&\x1b[2J\u202e'
-
-
-def test_names_never_reach_a_page_raw(tmp_path: Path) -> None:
-    """Of kernels, loaders, functions, GPUs and files: no tag, no control character, in any format."""
-    events = training(input_ms=6, host_ms=9, loader=EVIL, function=EVIL)
-    for each in events:
-        each["name"] = EVIL if each["name"] == "gemm" else each["name"]
-    path = written(tmp_path / "<img src=x>.json", events, deviceProperties=[{"id": 0, "name": EVIL}])
-    found = loaderprobe.trace(path, annotation=EVIL)
-    for text in (found.html(), found._repr_html_(), found.markdown(), found.text()):
-        assert "\x1b" not in text and "\u202e" not in text and "alert(1)" in text
-    for page in (found.html(), found._repr_html_()):
-        assert "<script" not in page and "<img" not in page
-
-
 def test_a_plan_takes_the_rate_without_input(tmp_path: Path) -> None:
     """That is its upper end; without a batch size it is refused."""
     path = written(tmp_path / "t.json", training(input_ms=6))
@@ -243,15 +227,6 @@ def test_a_step_that_was_cut_off_is_no_step(tmp_path: Path) -> None:
         with pytest.raises(BadValue, match=says) as caught:
             loaderprobe.trace(cut(tmp_path / "u.json", [*host, *gpu[:kept]]))
         assert "copy it again" in caught.value.hint
-
-
-def test_a_recording_of_another_accelerator_is_refused(tmp_path: Path) -> None:
-    """Also with kernels, whose launches have names that no call of a GPU has."""
-    events = training()
-    for each in events:
-        each["cat"] = each["cat"].replace("cuda", "xpu")
-    with pytest.raises(BadValue, match="is a recording of Intel's XPU"):
-        loaderprobe.trace(written(tmp_path / "t.json", events))
 
 
 @pytest.mark.parametrize("mark_us", [1e6, 1.03e6])

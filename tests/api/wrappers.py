@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Iterator
 from typing import Any
 
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader
 
 
 class Doubling:
@@ -79,28 +78,3 @@ class Piped:
         for stage in self.stages[1:]:
             batches = stage(batches)
         yield from batches
-
-
-class Counting(IterableDataset[Any]):
-    """Counts its epochs in memory that all workers share, and gives another order in each."""
-
-    def __init__(self, count: int = 64) -> None:
-        self.count = count
-        self.epoch = multiprocessing.Value("i", 0)
-
-    def __iter__(self) -> Iterator[Any]:
-        with self.epoch.get_lock():
-            epoch, self.epoch.value = self.epoch.value, self.epoch.value + 1
-        for number in range(self.count):
-            yield (number * 7 + epoch) % self.count
-
-
-class Advancing(IterableDataset[Any]):
-    """Goes on where the last epoch began, one further."""
-
-    def __init__(self) -> None:
-        self.state = {"epoch": 0}
-
-    def __iter__(self) -> Iterator[Any]:
-        first, self.state["epoch"] = self.state["epoch"], self.state["epoch"] + 1
-        yield from range(first, first + 64)

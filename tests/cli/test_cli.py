@@ -30,7 +30,6 @@ from loaderprobe.records.files import FileSet
 from loaderprobe.records.remark import Remark, reported
 from tests.cli.invoke import invoke
 from tests.examples.bandwidth import example_bandwidth
-from tests.examples.traces import training, written
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = ("sweep", "bandwidth", "generate", "report", "doctor", "explain")
@@ -146,31 +145,23 @@ def test_a_result_that_cannot_be_printed_is_kept(
     assert says in said and "Traceback" not in said and (tmp_path / "found" / "result.json").exists()
 
 
-def derived(command: str, folder: Path) -> list[str]:
-    """The command, with what it takes."""
-    runs = [str(ROOT / "fixtures" / "runs" / "cpu")] * 2
-    return [command, *(runs if command == "compare" else [str(written(folder / "t.json", training(steps=8)))])]
+COMPARE = ("compare", *(str(ROOT / "fixtures" / "runs" / "cpu"),) * 2)
 
 
-@pytest.mark.parametrize("command", ["trace", "compare"])
-def test_what_is_derived_is_kept_where_it_cannot_be_printed(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_derived_is_kept_where_it_cannot_be_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a page and as a result."""
     page, found = tmp_path / "page.html", tmp_path / "found"
-    words = ["loaderprobe", *derived(command, tmp_path), "--html", str(page), "--out", str(found)]
-    monkeypatch.setattr("sys.argv", words)
+    monkeypatch.setattr("sys.argv", ["loaderprobe", *COMPARE, "--html", str(page), "--out", str(found)])
     with full_disk() as stream:
         monkeypatch.setattr("sys.stdout", stream)
         assert main() == 5
     assert page.is_file() and (found / "result.json").is_file()
 
 
-@pytest.mark.parametrize("command", ["trace", "compare"])
-def test_a_page_on_standard_output_is_all_that_is_printed(command: str, tmp_path: Path) -> None:
+def test_a_page_on_standard_output_is_all_that_is_printed(tmp_path: Path) -> None:
     """No text before it, nor after it or over its begin the line that says where the result is kept."""
     found = tmp_path / "found"
-    done = invoke(*derived(command, tmp_path), "--html", "/dev/stdout", "--out", found)
+    done = invoke(*COMPARE, "--html", "/dev/stdout", "--out", found)
     assert done.stdout_bytes == (found / "report.html").read_bytes()
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from loaderprobe.api import sweep as verb
 from loaderprobe.api.load import Run, load_any
 from loaderprobe.api.sweep import foreign_modules
-from loaderprobe.errors import BadValue, LoaderprobeError
+from loaderprobe.errors import LoaderprobeError
 from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.testing import example_config
 from tests.analyze.measured import FILES
@@ -52,10 +52,7 @@ def altered(path: Path, change: Callable[[dict[str, object]], object]) -> bytes:
 
 DAMAGES: dict[str, tuple[Callable[[Path], bytes], str]] = {
     "cut": (lambda path: path.read_bytes()[:2000], "is damaged"),
-    "infinite": (lambda path: path.read_bytes().replace(b'"wall_s":5.0', b'"wall_s":1e400'), "out of range"),
     "absurd": (lambda path: path.read_bytes().replace(b'"wall_s":5.0', b'"wall_s":1e300'), "beyond"),
-    "negative": (lambda path: altered(path, lambda m: m.update(wall_s=-1.0)), "wall_s is -1.0"),
-    "columns": (lambda path: altered(path, lambda m: m["worker_batches"]["cpu_ns"].pop()), "differ in length"),  # type: ignore[index]  # plain JSON
     "another's": (lambda path: altered(path, lambda m: m["config"].update(seed=9)), "another configuration"),  # type: ignore[attr-defined]  # plain JSON
     "no round": (
         lambda path: altered(path, lambda m: m.update(segments=m["segments"][:1])),  # type: ignore[index]  # plain JSON
@@ -136,10 +133,10 @@ def test_other_damaged_files_are_named_with_what_is_missing(run: RunDirectory, p
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"{", b"\xff", b'{"schema": "\x1b[2J"}', b"[" * 100_000, b'{"schema":1e400}', None]
+    "data", [b"", b"{", b"\xff", b'{"schema": "\\u001b[2J\\u202e"}', b"[" * 100_000, b'{"schema":1e400}', None]
 )
 def test_without_run_json_there_is_no_report(run: RunDirectory, data: bytes | None) -> None:
-    """Exit code 2 with the file's name and a next step, and no control character on the terminal."""
+    """Exit code 2 with the file's name and a next step, and no character on the terminal that it would act on."""
     path = run.path / "run.json"
     if data is None:
         path.unlink()
@@ -149,7 +146,7 @@ def test_without_run_json_there_is_no_report(run: RunDirectory, data: bytes | No
     for command in (("report", run.path), ("sweep", "--resume", run.path)):
         code, out, err = cli(*command)
         assert (code, out) == (2, "")
-        assert "run.json" in err and "try:" in err and "Traceback" not in err and "\x1b[2J" not in err
+        assert "run.json" in err and "try:" in err and "Traceback" not in err and not {"\x1b", "\u202e"} & {*err}
 
 
 def test_a_name_in_a_run_leads_nowhere_else(run: RunDirectory) -> None:
@@ -261,13 +258,6 @@ damages = st.one_of(
     st.builds(lambda where, new: lambda data: with_number(data, where, new), PLACES, st.sampled_from(NUMBERS)),
     st.builds(lambda where, new: lambda data: with_value(data, where, new), PLACES, st.sampled_from(VALUES)),
 )
-
-
-@pytest.mark.parametrize("name", ["nowhere", "../x:Y", "a b:C", ":", "os.path", "x\0y:Z", "nowhere..at:Z"])
-def test_a_name_that_is_none_is_refused_before_anything_is_measured(tmp_path: Path, name: str) -> None:
-    """An error of ours with the name in it."""
-    with pytest.raises(BadValue):
-        foreign_modules(with_loader(tmp_path / "run", name))
 
 
 def statuses(found: Any) -> list[str]:

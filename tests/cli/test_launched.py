@@ -31,6 +31,7 @@ from loaderprobe.store.codec import decode, encode
 from loaderprobe.store.run_directory import RunDirectory
 from tests.analyze.rank_runs import rank_run
 from tests.analyze.runs import FILES, alike
+from tests.planted.objects import free_port
 from tests.stored import empty_run
 
 ROOT = Path(__file__).parent.parent.parent
@@ -83,13 +84,6 @@ def main(path: str, measured: str, *options: str) -> int:
     return in_ranks("slurm" if "slurm" in options else None, "2", swept)
 
 
-def free_port() -> str:
-    """One that nothing listens on."""
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return str(held.getsockname()[1])
-
-
 def torchrun(port: str, rank: int) -> tuple[list[str], dict[str, str]]:
     """Two agents on one host stand for two nodes."""
     options = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", "c10d", "--rdzv-id", "7", "--no-python"]
@@ -109,7 +103,7 @@ def started(way: Any, python: str, folder: Path, options: Sequence[str]) -> tupl
     folder.mkdir()
     given = rank_run(alike(warm=186.0, resident=18000.0), cache="warm", workers=2, ranks=2, nodes=2)
     (folder / "measured.json").write_bytes(encode("measurement", given))
-    port, clean = free_port(), without_launchers(os.environ)
+    port, clean = str(free_port()), without_launchers(os.environ)
     running = []
     for rank in range(2):
         before, variables = way(port, rank)

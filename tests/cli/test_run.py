@@ -260,16 +260,23 @@ def test_another_commands_result_is_neither_shown_nor_in_the_way(
     assert usual_out("run") != usual_out("run")
 
 
-KEEPS = f"""
-import os
+KEEPS = """
+import os, sys
 from contextlib import suppress
-from loaderprobe.api.diagnose import Diagnosis
+from pathlib import Path
+from loaderprobe.api.load import load_any
 from loaderprobe.api.run import VARIABLE, keep, requested
 from loaderprobe.errors import LoaderprobeError
 with suppress(LoaderprobeError):
-    found = Diagnosis.load({str(ROOT / "fixtures/runs/run")!r})
-    keep(found, requested(os.environ[VARIABLE]), raw="RAW" in os.environ)
+    keep(load_any(Path(sys.argv[1])), requested(os.environ[VARIABLE]), raw="RAW" in os.environ)
+os._exit(0)
 """
+
+
+def keeping(name: str, before: str) -> tuple[str, ...]:
+    """A command that keeps this stored result, as a script does, and ends as one that is killed then."""
+    Path("keeps.py").write_text(KEEPS)
+    return "sh", "-c", f"{before} && {sys.executable} keeps.py {ROOT}/fixtures/runs/{name}"
 
 
 @pytest.mark.parametrize(
@@ -285,8 +292,7 @@ def test_a_verdict_that_cannot_be_kept_is_shown(
 ) -> None:
     """With the reason; the result of another command in the same place stays."""
     monkeypatch.chdir(tmp_path)
-    Path("keeps.py").write_text(KEEPS)
-    done = invoke("run", "--out", "found", "--", "sh", "-c", f"{meanwhile} && {sys.executable} keeps.py")
+    done = invoke("run", "--out", "found", "--", *keeping("run", meanwhile))
     assert done.exit_code == code and says in done.stderr, done.stderr
     assert invoke("report", ROOT / "fixtures/runs/run").stdout in done.stdout
     assert ("Report: found/report.html" in done.stdout) == Path("found/report.html").is_file() == (code == 0)
@@ -325,23 +331,12 @@ def test_ctrl_c_is_no_error_of_the_script(monkeypatch: pytest.MonkeyPatch) -> No
         assert with_error(seen).why_not == why_not
 
 
-KILLED = """
-import os
-from pathlib import Path
-from loaderprobe.api.load import load_any
-from loaderprobe.api.run import VARIABLE, keep, requested
-print("epoch 1")
-keep(load_any(Path(os.environ["WATCHED"])), requested(os.environ[VARIABLE]), raw=True)
-os._exit(0)
-"""
-
-
 def test_what_a_script_has_kept_before_it_is_killed_is_a_whole_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """With its page; of `--json` standard output has that alone, not what the script prints."""
-    monkeypatch.setenv("WATCHED", str(ROOT / "fixtures/runs/watch"))
-    done = invoke("run", "--watch", "--json", "--out", tmp_path / "found", "--", sys.executable, "-c", KILLED)
+    monkeypatch.chdir(tmp_path)
+    done = invoke("run", "--watch", "--json", "--out", "found", "--", *keeping("watch", "echo epoch 1; export RAW=1"))
     assert json.loads(done.stdout)["schema"] == "loaderprobe/watch", done.stderr
     assert capfd.readouterr() == ("", "epoch 1\n")
     assert (tmp_path / "found" / "report.html").exists()

@@ -190,21 +190,6 @@ def test_another_machine_measures_nothing_into_a_run(
 
 
 @pytest.mark.usefixtures("same_machine")
-def test_a_run_that_cannot_be_shown_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where standard output is on a full disk."""
-
-    class Full(verb.ProgressOnly):
-        def judged(self, run: Any) -> None:
-            raise NoSpace("full")
-
-    monkeypatch.setattr(verb, "measure", measure_nothing)
-    path = plain_run(tmp_path / "run").path
-    with pytest.raises(NoSpace, match="full"):
-        loaderprobe.resume(path, listener=Full(None))
-    assert (path / "summary.json").is_file() and (path / "report.html").is_file()
-
-
-@pytest.mark.usefixtures("same_machine")
 def test_an_interrupt_reaches_the_program_with_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The interrupt reaches the program, with a note; summary and page are there."""
     monkeypatch.setattr(verb, "measure", interrupted)
@@ -223,15 +208,17 @@ def test_an_interrupt_reaches_the_program_with_how_to_go_on(tmp_path: Path, monk
 def test_a_full_standard_output_hides_no_way_to_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measure: Callable[..., None]
 ) -> None:
-    """Standard error has it, with the exit code of a full disk."""
+    """Standard error has it, with the exit code of a full disk; summary and page are there."""
 
     def full(_: str) -> None:
         raise NoSpace("standard output is full")
 
     monkeypatch.setattr(verb, "measure", measure)
     monkeypatch.setattr(border, "show", full)
-    done = invoke("sweep", "--resume", plain_run(tmp_path / "run").path)
+    path = plain_run(tmp_path / "run").path
+    done = invoke("sweep", "--resume", path)
     said = " ".join(done.stderr.split())
+    assert (path / "summary.json").is_file() and (path / "report.html").is_file()
     assert done.exit_code == NoSpace.exit_code and "standard output is full" in said
     assert "what was measured is kept. Resume with: loaderprobe sweep --resume" in said
 
