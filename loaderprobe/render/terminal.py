@@ -137,12 +137,12 @@ def _shared(least: Mapping[int, int], natural: Mapping[int, int], free: int) -> 
 
 def _widths(table: Table, place: int) -> tuple[int, int]:
     """Of a column, as it is and folded; figures and short names are not folded."""
-    cells = [visible(cell_text(line[place])) for line in table.lines]
-    natural = max([cell_len(text) for cell in (table.head[place], *cells) for text in cell.split("\n")], default=0)
+    head, *cells = [visible(cell_text(line[place])) for line in (table.head, *table.lines)]
+    natural = max(cell_len(text) for cell in (head, *cells) for text in cell.split("\n"))
     if table.map:
         return natural, natural if place else min(natural, _LONGEST_NAME)
     unfolded = cells if place in table.right else [word for cell in cells for word in cell.split()]
-    least = max([cell_len(text) for text in (*unfolded, *table.head[place].split())], default=0)
+    least = max([cell_len(text) for text in (*unfolded, *head.split())], default=0)
     return natural, least if place else max(least if place in table.right else 0, min(natural, _LONGEST_NAME))
 
 
@@ -151,7 +151,7 @@ def _table(table: Table, places: Sequence[int], fixed: Mapping[int, int], gap: i
     for place in places:
         natural, least = _widths(table, place)
         made.add_column(
-            table.head[place],
+            _cell(table.head[place]),
             justify="right" if place in table.right else "left",
             overflow="fold",
             width=fixed.get(place),

@@ -17,6 +17,7 @@ from loaderprobe.records.measurement import Rejected, Timeline
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.render.charts import Bar, Chart, ChartRow
 from loaderprobe.render.document import Cell, Command, Document, Fold, Item, Paragraph, Section, Table, further
+from loaderprobe.render.format import visible
 from loaderprobe.render.gpu import timelines_chart
 from loaderprobe.render.pages import chart_svg, document_markdown, document_page
 from loaderprobe.render.sweep import sweep_document
@@ -27,7 +28,7 @@ from tests.examples import timelines
 from tests.examples.reports import example_report, example_row, with_changes
 from tests.pages import html_report
 
-EVIL = '<script>alert("1")</script>'
+EVIL = '<script>alert("1")</script>\x1b[2J\u202e'
 VOID = {"meta", "link", "br", "col", "img", "input", "hr"}
 
 
@@ -169,11 +170,12 @@ def test_text_from_outside_acts_in_no_writer() -> None:
         Fold(subject=EVIL, verdict=Cell(text=EVIL, tone="storage"), text=EVIL, parts=()), chart,
     )  # fmt: skip
     evil = Document(title=EVIL, sections=(Section(title=EVIL, parts=(*parts, *further(parts[:4]))),))
-    for html in (document_page(evil, made_by=EVIL, inline=inline) for inline in (True, False)):
-        page = Page(html)
-        assert "script" not in page.tags and EVIL in page.text
-    assert "<script>" not in chart_svg(chart, title=EVIL)
-    assert "<script>" not in document_markdown(evil).replace(f"```\n{EVIL}\n```", "")
+    htmls = [document_page(evil, made_by=EVIL, inline=inline) for inline in (True, False)]
+    svg, markdown = chart_svg(chart, title=EVIL), document_markdown(evil)
+    for page in map(Page, htmls):
+        assert "script" not in page.tags and visible(EVIL) in page.text
+    assert "<script>" not in svg + markdown.replace(f"```\n{visible(EVIL)}\n```", "")
+    assert not any(letter in shown for shown in (*htmls, svg, markdown, document_text(evil)) for letter in "\x1b\u202e")
     table = Table(head=("a", "b"), lines=(("x|y\n`*", "\x1b[2Ja\udcff"),))
     odd = Document(title="", sections=(Section(parts=(table,)),))
     text, markdown = document_text(odd), document_markdown(odd)
