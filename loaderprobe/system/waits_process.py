@@ -14,11 +14,11 @@ import json
 import os
 import resource
 import select
+import struct
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 
 from loaderprobe.records.remark import Remark
@@ -26,53 +26,88 @@ from loaderprobe.records.waits import WAIT_KINDS, WaitSamples
 from loaderprobe.system.process import die_with_parent
 from loaderprobe.system.waits import TableBudget, ThreadGone, Wait, WatchedProcess
 
-ROUNDS = "rounds"
+# The file format of the sampling process: rows of fixed size, and a second file with names.
+#
+# Each sampling round is one write, so a reader finds whole rounds at any time. Rows with a negative worker are about
+# the sampling itself.
+
+# time in ns, number of the subject or -1, worker, number of the kind
+ROW = struct.Struct("<qqii")
+# The value is CPU time in ns that this process has used; the first such row is from before the first look.
+OWN_CPU = -1
+# The value is the subject that says, as JSON, why system calls are hidden, or -1 when they are seen again.
+LETTERS_ONLY = -2
+ROWS, SUBJECTS = "rows", "subjects"
 # In orders to that process: a worker that has gone.
 GONE = "-"
 # A million images are a million paths; so many are enough to see which files they are.
 MOST_SUBJECTS = 2000
+_KINDS = {kind: number for number, kind in enumerate(WAIT_KINDS)}
 
 
-class RoundWriter:
-    """Appends to a file in a folder: a line of JSON a round, in one write, so that a reader finds whole rounds.
-
-    A line has the time in ns; the CPU time in ns that this process has used, and why system calls are hidden, each of
-    them or null; and the samples.
-    """
+class RowWriter:
+    """Appends to the files in a folder. Only the current round is buffered."""
 
     def __init__(self, folder: Path) -> None:
-        self._file = os.open(folder / ROUNDS, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC)
-        self._samples: list[tuple[int, int, str, str | None]] = []
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        # Names before rows: a reader never meets a number without its name.
+        self._subjects_file = os.open(folder / SUBJECTS, flags)
+        self._rows_file = os.open(folder / ROWS, flags)
+        self._subjects: dict[str, int] = {}
+        self._letters_only: Remark | None = None
+        self._round = bytearray()
 
     def add(self, time_ns: int, worker: int, wait: Wait) -> None:
-        self._samples.append((time_ns, worker, wait.kind, wait.subject))
+        self._round += ROW.pack(time_ns, self._number(wait.subject), worker, _KINDS[wait.kind])
 
     def end_round(self, time_ns: int, own_cpu_ns: int | None, letters_only: Remark | None) -> None:
         """Write the added samples, and this process's CPU time so far where it is requested."""
-        why = (letters_only.code, letters_only.facts) if letters_only else None
-        os.write(self._file, json.dumps((time_ns, own_cpu_ns, why, self._samples)).encode() + b"\n")
-        self._samples.clear()
+        if letters_only != self._letters_only:
+            self._letters_only = letters_only
+            why = json.dumps([letters_only.code, letters_only.facts]) if letters_only else None
+            self._round += ROW.pack(time_ns, self._number(why, most=MOST_SUBJECTS + 100), LETTERS_ONLY, 0)
+        if own_cpu_ns is not None:
+            self._round += ROW.pack(time_ns, own_cpu_ns, OWN_CPU, 0)
+        if self._round:
+            os.write(self._rows_file, self._round)
+            self._round.clear()
+
+    def _number(self, subject: str | None, most: int = MOST_SUBJECTS) -> int:
+        if subject is None:
+            return -1
+        number = self._subjects.get(subject)
+        if number is None:
+            if len(self._subjects) >= most:
+                return -1
+            number = self._subjects[subject] = len(self._subjects)
+            # Names of files may be no text at all.
+            os.write(self._subjects_file, subject.encode("utf-8", "backslashreplace") + b"\0")
+        return number
 
 
-def read_rounds(folder: Path) -> WaitSamples:
-    """All complete rounds so far; also works while they are being written."""
-    rounds = [json.loads(line) for line in (folder / ROUNDS).read_bytes().split(b"\n")[:-1]]
-    samples = [sample for *_, found in rounds for sample in found]
-    seen = dict.fromkeys(subject for *_, subject in samples if subject is not None)
-    subjects = {subject: number for number, subject in enumerate(islice(seen, MOST_SUBJECTS))}
-    own = [(time_ns, cpu_ns) for time_ns, cpu_ns, *_ in rounds if cpu_ns is not None]
-    why = rounds[-1][2] if rounds else None
+def read_rows(folder: Path) -> WaitSamples:
+    """All complete rows so far; also works while they are being written."""
+    data = (folder / ROWS).read_bytes()
+    subjects = tuple(name.decode() for name in (folder / SUBJECTS).read_bytes().split(b"\0")[:-1])
+    rows = list(ROW.iter_unpack(data[: len(data) - len(data) % ROW.size]))
+    samples = [row for row in rows if row[2] >= 0]
+    own = [(time_ns, cpu_ns) for time_ns, cpu_ns, worker, _ in rows if worker == OWN_CPU]
+    reasons = [value for _, value, worker, _ in rows if worker == LETTERS_ONLY]
     return WaitSamples(
-        time_ns=tuple(time_ns for time_ns, *_ in samples),
-        worker=tuple(worker for _, worker, *_ in samples),
-        kind=tuple(WAIT_KINDS.index(kind) for *_, kind, _ in samples),
-        subject=tuple(subjects.get(subject, -1) for *_, subject in samples),
-        # Names of files may be no text at all.
-        subjects=tuple(subject.encode("utf-8", "backslashreplace").decode() for subject in subjects),
-        letters_only=Remark(code=why[0], facts=why[1]) if why else None,
+        time_ns=tuple(row[0] for row in samples),
+        worker=tuple(row[2] for row in samples),
+        kind=tuple(row[3] for row in samples),
+        subject=tuple(row[1] for row in samples),
+        subjects=subjects,
+        letters_only=_reason(subjects[reasons[-1]]) if reasons and reasons[-1] >= 0 else None,
         cpu_ns=own[-1][1] - own[0][1] if own else 0,
         wall_ns=own[-1][0] - own[0][0] if own else 0,
     )
+
+
+def _reason(text: str) -> Remark:
+    code, facts = json.loads(text)
+    return Remark(code=code, facts=facts)
 
 
 # Asking the scheduler costs a tenth of a round.
@@ -82,8 +117,8 @@ CPU_ROUNDS = 8
 class ThreadWatcher:
     """Samples one thread of each worker and writes the samples."""
 
-    def __init__(self, writer: RoundWriter) -> None:
-        self._writer = writer
+    def __init__(self, rows: RowWriter) -> None:
+        self._rows = rows
         self._budget = TableBudget()
         self._rounds = 0
         self._words: list[str] = []
@@ -119,11 +154,11 @@ class ThreadWatcher:
                 process.close()
                 self._lanes[worker] = None
                 continue
-            self._writer.add(time.perf_counter_ns(), worker, seen)
+            self._rows.add(time.perf_counter_ns(), worker, seen)
             letters_only = letters_only or process.letters_only
         own_cpu_ns = None if self._rounds % CPU_ROUNDS else time.process_time_ns()
         self._rounds += 1
-        self._writer.end_round(time.perf_counter_ns(), own_cpu_ns, letters_only)
+        self._rows.end_round(time.perf_counter_ns(), own_cpu_ns, letters_only)
 
 
 def watch(watcher: ThreadWatcher, orders: int, period_ms: float) -> None:
@@ -154,10 +189,10 @@ def main(arguments: Sequence[str]) -> None:
     with suppress(OSError, ValueError):
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    writer = RoundWriter(Path(folder))
-    writer.end_round(time.perf_counter_ns(), time.process_time_ns(), None)
+    rows = RowWriter(Path(folder))
+    rows.end_round(time.perf_counter_ns(), time.process_time_ns(), None)
     os.write(1, b"r")
-    watch(ThreadWatcher(writer), 0, 1e3 / float(rate_hz))
+    watch(ThreadWatcher(rows), 0, 1e3 / float(rate_hz))
 
 
 if __name__ == "__main__":
