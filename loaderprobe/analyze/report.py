@@ -311,6 +311,7 @@ def ranks_view(measurement: Measurement, verdict: Verdict) -> RanksView | None:
 def _row(seen: RankSeen, places: list[int], alone: float | None) -> RankRow:
     return RankRow(
         rank=seen.rank,
+        node=seen.node,
         host=seen.host,
         alone_images_per_s=alone,
         input_s=median([seen.input_ns[place] / NS for place in places]) if places else 0.0,

@@ -93,12 +93,12 @@ def _at_the_end(call: Callable[[], None]) -> None:
 
     A process that multiprocessing started ends without what `atexit` keeps, if it was forked.
     """
-    owner = os.getpid()
+    owner, called = os.getpid(), [False]
 
-    @cache
     def end() -> None:
-        if os.getpid() != owner:
+        if os.getpid() != owner or called[0]:
             return
+        called[0] = True  # also of a call that Ctrl-C ends
         try:
             call()
         except LoaderprobeError as error:

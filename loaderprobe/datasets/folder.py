@@ -299,7 +299,7 @@ def _usable(
                     skips.add(path, trouble)
                 else:
                     good.append((path, size))
-            progress(len(good), min(sample, len(found)))
+                progress(len(good), min(sample, len(found)))
     return good
 
 

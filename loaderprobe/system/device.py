@@ -81,7 +81,7 @@ def _serves(info: Path, connection: int) -> bool:
 def _of_nfs(mount_point: str) -> list[list[str]]:
     """The words of each line on the NFS that is mounted there; a later mount hides the earlier ones.
 
-    None where the file cannot be read, which only its owner may. Mounts of one export share their counters.
+    Empty where the file cannot be read, which only its owner may. Mounts of one export share their counters.
     """
     try:
         lines = (PROC / "self/mountstats").read_text(errors=NOT_UTF_8).splitlines()
@@ -180,7 +180,7 @@ def reads_from_storage(location: StorageLocation) -> int | None:
     """
     if location.kind == "fuse":
         return _fuse_counters(location).get("rchar")
-    if location.filesystem in NFS:
+    if _is_nfs(location):
         counts = next((words[1:] for words in _of_nfs(location.mount) if words[:1] == ["bytes:"]), [])
         return int(counts[SERVER_READ_BYTES]) if len(counts) > SERVER_READ_BYTES else None
     if location.kind not in ("block", "overlay") or not {"block", "memory"}.issuperset(location.layers):
@@ -191,12 +191,17 @@ def reads_from_storage(location: StorageLocation) -> int | None:
 def name_calls(location: StorageLocation) -> int | None:
     """Calls for names and attributes that the NFS client has sent to the server, or read calls of the program that
     serves a FUSE mount, since it is mounted and for all processes; None where these are not counted."""
-    if location.filesystem not in NFS:
+    if not _is_nfs(location):
         return _fuse_counters(location).get("syscr")
     # NAME: operations transmissions timeouts ...
     lines = (words for words in _of_nfs(location.mount) if len(words) > 1)
     counts = [int(words[1]) for words in lines if words[0].removesuffix(":") in NAME_CALLS]
     return sum(counts) if counts else None
+
+
+def _is_nfs(location: StorageLocation) -> bool:
+    """One mount: what is on several is of no known kind, and no counter has all."""
+    return location.kind == "network" and location.filesystem in NFS
 
 
 def process_reads_counted(location: StorageLocation) -> bool:

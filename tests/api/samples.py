@@ -128,6 +128,19 @@ class Shared(IterableDataset[Any]):
         return self.length
 
 
+class Counting(IterableDataset[Any]):
+    """Counts its epochs in memory that all workers share, and gives another order in each."""
+
+    def __init__(self) -> None:
+        self.epoch = multiprocessing.Value("i", 0)
+
+    def __iter__(self) -> Iterator[Any]:
+        with self.epoch.get_lock():
+            epoch, self.epoch.value = self.epoch.value, self.epoch.value + 1
+        for number in range(64):
+            yield (number * 7 + epoch) % 64
+
+
 class RowGroups(IterableDataset[Any]):
     """Finished batches of 1 and 7 samples in turn, from memory."""
 
@@ -258,10 +271,8 @@ class Dreaming(Numbers):
         self.python_state = random.Random(1)
         self.numpy_state = np.random.default_rng(1)
         self.torch_state = torch.Generator().manual_seed(1)
-        self.drawn = multiprocessing.Value("i", 0)
 
     def __getitem__(self, index: int) -> Any:
-        self.drawn.value += 1
         drawn = (
             self.python_state.random() + self.numpy_state.random() + torch.rand(1, generator=self.torch_state).item()
         )

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data.distributed import DistributedSampler
 
 import loaderprobe
 from loaderprobe.analyze.verdict.rates import cold_fraction
@@ -337,6 +338,15 @@ def test_a_wrappers_own_work_is_measured(judge: Judge, paths: list[str], kind: A
     assert wrapper.seen == [] and labels_of(wrapper)[0] == [0, 2, 4, 6]
 
 
+def test_the_sampler_of_a_wrapped_loader_keeps_its_epoch(judge: Judge, paths: list[str]) -> None:
+    """A wrapper that sets the epoch sets that of a copy, also where it passes for a DataLoader."""
+    data = RawImages(paths)
+    sampler: DistributedSampler[Any] = DistributedSampler(data, num_replicas=1, rank=0)
+    sampler.set_epoch(5)
+    judge(wrappers.Disguised(DataLoader(data, batch_size=4, sampler=sampler)))
+    assert sampler.epoch == 5
+
+
 @pytest.mark.parametrize(("workers", "at_once"), [(0, True), (2, False)])
 def test_a_loader_that_keeps_one_iterator_is_measured(judge: Judge, workers: int, at_once: bool) -> None:
     """With an iterator of its own; the user's goes on where it was, in the midst of an epoch and after it."""
@@ -536,7 +546,7 @@ def _numpy_state() -> str:
 
 
 def test_a_loader_is_left_as_it_was(judge: Judge) -> None:
-    """Its settings, its sampler, all random generators, its data set's among them, and memory that workers share."""
+    """Its settings, its sampler, and all random generators, its data set's among them."""
     generator = torch.Generator().manual_seed(5)
     data = samples.Dreaming()
     loader = DataLoader(data, batch_size=4, shuffle=True, generator=generator)
@@ -555,7 +565,18 @@ def test_a_loader_is_left_as_it_was(judge: Judge) -> None:
     assert torch.equal(generator.get_state(), own[0])
     assert (data.python_state.getstate(), data.numpy_state.bit_generator.state) == own[1:3]
     assert torch.equal(data.torch_state.get_state(), own[3])
-    assert data.drawn.value == 0
+
+
+def test_memory_that_workers_share_is_put_back(judge: Judge) -> None:
+    """An epoch that they count: the samples are those that would have come without a diagnosis."""
+    without, with_one = (
+        DataLoader(samples.Counting(), batch_size=4, num_workers=2, multiprocessing_context="fork") for _ in range(2)
+    )
+    judge(with_one)
+    data: Any = with_one.dataset
+    assert data.epoch.value == 0
+    first, second = (sorted(number for batch in loader for number in batch.tolist()) for loader in (with_one, without))
+    assert first == second and data.epoch.value == 2
 
 
 def test_persistent_workers_go_on_as_before(judge: Judge, paths: list[str]) -> None:

@@ -307,7 +307,8 @@ def test_what_a_client_read_from_its_server(
 ) -> None:
     """The fifth figure of that mount; calls for names are opens, lookups and attributes, each counted once.
 
-    A mount that another one covers, or that is no NFS, has none; nor has one in a file that is not there.
+    A mount that another one covers, or that is no NFS, has none; nor has one in a file that is not there, or files on
+    several.
     """
     (tmp_path / "self").mkdir()
     monkeypatch.setattr(device, "PROC", tmp_path)
@@ -316,6 +317,8 @@ def test_what_a_client_read_from_its_server(
     other = b"device //a/donn\xe9es mounted on /mnt/caf\xe9 with fstype cifs\n"
     (tmp_path / "self/mountstats").write_bytes(MOUNTSTATS.encode() + other)
     assert (reads_from_storage(location), name_calls(location)) == (read_bytes, calls)
+    several = replace(location, kind="unknown")
+    assert (reads_from_storage(several), name_calls(several)) == (None, None)
 
 
 @pytest.mark.parametrize(("number", "here"), [((0, 63), 63), ((0, 319), 319), ((259, 2), 271_581_186)])
