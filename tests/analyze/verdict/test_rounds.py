@@ -316,7 +316,7 @@ def test_what_others_take_disturbs_where_few_cores_are_left(name: str) -> None:
 
 DECODING = Cost(cpu_s=0.01, cold=1.0)
 USUAL = {"baseline": 100.0, "training": 80.0, "resident": 400.0}
-SPINS, BESIDE = 2.0, 1.2
+SPINS = 2.0
 
 
 def serial(
