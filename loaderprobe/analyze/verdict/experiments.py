@@ -111,6 +111,7 @@ def among_ranks(seen: Seen) -> AmongRanks:
         "gradients": _with_compute(seen, "no_exchange"),
     }
     hosts = _slow_in_every_round(measurement)
+    as_elsewhere = {number: measurement.ranks * host.elsewhere for number, host in hosts.items()}
     without_one = [each for each in measurement.segments if each.without is not None]
     by_itself = [each for each in measurement.segments if each.activity == "alone"]
     missing: dict[ResourceName, Remark | None] = {
@@ -127,7 +128,7 @@ def among_ranks(seen: Seen) -> AmongRanks:
         middle_alone=alone.get(pair[1], 0.0) if pair else 0.0,
         alike=mean(list(alone.values())) < CLEAR_LEAD * min(alone.values()) if alone else True,
         hosts=hosts,
-        host_ratios=_with_host(seen, hosts) if missing["straggler"] is None else {},
+        host_ratios=_over_in_step(seen, as_elsewhere) if missing["straggler"] is None else {},
     )
 
 
@@ -193,11 +194,6 @@ def _straggler(seen: Seen) -> dict[int, float]:
     places = _places_alone(made)
     sums = {made.segments[at].round: sum(_own_rate(made, rank, at) for rank in made.by_rank) for at in places}
     return _over_in_step(seen, sums)
-
-
-def _with_host(seen: Seen, hosts: Mapping[int, SlowHost]) -> dict[int, float]:
-    """With all ranks as fast by themselves as the slowest elsewhere, over the rate in step."""
-    return _over_in_step(seen, {n: seen.measurement.ranks * host.elsewhere for n, host in hosts.items()})
 
 
 def _over_in_step(seen: Seen, rates: Mapping[int, float]) -> dict[int, float]:
