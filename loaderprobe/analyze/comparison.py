@@ -475,17 +475,14 @@ def partners(side: Sequence[Run], ignored: frozenset[str]) -> dict[ConfigKey, li
 
 
 def _by_key(run: Run, ignored: frozenset[str]) -> dict[ConfigKey, MeasuredRow]:
-    keys = [_key(each, ignored) for each in run]
+    compared = [setting for name, setting in OPTIONS.items() if name not in (*BESIDE, *ignored)]
+    keys = [tuple(setting.of(each.row.config) for setting in compared) for each in run]
     if several := [key for key, count in Counter(keys).items() if count > 1]:
         titles = [each.row.config.title() for each, key in zip(run, keys, strict=True) if key == several[0]]
         without = join_words(sorted(ignored)) or "their data"
         said = f"configurations of one run are the same without {without}: {join_words(titles)}"
         raise BadValue(said, hint="let fewer options differ")
     return dict(zip(keys, run, strict=True))
-
-
-def _key(found: MeasuredRow, ignored: frozenset[str]) -> ConfigKey:
-    return tuple(each.of(found.row.config) for name, each in OPTIONS.items() if name not in (*BESIDE, *ignored))
 
 
 def side_row(found: Sequence[MeasuredRow]) -> SideRow:

@@ -190,7 +190,7 @@ def _rate_facts(found: Experiments) -> dict[str, float | str]:
         "loader_images_per_s": loader,
         "device": "emulated" if compute.specified_images_per_s is not None else "measured",
     }
-    facts |= {f"{estimated_part}_how": "estimated" for estimated_part in found.estimated_parts}
+    facts |= {f"{estimated_part}_how": "estimated" for estimated_part in sorted(found.estimated_parts)}
     if found.compute:
         facts |= {"compute_images_per_s": found.compute, "utilization": training / found.compute}
     return facts

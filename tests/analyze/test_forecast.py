@@ -73,7 +73,7 @@ def fitted(truth: Truth, kind: KindOfDevice) -> Fit:
     return found
 
 
-ONE, FOUR = TOKEN_BUCKET.fit(1, 2, anchor=1), TOKEN_BUCKET.fit(1, 4, anchor=4)
+ONE = TOKEN_BUCKET.fit(1, 2, anchor=1)
 WARM = TOKEN_BUCKET.fit(1, 2, 4, anchor=4, measured={"storage": 900.0})
 NO_PREPROCESSING = TOKEN_BUCKET.fit(1, 2, anchor=1, measured={"preprocessing": 220.0})
 SYNCHRONOUS = Truth(synchronous=True, compute=500.0).fit(1, 2, anchor=1)

@@ -143,6 +143,8 @@ def catalogue_offer(entry: CatalogueEntry, name: str, size: float | None, today:
         limits.append(_published(entry, "client", client, "B/s", False))
     if not any(operations.values()):
         missing.append("operations")
+    notes = [Remark(code="not_published", facts={"limits": " ".join(missing)})] if missing else []
+    notes += [Remark(code="quoted", facts={"text": entry.note})] if entry.note else []
     return PlanSupply(
         name=name if not entry.unit else f"{name}:{float(significant(size)):g}{entry.unit}",
         label="published",
@@ -151,13 +153,8 @@ def catalogue_offer(entry: CatalogueEntry, name: str, size: float | None, today:
         latency_s=_latency(entry),
         read_on=entry.read_on,
         stale=entry.stale(today),
-        notes=_notes(entry, missing),
+        notes=tuple(notes),
     )
-
-
-def _notes(entry: CatalogueEntry, missing: Sequence[str]) -> tuple[Remark, ...]:
-    lacks = [Remark(code="not_published", facts={"limits": " ".join(missing)})] if missing else []
-    return (*lacks, *([Remark(code="quoted", facts={"text": entry.note})] if entry.note else []))
 
 
 def _published(entry: CatalogueEntry, resource: SupplyResource, value: float, unit: str, at_least: bool) -> SupplyLimit:

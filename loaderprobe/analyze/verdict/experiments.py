@@ -12,6 +12,7 @@ from loaderprobe.analyze.verdict.rates import (
     NS,
     Limits,
     Loop,
+    WaitEnd,
     Waiting,
     WorkerCost,
     bytes_over,
@@ -111,6 +112,7 @@ def among_ranks(seen: Seen) -> AmongRanks:
         "gradients": _with_compute(seen, "no_exchange"),
     }
     hosts = _slow_in_every_round(measurement)
+    as_elsewhere = {number: measurement.ranks * host.elsewhere for number, host in hosts.items()}
     without_one = [each for each in measurement.segments if each.without is not None]
     by_itself = [each for each in measurement.segments if each.activity == "alone"]
     missing: dict[ResourceName, Remark | None] = {
@@ -127,7 +129,7 @@ def among_ranks(seen: Seen) -> AmongRanks:
         middle_alone=alone.get(pair[1], 0.0) if pair else 0.0,
         alike=mean(list(alone.values())) < CLEAR_LEAD * min(alone.values()) if alone else True,
         hosts=hosts,
-        host_ratios=_with_host(seen, hosts) if missing["straggler"] is None else {},
+        host_ratios=_over_in_step(seen, as_elsewhere) if missing["straggler"] is None else {},
     )
 
 
@@ -193,11 +195,6 @@ def _straggler(seen: Seen) -> dict[int, float]:
     places = _places_alone(made)
     sums = {made.segments[at].round: sum(_own_rate(made, rank, at) for rank in made.by_rank) for at in places}
     return _over_in_step(seen, sums)
-
-
-def _with_host(seen: Seen, hosts: Mapping[int, SlowHost]) -> dict[int, float]:
-    """With all ranks as fast by themselves as the slowest elsewhere, over the rate in step."""
-    return _over_in_step(seen, {n: seen.measurement.ranks * host.elsewhere for n, host in hosts.items()})
 
 
 def _over_in_step(seen: Seen, rates: Mapping[int, float]) -> dict[int, float]:
@@ -462,7 +459,7 @@ def _ends_of(seen: Seen, resource: str) -> tuple[Without, Without] | None:
     """Without the least and the most of it, by the 95 % interval of its share of samples; None without samples."""
     if resource not in WAITED or not _looked_at(seen) or (resource == "storage" and _measured(seen, "warm")):
         return None
-    return _estimated(seen, f"least {resource}"), _estimated(seen, f"most {resource}")
+    return _estimated(seen, resource, "least"), _estimated(seen, resource, "most")
 
 
 def _without_storage(seen: Seen) -> Without:
@@ -481,7 +478,7 @@ def _without_storage(seen: Seen) -> Without:
         # file system that keeps no files in memory.
         reason = None if "warm" in possible_modes(measurement) else _why_not_storage(seen)
         measured = Without(missing=reason) if reason else _estimated(seen, "storage")
-    return measured if measured.missing is None else replace(measured, at_most=_by_costs(seen, "most storage"))
+    return measured if measured.missing is None else replace(measured, at_most=_by_costs(seen, "storage", "most"))
 
 
 def _why_not_storage(seen: Seen) -> Remark | None:
@@ -520,15 +517,16 @@ def _measured(seen: Seen, mode: Mode) -> Without | None:
     return Without(rates=beside, missing=why_not_as_asked(seen.measurement, mode) or reason)
 
 
-def _estimated(seen: Seen, resource: str) -> Without:
-    rates = _by_costs(seen, resource)
+def _estimated(seen: Seen, resource: str, end: WaitEnd = "seen") -> Without:
+    rates = _by_costs(seen, resource, end)
     return Without(rates=rates, how="estimated") if rates else Without(missing=Remark(code="no_worker_times"))
 
 
-def _by_costs(seen: Seen, resource: str) -> dict[int, float]:
+def _by_costs(seen: Seen, resource: str, end: WaitEnd = "seen") -> dict[int, float]:
     """Images/s without the resource, of each round from what its own batches cost; see `rate_without`."""
     return {
-        number: rate_without(resource, seen.loader[number], cost, seen.limits) for number, cost in seen.costs.items()
+        number: rate_without(resource, seen.loader[number], cost, seen.limits, end)
+        for number, cost in seen.costs.items()
     }
 
 
@@ -671,7 +669,7 @@ def _storage_has_spare(seen: Seen, ceiling: StorageCeiling | None) -> bool:
     measurement, most = seen.measurement, seen.limits.storage_images_per_s
     if measurement.is_remote and (phase := ceiling.at(measurement.config.readers) if ceiling else None):
         most = phase.files_per_s  # at least, where the cores were the limit of the probe
-    waited_s = seen.cost.waited_at_most_s("network" if measurement.is_remote else "storage")
+    waited_s = seen.cost.waited_s("network" if measurement.is_remote else "storage", "most")
     waiting = max(1, seen.limits.workers) * waited_s / seen.cost.wall_s
     fastest = max(seen.loader.values())
     return OPEN_LEAD * waiting <= 1 and OPEN_LEAD * fastest <= most < math.inf

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import itemgetter
+from typing import Literal
 
 from loaderprobe.analyze.effects import DRIFT
 from loaderprobe.records import thresholds
@@ -40,6 +41,7 @@ from loaderprobe.stats import (
 #
 # A sample has the kind of a wait, not its length: shares of samples divide the waiting time that clocks measured.
 
+WaitEnd = Literal["seen", "least", "most"]
 RESOURCE_OF = {kind: name for name in WAITED for kind in RESOURCE[name].waits}
 
 
@@ -160,24 +162,21 @@ class WorkerCost:
         busy = self.process_cpu_s - self.cpu_s > thresholds.HELPERS_AT_LEAST * self.wall_s
         return max(0.0, computed) if busy else 0.0
 
-    def waited_s(self, resource: str) -> float | None:
-        """For `storage`, `network`, `lock` or `wait`; None where workers were not looked at."""
-        if self.waiting is None:
-            return None
-        return (self.blocked_s - self.helped_s) * self.waiting.share(resource)
+    def waited_s(self, resource: str, end: WaitEnd = "seen") -> float:
+        """For `storage`, `network`, `lock` or `wait`: as seen, or an end of its 95 % interval.
 
-    def waited_at_least_s(self, resource: str) -> float:
-        """The least that it can be, with 95 % probability; 0 where workers were not looked at."""
-        return 0.0 if self.waiting is None else (self.blocked_s - self.helped_s) * self.waiting.least(resource)
-
-    def waited_at_most_s(self, resource: str) -> float:
-        """The most that it can be, with 95 % probability; all waiting where workers were not looked at."""
+        Where workers were not looked at all waiting may be for it, and none must be.
+        """
         if self.waiting is None:
-            return self.blocked_s
+            return 0.0 if end == "least" else self.blocked_s
         waited_s = self.blocked_s - self.helped_s
+        if end == "least":
+            return waited_s * self.waiting.least(resource)
+        seen_s = waited_s * self.waiting.share(resource)
+        if end == "seen":
+            return seen_s
         # A worker that waits while it holds a lock makes the others wait for the lock.
-        least_s = thresholds.NEGLIGIBLE_WAIT * self.wall_s
-        held = resource != "lock" and waited_s * self.waiting.share(resource) >= least_s
+        held = resource != "lock" and seen_s >= thresholds.NEGLIGIBLE_WAIT * self.wall_s
         return waited_s * min(1.0, self.waiting.most(resource) + (self.waiting.most("lock") if held else 0.0))
 
     @property
@@ -192,7 +191,7 @@ class WorkerCost:
 
     def per_image(self, ranks: int = 1) -> WorkerTime:
         """Mean seconds an image in one worker; `ranks` made the images, of which the times of one are counted."""
-        known = {} if self.waiting is None else {name: self.waited_s(name) or 0.0 for name in WAITED}
+        known = {} if self.waiting is None else {name: self.waited_s(name) for name in WAITED}
         own = self.images / ranks
         return WorkerTime(
             cpu_s=self.cpu_s / own,
@@ -546,8 +545,11 @@ def can_be(resource: str) -> bool:
     return resource in BY_TIMES or bool(RESOURCE[resource].waits)
 
 
-def rate_without(resource: str, rate: float, cost: WorkerCost, limits: Limits) -> float:
-    """Images/s of a loader of `rate` images/s without `resource`: at least `rate`, at most `UNBOUNDED` times that."""
+def rate_without(resource: str, rate: float, cost: WorkerCost, limits: Limits, end: WaitEnd = "seen") -> float:
+    """Images/s of a loader of `rate` images/s without `resource`: at least `rate`, at most `UNBOUNDED` times that.
+
+    A wait is taken as it was seen, or as the least or most that it can be.
+    """
     per_image = cost.per_image()
     wall_s, busy_s = cost.wall_s / cost.images, per_image.cpu_s + per_image.run_delay_s
     # The serial loader sends nothing: putting a batch together is part of making it.
@@ -559,16 +561,16 @@ def rate_without(resource: str, rate: float, cost: WorkerCost, limits: Limits) -
         "preprocessing": (busy_s - collate_s + helped_s, collate_cpu_s, limits.storage_images_per_s),
         "transport": (collate_s, whole_cpu_s - collate_cpu_s, limits.storage_images_per_s),
     }
-    gone_s, cpu_s, most = by_resource.get(resource) or (_waited(resource, cost), whole_cpu_s, math.inf)
+    wait = (cost.waited_s(resource, end) / cost.images, whole_cpu_s, math.inf)
+    gone_s, cpu_s, most = by_resource.get(resource, wait)
     # The serial loader is its only worker, and also works outside of fetching.
     left_s = wall_s - gone_s if limits.workers else 1 / rate - gone_s
     parent_s = 0.0 if resource == "transport" else limits.parent_s
     # A wait that was not there takes nothing away, however idle the workers were between batches.
-    name = resource.split()[-1]
-    not_there = name in ONLY_WAITED or (name in WAITED and gone_s < thresholds.NEGLIGIBLE_WAIT * wall_s)
-    by_workers = rate * per_second(wall_s, left_s) if not_there else per_second(max(limits.workers, 1), left_s)
+    negligible = resource in WAITED and gone_s < thresholds.NEGLIGIBLE_WAIT * wall_s
+    not_there = limits.workers and (negligible or resource in ONLY_WAITED)
     bounds = (
-        by_workers if limits.workers else per_second(1.0, left_s),
+        rate * per_second(wall_s, left_s) if not_there else per_second(max(limits.workers, 1), left_s),
         per_second(limits.cores, cpu_s + parent_s),
         per_second(1.0, parent_s) if limits.workers else math.inf,
         most,
@@ -584,15 +586,6 @@ def never_idle(cost: WorkerCost, limits: Limits) -> float:
         per_second(limits.cores, cost.all_cpu_s / cost.images + limits.parent_s),
         per_second(1.0, limits.parent_s),
     )
-
-
-def _waited(resource: str, cost: WorkerCost) -> float:
-    """Seconds an image that a worker waits for this: as it was seen, or the least or most that it can be."""
-    end, _, name = resource.rpartition(" ")
-    if end:
-        return (cost.waited_at_most_s(name) if end == "most" else cost.waited_at_least_s(name)) / cost.images
-    waited_s = cost.waited_s(resource)
-    return (cost.blocked_s if waited_s is None else waited_s) / cost.images
 
 
 # The rates of loader and compute where only training was seen, estimated from its waits and the workers' clocks.

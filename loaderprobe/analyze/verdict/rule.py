@@ -213,7 +213,7 @@ def _waited(found: Experiments, resource: SingleCause) -> dict[str, float | str]
     """The share of their time that workers wait for a network, a lock or otherwise, and for whom or what."""
     if resource not in ONLY_WAITED or found.cost is None or found.waiting is None:
         return {}
-    share = (found.cost.waited_s(resource) or 0.0) / found.cost.wall_s
+    share = found.cost.waited_s(resource) / found.cost.wall_s
     subject = found.waiting.subjects.get(resource)
     return {"waiting_share": share, **({"subject": subject} if subject else {})}
 

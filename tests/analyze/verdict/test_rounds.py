@@ -32,6 +32,7 @@ from tests.analyze.verdict.test_truths import (
     beside,
     cached,
     on_cpu,
+    others,
     pipeline,
     times,
     unsteady,
@@ -269,19 +270,6 @@ def test_every_configuration_comes_to_an_end(
     assert trained >= (1 if settled else rounds)
 
 
-MS = 1_000_000
-
-
-def others(share: float = 0.0, **changes: Any) -> Others:
-    """Of a second on two cores that own processes keep half busy."""
-    span_ns, cores = 1000 * MS, int(changes.pop("cores", 2))
-    own_ns = changes.pop("own_cpu_ns", span_ns)
-    return Others(
-        span_ns=span_ns, cores=cores, cpu_ns=round(share * cores * span_ns), own_cpu_ns=own_ns,
-        steal_ns=changes.pop("steal_ns", 0), **changes,
-    )  # fmt: skip
-
-
 def seen(*each: Others | None, **facts: Any) -> Measurement:
     """As many segments as are given, on two cores unless said otherwise."""
     found = run(alike(4, baseline=100, warm=200), Cost(cpu_s=0.005), facts={"cores_available": 2.0, **facts})
@@ -297,15 +285,15 @@ def reads(others_bytes: int, **facts: Any) -> Measurement:
 
 def beside_many(share: float) -> Measurement:
     """On 64 cores, of which own processes use 8."""
-    return seen(others(share, cores=64, own_cpu_ns=8000 * MS), cores_available=64.0)
+    return seen(others(share, cores=64, own_cpu_ns=8 * 10**9), cores_available=64.0)
 
 
 # Cores that stay idle are in the way of none; of 8 cores a quota allows 2: the other 6 are free for others.
 DISTURBED: dict[str, tuple[Measurement, bool]] = {
     "38 % of two cores": (seen(others(0.38)), True),
     "5 %": (seen(others(0.05)), False),
-    "15 % stolen": (seen(others(steal_ns=300 * MS)), True),
-    "7 %": (seen(others(steal_ns=150 * MS)), False),
+    "15 % stolen": (seen(others(steal_ns=3 * 10**8)), True),
+    "7 %": (seen(others(steal_ns=15 * 10**7)), False),
     "most cores are idle": (beside_many(0.3), False),
     "nearly none is": (beside_many(0.8), True),
     "not read": (seen(None), False),
@@ -328,7 +316,7 @@ def test_what_others_take_disturbs_where_few_cores_are_left(name: str) -> None:
 
 DECODING = Cost(cpu_s=0.01, cold=1.0)
 USUAL = {"baseline": 100.0, "training": 80.0, "resident": 400.0}
-SPINS, BESIDE = 2.0, 1.2
+SPINS = 2.0
 
 
 def serial(

@@ -654,14 +654,16 @@ def ablated(count: int = 3, **rates: float) -> Measurement:
     return run(alike(count, **{"baseline": 100.0, "warm": 100.0, "cached_samples": 250.0, **rates}), SERIAL, workers=0)
 
 
+def others(share: float = 0.0, *, cores: int = 2, **changes: Any) -> Others:
+    """In a second they take such a share of the cores, and own processes one of them."""
+    fields = {"span_ns": 10**9, "cpu_ns": round(share * cores * 1e9), "own_cpu_ns": 10**9, "steal_ns": 0, **changes}
+    return Others(cores=cores, **fields)
+
+
 def beside(measurement: Measurement, used: Mapping[tuple[int, Mode, Activity], float]) -> Measurement:
     """Others use so many of two cores during these segments, and nothing during the rest."""
-
-    def others(cores_used: float) -> Others:
-        return Others(span_ns=10**9, cores=2, cpu_ns=round(cores_used * 1e9), own_cpu_ns=10**9, steal_ns=0)
-
     segments = (
-        replace(each, others=others(used.get((each.round, each.mode, each.activity), 0.0)))
+        replace(each, others=others(used.get((each.round, each.mode, each.activity), 0.0) / 2))
         for each in measurement.segments
     )
     return replace(measurement, cores_available=2.0, segments=tuple(segments))
