@@ -329,16 +329,17 @@ def _follow(
     def left_s() -> float:
         return max(0.0, (deadline_ns - clock.now_ns()) / 1e9)
 
-    while True:
+    while (remaining_s := left_s()) > 0:  # also where lines come without end
         try:
-            line = lines.get(timeout=left_s())
+            line = lines.get(timeout=remaining_s)
             if line is END_OF_OUTPUT:
                 child.wait(timeout=left_s())
                 return last, False
         except (queue.Empty, subprocess.TimeoutExpired):
-            return last, True
+            break
         last = msgspec.json.decode(line, type=Event)
         on_event(last)
+    return last, True
 
 
 def _read_lines(stream: IO[bytes], lines: queue.Queue[bytes | None]) -> None:

@@ -378,7 +378,7 @@ class RankProcess:
         self.wait_for(key, JOIN_S, f"rank {rank} of {self.here.size} has not come")
         return take(self.store, key, ProcessInfo)
 
-    def wait_for(self, key: str, limit_s: float | None, why: str) -> None:
+    def wait_for(self, key: str, limit_s: float, why: str) -> None:
         """Wait until the store has a key. Raises LostRank after `limit_s` seconds."""
         if self.missing([key], limit_s):
             raise LostRank(f"{why} after {limit_s:.0f} s", hint="check that the launcher started it on all nodes")
@@ -416,7 +416,7 @@ class RankProcess:
         number = 0
         try:
             while True:
-                self.wait_for(f"command/{number}", None, "")
+                self.missing([f"command/{number}"], None)
                 command = take(self.store, f"command/{number}", RankCommand)
                 if command.kind == "end":
                     return command.exit_code
