@@ -45,9 +45,8 @@ from tests.analyze.scripted import Truth
 from tests.examples.bandwidth import example_phase
 from tests.said import all_said, quoted
 from tests.skips import needs_cold_reads
-from tests.stored import FAILED, MEASUREMENTS, PENDING, plain_run
+from tests.stored import FAILED, MEASUREMENTS, PENDING, RUNS, plain_run
 
-RUNS = Path(__file__).parents[2] / "fixtures" / "runs"
 SEEN = DataFound(hidden=None, size_bytes=1e9, root="/data/photos/train")
 
 
