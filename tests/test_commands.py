@@ -11,10 +11,11 @@ import pytest
 from loaderprobe.api.generate import generate
 from loaderprobe.cli.app import RETIRED
 from loaderprobe.system.environment import ROCM, list_gpus
+from scripts.goldens import FORMATS
 from tests.cli.invoke import invoke
 from tests.examples.traces import event, training, written
+from tests.stored import RUNS
 
-RUNS = Path(__file__).parents[1] / "fixtures" / "runs"
 EMULATED = ("sweep", "--compute", "emulated:1")
 SIZES = ("batch-size", "--model", "lenet5", "--image-size", "32", "--max", "8", "--quiet", "--out", "never")
 IS_RECORDING = "loaderprobe trace FILE --out DIR"
@@ -124,7 +125,6 @@ KINDS = (
     "bandwidth", "batch-size", "damaged", "diagnose", "layers", "rank-bandwidth", "run", "storage", "trace", "watch",
 )  # fmt: skip
 """A stored result of each schema; of some, another that has other parts."""
-FORMATS = {"table": "txt", "md": "md", "csv": "csv", "json": "json", "html": "html"}
 
 
 @pytest.fixture(scope="module")

@@ -31,9 +31,8 @@ from tests.examples.bandwidth import (
     example_operations,
     example_phase,
 )
-from tests.stored import empty_run
+from tests.stored import RUNS, empty_run
 
-RUNS = Path(__file__).parents[2] / "fixtures" / "runs"
 TRUTH = Truth(compute=1000.0)
 ALIKE = (1, 1, 1)
 

@@ -24,7 +24,7 @@ from loaderprobe.measure.child import study
 from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.runner import Order
 from loaderprobe.measure.user.loader import data_found
-from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig, Study
+from loaderprobe.records.config import Study
 from loaderprobe.records.diagnosis import DataFound, OwnMeasured
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.loader_files import BatchFiles, UnknownFiles, UnknownFilesCode
@@ -37,6 +37,7 @@ from loaderprobe.render.json import result_schema
 from loaderprobe.render.sweep import report_columns
 from loaderprobe.render.words import action_words
 from loaderprobe.store.run_directory import RunDirectory
+from loaderprobe.testing import example_config
 from tests.analyze.measured import measured
 from tests.analyze.runs import BATCH, STEPS, Cost, alike
 from tests.analyze.runs import run as scripted
@@ -44,9 +45,8 @@ from tests.analyze.scripted import Truth
 from tests.examples.bandwidth import example_phase
 from tests.said import all_said, quoted
 from tests.skips import needs_cold_reads
-from tests.stored import FAILED, MEASUREMENTS, PENDING, plain_run
+from tests.stored import FAILED, MEASUREMENTS, PENDING, RUNS, plain_run
 
-RUNS = Path(__file__).parents[2] / "fixtures" / "runs"
 SEEN = DataFound(hidden=None, size_bytes=1e9, root="/data/photos/train")
 
 
@@ -240,16 +240,8 @@ IMAGES, BATCH_SIZE = 96, 4
 
 
 def order(photographs: FileSet, asked: Study) -> Order:
-    files = replace(
-        photographs, paths=photographs.paths[:IMAGES], classes=photographs.classes[:IMAGES],
-        size_bytes=photographs.size_bytes[:IMAGES],
-    )  # fmt: skip
-    config = RunConfig(
-        data=files.fingerprint,
-        resolution=files.label,
-        loader=LoaderSpec(workers=1, prefetch_factor=2),
-        compute=ComputeSpec(name="emulated:100000", batch_size=BATCH_SIZE),
-    )
+    files = photographs.chosen(range(IMAGES))
+    config = example_config(data=files.fingerprint, workers=1, compute="emulated:100000", batch_size=BATCH_SIZE)
     return Order(config=config, files=files, budget_s=None, begin_ns=0, study=asked, epochs=2)
 
 

@@ -36,9 +36,8 @@ from tests.examples.bandwidth import (
     example_ranks,
 )
 from tests.said import all_said, said
-from tests.stored import full_run
+from tests.stored import RUNS, full_run
 
-RUNS = Path("fixtures/runs")
 H100 = 400 / 0.224
 """Images/s of `mlperf-h100`."""
 

@@ -30,6 +30,7 @@ from loaderprobe.records.files import FileSet
 from loaderprobe.records.remark import Remark, reported
 from tests.cli.invoke import invoke
 from tests.examples.bandwidth import example_bandwidth
+from tests.stored import RUNS
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = ("sweep", "bandwidth", "generate", "report", "doctor", "explain")
@@ -145,7 +146,7 @@ def test_a_result_that_cannot_be_printed_is_kept(
     assert says in said and "Traceback" not in said and (tmp_path / "found" / "result.json").exists()
 
 
-COMPARE = ("compare", *(str(ROOT / "fixtures" / "runs" / "cpu"),) * 2)
+COMPARE = ("compare", *(str(RUNS / "cpu"),) * 2)
 
 
 def test_what_is_derived_is_kept_where_it_cannot_be_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,7 +308,7 @@ def test_doctor_says_what_can_be_measured(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 def test_parquet_is_written_and_piped_where_pyarrow_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bytes are those of a parquet file; without pyarrow it is a missing part, with the command that brings it."""
-    run = ROOT / "fixtures" / "runs" / "cpu"
+    run = RUNS / "cpu"
     with monkeypatch.context() as patched:
         patched.setattr("loaderprobe.api.shown.find_spec", lambda name: None)
         done = invoke("report", run, "--format", "parquet")
@@ -328,7 +329,7 @@ def test_a_report_goes_into_a_pipe_and_through_a_link(tmp_path: Path) -> None:
     pipe, link, page, opened = (tmp_path / name for name in ("pipe", "link", "page.md", "all.txt"))
     os.mkfifo(pipe)
     link.symlink_to(page)
-    words = ("report", ROOT / "fixtures" / "runs" / "bandwidth", "--format", "md")
+    words = ("report", RUNS / "bandwidth", "--format", "md")
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     assert invoke(*words, "-o", pipe).stdout == ""
     assert invoke(*words, "-o", link).stdout == f"Report: {link}\n"
@@ -361,7 +362,7 @@ def test_a_result_is_kept_where_the_command_began(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Also when the user's code goes to another folder, as hydra does. What that prints is no result."""
-    stored = Diagnosis.load(ROOT / "fixtures" / "runs" / "diagnose")
+    stored = Diagnosis.load(RUNS / "diagnose")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jsonschema
 import pytest
@@ -401,19 +401,9 @@ def test_what_auto_asks_for() -> None:
 SMALL = ("--rounds", 1, "--batch-size", 4, "--budget", 40)
 
 
-class Swept(NamedTuple):
-    """A sweep that has ended."""
-
-    run: Path
-    summary: dict[str, Any]
-    """What was kept."""
-    said: str
-    """On standard error, on one line."""
-
-
 @pytest.fixture(scope="module")
-def small_run(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> Swept:
-    """A real sweep over generated data, which chooses its workers."""
+def small_run(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> Path:
+    """A real sweep over generated data, which chooses its workers; that more may follow is said before."""
     place = tmp_path_factory.mktemp("sweep")
     with pytest.MonkeyPatch.context() as patch:
         shorten_sweeps(patch, fork_server)
@@ -422,37 +412,38 @@ def small_run(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer)
             "--data-dir", place / "data", "--out", place / "run", *SMALL,
         )  # fmt: skip
     assert done.exit_code == 0, done.stderr
-    summary = json.loads((place / "run" / "summary.json").read_text())
-    return Swept(place / "run", summary, " ".join(done.stderr.split()))
+    said = " ".join(done.stderr.split())
+    assert said.startswith("Data: about ") and "not known beforehand" in said
+    return place / "run"
 
 
-def test_a_sweep_chooses_its_workers(small_run: Swept) -> None:
-    """Its summary has what was added; what will be generated, and that more may follow, is said before."""
-    summary, rows = small_run.summary, small_run.summary["configurations"]
+def test_a_sweep_chooses_its_workers(small_run: Path) -> None:
+    """Its summary has what was added."""
+    summary = json.loads((small_run / "summary.json").read_text())
+    rows = summary["configurations"]
     jsonschema.validate(summary, json.loads(invoke("report", "--schema").stdout))
     assert [row["workers"] for row in rows][:2] == [0, 1] and len(rows) < 7
     assert {row["status"] for row in rows} == {"measured"} and all(row["emulated"] for row in rows)
-    assert small_run.said.startswith("Data: about ") and "not known beforehand" in small_run.said
-    run = loaderprobe.load(small_run.run)
+    run = loaderprobe.load(small_run)
     assert len(run.steps()) and {-1, 0} & set(run.batches()["worker"])
 
 
 @pytest.mark.usefixtures("short_sweeps")
-def test_resuming_a_complete_run_measures_nothing(small_run: Swept) -> None:
+def test_resuming_a_complete_run_measures_nothing(small_run: Path) -> None:
     """The measurements stay as they are, to the byte. What `--json` prints is the summary and nothing else."""
-    before = {path: path.read_bytes() for path in (small_run.run / "measurements").iterdir()}
-    done = invoke("sweep", "--resume", small_run.run, "--json")
-    assert done.exit_code == 0
-    assert json.loads(done.stdout) == small_run.summary
-    assert "everything is already measured" in invoke("sweep", "--resume", small_run.run).stderr
-    assert {path: path.read_bytes() for path in (small_run.run / "measurements").iterdir()} == before
+    summary = json.loads((small_run / "summary.json").read_text())
+    before = {path: path.read_bytes() for path in (small_run / "measurements").iterdir()}
+    done = invoke("sweep", "--resume", small_run, "--json")
+    assert done.exit_code == 0 and json.loads(done.stdout) == summary
+    assert "everything is already measured" in invoke("sweep", "--resume", small_run).stderr
+    assert {path: path.read_bytes() for path in (small_run / "measurements").iterdir()} == before
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_second_sweep_on_the_same_run_is_refused(small_run: Swept) -> None:
+def test_a_second_sweep_on_the_same_run_is_refused(small_run: Path) -> None:
     """While one holds the run, another gets exit code 5."""
-    with lock_directory(small_run.run):
-        done = invoke("sweep", "--resume", small_run.run)
+    with lock_directory(small_run):
+        done = invoke("sweep", "--resume", small_run)
     assert done.exit_code == 5
     assert "another loaderprobe" in done.stderr
 

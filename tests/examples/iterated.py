@@ -1,6 +1,6 @@
 """Loaders that are iterated in other ways than torch's own, in the forms of the libraries that do, and loops over them.
 
-`KINDS` make a loader of a data set; `LOOPS` make and take batches in their own way.
+`KINDS` make a loader of a data set; the loops below make and take batches in their own way.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import Any
 
 from loaderprobe.analyze.answer import answered
@@ -13,8 +12,8 @@ from loaderprobe.records.config import OPTIONS, with_options
 from loaderprobe.records.remark import reported
 from loaderprobe.records.report import ConfigurationRow, Outlook, Report
 from loaderprobe.records.verdict import Knee, Verdict
+from tests.stored import RUNS
 
-RUNS = Path(__file__).parents[2] / "fixtures" / "runs"
 STORED, CAUSES, ON_CPU = (load(RUNS / name).report() for name in ("storage", "causes", "cpu"))
 """Files from a slow disk and from memory, on an emulated H100; a row for each cause; a CPU, and a row without time."""
 
