@@ -272,11 +272,12 @@ _MOST_RATES = 3
 def limit_map(group: RowGroup, caption: str) -> Table:
     """A line a data set, and what else sets lines apart; a column a number of workers, empty where none was asked."""
     counts = sorted({row.config.loader.workers for row in group.rows})
+    brief = len(counts) > _MOST_RATES
     lines = {name: {row.config.loader.workers: row for row in reversed(rows)} for name, rows in group.lines.items()}
     return Table(
         head=("workers", *("serial" if count == 0 else str(count) for count in counts)),
         lines=tuple(
-            (name, *(_cell(cells[count], brief=len(counts) > _MOST_RATES) if count in cells else "" for count in counts))
+            (name, *(_cell(cells[count], brief=brief) if count in cells else "" for count in counts))
             for name, cells in lines.items()
         ),
         map=True,
