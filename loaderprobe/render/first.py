@@ -32,8 +32,6 @@ MOST_LANES = 12
 MOST_GAINS = 5
 FAR = 6.0
 """A rate of compute alone that is so many times the longest bar is beyond the axis."""
-UNIT = "images/s"
-LADDER = "{unit} now{files}, and if one part cost nothing"
 INSTANT = "instant {}"
 """A part that costs nothing, on the ladder."""
 
@@ -63,8 +61,7 @@ class Step:
     def gains(self) -> list[tuple[str, Speedup]]:
         """By part, the longest first: what training gains if it cost nothing, where that is more than nothing."""
         known = [(name, found) for name in SPEEDUPS if (found := self.verdict.speedups.of(name))]
-        worth = [(name, found) for name, found in known if found.value >= WORTH]
-        return sorted(worth, key=lambda each: -each[1].value)
+        return sorted((gain for gain in known if gain[1].value >= WORTH), key=lambda gain: -gain[1].value)
 
     def drawn(self, name: str) -> Resource:
         """The row of a part; where the cause is a case of it (its cores are full), that of the cause, as on maps."""
@@ -130,7 +127,7 @@ class Step:
         )
 
 
-def ladder(steps: Sequence[Step], *, unit: str = UNIT) -> Chart:
+def ladder(steps: Sequence[Step], unit: str) -> Chart:
     """Each step now and if one part cost nothing; the level is compute alone."""
     full = len(steps) <= FULL
     lanes = tuple(step.lane() for step in steps[:MOST_LANES])
@@ -154,7 +151,7 @@ def ladder(steps: Sequence[Step], *, unit: str = UNIT) -> Chart:
         brief=lanes if full and len(steps) > 1 else (),
         high=high,
         unit=unit,
-        caption="" if full or len(steps) <= MOST_LANES else f"{MOST_LANES} of {len(steps)} shown, all of them below",
+        caption="" if len(steps) <= MOST_LANES else f"{MOST_LANES} of {len(steps)} shown, all of them below",
         level="" if not alone else f"compute alone: {rate(alone)}, beyond this axis" if beyond else "compute alone",
         names=(("now", "now"), *parts),
         ends=f"if free,{unit} or speed-up",
@@ -278,8 +275,9 @@ def ladder_section(report: Report, rows: Sequence[ConfigurationRow], *, label: s
     unit = f"{sample_of(report)}s/s"
     states = {row.config.cache for row in rows}
     files = f" with {FILES[states.pop()]}" if len(states) == 1 and not label else ""
-    chart = ladder([Step(label or short_label(row, rows), row) for row in rows], unit=unit)
-    return Section(title=LADDER.format(unit=first_upper(unit), files=files), panel="main", parts=(chart,))
+    chart = ladder([Step(label or short_label(row, rows), row) for row in rows], unit)
+    title = f"{first_upper(unit)} now{files}, and if one part cost nothing"
+    return Section(title=title, panel="main", parts=(chart,))
 
 
 def sample_of(report: Report) -> str:
