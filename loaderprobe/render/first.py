@@ -288,8 +288,7 @@ def sample_of(report: Report) -> str:
 def next_sections(report: Report) -> Iterator[Section]:
     """The two changes to make first."""
     for title, step in zip(("Change first", "Then"), report.summary.next, strict=False):
-        if parts := tuple(_change(report, step)):
-            yield Section(title=title, panel="side", parts=parts)
+        yield Section(title=title, panel="side", parts=tuple(_change(report, step)))
 
 
 def advice_parts(some: Iterable[Advice], sample: str) -> Iterator[Part]:
@@ -304,7 +303,7 @@ def advice_parts(some: Iterable[Advice], sample: str) -> Iterator[Part]:
 def _change(report: Report, step: NextStep) -> Iterator[Part]:
     command = again_with(report.summary.run.command, step.command)
     if step.remark:
-        yield Paragraph(text=f"{first_upper(remark_words(step.remark).rstrip('.'))}.")
+        yield Paragraph(text=f"{first_upper(remark_words(step.remark))}.")
     else:
         action = step.advice[0].action
         yield Paragraph(text=first_upper(action_words(action, sample=sample_of(report))), strong=True)
