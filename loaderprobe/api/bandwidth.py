@@ -11,16 +11,9 @@ from pathlib import Path
 
 from loaderprobe.analyze.bandwidth import judge_bandwidth
 from loaderprobe.api.shown import Documented, origin_now
-from loaderprobe.api.values import PathLike, counts, data_path, listed, unheard
+from loaderprobe.api.values import PathLike, counts, data_path, layouts_of, unheard
 from loaderprobe.errors import BadValue
-from loaderprobe.measure.ranks.launch import (
-    Coordinator,
-    error_of,
-    on_this_machine,
-    order_without_files,
-    parse_layout,
-    spread,
-)
+from loaderprobe.measure.ranks.launch import Coordinator, error_of, on_this_machine, order_without_files, spread
 from loaderprobe.protocols import OnStage
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport
 from loaderprobe.records.config import RATES, ComputeSpec
@@ -102,7 +95,7 @@ def bandwidth(
     else:
         if asked and len(asked) > 1:
             raise BadValue("ranks have one number of readers each", hint="--ranks 1,2,4 --readers 4")
-        layouts = None if ranks is None else listed(ranks, parse_layout)
+        layouts = None if ranks is None else layouts_of(ranks, None)
         measured = read_by_ranks(coordinator, request, layouts, heard)
     return Bandwidth.of(judge_bandwidth(measured, RATES, origin_now(command)))
 

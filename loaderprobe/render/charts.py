@@ -129,13 +129,8 @@ _MOST_TICKS = 5
 
 def tones_of(chart: Chart, rows: Sequence[ChartRow]) -> dict[str, str]:
     """What the tones in use in these rows stand for, by tone."""
-    seen = {bar.tone for row in rows for bar in marks_of(row)}
+    seen = {mark.tone for row in rows for mark in (*row.bars, row.point) if mark}
     return {tone: words for tone, words in chart.names if tone in seen}
-
-
-def marks_of(row: ChartRow) -> tuple[Bar, ...]:
-    """Bars and dot."""
-    return (*row.bars, row.point) if row.point else row.bars
 
 
 def how_known(marks: Iterable[Bar]) -> list[How]:

@@ -8,20 +8,11 @@ legend. Where it is None, `Verdict.unavailable` has the reason, and reports list
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from loaderprobe.records.config import options_of
 from loaderprobe.records.report import ConfigurationRow
-from loaderprobe.records.resources import (
-    ABLATIONS,
-    GAP_CAUSES,
-    JUDGED,
-    ONLY_WAITED,
-    RESOURCE,
-    SPEEDUPS,
-    WAITED,
-    TimePart,
-)
+from loaderprobe.records.resources import ABLATIONS, GAP_CAUSES, JUDGED, ONLY_WAITED, RESOURCE, SPEEDUPS, WAITED
 from loaderprobe.records.verdict import Evidence, EvidenceCode, Gaps
 from loaderprobe.render.format import figure, megabytes_per_s, percent
 from loaderprobe.render.groups import speed
@@ -58,7 +49,7 @@ class Figure:
         found: Any = row if self.at.startswith("gpu_window.") else row.verdict
         for name in self.at.split("."):
             if isinstance(found, Gaps):
-                return found.share(cast("TimePart", name.removesuffix("_ns")))
+                return getattr(found, name) / found.window_ns
             if found is not None:
                 found = found.get(name) if isinstance(found, dict) else getattr(found, name)
         return found

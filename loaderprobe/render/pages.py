@@ -11,18 +11,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 
 from loaderprobe.records.resources import RESOURCE
-from loaderprobe.render.charts import (
-    BASE,
-    MARKS,
-    TONES,
-    Bar,
-    Chart,
-    ChartRow,
-    how_known,
-    on_axis,
-    ticks,
-    tones_of,
-)
+from loaderprobe.render.charts import BASE, MARKS, TONES, Bar, Chart, ChartRow, how_known, on_axis, ticks, tones_of
 from loaderprobe.render.document import (
     Command,
     Document,

@@ -11,19 +11,7 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from loaderprobe.render.charts import (
-    BASE,
-    MARKS,
-    STYLES,
-    Bar,
-    Chart,
-    ChartRow,
-    how_known,
-    marks_of,
-    on_axis,
-    ticks,
-    tones_of,
-)
+from loaderprobe.render.charts import BASE, MARKS, STYLES, Bar, Chart, ChartRow, how_known, on_axis, ticks, tones_of
 from loaderprobe.render.document import Cell, Command, Document, Item, Paragraph, Part, Table, Tags, cell_text, unfolded
 from loaderprobe.render.format import visible
 
@@ -200,7 +188,7 @@ def chart_text(chart: Chart, width: int) -> Iterator[Text]:
         for number, part in enumerate(_wrapped(end.split(" "), width - labels - cells - 2)):
             line.append(part if not number else f"\n{' ' * (labels + cells + 2)}{part}")
         yield line
-    if chart.unit and any(map(marks_of, rows)) and (entries := _legend(chart, rows)):
+    if chart.unit and any(row.bars or row.point for row in rows) and (entries := _legend(chart, rows)):
         yield Text("\n".join(_wrapped(entries, width, gap="  ")), style="dim")
 
 
