@@ -12,7 +12,7 @@ from loaderprobe.records.resources import GAP_CAUSES, MOMENTS, TIME_PARTS
 from loaderprobe.records.thresholds import SYNCS_A_STEP
 from loaderprobe.records.verdict import DeviceUse, Gaps, Stretches, TimelineView
 from loaderprobe.render.charts import Bar, Chart, ChartRow
-from loaderprobe.render.document import Item, Part, Table
+from loaderprobe.render.document import Item, Line, Part, Table
 from loaderprobe.render.format import MISSING, percent
 from loaderprobe.render.groups import RowGroup, detail_of, loading, variation
 from loaderprobe.render.words import message, remark_words
@@ -86,7 +86,7 @@ def _filled(shares: Sequence[float]) -> Iterator[tuple[int, int]]:
             begin = -1
 
 
-MEASURED = {"sm_utilization": "SM utilization, measured (GPM)", "sm_occupancy": "occupancy, measured (GPM)"}
+_COUNTERS = {"sm_utilization": "SM utilization, measured (GPM)", "sm_occupancy": "occupancy, measured (GPM)"}
 """Figures of the GPU's counters, by their name in `gpu`."""
 
 
@@ -121,36 +121,29 @@ def _name(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
 
 
 def _table(caption: str, rows: Sequence[ConfigurationRow]) -> Table:
-    trains, uses = MOMENTS["compute"], [w.use for row in rows if (w := row.gpu_window) and w.use]
-    lines = [(f"busy: {trains.moment} ({trains.letter})", tuple(percent(use.training_busy) for use in uses))]
+    windows = [row.gpu_window for row in rows if row.gpu_window]
+    uses = [window.use for window in windows if window.use]
+    all_gaps = [window.gaps for window in windows if window.gaps]
+    trains = MOMENTS["compute"]
+    lines: list[Line] = [(f"busy: {trains.moment} ({trains.letter})", *(percent(use.training_busy) for use in uses))]
     if any(use.kernel_busy > use.training_busy for use in uses):
-        lines.append(("busy: any kernel", tuple(percent(use.kernel_busy) for use in uses)))
-    lines.append(("SM efficiency, estimated", tuple(percent(use.sm_efficiency_estimated) for use in uses)))
-    lines.append(("occupancy, estimated", tuple(map(occupancy_words, uses))))
-    for name, words in MEASURED.items():
-        if any(name in counters(row) for row in rows):
-            lines.append((words, tuple(_measured(row, name) for row in rows)))
-    costs = [row.gpu_window.profiler_overhead or 0.0 for row in rows if row.gpu_window]
+        lines.append(("busy: any kernel", *(percent(use.kernel_busy) for use in uses)))
+    lines.append(("SM efficiency, estimated", *(percent(use.sm_efficiency_estimated) for use in uses)))
+    lines.append(("occupancy, estimated", *map(occupancy_words, uses)))
+    for name, words in _COUNTERS.items():
+        values = [row.verdict.gpu.get(name) for row in rows if row.verdict]
+        if any(value is not None for value in values):
+            lines.append((words, *(percent(value) if isinstance(value, float) else MISSING for value in values)))
+    costs = [window.profiler_overhead or 0.0 for window in windows]
     if max(costs) > 0:
-        lines.append(("cost of the profiler, drawn, not counted", tuple(percent(max(0.0, cost)) for cost in costs)))
-    all_gaps = [row.gpu_window.gaps for row in rows if row.gpu_window and row.gpu_window.gaps]
-    lines += [
-        (f"idle: {MOMENTS[cause].moment} ({MOMENTS[cause].letter})", tuple(_idle(g, g.of(cause)) for g in all_gaps))
-        for cause in GAP_CAUSES
-        if any(gaps.of(cause) for gaps in all_gaps)
-    ]
+        lines.append(("cost of the profiler, drawn, not counted", *(percent(max(0.0, cost)) for cost in costs)))
+    for cause in GAP_CAUSES:
+        if any(gaps.of(cause) for gaps in all_gaps):
+            name = f"idle: {MOMENTS[cause].moment} ({MOMENTS[cause].letter})"
+            lines.append((name, *(_idle(gaps, gaps.of(cause)) for gaps in all_gaps)))
     if any(gaps.pageable_ns for gaps in all_gaps):
-        lines.append(("… of the copies, from pageable memory", tuple(_idle(g, g.pageable_ns) for g in all_gaps)))
-    return Table(
-        head=("", *(_name(row, rows) for row in rows)),
-        lines=tuple((name, *cells) for name, cells in lines),
-        caption=caption,
-    )
-
-
-def counters(row: ConfigurationRow) -> dict[str, float | str]:
-    """What the GPU's counters say; empty where nothing was measured."""
-    return row.verdict.gpu if row.verdict else {}
+        lines.append(("… of the copies, from pageable memory", *(_idle(gaps, gaps.pageable_ns) for gaps in all_gaps)))
+    return Table(head=("", *(_name(row, rows) for row in rows)), lines=tuple(lines), caption=caption)
 
 
 def occupancy_words(use: DeviceUse) -> str:
@@ -158,11 +151,6 @@ def occupancy_words(use: DeviceUse) -> str:
     some = use.occupancy_estimated is not None and use.occupancy_coverage <= 0.995
     covered = f" (of {percent(use.occupancy_coverage)} of the kernels' time)" if some else ""
     return percent(use.occupancy_estimated) + covered
-
-
-def _measured(row: ConfigurationRow, name: str) -> str:
-    value = counters(row).get(name)
-    return percent(value) if isinstance(value, float) else MISSING
 
 
 def _idle(gaps: Gaps, nanoseconds: int) -> str:
