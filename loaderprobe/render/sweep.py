@@ -172,7 +172,11 @@ def missing(report: Report) -> list[Item]:
         for at, reason in reasons(row).items():
             if reason != _ONE_RANK:
                 found.setdefault(reason, {}).setdefault(at, []).append(row)
-    made = list(items(_damaged(report)))
+    made = [
+        Item(subject=damaged.file, text=f"it {damaged.reason}; {lost}")
+        for damaged in report.summary.run.damaged
+        if (lost := _LOST.get(damaged.file.partition("/")[0]))
+    ]
     for reason, places in found.items():
         touched = list({row.key: row for affected in places.values() for row in affected}.values())
         figures = join_words(list(dict.fromkeys(map(words_of, places))))
@@ -210,17 +214,15 @@ _MOST_SKIPPED = 3
 """Of the skipped files of a data set, so many are named beside the answer."""
 
 
-def skipped_files(report: Report) -> list[str]:
+def skipped_files(report: Report) -> Iterator[str]:
     """`photos: 2 of 500 files skipped: a.jpg: damaged: truncated; notes.txt: not an image`, by data set."""
-    found = []
     for data in report.summary.run.data:
         named = data.skipped[:_MOST_SKIPPED]
         more, stored = data.skipped_count - len(named), len(data.skipped) - len(named)
         where = "in summary.json" if stored == more else f"the next {stored} of them in summary.json"
         if data.skipped_count:
             of = f"{data.label}: {data.skipped_count} of {counted(data.images_found + data.skipped_count, 'file')}"
-            found.append(f"{of} skipped: {'; '.join([*named, *([f'{more} more, {where}'] if more else [])])}.")
-    return found
+            yield f"{of} skipped: {'; '.join([*named, *([f'{more} more, {where}'] if more else [])])}."
 
 
 _LOST = {
@@ -230,12 +232,6 @@ _LOST = {
     "epochs": "its epochs are missing",
 }
 """What is missing without a damaged file, by its folder; a result that is damaged has a failed row."""
-
-
-def _damaged(report: Report) -> list[tuple[str, str]]:
-    """(file, what is wrong, and what is missing without it)."""
-    found = [(damaged, _LOST.get(damaged.file.partition("/")[0])) for damaged in report.summary.run.damaged]
-    return [(damaged.file, f"it {damaged.reason}; {lost}") for damaged, lost in found if lost]
 
 
 def title(report: Report) -> str:
