@@ -22,7 +22,6 @@ from loaderprobe.render.words import action_words, remark_words, sentence
 Unit = Literal["images/s", "bytes/s", "bytes", "s", "fraction", "times"]
 
 
-
 @dataclass(frozen=True, slots=True)
 class Figure:
     """One figure of a configuration."""

@@ -45,9 +45,7 @@ def timelines_chart(views: Sequence[tuple[str, TimelineView]], caption: str) -> 
     rows: list[ChartRow] = []
     for name, view in views:
         rows += [ChartRow(label=name, head=True), *_timeline_rows(view, length_ns, high)]
-    return Chart(
-        rows=tuple(rows), high=high, unit=unit, caption=caption, ends="part,share of the time", further=True
-    )
+    return Chart(rows=tuple(rows), high=high, unit=unit, caption=caption, ends="part,share of the time", further=True)
 
 
 def _timeline_rows(view: TimelineView, length_ns: int, high: float) -> Iterator[ChartRow]:

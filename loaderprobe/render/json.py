@@ -124,7 +124,7 @@ def _in_samples(row: ConfigurationRow, detail: Detail) -> ConfigurationRow:
 
 def result_schema(type_: type[Any]) -> str:
     """The JSON Schema (2020-12) of such a record; of a diagnosis with what follows from its measurement."""
-    usual = {field.name: field.default for field in fields(type_)}
+    usual: dict[str, Any] = {field.name: field.default for field in fields(type_)}
     derived: dict[str, type[Any]] = {}
     if usual["schema"] == DIAGNOSIS_SCHEMA:
         derived = {"configuration": _configuration_type(), "detail": Detail}

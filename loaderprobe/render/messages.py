@@ -833,11 +833,12 @@ MESSAGES: dict[str, str] = {
     # What a sweep is about to measure.
     "sweep_plan.configurations": (
         "Plan: {configurations:count configuration}: the loader alone and in training, {rounds} rounds; then the same "
-        "with {experiments:code experiments}[{ablated:code ablated}]; in training itself, where the prediction error "
-        "is too large."
+        "with {experiments:code experiments}{ablated:code ablated}; in training itself, where the prediction error is "
+        "too large."
     ),
     "experiments.of_files": "warm files, cached samples and no transport",
     "experiments.of_objects": "no transport",
+    "ablated.everywhere": "",
     "ablated.where_open": ", where the cause is still open",
     "sweep_plan.verdicts_measured": "Plan: all verdicts are already measured.",
     "sweep_plan.all_measured": "Plan: everything is already measured.",

@@ -175,7 +175,7 @@ def sweep_plan_words(plan: SweepPlan) -> Iterator[str]:
     """A sentence for the verdicts, one or two for the time, one for each study beside them."""
     facts = values(plan)
     if plan.configurations:
-        ablated = "" if plan.thorough else "where_open"
+        ablated = "everywhere" if plan.thorough else "where_open"
         experiments = "of_objects" if plan.remote else "of_files"
         yield message("sweep_plan.configurations", {**facts, "ablated": ablated, "experiments": experiments})
         each_s = plan.budget_s / plan.configurations if plan.budget_s is not None else None
