@@ -91,7 +91,7 @@ class Chart(Part):
     """(tone, what it stands for), for the legend, beside those of causes."""
     brief: tuple[ChartRow, ...] = ()
     """The rows that a terminal has in place of all; empty where it has all."""
-    ends: str = ""
+    ends: str = ","
     """What a label, and a figure, say: heads of the columns where the chart is a table, with a comma."""
 
     def __post_init__(self) -> None:

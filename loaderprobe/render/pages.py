@@ -74,13 +74,12 @@ def _block(part: Part) -> Iterator[str]:
 
 def _chart_blocks(chart: Chart) -> Iterator[str]:
     """The figures of a chart, as a table; one without figures is a picture only."""
-    rows = [row for row in chart.rows if row.value or row.note or row.head]
-    if not rows:
+    if not any(row.value or row.note for row in chart.rows):
         return
     if chart.caption:
         yield escaped(chart.caption)
-    what, figure = (chart.ends or f",{chart.unit}").split(",", 1)
-    yield pipe_table((what, figure, ""), [(row.label, row.value, row.note) for row in rows], right={1})
+    what, figure = chart.ends.split(",", 1)
+    yield pipe_table((what, figure, ""), [(row.label, row.value, row.note) for row in chart.rows], right={1})
 
 
 def _item(item: Item) -> str:
@@ -340,7 +339,7 @@ def _legend_svg(chart: Chart, top: int) -> tuple[str, int]:
     at, drawn = 12, []
     for mark, words in _legend(chart):
         wide = 40 + 7 * len(words)
-        if at + wide > _WIDTH and at > 12:
+        if at + wide > _WIDTH:
             at, top = 12, top + 18
         drawn.append(f'<svg x="{at}" y="{top - 9}" width="20" height="12">{mark}</svg>')
         drawn.append(f'<text class="quiet" x="{at + 25}" y="{top + 1}">{_safe(words)}</text>')
