@@ -377,16 +377,12 @@ def _spread_row(name: str, ranks: Sequence[RankRead], middle: float) -> ChartRow
 def _evidence(report: BandwidthReport) -> Iterator[Part]:
     columns = (
         Column("", evidence_words),
-        Column("value", lambda part: _measured(part.value, part.unit)),
-        Column("threshold", lambda part: "" if part.threshold is None else _measured(part.threshold, part.unit)),
+        Column("value", lambda part: significant(part.value)),
+        Column("threshold", lambda part: significant(part.threshold)),
     )
     yield from table(report.kind.evidence, columns)
     if report.kind.kind == "unknown" and report.phases and not report.from_memory:
         yield Paragraph(text=kind_words(report.kind))
-
-
-def _measured(value: float, unit: str) -> str:
-    return significant(value) if unit == "x" else f"{significant(value)} {unit}"
 
 
 def _notes(report: BandwidthReport) -> Iterator[tuple[str, str]]:

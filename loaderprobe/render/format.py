@@ -150,8 +150,7 @@ def span(values: Collection[float], show: Callable[[float], str] = significant) 
 
 def noun(name: str) -> str:
     """How sentences call a resource, or what limits a forecast."""
-    row = RESOURCE.get(name) or BOTTLENECKS.get(name)
-    return row.noun if row else name
+    return (RESOURCE.get(name) or BOTTLENECKS[name]).noun
 
 
 def ranks_named(ranks: Sequence[int]) -> str:

@@ -170,4 +170,4 @@ def _notes(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> list[tup
         )
     rejected = [{"records": float(each.count), "because": each.reason} for each in window.rejected]
     texts += [message("records_rejected", facts) for facts in rejected]
-    return [(_name(row, among), text) for text in texts if text]
+    return [(_name(row, among), text) for text in texts]

@@ -99,9 +99,9 @@ def bound_words(of: Judged) -> str:
     """`compute`, `input: decoding, cores full`, `storage or compute`, `balanced`, `inconclusive`, `failed`."""
     bound = _bound(of)
     if bound is None:
-        return of.status if isinstance(of, ConfigurationRow) and of.status != "measured" else MISSING
+        return of.status if isinstance(of, ConfigurationRow) else MISSING
     if bound.cause == "either":
-        words = join_words(bound.candidates, "or") or "either"
+        words = join_words(bound.candidates, "or")
         return f"input: {words}" if bound.side == "input" else words
     if bound.side in ("balanced", "inconclusive") or bound.cause == bound.side:
         return bound.side
@@ -113,7 +113,7 @@ def tone(of: Judged) -> str:
     """One word for the colour of a verdict: a cause, or a side, or a status without a verdict."""
     bound = _bound(of)
     if bound is None:
-        return of.status if isinstance(of, ConfigurationRow) and of.status != "measured" else "inconclusive"
+        return of.status if isinstance(of, ConfigurationRow) else "inconclusive"
     if bound.cause == "either" or bound.side == "input" or bound.cause in WITHIN_COMPUTE:
         return bound.cause
     return bound.side
@@ -244,10 +244,10 @@ LETTERS = {
 def limits_of(of: Judged) -> tuple[str, ...]:
     """The tones of what limits; both of two that cannot be separated, none of what was skipped."""
     bound = _bound(of)
-    if bound and bound.cause == "either" and bound.candidates:
+    if bound and bound.cause == "either":
         return bound.candidates
     found = tone(of)
-    return () if found == "skipped" else (found if found in LETTERS else "inconclusive",)
+    return () if found == "skipped" else (found,)
 
 
 def letters_of(of: Judged) -> str:

@@ -29,7 +29,7 @@ def layers_document(found: LayersReport) -> Document:
     batch = f", batch {found.batch_size}" if found.batch_size else ""
     slowest, whole = max(found.layers, key=lambda layer: layer.ms, default=None), step_ms(found)
     headline = subline = f"{significant(whole)} ms a training step"
-    if slowest is not None and whole:
+    if slowest is not None:
         where = "forward" if slowest.forward.value > slowest.backward.value else "backward"
         takes = f"{slowest.name or slowest.kind} takes {percent(slowest.ms / whole)} of a step"
         headline = "The layers do not add up to the step" if _far(found) else takes
@@ -46,7 +46,7 @@ def layers_document(found: LayersReport) -> Document:
 
 def _sections(found: LayersReport) -> Iterator[Section]:
     yield Section(title="Slowest layers, ms a step", name="layers", parts=tuple(_layers(found)), panel="main")
-    yield Section(title="Parts of a step", parts=tuple(_parts(found)), panel="main")
+    yield Section(title="Parts of a step", parts=(_parts(found),), panel="main")
     yield Section(title="How sure", parts=tags(_sure(found)), panel="side")
     yield Section(title="From the step to a source line", parts=table(found.drill, _drill(found)))
 
@@ -102,22 +102,20 @@ def _sure(found: LayersReport) -> Iterator[str]:
     yield f"{found.steps} steps timed without the profiler"
 
 
-def _parts(found: LayersReport) -> Iterator[Part]:
-    whole = step_ms(found)
-    if whole:
-        yield Chart(
-            rows=tuple(
-                ChartRow(
-                    label=_PARTS.get(part.name, part.name),
-                    value=f"{significant(part.ms.value)} ms",
-                    note=f"{significant(part.ms.low)} to {significant(part.ms.high)}",
-                    bars=(Bar(end=part.ms.value, tone="compute"),),
-                )
-                for part in found.parts
-            ),
-            caption="Median, and the middle half of the steps",
-            ends="part,ms",
-        )
+def _parts(found: LayersReport) -> Chart:
+    return Chart(
+        rows=tuple(
+            ChartRow(
+                label=_PARTS.get(part.name, part.name),
+                value=f"{significant(part.ms.value)} ms",
+                note=f"{significant(part.ms.low)} to {significant(part.ms.high)}",
+                bars=(Bar(end=part.ms.value, tone="compute"),),
+            )
+            for part in found.parts
+        ),
+        caption="Median, and the middle half of the steps",
+        ends="part,ms",
+    )
 
 
 def _layers(found: LayersReport) -> Iterator[Part]:
@@ -144,7 +142,7 @@ def _layers(found: LayersReport) -> Iterator[Part]:
 def _row_of(layer: LayerTime, whole: float) -> ChartRow:
     block, _, name = layer.name.rpartition(".")
     again = layer_name(layer).partition(f" ({layer.kind}")[2].removesuffix(")")
-    forward, share = layer.forward.value, percent(layer.ms / whole) if whole else ""
+    forward, share = layer.forward.value, percent(layer.ms / whole)
     return ChartRow(
         label=f"{name or 'outside its layers'} ({layer.kind}{again}){f' in {block}' if block else ''}",
         value=significant(layer.ms),
