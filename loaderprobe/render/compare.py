@@ -174,20 +174,20 @@ def _ordered(found: ComparisonReport) -> list[Compared]:
 
 def _ratios(found: ComparisonReport) -> Iterator[Part]:
     every = [*([found.whole] if found.whole else []), *_ordered(found)]
-    ratios = [row.ratio for row in every[:_MOST] if row.ratio]
-    rows = [_ratio_row(name_of(found, row.subject), row) for row in every[:_MOST]]
-    same = [row.word == "same" and not row.verdict_changed for row in every[:_MOST]]
+    drawn = [(row, _ratio_row(name_of(found, row.subject), row)) for row in every[:_MOST]]
+    ratios = [row.ratio for row, _ in drawn if row.ratio]
+    changed = [chart_row for row, chart_row in drawn if row.word != "same" or row.verdict_changed]
     farthest = [1 - _LEAST_REACH, 1 + _LEAST_REACH, *(ratio.value for ratio in ratios)]
     low, high = min(farthest), max(farthest)
     reach = (high - low) / 2
     yield Chart(
-        rows=tuple(rows),
+        rows=tuple(chart_row for _, chart_row in drawn),
         low=max(0.0, min([low, *(max(ratio.low, low - reach) for ratio in ratios)])),
         high=max([high, *(min(ratio.high, high + reach) for ratio in ratios)]),
         unit="times",
         level="no change",
         names=tuple((_TONES[word], word) for word in _ORDER),
-        brief=tuple(row for row, alike in zip(rows, same, strict=True) if not alike)[:_MOST_BRIEF],
+        brief=tuple(changed[:_MOST_BRIEF]),
         ends="B over A,change (95 % interval)",
     )
     if len(every) > _MOST:

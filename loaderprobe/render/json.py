@@ -71,7 +71,7 @@ def summary_json(report: Report) -> str:
 
 def _configuration(row: ConfigurationRow) -> dict[str, Any]:
     """A row, flat as far as its options and the verdict go; the parts of the verdict stay records."""
-    own = {name: getattr(row, name) for name in _OF_ROW} | {"unavailable": worded(row.unavailable)}
+    own = {name: getattr(row, name) for name in _OF_ROW}
     verdict = {name: getattr(row.verdict, name, None) for name in _OF_VERDICT}
     return {"key": row.key, **options_of(row.config), **own, **verdict}
 

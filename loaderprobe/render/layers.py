@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -141,10 +142,9 @@ def _layers(found: LayersReport) -> Iterator[Part]:
 
 def _row_of(layer: LayerTime, whole: float) -> ChartRow:
     block, _, name = layer.name.rpartition(".")
-    again = layer_name(layer).partition(f" ({layer.kind}")[2].removesuffix(")")
     forward, share = layer.forward.value, percent(layer.ms / whole)
     return ChartRow(
-        label=f"{name or 'outside its layers'} ({layer.kind}{again}){f' in {block}' if block else ''}",
+        label=f"{layer_name(replace(layer, name=name))}{f' in {block}' if block else ''}",
         value=significant(layer.ms),
         note=f"{share} {_shapes(layer.outputs)}{', in place' if layer.in_place else ''}",
         bars=(
