@@ -35,7 +35,7 @@ from loaderprobe.records.diagnosis import WatchReport
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.plan import PlanReport, PlanSource
 from loaderprobe.records.report import ConfigurationRow
-from loaderprobe.records.supply import Asked, CacheAsked, PlanSupply, Quantity
+from loaderprobe.records.supply import Asked, PlanSupply, Quantity
 from loaderprobe.records.thresholds import USE, UTILIZATION
 from loaderprobe.records.trace import TraceReport
 from loaderprobe.render.plan import need_columns, plan_document
@@ -225,8 +225,10 @@ def plan(
         from loaderprobe.system.host import utc_now
 
         now = utc_now()
+    times = quantities.factor(growth, "--growth")
+    grown = times * quantities.count(accelerators, "--accelerators", most=MOST_ACCELERATORS)
     asked = Asked(
-        accelerators=_grown(accelerators, growth),
+        accelerators=ceil(round(grown, 6)),  # a part of one counts as one
         utilization=UTILIZATION if utilization is None else quantities.share(utilization, "--utilization"),
         utilization_given=utilization is not None,
         use=USE if use is None else quantities.share(use, "--use"),
@@ -234,7 +236,7 @@ def plan(
         per_node=quantities.count(per_node, "--per-node", most=MOST_ACCELERATORS),
         nic_bytes_per_s=None if nic is None else quantities.byte_rate(nic, "--nic"),
         images_per_file=1 if layout is None else quantities.layout(layout),
-        growth=quantities.factor(growth, "--growth"),
+        growth=times,
         cache=quantities.cache(cache),
         checkpoint=None if checkpoint is None else quantities.checkpoint(checkpoint),
     )
@@ -249,18 +251,13 @@ def plan(
         images=None if images is None else quantities.count(images, "--images", most=quantities.MOST),
         file_bytes=file_bytes,
     )
-    _check_cache(asked.cache, workload.images is None)
+    if asked.cache.kind != "none" and workload.images is None:
+        raise BadValue("a cache is compared with the size of the set, which is not known", hint="add --images")
     made = make_plan(
         workload, asked, offers, source, loaderprobe=own_version(),
         created_utc=now.isoformat(timespec="seconds"), images_per_s=RATES,
     )  # fmt: skip
     return Plan(**values(made))
-
-
-def _grown(accelerators: int | str, growth: float | str) -> int:
-    """Accelerators once they have grown; a part of one counts as one."""
-    now = quantities.count(accelerators, "--accelerators", most=MOST_ACCELERATORS)
-    return ceil(round(now * quantities.factor(growth, "--growth"), 6))
 
 
 def offers_of(texts: list[str], today: date) -> list[PlanSupply]:
@@ -283,8 +280,3 @@ def _bought(entry: CatalogueEntry, text: str) -> float:
         return parse_bytes(text) / 2**40
     number = text.removesuffix(entry.unit).strip()
     return float(quantities.count(number, f"--storage {entry.name}:"))
-
-
-def _check_cache(cache: CacheAsked, unknown_set: bool) -> None:
-    if cache.kind != "none" and unknown_set:
-        raise BadValue("a cache is compared with the size of the set, which is not known", hint="add --images")

@@ -511,7 +511,7 @@ def scaling_section(report: Report) -> Section:
         Column("model", model),
         Column("on", _on),
         Column("workers", lambda row: str(row.config.loader.workers or "serial") if len(loading) > 1 else ""),
-        Column("images/s", lambda row: f"{interval(row.images_per_s)}{too_noisy(row.images_per_s)}"),
+        Column("images/s", lambda row: f"{interval(row.images_per_s)}{', too noisy' * row.images_per_s.too_wide}"),
         Column("speed-up", lambda row: _gained(found[row.key].speedup)),
         Column("efficiency", lambda row: percent(share) if (share := found[row.key].efficiency) else ""),
         Column("over CPU", lambda row: _gained(found[row.key].over_cpu)),
@@ -525,11 +525,6 @@ def _on(row: ConfigurationRow) -> str:
     config = row.config
     over = f" on {counted(config.nodes, 'node')}" if config.nodes > 1 else ""
     return f"{f'{config.ranks} x ' if config.ranks > 1 else ''}{config.compute.name}{over}"
-
-
-def too_noisy(value: Interval | None) -> str:
-    """Beside a rate whose band is wider than itself."""
-    return ", too noisy" if value and value.too_wide else ""
 
 
 def _gained(speedup: Interval | None) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from loaderprobe.records import values
-from loaderprobe.records.diagnosis import Attached, SeenOutside, WatchedInterval, WatchReport
+from loaderprobe.records.diagnosis import Attached, WatchedInterval, WatchReport
 from loaderprobe.render.charts import Bar, Chart, ChartRow
 from loaderprobe.render.document import Column, Document, Paragraph, Part, Section, table, tags
 from loaderprobe.render.format import MISSING, Facts, counted, percent, span, workers_words
@@ -144,13 +144,7 @@ def _seen(attached: Attached) -> Iterator[str]:
     """An indented line for each loader, and what can be said of a training without one."""
     for loader in attached.loaders:
         yield f"  {message('seen.loader', {**values(loader), 'loader': loader})}"
-    if attached.outside:
-        yield from (f"  {line}" for line in _outside(attached.outside))
-
-
-def _outside(seen: SeenOutside) -> Iterator[str]:
-    facts = {**values(seen), "most": 1 / (1 - seen.share) if seen.share < 0.99 else None}
-    yield message("seen.calls", facts)
-    yield message("seen.place", facts)
-    if thread := message("seen.thread", facts):
-        yield thread
+    if seen := attached.outside:
+        facts = {**values(seen), "most": 1 / (1 - seen.share) if seen.share < 0.99 else None}
+        texts = [message(f"seen.{code}", facts) for code in ("calls", "place", "thread")]
+        yield from (f"  {text}" for text in texts if text)
