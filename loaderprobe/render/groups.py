@@ -156,10 +156,6 @@ class RowGroup:
     """What is trained; empty where the report has one model only."""
 
     @property
-    def compute(self) -> str:
-        return self.rows[0].config.compute.name
-
-    @property
     def emulated(self) -> bool:
         return any(row.emulated for row in self.rows)
 
@@ -176,7 +172,7 @@ class RowGroup:
         over = f" on {nodes}" if config.nodes > 1 else ""
         one = "this CPU" if self.cpu else self.device
         if self.emulated:
-            one = f"an emulated {named(self.compute.partition(':')[2])}"
+            one = f"an emulated {named(config.compute.argument)}"
         one += f" ({self.model})" if self.model else ""
         return one if config.ranks == 1 else f"{ranks}{over}, each with {one}"
 

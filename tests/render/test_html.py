@@ -15,7 +15,6 @@ from loaderprobe.analyze.gpu import read_window
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.measurement import Rejected, Timeline
 from loaderprobe.records.report import ConfigurationRow, Report
-from loaderprobe.records.verdict import TimelineView
 from loaderprobe.render.charts import Bar, Chart, ChartRow
 from loaderprobe.render.document import Cell, Command, Document, Fold, Item, Paragraph, Section, Table, further
 from loaderprobe.render.gpu import timelines_chart
@@ -191,30 +190,17 @@ def seen(timeline: Timeline) -> Any:
     return read_window(run(alike(baseline=800, warm=800), Cost(), facts={"timeline": timeline}))
 
 
-def drawn(timeline: Timeline) -> TimelineView:
-    view = seen(timeline).view
-    assert isinstance(view, TimelineView)
-    return view
-
-
-def with_windows(*made: Timeline) -> Report:
-    """The example, in which the first so many rows of 500x375 were profiled."""
-    report = example_report()
-    chosen = [r for r in report.summary.configurations if r.config.resolution == "500x375" and r.status == "measured"]
-    # The example has two worker counts on each device; here they are one device with as many counts as windows.
-    rows = tuple(
-        with_changes(chosen[0], workers=2 * number, prefetch_factor=2, gpu_window=seen(each).window)
-        for number, each in enumerate(made)
-    )
-    details = tuple(
-        replace(report.details[0], key=row.key, view=seen(each).view) for row, each in zip(rows, made, strict=True)
-    )
-    return answered(replace(report, summary=replace(report.summary, configurations=rows), details=details))
+def with_window(timeline: Timeline) -> Report:
+    """A row of the example, which was profiled."""
+    report, found = example_report(), seen(timeline)
+    row = with_changes(example_row(resolution="500x375"), gpu_window=found.window)
+    details = (replace(report.details[0], key=row.key, view=found.view),)
+    return answered(replace(report, summary=replace(report.summary, configurations=(row,)), details=details))
 
 
 def test_a_view_is_small_and_escaped() -> None:
     """Few marks even for thousands of kernels, and nothing of a name acts."""
-    view = drawn(timelines.launch_bound(100))
+    view = seen(timelines.launch_bound(100)).view
     for shown in (view, replace(view, step_begin_ns=view.step_begin_ns[:1])):  # a step of it, and all
         parts = (timelines_chart([(EVIL, shown)], EVIL),)
         html = document_page(Document(title="", sections=(Section(parts=parts),)), made_by="", inline=True)
@@ -224,9 +210,9 @@ def test_a_view_is_small_and_escaped() -> None:
 
 def test_a_refused_window_shows_its_reason_and_nothing_else() -> None:
     """No timeline, no table; the same where records were left out, which is said beside the figures."""
-    page = Page(html_report(with_windows(timelines.starved(plain_ns=MS))))
+    page = Page(html_report(with_window(timelines.starved(plain_ns=MS))))
     assert "refused above 5.0 %" in page.text
     assert "training thread in next()" not in page.text
     rejected = (Rejected(reason="no_stamp", count=3),)
-    kept = html_report(with_windows(timelines.starved(rejected=rejected)))
+    kept = html_report(with_window(timelines.starved(rejected=rejected)))
     assert "3 records of the profiler left out: without a valid time" in kept
