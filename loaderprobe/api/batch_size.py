@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from loaderprobe.analyze.batch_size import (
     MOST,
+    MOST_OF_PAPER,
     PAPER_FIRST_SIZE,
     UPDATES,
     PaperStrategy,
@@ -17,7 +18,6 @@ from loaderprobe.analyze.batch_size import (
     limit_at,
     together,
 )
-from loaderprobe.analyze.batch_size import MOST_OF_PAPER as MOST_OF_PAPER
 from loaderprobe.api.diagnose import diagnose
 from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.api.sweep_spec import compute_names
