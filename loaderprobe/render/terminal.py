@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import StringIO
-from typing import Literal
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, RenderableType
@@ -141,8 +140,8 @@ def _table(table: Table, widths: Mapping[int, int], gap: int) -> RichTable:
     """The columns of these places, in these widths."""
     made = RichTable(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
     for place, width in widths.items():
-        justify: Literal["left", "right"] = "right" if place in table.right else "left"
-        made.add_column(table.head[place], justify=justify, overflow="fold", width=width)
+        right = place in table.right
+        made.add_column(table.head[place], justify="right" if right else "left", overflow="fold", width=width)
     _, *others = widths
     for line in table.lines:
         # Of a table in parts, the first has every line.
