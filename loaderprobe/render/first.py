@@ -383,7 +383,7 @@ def _how_sure(report: Report, shown: Sequence[ConfigurationRow]) -> Iterator[Par
     if sure:
         rounds, bands = ([float(sure.facts[f"{end}_{of}"]) for end in ("low", "high")] for of in ("rounds", "band"))
         parts.append(f"{span(rounds, '{:.0f}'.format)} round{'s' * (max(rounds) > 1)}")
-        parts.append(f"rates ±{span(bands, lambda band: significant(100 * band, 2))} %")
+        parts.append(f"rates ±{span(bands, percent)}")
     yield Paragraph(text=", ".join(parts), strong=True)
     # Those on one data set stand among the notes.
     if notes := [note for note in report.summary.run.notes if "data" not in note.facts]:
