@@ -81,8 +81,9 @@ def _condition(report: BandwidthReport, best: BandwidthPhase) -> str:
     ranks = f" in {counted(best.ranks, 'rank')}" if best.by_rank else ""
     nodes = f" on {counted(best.nodes, 'node')}" if best.nodes > 1 else ""
     pieces = f"{significant(best.files_per_s)} {_noun(best, report)}s/s of {size}"
-    cache = "" if best.cache == "remote" else f", {best.cache}"
-    return f"{pieces} with {counted(best.readers, 'reader')}{ranks}{nodes}{cache}"
+    cache = _cache(report, best)
+    state = "" if cache == "remote" else f", {cache}"
+    return f"{pieces} with {counted(best.readers, 'reader')}{ranks}{nodes}{state}"
 
 
 def _sections(report: BandwidthReport, best: BandwidthPhase | None) -> Iterator[Section]:
