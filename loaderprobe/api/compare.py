@@ -91,15 +91,6 @@ def side_of(side: Sequence[Source]) -> ComparedSide:
     )
 
 
-def kind_of(before: Sequence[Source], after: Sequence[Source]) -> ResultKind:
-    """The one kind of all results. Raises BadValue where they are of several."""
-    kinds = {each.kind: each.path for each in (*before, *after)}
-    if len(kinds) > 1:
-        said = " and ".join(f"{path} is of {kind}" for kind, path in kinds.items())
-        raise BadValue(f"results of different kinds do not compare: {said}", hint="give two of one kind")
-    return before[0].kind
-
-
 def _source(given: Result) -> Source:
     path = str(Path(given)) if isinstance(given, str | PathLike) else ""
     result = load_any(Path(path)) if path else given
@@ -220,7 +211,11 @@ def compare(
     names = check_names(name for each in named if (name := each.strip()))
     matters = MATTERS if fail_if_slower is None else _size(fail_if_slower)
     before, after = sources(a), sources(b)
-    kind = kind_of(before, after)
+    paths = {each.kind: each.path for each in (*before, *after)}
+    if len(paths) > 1:
+        said = " and ".join(f"{path} is of {kind}" for kind, path in paths.items())
+        raise BadValue(f"results of different kinds do not compare: {said}", hint="give two of one kind")
+    (kind,) = paths
     if fail_if_unclear and allow_unclear:
         raise BadValue("rows that are unclear cannot both fail a gate and be allowed", hint="give one of the two")
     if fail_if_verdict_changes and kind == "bandwidth":

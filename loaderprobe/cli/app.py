@@ -13,10 +13,6 @@ from loaderprobe.cli.border import report_error
 from loaderprobe.cli.sweep import sweep
 from loaderprobe.errors import BadValue
 
-QUESTION = (
-    "Is this training compute-bound or input-bound, which part of the input limits it, and what would change that?"
-)
-
 RETIRED = {
     "devices": "loaderprobe sweep --model mlp,convnet --compute cpu,cuda --ranks 1,2",
     "tune": "loaderprobe sweep --workers auto, or loaderprobe batch-size",
@@ -37,7 +33,6 @@ class Commands(TyperGroup):
 
 app = typer.Typer(
     cls=Commands,
-    help=QUESTION,
     epilog="Your own DataLoader: loaderprobe explain diagnose.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -36,7 +36,7 @@ from loaderprobe.records.files import masked
 from loaderprobe.records.options import ARGUMENT, JOIN, REQUIRED, Option
 from loaderprobe.store.codec import file_place, write_atomically, write_error, writing
 from loaderprobe.store.results import check_out
-from loaderprobe.units import format_duration
+from loaderprobe.units import format_duration, join_words
 
 if TYPE_CHECKING:
     from loaderprobe.api.shown import Documented, Tabled
@@ -72,8 +72,8 @@ class Invocation:
         """Raises BadValue for more than one form, and for places what `file_place` and `check_out` raise."""
         if self.md + self.json + (self.html is not None) > 1:
             there = {option.name for option in self.options}
-            *some, last = (f"--{form}" for form in FORMS if form in there)
-            raise BadValue(f"{', '.join(some)} and {last} exclude each other", hint="use one of them")
+            forms = join_words([f"--{form}" for form in FORMS if form in there])
+            raise BadValue(f"{forms} exclude each other", hint="use one of them")
         if self.html is not None:
             file_place(self.html, "--html")
         if self.out is not None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
 from functools import partial
 
-from loaderprobe.records import by_key
+from loaderprobe.records import by_key, values
 from loaderprobe.records.bandwidth import BandwidthReport, MetadataLabel, MetadataOperation, MetadataPhase
 from loaderprobe.records.phases import FROM_STORAGE, BandwidthPhase, CacheLabel, Latency, RankRead
 from loaderprobe.records.supply import Feed
@@ -82,8 +81,9 @@ def _condition(report: BandwidthReport, best: BandwidthPhase) -> str:
     ranks = f" in {counted(best.ranks, 'rank')}" if best.by_rank else ""
     nodes = f" on {counted(best.nodes, 'node')}" if best.nodes > 1 else ""
     pieces = f"{significant(best.files_per_s)} {_noun(best, report)}s/s of {size}"
-    cache = "" if best.cache == "remote" else f", {best.cache}"
-    return f"{pieces} with {counted(best.readers, 'reader')}{ranks}{nodes}{cache}"
+    cache = _cache(report, best)
+    state = "" if cache == "remote" else f", {cache}"
+    return f"{pieces} with {counted(best.readers, 'reader')}{ranks}{nodes}{state}"
 
 
 def _sections(report: BandwidthReport, best: BandwidthPhase | None) -> Iterator[Section]:
@@ -478,16 +478,15 @@ _WITH_UNIT = {
 
 def _phase_cells(phase: BandwidthPhase | MetadataPhase) -> dict[str, Value]:
     cells: dict[str, Value] = {}
-    for field in fields(phase):
-        value = getattr(phase, field.name)
+    for name, value in values(phase).items():
         if isinstance(value, Latency):
-            name = field.name.removesuffix("_ns")
-            cells |= {f"{name}_{part}_ns": getattr(value, part) for part in ("min", "mean", "max")}
-            cells |= {f"{name}_p{float(share):g}_ns": each for share, each in value.percentile.items()}
-        elif field.name == "notes":
+            of = name.removesuffix("_ns")
+            cells |= {f"{of}_{part}_ns": getattr(value, part) for part in ("min", "mean", "max")}
+            cells |= {f"{of}_p{float(share):g}_ns": each for share, each in value.percentile.items()}
+        elif name == "notes":
             cells["notes"] = "; ".join(map(remark_words, value)) or None
-        elif field.name not in ("unread", "clat_ns", "file_ns", "op_ns", "by_rank"):
-            cells[_WITH_UNIT.get(field.name, field.name)] = value
+        elif name not in ("unread", "clat_ns", "file_ns", "op_ns", "by_rank"):
+            cells[_WITH_UNIT.get(name, name)] = value
     if isinstance(phase, BandwidthPhase) and phase.slowest:
         cells |= {
             "readers_a_rank": phase.readers_a_rank,

@@ -112,7 +112,7 @@ TONES: dict[str, str] = {
 STYLES: dict[str, str] = {
     **{resource.name: resource.style for resource in RESOURCES if resource.is_cause},
     "either": "yellow", "balanced": "cyan", "inconclusive": "dim", "failed": "bold red", "skipped": "dim",
-    "quiet": "dim", "strong": "bold", "warning": "yellow", "good": "green", "change": "blue",
+    "quiet": "dim", "warning": "yellow", "good": "green", "change": "blue",
 }  # fmt: skip
 """The same in a terminal."""
 MARKS: dict[How, tuple[str, str, str]] = {

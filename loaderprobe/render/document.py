@@ -3,7 +3,7 @@
 Each result has one function that makes its Document. Writers show any Document and know nothing else: in a terminal, as
 Markdown, and as HTML, as a page or inside a notebook. Charts are in `charts.py`.
 
-A tone is the name of a colour: a cause, or `now`, `change`, `quiet`, `strong`, `warning`, `good`. No writer needs it to
+A tone is the name of a colour: a cause, or `now`, `change`, `quiet`, `warning`, `good`. No writer needs it to
 be understood.
 """
 

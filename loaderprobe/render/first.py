@@ -15,7 +15,7 @@ from loaderprobe.analyze.answer import as_read, best_of, families, firm, measure
 from loaderprobe.records import by_key
 from loaderprobe.records.config import OPTIONS
 from loaderprobe.records.options import COMPUTE, SWEEP
-from loaderprobe.records.report import ConfigurationRow, NextStep, Outlook, Report, StorageSupply
+from loaderprobe.records.report import ConfigurationRow, NextStep, Outlook, Report
 from loaderprobe.records.resources import RESOURCE, SPEEDUPS, Resource
 from loaderprobe.records.thresholds import WORTH
 from loaderprobe.records.verdict import Action, ActionCode, Advice, Changed, SideAndCause, Speedup, Verdict
@@ -23,7 +23,7 @@ from loaderprobe.render.charts import BASE, Bar, Chart, ChartRow, How
 from loaderprobe.render.document import Command, Document, Item, Line, Paragraph, Part, Section, Table, tags
 from loaderprobe.render.format import MISSING, counted, first_upper, grouped, interval, named, percent, rate, span
 from loaderprobe.render.groups import FILES, RowGroup, groups, letters_of, limit_map, loading, map_key, tone
-from loaderprobe.render.words import action_words, code_line, forecast_words, remark_words
+from loaderprobe.render.words import action_words, code_line, enough, forecast_words, remark_words
 from loaderprobe.units import format_rate, join_words, significant
 
 FULL = 3
@@ -383,7 +383,7 @@ def _how_sure(report: Report, shown: Sequence[ConfigurationRow]) -> Iterator[Par
     if sure:
         rounds, bands = ([float(sure.facts[f"{end}_{of}"]) for end in ("low", "high")] for of in ("rounds", "band"))
         parts.append(f"{span(rounds, '{:.0f}'.format)} round{'s' * (max(rounds) > 1)}")
-        parts.append(f"rates ±{span(bands, lambda band: significant(100 * band, 2))} %")
+        parts.append(f"rates ±{span(bands, percent)}")
     yield Paragraph(text=", ".join(parts), strong=True)
     # Those on one data set stand among the notes.
     if notes := [note for note in report.summary.run.notes if "data" not in note.facts]:
@@ -397,6 +397,7 @@ def _how_sure(report: Report, shown: Sequence[ConfigurationRow]) -> Iterator[Par
 
 ENOUGH, UNKNOWN, SHORT = "●", "○", "✕"
 """Enough; not shown to be enough, where the storage may give more than was seen; not enough."""
+_MARK = {"enough": ENOUGH, "not known": UNKNOWN, "not enough": SHORT}
 MARKS = f"{ENOUGH} enough  {UNKNOWN} not known to be enough  {SHORT} not enough, estimated"
 
 
@@ -457,6 +458,8 @@ def _need_line(need: Outlook, cores: float, size_bytes: float | None) -> tuple[s
     """What must be there for each number of accelerators, with the headroom that what is fed has."""
     supply = need.supply
     wanted = [each.read_bytes_per_s / need.use for each in need.needs]
+    there, at_least = (supply.read_bytes_per_s, supply.at_least) if supply else (0.0, True)
+    marks = [enough(there, bytes_per_s, at_least=at_least) for bytes_per_s in wanted]
     here = f"{'≥' * supply.at_least}{format_rate(supply.read_bytes_per_s)}" if supply else "not measured"
     counts = [need.cores * each.accelerators for each in need.needs] if need.cores is not None else []
     figures = [significant(count, 2) for count in counts]
@@ -465,17 +468,10 @@ def _need_line(need: Outlook, cores: float, size_bytes: float | None) -> tuple[s
         marked = [f"{SHORT} {figures[0]}", *figures[1:]]
     return (
         f"{need.data}{f', {float(significant(size_bytes / 1e3, 2)):g} kB' if size_bytes else ''}{' *' * need.planned}",
-        *(f"{_mark(supply, bytes_per_s)} {format_rate(bytes_per_s)}" for bytes_per_s in wanted),
+        *(f"{_MARK[mark]} {format_rate(bytes_per_s)}" for mark, bytes_per_s in zip(marks, wanted, strict=True)),
         here,
         ", ".join(marked) or MISSING,
     )
-
-
-def _mark(supply: StorageSupply | None, wanted: float) -> str:
-    """A lower bound never says that it is not enough: more readers may get more."""
-    if supply is None:
-        return UNKNOWN
-    return ENOUGH if supply.read_bytes_per_s >= wanted else UNKNOWN if supply.at_least else SHORT
 
 
 _MEASURING = ("loaderprobe sweep", "loaderprobe diagnose", "loaderprobe run")

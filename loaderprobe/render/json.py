@@ -64,8 +64,7 @@ _OF_VERDICT = tuple(each.name for each in fields(Verdict) if each.name not in _O
 def summary_json(report: Report) -> str:
     """The summary, indented, ending with a newline. What could not be measured is null."""
     said = worded(report.summary)
-    summary = {field.name: getattr(said, field.name) for field in fields(Summary)}
-    summary["configurations"] = [_configuration(row) for row in said.configurations]
+    summary = values(said) | {"configurations": [_configuration(row) for row in said.configurations]}
     return msgspec.json.format(to_json(summary), indent=2).decode() + "\n"
 
 

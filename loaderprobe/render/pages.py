@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Sequence
 from functools import cache
 from html import escape
+from itertools import groupby
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
@@ -44,22 +45,18 @@ def document_markdown(document: Document) -> str:
 
 def _blocks(parts: Sequence[Part]) -> Iterator[str]:
     """Items that follow each other are one list."""
-    items: list[str] = []
-    for part in [shown for part in parts if (shown := unfolded(part))]:
-        if isinstance(part, Item):
-            items.append(_item(part))
-            continue
-        if items:
-            yield "\n".join(items)
-            items = []
-        yield from _block(part)
-    if items:
-        yield "\n".join(items)
+    shown = (part for part in map(unfolded, parts) if part)
+    for are_items, some in groupby(shown, key=lambda part: isinstance(part, Item)):
+        blocks = [block for part in some for block in _block(part)]
+        yield from ["\n".join(blocks)] if are_items else blocks
 
 
 def _block(part: Part) -> Iterator[str]:
     if isinstance(part, Paragraph):
         yield f"**{escaped(part.text)}**" if part.strong else escaped(part.text)
+    elif isinstance(part, Item):
+        subject = f"**{escaped(part.subject)}:** " if part.subject and part.text else escaped(part.subject)
+        yield f"- {subject}{escaped(part.text)}"
     elif isinstance(part, Command):
         yield f"```\n{visible(part.text)}\n```"
     elif isinstance(part, Tags):
@@ -82,11 +79,6 @@ def _chart_blocks(chart: Chart) -> Iterator[str]:
     yield pipe_table((what, figure, ""), [(row.label, row.value, row.note) for row in chart.rows], right={1})
 
 
-def _item(item: Item) -> str:
-    subject = f"**{escaped(item.subject)}:** " if item.subject and item.text else escaped(item.subject)
-    return f"- {subject}{escaped(item.text)}"
-
-
 def pipe_table(head: Sequence[str], lines: Sequence[Sequence[str]], right: Container[int]) -> str:
     """A table; the columns of `right` are aligned there."""
     rows = [[escaped(cell) for cell in line] for line in (head, *lines)]
@@ -96,8 +88,7 @@ def pipe_table(head: Sequence[str], lines: Sequence[Sequence[str]], right: Conta
 
 def escaped(text: str) -> str:
     """`text` with everything that Markdown or HTML would act on made harmless, on one line."""
-    text = visible(text).replace("\n", " ")
-    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    text = escape(visible(text).replace("\n", " "), quote=False)
     return "".join(f"\\{char}" if char in "\\`*_[]|#" else char for char in text)
 
 

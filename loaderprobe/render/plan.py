@@ -34,7 +34,7 @@ from loaderprobe.render.document import (
 )
 from loaderprobe.render.format import MISSING, counted, figure, grouped, percent, rate, span
 from loaderprobe.render.rows import as_columns, own_cells
-from loaderprobe.render.words import LIMIT_WORDS, message, remark_words
+from loaderprobe.render.words import LIMIT_WORDS, enough, message, remark_words
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
 
 PART: dict[PlanPart, str] = {
@@ -82,13 +82,13 @@ _REACH = 1.3
 def plan_document(plan: PlanReport) -> Document:
     """What each storage feeds and what to buy; then the test to sign, and what the plan is computed from."""
     measured = next((supply for supply in plan.supplies if supply.label == "measured" and supply.limits), None)
-    enough = measured and _verdict(plan, measured.feeds or 0.0, measured.at_least) == "enough"
+    feeds_all = measured is not None and (measured.feeds or 0.0) >= plan.asked.accelerators
     doubt = " if names are cached: cold opens are not known" if _opens_unknown(plan) else ""
     return Document(
         title=_title(plan),
-        headline=f"Storage here feeds all {plan.asked.accelerators:,}{doubt}" if enough else _to_buy(plan),
+        headline=f"Storage here feeds all {plan.asked.accelerators:,}{doubt}" if feeds_all else _to_buy(plan),
         subline=_terms(plan),
-        tone="good" if enough and not doubt else "storage",
+        tone="good" if feeds_all and not doubt else "storage",
         sections=tuple(_sections(plan)),
     )
 
@@ -118,12 +118,6 @@ def _sections(plan: PlanReport) -> Iterator[Section]:
     yield Section(parts=(*said, Paragraph(text=f"{made} Formulas: loaderprobe explain plan.", tone="quiet")))
 
 
-def _verdict(plan: PlanReport, feeds: float, at_least: bool) -> str:
-    if feeds >= plan.asked.accelerators:
-        return "enough"
-    return "not known" if at_least else "not enough"
-
-
 def _supplies(plan: PlanReport) -> Iterator[Part]:
     """A row a limit of each storage; the shortest bar is what gives out first."""
     rows = tuple(row for supply in plan.supplies for row in _supply_rows(plan, supply))
@@ -143,7 +137,7 @@ def _supply_rows(plan: PlanReport, supply: PlanSupply) -> Iterator[ChartRow]:
     if supply.limits:
         yield ChartRow(label=supply.name, head=True)
     for limit in supply.limits:
-        verdict = _verdict(plan, limit.feeds, limit.at_least)
+        verdict = enough(limit.feeds, plan.asked.accelerators, at_least=limit.at_least)
         tone, letter = _ENOUGH[verdict]
         least = ">= " if limit.at_least else ""
         yield ChartRow(

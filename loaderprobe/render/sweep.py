@@ -449,28 +449,22 @@ TIME_OF_WORKER: tuple[tuple[str, str, str], ...] = (
 
 
 def _worker_time(row: ConfigurationRow) -> ChartRow | None:
-    spent = per_image(row)
-    if spent is None:
+    """One image in one worker: in all, workers over images/s of the loader alone."""
+    time, loader = (row.verdict.worker_time, row.verdict.rates_images_per_s.loader) if row.verdict else (None, None)
+    if time is None or not loader:
         return None
+    whole = row.config.readers / loader
+    waits = [time.waits.get(name, 0.0) for name in WAITED]
+    known = [time.cpu_s, time.run_delay_s, *waits, max(0.0, time.blocked_s - sum(waits))]
+    # The parts are means over all rounds, the rate is the median of them: parts of more than all of it are scaled.
+    scale = min(1.0, whole / sum(known)) if sum(known) else 1.0
+    scaled = [part * scale for part in known]
+    spent = [*scaled, max(0.0, whole - sum(scaled))]
     parts = zip(TIME_OF_WORKER, (1e3 * seconds for seconds in spent), strict=True)
     bars = stacked((name, letter, length) for (name, letter, _words), length in parts)
     most = max(range(len(spent)), key=lambda place: spent[place])
     share = f"{percent(spent[most] / sum(spent))} {TIME_OF_WORKER[most][2].partition(' (')[0]}"
     return ChartRow(label=loading(row), value=figure(bars[-1].end), note=share, bars=bars)
-
-
-def per_image(row: ConfigurationRow) -> tuple[float, ...] | None:
-    """Seconds of one image in one worker by `TIME_OF_WORKER`: workers over images/s of the loader alone, in all."""
-    spent, loader = (row.verdict.worker_time, row.verdict.rates_images_per_s.loader) if row.verdict else (None, None)
-    if spent is None or not loader:
-        return None
-    whole = row.config.readers / loader
-    waits = [spent.waits.get(name, 0.0) for name in WAITED]
-    known = [spent.cpu_s, spent.run_delay_s, *waits, max(0.0, spent.blocked_s - sum(waits))]
-    # The parts are means over all rounds, the rate is the median of them: parts of more than all of it are scaled.
-    scale = min(1.0, whole / sum(known)) if sum(known) else 1.0
-    scaled = [part * scale for part in known]
-    return (*scaled, max(0.0, whole - sum(scaled)))
 
 
 _LEAST_READ = 1_000

@@ -113,26 +113,16 @@ def _tables(table: Table, width: int) -> Iterator[RenderableType]:
             left -= least[last] + gap
             last += 1
         places = [0, *range(first, last)]
-        fits = sum(natural[place] + gap for place in places) - gap <= width
+        free = width - gap * (len(places) - 1)
         # Figures are never folded: where the width is short, it is their heads and the texts that are.
-        fixed = {place: (natural if fits else least)[place] for place in places if place in table.right}
-        if not fits:
-            texts = [place for place in places if place not in table.right]
-            free = width - gap * (len(places) - 1) - sum(fixed.values())
-            fixed |= _shared({place: least[place] for place in texts}, {place: natural[place] for place in texts}, free)
-        yield _table(table, places, fixed, gap)
+        short = sum(natural[place] for place in places) > free
+        lacks = {place: 0 if short and place in table.right else natural[place] - least[place] for place in places}
+        # Each gets its least, and of the rest its share of what it lacks. Rich's own widths may add up to more than the
+        # page has, and then the last column loses its ends.
+        spare = max(0, free - sum(least[place] for place in places))
+        share = min(1.0, spare / max(1, sum(lacks.values())))
+        yield _table(table, {place: least[place] + int(share * lacks[place]) for place in places}, gap)
         first = max(last, first + 1)
-
-
-def _shared(least: Mapping[int, int], natural: Mapping[int, int], free: int) -> dict[int, int]:
-    """Widths of columns of text that together take `free`: each its least, and of the rest its share of what it lacks.
-
-    Rich's own may add up to more than the page has, and then the last column loses its ends.
-    """
-    spare = max(0, free - sum(least.values()))
-    lacks = {place: natural[place] - least[place] for place in least}
-    share = min(1.0, spare / max(1, sum(lacks.values())))
-    return {place: least[place] + int(share * lacks[place]) for place in least}
 
 
 def _widths(table: Table, place: int) -> tuple[int, int]:
@@ -146,22 +136,17 @@ def _widths(table: Table, place: int) -> tuple[int, int]:
     return natural, least if place else max(least if place in table.right else 0, min(natural, _LONGEST_NAME))
 
 
-def _table(table: Table, places: Sequence[int], fixed: Mapping[int, int], gap: int) -> RichTable:
+def _table(table: Table, widths: Mapping[int, int], gap: int) -> RichTable:
+    """The columns of these places, in these widths."""
     made = RichTable(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
-    for place in places:
-        natural, least = _widths(table, place)
-        made.add_column(
-            _cell(table.head[place]),
-            justify="right" if place in table.right else "left",
-            overflow="fold",
-            width=fixed.get(place),
-            no_wrap=(place == 0 and natural <= _LONGEST_NAME) or (place > 0 and table.map),
-            min_width=least,
-        )
+    for place, width in widths.items():
+        right = place in table.right
+        made.add_column(_cell(table.head[place]), justify="right" if right else "left", overflow="fold", width=width)
+    _, *others = widths
     for line in table.lines:
         # Of a table in parts, the first has every line.
-        if places[1:2] in ([], [1]) or any(cell_text(line[place]) for place in places[1:]):
-            made.add_row(*(_cell(line[place]) for place in places))
+        if others[:1] in ([], [1]) or any(cell_text(line[place]) for place in others):
+            made.add_row(*(_cell(line[place]) for place in widths))
     return made
 
 

@@ -150,6 +150,13 @@ LIMIT_WORDS: dict[str, str] = {
 }
 
 
+def enough(there: float, wanted: float, *, at_least: bool) -> str:
+    """`enough`, `not enough`, or `not known`: of a lower bound that is too low, nothing is known."""
+    if there >= wanted:
+        return "enough"
+    return "not known" if at_least else "not enough"
+
+
 def limit_words(limit: Limit) -> str:
     """What stops the ladder of a storage from rising, as a sentence."""
     return message(f"ladder.{limit.code}", limit.facts)

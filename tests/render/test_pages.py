@@ -103,6 +103,13 @@ def test_skipped_files_are_named_or_where_they_are(count: int, says: str) -> Non
     assert says in " ".join(terminal_report(replace(report, summary=summary)).split())
 
 
+def test_what_memory_delivers_is_called_warm() -> None:
+    """Under the headline, too, whatever was counted."""
+    report = example_bandwidth()
+    page = bandwidth_document(replace(report, location=replace(report.location, kind="memory")))
+    assert page.headline.startswith("Memory, not storage") and page.subline.endswith(", warm")
+
+
 def test_a_control_character_is_measured_as_it_is_written_out() -> None:
     """A row of a picture stays within the width."""
     row = ChartRow(label="a", value="\x1b" * 6, bars=(Bar(end=1.0),))
