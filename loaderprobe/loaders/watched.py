@@ -57,7 +57,6 @@ class PlainFetch(EndlessFetch):
 class PassiveProbe(WorkerProbe):
     """Records what batches cost, and changes none."""
 
-    samples_stacks = False
     collation, fetching = PassiveCollation, PlainFetch
 
 

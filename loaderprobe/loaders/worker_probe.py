@@ -414,14 +414,12 @@ class EndlessFetch:
 
 
 class WorkerProbe:
-    """Wraps the fetcher of one lane. `files_of` names a batch's files; without it they are learned.
+    """Wraps the fetcher of one lane. `files_of` names a batch's files; without it they are learned, and stacks sampled.
 
     `alone` is True in a worker, a process that does nothing else: then the data set's threads count too. `begin_again`
     restores the random state of when the data set was first iterated; by default that of now.
     """
 
-    samples_stacks = True
-    """Whether the stack of the thread is sampled, where the pipeline is the user's."""
     collation: type[Collation] = Collation
     fetching: type[EndlessFetch] = EndlessFetch
 
@@ -436,7 +434,7 @@ class WorkerProbe:
         self._reads = ReadsRecorder(log, lane, alone=alone)
         self._ahead = EvictAhead(log, self._log)
         self._meter = BatchMeter(self._ahead, alone=alone)
-        self._stacks = StacksSeen(log, lane) if files_of is None and self.samples_stacks else None
+        self._stacks = StacksSeen(log, lane) if files_of is None else None
         self._collation = self.collation(self._log)
         self._fetching = self.fetching(self._log, lane, self._collation, begin_again or global_random_state())
 

@@ -27,10 +27,9 @@ from loaderprobe.loaders import switched, worker_probe
 from loaderprobe.loaders.fetch_log import ROWS, FetchLog
 from loaderprobe.loaders.reads import OPENED
 from loaderprobe.loaders.switched import SwitchedLoader, dead_worker
-from loaderprobe.loaders.watched import PassiveProbe, WatchedLoader
+from loaderprobe.loaders.watched import WatchedLoader
 from loaderprobe.loaders.worker_probe import (
     EvictAhead,
-    WorkerProbe,
     WorkerSignals,
     stacks_seen,
     watch_here,
@@ -338,28 +337,26 @@ class Numbers(Counting):
         return index
 
 
-@pytest.mark.parametrize("probe", [WorkerProbe, PassiveProbe])
-def test_samples_are_counted_by_their_stacks_below_the_loader(tmp_path: Path, probe: type[WorkerProbe]) -> None:
-    """Of batches as asked alone: not of the first, whose files are learned, nor without a resource; and not of a
-    training that is only watched."""
+def test_samples_are_counted_by_their_stacks_below_the_loader(tmp_path: Path) -> None:
+    """Of batches as asked alone: not of the first, whose files are learned, nor without a resource."""
     numbers = Numbers()
     iterator = iter(DataLoader(numbers, batch_size=2))
     log = FetchLog.create(tmp_path / "log", 1)
-    watch = watch_here(log, iterator, None, probe)
+    watch = watch_here(log, iterator, None)
+    assert watch._stacks is not None
     switch = log.open("r+")
     switch.pool = 1  # its files are learned with the first batch, which does not count
-    numbers.on_item = watch._stacks.count if watch._stacks is not None else None
+    numbers.on_item = watch._stacks.count
     modes: tuple[Mode, ...] = ("baseline", "baseline", "cached_samples", "warm")
     for mode in modes:
         switch.mode = mode
         next(iterator)
     watch.close()
     seen = stacks_seen(log)
-    assert (seen is None) == (probe is PassiveProbe)
-    if seen is not None:
-        assert [each.name.rpartition(".")[2] for each in seen.functions] == ["__getitem__", "decoded"]
-        assert (seen.counts, seen.stacks) == ((4,), ((0, 1),))
-        assert all(function.file == Path(__file__).name and not function.library for function in seen.functions)
+    assert seen is not None
+    assert [each.name.rpartition(".")[2] for each in seen.functions] == ["__getitem__", "decoded"]
+    assert (seen.counts, seen.stacks) == ((4,), ((0, 1),))
+    assert all(function.file == Path(__file__).name and not function.library for function in seen.functions)
 
 
 def test_functions_are_ordered_by_all_that_they_take() -> None:
