@@ -30,14 +30,7 @@ def no_files(_: Any) -> Sequence[Path]:
 
 
 class PassiveCollation(Collation):
-    """Keeps no sample. Persistent workers get another fetcher with each epoch."""
-
-    _fetcher: Any = None
-
-    def begin(self, fetcher: Any, index: Any) -> None:
-        if fetcher is not self._fetcher:
-            self._fetcher, self._collate = fetcher, None
-        super().begin(fetcher, index)
+    """Keeps no sample."""
 
     def _hand_over(self, fetcher: Any, samples: Any) -> Any:
         self.images = self._counted(fetcher, samples)

@@ -310,6 +310,7 @@ class Collation:
         self.samples: Any = None
         """Of the last batch; None before the first, and while others are fetched."""
         self._index: Any = None
+        self._fetcher: Any = None
         self._collate: Any = None
         self._batch: Any = None
         """The last one of a function of the user's."""
@@ -319,8 +320,9 @@ class Collation:
         self.collate_ns, self._index = 0, index
         if self._log.mode != "cached_samples":
             self.samples = self._batch = None
-        if self._collate is None:
-            self._collate, fetcher.collate_fn = fetcher.collate_fn, partial(self._hand_over, fetcher)
+        if fetcher is not self._fetcher:  # persistent workers get another one with each epoch
+            self._fetcher, self._collate = fetcher, fetcher.collate_fn
+            fetcher.collate_fn = partial(self._hand_over, fetcher)
 
     def repeated(self) -> Any:
         """A batch of samples that were made before."""
