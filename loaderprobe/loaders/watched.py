@@ -17,7 +17,7 @@ from loaderprobe.errors import NoSpace
 from loaderprobe.loaders.fetch_log import ROWS, FetchLog, OpenLog
 from loaderprobe.loaders.unwrap import torch_iterator
 from loaderprobe.loaders.worker_probe import Collation, EndlessFetch, WorkerProbe, WorkerSetup, watch_here
-from loaderprobe.records.measurement import Mode, WorkerBatches
+from loaderprobe.records.measurement import WorkerBatches
 
 COLUMNS = tuple(name for name in WorkerBatches.__dataclass_fields__ if name != "lost")
 START = COLUMNS.index("start_ns")
@@ -30,14 +30,7 @@ def no_files(_: Any) -> Sequence[Path]:
 
 
 class PassiveCollation(Collation):
-    """Keeps no sample. Persistent workers get another fetcher with each epoch."""
-
-    _fetcher: Any = None
-
-    def begin(self, fetcher: Any, index: Any, mode: Mode) -> None:
-        if fetcher is not self._fetcher:
-            self._fetcher, self._collate = fetcher, None
-        super().begin(fetcher, index, mode)
+    """Keeps no sample."""
 
     def _hand_over(self, fetcher: Any, samples: Any) -> Any:
         self.images = self._counted(fetcher, samples)
@@ -57,7 +50,6 @@ class PlainFetch(EndlessFetch):
 class PassiveProbe(WorkerProbe):
     """Records what batches cost, and changes none."""
 
-    samples_stacks = False
     collation, fetching = PassiveCollation, PlainFetch
 
 

@@ -311,6 +311,7 @@ class Collation:
         """Of the last batch; None before the first, and while others are fetched."""
         self._index: Any = None
         self._mode: Mode = "baseline"
+        self._fetcher: Any = None
         self._collate: Any = None
         self._batch: Any = None
         """The last one of a function of the user's."""
@@ -320,8 +321,9 @@ class Collation:
         self.collate_ns, self._index, self._mode = 0, index, mode
         if mode != "cached_samples":
             self.samples = self._batch = None
-        if self._collate is None:
-            self._collate, fetcher.collate_fn = fetcher.collate_fn, partial(self._hand_over, fetcher)
+        if fetcher is not self._fetcher:  # persistent workers get another one with each epoch
+            self._fetcher, self._collate = fetcher, fetcher.collate_fn
+            fetcher.collate_fn = partial(self._hand_over, fetcher)
 
     def repeated(self) -> Any:
         """A batch of samples that were made before."""
@@ -415,14 +417,12 @@ class EndlessFetch:
 
 
 class WorkerProbe:
-    """Wraps the fetcher of one lane. `files_of` names a batch's files; without it they are learned.
+    """Wraps the fetcher of one lane. `files_of` names a batch's files; without it they are learned, and stacks sampled.
 
     `alone` is True in a worker, a process that does nothing else: then the data set's threads count too. `begin_again`
     restores the random state of when the data set was first iterated; by default that of now.
     """
 
-    samples_stacks = True
-    """Whether the stack of the thread is sampled, where the pipeline is the user's."""
     collation: type[Collation] = Collation
     fetching: type[EndlessFetch] = EndlessFetch
 
@@ -437,7 +437,7 @@ class WorkerProbe:
         self._reads = ReadsRecorder(log, lane, alone=alone)
         self._ahead = EvictAhead(log, self._log)
         self._meter = BatchMeter(self._ahead, alone=alone)
-        self._stacks = StacksSeen(log, lane) if files_of is None and self.samples_stacks else None
+        self._stacks = StacksSeen(log, lane) if files_of is None else None
         self._collation = self.collation()
         self._fetching = self.fetching(self._log, lane, self._collation, begin_again or global_random_state())
 

@@ -32,7 +32,7 @@ _STORES: list[Any] = []
 
 
 def placed(rank: int, size: int, **at: Any) -> RankPlacement:
-    """On one node, unless told otherwise."""
+    """On one node, where nothing else is given."""
     return RankPlacement(**{"rank": rank, "size": size, "node": 0, "local_rank": rank, "local_size": size, **at})
 
 

@@ -214,6 +214,15 @@ def test_memory_is_put_back_after_an_error_unless_it_has_gone() -> None:
     block.unlink()
 
 
+def test_memory_is_put_back_beside_a_neighbour_that_has_gone() -> None:
+    """The kernel lays one mapping against another: each is looked for by itself, or reading would end the process."""
+    kept, gone = (mmap.mmap(-1, mmap.PAGESIZE) for _ in range(2))
+    with shared_state_kept(loader_with(kept=kept, gone=gone)):
+        kept[0] = 1
+        gone.close()
+    assert kept[0] == 0
+
+
 def test_what_cannot_be_put_back_is_said_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is too large, beside small pieces that are restored, and what a manager has in its process."""
     monkeypatch.setattr(state, "MOST_BYTES", 1000)

@@ -153,8 +153,9 @@ def test_files_that_are_named_are_too_much_to_evict(folder: Path, monkeypatch: p
     assert found == UnknownFiles(code="too_large")
 
 
-def test_files_that_are_opened_are_heard(tmp_path: Path) -> None:
-    """Data that is read, once each, by absolute path; not what is written, code, devices, or what has gone."""
+def test_files_that_are_opened_are_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Data that is read, once each, by absolute path; not what is written, code, devices, or what has gone, be it the
+    current folder."""
     data, code, package, gone = (tmp_path / name for name in ("a.raw", "b.py", "site-packages/c.json", "gone"))
     package.parent.mkdir()
     for path in (data, code, package, gone):
@@ -169,6 +170,13 @@ def test_files_that_are_opened_are_heard(tmp_path: Path) -> None:
     gone.unlink()
     assert opened.stop() == [(str(data), 5)]
     data.read_bytes()
+    assert opened.stop() == []
+    (tmp_path / "folder").mkdir()
+    monkeypatch.chdir(tmp_path / "folder")
+    (tmp_path / "folder").rmdir()
+    opened.start()
+    with pytest.raises(FileNotFoundError):
+        Path("relative").read_bytes()
     assert opened.stop() == []
 
 

@@ -27,10 +27,9 @@ from loaderprobe.loaders import switched, worker_probe
 from loaderprobe.loaders.fetch_log import ROWS, FetchLog
 from loaderprobe.loaders.reads import OPENED
 from loaderprobe.loaders.switched import SwitchedLoader, dead_worker
-from loaderprobe.loaders.watched import PassiveProbe, WatchedLoader
+from loaderprobe.loaders.watched import WatchedLoader
 from loaderprobe.loaders.worker_probe import (
     EvictAhead,
-    WorkerProbe,
     WorkerSignals,
     stacks_seen,
     watch_here,
@@ -67,7 +66,7 @@ class Broken(Counting):
 
 
 def driven(folder: Path, data: Any, files_of: Any = lambda _: (), **options: Any) -> SwitchedLoader:
-    return SwitchedLoader(DataLoader(data, batch_size=4, **options), folder, files_of=files_of, tied=False)
+    return SwitchedLoader(DataLoader(data, batch_size=4, **options), folder, files_of)
 
 
 @pytest.mark.parametrize("own", [False, True])
@@ -259,7 +258,7 @@ def test_what_was_read_is_kept_when_other_batches_take_its_place(tmp_path: Path,
 def test_workers_are_still_when_each_has_made_what_it_was_asked_for(tmp_path: Path, late: int) -> None:
     """Not when the last batch is there: a data set whose workers wait for each other at the beginning of a pass would
     wait for ever if one of them began again a batch earlier than the other."""
-    loader = SwitchedLoader(DataLoader(Counting(), num_workers=2), tmp_path, files_of=None, tied=False)
+    loader = SwitchedLoader(DataLoader(Counting(), num_workers=2), tmp_path)
     log = FetchLog(tmp_path / "fetch.log", 2).open("r+")
     for number in (7, 8, 9, 10):
         log.rows[number % 2, number // 2, 0] = number + 1 if number % 2 != late else -(number + 1)
@@ -362,28 +361,26 @@ class Numbers(Counting):
         return index
 
 
-@pytest.mark.parametrize("probe", [WorkerProbe, PassiveProbe])
-def test_samples_are_counted_by_their_stacks_below_the_loader(tmp_path: Path, probe: type[WorkerProbe]) -> None:
-    """Of batches as asked alone: not of the first, whose files are learned, nor without a resource; and not of a
-    training that is only watched."""
+def test_samples_are_counted_by_their_stacks_below_the_loader(tmp_path: Path) -> None:
+    """Of batches as asked alone: not of the first, whose files are learned, nor without a resource."""
     numbers = Numbers()
     iterator = iter(DataLoader(numbers, batch_size=2))
     log = FetchLog.create(tmp_path / "log", 1)
-    watch = watch_here(log, iterator, None, probe)
+    watch = watch_here(log, iterator, None)
+    assert watch._stacks is not None
     switch = log.open("r+")
     switch.pool = 1  # its files are learned with the first batch, which does not count
-    numbers.on_item = watch._stacks.count if watch._stacks is not None else None
+    numbers.on_item = watch._stacks.count
     modes: tuple[Mode, ...] = ("baseline", "baseline", "cached_samples", "warm")
     for mode in modes:
         switch.mode = mode
         next(iterator)
     watch.close()
     seen = stacks_seen(log)
-    assert (seen is None) == (probe is PassiveProbe)
-    if seen is not None:
-        assert [each.name.rpartition(".")[2] for each in seen.functions] == ["__getitem__", "decoded"]
-        assert (seen.counts, seen.stacks) == ((4,), ((0, 1),))
-        assert all(function.file == Path(__file__).name and not function.library for function in seen.functions)
+    assert seen is not None
+    assert [each.name.rpartition(".")[2] for each in seen.functions] == ["__getitem__", "decoded"]
+    assert (seen.counts, seen.stacks) == ((4,), ((0, 1),))
+    assert all(function.file == Path(__file__).name and not function.library for function in seen.functions)
 
 
 def test_functions_are_ordered_by_all_that_they_take() -> None:
