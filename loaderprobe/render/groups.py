@@ -51,14 +51,13 @@ def loading(row: ConfigurationRow) -> str:
 
 def differing(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> list[str]:
     """The options, beyond the stated ones, of which the rows do not all have this row's value."""
+    compared = {
+        "prefetch_factor": [other for other in among if other.config.loader.workers and row.config.loader.workers],
+        "data": [other for other in among if other.config.resolution == row.config.resolution],
+    }
 
     def differs(name: str) -> bool:
-        compared = among
-        if name == "prefetch_factor":
-            compared = [other for other in among if other.config.loader.workers and row.config.loader.workers]
-        if name == "data":
-            compared = [other for other in among if other.config.resolution == row.config.resolution]
-        return len({OPTIONS[name].of(other.config) for other in compared}) > 1
+        return len({OPTIONS[name].of(other.config) for other in compared.get(name, among)}) > 1
 
     return [name for name in OPTIONS if name not in STATED and differs(name)]
 

@@ -84,17 +84,12 @@ def _configuration_type() -> type[msgspec.Struct]:
     return msgspec.defstruct("Configuration", list(kinds.items()), kw_only=True)
 
 
-@cache
-def summary_type() -> type[msgspec.Struct]:
-    """What `summary.json` decodes to: types from the records it is made of."""
+def summary_schema() -> str:
+    """The JSON Schema (2020-12) of `summary.json`, by the types of the records that it is made of."""
     configuration = _configuration_type()
     whole = get_type_hints(Summary) | {"configurations": tuple[configuration, ...]}  # type: ignore[valid-type]  # made here
-    return msgspec.defstruct("Summary", list(whole.items()), kw_only=True)
-
-
-def summary_schema() -> str:
-    """The JSON Schema (2020-12) of `summary.json`."""
-    _, definitions = msgspec.json.schema_components([summary_type()], ref_template="#/$defs/{name}")
+    summary = msgspec.defstruct("Summary", list(whole.items()), kw_only=True)
+    _, definitions = msgspec.json.schema_components([summary], ref_template="#/$defs/{name}")
     return _schema(definitions.pop("Summary"), definitions, SUMMARY_SCHEMA, SCHEMA_VERSION)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from loaderprobe.records import values
 from loaderprobe.records.diagnosis import Attached, WatchedInterval, WatchReport
 from loaderprobe.render.charts import Bar, Chart, ChartRow
-from loaderprobe.render.document import Column, Document, Paragraph, Part, Section, table, tags
+from loaderprobe.render.document import Column, Document, Paragraph, Section, table, tags
 from loaderprobe.render.format import MISSING, Facts, counted, percent, span, workers_words
 from loaderprobe.render.groups import letters_of, tone
 from loaderprobe.render.messages import MESSAGES
@@ -46,9 +46,9 @@ def _why_none(found: WatchReport) -> str:
 
 def _sections(found: WatchReport) -> Iterator[Section]:
     unit = _UNITS[found.images]
-    yield Section(
-        title=f"{unit.capitalize()} over time", name="time", parts=_course(found.intervals, unit), panel="main"
-    )
+    rows, brief = (tuple(map(_row, _few(found.intervals, most))) for most in (_SHOWN, _BRIEF))
+    course = (Chart(rows=rows, unit=unit, ends=f"until,{unit}", brief=brief),) if rows else ()
+    yield Section(title=f"{unit.capitalize()} over time", name="time", parts=course, panel="main")
     yield Section(title="Why", parts=(Paragraph(text=sentence(found.bound)),) if found.bound else (), panel="side")
     waits = ("what limits: on a GPU, steps end later than the loop sees",) if found.on_gpu else ()
     sure = (
@@ -64,11 +64,6 @@ def _sections(found: WatchReport) -> Iterator[Section]:
 def _few(intervals: Sequence[WatchedInterval], most: int) -> Sequence[WatchedInterval]:
     half = most // 2
     return intervals if len(intervals) <= most else (*intervals[:half], *intervals[-half:])
-
-
-def _course(intervals: Sequence[WatchedInterval], unit: str) -> tuple[Part, ...]:
-    rows, brief = (tuple(map(_row, _few(intervals, most))) for most in (_SHOWN, _BRIEF))
-    return (Chart(rows=rows, unit=unit, ends=f"until,{unit}", brief=brief),) if intervals else ()
 
 
 def _row(interval: WatchedInterval) -> ChartRow:

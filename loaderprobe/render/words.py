@@ -129,16 +129,13 @@ def knee_words(knee: Knee) -> str:
         "why": why,
         "then": knee.bottleneck,
     }
-    return message(f"knee.{_end(knee, why, more=bool(beyond))}", facts)
-
-
-def _end(knee: Knee, why: str, *, more: bool) -> str:
-    """What ends the gain of more workers; `more` were judged."""
     if why:
-        return "no_forecast"
-    if knee.bottleneck is None:
-        return "no_gain" if more else "rises"
-    return "no_gain" if knee.bottleneck == "preprocessing" else "limited"
+        end = "no_forecast"
+    elif knee.bottleneck is None:
+        end = "no_gain" if beyond else "rises"
+    else:
+        end = "no_gain" if knee.bottleneck == "preprocessing" else "limited"
+    return message(f"knee.{end}", facts)
 
 
 LIMIT_WORDS: dict[str, str] = {
