@@ -67,17 +67,18 @@ def dead_worker(workers: Sequence[BaseProcess]) -> LoaderprobeError | None:
 class SwitchedLoader:
     """Drives `loader`, which must serve batches without end. It is changed, so pass a copy.
 
-    `files_of` names the files of a batch, for a loader of our own: its workers, which are children of this process,
-    end with it, and map files only where `maps` says so. Without, it is a user's, and its workers learn the files.
+    `files_of` names the files of a batch; without it the workers learn them. `tied` ends the workers with
+    this process, for workers that are its children. `maps` where they may map files, whose names are known.
     Entering starts the workers, leaving stops them.
     """
 
     def __init__(
-        self, loader: DataLoader[Any], scratch: Path, files_of: FilesOf | None = None, *, maps: bool = False
+        self, loader: DataLoader[Any], scratch: Path, *, files_of: FilesOf | None, tied: bool, maps: bool = False
     ) -> None:
         self._loader = loader
         self._log_name = FetchLog.create(scratch / "fetch.log", max(loader.num_workers, 1))
         self._log = self._log_name.open("r+")
+        # Files that are named need no learning, and their loader maps none.
         self._may_map = files_of is None or maps
         self._signals = WorkerSignals.create(scratch, loader.num_workers) if self._may_map else None
         self._evicted_ahead: tuple[Path, ...] = ()
@@ -93,7 +94,7 @@ class SwitchedLoader:
                 self._log_name,
                 files_of,
                 loader.worker_init_fn,
-                None if files_of is None else os.getpid(),
+                os.getpid() if tied else None,
                 os.getpid(),
                 self._signals,
             )

@@ -318,7 +318,9 @@ class TorchLoader(SwitchedLoader):
         self._config = config
         self._largest_file_bytes = max(files.size_bytes, default=0)
         samples = self.samples_of(config, files, scratch)
-        super().__init__(image_loader(config, files, samples), scratch, samples.files_of, maps=bool(files.places))
+        super().__init__(
+            image_loader(config, files, samples), scratch, files_of=samples.files_of, tied=True, maps=bool(files.places)
+        )
         self._by_key = bool(files.places) and not files.streamed
 
     def samples_of(self, config: RunConfig, files: FileSet, _scratch: Path) -> Any:

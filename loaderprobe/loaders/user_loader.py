@@ -294,7 +294,7 @@ class UserLoader(SwitchedLoader):
         self._before_batch = before_batch
         self._iterable = isinstance(loader.dataset, IterableDataset)
         pool = None if self._iterable else BatchPool(own_sampler(loader), loader.num_workers)
-        super().__init__(endless(loader, pool, patience_s), scratch)
+        super().__init__(endless(loader, pool, patience_s), scratch, files_of=None, tied=False)
         self._pool: BatchPool | StreamPool = StreamPool(self._log_name) if pool is None else pool
         self._rewrapped: Any = None
         self._epochs = EndlessBatches(())

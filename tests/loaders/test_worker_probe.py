@@ -66,7 +66,7 @@ class Broken(Counting):
 
 
 def driven(folder: Path, data: Any, files_of: Any = lambda _: (), **options: Any) -> SwitchedLoader:
-    return SwitchedLoader(DataLoader(data, batch_size=4, **options), folder, files_of)
+    return SwitchedLoader(DataLoader(data, batch_size=4, **options), folder, files_of=files_of, tied=False)
 
 
 @pytest.mark.parametrize("own", [False, True])
@@ -258,7 +258,7 @@ def test_what_was_read_is_kept_when_other_batches_take_its_place(tmp_path: Path,
 def test_workers_are_still_when_each_has_made_what_it_was_asked_for(tmp_path: Path, late: int) -> None:
     """Not when the last batch is there: a data set whose workers wait for each other at the beginning of a pass would
     wait for ever if one of them began again a batch earlier than the other."""
-    loader = SwitchedLoader(DataLoader(Counting(), num_workers=2), tmp_path)
+    loader = SwitchedLoader(DataLoader(Counting(), num_workers=2), tmp_path, files_of=None, tied=False)
     log = FetchLog(tmp_path / "fetch.log", 2).open("r+")
     for number in (7, 8, 9, 10):
         log.rows[number % 2, number // 2, 0] = number + 1 if number % 2 != late else -(number + 1)
