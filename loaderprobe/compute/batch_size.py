@@ -274,7 +274,7 @@ class TorchProber:
         self._model.step(batch, self._part)
 
     def _part(self, name: str) -> AbstractContextManager[None]:
-        return part_of_step(name, self._size)
+        return part_of_step(name, self._size, among=True)
 
     def _forget(self, *, fits: bool) -> None:
         """Gradients and all that a failed step left."""

@@ -287,15 +287,18 @@ class NoMemory(BadValue):
 
 
 @contextmanager
-def part_of_step(name: str, batch_size: int) -> Iterator[None]:
-    """Around a part of a step: raises NoMemory where memory ends in it, BadValue for whatever else its code raises."""
+def part_of_step(name: str, batch_size: int, *, among: bool = False) -> Iterator[None]:
+    """Around a part of a step: raises NoMemory where memory ends in it, BadValue for whatever else its code raises.
+
+    `among` where other sizes are tried, too.
+    """
     try:
         yield
     except BadValue:
         raise
     except Exception as error:  # the model's own code may raise anything
         reason = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-        if out_of_memory(error, batch_size):
+        if out_of_memory(error, batch_size if among else 1):
             said = f"a batch of {batch_size} does not fit into memory: {reason}"
             raise NoMemory(said, hint="use a smaller batch") from error
         raise BadValue(

@@ -96,7 +96,7 @@ def clients(here: Launched, prefix: str) -> tuple[TorchStore, TorchStore]:
 
 
 recorded = record
-"""Calls a function; an error that it raises is also written where torchelastic's launcher looks for the first one."""
+"""The same function; an error that it raises is also written where torchelastic's launcher looks for the first one."""
 
 
 JOIN_S = 60.0

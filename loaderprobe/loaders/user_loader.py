@@ -326,7 +326,7 @@ class UserLoader(SwitchedLoader):
     def batches(self) -> Iterator[Any]:
         """The loader's batches, in mode no_transport only the number of samples; errors name their origin.
 
-        None is kept, so that releasing one costs the usual time.
+        No batch is kept here, so that releasing one costs the usual time.
         """
         while True:
             self._before_batch()
@@ -357,9 +357,13 @@ class UserLoader(SwitchedLoader):
         if not FROM_WORKER.match(str(error)) and (dead := self._dead_worker(error)):
             return dead
         if self._loader.timeout > self._users.timeout and str(error).startswith("DataLoader timed out"):
-            self._before_batch()
             message = f"no batch came within {format_duration(self._loader.timeout)}"
-            return BadValue(message, hint="a larger --budget (in Python budget_s) waits longer")
+            hint = "a larger --budget (in Python budget_s) waits longer"
+            try:
+                self._before_batch()
+            except LoaderprobeError as late:
+                return type(late)(message, hint=hint)
+            return BadValue(message, hint=hint)
         return origin_of(error)
 
     def check(self, *, broken_off: bool = False) -> None:

@@ -29,7 +29,7 @@ from loaderprobe.records.rank_processes import RankPlacement, ReadTogether
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.system.host import utc_timestamp
 from loaderprobe.system.limits import free_shared_memory_bytes
-from loaderprobe.system.process import ask_where, child_environment, end_of, how_ended, signal_name
+from loaderprobe.system.process import ask_where, child_environment, end_of, how_ended, runs, signal_name
 from loaderprobe.system.scratch import remove_batches, scratch_directory, written_in
 
 
@@ -329,9 +329,10 @@ def _follow(
     def left_s() -> float:
         return max(0.0, (deadline_ns - clock.now_ns()) / 1e9)
 
-    while (remaining_s := left_s()) > 0:  # also where lines come without end
+    # What the child had said before its end counts, also late; lines that come without end do not.
+    while left_s() > 0 or not (lines.empty() or runs(child.pid)):
         try:
-            line = lines.get(timeout=remaining_s)
+            line = lines.get(timeout=left_s())
             if line is END_OF_OUTPUT:
                 child.wait(timeout=left_s())
                 return last, False

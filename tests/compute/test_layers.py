@@ -17,7 +17,8 @@ from torch.utils.data import DataLoader, Dataset
 import loaderprobe
 from loaderprobe.compute import layers as compute_layers
 from loaderprobe.compute.layers import EVALUATE, LAYER, Owners, layer_times
-from tests.compute.models import Fill, Named, Net, Often, Picked, QuickPool, SlowPool, Turns
+from loaderprobe.errors import BadValue
+from tests.compute.models import Fill, Hungry, Named, Net, Often, Picked, QuickPool, SlowPool, Turns
 
 # Times from events: nesting, layers used twice, backward functions and the weights after them.
 
@@ -240,6 +241,12 @@ def test_calls_without_end_share_a_row(most: int, monkeypatch: pytest.MonkeyPatc
     assert {each.name: each.count for each in rows[-1].operators}["AddmmBackward0"] == 21
     assert rows[-1].ms > 5 * sorted(layer.ms for layer in rows)[50]
     assert "call 100 and later" in found.markdown()
+
+
+def test_what_cudnn_cannot_do_at_all_is_no_lack_of_memory() -> None:
+    """One size is tried, so nothing says that a smaller batch would do."""
+    with pytest.raises(BadValue, match="the model fails in forward.*CUDNN_STATUS_NOT_SUPPORTED"):
+        loaderprobe.layers(Hungry(0, "cuDNN error: CUDNN_STATUS_NOT_SUPPORTED"), VECTORS, steps=4)
 
 
 class Ours(Dataset[tuple[torch.Tensor, int]]):

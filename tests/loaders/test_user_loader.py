@@ -345,14 +345,14 @@ def test_workers_make_a_batch_more_for_a_wrapper_that_takes_one_ahead(tmp_path: 
     ("timeout", "late", "kind", "says"),
     [
         (0, False, BadValue, "no batch came within 10.0 ms"),
-        (0, True, LoaderprobeError, "it is too late"),
+        (0, True, LoaderprobeError, "no batch came within 10.0 ms"),
         (0.01, True, LoaderprobeError, "raised RuntimeError: DataLoader timed out"),
     ],
 )
 def test_a_wait_that_is_too_long_is_not_the_loaders_own_error(
     tmp_path: Path, timeout: float, late: bool, kind: type[LoaderprobeError], says: str
 ) -> None:
-    """Unless it has a timeout itself. Where it is too late for another batch, that is the error."""
+    """Unless it has a timeout itself. Where it is too late for another batch, it is an error of that kind."""
     data, is_late = Stuck(), iter([False, late])
 
     def before_batch() -> None:

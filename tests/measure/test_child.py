@@ -78,6 +78,29 @@ def test_a_child_that_ends_without_a_result_becomes_a_failure() -> None:
     assert isinstance(run("pass"), RunFailure)
 
 
+def test_what_a_child_said_counts_where_it_is_heard_late() -> None:
+    """The sweep was stopped, and goes on after the time limit: the child has ended, and told why."""
+    clock, started = FakeClock(), list[Child]()
+
+    def start(*paths: Path) -> Child:
+        started.append(by_command(lambda *_: [sys.executable, "-c", f"import sys\n{SAYS_WHY}"])(*paths))
+        return started[0]
+
+    def on_event(_: Event) -> None:
+        clock.sleep(100.0)
+        started[0].wait()
+        _join_threads()
+
+    failure = run_order(order(), Measurement, clock=clock, time_limit_s=60.0, on_event=on_event, start=start)
+    assert isinstance(failure, RunFailure) and (failure.reason, failure.hint) == ("it broke", "repair it")
+
+
+def _join_threads() -> None:
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread():
+            thread.join(10)
+
+
 @pytest.mark.parametrize("script", ["", "os.fork(); signal.pause()"])
 def test_a_hung_child_is_ended_with_all_its_processes(script: str) -> None:
     """At the time limit; what it said is closed by the thread that reads it, as is that of one that ends."""
@@ -90,9 +113,7 @@ def test_a_hung_child_is_ended_with_all_its_processes(script: str) -> None:
     clock: Clock = FakeClock() if script else SystemClock()
     limit_s = 0.0 if script else 60.0
     failure = run_order(order(), Measurement, clock=clock, time_limit_s=limit_s, on_event=lambda _: None, start=start)
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread():
-            thread.join(10)
+    _join_threads()
     assert started[0].stdout is not None and started[0].stdout.closed
     assert isinstance(failure, RunFailure)
     assert ("not finished after 0 s" in failure.reason) == ("--time-limit" in failure.hint) == bool(script)

@@ -503,6 +503,8 @@ def _measure(
                 session.beyond_s = lambda so_far: asked.beyond_s if Judged(measurement=so_far).is_unsure else 0.0
                 notes = (*_run(session, driver, loader), *_uneven(driver.records(), properties.batch_size))
             except OutOfTimeError as error:
+                if error.hint:
+                    raise BadValue(error.message, hint=error.hint) from error
                 longest_s = max(driver.records().wall_ns, default=limit.spent_s * 1e9) / 1e9
                 raise BadValue(
                     f"{error.message}, in which the loader gave {len(driver.records().batch)} batches",
