@@ -245,7 +245,7 @@ def test_calls_without_end_share_a_row(most: int, monkeypatch: pytest.MonkeyPatc
 
 def test_what_cudnn_cannot_do_at_all_is_no_lack_of_memory() -> None:
     """One size is tried, so nothing says that a smaller batch would do."""
-    with pytest.raises(BadValue, match="the model fails in forward.*CUDNN_STATUS_NOT_SUPPORTED"):
+    with pytest.raises(BadValue, match=r"the model fails in forward.*CUDNN_STATUS_NOT_SUPPORTED"):
         loaderprobe.layers(Hungry(0, "cuDNN error: CUDNN_STATUS_NOT_SUPPORTED"), VECTORS, steps=4)
 
 

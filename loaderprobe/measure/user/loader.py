@@ -503,13 +503,7 @@ def _measure(
                 session.beyond_s = lambda so_far: asked.beyond_s if Judged(measurement=so_far).is_unsure else 0.0
                 notes = (*_run(session, driver, loader), *_uneven(driver.records(), properties.batch_size))
             except OutOfTimeError as error:
-                if error.hint:
-                    raise BadValue(error.message, hint=error.hint) from error
-                longest_s = max(driver.records().wall_ns, default=limit.spent_s * 1e9) / 1e9
-                raise BadValue(
-                    f"{error.message}, in which the loader gave {len(driver.records().batch)} batches",
-                    hint=f"give more time: --budget {_enough_s(longest_s, loader, asked)} (in Python budget_s)",
-                ) from error
+                raise _no_round(error, driver.records(), limit.spent_s, loader, asked) from error
             measured = replace(session.measurement((), ()), stacks=driver.stacks())
             measured = asked.joined(replace(measured, notes=(*measured.notes, *driver.notes(), *notes)))
     # When the script ends, nothing can be started any more.
@@ -522,6 +516,19 @@ def _measure(
         measurement=replace(measured, notes=_with_budget(measured, ceiling, session, asked)),
         data=data_found(loader, properties.files),
         ceiling=ceiling,
+    )
+
+
+def _no_round(
+    error: OutOfTimeError, made: WorkerBatches, spent_s: float, loader: Any, asked: LoaderRequest
+) -> BadValue:  # fmt: skip
+    """The error; of batches that came, with the budget that it would take."""
+    if error.hint:
+        return BadValue(error.message, hint=error.hint)
+    longest_s = max(made.wall_ns, default=spent_s * 1e9) / 1e9
+    return BadValue(
+        f"{error.message}, in which the loader gave {len(made.batch)} batches",
+        hint=f"give more time: --budget {_enough_s(longest_s, loader, asked)} (in Python budget_s)",
     )
 
 
