@@ -79,7 +79,7 @@ def test_a_child_that_ends_without_a_result_becomes_a_failure() -> None:
 
 
 def test_what_a_child_said_counts_where_it_is_heard_late() -> None:
-    """The sweep was stopped, and goes on after the time limit: the child has ended, and told why."""
+    """The sweep was stopped, and goes on after the time limit: the child has ended, and said why."""
     clock, started = FakeClock(), list[Child]()
 
     def start(*paths: Path) -> Child:
