@@ -74,12 +74,12 @@ def _limits(found: BatchSizeReport) -> Iterator[str]:
 
 
 def _trained(found: BatchSizeReport) -> str:
-    what = "memory" if not found.data else "loader" if found.workers is None else "folder"
     facts = {
         "precision": found.precision, "pixels": found.image_size, "data": found.data, "workers": found.workers,
+        "on": "memory" if not found.data else "loader" if found.workers is None else "folder",
         "limit": found.memory_limit_bytes,
     }  # fmt: skip
-    return message(f"trained.{what}", facts)
+    return message("part.model", facts)
 
 
 def _varies(found: BatchSizeReport) -> bool:
