@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from math import ceil
 from typing import Any
 
@@ -29,6 +29,7 @@ from loaderprobe.analyze.verdict.one_thread import one_thread_notes
 from loaderprobe.analyze.verdict.rates import NS, function_times, segment_rate
 from loaderprobe.analyze.verdict.validity import disturbance_notes
 from loaderprobe.errors import BadValue, LoaderprobeError
+from loaderprobe.records import by_key
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.environment import SCHEMA_VERSION, Environment
 from loaderprobe.records.files import FileSet
@@ -52,6 +53,7 @@ from loaderprobe.records.report import (
 )
 from loaderprobe.records.resources import INPUTS, Bottleneck
 from loaderprobe.records.studies import (
+    ITERATIONS,
     BufferEffect,
     Epoch,
     EpochFigures,
@@ -320,21 +322,14 @@ def _row(seen: RankSeen, places: list[int], alone: float | None) -> RankRow:
 
 
 Result = Measurement | RunFailure | DamagedFile | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Studies:
-    """What was measured beside the verdicts, by key of the configuration."""
-
-    prefilled: Mapping[str, Prefilled] = field(default_factory=dict)
-    epochs: Mapping[str, EpochsMeasured] = field(default_factory=dict)
+Study = Prefilled | EpochsMeasured
 
 
 def build_report(
     *, name: str, created_utc: str, command: str, environment: Environment,
     files: Sequence[FileSet], results: Sequence[tuple[RunConfig, Result]],
     ceilings: Mapping[str, StorageCeiling], accelerators: Mapping[str, float] | None = None,
-    damaged: Sequence[DamagedFile] = (), studies: Studies | None = None,
+    damaged: Sequence[DamagedFile] = (), studies: Iterable[Study] = (),
 ) -> Report:  # fmt: skip
     """Judge every result and put them together, in the order of the sweep.
 
@@ -351,9 +346,10 @@ def build_report(
         [each.experiments for each in judged.values()],
         {file.fingerprint: _around(file, environment, ceilings.get(file.fingerprint)) for file in files},
         accelerators or {},
+    beside = by_key(studies, lambda study: study.config.key)
     )
     rows = [
-        _measured_row(each, recommendations[config.key], studies or Studies(), files)
+        _measured_row(each, recommendations[config.key], beside.get(config.key, ()), files)
         if isinstance(each, Judged)
         else _unmeasured_row(config, each)
         for config, each in found
@@ -454,15 +450,16 @@ def row_of(judged: Judged, advised: Recommendation) -> ConfigurationRow:
 
 
 def _measured_row(
-    judged: Judged, advised: Recommendation, studies: Studies, files: Sequence[FileSet]
+    judged: Judged, advised: Recommendation, beside: Sequence[Study], files: Sequence[FileSet]
 ) -> ConfigurationRow:
     """With what was measured beside it."""
     row = row_of(judged, advised)
-    epochs = studies.epochs.get(row.key)
+    prefilled = next((study for study in beside if isinstance(study, Prefilled)), None)
+    epochs = next((study for study in beside if isinstance(study, EpochsMeasured)), None)
     own = next((file for file in files if file.fingerprint == row.config.data), None)
     return replace(
         row,
-        buffer=buffer_effect(judged.measurement, judged.verdict, studies.prefilled.get(row.key)),
+        buffer=buffer_effect(judged.measurement, judged.verdict, prefilled),
         epochs=None if epochs is None else epochs_of(epochs, own),
     )
 
