@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from loaderprobe.analyze.batch_size import by_size
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeReport, LimitName
 from loaderprobe.records.thresholds import ALIKE, WIDE
 from loaderprobe.render.charts import Bar, Chart, ChartRow
@@ -20,8 +21,8 @@ _SHOWN, _BRIEF = 30, 8
 _TONES: dict[LimitName, str] = {"memory": "warning", "maximum": "change", "compute": "compute"}
 
 
-def batch_size_document(found: BatchSizeReport, sizes: Sequence[BatchSizeProbe]) -> Document:
-    """The size to use, the rate of all; `sizes` are the probes of each size together, from the smallest on."""
+def batch_size_document(found: BatchSizeReport) -> Document:
+    """The size to use and its rate, what limits there, then a row a size, or a row a loop."""
     ours = found.strategy == "throughput"
     return Document(
         title=f"{found.model} in {found.precision} on {found.device}",
@@ -29,14 +30,14 @@ def batch_size_document(found: BatchSizeReport, sizes: Sequence[BatchSizeProbe])
         subline=_condition(found),
         tone=_TONES.get(found.limit, "now"),
         unsure=_varies(found) or found.stop.code in ("probes_spent", "loops_spent", "interrupted"),
-        sections=tuple(_sections(found, sizes)),
+        sections=tuple(_sections(found)),
     )
 
 
-def _sections(found: BatchSizeReport, sizes: Sequence[BatchSizeProbe]) -> Iterator[Section]:
-    ours = found.strategy == "throughput"
-    shown = list(sizes) if ours else list(found.probes)[-_SHOWN:]
-    yield Section(title="Images/s by batch size", name="sizes", parts=tuple(_rates(found, shown)), panel="main")
+def _sections(found: BatchSizeReport) -> Iterator[Section]:
+    ours, sizes = found.strategy == "throughput", by_size(found.probes)
+    shown = sizes if ours else found.probes[-_SHOWN:]
+    yield Section(title="Images/s by batch size", parts=tuple(_rates(found, shown)), panel="main")
     limits = tuple(Paragraph(text=text) for text in _limits(found))
     yield Section(title="What limits it", parts=limits, panel="side")
     yield Section(title="How sure", parts=tags(_sure(found)), panel="side")
