@@ -32,7 +32,7 @@ from loaderprobe.render.document import (
     table,
     tags,
 )
-from loaderprobe.render.format import MISSING, counted, figure, grouped, percent, rate, span
+from loaderprobe.render.format import MISSING, counted, figure, grouped, named, percent, rate, span
 from loaderprobe.render.rows import as_columns, own_cells
 from loaderprobe.render.words import LIMIT_WORDS, enough, message, remark_words
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
@@ -287,9 +287,7 @@ def _title(plan: PlanReport) -> str:
 def _accelerators(plan: PlanReport) -> str:
     """`64 x mlperf-h100`; of a rate as given `64 accelerators of 2500 images/s`."""
     name, count = plan.source.accelerator, plan.asked.accelerators
-    if name[:1].isdigit():
-        return f"{counted(count, 'accelerator')} of {rate(float(name))} images/s"
-    return f"{counted(count, 'CPU')} like that of the run" if name == "cpu" else f"{count:,} x {name}"
+    return f"{counted(count, 'CPU')} like that of the run" if name == "cpu" else named(name, f"{count:,}")
 
 
 _AMOUNTS: dict[str, Callable[[float], str]] = {
