@@ -50,8 +50,9 @@ _FIGURES = {"factor": 2, "share": 2}
 
 def answered(report: Report) -> Report:
     """The report with its answer."""
-    rows = report.summary.configurations
-    best = [row for some in by_device(rows) for row in _best(some, report.summary.knees)]
+    known = (row for rows in by_device(report.summary.configurations) for row in rows if row.images_per_s)
+    alike = by_key(known, lambda row: (_measured_on(row), row.config.resolution, row.config.loader.name))
+    best = [_best_row(rows, report.summary.knees) for rows in alike.values()]
     report = replace(report, summary=replace(report.summary, best=_keys(best)))
     report = replace(report, summary=replace(report.summary, staging=tuple(_staging(report))))
     return replace(
@@ -130,12 +131,6 @@ def best_of(report: Report, rows: Rows) -> list[ConfigurationRow]:
     """Of each data set and loader the row with the workers that are enough, if that was measured; else the fastest."""
     found = {row.key: row for row in rows}
     return [found[key] for key in report.summary.best if key in found]
-
-
-def _best(rows: Rows, knees: Sequence[Knee]) -> list[ConfigurationRow]:
-    known = (row for row in rows if row.images_per_s)
-    found = by_key(known, lambda row: (row.config.resolution, row.config.loader.name))
-    return [_best_row(some, knees) for some in found.values()]
 
 
 def _best_row(rows: Rows, knees: Sequence[Knee]) -> ConfigurationRow:

@@ -113,7 +113,6 @@ def _largest_part(verdict: Verdict, free: str, gain: float, workers: int) -> Bot
 
 # How much too fast a short benchmark is that begins when the loader's buffer is full.
 
-ITERATIONS = (10, 20, 50, 100, 200)
 SEEN = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 """Of what was measured."""
 
@@ -209,13 +208,13 @@ def outlooks(
 ) -> tuple[Outlook, ...]:
     """One for each data set and accelerator; for a CPU only where the run has nothing else, and then of `REFERENCE`."""
     by_fingerprint = {file.fingerprint: file for file in files}
-    together: dict[tuple[str, str, str], list[ConfigurationRow]] = {}
     judged = [row for row in rows if row.verdict and row.config.compute.kind != NO_STEP]
     devices = [row for row in judged if row.config.compute.kind != "cpu"]
-    for row in devices or judged:
-        # The rate of a reference does not depend on what was trained here.
-        model = row.config.compute.model if devices else ""
-        together.setdefault((row.config.data, row.config.compute.name, model), []).append(row)
+    # The rate of a reference does not depend on what was trained here.
+    together = by_key(
+        devices or judged,
+        lambda row: (row.config.data, row.config.compute.name, row.config.compute.model if devices else ""),
+    )
     reference = None if devices else accelerators.get(REFERENCE)
     other = (REFERENCE, known(reference, "images/s", "given", _REFERENCE_SOURCE)) if reference else None
     found = []
@@ -346,8 +345,8 @@ def build_report(
         [each.experiments for each in judged.values()],
         {file.fingerprint: _around(file, environment, ceilings.get(file.fingerprint)) for file in files},
         accelerators or {},
-    beside = by_key(studies, lambda study: study.config.key)
     )
+    beside = by_key(studies, lambda study: study.config.key)
     rows = [
         _measured_row(each, recommendations[config.key], beside.get(config.key, ()), files)
         if isinstance(each, Judged)
@@ -404,23 +403,22 @@ def run_info(
         complete=pending == 0,
         pending=pending,
         wall_s=sum(result.wall_s for result in results if isinstance(result, Measurement | RunFailure)),
-        data=tuple(_data_info(file_set) for file_set in files),
+        data=tuple(
+            DataInfo(
+                label=file_set.label,
+                root=file_set.root,
+                generated=file_set.generated,
+                images_found=file_set.images_found,
+                images_used=len(file_set.paths),
+                mean_size_bytes=file_set.mean_size_bytes,
+                skipped_count=file_set.skipped_count,
+                skipped=tuple(f"{file.path}: {file.reason}" for file in file_set.skipped),
+                staged=file_set.staged,
+            )
+            for file_set in files
+        ),
         notes=disturbance_notes(result for result in results if isinstance(result, Measurement)),
         damaged=(*damaged, *dict.fromkeys(result for result in results if isinstance(result, DamagedFile))),
-    )
-
-
-def _data_info(files: FileSet) -> DataInfo:
-    return DataInfo(
-        label=files.label,
-        root=files.root,
-        generated=files.generated,
-        images_found=files.images_found,
-        images_used=len(files.paths),
-        mean_size_bytes=files.mean_size_bytes,
-        skipped_count=files.skipped_count,
-        skipped=tuple(f"{file.path}: {file.reason}" for file in files.skipped),
-        staged=files.staged,
     )
 
 

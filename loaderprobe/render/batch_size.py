@@ -76,8 +76,8 @@ def _limits(found: BatchSizeReport) -> Iterator[str]:
 
 def _trained(found: BatchSizeReport) -> str:
     facts = {
-        "precision": found.precision, "pixels": found.image_size, "data": found.data, "workers": found.workers,
         "on": "memory" if not found.data else "loader" if found.workers is None else "folder",
+        "precision": found.precision, "pixels": found.image_size, "data": found.data, "workers": found.workers,
         "limit": found.memory_limit_bytes,
     }  # fmt: skip
     return message("part.model", facts)
@@ -114,7 +114,7 @@ def _rate_row(found: BatchSizeReport, probe: BatchSizeProbe) -> ChartRow:
     tone = "change" if chosen else "quiet"
     return ChartRow(
         label=f"batch {probe.batch_size}{', chosen' if chosen else ''}",
-        value=_rate(probe),
+        value=interval(rate) if probe.fits else "does not fit" if probe.ran else "not tried",
         note=f"{significant(probe.step_ms.value)} ms a step" if probe.step_ms else "",
         bars=(Bar(end=rate.value, tone=tone),) if rate else (),
         interval=(rate.low, rate.high) if rate else None,
@@ -149,7 +149,6 @@ def _of_sizes(found: BatchSizeReport) -> tuple[Column, ...]:
 
 
 def _loops(found: BatchSizeReport) -> tuple[Column, ...]:
-    """Of (number, probe)."""
     epoch = Column("epoch", lambda loop: format_duration(loop[1].epoch_s(found.dataset_images)) if loop[1].fits else "")
     return (
         Column("loop", lambda loop: str(loop[0])),
@@ -163,12 +162,6 @@ def _loops(found: BatchSizeReport) -> tuple[Column, ...]:
 
 def _memory(probe: BatchSizeProbe) -> str:
     return format_bytes(probe.memory_bytes) if probe.memory_bytes else ""
-
-
-def _rate(probe: BatchSizeProbe) -> str:
-    if probe.fits:
-        return interval(probe.images_per_s)
-    return "does not fit" if probe.ran else "not tried"
 
 
 def _notes(found: BatchSizeReport) -> Iterator[str]:

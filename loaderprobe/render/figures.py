@@ -203,18 +203,12 @@ def flat(row: ConfigurationRow) -> dict[str, Cell]:
     cells |= {f"gpu_{name}": value for name, value in counters.items()}
     cells["reason_code"] = bound.reason.code if bound else None
     cells["sentence"] = sentence(bound) if bound else None
-    cells |= _advice(row)
+    cells["advice"] = "; ".join(action_words(advice.action) for advice in row.advice) or None
+    best = next((each for each in row.advice if each.is_worth_making), None)
+    cells["best_advice_command"] = best.command or None if best else None
+    cells |= interval_cells("best_advice_images_per_s", best.after if best else None)
     cells["unavailable"] = "; ".join(f"{at}: {reason}" for at, reason in reasons(row).items()) or None
     return cells
-
-
-def _advice(row: ConfigurationRow) -> dict[str, Cell]:
-    best = next((each for each in row.advice if each.is_worth_making), None)
-    return {
-        "advice": "; ".join(action_words(advice.action) for advice in row.advice) or None,
-        "best_advice_command": best.command or None if best else None,
-        **interval_cells("best_advice_images_per_s", best.after if best else None),
-    }
 
 
 _OWN: dict[EvidenceCode, str] = {

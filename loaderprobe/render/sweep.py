@@ -14,7 +14,7 @@ from loaderprobe.records.ranks import RankRow
 from loaderprobe.records.remark import Remark, each_once, subject_of
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.resources import RESOURCE, WAITED, ResourceName
-from loaderprobe.records.studies import BufferEffect, EpochFigures, Epochs
+from loaderprobe.records.studies import ITERATIONS, BufferEffect, EpochFigures, Epochs
 from loaderprobe.records.thresholds import ALIKE, COLD_AT_LEAST
 from loaderprobe.records.verdict import Forecast, Interval
 from loaderprobe.render.charts import Bar, Chart, ChartRow, stacked
@@ -192,7 +192,6 @@ def _which(some: Sequence[ConfigurationRow], rows: Sequence[ConfigurationRow], r
 
 
 def _without(report: Report, status: str) -> tuple[Item, ...]:
-    """Why a configuration failed, or was skipped."""
     rows = [row for row in report.summary.configurations if row.status == status]
     return items((full_label(row, report), reason_words(row)) for row in rows)
 
@@ -251,9 +250,14 @@ def title(report: Report) -> str:
     return f"{data}{made}{storage}, {machine.cores_available:g} cores, {gpus}, {run.created_utc[:10]}"
 
 
-def environment_facts(report: Report) -> list[tuple[str, str]]:
-    """(what, which) for the machine, its software and the storage under the data."""
-    machine = report.summary.environment
+def _machine(report: Report) -> Iterator[Part]:
+    """How the run was made; the machine, its software and the storage under the data."""
+    run, machine = report.summary.run, report.summary.environment
+    when = run.created_utc.replace("T", " ").replace("Z", " UTC")
+    yield Command(text=run.command)
+    yield Paragraph(
+        text=f"loaderprobe {run.name}; its configurations took {format_duration(run.wall_s)}. {when}", tone="quiet"
+    )
     no_gpu = remark_words(machine.gpu_reason) if machine.gpu_reason else "no reason recorded"
     gpus = [
         f"{gpu.name}{f', {format_bytes(gpu.memory_bytes)}' if gpu.memory_bytes else ''}"
@@ -261,7 +265,7 @@ def environment_facts(report: Report) -> list[tuple[str, str]]:
         for gpu in machine.gpus
     ]
     shared = machine.shared_memory_bytes
-    known = [
+    known = (
         ("CPU", f"{machine.cpu_model}, {machine.cores_available:g} of {machine.cores_total} cores available"),
         ("Memory", format_bytes(machine.memory_bytes)),
         ("Shared memory", "not known" if shared is None else f"{format_bytes(shared)} in /dev/shm"),
@@ -271,11 +275,11 @@ def environment_facts(report: Report) -> list[tuple[str, str]]:
         ("torch", machine.torch or "not installed"),
         ("torchvision", machine.torchvision or "not installed"),
         ("loaderprobe", machine.loaderprobe),
-    ]
+    )
+    yield from items(known)
     for place in machine.storage:
         said = "; ".join([place_words(place), *map(remark_words, place.notes)])
-        known.append(("Storage", f"{place.path}: {said}"))
-    return known
+        yield Item(subject="Storage", text=f"{place.path}: {said}")
 
 
 def _evidence(report: Report, group: RowGroup) -> Iterator[Fold]:
@@ -368,16 +372,6 @@ _DATA = (
     ),
     Column("mean size", lambda data: format_bytes(data.mean_size_bytes)),
 )
-
-
-def _machine(report: Report) -> Iterator[Part]:
-    run = report.summary.run
-    when = run.created_utc.replace("T", " ").replace("Z", " UTC")
-    yield Command(text=run.command)
-    yield Paragraph(
-        text=f"loaderprobe {run.name}; its configurations took {format_duration(run.wall_s)}. {when}", tone="quiet"
-    )
-    yield from items(environment_facts(report))
 
 
 def panel_sections(report: Report) -> Iterator[Section]:
@@ -613,8 +607,6 @@ def epoch_cells(row: ConfigurationRow) -> dict[str, Value]:
     return cells | memory | {"set_in_memory": row.epochs.fit}
 
 
-SHOWN = (10, 20, 50, 100, 200)
-"""Iterations of the table."""
 SHORT_RUNS_NOTE = (
     "The rate over the first iterations, over the steady rate, minus 1, where the buffer was full before; for 2 %: the "
     "iterations that are enough (estimated). loaderprobe explain sweep."
@@ -650,7 +642,7 @@ _SHORT_RUNS = (
     Column("workers", lambda pair: str(pair[0].config.loader.workers)),
     Column("prefetch", lambda pair: str(pair[0].config.loader.prefetch_factor)),
     Column("batches", lambda pair: str(pair[1].batches)),
-    *(Column(str(count), partial(_excess, iterations=count)) for count in SHOWN),
+    *(Column(str(count), partial(_excess, iterations=count)) for count in ITERATIONS),
     Column("for 2 %", lambda pair: f"{pair[1].enough:,}"),
     Column("how", lambda pair: pair[1].how),
 )
@@ -662,5 +654,5 @@ def short_run_cells(row: ConfigurationRow) -> dict[str, Value]:
     if effect is None:
         return {}
     cells: dict[str, Value] = {"buffered_batches": effect.batches}
-    cells |= {f"rate_over_steady_after_{count}_iterations": effect.after(count) for count in SHOWN}
+    cells |= {f"rate_over_steady_after_{count}_iterations": effect.after(count) for count in ITERATIONS}
     return cells | {"rate_over_steady_how": effect.how, "iterations_within_2_percent": effect.enough}
