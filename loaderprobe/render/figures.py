@@ -14,6 +14,7 @@ from loaderprobe.records.config import options_of
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.resources import ABLATIONS, GAP_CAUSES, JUDGED, ONLY_WAITED, RESOURCE, SPEEDUPS, WAITED
 from loaderprobe.records.verdict import Evidence, EvidenceCode, Gaps
+from loaderprobe.render.document import Column
 from loaderprobe.render.format import figure, megabytes_per_s, percent
 from loaderprobe.render.groups import speed
 from loaderprobe.render.rows import Cell, interval_cells
@@ -237,3 +238,12 @@ def evidence_words(evidence: Evidence) -> str:
     words = _OWN.get(evidence.metric) or words_of(evidence.metric)
     beside = evidence.how or _BAR.get(evidence.metric)
     return f"{words} ({beside})" if beside else words
+
+
+EVIDENCE = (
+    Column("Metric", evidence_words),
+    Column("Value", lambda found: figure(found.value)),
+    Column("Threshold", lambda found: figure(found.threshold)),
+    Column("Unit", lambda found: found.unit),
+)
+"""The columns of a table of evidence."""

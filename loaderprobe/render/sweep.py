@@ -34,7 +34,7 @@ from loaderprobe.render.document import (
     items,
     table,
 )
-from loaderprobe.render.figures import OF_LAYOUTS, TABLE, evidence_words, flat, reason_words, reasons, shown, words_of
+from loaderprobe.render.figures import EVIDENCE, OF_LAYOUTS, TABLE, flat, reason_words, reasons, shown, words_of
 from loaderprobe.render.first import advice_parts, first_screen, headed, more_needs, sample_of, shown_first
 from loaderprobe.render.format import MISSING, counted, figure, first_upper, interval, megabytes_per_s, percent, rate
 from loaderprobe.render.gpu import window_parts
@@ -307,21 +307,13 @@ def proof(report: Report, row: ConfigurationRow) -> Iterator[Part]:
         lines=tuple(_speedup_line(report, row, name) for name in resources_of(row)),
     )
     evidence = [found for found in row.bound.evidence if not found.metric.startswith("speedups.")] if row.bound else []
-    yield from table(evidence, _EVIDENCE, caption="What else the verdict follows from")
+    yield from table(evidence, EVIDENCE, caption="What else the verdict follows from")
     if row.verdict and row.verdict.gpu:
         said = (
             f"{name.replace('_', ' ')} {value if isinstance(value, str) else significant(value)}"
             for name, value in row.verdict.gpu.items()
         )
         yield Paragraph(text=f"GPU: {', '.join(said)}.", further=True)
-
-
-_EVIDENCE = (
-    Column("Metric", evidence_words),
-    Column("Value", lambda found: figure(found.value)),
-    Column("Threshold", lambda found: figure(found.threshold)),
-    Column("Unit", lambda found: found.unit),
-)
 
 
 def _speedup_line(report: Report, row: ConfigurationRow, name: ResourceName) -> Line:
