@@ -83,20 +83,16 @@ def sweep_document(report: Report) -> Document:
                 title="From a copy",
                 parts=tuple(Paragraph(text=f"{remark_words(each)}.") for each in report.summary.staging),
             ),
-            scaling_section(report),
+            Section(title="Models, devices and ranks", parts=tuple(_scaling(report)), panel="main"),
             Section(title="Every configuration", parts=tuple(_before_table(report))),
             *(Section(title=group.title, parts=tuple(_of_group(report, group)), level=3) for group in found),
             *more_needs(report),
             *panel_sections(report),
             *(Section(title=first_upper(status), parts=_without(report, status)) for status in ("failed", "skipped")),
-            ranks_section(report),
-            Section(title="Epochs", name="epochs", parts=tuple(_epochs(report))),
-            short_runs_section(report),
-            Section(
-                title="GPU timeline",
-                name="timelines",
-                parts=tuple(part for group in found for part in window_parts(report, group)),
-            ),
+            Section(title="Ranks", parts=tuple(rank_parts(report))),
+            Section(title="Epochs", parts=tuple(_epochs(report))),
+            Section(title="Short benchmarks", parts=tuple(_short_runs(report))),
+            Section(title="GPU timeline", parts=tuple(part for group in found for part in window_parts(report, group))),
             Section(title="Notes", parts=items(notes(report))),
             Section(title=f"Not measured ({MISSING})", parts=tuple(missing(report))),
             Section(title="Data", parts=further(table(report.summary.run.data, _DATA))),
@@ -368,24 +364,22 @@ _DATA = (
 
 def panel_sections(report: Report) -> Iterator[Section]:
     """Charts of one figure by workers, for each device."""
-    yield _panel(report, "Rates by workers", "rates", "images/s", _rate, level="compute alone")
+    yield _panel(report, "Rates by workers", "images/s", _rate, level="compute alone")
     yield _panel(
         report,
         "Where worker time goes",
-        "workers",
         "ms an image",
         _worker_time,
         names=tuple((name, f"{letter} {words}") for name, letter, words in TIME_OF_WORKER),
         note="One image in one worker, the loader alone. The worker of the serial loader is the training thread.",
     )
     title = "Read rate against what the storage gives"
-    yield _panel(report, title, "reads", "MB/s", partial(_read, report), level="storage alone")
+    yield _panel(report, title, "MB/s", partial(_read, report), level="storage alone")
 
 
 def _panel(
     report: Report,
     title: str,
-    name: str,
     unit: str,
     row_of: Callable[[ConfigurationRow], ChartRow | None],
     *,
@@ -401,7 +395,7 @@ def _panel(
         if any(bar.end for row in found for bar in row.bars):
             parts.append(Chart(rows=tuple(found), caption=group.title, unit=unit, ends=f"workers,{unit}", **chart))
     parts += [Paragraph(text=note, tone="quiet")] if parts and note else []
-    return Section(title=title, name=name, parts=further(parts))
+    return Section(title=title, parts=further(parts))
 
 
 def _empty(row: ConfigurationRow) -> ChartRow:
@@ -476,7 +470,7 @@ def _read(report: Report, row: ConfigurationRow) -> ChartRow | None:
 SCALING_NOTE = "Speed-up: over the fewest ranks of the same model and device; loaderprobe explain ranks."
 
 
-def scaling_section(report: Report) -> Section:
+def _scaling(report: Report) -> Iterator[Part]:
     """A line for each model, device and number of ranks; empty where nothing compares. One model needs no column."""
     found = {scaling.configuration: scaling for scaling in report.summary.scaling}
     rows = [row for row in report.summary.configurations if row.key in found]
@@ -497,8 +491,9 @@ def scaling_section(report: Report) -> Section:
         Column("over CPU", lambda row: _gained(found[row.key].over_cpu)),
         Column("limited by", bound_words),
     )
-    note = further([Paragraph(text=SCALING_NOTE, tone="quiet")]) if rows else ()
-    return Section(title="Models, devices and ranks", parts=(*table(rows, columns), *note), panel="main")
+    if rows:
+        yield from table(rows, columns)
+        yield Paragraph(text=SCALING_NOTE, tone="quiet", further=True)
 
 
 def _on(row: ConfigurationRow) -> str:
@@ -517,13 +512,11 @@ def _gained(speedup: Interval | None) -> str:
 _MOST_RANKS = 32
 
 
-def ranks_section(report: Report) -> Section:
-    """What each rank loads by itself; a terminal has those that are uneven."""
-    return Section(title="Ranks", name="ranks", parts=tuple(_ranks(report)))
+def rank_parts(report: Report) -> Iterator[Part]:
+    """What each rank loads by itself: of few ranks all, of more those that are slow, and some beside them.
 
-
-def _ranks(report: Report) -> Iterator[Part]:
-    """Of few ranks all; of more those that are slow, and some beside them."""
+    A terminal has those that are uneven.
+    """
     for row in report.summary.configurations:
         detail = detail_of(report, row)
         if detail and (view := detail.ranks):
@@ -605,17 +598,18 @@ SHORT_RUNS_NOTE = (
 )
 
 
-def short_runs_section(report: Report) -> Section:
+def _short_runs(report: Report) -> Iterator[Part]:
     """A table for each device where a full buffer was measured, or was to be."""
-    parts: list[Part] = []
+    measured_any = False
     for group in groups(report):
         found = [(row, row.buffer) for row in group.rows if row.buffer]
         if any(effect.how == "measured" or effect.reason for _, effect in found):
-            parts += table(found, _SHORT_RUNS, caption=group.title)
+            measured_any = True
+            yield from table(found, _SHORT_RUNS, caption=group.title)
             missing = dict.fromkeys(remark_words(effect.reason) for _, effect in found if effect.reason)
-            parts += [Paragraph(text=f"Not measured: {reason}.", tone="quiet") for reason in missing]
-    parts += further([Paragraph(text=SHORT_RUNS_NOTE, tone="quiet")]) if parts else ()
-    return Section(title="Short benchmarks", name="short_runs", parts=tuple(parts))
+            yield from (Paragraph(text=f"Not measured: {reason}.", tone="quiet") for reason in missing)
+    if measured_any:
+        yield Paragraph(text=SHORT_RUNS_NOTE, tone="quiet", further=True)
 
 
 def _excess(pair: tuple[ConfigurationRow, BufferEffect], iterations: int) -> str:

@@ -68,15 +68,15 @@ def trace_document(found: TraceReport) -> Document:
 
 
 def _sections(found: TraceReport) -> Iterator[Section]:
-    yield Section(title="Where a step's time goes", name="time", parts=tuple(_time(found)), panel="main")
+    yield Section(title="Where a step's time goes", parts=tuple(_time(found)), panel="main")
     yield Section(title="As fast, if it cost nothing", parts=tuple(_free(found)), panel="main")
     yield Section(title="Do next", parts=tuple(_next(found)), panel="side")
     yield Section(title="How sure", parts=tags(_sure(found)), panel="side")
     yield Section(title="Not known", parts=tags(_not_known(found)), panel="side")
-    yield Section(title="Ranks", name="ranks", parts=tuple(_ranks(found)))
+    yield Section(title="Ranks", parts=tuple(_ranks(found)))
     yield Section(title="What held the host up", parts=tuple(_host(found)))
     timelines = timelines_chart([(_name(rank), rank.view) for rank in _shown(found)], "A typical stretch")
-    yield Section(title="Over time", name="timelines", parts=(timelines,))
+    yield Section(title="Over time", parts=(timelines,))
     yield Section(title="Doubts", parts=tuple(_doubts(found)))
 
 
