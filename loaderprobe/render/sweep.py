@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from loaderprobe.analyze.answer import best_ceiling, firm, measured, read_rate, speedup_of
+from loaderprobe.analyze.answer import best_ceiling, firm, measured, speedup_of
 from loaderprobe.records import by_key
 from loaderprobe.records.config import OPTIONS
 from loaderprobe.records.ranks import RankRow
@@ -452,7 +452,8 @@ _LEAST_READ = 1_000
 
 
 def _read(report: Report, row: ConfigurationRow) -> ChartRow | None:
-    read, best = read_rate(row), best_ceiling(report, row)
+    read = row.verdict.disk_read_bytes_per_s if row.verdict else None
+    best = best_ceiling(report, row)
     if read is None or read < _LEAST_READ:
         return None
     least = ">= " if best and best.at_least else ""

@@ -62,7 +62,7 @@ def trace_document(found: TraceReport) -> Document:
         headline=f"The others wait for {_name(slow)}" if slow else bound_sentence(found.bound).removesuffix("."),
         subline=_condition(found, slow),
         tone=found.bound.cause,
-        unsure=found.bound.cause in ("either", "inconclusive"),
+        unsure=not found.bound.firm,
         sections=tuple(_sections(found)),
     )
 

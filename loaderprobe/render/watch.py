@@ -33,7 +33,7 @@ def watch_document(found: WatchReport) -> Document:
         headline=heading(found.bound) if found.bound else f"No verdict: {_why_none(found)}",
         subline=f"{rate}{counted(steps, 'step')}; estimated, as nothing was changed",
         tone=tone(found.bound),
-        unsure=found.bound is None or found.bound.cause in ("either", "inconclusive"),
+        unsure=found.bound is None or not found.bound.firm,
         sections=tuple(_sections(found)),
     )
 
