@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
-from loaderprobe.analyze.batch_size import Throughput, by_size, limit_at, together
+from loaderprobe.analyze.batch_size import Throughput, limit_at, together
 from loaderprobe.analyze.report import build_report
 from loaderprobe.measure.batch_size import search
 from loaderprobe.records.bandwidth import BandwidthReport
@@ -146,12 +146,12 @@ def _batch_sizes() -> Pages:
         "noise": replace(even, at_chosen=replace(even.at_chosen, images_per_s=_around(100.0, 0.2))),
     }
     for name, found in cases.items():
-        yield f"batch-size, {name}", document_text(batch_size_document(found, by_size(found.probes)))
+        yield f"batch-size, {name}", document_text(batch_size_document(found))
     ends: list[tuple[StopCode, StrategyName]] = [(code, "throughput") for code in get_args(StopCode)]
     for code, strategy in (*ends[:1], (ends[0][0], "epoch-time"), *ends[1:]):
         stop = BatchSizeStop(code=code, chosen=rising.stop.chosen, left=0.25)
         ended = replace(rising, stop=stop, strategy=strategy)
-        text = document_text(batch_size_document(ended, by_size(rising.probes)))
+        text = document_text(batch_size_document(ended))
         yield f"batch-size, {code}, {strategy}", text.partition("\n\nSizes that were tried")[0]
 
 

@@ -50,8 +50,9 @@ _FIGURES = {"factor": 2, "share": 2}
 
 def answered(report: Report) -> Report:
     """The report with its answer."""
-    rows = report.summary.configurations
-    best = [row for some in by_device(rows) for row in _best(some, report.summary.knees)]
+    known = (row for rows in by_device(report.summary.configurations) for row in rows if row.images_per_s)
+    alike = by_key(known, lambda row: (_measured_on(row), row.config.resolution, row.config.loader.name))
+    best = [_best_row(rows, report.summary.knees) for rows in alike.values()]
     report = replace(report, summary=replace(report.summary, best=_keys(best)))
     report = replace(report, summary=replace(report.summary, staging=tuple(_staging(report))))
     return replace(
@@ -132,12 +133,6 @@ def best_of(report: Report, rows: Rows) -> list[ConfigurationRow]:
     return [found[key] for key in report.summary.best if key in found]
 
 
-def _best(rows: Rows, knees: Sequence[Knee]) -> list[ConfigurationRow]:
-    known = (row for row in rows if row.images_per_s)
-    found = by_key(known, lambda row: (row.config.resolution, row.config.loader.name))
-    return [_best_row(some, knees) for some in found.values()]
-
-
 def _best_row(rows: Rows, knees: Sequence[Knee]) -> ConfigurationRow:
     """Of rows that were measured; with the smallest prefetch factor that is enough for its workers."""
     enough = {knee.workers for knee in knees if any(row.key in knee.keys for row in rows)}
@@ -152,11 +147,6 @@ def _best_row(rows: Rows, knees: Sequence[Knee]) -> ConfigurationRow:
     by_factor = {r.config.loader.prefetch_factor: r for r in rows if alike_but_for(r.config, "prefetch_factor") == same}
     rates = {factor: row.images_per_s for factor, row in by_factor.items() if row.images_per_s}
     return by_factor[fewest(ranked(rates)) or best.config.loader.prefetch_factor]
-
-
-def read_rate(row: ConfigurationRow) -> float | None:
-    """Bytes/s from storage while training."""
-    return row.verdict.disk_read_bytes_per_s if row.verdict else None
 
 
 def best_ceiling(report: Report, row: ConfigurationRow) -> StorageSupply | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from math import ceil
 from typing import Any
 
@@ -29,6 +29,7 @@ from loaderprobe.analyze.verdict.one_thread import one_thread_notes
 from loaderprobe.analyze.verdict.rates import NS, function_times, segment_rate
 from loaderprobe.analyze.verdict.validity import disturbance_notes
 from loaderprobe.errors import BadValue, LoaderprobeError
+from loaderprobe.records import by_key
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.environment import SCHEMA_VERSION, Environment
 from loaderprobe.records.files import FileSet
@@ -52,6 +53,7 @@ from loaderprobe.records.report import (
 )
 from loaderprobe.records.resources import INPUTS, Bottleneck
 from loaderprobe.records.studies import (
+    ITERATIONS,
     BufferEffect,
     Epoch,
     EpochFigures,
@@ -111,7 +113,6 @@ def _largest_part(verdict: Verdict, free: str, gain: float, workers: int) -> Bot
 
 # How much too fast a short benchmark is that begins when the loader's buffer is full.
 
-ITERATIONS = (10, 20, 50, 100, 200)
 SEEN = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 """Of what was measured."""
 
@@ -207,13 +208,13 @@ def outlooks(
 ) -> tuple[Outlook, ...]:
     """One for each data set and accelerator; for a CPU only where the run has nothing else, and then of `REFERENCE`."""
     by_fingerprint = {file.fingerprint: file for file in files}
-    together: dict[tuple[str, str, str], list[ConfigurationRow]] = {}
     judged = [row for row in rows if row.verdict and row.config.compute.kind != NO_STEP]
     devices = [row for row in judged if row.config.compute.kind != "cpu"]
-    for row in devices or judged:
-        # The rate of a reference does not depend on what was trained here.
-        model = row.config.compute.model if devices else ""
-        together.setdefault((row.config.data, row.config.compute.name, model), []).append(row)
+    # The rate of a reference does not depend on what was trained here.
+    together = by_key(
+        devices or judged,
+        lambda row: (row.config.data, row.config.compute.name, row.config.compute.model if devices else ""),
+    )
     reference = None if devices else accelerators.get(REFERENCE)
     other = (REFERENCE, known(reference, "images/s", "given", _REFERENCE_SOURCE)) if reference else None
     found = []
@@ -320,21 +321,14 @@ def _row(seen: RankSeen, places: list[int], alone: float | None) -> RankRow:
 
 
 Result = Measurement | RunFailure | DamagedFile | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Studies:
-    """What was measured beside the verdicts, by key of the configuration."""
-
-    prefilled: Mapping[str, Prefilled] = field(default_factory=dict)
-    epochs: Mapping[str, EpochsMeasured] = field(default_factory=dict)
+Study = Prefilled | EpochsMeasured
 
 
 def build_report(
     *, name: str, created_utc: str, command: str, environment: Environment,
     files: Sequence[FileSet], results: Sequence[tuple[RunConfig, Result]],
     ceilings: Mapping[str, StorageCeiling], accelerators: Mapping[str, float] | None = None,
-    damaged: Sequence[DamagedFile] = (), studies: Studies | None = None,
+    damaged: Sequence[DamagedFile] = (), studies: Iterable[Study] = (),
 ) -> Report:  # fmt: skip
     """Judge every result and put them together, in the order of the sweep.
 
@@ -352,8 +346,9 @@ def build_report(
         {file.fingerprint: _around(file, environment, ceilings.get(file.fingerprint)) for file in files},
         accelerators or {},
     )
+    beside = by_key(studies, lambda study: study.config.key)
     rows = [
-        _measured_row(each, recommendations[config.key], studies or Studies(), files)
+        _measured_row(each, recommendations[config.key], beside.get(config.key, ()), files)
         if isinstance(each, Judged)
         else _unmeasured_row(config, each)
         for config, each in found
@@ -408,23 +403,22 @@ def run_info(
         complete=pending == 0,
         pending=pending,
         wall_s=sum(result.wall_s for result in results if isinstance(result, Measurement | RunFailure)),
-        data=tuple(_data_info(file_set) for file_set in files),
+        data=tuple(
+            DataInfo(
+                label=file_set.label,
+                root=file_set.root,
+                generated=file_set.generated,
+                images_found=file_set.images_found,
+                images_used=len(file_set.paths),
+                mean_size_bytes=file_set.mean_size_bytes,
+                skipped_count=file_set.skipped_count,
+                skipped=tuple(f"{file.path}: {file.reason}" for file in file_set.skipped),
+                staged=file_set.staged,
+            )
+            for file_set in files
+        ),
         notes=disturbance_notes(result for result in results if isinstance(result, Measurement)),
         damaged=(*damaged, *dict.fromkeys(result for result in results if isinstance(result, DamagedFile))),
-    )
-
-
-def _data_info(files: FileSet) -> DataInfo:
-    return DataInfo(
-        label=files.label,
-        root=files.root,
-        generated=files.generated,
-        images_found=files.images_found,
-        images_used=len(files.paths),
-        mean_size_bytes=files.mean_size_bytes,
-        skipped_count=files.skipped_count,
-        skipped=tuple(f"{file.path}: {file.reason}" for file in files.skipped),
-        staged=files.staged,
     )
 
 
@@ -454,15 +448,16 @@ def row_of(judged: Judged, advised: Recommendation) -> ConfigurationRow:
 
 
 def _measured_row(
-    judged: Judged, advised: Recommendation, studies: Studies, files: Sequence[FileSet]
+    judged: Judged, advised: Recommendation, beside: Sequence[Study], files: Sequence[FileSet]
 ) -> ConfigurationRow:
     """With what was measured beside it."""
     row = row_of(judged, advised)
-    epochs = studies.epochs.get(row.key)
+    prefilled = next((study for study in beside if isinstance(study, Prefilled)), None)
+    epochs = next((study for study in beside if isinstance(study, EpochsMeasured)), None)
     own = next((file for file in files if file.fingerprint == row.config.data), None)
     return replace(
         row,
-        buffer=buffer_effect(judged.measurement, judged.verdict, studies.prefilled.get(row.key)),
+        buffer=buffer_effect(judged.measurement, judged.verdict, prefilled),
         epochs=None if epochs is None else epochs_of(epochs, own),
     )
 

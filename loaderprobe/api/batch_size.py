@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,6 @@ from loaderprobe.analyze.batch_size import (
     UPDATES,
     PaperStrategy,
     Throughput,
-    by_size,
     limit_at,
     together,
 )
@@ -32,7 +31,6 @@ from loaderprobe.records.options import BATCH_SIZES, check
 from loaderprobe.records.remark import Remark, reported
 from loaderprobe.records.verdict import Bound
 from loaderprobe.render.batch_size import batch_size_columns, batch_size_document
-from loaderprobe.render.document import Document
 from loaderprobe.render.words import remark_words
 from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.limits import memory_left_bytes
@@ -55,14 +53,8 @@ class BatchSize(Documented, BatchSizeReport):
     """The batch size to use, why, and every probe. Shows itself."""
 
     table_name = "probes.csv"
-
-    def document(self) -> Document:
-        """The size and its rate, what limits there, then a row a size, or a row a loop."""
-        return batch_size_document(self, by_size(self.probes))
-
-    def columns(self) -> Mapping[str, Sequence[Any]]:
-        """One row a probe, in order."""
-        return batch_size_columns(self)
+    document = batch_size_document
+    columns = batch_size_columns
 
 
 def batch_size(

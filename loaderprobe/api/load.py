@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loaderprobe.analyze.report import Studies, build_report
+from loaderprobe.analyze.report import Study, build_report
 from loaderprobe.api.shown import Documented, Tabled, frame
 from loaderprobe.api.values import PathLike
 from loaderprobe.errors import BadValue, DamagedRun
@@ -18,7 +18,6 @@ from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import DamagedFile, Report
-from loaderprobe.records.studies import EpochsMeasured, Prefilled
 from loaderprobe.render.document import Document
 from loaderprobe.render.rows import BATCH_COLUMNS, STEP_COLUMNS, Row, batch_rows, step_rows
 from loaderprobe.render.sweep import counts, report_columns, sweep_document
@@ -58,9 +57,9 @@ def beside_results(
     return files, ceilings, damaged
 
 
-def studies_of(run: RunDirectory) -> tuple[Studies, tuple[DamagedFile, ...]]:
+def studies_of(run: RunDirectory) -> tuple[list[Study], list[DamagedFile]]:
     """(What was measured beside the verdicts, the files of it that cannot be read)."""
-    found: list[Prefilled | EpochsMeasured] = []
+    found: list[Study] = []
     damaged: list[DamagedFile] = []
     for config, kind in ((config, kind) for config in run.record.spec.configs for kind in STUDIES):
         study = run.study(kind, config.key)
@@ -74,11 +73,7 @@ def studies_of(run: RunDirectory) -> tuple[Studies, tuple[DamagedFile, ...]]:
         for asked, config, files in pending_studies(run):
             if run.study(asked, config.key) is None:
                 found.append(without(asked, config, files, LEFT))
-    made = Studies(
-        prefilled={each.config.key: each for each in found if isinstance(each, Prefilled)},
-        epochs={each.config.key: each for each in found if isinstance(each, EpochsMeasured)},
-    )
-    return made, tuple(damaged)
+    return found, damaged
 
 
 def judge_run(run: RunDirectory) -> Report:

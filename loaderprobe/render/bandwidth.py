@@ -13,7 +13,7 @@ from loaderprobe.records.thresholds import CEILING_COLD_AT_LEAST, OTHER_READS
 from loaderprobe.records.verdict import Interval
 from loaderprobe.render.charts import Bar, Chart, ChartRow
 from loaderprobe.render.document import Cell, Column, Document, Paragraph, Part, Section, items, table, tags
-from loaderprobe.render.figures import evidence_words
+from loaderprobe.render.figures import EVIDENCE
 from loaderprobe.render.format import counted, grouped, interval, megabytes_per_s, percent, plus_minus, rate, span
 from loaderprobe.render.rows import Cell as Value
 from loaderprobe.render.rows import as_columns
@@ -375,12 +375,7 @@ def _spread_row(name: str, ranks: Sequence[RankRead], middle: float) -> ChartRow
 
 
 def _evidence(report: BandwidthReport) -> Iterator[Part]:
-    columns = (
-        Column("", evidence_words),
-        Column("value", lambda part: significant(part.value)),
-        Column("threshold", lambda part: significant(part.threshold)),
-    )
-    yield from table(report.kind.evidence, columns)
+    yield from table(report.kind.evidence, EVIDENCE)
     if report.kind.kind == "unknown" and report.phases and not report.from_memory:
         yield Paragraph(text=kind_words(report.kind))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from loaderprobe.analyze.batch_size import by_size
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeReport, LimitName
 from loaderprobe.records.thresholds import ALIKE, WIDE
 from loaderprobe.render.charts import Bar, Chart, ChartRow
@@ -20,8 +21,8 @@ _SHOWN, _BRIEF = 30, 8
 _TONES: dict[LimitName, str] = {"memory": "warning", "maximum": "change", "compute": "compute"}
 
 
-def batch_size_document(found: BatchSizeReport, sizes: Sequence[BatchSizeProbe]) -> Document:
-    """The size to use, the rate of all; `sizes` are the probes of each size together, from the smallest on."""
+def batch_size_document(found: BatchSizeReport) -> Document:
+    """The size to use and its rate, what limits there, then a row a size, or a row a loop."""
     ours = found.strategy == "throughput"
     return Document(
         title=f"{found.model} in {found.precision} on {found.device}",
@@ -29,14 +30,14 @@ def batch_size_document(found: BatchSizeReport, sizes: Sequence[BatchSizeProbe])
         subline=_condition(found),
         tone=_TONES.get(found.limit, "now"),
         unsure=_varies(found) or found.stop.code in ("probes_spent", "loops_spent", "interrupted"),
-        sections=tuple(_sections(found, sizes)),
+        sections=tuple(_sections(found)),
     )
 
 
-def _sections(found: BatchSizeReport, sizes: Sequence[BatchSizeProbe]) -> Iterator[Section]:
-    ours = found.strategy == "throughput"
-    shown = list(sizes) if ours else list(found.probes)[-_SHOWN:]
-    yield Section(title="Images/s by batch size", name="sizes", parts=tuple(_rates(found, shown)), panel="main")
+def _sections(found: BatchSizeReport) -> Iterator[Section]:
+    ours, sizes = found.strategy == "throughput", by_size(found.probes)
+    shown = sizes if ours else found.probes[-_SHOWN:]
+    yield Section(title="Images/s by batch size", parts=tuple(_rates(found, shown)), panel="main")
     limits = tuple(Paragraph(text=text) for text in _limits(found))
     yield Section(title="What limits it", parts=limits, panel="side")
     yield Section(title="How sure", parts=tags(_sure(found)), panel="side")
@@ -74,12 +75,12 @@ def _limits(found: BatchSizeReport) -> Iterator[str]:
 
 
 def _trained(found: BatchSizeReport) -> str:
-    what = "memory" if not found.data else "loader" if found.workers is None else "folder"
     facts = {
+        "on": "memory" if not found.data else "loader" if found.workers is None else "folder",
         "precision": found.precision, "pixels": found.image_size, "data": found.data, "workers": found.workers,
         "limit": found.memory_limit_bytes,
     }  # fmt: skip
-    return message(f"trained.{what}", facts)
+    return message("part.model", facts)
 
 
 def _varies(found: BatchSizeReport) -> bool:
@@ -113,7 +114,7 @@ def _rate_row(found: BatchSizeReport, probe: BatchSizeProbe) -> ChartRow:
     tone = "change" if chosen else "quiet"
     return ChartRow(
         label=f"batch {probe.batch_size}{', chosen' if chosen else ''}",
-        value=_rate(probe),
+        value=interval(rate) if probe.fits else "does not fit" if probe.ran else "not tried",
         note=f"{significant(probe.step_ms.value)} ms a step" if probe.step_ms else "",
         bars=(Bar(end=rate.value, tone=tone),) if rate else (),
         interval=(rate.low, rate.high) if rate else None,
@@ -148,7 +149,6 @@ def _of_sizes(found: BatchSizeReport) -> tuple[Column, ...]:
 
 
 def _loops(found: BatchSizeReport) -> tuple[Column, ...]:
-    """Of (number, probe)."""
     epoch = Column("epoch", lambda loop: format_duration(loop[1].epoch_s(found.dataset_images)) if loop[1].fits else "")
     return (
         Column("loop", lambda loop: str(loop[0])),
@@ -162,12 +162,6 @@ def _loops(found: BatchSizeReport) -> tuple[Column, ...]:
 
 def _memory(probe: BatchSizeProbe) -> str:
     return format_bytes(probe.memory_bytes) if probe.memory_bytes else ""
-
-
-def _rate(probe: BatchSizeProbe) -> str:
-    if probe.fits:
-        return interval(probe.images_per_s)
-    return "does not fit" if probe.ran else "not tried"
 
 
 def _notes(found: BatchSizeReport) -> Iterator[str]:

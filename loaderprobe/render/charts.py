@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import floor, log10
-from typing import Literal
+from typing import Literal, TypeVar
 
 from loaderprobe.records.resources import RESOURCES
 from loaderprobe.render.document import Part
 
+T = TypeVar("T")
 How = Literal["measured", "estimated", "specified", "unsure"]
 """Of a mark: solid, hatched, or in outline. unsure: its interval holds no gain, or its row is inconclusive."""
 
@@ -30,6 +31,11 @@ class Bar:
     how: How = "measured"
     letter: str = ""
     """In it, where it is wide enough."""
+
+
+def first_and_last(items: Sequence[T], most: int) -> Sequence[T]:
+    """All of them; of more than `most`, the first and the last."""
+    return items if len(items) <= most else (*items[: most // 2], *items[-(most // 2) :])
 
 
 def stacked(parts: Iterable[tuple[str, str, float]]) -> tuple[Bar, ...]:

@@ -14,7 +14,7 @@ from loaderprobe.render.figures import FIGURES
 from loaderprobe.render.first import advice_parts, ladder_section, limits_training, next_sections
 from loaderprobe.render.format import counted, figure, interval, noun, percent, span, workers_words
 from loaderprobe.render.groups import FILES, resources_of, state_word, tone, trains
-from loaderprobe.render.sweep import proof, ranks_section
+from loaderprobe.render.sweep import proof, rank_parts
 from loaderprobe.render.words import explanation, message, remark_words
 from loaderprobe.units import format_duration, significant
 
@@ -49,9 +49,9 @@ def diagnosis_document(report: Report) -> Document:
             Section(title="How sure", panel="side", parts=tuple(_how_sure(row, detail))),
             Section(title="Not known", panel="side", parts=tags(_unknown(row))),
             Section(title="Where the workers are, by function", parts=tuple(_functions(detail))),
-            Section(title="Rates", name="rates", parts=tuple(_rates(report, row, detail))),
+            Section(title="Rates", parts=tuple(_rates(report, row, detail))),
             Section(title="What the verdict rests on", parts=tuple(proof(report, row))),
-            ranks_section(report),
+            Section(title="Ranks", parts=tuple(rank_parts(report))),
             Section(title="More advice", parts=tuple(advice_parts(others, detail.sample))),
             Section(title="Notes", parts=items(("", remark_words(note)) for note in notes)),
         ),

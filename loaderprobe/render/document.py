@@ -137,8 +137,6 @@ class Section:
     """A heading, and what stands under it."""
 
     title: str = ""
-    name: str = ""
-    """Of its place on a page, for links; empty where none is needed."""
     parts: tuple[Part, ...] = ()
     level: Literal[2, 3] = 2
     """Of its heading; one of 3 belongs to the section before it."""

@@ -14,6 +14,7 @@ from loaderprobe.records.config import options_of
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.resources import ABLATIONS, GAP_CAUSES, JUDGED, ONLY_WAITED, RESOURCE, SPEEDUPS, WAITED
 from loaderprobe.records.verdict import Evidence, EvidenceCode, Gaps
+from loaderprobe.render.document import Column
 from loaderprobe.render.format import figure, megabytes_per_s, percent
 from loaderprobe.render.groups import speed
 from loaderprobe.render.rows import Cell, interval_cells
@@ -203,18 +204,12 @@ def flat(row: ConfigurationRow) -> dict[str, Cell]:
     cells |= {f"gpu_{name}": value for name, value in counters.items()}
     cells["reason_code"] = bound.reason.code if bound else None
     cells["sentence"] = sentence(bound) if bound else None
-    cells |= _advice(row)
+    cells["advice"] = "; ".join(action_words(advice.action) for advice in row.advice) or None
+    best = next((each for each in row.advice if each.is_worth_making), None)
+    cells["best_advice_command"] = best.command or None if best else None
+    cells |= interval_cells("best_advice_images_per_s", best.after if best else None)
     cells["unavailable"] = "; ".join(f"{at}: {reason}" for at, reason in reasons(row).items()) or None
     return cells
-
-
-def _advice(row: ConfigurationRow) -> dict[str, Cell]:
-    best = next((each for each in row.advice if each.is_worth_making), None)
-    return {
-        "advice": "; ".join(action_words(advice.action) for advice in row.advice) or None,
-        "best_advice_command": best.command or None if best else None,
-        **interval_cells("best_advice_images_per_s", best.after if best else None),
-    }
 
 
 _OWN: dict[EvidenceCode, str] = {
@@ -243,3 +238,12 @@ def evidence_words(evidence: Evidence) -> str:
     words = _OWN.get(evidence.metric) or words_of(evidence.metric)
     beside = evidence.how or _BAR.get(evidence.metric)
     return f"{words} ({beside})" if beside else words
+
+
+EVIDENCE = (
+    Column("Metric", evidence_words),
+    Column("Value", lambda found: figure(found.value)),
+    Column("Threshold", lambda found: figure(found.threshold)),
+    Column("Unit", lambda found: found.unit),
+)
+"""The columns of a table of evidence."""

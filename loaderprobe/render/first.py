@@ -267,7 +267,7 @@ def first_screen(report: Report) -> Iterator[Section]:
     yield from next_sections(report)
     yield Section(title="Not known", panel="side", parts=tags(map(remark_words, report.summary.not_known)))
     yield Section(title="How sure", panel="side", parts=tuple(_how_sure(report, shown)))
-    yield from needs(report)
+    yield from (_needs(report, _few(needed), panel="main") for needed in _by_accelerator(report)[:1])
 
 
 def ladder_section(report: Report, rows: Sequence[ConfigurationRow], *, label: str = "") -> Section:
@@ -337,7 +337,6 @@ def _no_gain(row: ConfigurationRow, action: Action) -> str:
 def _gains(report: Report, action: Action, rows: Sequence[ConfigurationRow]) -> Chart:
     """What this change gives each row, sure or not; without rows for which it is another one, as more workers are."""
     found: list[ChartRow] = []
-    nothing: list[ChartRow] = []
     for row in rows:
         label = short_label(row, rows, workers=False)
         alike = [advice for advice in row.advice if advice.action.code == action.code and advice.is_worth_making]
@@ -357,9 +356,10 @@ def _gains(report: Report, action: Action, rows: Sequence[ConfigurationRow]) -> 
                 )
             )
         elif row.bound and not alike:
-            nothing.append(ChartRow(label=label, note=_no_gain(row, action), level=1.0))
-    found.sort(key=lambda row: row.point is not None and row.point.how == "unsure")
-    drawn = (*found, *nothing)[:MOST_GAINS]
+            found.append(ChartRow(label=label, note=_no_gain(row, action), level=1.0))
+    # Sure gains first, none last.
+    found.sort(key=lambda row: row.point.how == "unsure" if row.point else 2)
+    drawn = tuple(found[:MOST_GAINS])
     ends = [1.0, *(end for row in drawn for end in row.interval or ())]
     pad = 0.06 * (max(ends) - min(ends) or 1.0)
     return Chart(
@@ -401,13 +401,8 @@ _MARK = {"enough": ENOUGH, "not known": UNKNOWN, "not enough": SHORT}
 MARKS = f"{ENOUGH} enough  {UNKNOWN} not known to be enough  {SHORT} not enough, estimated"
 
 
-def needs(report: Report) -> Iterator[Section]:
-    """What 1, 8 and 64 of the first kind of accelerator need of storage and cores."""
-    yield from (_needs(report, _few(needed), panel="main") for needed in _by_accelerator(report)[:1])
-
-
 def more_needs(report: Report) -> Iterator[Section]:
-    """The same of all data sets and of other accelerators, where the first screen has not all."""
+    """What all data sets and other accelerators need, where the first screen has not all."""
     found = _by_accelerator(report)
     some = found[1:] if found and _few(found[0]) == found[0] else found
     yield from (_needs(report, needed) for needed in some)

@@ -12,7 +12,7 @@ from loaderprobe.records.resources import GAP_CAUSES, MOMENTS, TIME_PARTS
 from loaderprobe.records.thresholds import SYNCS_A_STEP
 from loaderprobe.records.verdict import DeviceUse, Gaps, Stretches, TimelineView
 from loaderprobe.render.charts import Bar, Chart, ChartRow
-from loaderprobe.render.document import Item, Line, Part, Table
+from loaderprobe.render.document import Line, Part, Table, items
 from loaderprobe.render.format import MISSING, percent
 from loaderprobe.render.groups import RowGroup, detail_of, loading, variation
 from loaderprobe.render.words import message, remark_words
@@ -96,8 +96,8 @@ def window_parts(report: Report, group: RowGroup) -> Iterator[Part]:
         yield from _timelines(report, f"GPU, {group.title}: {resolution}", shown)
         if shown:
             yield _table(f"{resolution}, {group.title}: share of the window; of idle time also ms a step", shown)
-        for which, note in [note for row in profiled_rows for note in _notes(row, profiled_rows)]:
-            yield Item(subject=f"{resolution}, {which}", text=note)
+        for row in profiled_rows:
+            yield from items((f"{resolution}, {_name(row, profiled_rows)}", text) for text in _notes(row))
 
 
 def _timelines(report: Report, caption: str, rows: Sequence[ConfigurationRow]) -> Iterator[Chart]:
@@ -158,16 +158,14 @@ def _idle(gaps: Gaps, nanoseconds: int) -> str:
     return f"{percent(nanoseconds / gaps.window_ns)}, {significant(nanoseconds / gaps.steps / 1e6)} ms"
 
 
-def _notes(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> list[tuple[str, str]]:
+def _notes(row: ConfigurationRow) -> Iterator[str]:
     window = row.gpu_window
-    if window is None:
-        return []
-    texts = [remark_words(each) for each in ((window.refused,) if window.refused else window.doubts)]
+    assert window
+    yield from map(remark_words, (window.refused,) if window.refused else window.doubts)
     if not window.refused and window.syncs_per_step >= SYNCS_A_STEP:
-        texts.append(
+        yield (
             f"the training thread waits for the GPU {significant(window.syncs_per_step, 2)} times a step (.item(), a "
             "printed loss, a blocking copy), and cannot run ahead of it"
         )
-    rejected = [{"records": float(each.count), "because": each.reason} for each in window.rejected]
-    texts += [message("records_rejected", facts) for facts in rejected]
-    return [(_name(row, among), text) for text in texts]
+    for each in window.rejected:
+        yield message("records_rejected", {"records": each.count, "because": each.reason})

@@ -46,7 +46,7 @@ def layers_document(found: LayersReport) -> Document:
 
 
 def _sections(found: LayersReport) -> Iterator[Section]:
-    yield Section(title="Slowest layers, ms a step", name="layers", parts=tuple(_layers(found)), panel="main")
+    yield Section(title="Slowest layers, ms a step", parts=tuple(_layers(found)), panel="main")
     yield Section(title="Parts of a step", parts=(_parts(found),), panel="main")
     yield Section(title="How sure", parts=tags(_sure(found)), panel="side")
     yield Section(title="From the step to a source line", parts=table(found.drill, _drill(found)))

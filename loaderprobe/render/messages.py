@@ -384,17 +384,15 @@ MESSAGES: dict[str, str] = {
     ),
     "other_loader": "{data}: the loader {best} trained {low-high:range 2} times as fast as {now} (measured)",
     "cheaper_preprocessing": (
-        "make a sample cheaper: a faster decoder, smaller images, fewer transforms; {low-high:range 2}x if that "
-        "cost nothing[ ({how})]"
+        "make a sample cheaper: a faster decoder, smaller images, fewer transforms; {low:code part.at_no_cost}"
     ),
     "cheaper_transport": (
-        "deliver less: uint8 tensors that are normalised on the device, smaller samples; {low-high:range 2}x if that "
-        "cost nothing[ ({how})]"
+        "deliver less: uint8 tensors that are normalised on the device, smaller samples; {low:code part.at_no_cost}"
     ),
     "cheaper_compute": (
-        "make the step faster: a faster device, mixed precision, a smaller model; {low-high:range 2}x if that "
-        "cost nothing[ ({how})]"
+        "make the step faster: a faster device, mixed precision, a smaller model; {low:code part.at_no_cost}"
     ),
+    "part.at_no_cost": "{low-high:range 2}x if that cost nothing[ ({how})]",
     "train_from_copy": "train {data} from a copy: {low-high:range 2} times as fast (measured)",
     "staging": (
         "{data}: an epoch of {images:.0f} images takes {source_s:duration}, and {later_s:duration} from the copy[, "
@@ -534,8 +532,8 @@ MESSAGES: dict[str, str] = {
     "what.loader": "the loader",
     "what.loader_only": "the loader",
     "what.training": "training",
-    "predicted.loader": "the second measurement of the loader",
-    "predicted.training": "training",
+    "predicted.loader": "the second measurement of the loader ran at {predicted_share:percent} of its prediction",
+    "predicted.training": "training ran at {predicted_share:percent} of its prediction",
     "reason.all_cores_busy": (
         "[workers wait {run_delay_share:percent} of their time for a core. All of this uses {own_cores:.2g} of "
         "{cores:.2g}, other processes the rest|all cores are busy], so more workers do not help. {judged:Code runs}; "
@@ -569,23 +567,15 @@ MESSAGES: dict[str, str] = {
         "served a part of them."
     ),
     "reason.one_round_does_not_fit": (
-        "{judged:code predicted} ran at {predicted_share:percent} of its prediction in the only round there was time "
-        "for; a larger --budget gives more rounds."
+        "{judged:code predicted} in the only round there was time for; a larger --budget gives more rounds."
     ),
-    "reason.outside_noise_band": (
-        "{judged:code predicted} ran at {predicted_share:percent} of its prediction, outside the noise band: the "
-        "model does not fit this run."
-    ),
+    "reason.outside_noise_band": "{judged:code predicted}, outside the noise band: the model does not fit this run.",
     "reason.rounds_differ": "training over its prediction differs by {spread:percent} between rounds, too much.",
+    "part.gain": "the speed-up if {resource:noun} were free ({speedup:times})",
     "reason.ablation_missing": "the speed-up if {resource:noun} were free is not known: {because:code}.",
-    "reason.estimate_not_measured": (
-        "the speed-up if {resource:noun} were free ({speedup:times}) is only estimated; there was no time to measure "
-        "it."
-    ),
-    "reason.estimate_too_small": (
-        "the speed-up if {resource:noun} were free ({speedup:times}) is only estimated, and too small for a verdict."
-    ),
-    "reason.within_noise": "the speed-up if {resource:noun} were free ({speedup:times}) is within the rounds' spread.",
+    "reason.estimate_not_measured": "{resource:code part.gain} is only estimated; there was no time to measure it.",
+    "reason.estimate_too_small": "{resource:code part.gain} is only estimated, and too small for a verdict.",
+    "reason.within_noise": "{resource:code part.gain} is within the rounds' spread.",
     "reason.slower_without": (
         "without {resource:noun} {activity:code what} ran at {rate_share:percent} of its rate; something else "
         "disturbed the rounds."
@@ -608,8 +598,7 @@ MESSAGES: dict[str, str] = {
         ", and {input_speedup:times} times if all of its input were. No part of that alone gains as much."
     ),
     "reason.rounds_disturbed": (
-        "the speed-up if {resource:noun} were free ({speedup:times}) is only from rounds that other processes "
-        "disturbed ({rounds:count round})."
+        "{resource:code part.gain} is only from rounds that other processes disturbed ({rounds:count round})."
     ),
     "reason.cores_shared": (
         "training keeps {own_cores:.2g} of {cores:.2g} cores busy. Workers may hold up its steps, so compute alone "
@@ -733,7 +722,7 @@ MESSAGES: dict[str, str] = {
         "{first_readers:count reader}, {file_s:duration} a file); {end:code from_there}."
     ),
     "from_there.rising": "it may rise further",
-    "from_there.flat": ("from there on more readers gain nothing ({best_bytes_per_s:bytes/s}): bandwidth-limited"),
+    "from_there.flat": "from there on more readers gain nothing ({best_bytes_per_s:bytes/s}): bandwidth-limited",
     "ladder.too_short": (
         "Not known: the slowest rank gets {share:percent} of the fastest, but in {reading_s:duration} of reading. "
         "More files, or longer --seconds, tell."
@@ -790,15 +779,12 @@ MESSAGES: dict[str, str] = {
         "DATA, batches are loaded, and the input is judged, too."
     ),
     "batch_limit.unknown": "What limits training at batch {size} is not known[: {why}].",
+    "part.model": "A copy of the model was trained in {precision} on {on:code trained}[; memory limit {limit:bytes}].",
     "trained.memory": (
-        "A copy of the model was trained in {precision} on [random images in memory of {pixels} x {pixels} "
-        "pixels|the samples of one batch, repeated, in memory][; memory limit {limit:bytes}]."
+        "[random images in memory of {pixels} x {pixels} pixels|the samples of one batch, repeated, in memory]"
     ),
-    "trained.folder": (
-        "A copy of the model was trained in {precision} on batches from {data}, loaded by {workers:loader}; files "
-        "were read as they were found[; memory limit {limit:bytes}]."
-    ),
-    "trained.loader": "A copy of the model was trained in {precision} on a loader's batches[; limit {limit:bytes}].",
+    "trained.folder": "batches from {data}, loaded by {workers:loader}; files were read as they were found",
+    "trained.loader": "a loader's batches",
     # What a GPU waits for, by a recording, as a sentence and as a heading; and what to do then.
     "gap.input": "The GPU waits for input.",
     "gap.copy": "The GPU waits for copies from the host.",
@@ -823,7 +809,7 @@ MESSAGES: dict[str, str] = {
     "trace_advice.compute_alone": (
         "Faster kernels: lower precision, torch.compile, channels_last. A faster loader gains little."
     ),
-    "trace_advice.serial": ("The training loads its batches itself (num_workers=0): DataLoader(num_workers=4) first."),
+    "trace_advice.serial": "The training loads its batches itself (num_workers=0): DataLoader(num_workers=4) first.",
     "trace_advice.freed": "{call}, {calls:2} a step, waits for the GPU: its memory runs out, or {variable} is set.",
     "trace_advice.pinned": (
         "Pinned memory: copies from pageable memory take {copies_s:duration} a step. DataLoader(pin_memory=True) and "
@@ -962,7 +948,7 @@ MESSAGES: dict[str, str] = {
     "apart.other_thread": "on {ranks:ranks}, batches are taken in another thread than the one that trains",
     "try.apart.other_thread": "loaderprobe.diagnose(loader, step) in Python, with one rank",
     "apart.another_process": "another training of the command is measured already",
-    "apart.loaders_differ": ("the loader of {ranks:ranks} has another {detail:list setting} than that of rank 0"),
+    "apart.loaders_differ": "the loader of {ranks:ranks} has another {detail:list setting} than that of rank 0",
     "try.apart.loaders_differ": "give all ranks the same",
     "setting.batch_size": "batch size",
     "setting.workers": "number of workers",

@@ -32,7 +32,7 @@ from loaderprobe.render.document import (
     table,
     tags,
 )
-from loaderprobe.render.format import MISSING, counted, figure, grouped, percent, rate, span
+from loaderprobe.render.format import MISSING, counted, figure, grouped, named, percent, rate, span
 from loaderprobe.render.rows import as_columns, own_cells
 from loaderprobe.render.words import LIMIT_WORDS, enough, message, remark_words
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
@@ -100,19 +100,17 @@ def _opens_unknown(plan: PlanReport) -> bool:
 
 
 def _sections(plan: PlanReport) -> Iterator[Section]:
-    yield Section(
-        title="How many accelerators each storage feeds", name="supplies", parts=tuple(_supplies(plan)), panel="main"
-    )
-    yield Section(title="What to buy", name="needs", parts=(_needs(plan),), panel="main")
+    yield Section(title="How many accelerators each storage feeds", parts=tuple(_supplies(plan)), panel="main")
+    yield Section(title="What to buy", parts=(_needs(plan),), panel="main")
     yield Section(title="The rate", parts=tuple(_rate(plan)), panel="side")
-    yield Section(title="Not known", name="unknown", parts=tags(_not_known(plan)), panel="side")
-    yield Section(title="The test to sign, on delivery", name="test", parts=tuple(_test(plan)))
+    yield Section(title="Not known", parts=tags(_not_known(plan)), panel="side")
+    yield Section(title="The test to sign, on delivery", parts=tuple(_test(plan)))
     notes = {supply.name: "; ".join(_supply_notes(supply, plan.asked)) for supply in plan.supplies}
     storages = items((name, said) for name, said in notes.items() if said)
-    yield Section(title="Storages", name="storages", parts=storages)
-    yield Section(title="Caches", name="caches", parts=tuple(_caches(plan)))
+    yield Section(title="Storages", parts=storages)
+    yield Section(title="Caches", parts=tuple(_caches(plan)))
     inputs = [pair for pair in plan.inputs.items() if pair[0] != "rate"]  # which stands beside the answer
-    yield Section(title="Computed from", name="inputs", parts=table(inputs, _INPUTS))
+    yield Section(title="Computed from", parts=table(inputs, _INPUTS))
     said = tuple(Paragraph(text=remark_words(note)) for note in plan.notes)
     made = f"loaderprobe {plan.loaderprobe}, {plan.created_utc[:10]}. {_from_words(plan)}"
     yield Section(parts=(*said, Paragraph(text=f"{made} Formulas: loaderprobe explain plan.", tone="quiet")))
@@ -285,11 +283,8 @@ def _title(plan: PlanReport) -> str:
 
 
 def _accelerators(plan: PlanReport) -> str:
-    """`64 x mlperf-h100`; of a rate as given `64 accelerators of 2500 images/s`."""
     name, count = plan.source.accelerator, plan.asked.accelerators
-    if name[:1].isdigit():
-        return f"{counted(count, 'accelerator')} of {rate(float(name))} images/s"
-    return f"{counted(count, 'CPU')} like that of the run" if name == "cpu" else f"{count:,} x {name}"
+    return f"{counted(count, 'CPU')} like that of the run" if name == "cpu" else named(name, f"{count:,}")
 
 
 _AMOUNTS: dict[str, Callable[[float], str]] = {

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from loaderprobe.analyze.answer import best_ceiling, firm, measured, read_rate, speedup_of
+from loaderprobe.analyze.answer import best_ceiling, firm, measured, speedup_of
 from loaderprobe.records import by_key
 from loaderprobe.records.config import OPTIONS
 from loaderprobe.records.ranks import RankRow
 from loaderprobe.records.remark import Remark, each_once, subject_of
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.resources import RESOURCE, WAITED, ResourceName
-from loaderprobe.records.studies import BufferEffect, EpochFigures, Epochs
+from loaderprobe.records.studies import ITERATIONS, BufferEffect, EpochFigures, Epochs
 from loaderprobe.records.thresholds import ALIKE, COLD_AT_LEAST
 from loaderprobe.records.verdict import Forecast, Interval
 from loaderprobe.render.charts import Bar, Chart, ChartRow, stacked
@@ -34,7 +34,7 @@ from loaderprobe.render.document import (
     items,
     table,
 )
-from loaderprobe.render.figures import OF_LAYOUTS, TABLE, evidence_words, flat, reason_words, reasons, shown, words_of
+from loaderprobe.render.figures import EVIDENCE, OF_LAYOUTS, TABLE, flat, reason_words, reasons, shown, words_of
 from loaderprobe.render.first import advice_parts, first_screen, headed, more_needs, sample_of, shown_first
 from loaderprobe.render.format import MISSING, counted, figure, first_upper, interval, megabytes_per_s, percent, rate
 from loaderprobe.render.gpu import window_parts
@@ -83,20 +83,16 @@ def sweep_document(report: Report) -> Document:
                 title="From a copy",
                 parts=tuple(Paragraph(text=f"{remark_words(each)}.") for each in report.summary.staging),
             ),
-            scaling_section(report),
+            Section(title="Models, devices and ranks", parts=tuple(_scaling(report)), panel="main"),
             Section(title="Every configuration", parts=tuple(_before_table(report))),
             *(Section(title=group.title, parts=tuple(_of_group(report, group)), level=3) for group in found),
             *more_needs(report),
             *panel_sections(report),
             *(Section(title=first_upper(status), parts=_without(report, status)) for status in ("failed", "skipped")),
-            ranks_section(report),
-            Section(title="Epochs", name="epochs", parts=tuple(_epochs(report))),
-            short_runs_section(report),
-            Section(
-                title="GPU timeline",
-                name="timelines",
-                parts=tuple(part for group in found for part in window_parts(report, group)),
-            ),
+            Section(title="Ranks", parts=tuple(rank_parts(report))),
+            Section(title="Epochs", parts=tuple(_epochs(report))),
+            Section(title="Short benchmarks", parts=tuple(_short_runs(report))),
+            Section(title="GPU timeline", parts=tuple(part for group in found for part in window_parts(report, group))),
             Section(title="Notes", parts=items(notes(report))),
             Section(title=f"Not measured ({MISSING})", parts=tuple(missing(report))),
             Section(title="Data", parts=further(table(report.summary.run.data, _DATA))),
@@ -192,7 +188,6 @@ def _which(some: Sequence[ConfigurationRow], rows: Sequence[ConfigurationRow], r
 
 
 def _without(report: Report, status: str) -> tuple[Item, ...]:
-    """Why a configuration failed, or was skipped."""
     rows = [row for row in report.summary.configurations if row.status == status]
     return items((full_label(row, report), reason_words(row)) for row in rows)
 
@@ -251,9 +246,14 @@ def title(report: Report) -> str:
     return f"{data}{made}{storage}, {machine.cores_available:g} cores, {gpus}, {run.created_utc[:10]}"
 
 
-def environment_facts(report: Report) -> list[tuple[str, str]]:
-    """(what, which) for the machine, its software and the storage under the data."""
-    machine = report.summary.environment
+def _machine(report: Report) -> Iterator[Part]:
+    """How the run was made; the machine, its software and the storage under the data."""
+    run, machine = report.summary.run, report.summary.environment
+    when = run.created_utc.replace("T", " ").replace("Z", " UTC")
+    yield Command(text=run.command)
+    yield Paragraph(
+        text=f"loaderprobe {run.name}; its configurations took {format_duration(run.wall_s)}. {when}", tone="quiet"
+    )
     no_gpu = remark_words(machine.gpu_reason) if machine.gpu_reason else "no reason recorded"
     gpus = [
         f"{gpu.name}{f', {format_bytes(gpu.memory_bytes)}' if gpu.memory_bytes else ''}"
@@ -261,7 +261,7 @@ def environment_facts(report: Report) -> list[tuple[str, str]]:
         for gpu in machine.gpus
     ]
     shared = machine.shared_memory_bytes
-    known = [
+    known = (
         ("CPU", f"{machine.cpu_model}, {machine.cores_available:g} of {machine.cores_total} cores available"),
         ("Memory", format_bytes(machine.memory_bytes)),
         ("Shared memory", "not known" if shared is None else f"{format_bytes(shared)} in /dev/shm"),
@@ -271,11 +271,11 @@ def environment_facts(report: Report) -> list[tuple[str, str]]:
         ("torch", machine.torch or "not installed"),
         ("torchvision", machine.torchvision or "not installed"),
         ("loaderprobe", machine.loaderprobe),
-    ]
+    )
+    yield from items(known)
     for place in machine.storage:
         said = "; ".join([place_words(place), *map(remark_words, place.notes)])
-        known.append(("Storage", f"{place.path}: {said}"))
-    return known
+        yield Item(subject="Storage", text=f"{place.path}: {said}")
 
 
 def _evidence(report: Report, group: RowGroup) -> Iterator[Fold]:
@@ -303,21 +303,13 @@ def proof(report: Report, row: ConfigurationRow) -> Iterator[Part]:
         lines=tuple(_speedup_line(report, row, name) for name in resources_of(row)),
     )
     evidence = [found for found in row.bound.evidence if not found.metric.startswith("speedups.")] if row.bound else []
-    yield from table(evidence, _EVIDENCE, caption="What else the verdict follows from")
+    yield from table(evidence, EVIDENCE, caption="What else the verdict follows from")
     if row.verdict and row.verdict.gpu:
         said = (
             f"{name.replace('_', ' ')} {value if isinstance(value, str) else significant(value)}"
             for name, value in row.verdict.gpu.items()
         )
         yield Paragraph(text=f"GPU: {', '.join(said)}.", further=True)
-
-
-_EVIDENCE = (
-    Column("Metric", evidence_words),
-    Column("Value", lambda found: figure(found.value)),
-    Column("Threshold", lambda found: figure(found.threshold)),
-    Column("Unit", lambda found: found.unit),
-)
 
 
 def _speedup_line(report: Report, row: ConfigurationRow, name: ResourceName) -> Line:
@@ -370,36 +362,24 @@ _DATA = (
 )
 
 
-def _machine(report: Report) -> Iterator[Part]:
-    run = report.summary.run
-    when = run.created_utc.replace("T", " ").replace("Z", " UTC")
-    yield Command(text=run.command)
-    yield Paragraph(
-        text=f"loaderprobe {run.name}; its configurations took {format_duration(run.wall_s)}. {when}", tone="quiet"
-    )
-    yield from items(environment_facts(report))
-
-
 def panel_sections(report: Report) -> Iterator[Section]:
     """Charts of one figure by workers, for each device."""
-    yield _panel(report, "Rates by workers", "rates", "images/s", _rate, level="compute alone")
+    yield _panel(report, "Rates by workers", "images/s", _rate, level="compute alone")
     yield _panel(
         report,
         "Where worker time goes",
-        "workers",
         "ms an image",
         _worker_time,
         names=tuple((name, f"{letter} {words}") for name, letter, words in TIME_OF_WORKER),
         note="One image in one worker, the loader alone. The worker of the serial loader is the training thread.",
     )
     title = "Read rate against what the storage gives"
-    yield _panel(report, title, "reads", "MB/s", partial(_read, report), level="storage alone")
+    yield _panel(report, title, "MB/s", partial(_read, report), level="storage alone")
 
 
 def _panel(
     report: Report,
     title: str,
-    name: str,
     unit: str,
     row_of: Callable[[ConfigurationRow], ChartRow | None],
     *,
@@ -415,7 +395,7 @@ def _panel(
         if any(bar.end for row in found for bar in row.bars):
             parts.append(Chart(rows=tuple(found), caption=group.title, unit=unit, ends=f"workers,{unit}", **chart))
     parts += [Paragraph(text=note, tone="quiet")] if parts and note else []
-    return Section(title=title, name=name, parts=further(parts))
+    return Section(title=title, parts=further(parts))
 
 
 def _empty(row: ConfigurationRow) -> ChartRow:
@@ -472,7 +452,8 @@ _LEAST_READ = 1_000
 
 
 def _read(report: Report, row: ConfigurationRow) -> ChartRow | None:
-    read, best = read_rate(row), best_ceiling(report, row)
+    read = row.verdict.disk_read_bytes_per_s if row.verdict else None
+    best = best_ceiling(report, row)
     if read is None or read < _LEAST_READ:
         return None
     least = ">= " if best and best.at_least else ""
@@ -490,7 +471,7 @@ def _read(report: Report, row: ConfigurationRow) -> ChartRow | None:
 SCALING_NOTE = "Speed-up: over the fewest ranks of the same model and device; loaderprobe explain ranks."
 
 
-def scaling_section(report: Report) -> Section:
+def _scaling(report: Report) -> Iterator[Part]:
     """A line for each model, device and number of ranks; empty where nothing compares. One model needs no column."""
     found = {scaling.configuration: scaling for scaling in report.summary.scaling}
     rows = [row for row in report.summary.configurations if row.key in found]
@@ -511,8 +492,9 @@ def scaling_section(report: Report) -> Section:
         Column("over CPU", lambda row: _gained(found[row.key].over_cpu)),
         Column("limited by", bound_words),
     )
-    note = further([Paragraph(text=SCALING_NOTE, tone="quiet")]) if rows else ()
-    return Section(title="Models, devices and ranks", parts=(*table(rows, columns), *note), panel="main")
+    if rows:
+        yield from table(rows, columns)
+        yield Paragraph(text=SCALING_NOTE, tone="quiet", further=True)
 
 
 def _on(row: ConfigurationRow) -> str:
@@ -531,13 +513,11 @@ def _gained(speedup: Interval | None) -> str:
 _MOST_RANKS = 32
 
 
-def ranks_section(report: Report) -> Section:
-    """What each rank loads by itself; a terminal has those that are uneven."""
-    return Section(title="Ranks", name="ranks", parts=tuple(_ranks(report)))
+def rank_parts(report: Report) -> Iterator[Part]:
+    """What each rank loads by itself: of few ranks all, of more those that are slow, and some beside them.
 
-
-def _ranks(report: Report) -> Iterator[Part]:
-    """Of few ranks all; of more those that are slow, and some beside them."""
+    A terminal has those that are uneven.
+    """
     for row in report.summary.configurations:
         detail = detail_of(report, row)
         if detail and (view := detail.ranks):
@@ -613,25 +593,24 @@ def epoch_cells(row: ConfigurationRow) -> dict[str, Value]:
     return cells | memory | {"set_in_memory": row.epochs.fit}
 
 
-SHOWN = (10, 20, 50, 100, 200)
-"""Iterations of the table."""
 SHORT_RUNS_NOTE = (
     "The rate over the first iterations, over the steady rate, minus 1, where the buffer was full before; for 2 %: the "
     "iterations that are enough (estimated). loaderprobe explain sweep."
 )
 
 
-def short_runs_section(report: Report) -> Section:
+def _short_runs(report: Report) -> Iterator[Part]:
     """A table for each device where a full buffer was measured, or was to be."""
-    parts: list[Part] = []
+    measured_any = False
     for group in groups(report):
         found = [(row, row.buffer) for row in group.rows if row.buffer]
         if any(effect.how == "measured" or effect.reason for _, effect in found):
-            parts += table(found, _SHORT_RUNS, caption=group.title)
+            measured_any = True
+            yield from table(found, _SHORT_RUNS, caption=group.title)
             missing = dict.fromkeys(remark_words(effect.reason) for _, effect in found if effect.reason)
-            parts += [Paragraph(text=f"Not measured: {reason}.", tone="quiet") for reason in missing]
-    parts += further([Paragraph(text=SHORT_RUNS_NOTE, tone="quiet")]) if parts else ()
-    return Section(title="Short benchmarks", name="short_runs", parts=tuple(parts))
+            yield from (Paragraph(text=f"Not measured: {reason}.", tone="quiet") for reason in missing)
+    if measured_any:
+        yield Paragraph(text=SHORT_RUNS_NOTE, tone="quiet", further=True)
 
 
 def _excess(pair: tuple[ConfigurationRow, BufferEffect], iterations: int) -> str:
@@ -650,7 +629,7 @@ _SHORT_RUNS = (
     Column("workers", lambda pair: str(pair[0].config.loader.workers)),
     Column("prefetch", lambda pair: str(pair[0].config.loader.prefetch_factor)),
     Column("batches", lambda pair: str(pair[1].batches)),
-    *(Column(str(count), partial(_excess, iterations=count)) for count in SHOWN),
+    *(Column(str(count), partial(_excess, iterations=count)) for count in ITERATIONS),
     Column("for 2 %", lambda pair: f"{pair[1].enough:,}"),
     Column("how", lambda pair: pair[1].how),
 )
@@ -662,5 +641,5 @@ def short_run_cells(row: ConfigurationRow) -> dict[str, Value]:
     if effect is None:
         return {}
     cells: dict[str, Value] = {"buffered_batches": effect.batches}
-    cells |= {f"rate_over_steady_after_{count}_iterations": effect.after(count) for count in SHOWN}
+    cells |= {f"rate_over_steady_after_{count}_iterations": effect.after(count) for count in ITERATIONS}
     return cells | {"rate_over_steady_how": effect.how, "iterations_within_2_percent": effect.enough}

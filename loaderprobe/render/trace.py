@@ -7,11 +7,12 @@ from pathlib import PurePath
 from typing import Any
 
 from loaderprobe.analyze.trace import FREED
+from loaderprobe.records import by_key
 from loaderprobe.records.resources import MOMENTS, TIME_PARTS
 from loaderprobe.records.thresholds import OF_STEP
 from loaderprobe.records.trace import MarkName, TraceRank, TraceReport
 from loaderprobe.records.verdict import GapVerdict
-from loaderprobe.render.charts import Bar, Chart, ChartRow, stacked
+from loaderprobe.render.charts import Bar, Chart, ChartRow, first_and_last, stacked
 from loaderprobe.render.document import Command, Document, Item, Paragraph, Part, Section, Table, tags
 from loaderprobe.render.format import counted, first_upper, percent, span, visible
 from loaderprobe.render.gpu import occupancy_words, timelines_chart
@@ -61,21 +62,21 @@ def trace_document(found: TraceReport) -> Document:
         headline=f"The others wait for {_name(slow)}" if slow else bound_sentence(found.bound).removesuffix("."),
         subline=_condition(found, slow),
         tone=found.bound.cause,
-        unsure=found.bound.cause in ("either", "inconclusive"),
+        unsure=not found.bound.firm,
         sections=tuple(_sections(found)),
     )
 
 
 def _sections(found: TraceReport) -> Iterator[Section]:
-    yield Section(title="Where a step's time goes", name="time", parts=tuple(_time(found)), panel="main")
+    yield Section(title="Where a step's time goes", parts=tuple(_time(found)), panel="main")
     yield Section(title="As fast, if it cost nothing", parts=tuple(_free(found)), panel="main")
     yield Section(title="Do next", parts=tuple(_next(found)), panel="side")
     yield Section(title="How sure", parts=tags(_sure(found)), panel="side")
     yield Section(title="Not known", parts=tags(_not_known(found)), panel="side")
-    yield Section(title="Ranks", name="ranks", parts=tuple(_ranks(found)))
+    yield Section(title="Ranks", parts=tuple(_ranks(found)))
     yield Section(title="What held the host up", parts=tuple(_host(found)))
     timelines = timelines_chart([(_name(rank), rank.view) for rank in _shown(found)], "A typical stretch")
-    yield Section(title="Over time", name="timelines", parts=(timelines,))
+    yield Section(title="Over time", parts=(timelines,))
     yield Section(title="Doubts", parts=tuple(_doubts(found)))
 
 
@@ -221,11 +222,8 @@ def _name(rank: TraceRank) -> str:
 
 
 def _shown(found: TraceReport) -> tuple[TraceRank, ...]:
-    if len(found.ranks) <= _SHOWN_RANKS:
-        return found.ranks
     ordered = sorted(found.ranks, key=lambda rank: rank.gaps.communication_ns / rank.steps)
-    half = _SHOWN_RANKS // 2
-    kept = [*ordered[:half], *ordered[-half:]]
+    kept = first_and_last(ordered, _SHOWN_RANKS)
     return tuple(rank for rank in found.ranks if rank in kept)
 
 
@@ -285,12 +283,9 @@ def _doubts(found: TraceReport) -> Iterator[Part]:
     """Each once, with the ranks that it is of where those are not all."""
     # Without any, the first lines say it.
     some_span = any(rank.loader for rank in found.ranks)
-    of: dict[str, list[TraceRank]] = {}
-    for rank in found.ranks:
-        for note in rank.notes:
-            if note.code != "no_loader_spans" or some_span:
-                of.setdefault(remark_words(note), []).append(rank)
-    for text, ranks in of.items():
+    notes = [(rank, note) for rank in found.ranks for note in rank.notes if note.code != "no_loader_spans" or some_span]
+    for text, pairs in by_key(notes, lambda pair: remark_words(pair[1])).items():
+        ranks = [rank for rank, _ in pairs]
         if len(ranks) == len(found.ranks):
             yield Item(text=f"{first_upper(text)}.")
             continue

@@ -7,7 +7,7 @@ from typing import Any
 
 from loaderprobe.records import values
 from loaderprobe.records.diagnosis import Attached, WatchedInterval, WatchReport
-from loaderprobe.render.charts import Bar, Chart, ChartRow
+from loaderprobe.render.charts import Bar, Chart, ChartRow, first_and_last
 from loaderprobe.render.document import Column, Document, Paragraph, Section, table, tags
 from loaderprobe.render.format import MISSING, Facts, counted, percent, span, workers_words
 from loaderprobe.render.groups import letters_of, tone
@@ -33,7 +33,7 @@ def watch_document(found: WatchReport) -> Document:
         headline=heading(found.bound) if found.bound else f"No verdict: {_why_none(found)}",
         subline=f"{rate}{counted(steps, 'step')}; estimated, as nothing was changed",
         tone=tone(found.bound),
-        unsure=found.bound is None or found.bound.cause in ("either", "inconclusive"),
+        unsure=found.bound is None or not found.bound.firm,
         sections=tuple(_sections(found)),
     )
 
@@ -46,9 +46,9 @@ def _why_none(found: WatchReport) -> str:
 
 def _sections(found: WatchReport) -> Iterator[Section]:
     unit = _UNITS[found.images]
-    rows, brief = (tuple(map(_row, _few(found.intervals, most))) for most in (_SHOWN, _BRIEF))
+    rows, brief = (tuple(map(_row, first_and_last(found.intervals, most))) for most in (_SHOWN, _BRIEF))
     course = (Chart(rows=rows, unit=unit, ends=f"until,{unit}", brief=brief),) if rows else ()
-    yield Section(title=f"{unit.capitalize()} over time", name="time", parts=course, panel="main")
+    yield Section(title=f"{unit.capitalize()} over time", parts=course, panel="main")
     yield Section(title="Why", parts=(Paragraph(text=sentence(found.bound)),) if found.bound else (), panel="side")
     waits = ("what limits: on a GPU, steps end later than the loop sees",) if found.on_gpu else ()
     sure = (
@@ -58,12 +58,7 @@ def _sections(found: WatchReport) -> Iterator[Section]:
     ranks = ("what limits other ranks: where rank 0 waits for them, that is in its steps",) if found.ranks > 1 else ()
     others = (f"waits for {join_words(found.others)} count as compute",) if found.others else ()
     yield Section(title="How sure", parts=tags((*waits, *ranks, *others, *sure)), panel="side")
-    yield Section(title="Workers", parts=table(_few(found.intervals, _SHOWN), _WORKERS))
-
-
-def _few(intervals: Sequence[WatchedInterval], most: int) -> Sequence[WatchedInterval]:
-    half = most // 2
-    return intervals if len(intervals) <= most else (*intervals[:half], *intervals[-half:])
+    yield Section(title="Workers", parts=table(first_and_last(found.intervals, _SHOWN), _WORKERS))
 
 
 def _row(interval: WatchedInterval) -> ChartRow:

@@ -31,8 +31,6 @@ from tests.examples.reports import example_report, example_row
 
 ROOT = Path(loaderprobe.__file__).parent
 CATALOGUE = ROOT / "render" / "messages.py"
-# What says a code with facts in place, by its name in measuring and in words.
-SAYING = ("message", "_message")
 # The kind of text of each record with a code.
 KINDS = {
     "Remark": "",
@@ -40,7 +38,7 @@ KINDS = {
     "Reason": "reason.",
     "_reason": "reason.",
     "_capability": "",
-    **dict.fromkeys(SAYING, ""),
+    "message": "",
 }
 # Facts that no text asks for: what a remark follows from, and figures for whoever reads the JSON.
 BESIDE = {"because", "needed", "mount", "rank", "host", "hint", "ended_after_s", "noise_band", "resource", "how"}
@@ -68,7 +66,7 @@ def _made() -> Iterator[tuple[str, str, set[str] | None]]:
         given = {each.arg: each.value for each in node.keywords}
         args = node.args[2:] if maker == "_capability" else node.args
         code: ast.expr | None = given.get("code", args[0] if args else None)
-        facts = node.args[1] if maker in SAYING else given.get("facts", ast.Dict(keys=[], values=[]))
+        facts = node.args[1] if maker == "message" else given.get("facts", ast.Dict(keys=[], values=[]))
         names: set[str] | None = None
         if maker in ("_reason", "_capability"):
             names = None if None in given else {name for name in given if name and name != "step"}
