@@ -186,7 +186,7 @@ def web_loader(wds: Any, place: Place) -> Make:
     return lambda: wds.WebLoader(_web(wds, place), batch_size=None, num_workers=place.workers)
 
 
-@way("webdataset", "WebLoader.unbatched().shuffle().batched()", "webdataset", says="loader.pipeline[0], which is measured")
+@way("webdataset", "WebLoader.unbatched().shuffle().batched()", "webdataset", says="pipeline[0], which is measured")
 def web_loader_that_puts_batches_together_again(wds: Any, place: Place) -> Make:
     """The DataLoader inside is measured, and a note says so."""
     inner = web_loader(wds, place)
