@@ -37,7 +37,6 @@ class ObjectEngine:
     """Implements `ReadEngine` with threads of this process that request objects."""
 
     name: Engine = "threads"
-    least_s = 0.1
 
     def __init__(self, store: ObjectStore, sample: Sample) -> None:
         self._store = store

@@ -137,8 +137,6 @@ class ReadEngine(Protocol):
     """An engine that reads pieces: threads, processes or ranks."""
 
     name: Engine
-    least_s: float
-    """Shortest useful run of reads, seconds."""
 
     def read(self, pieces: Sequence[Piece], order: ReadOrder) -> Reading:
         """Read pieces in their order, each at most once, for at most the ordered seconds."""
@@ -153,7 +151,6 @@ class ThreadEngine:
     """Implements `ReadEngine` with threads of this process."""
 
     name: Engine = "threads"
-    least_s = 0.1
 
     def read(self, pieces: Sequence[Piece], order: ReadOrder) -> Reading:
         """Read with `order.readers` threads; each takes the next piece when it is free."""

@@ -494,7 +494,6 @@ class PacedEngine:
     trouble: OSError | None = None
     read_paths: list[list[Path]] = field(default_factory=list)
     name: Engine = "threads"
-    least_s: float = 0.1
     busy: float = 0.0
     """Cores that it keeps busy."""
     cores: float = 4.0
