@@ -12,12 +12,12 @@ from itertools import takewhile
 from pathlib import Path
 from threading import Event
 
-from loaderprobe.datasets.generate.generate import check_space, images_a_shard, sync_filesystem, written_whole
+from loaderprobe.datasets.generate.generate import check_space, images_a_shard, sync_filesystem
 from loaderprobe.datasets.layouts import FILES, INDEX, LAYOUTS, Sample, complete, format_of
 from loaderprobe.errors import BadValue, NoSpace, Refused
 from loaderprobe.protocols import PageCache
 from loaderprobe.records.files import FileSet, Staged
-from loaderprobe.store.codec import write_atomically, write_error
+from loaderprobe.store.codec import PART, write_atomically, write_error, written_whole
 from loaderprobe.store.run_directory import lock_directory
 from loaderprobe.system.objects import read_object
 
@@ -100,7 +100,7 @@ def _check_source(directory: Path, source: str, option: str, more: str = "") -> 
     """Raises Refused where the directory is made from other files, or holds anything else."""
     found = directory / SOURCE
     there = found.read_text(errors="surrogateescape") if found.exists() else ""
-    strange = [path.name for path in directory.iterdir() if path.name not in (".lock", f".{SOURCE}.part")]
+    strange = [path.name for path in directory.iterdir() if path.name not in (".lock", f".{SOURCE}{PART}")]
     if there != source and (there or strange):
         raise Refused(
             f"{directory} holds other images, or others of that folder",

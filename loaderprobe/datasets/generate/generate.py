@@ -39,7 +39,7 @@ from loaderprobe.datasets.generate.oddities import ODDITIES, OddityName
 from loaderprobe.datasets.generate.pool import Pool, build_pool, expected_mean, is_pool, load_pool
 from loaderprobe.datasets.layouts import FILES, LAYOUTS, Sample, complete, format_of
 from loaderprobe.errors import BadValue, ForeignDirectory, LoaderprobeError, MissingPart, NoSpace, Refused
-from loaderprobe.store.codec import write_atomically, write_error
+from loaderprobe.store.codec import PART, write_atomically, write_error, written_whole
 from loaderprobe.store.run_directory import lock_directory
 from loaderprobe.system.process import die_with_parent
 from loaderprobe.units import Resolution, format_bytes, format_resolution
@@ -145,22 +145,7 @@ def _checksum(body: bytes) -> bytes:
     return f"{zlib.crc32(body):08x}".encode()
 
 
-PART = ".part"
 BUFFER = 1 << 20
-
-
-@contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
-    """Another name to write to first, so that an interrupted file never counts as complete."""
-    part = path.with_name(f".{path.name}{PART}")
-    part.unlink(missing_ok=True)  # of a process that was killed; a database would go on in it
-    try:
-        yield part
-        part.replace(path)
-    except BaseException:
-        # Ctrl-C as much as a full disk.
-        part.unlink(missing_ok=True)
-        raise
 
 
 def write_file(directory: Path, spec: SetSpec, pool: Pool, number: int, indices: range) -> Entry:
@@ -459,7 +444,7 @@ def generate(
 def _known(directory: Path, spec: SetSpec) -> Manifest | None:
     """The manifest of this very set; None while it is not complete. Raises ForeignDirectory and Refused."""
     if not (directory / SPEC).exists():
-        ours = {".lock", f".{SPEC}.part", f".{POOL}.part"}
+        ours = {".lock", f".{SPEC}{PART}", f".{POOL}{PART}"}
         if is_pool(directory / POOL):
             ours.add(POOL)
         if directory.exists() and any(entry.name not in ours for entry in directory.iterdir()):
