@@ -12,7 +12,7 @@ from loaderprobe.errors import BadValue
 from loaderprobe.protocols import Clock
 from loaderprobe.records.bandwidth import BandwidthMeasurement
 from loaderprobe.records.environment import StorageLocation
-from loaderprobe.records.files import IMAGE_SUFFIXES, FileSet
+from loaderprobe.records.files import IMAGE_SUFFIXES
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.phases import Engine
 from loaderprobe.records.remark import Remark
@@ -55,13 +55,6 @@ class ObjectEngine:
         whole = piece.path not in self._in_ranges
         got, first_s, trouble = self._store.get(name, piece.offset, piece.size_bytes, whole=whole)
         return got, 1, round(first_s * 1e9), trouble
-
-
-def sample_of(files: FileSet) -> Sample:
-    """All of these objects, whole."""
-    named = zip(files.paths, files.size_bytes, strict=True)
-    pieces = tuple(Piece(path=Path(path), offset=0, size_bytes=size) for path, size in named if size)
-    return Sample(pieces=pieces, found=len(pieces), images=True, block_bytes=None)
 
 
 def probe_objects(
