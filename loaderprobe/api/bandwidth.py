@@ -26,7 +26,7 @@ from loaderprobe.render.format import counted
 from loaderprobe.storage.by_ranks import RanksStep, climb
 from loaderprobe.storage.files import Sample, encoded_pieces, locate_pieces, sample_files
 from loaderprobe.storage.objects import probe_objects
-from loaderprobe.storage.probe import OnPhase, ProbeRequest, place_of, probe_bandwidth
+from loaderprobe.storage.probe import ProbeRequest, place_of, probe_bandwidth
 from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.pagecache import LinuxPageCache, drop_all_caches
 from loaderprobe.units import parse_bytes
@@ -127,7 +127,7 @@ def ladder_of(layouts: Sequence[Layout] | None, nodes: Sequence[Node], readers: 
 
 
 def read_by_ranks(
-    coordinator: Coordinator | None, asked: ProbeRequest, layouts: Sequence[Layout] | None, on_phase: OnPhase
+    coordinator: Coordinator | None, asked: ProbeRequest, layouts: Sequence[Layout] | None, on_phase: OnStage
 ) -> BandwidthMeasurement:
     """What the ranks get of each step, which has children of its own. Without a launcher (None) on this machine.
 

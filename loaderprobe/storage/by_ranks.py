@@ -16,12 +16,12 @@ import numpy as np
 
 from loaderprobe.errors import BadValue, LoaderprobeError, LostRank
 from loaderprobe.policy import Ask, Fixed, follow
-from loaderprobe.protocols import Clock, Group, PageCache
+from loaderprobe.protocols import Clock, Group, OnStage, PageCache
 from loaderprobe.records.phases import BandwidthPhase, Engine, RankRead
 from loaderprobe.records.rank_processes import ReadTogether
 from loaderprobe.storage.files import Piece, Sample, decoded_pieces
 from loaderprobe.storage.phase import MOST_ROUNDS, PhaseSettings, Total, more, own_reads, run_phase
-from loaderprobe.storage.probe import LONGEST, OnPhase
+from loaderprobe.storage.probe import LONGEST
 from loaderprobe.storage.reader import (
     VANISHED,
     Column,
@@ -202,7 +202,7 @@ def read_step(reader: RankReader) -> BandwidthPhase | None:
 
 
 def climb(
-    steps: Sequence[RanksStep], read: Callable[[RanksStep], BandwidthPhase], on_phase: OnPhase, *, clock: Clock
+    steps: Sequence[RanksStep], read: Callable[[RanksStep], BandwidthPhase], on_phase: OnStage, *, clock: Clock
 ) -> tuple[list[BandwidthPhase], bool]:
     """(the phases of all steps, True when interrupted after the first). `read` measures one."""
 

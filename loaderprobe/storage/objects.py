@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from loaderprobe.errors import BadValue
-from loaderprobe.protocols import Clock
+from loaderprobe.protocols import Clock, OnStage
 from loaderprobe.records.bandwidth import BandwidthMeasurement
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.files import IMAGE_SUFFIXES
@@ -17,7 +17,7 @@ from loaderprobe.records.measurement import Missing
 from loaderprobe.records.phases import Engine
 from loaderprobe.records.remark import Remark
 from loaderprobe.storage.files import LARGE_FILE_BYTES, LIMIT_BYTES, Piece, Sample, in_blocks, shuffled
-from loaderprobe.storage.probe import OnPhase, Probe, ProbeRequest, run_probe
+from loaderprobe.storage.probe import Probe, ProbeRequest, run_probe
 from loaderprobe.storage.reader import Reading, ReadOrder, ReadRun, Supply
 from loaderprobe.system.objects import TRANSIENT, UNSIZED, ObjectStore, open_store
 
@@ -58,7 +58,7 @@ class ObjectEngine:
 
 
 def probe_objects(
-    url: str, request: ProbeRequest, *, on_phase: OnPhase, clock: Clock, sample: Sample | None = None
+    url: str, request: ProbeRequest, *, on_phase: OnStage, clock: Clock, sample: Sample | None = None
 ) -> BandwidthMeasurement:
     """Run all phases that objects have on a sample of those under a URL; without one, on a random one.
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.policy import Ask, Ended, Results, Stop, follow
-from loaderprobe.protocols import Clock, PageCache
+from loaderprobe.protocols import Clock, OnStage, PageCache
 from loaderprobe.records.bandwidth import BandwidthMeasurement, MetadataOperation, MetadataPhase
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.measurement import Missing
@@ -35,9 +35,6 @@ METADATA_SHARE = 0.6
 
 FAILED = "phase_failed"
 _WORDS: dict[str, str] = {"direct": "past the page cache", "sequential": "sequential", "paced": "with pauses"}
-
-OnPhase = Callable[[str, int, int], None]
-"""Called with the name of the next phase, the number of phases done, and the most there can be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +206,7 @@ class Probe:
 
 
 def probe_bandwidth(
-    request: ProbeRequest, *, cache: PageCache, on_phase: OnPhase, clock: Clock
+    request: ProbeRequest, *, cache: PageCache, on_phase: OnStage, clock: Clock
 ) -> BandwidthMeasurement:
     """Run all phases on a random sample of the files under a path. Writes nothing except a requested scratch file.
 
@@ -224,7 +221,7 @@ def probe_bandwidth(
 
 
 def _probe(
-    request: ProbeRequest, sample: Sample, cache: PageCache, on_phase: OnPhase, clock: Clock
+    request: ProbeRequest, sample: Sample, cache: PageCache, on_phase: OnStage, clock: Clock
 ) -> BandwidthMeasurement:
     supply = Supply(sample, cache, seed=request.seed, drop_all=request.drop_all)
     location = locate_pieces(request.path, sample.pieces)
@@ -234,7 +231,7 @@ def _probe(
     return run_probe(probe, str(request.path.absolute()), on_phase)
 
 
-def run_probe(probe: Probe, path: str, on_phase: OnPhase, missing: Sequence[Missing] = ()) -> BandwidthMeasurement:
+def run_probe(probe: Probe, path: str, on_phase: OnStage, missing: Sequence[Missing] = ()) -> BandwidthMeasurement:
     """All phases of a probe; `missing` is what was known before to be no part of it."""
     request, sample, supply, location = probe.request, probe.sample, probe.supply, probe.location
     policy = ProbePolicy(readers=request.readers, metadata=request.metadata, files=len(files_of(sample)))
