@@ -301,9 +301,8 @@ def plan(call: Invocation, *, run: Path | None, catalogue: bool, schema: bool, *
         raise BadValue("no run is given", hint="loaderprobe plan loaderprobe-runs/DATE-TIME")
     else:
         from loaderprobe.api.plan import plan as verb
-        from loaderprobe.system.host import utc_now
 
-        found = verb(run, now=utc_now(), **asked)
+        found = verb(run, **asked)
         if call.html is not None:
             write_file(call.html, found.html().encode(), "--html", "Plan")
         else:

@@ -39,6 +39,7 @@ from loaderprobe.datasets.generate.oddities import ODDITIES, OddityName
 from loaderprobe.datasets.generate.pool import Pool, build_pool, expected_mean, is_pool, load_pool
 from loaderprobe.datasets.layouts import FILES, LAYOUTS, Sample, complete, format_of
 from loaderprobe.errors import BadValue, ForeignDirectory, LoaderprobeError, MissingPart, NoSpace, Refused
+from loaderprobe.protocols import OnImages
 from loaderprobe.store.codec import PART, write_atomically, write_error, written_whole
 from loaderprobe.store.run_directory import lock_directory
 from loaderprobe.system.process import die_with_parent
@@ -403,9 +404,6 @@ def _begin(parent: int, work: Work | None) -> None:
 def _write_chunk(numbers: Sequence[int]) -> list[Entry]:
     assert _work is not None
     return _work.chunk(numbers)
-
-
-OnImages = Callable[[int, int], None]
 
 
 def generate(
