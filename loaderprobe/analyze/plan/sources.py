@@ -172,15 +172,14 @@ def _uneven(most: BandwidthPhase) -> Sequence[Remark]:
 
 def workload_of_run(
     measurement: Measurement, verdict: Verdict, ceiling: StorageCeiling | None, *,
-    samples: int | None, other: tuple[str, Quantity] | None, mean_size: float | None,
+    samples: int | None, other: tuple[str, Quantity] | None, given: Quantity | None,
 ) -> PlanWorkload:  # fmt: skip
     """The figures of a user's own loader, over a data set of so many `samples`; `other` as in a sweep.
 
-    `mean_size` stands in where bytes an image are not known. Raises BadValue without it, and where the rate of
-    compute is not known.
+    `given` stands in where bytes an image are not known. Raises BadValue without it, and where the rate of compute is
+    not known.
     """
     by_files, from_storage = _of_files(measurement), _from_storage(measurement, verdict)
-    given = None if mean_size is None else known(mean_size, "B", "given", "mean_size")
     file_bytes = by_files or from_storage or given
     if file_bytes is None:
         raise BadValue(f"bytes an image are not known: {_why(measurement, verdict)}", hint="add --mean-size, as 115kB")
@@ -239,9 +238,9 @@ _REFUSED: dict[PlanPart, Remark] = {
 
 
 def workload_of_trace(
-    found: TraceReport, *, other: tuple[str, Quantity] | None, mean_size: float, size_source: str, images: Quantity
+    found: TraceReport, *, other: tuple[str, Quantity] | None, file_bytes: Quantity, images: Quantity
 ) -> PlanWorkload:
-    """One GPU of the recording with files of `mean_size` bytes; `other` is an accelerator by name and rate.
+    """One GPU of the recording with files of so many bytes; `other` is an accelerator by name and rate.
 
     Raises BadValue where the recording does not show how many images a step takes.
     """
@@ -251,8 +250,8 @@ def workload_of_trace(
         accelerator=name,
         compute=f"emulated:{rate.value:.0f}" if other is None else f"emulated:{name}",
         rate=rate,
-        file_bytes=known(mean_size, "B", "given" if size_source == "mean_size" else "assumed", size_source),
-        requests_per_file=requests([mean_size], exact=False),
+        file_bytes=file_bytes,
+        requests_per_file=requests([file_bytes.value], exact=False),
         amplification=amplification_of(None, ""),
         images=images,
         refused=_REFUSED,
