@@ -265,7 +265,7 @@ MIXTURE_BASE_IMAGES = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetRequest:
-    """A requested set. Raises BadValue for impossible numbers."""
+    """A requested set. Raises BadValue for a mean size of nothing."""
 
     resolution: Resolution
     classes: int = 10
@@ -279,9 +279,6 @@ class SetRequest:
     """Base images in the pool; None for the default."""
 
     def __post_init__(self) -> None:
-        counts = (self.classes, self.shard_images, self.base_images)
-        if any(count is not None and count < 1 for count in counts) or self.seed < 0:
-            raise BadValue("classes, images per shard and base images must be 1 or more, and the seed 0 or more")
         if self.mean_bytes is not None and self.mean_bytes < 1:
             raise BadValue("the mean size of a file must be 1 byte or more")
 
@@ -421,11 +418,9 @@ def generate(
 
     Raises Refused when the directory holds another set, ForeignDirectory when it holds anything else, Locked
     while another process writes there, NoSpace before writing or when space runs out, MissingPart without
-    permission, BadValue for impossible numbers. Complete files are never lost, and the same call resumes.
+    permission, BadValue for a mean size out of reach. Complete files are never lost, and the same call resumes.
     Files of a complete set that are missing, or have another size, are generated again.
     """
-    if min(count, processes) < 1:
-        raise BadValue("count and processes must be 1 or more")
     spec = request.fitted(root, count)
     directory = spec.directory(root)
     try:
