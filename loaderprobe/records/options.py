@@ -351,7 +351,7 @@ BANDWIDTH = (
         help="Concurrencies, such as 1,2,4. auto: double until the rate stops rising; with ranks, 4 each.",
     ),
     Option(
-        "seconds", float, 3.0, MEASURING, least=0.1,
+        "seconds", float, 3.0, MEASURING, least=0.1, most=3600,
         help="Length of each phase; up to five times that until its rate is known within 5 %.",
     ),
     Option(
@@ -395,11 +395,12 @@ GENERATE = (
     QUIET,
 )  # fmt: skip
 
-FORMATS = ("table", "md", "csv", "parquet", "json", "html", "svg")
+Form = Literal["table", "md", "csv", "parquet", "json", "html", "svg"]
+FORMATS: tuple[str, ...] = get_args(Form)
 REPORT = (
     Option("run", Path, None, ARGUMENT, "Directory of a run, or of another result."),
     Option(
-        "form", Literal["table", "md", "csv", "parquet", "json", "html", "svg"], None, NO_PANEL,
+        "form", Form, None, NO_PANEL,
         "table, md, csv, parquet, json, html, or svg: the picture alone.", typed="--format", metavar="FORMAT",
         usual="by the ending of FILE, else table",
     ),

@@ -218,16 +218,6 @@ def test_a_path_that_is_no_utf8_can_be_stored(folder: Path) -> None:
     assert phase.io_bytes <= MOST_ROUNDS * sum(file.stat().st_size for file in odd.iterdir())
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{"readers": ()}, {"readers": (0, 1)}, {"seconds": 0.0}, {"seconds": float("inf")}, {"scratch_bytes": 0}],
-)
-def test_bad_requests(folder: Path, changes: dict[str, object]) -> None:
-    """No readers, none at all in a phase, or no time, are bad values."""
-    with pytest.raises(BadValue):
-        probed(folder, LinuxPageCache(), lambda *_: None, **changes)
-
-
 def one_phase(folder: Path, cache: PageCache, location: StorageLocation) -> BandwidthPhase:
     """All files of a folder, read whole by one reader."""
     sample = sample_files(folder, seed=0)
