@@ -16,6 +16,7 @@ from loaderprobe.analyze.plan.workload import (
     known,
     measured_workload,
     requests,
+    rises,
     scaled,
 )
 from loaderprobe.analyze.verdict.rates import worker_cost
@@ -25,7 +26,7 @@ from loaderprobe.records.measurement import Measurement, base_mode, segments_of
 from loaderprobe.records.phases import BandwidthPhase, StorageCeiling
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.supply import PlanPart, Quantity
-from loaderprobe.records.thresholds import UNFAIR, WIDE_RANGE, WORTH
+from loaderprobe.records.thresholds import UNFAIR, WIDE_RANGE
 from loaderprobe.records.trace import TraceRank, TraceReport
 from loaderprobe.records.verdict import Verdict
 
@@ -72,13 +73,14 @@ def _check_files(found: BandwidthMeasurement) -> None:
 
 def _with_opens(storage: MeasuredStorage, found: BandwidthMeasurement, opens: MetadataPhase) -> MeasuredStorage:
     """The storage with cold opens/s as a limit beside the others."""
+    rates = {phase.readers: phase.ops_per_s for phase in found.operations("open")}
     return replace(
         storage,
         opens_per_s=known(
             opens.ops_per_s, "1/s", "measured", f"{opens.readers} readers that open",
             half=opens.ops_high - opens.ops_per_s,
         ),
-        opens_at_least=not opens.short and (opens.at_least or _opens_rise(found, opens)),
+        opens_at_least=not opens.short and (opens.at_least or (opens.readers == max(rates) and rises(rates))),
         notes=(*storage.notes, *_doubts(opens)),
     )  # fmt: skip
 
@@ -106,13 +108,6 @@ def _doubts(opens: MetadataPhase) -> tuple[Remark, ...]:
         "opens_unsettled": opens.ops_high > (1 + WIDE_RANGE) * opens.ops_per_s,
     }
     return tuple(Remark(code=code) for code, holds in codes.items() if holds)
-
-
-def _opens_rise(found: BandwidthMeasurement, best: MetadataPhase) -> bool:
-    """True when the most readers that were tried gained over fewer."""
-    rates = {phase.readers: phase.ops_per_s for phase in found.operations("open")}
-    fewer = [rate for readers, rate in rates.items() if readers < best.readers]
-    return best.readers == max(rates) and best.ops_per_s > WORTH * max(fewer, default=0.0)
 
 
 def _storage(found: BandwidthMeasurement) -> MeasuredStorage | Remark:
