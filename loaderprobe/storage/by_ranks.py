@@ -98,8 +98,7 @@ class RankReader:
 
     def take_part(self) -> tuple[Reading, ...]:
         """Read for the agreed time, and report; returns, on rank 0, what all report."""
-        sample = Sample(pieces=self.shard, found=len(self.shard), images=False, block_bytes=None)
-        supply = Supply(sample, self.cache, seed=self.asked.seed + self.runs)
+        supply = Supply(Sample(pieces=self.shard), self.cache, seed=self.asked.seed + self.runs)
         self.runs += 1
         supply.ahead(1)
         # All evict before any reads.
@@ -178,7 +177,7 @@ def read_step(reader: RankReader) -> BandwidthPhase | None:
         return None
     asked, engine = reader.asked, RankEngine(reader=reader)
     pieces, nodes = decoded_pieces(asked.pieces), len({node for _, node in asked.places})
-    sample = Sample(pieces=pieces, found=len(pieces), images=False, block_bytes=asked.block_bytes)
+    sample = Sample(pieces=pieces, block_bytes=asked.block_bytes)
     settings = PhaseSettings(
         engine=engine,
         supply=Supply(sample, None, seed=asked.seed),

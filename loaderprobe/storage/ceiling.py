@@ -68,5 +68,4 @@ def sample_of(files: FileSet | BatchFiles | PartFiles, *, seed: int = 0) -> Samp
     if in_parts:
         every = [block for piece in pieces for block in blocks(piece.path, piece.size_bytes, LARGE_BLOCK_BYTES)]
         pieces = random.Random(seed).sample(every, min(len(every), MOST_BLOCKS))
-    block_bytes = LARGE_BLOCK_BYTES if in_parts else None
-    return Sample(pieces=tuple(pieces), found=len(pieces), images=True, block_bytes=block_bytes)
+    return Sample(pieces=tuple(pieces), block_bytes=LARGE_BLOCK_BYTES if in_parts else None)

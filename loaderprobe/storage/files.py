@@ -59,9 +59,10 @@ class Sample:
     """What the probe reads, in random order."""
 
     pieces: tuple[Piece, ...]
-    found: int
-    images: bool
-    block_bytes: int | None
+    found: int = 0
+    """Files that there are, of which these are some."""
+    images: bool = False
+    block_bytes: int | None = None
     """Size of the blocks; None where files are read, of which single large ones may be cut."""
     large: tuple[tuple[Path, int], ...] = ()
     """Files large enough for sequential reads, with their sizes in bytes."""
@@ -81,9 +82,7 @@ class Sample:
         """Large blocks of the large files, in sequence; None when there is no large file."""
         in_order = (piece for path, size in self.large for piece in blocks(path, size, LARGE_BLOCK_BYTES))
         pieces = tuple(islice(in_order, SEQUENTIAL_BYTES // LARGE_BLOCK_BYTES))
-        if not pieces:
-            return None
-        return Sample(pieces=pieces, found=len(self.large), images=False, block_bytes=LARGE_BLOCK_BYTES)
+        return Sample(pieces=pieces, block_bytes=LARGE_BLOCK_BYTES) if pieces else None
 
 
 def sample_files(path: Path, *, seed: int) -> Sample:
@@ -125,7 +124,6 @@ def _one_file(path: Path, size_bytes: int, seed: int) -> Sample:
     return Sample(
         pieces=shuffled(blocks(path, min(size_bytes, LIMIT_BYTES), BLOCK_BYTES), seed),
         found=1,
-        images=False,
         block_bytes=BLOCK_BYTES,
         large=_large([(str(path), size_bytes)]),
     )
@@ -257,7 +255,6 @@ def scratch_file(directory: Path, size_bytes: int, seed: int) -> Iterator[Sample
         yield Sample(
             pieces=shuffled(blocks(path, size_bytes, BLOCK_BYTES), seed),
             found=1,
-            images=False,
             block_bytes=BLOCK_BYTES,
             large=((path, size_bytes),),
             notes=(Remark(code="scratch_file", facts={"size_bytes": size_bytes}),),

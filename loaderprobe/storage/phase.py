@@ -18,6 +18,7 @@ from loaderprobe.stats import half_width_in_time, median
 from loaderprobe.storage.files import Piece
 from loaderprobe.storage.processes import ProcessEngine, processes_for
 from loaderprobe.storage.reader import (
+    PIECES_A_READER,
     Column,
     Operation,
     ReadEngine,
@@ -180,7 +181,7 @@ def run_phase(settings: PhaseSettings) -> BandwidthPhase:
     Raises BadValue or MissingPart when no file could be read.
     """
     supply, rounds = settings.supply, settings.supply.rounds
-    least = 4 * settings.readers
+    least = PIECES_A_READER * settings.readers
     supply.ahead(least)
     resident = supply.resident()
 

@@ -19,7 +19,7 @@ from loaderprobe.records.thresholds import WORTH
 from loaderprobe.storage.files import BLOCK_BYTES, Sample, locate_pieces, sample_files, scratch_file
 from loaderprobe.storage.metadata import files_of, run_metadata, steps_of
 from loaderprobe.storage.phase import PhaseSettings, run_fastest
-from loaderprobe.storage.reader import ReadEngine, Supply, ThreadEngine, why_not_direct
+from loaderprobe.storage.reader import PIECES_A_READER, ReadEngine, Supply, ThreadEngine, why_not_direct
 from loaderprobe.system.limits import cores_available
 from loaderprobe.system.pagecache import why_unknown
 
@@ -163,7 +163,7 @@ class Probe:
             return Remark(code="not_of_objects")
         if isinstance(step, Names):
             return Remark(code="opens_of_blocks") if self.sample.block_bytes is not None else None
-        if name == "files" and not self.request.readers and 4 * step.readers > files and step.readers > 1:
+        if name == "files" and not self.request.readers and PIECES_A_READER * step.readers > files and step.readers > 1:
             return Remark(code="too_few_files", facts={"files": files, "readers": step.readers})
         if name == "direct":
             return why_not_direct(self.sample.pieces)

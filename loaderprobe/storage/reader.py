@@ -31,6 +31,8 @@ from loaderprobe.storage.files import Piece, Sample
 
 MOST_BYTES_A_READ = 16 << 20
 """Larger pieces are read with several calls, so that a reader's buffer stays small."""
+PIECES_A_READER = 4
+"""At least so many keep all readers at work."""
 VANISHED = "vanished"
 """Why a file that was there when files were listed cannot be read."""
 
