@@ -27,6 +27,8 @@ from loaderprobe.records.measurement import (
 
 OnStage = Callable[[str, int, int], None]
 """Hears how far something is: (stage, done, total)."""
+OnImages = Callable[[int, int], None]
+"""The same of one stage: (done, total)."""
 
 # What the machine gives a measurement: time, counters, the page cache, how busy the device is.
 

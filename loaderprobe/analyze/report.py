@@ -257,8 +257,8 @@ def _outlook(
         needs=tuple(
             StorageNeed(
                 accelerators=count,
-                read_bytes_per_s=one.times(count).read_bytes.value,
-                files_per_s=one.times(count).opens.value,
+                read_bytes_per_s=count * one.read_bytes.value,
+                files_per_s=count * one.opens.value,
             )
             for count in COUNTS
         ),

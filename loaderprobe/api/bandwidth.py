@@ -26,7 +26,8 @@ from loaderprobe.render.format import counted
 from loaderprobe.storage.by_ranks import RanksStep, climb
 from loaderprobe.storage.files import Sample, encoded_pieces, locate_pieces, sample_files
 from loaderprobe.storage.objects import probe_objects
-from loaderprobe.storage.probe import OnPhase, ProbeRequest, place_of, probe_bandwidth
+from loaderprobe.storage.probe import ProbeRequest, place_of, probe_bandwidth
+from loaderprobe.storage.reader import PIECES_A_READER
 from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.pagecache import LinuxPageCache, drop_all_caches
 from loaderprobe.units import parse_bytes
@@ -103,8 +104,6 @@ def bandwidth(
 READERS = 4
 """Of each rank, unless asked for."""
 READING = ComputeSpec(name="own", batch_size=1)
-FEWEST_PIECES = 4
-"""For each reader of each rank."""
 LIMIT_S = 2400.0
 """Of one step. A quarter of it a rank may take longer than the others to evict its share, or to read."""
 
@@ -127,7 +126,7 @@ def ladder_of(layouts: Sequence[Layout] | None, nodes: Sequence[Node], readers: 
 
 
 def read_by_ranks(
-    coordinator: Coordinator | None, asked: ProbeRequest, layouts: Sequence[Layout] | None, on_phase: OnPhase
+    coordinator: Coordinator | None, asked: ProbeRequest, layouts: Sequence[Layout] | None, on_phase: OnStage
 ) -> BandwidthMeasurement:
     """What the ranks get of each step, which has children of its own. Without a launcher (None) on this machine.
 
@@ -172,7 +171,7 @@ def read_by_ranks(
 def _sample(asked: ProbeRequest, steps: Sequence[RanksStep]) -> Sample:
     sample = sample_files(asked.path, seed=asked.seed)
     most = max(steps, key=lambda step: step.ranks * step.readers)
-    least = FEWEST_PIECES * most.ranks * most.readers
+    least = PIECES_A_READER * most.ranks * most.readers
     if len(sample.pieces) < least:
         there = counted(len(sample.pieces), "file" if sample.block_bytes is None else "block")
         ranks, readers = counted(most.ranks, "rank"), counted(most.readers, "reader")

@@ -58,21 +58,22 @@ Basis = tuple[PlanWorkload, PlanSource]
 
 def find(
     run: Run | BandwidthReport | Diagnosis | TraceReport | PathLike, data: str | None,
-    kind: str | None, mean_size: float | None,
+    kind: str | None, file_bytes: Quantity | None,
 ) -> Basis:  # fmt: skip
     """The workload in a result. Raises BadValue where there is none that fits."""
     path = str(run) if isinstance(run, str | os.PathLike) else ""
     loaded: Any = load_any(Path(path)) if path else run
+    other = accelerator_of(kind)
     if isinstance(loaded, Run):
-        return _of_sweep(loaded, data, kind)
+        return _of_sweep(loaded, data, kind, other)
     if data is not None:
         raise BadValue("only a sweep has data sets to choose from", hint="leave --data out")
     if isinstance(loaded, BandwidthReport):
-        return _of_bandwidth(loaded, path or loaded.path, kind)
+        return _of_bandwidth(loaded, path or loaded.path, other)
     if isinstance(loaded, Diagnosis):
-        return _of_diagnosis(loaded, path or "a diagnosis", kind, mean_size)
+        return _of_diagnosis(loaded, path or "a diagnosis", other, file_bytes)
     if isinstance(loaded, TraceReport):
-        return _of_trace(loaded, path or loaded.ranks[0].path, kind, mean_size)
+        return _of_trace(loaded, path or loaded.ranks[0].path, other, file_bytes)
     if isinstance(loaded, WatchReport):
         raise BadValue(
             f"{path} holds a training that was only watched: what an image costs was not measured",
@@ -92,40 +93,36 @@ def accelerator_of(kind: str | None) -> Accelerator | None:
     return name, known(rate, "images/s", "given", source)
 
 
-def _of_bandwidth(report: BandwidthReport, path: str, kind: str | None) -> Basis:
-    other = accelerator_of(kind)
+def _of_bandwidth(report: BandwidthReport, path: str, other: Accelerator | None) -> Basis:
     if other is None:
         raise BadValue("a bandwidth result has no accelerator", hint="name one: --kind mlperf-h100, or its images/s")
     source = PlanSource(kind="bandwidth", path=path, data=report.path, accelerator=other[0])
     return workload_of_bandwidth(report, *other), source
 
 
-def _of_diagnosis(found: Diagnosis, path: str, kind: str | None, mean_size: float | None) -> Basis:
+def _of_diagnosis(found: Diagnosis, path: str, other: Accelerator | None, file_bytes: Quantity | None) -> Basis:
     workload = workload_of_run(
-        found.measurement, found.verdict, found.ceiling, samples=found.data.samples, other=accelerator_of(kind),
-        mean_size=mean_size,
-    )  # fmt: skip
+        found.measurement, found.verdict, found.ceiling, samples=found.data.samples, other=other, given=file_bytes
+    )
     config, name = found.row.config, workload.accelerator
     source = PlanSource(kind="run", path=path, data=config.resolution, accelerator=name, configuration=config.title())
     return workload, source
 
 
-def _of_trace(found: TraceReport, path: str, kind: str | None, mean_size: float | None) -> Basis:
+def _of_trace(found: TraceReport, path: str, other: Accelerator | None, file_bytes: Quantity | None) -> Basis:
     workload = workload_of_trace(
-        found, other=accelerator_of(kind), mean_size=mean_size or IMAGENET_BYTES,
-        size_source="mean_size" if mean_size else RECORDED,
+        found, other=other, file_bytes=file_bytes or known(IMAGENET_BYTES, "B", "assumed", RECORDED),
         images=known(IMAGENET_IMAGES, "images", "assumed", RECORDED),
     )  # fmt: skip
     return workload, PlanSource(kind="trace", path=path, accelerator=workload.accelerator)
 
 
-def _of_sweep(run: Run, data: str | None, kind: str | None) -> Basis:
+def _of_sweep(run: Run, data: str | None, kind: str | None, other: Accelerator | None) -> Basis:
     rows = [row for row in run.report().summary.configurations if row.verdict is not None]
     if not rows:
         raise BadValue(f"{run.path} holds no measured configuration", hint=f"loaderprobe sweep --resume {run.path}")
     label, others = _choose_data(run, rows, data)
     rows = [row for row in rows if row.config.resolution == label]
-    other = accelerator_of(kind)
     row = _choose_row(rows, kind, other)
     measurement = run.directory.result(row.key)
     assert isinstance(measurement, Measurement) and row.verdict is not None
@@ -225,6 +222,10 @@ def plan(
         from loaderprobe.system.host import utc_now
 
         now = utc_now()
+    file_bytes = (
+        None if mean_size is None else known(quantities.size(mean_size, "--mean-size"), "B", "given", "mean_size")
+    )
+    workload, source = find(run, data, None if kind is None else str(kind), file_bytes)
     times = quantities.factor(growth, "--growth")
     grown = times * quantities.count(accelerators, "--accelerators", most=MOST_ACCELERATORS)
     asked = Asked(
@@ -235,22 +236,17 @@ def plan(
         use_given=use is not None,
         per_node=quantities.count(per_node, "--per-node", most=MOST_ACCELERATORS),
         nic_bytes_per_s=None if nic is None else quantities.byte_rate(nic, "--nic"),
-        images_per_file=1 if layout is None else quantities.layout(layout),
+        images_per_file=workload.images_an_open if layout is None else quantities.layout(layout),
         growth=times,
         cache=quantities.cache(cache),
         checkpoint=None if checkpoint is None else quantities.checkpoint(checkpoint),
     )
     offers = offers_of([storage] if isinstance(storage, str) else list(storage), now.date())
-    file_bytes = None if mean_size is None else quantities.size(mean_size, "--mean-size")
-    workload, source = find(run, data, None if kind is None else str(kind), file_bytes)
-    if layout is None:
-        asked = replace(asked, images_per_file=workload.images_an_open)
-    workload = as_asked(
-        workload,
-        asked.images_per_file,
-        images=None if images is None else quantities.count(images, "--images", most=quantities.MOST),
-        file_bytes=file_bytes,
-    )
+    if images is None:
+        count = None
+    else:
+        count = known(quantities.count(images, "--images", most=quantities.MOST), "images", "given", "images")
+    workload = as_asked(workload, asked.images_per_file, images=count, file_bytes=file_bytes)
     if asked.cache.kind != "none" and workload.images is None:
         raise BadValue("a cache is compared with the size of the set, which is not known", hint="add --images")
     made = make_plan(

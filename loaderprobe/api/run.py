@@ -21,7 +21,7 @@ from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart, Refused
 from loaderprobe.measure.attach.attachment import Attachment, Finished
 from loaderprobe.measure.attach.watcher import Watcher
 from loaderprobe.protocols import Say
-from loaderprobe.records.config import CacheState, check_seconds
+from loaderprobe.records.config import CacheState
 from loaderprobe.records.diagnosis import Attached, AttachRequest, OwnMeasured, WatchReport
 from loaderprobe.records.files import names_back, to_json
 from loaderprobe.records.remark import Remark
@@ -193,7 +193,6 @@ def attached(
 
     Raises BadValue for a budget that is too small, and what the block raises.
     """
-    check_seconds("budget", budget_s)
     from loaderprobe.loaders.attached import attach
     from loaderprobe.render.watch import not_measured
 

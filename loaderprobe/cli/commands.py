@@ -27,7 +27,6 @@ from loaderprobe.cli.border import (
 )
 from loaderprobe.errors import EXIT_DONE, EXIT_GATE_FAILED, EXIT_INTERRUPTED, EXIT_SOME_FAILED, BadValue
 from loaderprobe.records import options
-from loaderprobe.records.config import check_seconds
 from loaderprobe.units import format_bytes, join_words
 
 if TYPE_CHECKING:
@@ -64,7 +63,6 @@ def run(
     from loaderprobe.records.diagnosis import AttachRequest
     from loaderprobe.render.watch import without_verdict
 
-    check_seconds("budget", budget_s)
     if watch and not (budget_s is None and loader is None and cache == "cold"):
         raise BadValue("--watch measures nothing: --budget, --cache and --loader have no effect", hint="leave them out")
     place = (call.out or usual_out("run")).absolute()
@@ -301,9 +299,8 @@ def plan(call: Invocation, *, run: Path | None, catalogue: bool, schema: bool, *
         raise BadValue("no run is given", hint="loaderprobe plan loaderprobe-runs/DATE-TIME")
     else:
         from loaderprobe.api.plan import plan as verb
-        from loaderprobe.system.host import utc_now
 
-        found = verb(run, now=utc_now(), **asked)
+        found = verb(run, **asked)
         if call.html is not None:
             write_file(call.html, found.html().encode(), "--html", "Plan")
         else:

@@ -12,12 +12,12 @@ from itertools import takewhile
 from pathlib import Path
 from threading import Event
 
-from loaderprobe.datasets.generate.generate import check_space, images_a_shard, sync_filesystem, written_whole
+from loaderprobe.datasets.generate.generate import check_space, images_a_shard, sync_filesystem
 from loaderprobe.datasets.layouts import FILES, INDEX, LAYOUTS, Sample, complete, format_of
 from loaderprobe.errors import BadValue, NoSpace, Refused
-from loaderprobe.protocols import PageCache
+from loaderprobe.protocols import OnImages, PageCache
 from loaderprobe.records.files import FileSet, Staged
-from loaderprobe.store.codec import write_atomically, write_error
+from loaderprobe.store.codec import PART, write_atomically, write_error, written_whole
 from loaderprobe.store.run_directory import lock_directory
 from loaderprobe.system.objects import read_object
 
@@ -31,7 +31,7 @@ COPIERS = 16
 """Files that are copied at the same time."""
 
 
-def convert(files: FileSet, layout: str, root: Path, progress: Callable[[int, int], None]) -> FileSet:
+def convert(files: FileSet, layout: str, root: Path, progress: OnImages) -> FileSet:
     """The same images in their order, in `root/NAME-LAYOUT`; the same call goes on where it was stopped.
 
     Raises Refused for a directory that holds something else, Locked, NoSpace before a file is written and where space
@@ -100,7 +100,7 @@ def _check_source(directory: Path, source: str, option: str, more: str = "") -> 
     """Raises Refused where the directory is made from other files, or holds anything else."""
     found = directory / SOURCE
     there = found.read_text(errors="surrogateescape") if found.exists() else ""
-    strange = [path.name for path in directory.iterdir() if path.name not in (".lock", f".{SOURCE}.part")]
+    strange = [path.name for path in directory.iterdir() if path.name not in (".lock", f".{SOURCE}{PART}")]
     if there != source and (there or strange):
         raise Refused(
             f"{directory} holds other images, or others of that folder",
@@ -120,7 +120,7 @@ def _check_size(files: FileSet, path: str, size_bytes: int, found: int) -> None:
         raise BadValue(f"{files.root}/{path} had {size_bytes} bytes, and has {found}", hint="begin a new sweep")
 
 
-def stage(files: FileSet, root: Path, cache: PageCache, progress: Callable[[int, int], None]) -> FileSet:
+def stage(files: FileSet, root: Path, cache: PageCache, progress: OnImages) -> FileSet:
     """The same files, and the indexes beside them, in `root/NAME-staged`, copied by several threads.
 
     The same call goes on where it was stopped. Local files are evicted first, so that they are copied from their

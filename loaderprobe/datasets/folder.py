@@ -21,6 +21,7 @@ from PIL import Image
 from loaderprobe.datasets.generate.manifest import read_manifest
 from loaderprobe.datasets.layouts import FILES, LAYOUTS, blocks, damage, format_of
 from loaderprobe.errors import BadValue
+from loaderprobe.protocols import OnImages
 from loaderprobe.records.files import IMAGE_SUFFIXES, FileSet, SkippedFile, masked
 from loaderprobe.system.objects import open_store
 from loaderprobe.units import join_words
@@ -33,7 +34,6 @@ AT_ONCE = 256
 """Files that are looked at before others take the place of damaged ones."""
 LARGE, ALONE = 30_000_000, Lock()
 """Images of more pixels are decoded one at a time: Pillow refuses those beyond 179 million, which take 540 MB."""
-OnImages = Callable[[int, int], None]
 
 
 @dataclass(slots=True)

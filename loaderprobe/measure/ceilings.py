@@ -20,8 +20,8 @@ from loaderprobe.records.phases import FROM_STORAGE, StorageCeiling
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import BY_REQUESTS
 from loaderprobe.records.verdict import Evidence
-from loaderprobe.storage.ceiling import raise_ceiling
-from loaderprobe.storage.objects import probe_objects, sample_of
+from loaderprobe.storage.ceiling import raise_ceiling, sample_of
+from loaderprobe.storage.objects import probe_objects
 from loaderprobe.storage.probe import ProbeRequest, probe_bandwidth
 from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.system.clock import SystemClock

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from loaderprobe.records.config import CacheState, RunConfig
+from loaderprobe.records.config import CacheState, RunConfig, check_seconds
 from loaderprobe.records.environment import SCHEMA_VERSION, Origin
 from loaderprobe.records.loader_files import UnknownFiles
 from loaderprobe.records.measurement import Measurement
@@ -98,6 +98,9 @@ class AttachRequest:
     """Steps that are left alone first: they compile, choose algorithms and import."""
     loader: int | None = None
     """The number of the loader to measure; None chooses by backward passes."""
+
+    def __post_init__(self) -> None:
+        check_seconds("budget", self.budget_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

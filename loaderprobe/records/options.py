@@ -188,7 +188,7 @@ SWEEP = (
         help="Also measure from a copy of the images that are read, which is made under DIR: what it gains, and when.",
     ),
     Option("images", int, None, DATA, "Images of each data set.", least=1, usual="as many as the sweep reads"),
-    Option("seed", int, 0, DATA, "Seed of the generated data and of the order of measuring."),
+    Option("seed", int, 0, DATA, "Seed of the generated data and of the order of measuring.", least=0),
     Option(
         "workers", int, (1, 2, 4, 8), LOADER, several=True,
         help="Numbers of workers to measure, separated by commas. auto: as many as it takes to know the fewest that "
@@ -351,7 +351,7 @@ BANDWIDTH = (
         help="Concurrencies, such as 1,2,4. auto: double until the rate stops rising; with ranks, 4 each.",
     ),
     Option(
-        "seconds", float, 3.0, MEASURING, least=0.1,
+        "seconds", float, 3.0, MEASURING, least=0.1, most=3600,
         help="Length of each phase; up to five times that until its rate is known within 5 %.",
     ),
     Option(
@@ -376,7 +376,7 @@ GENERATE = (
     Option("count", int, 1000, DATA, "Images of each resolution. A higher count enlarges an existing set.", least=1),
     Option("mean_size", str, None, DATA, "Mean size of a file, such as 110kB.", usual="as in ImageNet"),
     Option("classes", int, 10, DATA, "Number of class directories.", least=1),
-    Option("seed", int, 0, DATA, "The same seed gives the same files."),
+    Option("seed", int, 0, DATA, "The same seed gives the same files.", least=0),
     Option(
         "layout", str, ("files",), DATA, several=True,
         help="How the images lie on storage, one set each: files, in a folder a class, or many in large files: tar, "
@@ -395,11 +395,12 @@ GENERATE = (
     QUIET,
 )  # fmt: skip
 
-FORMATS = ("table", "md", "csv", "parquet", "json", "html", "svg")
+Form = Literal["table", "md", "csv", "parquet", "json", "html", "svg"]
+FORMATS: tuple[str, ...] = get_args(Form)
 REPORT = (
     Option("run", Path, None, ARGUMENT, "Directory of a run, or of another result."),
     Option(
-        "form", Literal["table", "md", "csv", "parquet", "json", "html", "svg"], None, NO_PANEL,
+        "form", Form, None, NO_PANEL,
         "table, md, csv, parquet, json, html, or svg: the picture alone.", typed="--format", metavar="FORMAT",
         usual="by the ending of FILE, else table",
     ),

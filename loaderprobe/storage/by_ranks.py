@@ -16,12 +16,12 @@ import numpy as np
 
 from loaderprobe.errors import BadValue, LoaderprobeError, LostRank
 from loaderprobe.policy import Ask, Fixed, follow
-from loaderprobe.protocols import Clock, Group, PageCache
+from loaderprobe.protocols import Clock, Group, OnStage, PageCache
 from loaderprobe.records.phases import BandwidthPhase, Engine, RankRead
 from loaderprobe.records.rank_processes import ReadTogether
 from loaderprobe.storage.files import Piece, Sample, decoded_pieces
 from loaderprobe.storage.phase import MOST_ROUNDS, PhaseSettings, Total, more, own_reads, run_phase
-from loaderprobe.storage.probe import LONGEST, OnPhase
+from loaderprobe.storage.probe import LONGEST
 from loaderprobe.storage.reader import (
     VANISHED,
     Column,
@@ -89,17 +89,16 @@ class RankReader:
 
     def follow(self) -> None:
         """Take part in the runs of rank 0 until it ends the step. Raises LostRank when a rank has gone."""
-        while seconds := msgspec.json.decode(self.group.broadcast(b""), type=float | None):
-            self.take_part(seconds)
+        while msgspec.json.decode(self.group.broadcast(b""), type=bool):
+            self.take_part()
 
-    def send(self, seconds: float | None) -> None:
-        """On rank 0: broadcast how long the next run takes; None ends the step."""
-        self.group.broadcast(msgspec.json.encode(seconds))
+    def send(self, goes_on: bool) -> None:
+        """On rank 0: broadcast that another run begins, or that the step has ended."""
+        self.group.broadcast(msgspec.json.encode(goes_on))
 
-    def take_part(self, seconds: float) -> tuple[Reading, ...]:
-        """Read, and report; returns, on rank 0, what all report."""
-        sample = Sample(pieces=self.shard, found=len(self.shard), images=False, block_bytes=None)
-        supply = Supply(sample, self.cache, seed=self.asked.seed + self.runs)
+    def take_part(self) -> tuple[Reading, ...]:
+        """Read for the agreed time, and report; returns, on rank 0, what all report."""
+        supply = Supply(Sample(pieces=self.shard), self.cache, seed=self.asked.seed + self.runs)
         self.runs += 1
         supply.ahead(1)
         # All evict before any reads.
@@ -107,7 +106,8 @@ class RankReader:
         reading, read_bytes = Reading(seconds=0.0), None
         try:
             before = own_reads()
-            reading = self.engine.read(supply.ahead(1), ReadOrder(readers=self.asked.readers, seconds=seconds))
+            order = ReadOrder(readers=self.asked.readers, seconds=self.asked.seconds)
+            reading = self.engine.read(supply.ahead(1), order)
             read_bytes = more(own_reads(), before) if self.asked.location.counts_reads else None
         except (OSError, LoaderprobeError) as error:
             reading.unread[""] = str(error)
@@ -134,18 +134,16 @@ def _report(reading: Reading, read_bytes: int | None, until_ns: int) -> Reading:
 
 @dataclass(slots=True)
 class RankEngine:
-    """Rank 0's part: implements `ReadEngine` with the ranks of one step, each in its own shard."""
+    """Rank 0's part: implements `ReadEngine` with the ranks of one step, each in its own shard for the agreed time."""
 
     reader: RankReader
-    least_s: float
-    """Seconds of each run."""
     name: Engine = "threads"
     runs: list[tuple[Reading, ...]] = field(default_factory=list)
 
     def read(self, pieces: Sequence[Piece], order: ReadOrder) -> Reading:
         """One run of all. Raises BadValue where a rank reads nothing, or all for too short a time."""
-        self.reader.send(order.seconds)
-        parts = self.reader.take_part(order.seconds)
+        self.reader.send(True)
+        parts = self.reader.take_part()
         _check(parts, self.reader.asked.places)
         self.runs.append(parts)
         self._check_length()
@@ -155,14 +153,15 @@ class RankEngine:
         """Raises BadValue where all read together for too short a time, even if every run were as long as these."""
         ranks = self.reader.group.size
         each_s = sum(length for run in self.runs for length, _ in run[0].slices) / len(self.runs)
-        least_s = LEAST_SHARE * self.least_s
+        asked_s = self.reader.asked.seconds
+        least_s = LEAST_SHARE * asked_s
         if each_s * MOST_ROUNDS >= least_s:
             return
         pieces = ranks * len(self.reader.shard)
         needed = math.ceil(2 * pieces * least_s / (each_s * MOST_ROUNDS))
         raise BadValue(
             f"{ranks} rank{'s' * (ranks > 1)} with {pieces // ranks} files each read for {format_duration(each_s)} "
-            f"at a time: too short for --seconds {self.least_s:g}",
+            f"at a time: too short for --seconds {asked_s:g}",
             hint=f"give some {float(significant(needed, 2)):,.0f} files, or fewer ranks, or a shorter --seconds",
         )
 
@@ -176,9 +175,9 @@ def read_step(reader: RankReader) -> BandwidthPhase | None:
     if reader.group.rank:
         reader.follow()
         return None
-    asked, engine = reader.asked, RankEngine(reader=reader, least_s=reader.asked.seconds)
+    asked, engine = reader.asked, RankEngine(reader=reader)
     pieces, nodes = decoded_pieces(asked.pieces), len({node for _, node in asked.places})
-    sample = Sample(pieces=pieces, found=len(pieces), images=False, block_bytes=asked.block_bytes)
+    sample = Sample(pieces=pieces, block_bytes=asked.block_bytes)
     settings = PhaseSettings(
         engine=engine,
         supply=Supply(sample, None, seed=asked.seed),
@@ -192,7 +191,7 @@ def read_step(reader: RankReader) -> BandwidthPhase | None:
         phase = run_phase(settings)
     finally:
         with suppress(LostRank):
-            reader.send(None)
+            reader.send(False)
     return replace(
         phase,
         ranks=reader.group.size,
@@ -202,7 +201,7 @@ def read_step(reader: RankReader) -> BandwidthPhase | None:
 
 
 def climb(
-    steps: Sequence[RanksStep], read: Callable[[RanksStep], BandwidthPhase], on_phase: OnPhase, *, clock: Clock
+    steps: Sequence[RanksStep], read: Callable[[RanksStep], BandwidthPhase], on_phase: OnStage, *, clock: Clock
 ) -> tuple[list[BandwidthPhase], bool]:
     """(the phases of all steps, True when interrupted after the first). `read` measures one."""
 

@@ -13,7 +13,7 @@ from loaderprobe.records.loader_files import BatchFiles
 from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.remark import Remark
 from loaderprobe.storage.files import LARGE_BLOCK_BYTES, Piece, Sample, blocks, locate_pieces
-from loaderprobe.storage.objects import ONE_INTERPRETER, ObjectEngine, sample_of
+from loaderprobe.storage.objects import ONE_INTERPRETER, ObjectEngine
 from loaderprobe.storage.phase import PhaseSettings, run_fastest
 from loaderprobe.storage.reader import ReadEngine, Supply, ThreadEngine
 from loaderprobe.system.device import locate_root, reads_from_storage
@@ -38,14 +38,13 @@ def raise_ceiling(
         return known
     engine: ReadEngine
     try:
+        sample = sample_of(files, seed=readers)
+        if not sample.pieces:
+            return replace(known, missing=Remark(code="files_empty"))
         if isinstance(files, FileSet) and files.remote:
-            sample = sample_of(files)
             engine, supply = ObjectEngine(open_store(files.root), sample), Supply(sample, None, seed=readers)
             location, cores = locate_root(files.root), ONE_INTERPRETER
         else:
-            sample = _sample(files, seed=readers)
-            if not sample.pieces:
-                return replace(known, missing=Remark(code="files_empty"))
             engine, supply = ThreadEngine(), Supply(sample, cache, seed=readers)
             location, cores = locate_pieces(sample.pieces[0].path.parent, sample.pieces), cores_available()
             if not location.counts_reads and reads_from_storage(location) is None:
@@ -60,13 +59,13 @@ def raise_ceiling(
         return replace(known, missing=Remark(code="ceiling_failed", facts={"error": str(error)}))
 
 
-def _sample(files: FileSet | BatchFiles | PartFiles, seed: int) -> Sample:
-    folder = files.folder if isinstance(files, FileSet) else Path("/")
+def sample_of(files: FileSet | BatchFiles | PartFiles, *, seed: int = 0) -> Sample:
+    """All of these files or objects, whole; blocks at random, by `seed`, of those that are read in parts."""
+    folder = files.folder if isinstance(files, FileSet) and not files.remote else Path()
     sizes = files.file_bytes.items()
     pieces = [Piece(path=folder / path, offset=0, size_bytes=size) for path, size in sizes if size]
     in_parts = bool(files.whole_bytes) if isinstance(files, FileSet) else isinstance(files, PartFiles)
     if in_parts:
         every = [block for piece in pieces for block in blocks(piece.path, piece.size_bytes, LARGE_BLOCK_BYTES)]
         pieces = random.Random(seed).sample(every, min(len(every), MOST_BLOCKS))
-    block_bytes = LARGE_BLOCK_BYTES if in_parts else None
-    return Sample(pieces=tuple(pieces), found=len(pieces), images=True, block_bytes=block_bytes)
+    return Sample(pieces=tuple(pieces), block_bytes=LARGE_BLOCK_BYTES if in_parts else None)

@@ -25,7 +25,7 @@ from loaderprobe.system.device import locate
 from loaderprobe.units import format_bytes
 
 LIMIT_BYTES = 4 * 10**9
-"""Of a sample, unless less is asked for."""
+"""Of a sample."""
 BLOCK_BYTES = 128 * 1024
 LARGE_BLOCK_BYTES = 1 << 20
 LARGE_FILE_BYTES = 16 << 20
@@ -59,9 +59,10 @@ class Sample:
     """What the probe reads, in random order."""
 
     pieces: tuple[Piece, ...]
-    found: int
-    images: bool
-    block_bytes: int | None
+    found: int = 0
+    """Files that there are, of which these are some."""
+    images: bool = False
+    block_bytes: int | None = None
     """Size of the blocks; None where files are read, of which single large ones may be cut."""
     large: tuple[tuple[Path, int], ...] = ()
     """Files large enough for sequential reads, with their sizes in bytes."""
@@ -81,13 +82,11 @@ class Sample:
         """Large blocks of the large files, in sequence; None when there is no large file."""
         in_order = (piece for path, size in self.large for piece in blocks(path, size, LARGE_BLOCK_BYTES))
         pieces = tuple(islice(in_order, SEQUENTIAL_BYTES // LARGE_BLOCK_BYTES))
-        if not pieces:
-            return None
-        return Sample(pieces=pieces, found=len(self.large), images=False, block_bytes=LARGE_BLOCK_BYTES)
+        return Sample(pieces=pieces, block_bytes=LARGE_BLOCK_BYTES) if pieces else None
 
 
-def sample_files(path: Path, *, seed: int, limit_bytes: int = LIMIT_BYTES) -> Sample:
-    """Files under `path` in random order, until `limit_bytes` are reached; a single file is read in blocks.
+def sample_files(path: Path, *, seed: int) -> Sample:
+    """Files under `path` in random order, until `LIMIT_BYTES` are reached; a single file is read in blocks.
 
     Raises BadValue when there is nothing to read, MissingPart without read permission.
     """
@@ -98,13 +97,13 @@ def sample_files(path: Path, *, seed: int, limit_bytes: int = LIMIT_BYTES) -> Sa
     if stat.S_ISREG(status.st_mode):
         if not os.access(path, os.R_OK):
             raise MissingPart(f"no permission to read {path}", hint="run as a user with read permission")
-        return _one_file(path, status.st_size, limit_bytes, seed)
+        return _one_file(path, status.st_size, seed)
     if not stat.S_ISDIR(status.st_mode):
         raise BadValue(
             f"{path} is {_what(status.st_mode)}, neither a file nor a folder",
             hint="give the folder of files, or the folder that a device is mounted on",
         )
-    return _sample_folder(path, limit_bytes, seed)
+    return _sample_folder(path, seed)
 
 
 def _what(mode: int) -> str:
@@ -119,19 +118,18 @@ def _unreadable(path: Path, error: OSError) -> BadValue | MissingPart:
     return BadValue(f"{path} cannot be read: {error.strerror}", hint="give a folder of files, or a file")
 
 
-def _one_file(path: Path, size_bytes: int, limit_bytes: int, seed: int) -> Sample:
+def _one_file(path: Path, size_bytes: int, seed: int) -> Sample:
     if size_bytes == 0:
         raise BadValue(f"{path} is empty", hint="give a folder of files, or --scratch 1GB")
     return Sample(
-        pieces=shuffled(blocks(path, min(size_bytes, limit_bytes), BLOCK_BYTES), seed),
+        pieces=shuffled(blocks(path, min(size_bytes, LIMIT_BYTES), BLOCK_BYTES), seed),
         found=1,
-        images=False,
         block_bytes=BLOCK_BYTES,
         large=_large([(str(path), size_bytes)]),
     )
 
 
-def _sample_folder(path: Path, limit_bytes: int, seed: int) -> Sample:
+def _sample_folder(path: Path, seed: int) -> Sample:
     skipped: Counter[str] = Counter()
     found = sorted(_regular_files(path, skipped))
     image_files = [file for file in found if os.path.splitext(file[0])[1].lower() in IMAGE_SUFFIXES]  # noqa: PTH122  # names, not paths: there may be millions
@@ -140,7 +138,7 @@ def _sample_folder(path: Path, limit_bytes: int, seed: int) -> Sample:
         # Other files, such as a manifest, are not read by training.
         found = image_files
     random.Random(seed).shuffle(found)
-    chosen = _chosen(found, limit_bytes, skipped)
+    chosen = _chosen(found, skipped)
     if not chosen:
         why = ", ".join(f"{count} {reason}" for reason, count in skipped.items()) or "it is empty"
         error = MissingPart if set(skipped) == {"not readable"} else BadValue
@@ -161,13 +159,13 @@ def _sample_folder(path: Path, limit_bytes: int, seed: int) -> Sample:
     )
 
 
-def _chosen(found: Sequence[tuple[str, int]], limit_bytes: int, skipped: Counter[str]) -> list[Piece]:
-    """The first files, up to `limit_bytes` in total; each once, even if it has several names."""
+def _chosen(found: Sequence[tuple[str, int]], skipped: Counter[str]) -> list[Piece]:
+    """The first files, up to `LIMIT_BYTES` in total; each once, even if it has several names."""
     chosen: list[Piece] = []
     known: set[tuple[int, int]] = set()
     total = 0
     for name, size in found:
-        if total >= limit_bytes:
+        if total >= LIMIT_BYTES:
             break
         path = Path(name)
         if size == 0 or not os.access(path, os.R_OK):
@@ -183,7 +181,7 @@ def _chosen(found: Sequence[tuple[str, int]], limit_bytes: int, skipped: Counter
             continue
         known.add((status.st_dev, status.st_ino))
         # A shard is cut at the limit; an image is read whole.
-        wanted = min(size, max(LARGE_FILE_BYTES, limit_bytes - total))
+        wanted = min(size, max(LARGE_FILE_BYTES, LIMIT_BYTES - total))
         chosen.append(Piece(path=path, offset=0, size_bytes=wanted))
         total += wanted
     return chosen
@@ -257,7 +255,6 @@ def scratch_file(directory: Path, size_bytes: int, seed: int) -> Iterator[Sample
         yield Sample(
             pieces=shuffled(blocks(path, size_bytes, BLOCK_BYTES), seed),
             found=1,
-            images=False,
             block_bytes=BLOCK_BYTES,
             large=((path, size_bytes),),
             notes=(Remark(code="scratch_file", facts={"size_bytes": size_bytes}),),

@@ -18,7 +18,7 @@ from loaderprobe.records.bandwidth import MetadataLabel, MetadataOperation, Meta
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.storage.files import Piece, Sample
 from loaderprobe.storage.phase import BUSY_SHARE, PhaseSettings, Total, latency, own_reads, read_until
-from loaderprobe.storage.reader import Reading, steady_slices
+from loaderprobe.storage.reader import PIECES_A_READER, Reading, steady_slices
 from loaderprobe.system.device import name_calls
 
 READERS = (1, 4, 16, 64)
@@ -37,7 +37,7 @@ WARM_OPERATIONS = 10_000
 
 def steps_of(readers: Sequence[int] | None, files: int) -> Sequence[int]:
     """The concurrencies that were asked for; else 1, 4, 16 and so on, as many as these files can occupy."""
-    return readers or [count for count in READERS if count == 1 or 4 * count <= files]
+    return readers or [count for count in READERS if count == 1 or PIECES_A_READER * count <= files]
 
 
 def run_metadata(settings: PhaseSettings, operation: MetadataOperation, clock: Clock) -> MetadataPhase:

@@ -9,15 +9,15 @@ from itertools import islice
 from pathlib import Path
 
 from loaderprobe.errors import BadValue
-from loaderprobe.protocols import Clock
+from loaderprobe.protocols import Clock, OnStage
 from loaderprobe.records.bandwidth import BandwidthMeasurement
 from loaderprobe.records.environment import StorageLocation
-from loaderprobe.records.files import IMAGE_SUFFIXES, FileSet
+from loaderprobe.records.files import IMAGE_SUFFIXES
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.phases import Engine
 from loaderprobe.records.remark import Remark
 from loaderprobe.storage.files import LARGE_FILE_BYTES, LIMIT_BYTES, Piece, Sample, in_blocks, shuffled
-from loaderprobe.storage.probe import OnPhase, Probe, ProbeRequest, run_probe
+from loaderprobe.storage.probe import Probe, ProbeRequest, run_probe
 from loaderprobe.storage.reader import Reading, ReadOrder, ReadRun, Supply
 from loaderprobe.system.objects import TRANSIENT, UNSIZED, ObjectStore, open_store
 
@@ -37,7 +37,6 @@ class ObjectEngine:
     """Implements `ReadEngine` with threads of this process that request objects."""
 
     name: Engine = "threads"
-    least_s = 0.1
 
     def __init__(self, store: ObjectStore, sample: Sample) -> None:
         self._store = store
@@ -58,15 +57,8 @@ class ObjectEngine:
         return got, 1, round(first_s * 1e9), trouble
 
 
-def sample_of(files: FileSet) -> Sample:
-    """All of these objects, whole."""
-    named = zip(files.paths, files.size_bytes, strict=True)
-    pieces = tuple(Piece(path=Path(path), offset=0, size_bytes=size) for path, size in named if size)
-    return Sample(pieces=pieces, found=len(pieces), images=True, block_bytes=None)
-
-
 def probe_objects(
-    url: str, request: ProbeRequest, *, on_phase: OnPhase, clock: Clock, sample: Sample | None = None
+    url: str, request: ProbeRequest, *, on_phase: OnStage, clock: Clock, sample: Sample | None = None
 ) -> BandwidthMeasurement:
     """Run all phases that objects have on a sample of those under a URL; without one, on a random one.
 

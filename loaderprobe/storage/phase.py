@@ -18,6 +18,7 @@ from loaderprobe.stats import half_width_in_time, median
 from loaderprobe.storage.files import Piece
 from loaderprobe.storage.processes import ProcessEngine, processes_for
 from loaderprobe.storage.reader import (
+    PIECES_A_READER,
     Column,
     Operation,
     ReadEngine,
@@ -37,6 +38,8 @@ SETTLED_AT = 0.05
 BUSY_SHARE = 0.7
 """Python's threads were as fast as C up to this share of the cores."""
 SHORT_S = 1.0
+LEAST_RUN_S = 0.1
+"""Shortest useful run of reads."""
 # A few small files are read in no time; more repetitions would measure the eviction.
 MOST_ROUNDS = 40
 REPEATS_FASTER = 1.25
@@ -74,7 +77,7 @@ class PhaseSettings:
         """
         return ReadOrder(
             readers=self.readers,
-            seconds=max(self.seconds - total.seconds, self.seconds / 2, self.engine.least_s),
+            seconds=max(self.seconds - total.seconds, self.seconds / 2, LEAST_RUN_S),
             direct=self.direct,
             pause_s_per_byte=self.pause_s_per_byte,
             operation=operation,
@@ -178,7 +181,7 @@ def run_phase(settings: PhaseSettings) -> BandwidthPhase:
     Raises BadValue or MissingPart when no file could be read.
     """
     supply, rounds = settings.supply, settings.supply.rounds
-    least = 4 * settings.readers
+    least = PIECES_A_READER * settings.readers
     supply.ahead(least)
     resident = supply.resident()
 

@@ -26,7 +26,6 @@ class ProcessEngine:
     """Implements `ReadEngine` with threads in `processes` processes."""
 
     name: Engine = "processes"
-    least_s = 0.1
 
     def __init__(self, processes: int) -> None:
         self._processes = processes

@@ -31,6 +31,8 @@ from loaderprobe.storage.files import Piece, Sample
 
 MOST_BYTES_A_READ = 16 << 20
 """Larger pieces are read with several calls, so that a reader's buffer stays small."""
+PIECES_A_READER = 4
+"""At least so many keep all readers at work."""
 VANISHED = "vanished"
 """Why a file that was there when files were listed cannot be read."""
 
@@ -137,8 +139,6 @@ class ReadEngine(Protocol):
     """An engine that reads pieces: threads, processes or ranks."""
 
     name: Engine
-    least_s: float
-    """Shortest useful run of reads, seconds."""
 
     def read(self, pieces: Sequence[Piece], order: ReadOrder) -> Reading:
         """Read pieces in their order, each at most once, for at most the ordered seconds."""
@@ -153,7 +153,6 @@ class ThreadEngine:
     """Implements `ReadEngine` with threads of this process."""
 
     name: Engine = "threads"
-    least_s = 0.1
 
     def read(self, pieces: Sequence[Piece], order: ReadOrder) -> Reading:
         """Read with `order.readers` threads; each takes the next piece when it is free."""

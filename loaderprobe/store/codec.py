@@ -87,19 +87,28 @@ def write_atomically(path: Path, data: bytes, option: str = "--out") -> None:
 
     Raises NoSpace on a full disk and MissingPart without permission.
     """
-    part = path.with_name(f".{path.name}.part")
-    with writing(path, option):
-        try:
-            with part.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(path)
-        except BaseException:
-            # Ctrl-C as much as a full disk; and there is nothing to remove where nothing could be made.
-            with suppress(OSError):
-                part.unlink()
-            raise
+    with writing(path, option), written_whole(path) as part, part.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+PART = ".part"
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """Another name to write to first, so that an interrupted file never counts as complete."""
+    part = path.with_name(f".{path.name}{PART}")
+    part.unlink(missing_ok=True)  # of a process that was killed; a database would go on in it
+    try:
+        yield part
+        part.replace(path)
+    except BaseException:
+        # Ctrl-C as much as a full disk; and there is nothing to remove where nothing could be made.
+        with suppress(OSError):
+            part.unlink()
+        raise
 
 
 def check_place(path: Path, option: str = "--out") -> None:

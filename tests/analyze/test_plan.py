@@ -12,7 +12,7 @@ from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.plan.needs import cores_of, demand
 from loaderprobe.analyze.plan.plan import catalogue_offer, workers_of
 from loaderprobe.analyze.plan.sources import workload_of_run
-from loaderprobe.analyze.plan.workload import PlanWorkload
+from loaderprobe.analyze.plan.workload import PlanWorkload, known
 from loaderprobe.errors import BadValue
 from loaderprobe.records.catalogue import Amount, CatalogueEntry, Tier
 from loaderprobe.records.measurement import ComputeInfo, Measurement
@@ -21,6 +21,7 @@ from loaderprobe.storage.catalogue import entry_named, published
 from tests.analyze.runs import FILE_BYTES, Cost, alike, run
 
 DEVICE = ComputeInfo(name="step", device="H200", synchronous=False, specified_images_per_s=None, source="your own step")
+GIVEN = known(50_000.0, "B", "given", "mean_size")
 
 
 def measured(count: int = 3, **facts: Any) -> Measurement:
@@ -37,7 +38,7 @@ def hidden(access: str, **facts: Any) -> Measurement:
 
 def workload(found: Measurement, **changes: Any) -> PlanWorkload:
     """As `plan` asks for it."""
-    asked: dict[str, Any] = {"samples": None, "other": None, "mean_size": None, **changes}
+    asked: dict[str, Any] = {"samples": None, "other": None, "given": None, **changes}
     return workload_of_run(found, verdict(found), asked.pop("ceiling", None), **asked)
 
 
@@ -48,7 +49,7 @@ def test_parts_of_files_count_by_what_came_from_storage(access: str) -> None:
     assert found.file_bytes.value == FILE_BYTES and "from storage" in found.file_bytes.source
     assert found.amplification.value == 1 and Remark(code="bytes_as_read") in found.notes
     note = Remark(code="parts_as_files")
-    assert (note in workload(hidden(access), mean_size=50_000.0).notes) == (access == "parts")
+    assert (note in workload(hidden(access), given=GIVEN).notes) == (access == "parts")
     assert note not in (*found.notes, *workload(measured()).notes)
 
 
@@ -92,8 +93,7 @@ def test_bytes_that_are_not_known_are_refused_with_the_reason(found: Measurement
     with pytest.raises(BadValue, match=why) as caught:
         workload(found)
     assert "--mean-size" in caught.value.hint
-    given = workload(found, mean_size=50_000.0)
-    assert (given.file_bytes.value, given.file_bytes.label) == (50_000.0, "given")
+    assert workload(found, given=GIVEN).file_bytes == GIVEN
 
 
 TODAY = date(2026, 11, 22)

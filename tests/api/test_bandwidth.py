@@ -77,8 +77,12 @@ def test_one_rank_reads_and_one_that_fails_is_named_with_its_host(tmp_path: Path
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"readers": [0]}, "concurrency must be 1 or more"),
+        ({"readers": [0, 1]}, "concurrency must be 1 or more"),
+        ({"readers": ()}, "--readers: the list is empty"),
+        ({"seconds": 0.0}, "--seconds: 0.0 is less than 0.1"),
+        ({"seconds": float("inf")}, "--seconds: inf is more than 3600"),
         ({"scratch": "big"}, "big"),
+        ({"scratch": "1kB"}, "at least 128 KiB"),
         ({"ranks": "1,2x2"}, "this one only"),
         ({"ranks": 2, "readers": [1, 2]}, "one number of readers each"),
         ({"ranks": 2, "scratch": "1GB"}, "--scratch is of one process only"),

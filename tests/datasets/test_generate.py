@@ -13,10 +13,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import xxhash
 
+import loaderprobe
 from loaderprobe.datasets.generate import generate
 from loaderprobe.datasets.generate.generate import JOURNAL, Entry, Journal
 from loaderprobe.datasets.generate.manifest import SetSpec, read_manifest
@@ -259,12 +261,12 @@ def test_another_set_in_the_directory_is_refused(tmp_path: Path, make: Make, cha
 
 
 @pytest.mark.parametrize(
-    "change", [{"seed": -1}, {"count": 0}, {"classes": 0}, {"processes": 0}, {"base_images": 0}, {"mean_bytes": 0}]
+    "change", [{"seed": -1}, {"count": 0}, {"classes": 0}, {"shard_images": 0}, {"pool": 0}, {"mean_size": 0}]
 )
-def test_impossible_numbers_are_refused(tmp_path: Path, make: Make, change: dict[str, int]) -> None:
+def test_impossible_numbers_are_refused(tmp_path: Path, change: dict[str, Any]) -> None:
     """A number that cannot be is a bad value, not a traceback from numpy."""
     with pytest.raises(BadValue):
-        make(tmp_path, **change)
+        loaderprobe.generate(tmp_path, **change)
     assert not any(tmp_path.iterdir())
 
 

@@ -26,4 +26,4 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def sample(folder: Path) -> Sample:
     """The files of `folder` in random order."""
-    return sample_files(folder, limit_bytes=10**9, seed=0)
+    return sample_files(folder, seed=0)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart, NoSpace
-from loaderprobe.storage import processes
+from loaderprobe.storage import files, processes
 from loaderprobe.storage.files import (
     BLOCK_BYTES,
     LARGE_BLOCK_BYTES,
@@ -50,8 +50,8 @@ def sparse(path: Path, size_bytes: int) -> Path:
     return path
 
 
-def sampled(path: Path, limit_bytes: int = 10**9, seed: int = 0) -> Sample:
-    return sample_files(path, limit_bytes=limit_bytes, seed=seed)
+def sampled(path: Path, seed: int = 0) -> Sample:
+    return sample_files(path, seed=seed)
 
 
 def skipped(sample: Sample) -> dict[object, object]:
@@ -81,12 +81,13 @@ def test_what_is_no_file_is_counted_and_left_out(tmp_path: Path) -> None:
     }
 
 
-def test_the_seed_decides_the_order_and_the_limit_the_end(tmp_path: Path) -> None:
+def test_the_seed_decides_the_order_and_the_limit_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same seed gives the same files in the same order, another seed another order; all are counted as found."""
     write(tmp_path, 30)
     first, again, other = (sampled(tmp_path, seed=seed).paths for seed in (1, 1, 2))
     assert first == again and first != other and set(first) == set(other)
-    limited = sampled(tmp_path, limit_bytes=5000)
+    monkeypatch.setattr(files, "LIMIT_BYTES", 5000)
+    limited = sampled(tmp_path)
     assert len(limited.pieces) == 5 and limited.found == 30
 
 
@@ -110,7 +111,7 @@ def test_a_single_file_is_read_in_blocks(tmp_path: Path) -> None:
     ]
 
 
-def test_large_files_are_read_in_blocks(tmp_path: Path) -> None:
+def test_large_files_are_read_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder of shards in blocks of 1 MiB: no reader needs a buffer as large as a shard.
 
     A single shard among images, too: it neither holds up a phase nor goes beyond the limit.
@@ -124,7 +125,8 @@ def test_large_files_are_read_in_blocks(tmp_path: Path) -> None:
     assert sum(piece.size_bytes for piece in shards.pieces) == 2 * LARGE_FILE_BYTES + 3
     write(tmp_path / "mixed", 20)
     sparse(tmp_path / "mixed/shard.jpg", 100 * LARGE_FILE_BYTES)
-    mixed = sampled(tmp_path / "mixed", limit_bytes=2 * LARGE_FILE_BYTES, seed=3)
+    monkeypatch.setattr(files, "LIMIT_BYTES", 2 * LARGE_FILE_BYTES)
+    mixed = sampled(tmp_path / "mixed", seed=3)
     assert max(piece.size_bytes for piece in mixed.pieces) <= LARGE_BLOCK_BYTES
     assert sum(piece.size_bytes for piece in mixed.pieces) <= 2 * LARGE_FILE_BYTES + 20_000
 

@@ -195,10 +195,10 @@ def test_links_lead_to_the_storage_they_point_to(tmp_path: Path) -> None:
         for number in range(3):
             Path(place, f"{number}").write_bytes(b"x" * 5000)
             (links / f"{number}.jpg").symlink_to(Path(place, f"{number}"))
-        found = locate_pieces(links, sample_files(links, limit_bytes=10**9, seed=0).pieces)
+        found = locate_pieces(links, sample_files(links, seed=0).pieces)
         assert found.mount == locate(SHARED).mount and found.notes[-1].code == "files_elsewhere"
         (links / "own.jpg").write_bytes(b"x" * 5000)
-        both = locate_pieces(links, sample_files(links, limit_bytes=10**9, seed=0).pieces)
+        both = locate_pieces(links, sample_files(links, seed=0).pieces)
     assert both.kind == "unknown" and not both.counts_reads and both.notes[0].code == "several_filesystems"
 
 
@@ -218,19 +218,9 @@ def test_a_path_that_is_no_utf8_can_be_stored(folder: Path) -> None:
     assert phase.io_bytes <= MOST_ROUNDS * sum(file.stat().st_size for file in odd.iterdir())
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{"readers": ()}, {"readers": (0, 1)}, {"seconds": 0.0}, {"seconds": float("inf")}, {"scratch_bytes": 0}],
-)
-def test_bad_requests(folder: Path, changes: dict[str, object]) -> None:
-    """No readers, none at all in a phase, or no time, are bad values."""
-    with pytest.raises(BadValue):
-        probed(folder, LinuxPageCache(), lambda *_: None, **changes)
-
-
 def one_phase(folder: Path, cache: PageCache, location: StorageLocation) -> BandwidthPhase:
     """All files of a folder, read whole by one reader."""
-    sample = sample_files(folder, limit_bytes=10**9, seed=0)
+    sample = sample_files(folder, seed=0)
     settings = PhaseSettings(
         supply=Supply(sample, cache, seed=0), location=location, cores_available=2.0, readers=1, seconds=0.01,
         longest_s=0.01,
@@ -494,7 +484,6 @@ class PacedEngine:
     trouble: OSError | None = None
     read_paths: list[list[Path]] = field(default_factory=list)
     name: Engine = "threads"
-    least_s: float = 0.1
     busy: float = 0.0
     """Cores that it keeps busy."""
     cores: float = 4.0

@@ -37,13 +37,6 @@ class Demand:
     opens: Quantity
     requests: Quantity
 
-    def times(self, accelerators: float) -> Demand:
-        return Demand(
-            read_bytes=scaled(self.read_bytes, accelerators, f"N {self.read_bytes.formula}"),
-            opens=scaled(self.opens, accelerators, f"N {self.opens.formula}"),
-            requests=scaled(self.requests, accelerators, f"N {self.requests.formula}"),
-        )
-
 
 def demand(workload: PlanWorkload, utilization: float, images_per_file: int = 1) -> Demand:
     """What one accelerator needs."""

@@ -39,7 +39,7 @@ from loaderprobe.units import significant
 
 
 def as_asked(
-    workload: PlanWorkload, images_per_file: int, *, images: float | None, file_bytes: float | None
+    workload: PlanWorkload, images_per_file: int, *, images: Quantity | None, file_bytes: Quantity | None
 ) -> PlanWorkload:
     """The same on another data set, as options give it: what was measured with its own files counts less there.
 
@@ -52,14 +52,14 @@ def as_asked(
         images_per_file == 1 < workload.images_an_open,
     )
     if images is not None:
-        found = replace(found, images=known(images, "images", "given", "images"))
+        found = replace(found, images=images)
     # Where a run did not tell the bytes of an image, those that are given are of the files that it read.
     other_size = file_bytes is not None and workload.file_bytes.label != "given"
     if file_bytes is not None and other_size:
         found = replace(
             found,
-            file_bytes=known(file_bytes, "B", "given", "mean_size"),
-            requests_per_file=requests([file_bytes], exact=False),
+            file_bytes=file_bytes,
+            requests_per_file=requests([file_bytes.value], exact=False),
             same_files=False,
         )
     if storage is not None and (to_shards or found.file_bytes.value > workload.file_bytes.value):
@@ -258,9 +258,13 @@ def _from_storage(workload: PlanWorkload, asked: Asked) -> Iterator[Need]:
     yield _need("requests", mean.requests, most.requests, asked)
     storage = workload.storage
     if storage is not None and asked.images_per_file == 1 and workload.same_files:
-        wanted, at_most = (in_flight(one.times(asked.accelerators).opens, storage.file_s) for one in (mean, most))
-        node = in_flight(mean.times(asked.of_node).opens, storage.file_s)
-        yield Need(name="reads_in_flight", at_utilization=wanted, at_most=at_most, to_buy=None, node=node)
+        of_all, at_most, of_node = (
+            in_flight(scaled(opens, count, f"N {opens.formula}"), storage.file_s)
+            for opens, count in (
+                (mean.opens, asked.accelerators), (most.opens, asked.accelerators), (mean.opens, asked.of_node)
+            )
+        )  # fmt: skip
+        yield Need(name="reads_in_flight", at_utilization=of_all, at_most=at_most, to_buy=None, node=of_node)
 
 
 def _kept(workload: PlanWorkload, asked: Asked) -> Iterator[Need]:
@@ -334,7 +338,7 @@ def epoch_plan(workload: PlanWorkload, asked: Asked) -> EpochPlan:
     if asked.cache.kind == "none":
         return EpochPlan(seconds=seconds, cache_share=None)
     share = min(1.0, asked.cache.bytes / (workload.images.value * workload.file_bytes.value))
-    cold = demand(workload, asked.utilization, asked.images_per_file).times(asked.accelerators).read_bytes.value
+    cold = asked.accelerators * demand(workload, asked.utilization, asked.images_per_file).read_bytes.value
     hits = {epoch: cache_hits(asked, share, epoch) for epoch in SHOWN_EPOCHS}
     return EpochPlan(
         seconds=seconds,

@@ -16,6 +16,7 @@ from loaderprobe.analyze.plan.workload import (
     known,
     measured_workload,
     requests,
+    rises,
     scaled,
 )
 from loaderprobe.analyze.verdict.rates import worker_cost
@@ -25,7 +26,7 @@ from loaderprobe.records.measurement import Measurement, base_mode, segments_of
 from loaderprobe.records.phases import BandwidthPhase, StorageCeiling
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.supply import PlanPart, Quantity
-from loaderprobe.records.thresholds import UNFAIR, WIDE_RANGE, WORTH
+from loaderprobe.records.thresholds import UNFAIR, WIDE_RANGE
 from loaderprobe.records.trace import TraceRank, TraceReport
 from loaderprobe.records.verdict import Verdict
 
@@ -72,13 +73,14 @@ def _check_files(found: BandwidthMeasurement) -> None:
 
 def _with_opens(storage: MeasuredStorage, found: BandwidthMeasurement, opens: MetadataPhase) -> MeasuredStorage:
     """The storage with cold opens/s as a limit beside the others."""
+    rates = {phase.readers: phase.ops_per_s for phase in found.operations("open")}
     return replace(
         storage,
         opens_per_s=known(
             opens.ops_per_s, "1/s", "measured", f"{opens.readers} readers that open",
             half=opens.ops_high - opens.ops_per_s,
         ),
-        opens_at_least=not opens.short and (opens.at_least or _opens_rise(found, opens)),
+        opens_at_least=not opens.short and (opens.at_least or (opens.readers == max(rates) and rises(rates))),
         notes=(*storage.notes, *_doubts(opens)),
     )  # fmt: skip
 
@@ -106,13 +108,6 @@ def _doubts(opens: MetadataPhase) -> tuple[Remark, ...]:
         "opens_unsettled": opens.ops_high > (1 + WIDE_RANGE) * opens.ops_per_s,
     }
     return tuple(Remark(code=code) for code, holds in codes.items() if holds)
-
-
-def _opens_rise(found: BandwidthMeasurement, best: MetadataPhase) -> bool:
-    """True when the most readers that were tried gained over fewer."""
-    rates = {phase.readers: phase.ops_per_s for phase in found.operations("open")}
-    fewer = [rate for readers, rate in rates.items() if readers < best.readers]
-    return best.readers == max(rates) and best.ops_per_s > WORTH * max(fewer, default=0.0)
 
 
 def _storage(found: BandwidthMeasurement) -> MeasuredStorage | Remark:
@@ -172,15 +167,14 @@ def _uneven(most: BandwidthPhase) -> Sequence[Remark]:
 
 def workload_of_run(
     measurement: Measurement, verdict: Verdict, ceiling: StorageCeiling | None, *,
-    samples: int | None, other: tuple[str, Quantity] | None, mean_size: float | None,
+    samples: int | None, other: tuple[str, Quantity] | None, given: Quantity | None,
 ) -> PlanWorkload:  # fmt: skip
     """The figures of a user's own loader, over a data set of so many `samples`; `other` as in a sweep.
 
-    `mean_size` stands in where bytes an image are not known. Raises BadValue without it, and where the rate of
-    compute is not known.
+    `given` stands in where bytes an image are not known. Raises BadValue without it, and where the rate of compute is
+    not known.
     """
     by_files, from_storage = _of_files(measurement), _from_storage(measurement, verdict)
-    given = None if mean_size is None else known(mean_size, "B", "given", "mean_size")
     file_bytes = by_files or from_storage or given
     if file_bytes is None:
         raise BadValue(f"bytes an image are not known: {_why(measurement, verdict)}", hint="add --mean-size, as 115kB")
@@ -239,9 +233,9 @@ _REFUSED: dict[PlanPart, Remark] = {
 
 
 def workload_of_trace(
-    found: TraceReport, *, other: tuple[str, Quantity] | None, mean_size: float, size_source: str, images: Quantity
+    found: TraceReport, *, other: tuple[str, Quantity] | None, file_bytes: Quantity, images: Quantity
 ) -> PlanWorkload:
-    """One GPU of the recording with files of `mean_size` bytes; `other` is an accelerator by name and rate.
+    """One GPU of the recording with files of so many bytes; `other` is an accelerator by name and rate.
 
     Raises BadValue where the recording does not show how many images a step takes.
     """
@@ -251,8 +245,8 @@ def workload_of_trace(
         accelerator=name,
         compute=f"emulated:{rate.value:.0f}" if other is None else f"emulated:{name}",
         rate=rate,
-        file_bytes=known(mean_size, "B", "given" if size_source == "mean_size" else "assumed", size_source),
-        requests_per_file=requests([mean_size], exact=False),
+        file_bytes=file_bytes,
+        requests_per_file=requests([file_bytes.value], exact=False),
         amplification=amplification_of(None, ""),
         images=images,
         refused=_REFUSED,

@@ -181,15 +181,15 @@ def best_of(ladder: Sequence[BandwidthPhase], file_bytes: float) -> MeasuredStor
         file_s=_file_s(first, best),
         readers=best.readers,
         nodes=best.nodes,
-        at_least=best.at_least or _still_rising(ladder),
+        at_least=best.at_least or rises({phase.readers: phase.bw_bytes for phase in ladder}),
         notes=_notes(best),
     )
 
 
-def _still_rising(ladder: Sequence[BandwidthPhase]) -> bool:
-    """True when more readers than were tried would get more."""
-    rates = [phase.bw_bytes for phase in sorted(ladder, key=lambda phase: phase.readers)]
-    return len(rates) == 1 or rates[-1] > WORTH * max(rates[:-1])
+def rises(rates: Mapping[int, float]) -> bool:
+    """True when the most readers that were tried gained over fewer: more would get more."""
+    most = max(rates)
+    return rates[most] > WORTH * max((rate for readers, rate in rates.items() if readers < most), default=0.0)
 
 
 def _read_rate(phase: BandwidthPhase) -> Quantity:

@@ -39,7 +39,8 @@ from loaderprobe.datasets.generate.oddities import ODDITIES, OddityName
 from loaderprobe.datasets.generate.pool import Pool, build_pool, expected_mean, is_pool, load_pool
 from loaderprobe.datasets.layouts import FILES, LAYOUTS, Sample, complete, format_of
 from loaderprobe.errors import BadValue, ForeignDirectory, LoaderprobeError, MissingPart, NoSpace, Refused
-from loaderprobe.store.codec import write_atomically, write_error
+from loaderprobe.protocols import OnImages
+from loaderprobe.store.codec import PART, write_atomically, write_error, written_whole
 from loaderprobe.store.run_directory import lock_directory
 from loaderprobe.system.process import die_with_parent
 from loaderprobe.units import Resolution, format_bytes, format_resolution
@@ -145,22 +146,7 @@ def _checksum(body: bytes) -> bytes:
     return f"{zlib.crc32(body):08x}".encode()
 
 
-PART = ".part"
 BUFFER = 1 << 20
-
-
-@contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
-    """Another name to write to first, so that an interrupted file never counts as complete."""
-    part = path.with_name(f".{path.name}{PART}")
-    part.unlink(missing_ok=True)  # of a process that was killed; a database would go on in it
-    try:
-        yield part
-        part.replace(path)
-    except BaseException:
-        # Ctrl-C as much as a full disk.
-        part.unlink(missing_ok=True)
-        raise
 
 
 def write_file(directory: Path, spec: SetSpec, pool: Pool, number: int, indices: range) -> Entry:
@@ -279,7 +265,7 @@ MIXTURE_BASE_IMAGES = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetRequest:
-    """A requested set. Raises BadValue for impossible numbers."""
+    """A requested set. Raises BadValue for a mean size of nothing."""
 
     resolution: Resolution
     classes: int = 10
@@ -293,9 +279,6 @@ class SetRequest:
     """Base images in the pool; None for the default."""
 
     def __post_init__(self) -> None:
-        counts = (self.classes, self.shard_images, self.base_images)
-        if any(count is not None and count < 1 for count in counts) or self.seed < 0:
-            raise BadValue("classes, images per shard and base images must be 1 or more, and the seed 0 or more")
         if self.mean_bytes is not None and self.mean_bytes < 1:
             raise BadValue("the mean size of a file must be 1 byte or more")
 
@@ -420,9 +403,6 @@ def _write_chunk(numbers: Sequence[int]) -> list[Entry]:
     return _work.chunk(numbers)
 
 
-OnImages = Callable[[int, int], None]
-
-
 def generate(
     root: Path,
     request: SetRequest,
@@ -438,11 +418,9 @@ def generate(
 
     Raises Refused when the directory holds another set, ForeignDirectory when it holds anything else, Locked
     while another process writes there, NoSpace before writing or when space runs out, MissingPart without
-    permission, BadValue for impossible numbers. Complete files are never lost, and the same call resumes.
+    permission, BadValue for a mean size out of reach. Complete files are never lost, and the same call resumes.
     Files of a complete set that are missing, or have another size, are generated again.
     """
-    if min(count, processes) < 1:
-        raise BadValue("count and processes must be 1 or more")
     spec = request.fitted(root, count)
     directory = spec.directory(root)
     try:
@@ -459,7 +437,7 @@ def generate(
 def _known(directory: Path, spec: SetSpec) -> Manifest | None:
     """The manifest of this very set; None while it is not complete. Raises ForeignDirectory and Refused."""
     if not (directory / SPEC).exists():
-        ours = {".lock", f".{SPEC}.part", f".{POOL}.part"}
+        ours = {".lock", f".{SPEC}{PART}", f".{POOL}{PART}"}
         if is_pool(directory / POOL):
             ours.add(POOL)
         if directory.exists() and any(entry.name not in ours for entry in directory.iterdir()):

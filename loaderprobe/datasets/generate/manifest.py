@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from loaderprobe.datasets.generate.oddities import OddityName
-from loaderprobe.datasets.layouts import FILES, LAYOUTS
+from loaderprobe.datasets.layouts import FILES, LAYOUTS, damage
 from loaderprobe.store.codec import decode, encode, write_atomically
 
 SPEC = "spec.json"
@@ -120,8 +120,9 @@ def sets_in(directory: Path) -> tuple[Path, ...]:
 
 
 def _is_ours(path: Path, kind: str) -> bool:
-    """False too for a file in a directory that may not be entered."""
-    return os.path.isfile(path) and f'"loaderprobe/{kind}"'.encode() in path.read_bytes()[:200]  # noqa: PTH113  # Path.is_file raises there
+    """False too for a file in a directory that may not be entered. Raises MissingPart for one that may not be read."""
+    with damage(path):
+        return os.path.isfile(path) and f'"loaderprobe/{kind}"'.encode() in path.read_bytes()[:200]  # noqa: PTH113  # Path.is_file raises there
 
 
 def read_manifest(directory: Path) -> Manifest | None:

@@ -31,6 +31,7 @@ from loaderprobe.datasets.generate.jpeg import (
 from loaderprobe.datasets.generate.manifest import SetSpec
 from loaderprobe.datasets.generate.oddities import OddityName, Segments, content_at, png_file
 from loaderprobe.errors import BadValue
+from loaderprobe.protocols import OnImages
 from loaderprobe.store.codec import write_atomically
 from loaderprobe.units import IMAGENET, format_bytes, parse_resolution
 
@@ -315,7 +316,7 @@ class Pool:
         write_atomically(path, out.getvalue())
 
 
-def build_pool(spec: SetSpec, each: Each, progress: Callable[[int, int], None]) -> Pool:
+def build_pool(spec: SetSpec, each: Each, progress: OnImages) -> Pool:
     """Paint and encode every base image, with `each` to map. Raises BadValue when a mean size is out of their reach."""
     wanted = list(_wanted(spec))
     progress(0, len(wanted))
