@@ -43,7 +43,7 @@ from loaderprobe.records.compare import (
 from loaderprobe.records.config import OPTIONS
 from loaderprobe.records.environment import Environment, StorageLocation
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import Measurement, base_mode, judged_activity
+from loaderprobe.records.measurement import Measurement, judged_activity
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.thresholds import ALPHA, OTHER_READS, SAME_MEMORY
 from loaderprobe.records.verdict import Interval, ShortVerdict
@@ -376,7 +376,7 @@ class MeasuredRow:
         """Images/s, or samples/s, of its rounds that count."""
         assert self.row.images_per_s is not None
         found = counted(self.measurement)
-        rates = rates_by_round(found, base_mode(found), judged_activity(found))
+        rates = rates_by_round(found, found.config.mode, judged_activity(found))
         return RunReading(values=tuple(rates.values()), figure=self.row.images_per_s)
 
     @property

@@ -32,7 +32,7 @@ from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.environment import SCHEMA_VERSION, Environment
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import NO_STEP, Measurement, RankSeen, RunFailure, Segment, base_mode
+from loaderprobe.records.measurement import NO_STEP, Measurement, RankSeen, RunFailure, Segment
 from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.ranks import MOST_SHOWN, RankRow, RanksView, Role
 from loaderprobe.records.remark import Remark
@@ -286,7 +286,7 @@ def ranks_view(measurement: Measurement, verdict: Verdict) -> RanksView | None:
     """None of one rank, and of those of a script."""
     if len(measurement.by_rank) < 2:
         return None
-    base = base_mode(measurement)
+    base = measurement.config.mode
     places = [
         place
         for place, each in enumerate(measurement.segments)

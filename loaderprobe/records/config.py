@@ -6,12 +6,15 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from functools import reduce
-from typing import Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
 from loaderprobe.errors import BadValue
 from loaderprobe.records import values
 from loaderprobe.records.files import content_hash
 from loaderprobe.units import join_words
+
+if TYPE_CHECKING:
+    from loaderprobe.records.measurement import Mode
 
 CacheState = Literal["cold", "warm", "as-found"]
 """as-found: of files that are not known, and of objects behind a URL, the cache is neither changed nor checked."""
@@ -186,6 +189,11 @@ class RunConfig:
 
     @property
     def readers(self) -> int:
+    @property
+    def mode(self) -> Mode:
+        """The mode of a loader that is this configuration as asked."""
+        return "warm" if self.cache == "warm" else "baseline"
+
         """That read at the same time: the workers of all ranks, or their training threads."""
         return max(1, self.loader.workers) * self.ranks
 

@@ -504,11 +504,6 @@ class RunFailure:
 # What both measuring and judging ask of the segments.
 
 
-def base_mode(measurement: Measurement) -> Mode:
-    """The mode that is the configuration as asked."""
-    return "warm" if measurement.config.cache == "warm" else "baseline"
-
-
 def judged_activity(measurement: Measurement) -> Activity:
     """What the verdict is on: training or, without a step, the loader alone."""
     return "loader_only" if measurement.compute.name == NO_STEP else "training"

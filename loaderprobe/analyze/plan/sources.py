@@ -21,7 +21,7 @@ from loaderprobe.analyze.plan.workload import (
 from loaderprobe.analyze.verdict.rates import worker_cost
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import BandwidthMeasurement, MetadataPhase
-from loaderprobe.records.measurement import Measurement, base_mode, segments_of
+from loaderprobe.records.measurement import Measurement, segments_of
 from loaderprobe.records.phases import BandwidthPhase, StorageCeiling
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.supply import PlanPart, Quantity
@@ -217,7 +217,7 @@ def _of_files(measurement: Measurement) -> Quantity | None:
 
 def _from_storage(measurement: Measurement, verdict: Verdict) -> Quantity | None:
     """From the bytes that workers read, where nothing came from memory."""
-    base = base_mode(measurement)
+    base = measurement.config.mode
     cost = worker_cost(measurement.worker_batches, segments_of(measurement, base, "loader_only"))
     if measurement.access not in ("parts", "fresh") or verdict.files_were != "cold" or cost is None:
         return None

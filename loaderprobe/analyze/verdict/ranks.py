@@ -16,7 +16,7 @@ from itertools import chain
 from loaderprobe.analyze.verdict.rates import worker_cost
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.config import RunConfig
-from loaderprobe.records.measurement import Measurement, RankSeen, Segment, WorkerBatches, base_mode, segments_of
+from loaderprobe.records.measurement import Measurement, RankSeen, Segment, WorkerBatches, segments_of
 from loaderprobe.records.rank_processes import shares
 from loaderprobe.records.ranks import RankInput, RankMeasurement
 from loaderprobe.records.remark import Remark
@@ -108,7 +108,7 @@ def _common(segment: Segment) -> tuple[str, str, int | None, int]:
 def _worker_s(rank: RankMeasurement) -> float:
     """Wall seconds of a batch in its worker, with the loader alone; 0 before anything was measured."""
     measured = rank.measurement
-    cost = worker_cost(measured.worker_batches, segments_of(measured, base_mode(measured), "loader_only"))
+    cost = worker_cost(measured.worker_batches, segments_of(measured, measured.config.mode, "loader_only"))
     return 0.0 if cost is None else cost.wall_s / cost.images
 
 
