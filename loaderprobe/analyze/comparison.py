@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from loaderprobe.analyze.effects import (
-    Effect,
     RunReading,
+    Unpaired,
     drift_of,
     holm,
     interval,
@@ -108,7 +108,7 @@ def compare_rows(
     return tuple(rows), _judged(Subject(kind="all"), whole, next(adjusted), size, level) if whole else None
 
 
-def _effect(pair: Pair) -> Effect | None:
+def _effect(pair: Pair) -> Unpaired | None:
     before, after = (sample(side.readings) for side in pair)
     drift = drift_of((len(pair[0].readings), len(pair[1].readings)))
     if before is None or after is None or drift + before.variance + after.variance == 0:
@@ -116,14 +116,14 @@ def _effect(pair: Pair) -> Effect | None:
     return unpaired(before, after, drift=drift)
 
 
-def _whole(effects: Sequence[Effect | None], averaged: Sequence[int]) -> Effect | None:
+def _whole(effects: Sequence[Unpaired | None], averaged: Sequence[int]) -> Unpaired | None:
     """The mean of the rows that have an effect; None where that is no more than one row."""
     chosen = [effects[place] for place in averaged] if averaged else effects
     known = [each for each in chosen if each is not None]
     return mean_effect(known) if len(known) > 1 else None
 
 
-def _judged(subject: Subject, effect: Effect | None, p: float | None, size: float, level: float) -> Compared:
+def _judged(subject: Subject, effect: Unpaired | None, p: float | None, size: float, level: float) -> Compared:
     """With its words, and what would have been seen at this level."""
     word, reason = _word(effect, p, size)
     return Compared(
@@ -139,7 +139,7 @@ def _judged(subject: Subject, effect: Effect | None, p: float | None, size: floa
     )
 
 
-def _word(effect: Effect | None, p: float | None, size: float) -> tuple[Word, WordReason]:
+def _word(effect: Unpaired | None, p: float | None, size: float) -> tuple[Word, WordReason]:
     if effect is None or p is None:
         return "unclear", "no_spread"
     change, half = abs(effect.log), effect.half()

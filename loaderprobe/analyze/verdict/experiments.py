@@ -88,7 +88,7 @@ class AmongRanks:
 
     def speedups(self) -> dict[ResourceName, Speedup]:
         """Over the rounds. Ranks cannot gain from waiting: less than 1 is noise."""
-        return {name: of_rounds(found).speedup for name, found in self.ratios.items()}
+        return {name: of_rounds(found).speedup() for name, found in self.ratios.items()}
 
 
 def among_ranks(seen: Seen) -> AmongRanks:
@@ -567,7 +567,7 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
     return Experiments(
         **values(seen),
         without={name: each.rates for name, each in known.items()},
-        speedups={name: of_rounds(found, how=how[name]).speedup for name, found in ratios.items() if found},
+        speedups={name: of_rounds(found).speedup(how[name]) for name, found in ratios.items() if found},
         ratios=ratios,
         rate=rate_interval(measurement, judged) if judged else None,
         missing={name: each.missing for name, each in taken.items() if each.missing and name not in trained},
