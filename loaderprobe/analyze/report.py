@@ -203,27 +203,25 @@ def outlooks(
     measurements: Mapping[str, Measurement],
     files: Iterable[FileSet],
     ceilings: Mapping[str, StorageCeiling],
-    accelerators: Mapping[str, float],
 ) -> tuple[Outlook, ...]:
     """One for each data set and accelerator; for a CPU only where the run has nothing else, and then of `REFERENCE`."""
     by_fingerprint = {file.fingerprint: file for file in files}
-    together: dict[tuple[str, str, str], list[ConfigurationRow]] = {}
     judged = [row for row in rows if row.verdict and row.config.compute.kind != NO_STEP]
     devices = [row for row in judged if row.config.compute.kind != "cpu"]
-    for row in devices or judged:
-        # The rate of a reference does not depend on what was trained here.
-        model = row.config.compute.model if devices else ""
-        together.setdefault((row.config.data, row.config.compute.name, model), []).append(row)
-    reference = None if devices else accelerators.get(REFERENCE)
-    other = (REFERENCE, known(reference, "images/s", "given", _REFERENCE_SOURCE)) if reference else None
+    other = None if devices else (REFERENCE, known(RATES[REFERENCE], "images/s", "given", _REFERENCE_SOURCE))
+
+    def alike(row: ConfigurationRow) -> tuple[str, str, str]:
+        """The rate of a reference does not depend on what was trained here."""
+        return row.config.data, row.config.compute.name, row.config.compute.model if devices else ""
+
     found = []
-    for (data, _, _), some in together.items():
+    for (data, _, _), some in by_key(devices or judged, alike).items():
         fewest = min(row.config.ranks for row in some)
         row = cold_and_fastest([row for row in some if row.config.ranks == fewest])
         if data in by_fingerprint and (devices or other):
             made = _outlook(row, measurements[row.key], by_fingerprint[data], ceilings.get(data), other)
             if made:
-                found.append(replace(made, pace=pace_of(made.accelerator, accelerators) if made.specified else None))
+                found.append(made)
     sizes, planned = {each.label: each.mean_size_bytes for each in by_fingerprint.values()}, ""
     if found and len(sizes) > 1:
         planned = nearest_to_imagenet({each.data: sizes.get(each.data, 1.0) for each in found})
@@ -265,6 +263,7 @@ def _outlook(
         supply=supply,
         missing=None if supply else workload.refused.get("measured_storage"),
     )
+        pace=pace_of(workload.accelerator) if specified else None,
 
 
 def _supply(workload: PlanWorkload) -> StorageSupply | None:
@@ -333,14 +332,13 @@ class Studies:
 def build_report(
     *, name: str, created_utc: str, command: str, environment: Environment,
     files: Sequence[FileSet], results: Sequence[tuple[RunConfig, Result]],
-    ceilings: Mapping[str, StorageCeiling], accelerators: Mapping[str, float] | None = None,
+    ceilings: Mapping[str, StorageCeiling],
     damaged: Sequence[DamagedFile] = (), studies: Studies | None = None,
 ) -> Report:  # fmt: skip
     """Judge every result and put them together, in the order of the sweep.
 
-    `ceilings` of the storage are by file set; `accelerators` gives images/s by name; `damaged` are files of the run
-    beside its results; `studies` were measured beside the verdicts. A measurement that cannot be judged spoils its
-    own row.
+    `ceilings` of the storage are by file set; `damaged` are files of the run beside its results; `studies` were
+    measured beside the verdicts. A measurement that cannot be judged spoils its own row.
     """
     found = [
         (config, _judged(result, ceilings.get(config.data)) if isinstance(result, Measurement) else result)
@@ -350,7 +348,7 @@ def build_report(
     recommendations, knees = recommend_groups(
         [each.experiments for each in judged.values()],
         {file.fingerprint: _around(file, environment, ceilings.get(file.fingerprint)) for file in files},
-        accelerators or {},
+        RATES,
     )
     rows = [
         _measured_row(each, recommendations[config.key], studies or Studies(), files)
@@ -367,7 +365,7 @@ def build_report(
         environment=environment,
         configurations=tuple(rows),
         knees=knees,
-        needs=outlooks(rows, measurements, files, ceilings, accelerators or {}),
+        needs=outlooks(rows, measurements, files, ceilings),
     )
     report = answered(Report(summary=summary, details=tuple(map(detail_of, judged.values()))))
     run = replace(summary.run, notes=(*summary.run.notes, *layout_notes(report)))

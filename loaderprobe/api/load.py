@@ -12,7 +12,7 @@ from loaderprobe.analyze.report import Studies, build_report
 from loaderprobe.api.shown import Documented, Tabled, frame
 from loaderprobe.api.values import PathLike
 from loaderprobe.errors import BadValue, DamagedRun
-from loaderprobe.records.config import RATES, asks_for
+from loaderprobe.records.config import asks_for
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.phases import StorageCeiling
@@ -97,7 +97,6 @@ def judge_run(run: RunDirectory) -> Report:
         files=files,
         results=[(config, run.result(config.key)) for config in spec.configs],
         ceilings=ceilings,
-        accelerators=RATES,
         damaged=(*damaged, *unread),
         studies=studies,
     )

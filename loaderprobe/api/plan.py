@@ -30,7 +30,6 @@ from loaderprobe.errors import BadValue
 from loaderprobe.records import values
 from loaderprobe.records.bandwidth import BandwidthReport
 from loaderprobe.records.catalogue import CatalogueEntry
-from loaderprobe.records.config import RATES
 from loaderprobe.records.diagnosis import WatchReport
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.plan import PlanReport, PlanSource
@@ -255,7 +254,7 @@ def plan(
         raise BadValue("a cache is compared with the size of the set, which is not known", hint="add --images")
     made = make_plan(
         workload, asked, offers, source, loaderprobe=own_version(),
-        created_utc=now.isoformat(timespec="seconds"), images_per_s=RATES,
+        created_utc=now.isoformat(timespec="seconds"),
     )  # fmt: skip
     return Plan(**values(made))
 

@@ -142,6 +142,8 @@ ACCELERATORS: dict[str, tuple[float, str]] = {
 }
 """Images/s of training ResNet-50 and their source, by the name that `emulated:NAME` has."""
 RATES = {name: rate for name, (rate, _) in ACCELERATORS.items()}
+RECIPES = {"mlperf-a100": "a100-amp", "mlperf-h100": "h100-bf16"}
+"""Of those whose rate is the pace of a storage benchmark, the training whose rate stands beside it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

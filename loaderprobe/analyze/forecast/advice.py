@@ -32,7 +32,7 @@ from loaderprobe.analyze.verdict.rule import contenders, cores_are_busy, ranks_w
 from loaderprobe.analyze.verdict.slow_host import SlowHost
 from loaderprobe.analyze.verdict.validity import never_warm
 from loaderprobe.records import by_key, thresholds
-from loaderprobe.records.config import ANY_LAYOUT, PUBLISHED_MODEL, ComputeSpec, alike_but_for
+from loaderprobe.records.config import ANY_LAYOUT, PUBLISHED_MODEL, RECIPES, ComputeSpec, alike_but_for
 from loaderprobe.records.measurement import Alternative
 from loaderprobe.records.phases import FROM_STORAGE
 from loaderprobe.records.remark import Remark
@@ -53,16 +53,12 @@ class AdviceOption:
     command: str = ""
 
 
-OF_A_BENCHMARK = "mlperf-"
-"""How the names of accelerators begin whose rate is the pace of a storage benchmark, not that of a training."""
-
-
 def _alike(known: Mapping[str, float], compute: ComputeSpec) -> Mapping[str, float]:
     """The known ones whose rates are of the same kind, benchmark or training, and of the model that trains."""
     if compute.model != PUBLISHED_MODEL:
         return {}
-    paced = compute.argument.startswith(OF_A_BENCHMARK)
-    return {name: rate for name, rate in known.items() if name.startswith(OF_A_BENCHMARK) == paced}
+    paced = compute.argument in RECIPES
+    return {name: rate for name, rate in known.items() if (name in RECIPES) == paced}
 
 
 def accelerators(fitted: Fit, known: Mapping[str, float], found: Experiments) -> list[AdviceOption]:
