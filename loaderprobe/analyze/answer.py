@@ -179,7 +179,7 @@ def _answers(report: Report) -> tuple[Answer, ...]:
     rows_by_device = by_device(report.summary.configurations)
     first = [rows for rows in rows_by_device if not on_cpu(rows)] or rows_by_device
     rest = [rows for rows in rows_by_device if rows not in first]
-    ablated = {each.key: each.ablations for each in report.details if each.ablations}
+    ablated = {key: each.ablations for key, each in report.details.items() if each.ablations}
     once = {key for key, each in ablated.items() if each.code == "ablated" and 1 in each.facts.values()}
     sure = _how_sure([row for rows in first for row in rows], once)
     return (*_limited(first), *sure, *_limited(rest))

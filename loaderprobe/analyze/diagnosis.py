@@ -46,7 +46,7 @@ def report_of(judged: Judged, data: DataFound, origin: Origin) -> Report:
         configurations=(row,),
         knees=knees,
     )
-    return answered(Report(summary=summary, details=(detail,)))
+    return answered(Report(summary=summary, details={row.key: detail}))
 
 
 def _as_trained(row: ConfigurationRow, measurement: Measurement) -> ConfigurationRow:

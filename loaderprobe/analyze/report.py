@@ -29,7 +29,8 @@ from loaderprobe.analyze.verdict.one_thread import one_thread_notes
 from loaderprobe.analyze.verdict.rates import NS, function_times, segment_rate
 from loaderprobe.analyze.verdict.validity import disturbance_notes
 from loaderprobe.errors import BadValue, LoaderprobeError
-from loaderprobe.records.config import RunConfig
+from loaderprobe.records import by_key
+from loaderprobe.records.config import RATES, RunConfig
 from loaderprobe.records.environment import SCHEMA_VERSION, Environment
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import NO_STEP, Measurement, RankSeen, RunFailure, Segment
@@ -367,7 +368,7 @@ def build_report(
         knees=knees,
         needs=outlooks(rows, measurements, files, ceilings),
     )
-    report = answered(Report(summary=summary, details=tuple(map(detail_of, judged.values()))))
+    report = answered(Report(summary=summary, details={key: detail_of(each) for key, each in judged.items()}))
     run = replace(summary.run, notes=(*summary.run.notes, *layout_notes(report)))
     return replace(report, summary=replace(report.summary, run=run))
 

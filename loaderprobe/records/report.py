@@ -292,4 +292,5 @@ class Report:
     """Everything a renderer needs, and nothing it has to compute by measuring."""
 
     summary: Summary
-    details: tuple[Detail, ...]
+    details: Mapping[str, Detail]
+    """Of what was measured, by the key of its configuration."""

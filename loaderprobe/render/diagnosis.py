@@ -26,7 +26,7 @@ _LONGEST_BAR = 15
 
 def diagnosis_document(report: Report) -> Document:
     """The verdict and the ladder, what to change, how sure; then rates, ranks, functions, and what to know."""
-    (row,), (detail,) = report.summary.configurations, report.details
+    (row,), (detail,) = report.summary.configurations, report.details.values()
     assert row.bound
     warnings = [f"Warning: {remark_words(note)}." for note in detail.notes if note.code in _COSTS_ALL]
     notes = [note for note in detail.notes if note.code not in _COSTS_ALL]

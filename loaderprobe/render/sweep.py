@@ -42,7 +42,6 @@ from loaderprobe.render.groups import (
     NEXT,
     RowGroup,
     bound_words,
-    detail_of,
     full_label,
     gain_words,
     groups,
@@ -200,7 +199,7 @@ def _without(report: Report, status: str) -> tuple[Item, ...]:
 def notes(report: Report) -> list[tuple[str, str]]:
     """(where, note) for each different note on a data set, and that a measurement left."""
     rows = measured(report.summary.configurations)
-    left = [(note, row) for row in rows if (detail := detail_of(report, row)) for note in each_once(detail.notes)]
+    left = [(note, row) for row in rows if (detail := report.details.get(row.key)) for note in each_once(detail.notes)]
     found = by_key(left, lambda pair: subject_of(pair[0]))
     said = each_once(note for note, _ in left)
     of_data = [note for note in report.summary.run.notes if "data" in note.facts]
@@ -348,7 +347,7 @@ _FORECAST = (
 
 
 def _made(report: Report, row: ConfigurationRow) -> Iterator[Paragraph]:
-    if detail := detail_of(report, row):
+    if detail := report.details.get(row.key):
         text = (
             f"{detail.compute_device}; {detail.compute_source}. First batch after "
             f"{format_duration(detail.first_batch_s)}, not part of any rate. Prediction: "
@@ -539,7 +538,7 @@ def ranks_section(report: Report) -> Section:
 def _ranks(report: Report) -> Iterator[Part]:
     """Of few ranks all; of more those that are slow, and some beside them."""
     for row in report.summary.configurations:
-        detail = detail_of(report, row)
+        detail = report.details.get(row.key)
         if detail and (view := detail.ranks):
             chosen = view.rows if view.uneven and len(view.rows) <= _MOST_RANKS else view.shown
             unit, caption = f"{detail.sample}s/s by itself", full_label(row, report)
