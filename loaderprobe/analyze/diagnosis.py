@@ -21,8 +21,6 @@ from loaderprobe.records.thresholds import AMPLIFIED, MEMORY_SHARE
 from loaderprobe.records.verdict import Verdict
 from loaderprobe.stats import median
 
-Facts = dict[str, float | str]
-
 
 def report_of(judged: Judged, data: DataFound, origin: Origin) -> Report:
     """The report of one loader by itself, of whose files is known what `data` says.

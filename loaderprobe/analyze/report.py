@@ -36,7 +36,7 @@ from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import NO_STEP, Measurement, RankSeen, RunFailure, Segment
 from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.ranks import MOST_SHOWN, RankRow, RanksView, Role
-from loaderprobe.records.remark import Remark
+from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.report import (
     SUMMARY_SCHEMA,
     ConfigurationRow,
@@ -472,7 +472,7 @@ def _unmeasured_row(config: RunConfig, failure: RunFailure | DamagedFile | None)
     if isinstance(failure, DamagedFile):
         reason = Remark(code="result_damaged", facts={"file": failure.file, "error": failure.reason})
     elif failure is not None:
-        facts: dict[str, float | str] = {"error": failure.reason, "stage": failure.stage, "hint": failure.hint}
+        facts: Facts = {"error": failure.reason, "stage": failure.stage, "hint": failure.hint}
         if failure.rank is not None:
             facts |= {"rank": str(failure.rank), "host": failure.host}
         reason = Remark(code="failed", facts=facts)

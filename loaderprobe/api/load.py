@@ -16,7 +16,7 @@ from loaderprobe.records.config import asks_for
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.phases import StorageCeiling
-from loaderprobe.records.remark import Remark
+from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.report import DamagedFile, Report
 from loaderprobe.records.studies import EpochsMeasured, Prefilled
 from loaderprobe.render.document import Document
@@ -51,7 +51,7 @@ def beside_results(
             found = run.ceiling(fingerprint)
         except DamagedRun as error:
             damaged.append(run.damaged(error))
-            facts: dict[str, float | str] = {"file": damaged[-1].file, "error": damaged[-1].reason}
+            facts: Facts = {"file": damaged[-1].file, "error": damaged[-1].reason}
             found = StorageCeiling(data=fingerprint, phases=(), missing=Remark(code="file_damaged", facts=facts))
         if found is not None:
             ceilings[fingerprint] = found

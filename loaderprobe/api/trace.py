@@ -38,7 +38,7 @@ from loaderprobe.records import values
 from loaderprobe.records.files import SkippedFile
 from loaderprobe.records.measurement import Timeline
 from loaderprobe.records.options import TRACE, check
-from loaderprobe.records.remark import Remark
+from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.resources import TimePart
 from loaderprobe.records.thresholds import FEW_STEPS, LEAST_IDLE, LOADED_AHEAD, STEPS_VARY
 from loaderprobe.records.trace import StepSpans, TraceRank, TraceReport
@@ -278,7 +278,7 @@ def _notes(
     count, lost = float(len(steps.steps)), float(without_launch(timeline))
     times = [end - begin for begin, end in steps.steps]
     mean = fmean(times)
-    doubts: dict[str, tuple[bool, dict[str, float | str]]] = {
+    doubts: dict[str, tuple[bool, Facts]] = {
         "no_loader_spans": (not loader_spans(found.spans), {}),
         "no_step_marks": (steps.marked == "none", {}),
         "few_steps": (steps.marked != "none" and count < FEW_STEPS, {"steps": count}),

@@ -21,7 +21,7 @@ from loaderprobe.records.measurement import (
     segment_seconds,
     segments_of,
 )
-from loaderprobe.records.remark import Remark
+from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.stats import median
 
 SegmentKind = tuple[Mode, Activity]
@@ -106,7 +106,7 @@ def one_thread_notes(measurement: Measurement) -> tuple[Remark, ...]:
     found = on_one_thread(measurement)
     if found is None or not found.saves:
         return ()
-    facts: dict[str, float | str] = {
+    facts: Facts = {
         "cores": found.cores[0], "one_thread_cores": found.cores[1], "loader_per_s": found.loader[0],
         "one_thread_per_s": found.loader[1], "unit": "images/s" if measurement.images else "samples/s",
     }  # fmt: skip

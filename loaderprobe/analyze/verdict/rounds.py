@@ -23,11 +23,10 @@ from loaderprobe.analyze.verdict.rule import (
     prediction_error_of,
 )
 from loaderprobe.analyze.verdict.validity import fair
+from loaderprobe.protocols import Round
 from loaderprobe.records import thresholds
 from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Mode, judged_activity
 from loaderprobe.records.resources import ABLATIONS, SingleCause
-
-Round = tuple[tuple[Mode, Activity], ...]
 
 
 def next_round(measurement: Measurement, *, thorough: bool) -> Round:

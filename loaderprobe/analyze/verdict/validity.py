@@ -35,7 +35,7 @@ from loaderprobe.records.measurement import (
     segments_of,
 )
 from loaderprobe.records.phases import FROM_STORAGE, BandwidthPhase, StorageCeiling
-from loaderprobe.records.remark import Remark
+from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.resources import ResourceName
 from loaderprobe.records.verdict import Evidence, EvidenceCode, FilesWere, How, Speedup
 from loaderprobe.stats import mean
@@ -131,7 +131,7 @@ def why_not_on_a_rank(measurement: Measurement, segments: Sequence[Segment], *, 
     if not bad or as_found(measurement) or measurement.storage_kind == "memory" or measurement.access != "files":
         return None
     share, worst = min(bad, key=lambda found: found[0] if cold else -found[0])
-    facts: dict[str, float | str] = {"share": share, "files": "cold" if cold else "warm"}
+    facts: Facts = {"share": share, "files": "cold" if cold else "warm"}
     return Remark(code="bytes_on_a_rank", facts={**facts, "rank": str(worst.rank), "host": worst.host})
 
 
@@ -265,7 +265,7 @@ def read_elsewhere(measurement: Measurement) -> Remark | None:
             continue
         read, owed_bytes = timed.read_bytes / timed.images, owed.read_bytes / owed.images
         waited_s, owed_s = timed.blocked_s / timed.images, owed.blocked_s / owed.images
-        facts: dict[str, float | str] = {"read_bytes": read, "owed_bytes": owed_bytes}
+        facts: Facts = {"read_bytes": read, "owed_bytes": owed_bytes}
         all_read = known is not None and known >= thresholds.COLD_AT_LEAST
         if read < least * owed_bytes and waited_s < least * owed_s and not all_read:
             return Remark(code="read_before", facts=facts)
@@ -515,7 +515,7 @@ def disturbance_notes(measurements: Iterable[Measurement]) -> tuple[Remark, ...]
     return tuple(notes)
 
 
-def _facts(found: Sequence[object], of: Sequence[object]) -> dict[str, float | str]:
+def _facts(found: Sequence[object], of: Sequence[object]) -> Facts:
     return {"segments": len(found), "of": len(of)}
 
 
@@ -630,7 +630,7 @@ class DiskUse:
             *evidence_of([("other_read_bytes_per_s", self.other_bytes_per_s, None)], unit="bytes/s"),
         )
 
-    def facts(self) -> dict[str, float | str]:
+    def facts(self) -> Facts:
         """How near the storage is to its ceiling, for the reason of a verdict; empty when that is not known."""
         if self.ceiling_fraction is None or self.read_bytes_per_s is None:
             return {}
