@@ -210,8 +210,8 @@ def _how_sure(rows: Rows, removed_once: Container[str]) -> Iterator[Answer]:
     rounds = [row.verdict.complete_rounds for _, row in led if row.verdict]
     single = [1 for _, row in led if row.key in removed_once]
     rates = [row.images_per_s for _, row in led if row.images_per_s]
-    bands = [(rate.high - rate.low) / 2 / rate.value for rate in rates]
-    facts: dict[str, float | str] = {
+    bands = [rate.half / rate.value for rate in rates]
+    facts: Facts = {
         "level": _level([found for found, _ in led], [*rounds, *single], of=len(seen)),
         "of": len(seen),
         "measured": sum(speedup.how == "measured" for speedup, _ in led),

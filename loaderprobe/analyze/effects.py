@@ -130,7 +130,7 @@ def mean_interval(figures: Sequence[Interval]) -> Interval:
     One interval is from what each was known by, the other from what they differ by.
     """
     values, middle = [figure.value for figure in figures], mean([figure.value for figure in figures])
-    within = sum(((figure.high - figure.low) / 2) ** 2 for figure in figures) ** 0.5 / len(figures)
+    within = sum(figure.half**2 for figure in figures) ** 0.5 / len(figures)
     half = max(within, half_width(values) if len(values) >= thresholds.ENOUGH_ROUNDS else 0.0)
     return Interval(value=middle, low=max(0.0, middle - half), high=middle + half)
 

@@ -44,7 +44,7 @@ def product(
 ) -> Quantity:
     """The inputs multiplied with each other and with `factor`, divided by those in `over`."""
     value = factor * math.prod(input_.value for input_ in inputs) / math.prod(each.value for each in over)
-    halves = ((input_.high - input_.low) / 2 / input_.value for input_ in (*inputs, *over) if input_.value)
+    halves = (input_.half / input_.value for input_ in (*inputs, *over) if input_.value)
     half = min(1.0, math.sqrt(math.fsum(half**2 for half in halves)))
     return _derived(value, value * half, unit, formula, (*inputs, *over))
 
@@ -57,7 +57,7 @@ def negative(quantity: Quantity) -> Quantity:
 def total(inputs: Sequence[Quantity], unit: str, formula: str) -> Quantity:
     """The inputs added up."""
     value = math.fsum(input_.value for input_ in inputs)
-    half = math.sqrt(math.fsum(((input_.high - input_.low) / 2) ** 2 for input_ in inputs))
+    half = math.sqrt(math.fsum(input_.half**2 for input_ in inputs))
     return _derived(value, half, unit, formula, inputs)
 
 
