@@ -145,19 +145,6 @@ def _best_row(rows: Rows, knees: Sequence[Knee]) -> ConfigurationRow:
     return by_factor[fewest(ranked(rates)) or best.config.loader.prefetch_factor]
 
 
-def read_rate(row: ConfigurationRow) -> float | None:
-    """Bytes/s from storage while training."""
-    return row.verdict.disk_read_bytes_per_s if row.verdict else None
-
-
-def best_ceiling(report: Report, row: ConfigurationRow) -> StorageSupply | None:
-    """The most that the storage gave over the files of this row, at any concurrency; None where that is not known."""
-    if row.config.cache == "warm":
-        return None
-    found = report.summary.needs
-    return next((each.supply for each in found if each.data == row.config.resolution and each.supply), None)
-
-
 def _keys(rows: Rows) -> tuple[str, ...]:
     return tuple(row.key for row in rows)
 

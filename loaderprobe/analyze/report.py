@@ -53,6 +53,7 @@ from loaderprobe.records.report import (
 )
 from loaderprobe.records.resources import INPUTS, Bottleneck
 from loaderprobe.records.studies import (
+    ITERATIONS,
     BufferEffect,
     Epoch,
     EpochFigures,
@@ -112,7 +113,6 @@ def _largest_part(verdict: Verdict, free: str, gain: float, workers: int) -> Bot
 
 # How much too fast a short benchmark is that begins when the loader's buffer is full.
 
-ITERATIONS = (10, 20, 50, 100, 200)
 SEEN = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 """Of what was measured."""
 
@@ -219,7 +219,7 @@ def outlooks(
     for (data, _, _), some in by_key(devices or judged, alike).items():
         fewest = min(row.config.ranks for row in some)
         row = cold_and_fastest([row for row in some if row.config.ranks == fewest])
-        if data in by_fingerprint and (devices or other):
+        if data in by_fingerprint:
             made = _outlook(row, measurements[row.key], by_fingerprint[data], ceilings.get(data), other)
             if made:
                 found.append(made)
@@ -263,8 +263,8 @@ def _outlook(
         cores=cores.value if isinstance(cores, Quantity) else None,
         supply=supply,
         missing=None if supply else workload.refused.get("measured_storage"),
-    )
         pace=pace_of(workload.accelerator) if specified else None,
+    )
 
 
 def _supply(workload: PlanWorkload) -> StorageSupply | None:

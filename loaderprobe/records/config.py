@@ -190,12 +190,12 @@ class RunConfig:
         return f"{self.resolution}, {loader}{loading}, {self.compute.name}{model}, {self.cache}{together}{spread}"
 
     @property
-    def readers(self) -> int:
-    @property
     def mode(self) -> Mode:
         """The mode of a loader that is this configuration as asked."""
         return "warm" if self.cache == "warm" else "baseline"
 
+    @property
+    def readers(self) -> int:
         """That read at the same time: the workers of all ranks, or their training threads."""
         return max(1, self.loader.workers) * self.ranks
 

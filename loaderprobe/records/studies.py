@@ -100,6 +100,10 @@ class Prefilled:
             raise BadValue("a full buffer is measured beside steady training, or has a reason why not")
 
 
+ITERATIONS = (10, 20, 50, 100, 200)
+"""Of which the rates are shown, and estimated."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShortRun:
     """The rate over the first iterations."""

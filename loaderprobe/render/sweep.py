@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from loaderprobe.analyze.answer import best_ceiling, firm, measured, read_rate, speedup_of
+from loaderprobe.analyze.answer import firm, measured, speedup_of
 from loaderprobe.records import by_key
 from loaderprobe.records.config import OPTIONS
 from loaderprobe.records.ranks import RankRow
 from loaderprobe.records.remark import Remark, each_once, subject_of
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.resources import RESOURCE, WAITED, ResourceName
-from loaderprobe.records.studies import BufferEffect, EpochFigures, Epochs
+from loaderprobe.records.studies import ITERATIONS, BufferEffect, EpochFigures, Epochs
 from loaderprobe.records.thresholds import ALIKE, COLD_AT_LEAST
 from loaderprobe.records.verdict import Forecast, Interval
 from loaderprobe.render.charts import Bar, Chart, ChartRow, stacked
@@ -471,9 +471,12 @@ _LEAST_READ = 1_000
 
 
 def _read(report: Report, row: ConfigurationRow) -> ChartRow | None:
-    read, best = read_rate(row), best_ceiling(report, row)
+    read = row.verdict.disk_read_bytes_per_s if row.verdict else None
     if read is None or read < _LEAST_READ:
         return None
+    # The most that the storage gave over the same files, at any concurrency.
+    supplies = (need.supply for need in report.summary.needs if need.data == row.config.resolution and need.supply)
+    best = None if row.config.cache == "warm" else next(supplies, None)
     least = ">= " if best and best.at_least else ""
     most = best and best.read_bytes_per_s
     return ChartRow(
@@ -612,8 +615,6 @@ def epoch_cells(row: ConfigurationRow) -> dict[str, Value]:
     return cells | memory | {"set_in_memory": row.epochs.fit}
 
 
-SHOWN = (10, 20, 50, 100, 200)
-"""Iterations of the table."""
 SHORT_RUNS_NOTE = (
     "The rate over the first iterations, over the steady rate, minus 1, where the buffer was full before; for 2 %: the "
     "iterations that are enough (estimated). loaderprobe explain sweep."
@@ -649,7 +650,7 @@ _SHORT_RUNS = (
     Column("workers", lambda pair: str(pair[0].config.loader.workers)),
     Column("prefetch", lambda pair: str(pair[0].config.loader.prefetch_factor)),
     Column("batches", lambda pair: str(pair[1].batches)),
-    *(Column(str(count), partial(_excess, iterations=count)) for count in SHOWN),
+    *(Column(str(count), partial(_excess, iterations=count)) for count in ITERATIONS),
     Column("for 2 %", lambda pair: f"{pair[1].enough:,}"),
     Column("how", lambda pair: pair[1].how),
 )
@@ -661,5 +662,5 @@ def short_run_cells(row: ConfigurationRow) -> dict[str, Value]:
     if effect is None:
         return {}
     cells: dict[str, Value] = {"buffered_batches": effect.batches}
-    cells |= {f"rate_over_steady_after_{count}_iterations": effect.after(count) for count in SHOWN}
+    cells |= {f"rate_over_steady_after_{count}_iterations": effect.after(count) for count in ITERATIONS}
     return cells | {"rate_over_steady_how": effect.how, "iterations_within_2_percent": effect.enough}

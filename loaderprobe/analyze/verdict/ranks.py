@@ -19,7 +19,7 @@ from loaderprobe.records.config import RunConfig
 from loaderprobe.records.measurement import Measurement, RankSeen, Segment, WorkerBatches, segments_of
 from loaderprobe.records.rank_processes import shares
 from loaderprobe.records.ranks import RankInput, RankMeasurement
-from loaderprobe.records.remark import Remark
+from loaderprobe.records.remark import Remark, each_once
 from loaderprobe.records.thresholds import FILES_OF_ALL, READ_BY_ALL
 from loaderprobe.records.verdict import Action, Advice, Interval
 from loaderprobe.stats import mean
@@ -46,10 +46,6 @@ def as_one(ranks: Sequence[RankMeasurement]) -> Measurement:
     host = [rank for rank in ranks if (rank.node, rank.host) == (slowest.node, slowest.host)]
     first = host[0].measurement
     given = seen.compute.specified_images_per_s
-    notes: list[Remark] = []
-    for note in chain(*(rank.measurement.notes for rank in ranks)):
-        if note not in notes:
-            notes.append(note)
     return replace(
         seen,
         config=_config(seen.config, size),
@@ -62,7 +58,7 @@ def as_one(ranks: Sequence[RankMeasurement]) -> Measurement:
         modes=tuple(mode for mode in seen.modes if all(mode in rank.measurement.modes for rank in ranks)),
         alternatives=next((rank.measurement.alternatives for rank in ranks if rank.measurement.alternatives), ()),
         cores_available=cores(host) / len(host),
-        notes=tuple(notes),
+        notes=each_once(chain(*(rank.measurement.notes for rank in ranks))),
         ranks=size,
         host_ranks=len(host),
         by_rank=tuple(_seen(rank) for rank in ranks) if seen.config.ranks > 1 else (),
