@@ -25,7 +25,7 @@ from loaderprobe.analyze.verdict.rule import (
 from loaderprobe.analyze.verdict.validity import fair
 from loaderprobe.protocols import Round
 from loaderprobe.records import thresholds
-from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Mode, judged_activity
+from loaderprobe.records.measurement import NO_STEP, Measurement, Mode, judged_activity
 from loaderprobe.records.resources import ABLATIONS, SingleCause
 
 
