@@ -6,15 +6,12 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Literal, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 from loaderprobe.errors import BadValue
 from loaderprobe.records import values
 from loaderprobe.records.files import content_hash
 from loaderprobe.units import join_words
-
-if TYPE_CHECKING:
-    from loaderprobe.records.measurement import Mode
 
 CacheState = Literal["cold", "warm", "as-found"]
 """as-found: of files that are not known, and of objects behind a URL, the cache is neither changed nor checked."""
@@ -190,7 +187,7 @@ class RunConfig:
         return f"{self.resolution}, {loader}{loading}, {self.compute.name}{model}, {self.cache}{together}{spread}"
 
     @property
-    def mode(self) -> Mode:
+    def mode(self) -> Literal["baseline", "warm"]:
         """The mode of a loader that is this configuration as asked."""
         return "warm" if self.cache == "warm" else "baseline"
 
