@@ -358,13 +358,13 @@ class Evicting(Protocol):
 # What decides on the next rounds of a measurement.
 
 
+Round = tuple[tuple[Mode, Activity], ...]
+
+
 class NextRound(Protocol):
     """Chooses the next segments from the measurement so far; none ends the measurement."""
 
-    def __call__(self, measurement: Measurement, *, thorough: bool) -> tuple[tuple[Mode, Activity], ...]: ...
-
-
-Round = tuple[tuple[Mode, Activity], ...]
+    def __call__(self, measurement: Measurement, *, thorough: bool) -> Round: ...
 
 
 Say = Callable[[str, Mapping[str, Any]], None]

@@ -13,17 +13,8 @@ from loaderprobe.analyze.knee import fewest, ranked
 from loaderprobe.records import by_key
 from loaderprobe.records.config import OPTIONS, alike_but_for
 from loaderprobe.records.files import Staged
-from loaderprobe.records.remark import Remark
-from loaderprobe.records.report import (
-    Answer,
-    ConfigurationRow,
-    DataInfo,
-    Limited,
-    NextStep,
-    Report,
-    Scaling,
-    StorageSupply,
-)
+from loaderprobe.records.remark import Facts, Remark
+from loaderprobe.records.report import Answer, ConfigurationRow, DataInfo, Limited, NextStep, Report, Scaling
 from loaderprobe.records.resources import JUDGED, RESOURCE, SPEEDUPS, ResourceName
 from loaderprobe.records.thresholds import FAR_BEYOND_NOISE, WORTH
 from loaderprobe.records.verdict import Action, Advice, Interval, Knee, ReasonCode, SideAndCause, Speedup
@@ -149,14 +140,6 @@ def _best_row(rows: Rows, knees: Sequence[Knee]) -> ConfigurationRow:
     return by_factor[fewest(ranked(rates)) or best.config.loader.prefetch_factor]
 
 
-def best_ceiling(report: Report, row: ConfigurationRow) -> StorageSupply | None:
-    """The most that the storage gave over the files of this row, at any concurrency; None where that is not known."""
-    if row.config.cache == "warm":
-        return None
-    found = report.summary.needs
-    return next((each.supply for each in found if each.data == row.config.resolution and each.supply), None)
-
-
 def _keys(rows: Rows) -> tuple[str, ...]:
     return tuple(row.key for row in rows)
 
@@ -169,7 +152,7 @@ def _answers(report: Report) -> tuple[Answer, ...]:
     rows_by_device = by_device(report.summary.configurations)
     first = [rows for rows in rows_by_device if not on_cpu(rows)] or rows_by_device
     rest = [rows for rows in rows_by_device if rows not in first]
-    ablated = {each.key: each.ablations for each in report.details if each.ablations}
+    ablated = {key: each.ablations for key, each in report.details.items() if each.ablations}
     once = {key for key, each in ablated.items() if each.code == "ablated" and 1 in each.facts.values()}
     sure = _how_sure([row for rows in first for row in rows], once)
     return (*_limited(first), *sure, *_limited(rest))
@@ -209,8 +192,8 @@ def _how_sure(rows: Rows, removed_once: Container[str]) -> Iterator[Answer]:
     rounds = [row.verdict.complete_rounds for _, row in led if row.verdict]
     single = [1 for _, row in led if row.key in removed_once]
     rates = [row.images_per_s for _, row in led if row.images_per_s]
-    bands = [(rate.high - rate.low) / 2 / rate.value for rate in rates]
-    facts: dict[str, float | str] = {
+    bands = [rate.half / rate.value for rate in rates]
+    facts: Facts = {
         "level": _level([found for found, _ in led], [*rounds, *single], of=len(seen)),
         "of": len(seen),
         "measured": sum(speedup.how == "measured" for speedup, _ in led),
@@ -308,7 +291,7 @@ def _staged(
     """
     source_s, whole_bytes = data.images_found / source_per_s, data.images_found * data.mean_size_bytes
     later_s = source_s * (staged.share / gain.value + 1 - staged.share)
-    facts: dict[str, float | str] = {"data": staged.source, "low": gain.low, "high": gain.high}
+    facts: Facts = {"data": staged.source, "low": gain.low, "high": gain.high}
     copying_s = staged.share * whole_bytes / staged.bytes_per_s if staged.bytes_per_s else 0.0
     facts |= {"copying_s": copying_s, "bytes_per_s": staged.bytes_per_s} if staged.bytes_per_s else {}
     if gain.low <= 1:
@@ -354,7 +337,7 @@ def _cheaper(rows: Rows) -> list[NextStep]:
     for row in filter(firm, rows):
         for resource, speedup in main_speedups(row):
             if resource in CHEAPER and speedup.low >= WORTH:
-                facts: dict[str, float | str] = {"low": speedup.low, "high": speedup.high}
+                facts: Facts = {"low": speedup.low, "high": speedup.high}
                 facts |= {"how": speedup.how} if speedup.how == "estimated" else {}
                 remark = Remark(code=CHEAPER[resource], facts=facts)
                 return [NextStep(remark=remark, configurations=(row.key,))]
@@ -377,7 +360,7 @@ def _other_choices(rows: Rows, axis: Axis) -> list[NextStep]:
         best = max(same, key=_rate)
         gain = None if now is best else _over(best, now)
         if gain and gain.low >= WORTH:
-            facts: dict[str, float | str] = {
+            facts: Facts = {
                 "best": OPTIONS[axis].of(best.config), "now": OPTIONS[axis].of(now.config),
                 "data": images, "low": gain.low, "high": gain.high,
             }  # fmt: skip
@@ -408,7 +391,7 @@ def layout_notes(report: Report) -> Iterator[Remark]:
         pairs = [(row, now) for row in others for now in files if _measured_on(row) == _measured_on(now)]
         gains = [gain for row, now in pairs if (gain := _over(row, now))]
         free = [row.verdict.speedups.storage for row in files if row.verdict and row.config.cache == "cold"]
-        why: dict[str, float | str] = {}
+        why: Facts = {}
         if gains and len(gains) == len(pairs) and max(gain.value for gain in gains) < WORTH:
             why = {"layouts": join_words(list(dict.fromkeys(row.config.layout for row in others)))}
             high = max(gain.high for gain in gains)
@@ -486,7 +469,7 @@ def _more_cores(report: Report, rows: Rows) -> list[NextStep]:
     cores = [ranks * need.cores for need in needs if need.data in data and need.cores is not None]
     if not cores or not any(row in full for row in rows):
         return []
-    facts: dict[str, float | str] = {"accelerator": needs[0].accelerator, "low_cores": min(cores)}
+    facts: Facts = {"accelerator": needs[0].accelerator, "low_cores": min(cores)}
     facts |= {"high_cores": max(cores), "cores_available": summary.environment.cores_available}
     facts |= {"ranks": ranks} if ranks > 1 else {}
     return [NextStep(remark=Remark(code="more_cores", facts=facts), configurations=_keys(full))]

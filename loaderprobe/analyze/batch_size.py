@@ -87,7 +87,7 @@ def rate_of(probe: BatchSizeProbe) -> float:
 def within_of(probe: BatchSizeProbe) -> float:
     """Standard error of a probe's rate, as a share of it, from its steps."""
     assert probe.images_per_s
-    return (probe.images_per_s.high - probe.images_per_s.low) / 2 / thresholds.NORMAL / probe.images_per_s.value
+    return probe.images_per_s.half / thresholds.NORMAL / probe.images_per_s.value
 
 
 def near_top(probes: Sequence[BatchSizeProbe]) -> Sequence[BatchSizeProbe]:

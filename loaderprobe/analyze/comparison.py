@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from loaderprobe.analyze.effects import (
-    Effect,
     RunReading,
+    Unpaired,
     drift_of,
     holm,
     interval,
@@ -43,7 +43,7 @@ from loaderprobe.records.compare import (
 from loaderprobe.records.config import OPTIONS
 from loaderprobe.records.environment import Environment, StorageLocation
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import Measurement, base_mode, judged_activity
+from loaderprobe.records.measurement import Measurement, judged_activity
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.thresholds import ALPHA, OTHER_READS, SAME_MEMORY
 from loaderprobe.records.verdict import Interval, ShortVerdict
@@ -108,7 +108,7 @@ def compare_rows(
     return tuple(rows), _judged(Subject(kind="all"), whole, next(adjusted), size, level) if whole else None
 
 
-def _effect(pair: Pair) -> Effect | None:
+def _effect(pair: Pair) -> Unpaired | None:
     before, after = (sample(side.readings) for side in pair)
     drift = drift_of((len(pair[0].readings), len(pair[1].readings)))
     if before is None or after is None or drift + before.variance + after.variance == 0:
@@ -116,14 +116,14 @@ def _effect(pair: Pair) -> Effect | None:
     return unpaired(before, after, drift=drift)
 
 
-def _whole(effects: Sequence[Effect | None], averaged: Sequence[int]) -> Effect | None:
+def _whole(effects: Sequence[Unpaired | None], averaged: Sequence[int]) -> Unpaired | None:
     """The mean of the rows that have an effect; None where that is no more than one row."""
     chosen = [effects[place] for place in averaged] if averaged else effects
     known = [each for each in chosen if each is not None]
     return mean_effect(known) if len(known) > 1 else None
 
 
-def _judged(subject: Subject, effect: Effect | None, p: float | None, size: float, level: float) -> Compared:
+def _judged(subject: Subject, effect: Unpaired | None, p: float | None, size: float, level: float) -> Compared:
     """With its words, and what would have been seen at this level."""
     word, reason = _word(effect, p, size)
     return Compared(
@@ -139,7 +139,7 @@ def _judged(subject: Subject, effect: Effect | None, p: float | None, size: floa
     )
 
 
-def _word(effect: Effect | None, p: float | None, size: float) -> tuple[Word, WordReason]:
+def _word(effect: Unpaired | None, p: float | None, size: float) -> tuple[Word, WordReason]:
     if effect is None or p is None:
         return "unclear", "no_spread"
     change, half = abs(effect.log), effect.half()
@@ -376,7 +376,7 @@ class MeasuredRow:
         """Images/s, or samples/s, of its rounds that count."""
         assert self.row.images_per_s is not None
         found = counted(self.measurement)
-        rates = rates_by_round(found, base_mode(found), judged_activity(found))
+        rates = rates_by_round(found, found.config.mode, judged_activity(found))
         return RunReading(values=tuple(rates.values()), figure=self.row.images_per_s)
 
     @property

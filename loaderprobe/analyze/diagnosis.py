@@ -14,14 +14,12 @@ from loaderprobe.analyze.verdict.rates import rate_interval, rates_by_round
 from loaderprobe.analyze.verdict.validity import ceiling_phase, disturbance_notes
 from loaderprobe.records.diagnosis import DataFound
 from loaderprobe.records.environment import SCHEMA_VERSION, Origin
-from loaderprobe.records.measurement import NO_STEP, Measurement, base_mode, judged_activity, segments_of
-from loaderprobe.records.remark import Remark
+from loaderprobe.records.measurement import NO_STEP, Measurement, judged_activity, segments_of
+from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.report import SUMMARY_SCHEMA, ConfigurationRow, Report, Summary
 from loaderprobe.records.thresholds import AMPLIFIED, MEMORY_SHARE
 from loaderprobe.records.verdict import Verdict
 from loaderprobe.stats import median
-
-Facts = dict[str, float | str]
 
 
 def report_of(judged: Judged, data: DataFound, origin: Origin) -> Report:
@@ -46,7 +44,7 @@ def report_of(judged: Judged, data: DataFound, origin: Origin) -> Report:
         configurations=(row,),
         knees=knees,
     )
-    return answered(Report(summary=summary, details=(detail,)))
+    return answered(Report(summary=summary, details={row.key: detail}))
 
 
 def _as_trained(row: ConfigurationRow, measurement: Measurement) -> ConfigurationRow:
@@ -120,7 +118,7 @@ def _in_step(measurement: Measurement) -> list[Remark]:
 
 
 def _one_round(measurement: Measurement) -> list[Remark]:
-    judged = segments_of(measurement, base_mode(measurement), judged_activity(measurement))
+    judged = segments_of(measurement, measurement.config.mode, judged_activity(measurement))
     return [Remark(code="one_round")] if len(judged) == 1 else []
 
 
@@ -135,7 +133,7 @@ def _hidden(data: DataFound) -> list[Remark]:
 def _kept_samples(judged: Judged, unit: str) -> list[Remark]:
     """The loader alone in the first epoch and in later ones, where a data set makes its samples once and keeps them."""
     measurement, first_pass = judged.measurement, judged.measurement.first_pass
-    as_asked = rates_by_round(measurement, base_mode(measurement), "loader_only")
+    as_asked = rates_by_round(measurement, measurement.config.mode, "loader_only")
     if first_pass is None or not first_pass.quicker or not as_asked:
         return []
     rate, makes_anew = median(list(as_asked.values())), measurement.access == "fresh"
@@ -161,7 +159,7 @@ def _read_ahead(judged: Judged, data: DataFound, memory_bytes: float, unit: str)
     if size is None or times is None or times < AMPLIFIED:
         return []
     counted = judged.experiments.measurement
-    alone = rate_interval(counted, segments_of(counted, base_mode(counted), "loader_only"))
+    alone = rate_interval(counted, segments_of(counted, counted.config.mode, "loader_only"))
     facts: Facts = {
         "sample_bytes": size, "read_bytes": size * times, "amplification": times, "low_per_s": alone.low,
         "high_per_s": alone.high, "unit": unit,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from loaderprobe.records import thresholds
 from loaderprobe.records.verdict import How, Interval, Speedup
@@ -30,36 +30,21 @@ TRIED_ROUNDS = (3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """How many times as fast B is as A; as a logarithm, which factors to either side are equally far from."""
+    """How many times as fast B is as A, in rounds that measured both beside each other."""
 
+    rounds: Mapping[int, float]
+    """The ratio of each."""
+    ratio: Interval
+    """Their median, with its 95 % interval."""
     log: float
-    """The mean."""
+    """The mean of their logarithms, which factors to either side are equally far from."""
     error: float
     """Its standard error."""
-    freedom: float
-    of_rounds: float
-    """Variance of a single round, of both sides together."""
-    drift: float = 0.0
-    """Variance between runs."""
-    rounds: Mapping[int, float] = field(default_factory=dict)
-    """The ratio of each, where A and B were measured beside each other; empty for two samples."""
-    band: Interval | None = None
-    """The ratio with its 95 % interval, where that is not of the mean of the logarithms."""
-    how: How = "measured"
 
-    @property
-    def ratio(self) -> Interval:
-        """With its 95 % interval."""
-        if self.band is not None:
-            return self.band
-        half = self.half()
-        return Interval(value=math.exp(self.log), low=math.exp(self.log - half), high=math.exp(self.log + half))
-
-    @property
-    def speedup(self) -> Speedup:
+    def speedup(self, how: How = "measured") -> Speedup:
         """Of something that cannot slow training down: less than 1 is noise."""
         value, low, high = (max(1.0, each) for each in (self.ratio.value, self.ratio.low, self.ratio.high))
-        return Speedup(value=value, low=low, high=high, how=self.how)
+        return Speedup(value=value, low=low, high=high, how=how)
 
     @property
     def spread(self) -> float:
@@ -82,6 +67,27 @@ class Effect:
         both = sorted(self.rounds.keys() & other.rounds.keys())
         ratios = {n: max(least, self.rounds[n]) / max(least, other.rounds[n]) for n in both}
         return of_rounds(ratios) if ratios else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unpaired:
+    """How many times as fast B is as A, of two samples; as a logarithm."""
+
+    log: float
+    """The mean."""
+    error: float
+    """Its standard error."""
+    freedom: float
+    of_rounds: float
+    """Variance of a single round, of both sides together."""
+    drift: float
+    """Variance between runs."""
+
+    @property
+    def ratio(self) -> Interval:
+        """With its 95 % interval."""
+        half = self.half()
+        return Interval(value=math.exp(self.log), low=math.exp(self.log - half), high=math.exp(self.log + half))
 
     @property
     def p(self) -> float:
@@ -124,28 +130,21 @@ def mean_interval(figures: Sequence[Interval]) -> Interval:
     One interval is from what each was known by, the other from what they differ by.
     """
     values, middle = [figure.value for figure in figures], mean([figure.value for figure in figures])
-    within = sum(((figure.high - figure.low) / 2) ** 2 for figure in figures) ** 0.5 / len(figures)
+    within = sum(figure.half**2 for figure in figures) ** 0.5 / len(figures)
     half = max(within, half_width(values) if len(values) >= thresholds.ENOUGH_ROUNDS else 0.0)
     return Interval(value=middle, low=max(0.0, middle - half), high=middle + half)
 
 
-def of_rounds(ratios: Mapping[int, float], *, how: How = "measured") -> Effect:
-    """B over A in each round that measured both, one beside the other: their median, with the interval of the factors.
+def of_rounds(ratios: Mapping[int, float]) -> Effect:
+    """By the ratio of each round: their median, with the interval of the factors.
 
     A share of the time that is left, of which a speed-up is the inverse, is off by a factor rather than by an amount.
     Beside it Student's t over the logarithms: what reaches both alike is not in their ratio.
     """
     logs = [math.log(max(1e-9, ratio)) for ratio in ratios.values()]
-    half, middle, error = half_of_rounds(logs), median(list(ratios.values())), standard_error(logs)
-    return Effect(
-        log=mean(logs),
-        error=error,
-        freedom=len(logs) - 1,
-        of_rounds=error**2 * len(logs),
-        rounds=ratios,
-        band=Interval(value=middle, low=middle * math.exp(-half), high=middle * math.exp(half)),
-        how=how,
-    )
+    half, middle = half_of_rounds(logs), median(list(ratios.values()))
+    ratio = Interval(value=middle, low=middle * math.exp(-half), high=middle * math.exp(half))
+    return Effect(rounds=ratios, ratio=ratio, log=mean(logs), error=standard_error(logs))
 
 
 def half_of_rounds(logs: Sequence[float]) -> float:
@@ -217,12 +216,12 @@ def _of_figures(figures: Sequence[Interval]) -> SideSample | None:
     )
 
 
-def unpaired(before: SideSample, after: SideSample, *, drift: float) -> Effect:
+def unpaired(before: SideSample, after: SideSample, *, drift: float) -> Unpaired:
     """Welch (1947), with the drift between runs as a variance that is known."""
     variance = before.variance + after.variance
     error = math.sqrt(variance + drift)
     parts = math.fsum(each.variance**2 / each.freedom for each in (before, after))
-    return Effect(
+    return Unpaired(
         log=after.mean - before.mean,
         error=error,
         freedom=error**4 / parts if parts else math.inf,
@@ -231,7 +230,7 @@ def unpaired(before: SideSample, after: SideSample, *, drift: float) -> Effect:
     )
 
 
-def mean_effect(effects: Sequence[Effect]) -> Effect:
+def mean_effect(effects: Sequence[Unpaired]) -> Unpaired:
     """The geometric mean of the ratios of all rows. Drift is of the runs, so rows do not average it out."""
     count = len(effects)
     drift = max(effect.drift for effect in effects)
@@ -239,7 +238,7 @@ def mean_effect(effects: Sequence[Effect]) -> Effect:
     error = math.sqrt(math.fsum(variances) + drift)
     # Of a row, Welch's freedom belongs to its error with the drift: the drift adds none.
     parts = math.fsum(effect.error**4 / effect.freedom / count**4 for effect in effects)
-    return Effect(
+    return Unpaired(
         log=mean([effect.log for effect in effects]),
         error=error,
         freedom=error**4 / parts if parts else math.inf,

@@ -29,7 +29,7 @@ from loaderprobe.analyze.verdict.validity import DiskUse, by_waiting, disk_use, 
 from loaderprobe.errors import BadValue
 from loaderprobe.records.measurement import NO_STEP, Measurement, Segment, judged_activity, segment_seconds, segments_of
 from loaderprobe.records.phases import StorageCeiling
-from loaderprobe.records.remark import Remark
+from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.resources import IN_GAPS, INPUTS, ONLY_WAITED, SPEEDUPS, SingleCause
 from loaderprobe.records.thresholds import CLEAR_LEAD, UNBOUNDED, UNEVEN, UTILIZATION, WAIT_MODERATE, WORTH
 from loaderprobe.records.verdict import Bound, Evidence, GpuWindow, Rates, Speedups, Verdict
@@ -179,12 +179,12 @@ def _bound(found: Experiments, disk: DiskUse, shares: tuple[Evidence, ...], wind
     )
 
 
-def _rate_facts(found: Experiments) -> dict[str, float | str]:
+def _rate_facts(found: Experiments) -> Facts:
     """Images/s of what is judged, of the loader and of compute; whether compute is emulated."""
     compute = found.measurement.compute
     alone = compute.name == NO_STEP
     training, loader = median(list(found.end_to_end.values())), median(list(found.loader.values()))
-    facts: dict[str, float | str] = {
+    facts: Facts = {
         "judged": "loader" if alone else "training",
         "images_per_s": loader if alone else training,
         "loader_images_per_s": loader,
@@ -196,11 +196,11 @@ def _rate_facts(found: Experiments) -> dict[str, float | str]:
     return facts
 
 
-def _file_facts(measurement: Measurement, judgement: Bound) -> dict[str, float | str]:
+def _file_facts(measurement: Measurement, judgement: Bound) -> Facts:
     """That files were not cold as asked; that only the workers' waiting separates cold reads from warm ones."""
     if judgement.cause == "inconclusive":
         return {}
-    facts: dict[str, float | str] = {}
+    facts: Facts = {}
     state = files_were(measurement)
     if state in ("warm", "partly warm") and measurement.config.cache != "warm":
         facts["files_were"] = state

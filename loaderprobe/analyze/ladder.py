@@ -9,10 +9,8 @@ from loaderprobe.analyze.verdict.slow_host import host_names, slow_host
 from loaderprobe.records import thresholds
 from loaderprobe.records.bandwidth import BandwidthMeasurement, Limit, LimitCode, LimitedBy
 from loaderprobe.records.phases import BandwidthPhase, DeviceKind
-from loaderprobe.records.remark import Remark
+from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.verdict import Evidence
-
-Facts = dict[str, float | str]
 
 _BY: dict[LimitCode, LimitedBy] = {
     "from_memory": "memory", "probe_busy": "probe", "slow_rank": "rank", "slow_host": "host", "plateau": "bandwidth",

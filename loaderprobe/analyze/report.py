@@ -30,13 +30,13 @@ from loaderprobe.analyze.verdict.rates import NS, function_times, segment_rate
 from loaderprobe.analyze.verdict.validity import disturbance_notes
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.records import by_key
-from loaderprobe.records.config import RunConfig
+from loaderprobe.records.config import RATES, RunConfig
 from loaderprobe.records.environment import SCHEMA_VERSION, Environment
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import NO_STEP, Measurement, RankSeen, RunFailure, Segment, base_mode
+from loaderprobe.records.measurement import NO_STEP, Measurement, RankSeen, RunFailure, Segment
 from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.ranks import MOST_SHOWN, RankRow, RanksView, Role
-from loaderprobe.records.remark import Remark
+from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.report import (
     SUMMARY_SCHEMA,
     ConfigurationRow,
@@ -204,27 +204,25 @@ def outlooks(
     measurements: Mapping[str, Measurement],
     files: Iterable[FileSet],
     ceilings: Mapping[str, StorageCeiling],
-    accelerators: Mapping[str, float],
 ) -> tuple[Outlook, ...]:
     """One for each data set and accelerator; for a CPU only where the run has nothing else, and then of `REFERENCE`."""
     by_fingerprint = {file.fingerprint: file for file in files}
     judged = [row for row in rows if row.verdict and row.config.compute.kind != NO_STEP]
     devices = [row for row in judged if row.config.compute.kind != "cpu"]
-    # The rate of a reference does not depend on what was trained here.
-    together = by_key(
-        devices or judged,
-        lambda row: (row.config.data, row.config.compute.name, row.config.compute.model if devices else ""),
-    )
-    reference = None if devices else accelerators.get(REFERENCE)
-    other = (REFERENCE, known(reference, "images/s", "given", _REFERENCE_SOURCE)) if reference else None
+    other = None if devices else (REFERENCE, known(RATES[REFERENCE], "images/s", "given", _REFERENCE_SOURCE))
+
+    def alike(row: ConfigurationRow) -> tuple[str, str, str]:
+        """The rate of a reference does not depend on what was trained here."""
+        return row.config.data, row.config.compute.name, row.config.compute.model if devices else ""
+
     found = []
-    for (data, _, _), some in together.items():
+    for (data, _, _), some in by_key(devices or judged, alike).items():
         fewest = min(row.config.ranks for row in some)
         row = cold_and_fastest([row for row in some if row.config.ranks == fewest])
-        if data in by_fingerprint and (devices or other):
+        if data in by_fingerprint:
             made = _outlook(row, measurements[row.key], by_fingerprint[data], ceilings.get(data), other)
             if made:
-                found.append(replace(made, pace=pace_of(made.accelerator, accelerators) if made.specified else None))
+                found.append(made)
     sizes, planned = {each.label: each.mean_size_bytes for each in by_fingerprint.values()}, ""
     if found and len(sizes) > 1:
         planned = nearest_to_imagenet({each.data: sizes.get(each.data, 1.0) for each in found})
@@ -265,6 +263,7 @@ def _outlook(
         cores=cores.value if isinstance(cores, Quantity) else None,
         supply=supply,
         missing=None if supply else workload.refused.get("measured_storage"),
+        pace=pace_of(workload.accelerator) if specified else None,
     )
 
 
@@ -287,7 +286,7 @@ def ranks_view(measurement: Measurement, verdict: Verdict) -> RanksView | None:
     """None of one rank, and of those of a script."""
     if len(measurement.by_rank) < 2:
         return None
-    base = base_mode(measurement)
+    base = measurement.config.mode
     places = [
         place
         for place, each in enumerate(measurement.segments)
@@ -327,14 +326,13 @@ Study = Prefilled | EpochsMeasured
 def build_report(
     *, name: str, created_utc: str, command: str, environment: Environment,
     files: Sequence[FileSet], results: Sequence[tuple[RunConfig, Result]],
-    ceilings: Mapping[str, StorageCeiling], accelerators: Mapping[str, float] | None = None,
+    ceilings: Mapping[str, StorageCeiling],
     damaged: Sequence[DamagedFile] = (), studies: Iterable[Study] = (),
 ) -> Report:  # fmt: skip
     """Judge every result and put them together, in the order of the sweep.
 
-    `ceilings` of the storage are by file set; `accelerators` gives images/s by name; `damaged` are files of the run
-    beside its results; `studies` were measured beside the verdicts. A measurement that cannot be judged spoils its
-    own row.
+    `ceilings` of the storage are by file set; `damaged` are files of the run beside its results; `studies` were
+    measured beside the verdicts. A measurement that cannot be judged spoils its own row.
     """
     found = [
         (config, _judged(result, ceilings.get(config.data)) if isinstance(result, Measurement) else result)
@@ -344,7 +342,7 @@ def build_report(
     recommendations, knees = recommend_groups(
         [each.experiments for each in judged.values()],
         {file.fingerprint: _around(file, environment, ceilings.get(file.fingerprint)) for file in files},
-        accelerators or {},
+        RATES,
     )
     beside = by_key(studies, lambda study: study.config.key)
     rows = [
@@ -362,9 +360,9 @@ def build_report(
         environment=environment,
         configurations=tuple(rows),
         knees=knees,
-        needs=outlooks(rows, measurements, files, ceilings, accelerators or {}),
+        needs=outlooks(rows, measurements, files, ceilings),
     )
-    report = answered(Report(summary=summary, details=tuple(map(detail_of, judged.values()))))
+    report = answered(Report(summary=summary, details={key: detail_of(each) for key, each in judged.items()}))
     run = replace(summary.run, notes=(*summary.run.notes, *layout_notes(report)))
     return replace(report, summary=replace(report.summary, run=run))
 
@@ -468,7 +466,7 @@ def _unmeasured_row(config: RunConfig, failure: RunFailure | DamagedFile | None)
     if isinstance(failure, DamagedFile):
         reason = Remark(code="result_damaged", facts={"file": failure.file, "error": failure.reason})
     elif failure is not None:
-        facts: dict[str, float | str] = {"error": failure.reason, "stage": failure.stage, "hint": failure.hint}
+        facts: Facts = {"error": failure.reason, "stage": failure.stage, "hint": failure.hint}
         if failure.rank is not None:
             facts |= {"rank": str(failure.rank), "host": failure.host}
         reason = Remark(code="failed", facts=facts)

@@ -131,14 +131,20 @@ def fed_steps(parts: Mapping[TimePart, Sequence[float]]) -> int:
     return runs[0] if runs[0] > max((1, *runs[1:])) else 0
 
 
-def free_of(gaps: Gaps) -> tuple[Free, ...]:
-    """How long a step takes at least without each of its sides; those that take nothing are left out."""
-    lost = {name: gaps.share(*freed) for name, freed in FREED.items()}
-    return tuple(
-        Free(name=name, step_s=gaps.step_s * (1 - share), speedup=1 / (1 - share))
-        for name, share in lost.items()
-        if 0 < share < 1
-    )
+def free_of(ranks: Sequence[Gaps]) -> tuple[Free, ...]:
+    """How long a step takes at least without each of its sides; those that take nothing are left out.
+
+    Of ranks in step: the slowest without it, and the least exchange, since the rest of it is waiting.
+    """
+    step_s, exchange_s = fmean(gaps.step_s for gaps in ranks), min(gaps.seconds("communication") for gaps in ranks)
+    found = []
+    for name, freed in FREED.items():
+        kept = [part for part in TIME_PARTS if part not in (*freed, "communication")]
+        least_s = max(gaps.seconds(*kept) for gaps in ranks)
+        least_s += 0 if name == "communication" else exchange_s
+        if any(gaps.seconds(*freed) for gaps in ranks) and 0 < least_s < step_s:
+            found.append(Free(name=name, step_s=least_s, speedup=step_s / least_s))
+    return tuple(found)
 
 
 def blocking_calls(timeline: Timeline, sync: Ranges, steps: int) -> tuple[Named, ...]:
@@ -210,21 +216,6 @@ def mean_use(ranks: Sequence[TraceRank]) -> DeviceUse:
     values = {field.name: [getattr(rank.use, field.name) for rank in ranks] for field in fields(DeviceUse)}
     means: dict[str, Any] = {name: None if None in known else fmean(known) for name, known in values.items()}
     return DeviceUse(**means)
-
-
-def free_of_ranks(ranks: Sequence[TraceRank]) -> tuple[Free, ...]:
-    """The same of ranks in step: the slowest without it, and the least exchange, since the rest of it is waiting."""
-    if len(ranks) == 1:
-        return ranks[0].free
-    step_s, exchange_s = fmean(rank.step_s for rank in ranks), min(rank.gaps.seconds("communication") for rank in ranks)
-    found = []
-    for name, freed in FREED.items():
-        kept = [part for part in TIME_PARTS if part not in (*freed, "communication")]
-        least_s = max(rank.gaps.seconds(*kept) for rank in ranks)
-        least_s += 0 if name == "communication" else exchange_s
-        if any(rank.gaps.seconds(*freed) for rank in ranks) and 0 < least_s < step_s:
-            found.append(Free(name=name, step_s=least_s, speedup=step_s / least_s))
-    return tuple(found)
 
 
 def waited_for(ranks: Sequence[TraceRank]) -> int | None:

@@ -20,7 +20,7 @@ from loaderprobe.analyze.batch_size import (
 from loaderprobe.api.diagnose import diagnose
 from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.api.sweep_spec import compute_names
-from loaderprobe.api.values import unheard
+from loaderprobe.api.values import IMAGENET_IMAGES, unheard
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.measure.batch_size import ONE_S, Meter, search, with_readings
 from loaderprobe.measure.image_data import image_files, loader_of_images
@@ -39,7 +39,6 @@ from loaderprobe.units import format_bytes, parse_bytes
 if TYPE_CHECKING:
     from loaderprobe.compute.batch_size import TorchProber
 
-IMAGENET_IMAGES = 1_281_167
 MEMORY_SHARE = 0.7
 """Of the memory that is available, for training on the CPU."""
 SAMPLE = 2000

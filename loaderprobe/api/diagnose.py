@@ -74,7 +74,7 @@ class Diagnosis(Documented):
     @property
     def detail(self) -> Detail:
         """Notes, ranks, and the functions that workers were in."""
-        return self._report.details[0]
+        return self._report.details[self.row.key]
 
     @property
     def verdict(self) -> Verdict:

@@ -12,11 +12,11 @@ from loaderprobe.analyze.report import Study, build_report
 from loaderprobe.api.shown import Documented, Tabled, frame
 from loaderprobe.api.values import PathLike
 from loaderprobe.errors import BadValue, DamagedRun
-from loaderprobe.records.config import RATES, asks_for
+from loaderprobe.records.config import asks_for
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.phases import StorageCeiling
-from loaderprobe.records.remark import Remark
+from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.report import DamagedFile, Report
 from loaderprobe.render.document import Document
 from loaderprobe.render.rows import BATCH_COLUMNS, STEP_COLUMNS, Row, batch_rows, step_rows
@@ -50,7 +50,7 @@ def beside_results(
             found = run.ceiling(fingerprint)
         except DamagedRun as error:
             damaged.append(run.damaged(error))
-            facts: dict[str, float | str] = {"file": damaged[-1].file, "error": damaged[-1].reason}
+            facts: Facts = {"file": damaged[-1].file, "error": damaged[-1].reason}
             found = StorageCeiling(data=fingerprint, phases=(), missing=Remark(code="file_damaged", facts=facts))
         if found is not None:
             ceilings[fingerprint] = found
@@ -92,7 +92,6 @@ def judge_run(run: RunDirectory) -> Report:
         files=files,
         results=[(config, run.result(config.key)) for config in spec.configs],
         ceilings=ceilings,
-        accelerators=RATES,
         damaged=(*damaged, *unread),
         studies=studies,
     )

@@ -24,13 +24,12 @@ from loaderprobe.api import quantities
 from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.api.load import Run, beside_results, load_any
 from loaderprobe.api.shown import Tabled
-from loaderprobe.api.values import PathLike
+from loaderprobe.api.values import IMAGENET_IMAGES, PathLike
 from loaderprobe.compute.emulated import parse_rate
 from loaderprobe.errors import BadValue
 from loaderprobe.records import values
 from loaderprobe.records.bandwidth import BandwidthReport
 from loaderprobe.records.catalogue import CatalogueEntry
-from loaderprobe.records.config import RATES
 from loaderprobe.records.diagnosis import WatchReport
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.plan import PlanReport, PlanSource
@@ -43,8 +42,6 @@ from loaderprobe.storage.catalogue import catalogue, entry_named
 from loaderprobe.system.environment import own_version
 from loaderprobe.units import join_words, parse_bytes
 
-IMAGENET_IMAGES = 1_281_167
-"""Of its training set; a generated data set has only as many as the sweep needed."""
 GENERATED = "as in ImageNet: the data set is generated"
 RECORDED = "as in ImageNet: a recording holds no files"
 MEASURED = "measured"
@@ -251,7 +248,7 @@ def plan(
         raise BadValue("a cache is compared with the size of the set, which is not known", hint="add --images")
     made = make_plan(
         workload, asked, offers, source, loaderprobe=own_version(),
-        created_utc=now.isoformat(timespec="seconds"), images_per_s=RATES,
+        created_utc=now.isoformat(timespec="seconds"),
     )  # fmt: skip
     return Plan(**values(made))
 

@@ -18,7 +18,6 @@ from loaderprobe.analyze.trace import (
     blocking_calls,
     fed_steps,
     free_of,
-    free_of_ranks,
     held_up,
     loader_spans,
     mean_gaps,
@@ -39,7 +38,7 @@ from loaderprobe.records import values
 from loaderprobe.records.files import SkippedFile
 from loaderprobe.records.measurement import Timeline
 from loaderprobe.records.options import TRACE, check
-from loaderprobe.records.remark import Remark
+from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.resources import TimePart
 from loaderprobe.records.thresholds import FEW_STEPS, LEAST_IDLE, LOADED_AHEAD, STEPS_VARY
 from loaderprobe.records.trace import StepSpans, TraceRank, TraceReport
@@ -103,7 +102,7 @@ def trace(
         bound=judged_by_gaps(gaps),
         gaps=gaps,
         use=mean_use(ranks),
-        free=free_of_ranks(ranks),
+        free=free_of([rank.gaps for rank in ranks]),
         ranks=tuple(ranks),
         waited_for=waited_for(ranks),
         notes=tuple(_notes_of_all(ranks)),
@@ -206,7 +205,7 @@ def _read(found: Recording, device: int, batch_size: int | None) -> TraceRank:
         bound=judged_by_gaps(gaps),
         gaps=gaps,
         steps_parts_s=steps_parts_s,
-        free=free_of(gaps),
+        free=free_of([gaps]),
         use=use,
         loader=Counter(wait.name for wait in waits).most_common(1)[0][0] if waits else "",
         wait_s=sum(end - begin for begin, end in seen.waits) / count / 1e9 if waits else None,
@@ -279,7 +278,7 @@ def _notes(
     count, lost = float(len(steps.steps)), float(without_launch(timeline))
     times = [end - begin for begin, end in steps.steps]
     mean = fmean(times)
-    doubts: dict[str, tuple[bool, dict[str, float | str]]] = {
+    doubts: dict[str, tuple[bool, Facts]] = {
         "no_loader_spans": (not loader_spans(found.spans), {}),
         "no_step_marks": (steps.marked == "none", {}),
         "few_steps": (steps.marked != "none" and count < FEW_STEPS, {"steps": count}),

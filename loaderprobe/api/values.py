@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PathLike = str | os.PathLike[str]
+IMAGENET_IMAGES = 1_281_167
+"""Of its training set; a generated data set has only as many as the sweep needed."""
 
 
 def listed(value: object, parse: Callable[[str], T]) -> tuple[T, ...]:

@@ -14,16 +14,12 @@ from typing import Any, get_args
 
 import numpy as np
 
-from loaderprobe.records.measurement import Mode, WorkerBatches
+from loaderprobe.records.measurement import BATCH_COLUMNS, Mode, WorkerBatches
 from loaderprobe.system.scratch import written_in
 
 ROWS = 8192
-# Of a row, after the batch number + 1, which is negative while the batch is being made, and written last.
-COSTS = (
-    "start_ns", "wall_ns", "cpu_ns", "run_delay_ns", "read_bytes", "process_cpu_ns", "images", "collate_ns",
-    "instrument_ns",
-)  # fmt: skip
-COLUMNS = 1 + len(COSTS)
+# A row has the batch number + 1, which is negative while the batch is being made, and written last; then what it cost.
+COLUMNS = len(BATCH_COLUMNS) - 1
 MODES: tuple[Mode, ...] = get_args(Mode)
 # Of the head, which the parent writes.
 MODE, POOL, RELEASE, AHEAD = 0, 1, 2, 3
@@ -146,5 +142,5 @@ class OpenLog:
         made = sum(int(batch[batch % lanes == lane].max(initial=-1)) // lanes + 1 for lane in range(lanes))
         lost, rows = made - len(rows), rows[rows[:, 1] >= since_ns]
         batch = rows[:, 0] - 1
-        columns = dict(zip(("batch", "worker", *COSTS), (batch, batch % lanes, *rows.T[1:]), strict=True))
-        return WorkerBatches(**{name: tuple(column.tolist()) for name, column in columns.items()}, lost=lost)
+        columns = zip(BATCH_COLUMNS, (batch, batch % lanes, *rows.T[1:]), strict=True)
+        return WorkerBatches(**{name: tuple(column.tolist()) for name, column in columns}, lost=lost)

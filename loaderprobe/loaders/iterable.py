@@ -17,7 +17,7 @@ from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.loaders.unwrap import GIVERS, EndlessBatches, Unwrapped, is_iterator, unwrap
 from loaderprobe.protocols import Clock
 from loaderprobe.records.config import ITERABLE
-from loaderprobe.records.measurement import Mode, WorkerBatches
+from loaderprobe.records.measurement import BATCH_COLUMNS, Mode, WorkerBatches
 from loaderprobe.records.remark import Remark
 from loaderprobe.stats import mean, median, quantile
 from loaderprobe.system.process import ThreadMeter, process_usage, read_process
@@ -228,18 +228,9 @@ class IterableLoader:
         return MOST_AHEAD
 
     def records(self) -> WorkerBatches:
-        start, wall, cpu, delay, read, process_cpu, images = zip(*self._rows, strict=True) if self._rows else ((),) * 7
-        return WorkerBatches(
-            batch=tuple(range(len(self._rows))),
-            worker=(0,) * len(self._rows),
-            start_ns=start,
-            wall_ns=wall,
-            cpu_ns=cpu,
-            run_delay_ns=delay,
-            read_bytes=read,
-            images=images,
-            process_cpu_ns=process_cpu,
-        )
+        rows = ((number, 0, *row) for number, row in enumerate(self._rows))
+        columns: dict[str, Any] = dict(zip(BATCH_COLUMNS, zip(*rows, strict=True), strict=False))
+        return WorkerBatches(**columns)
 
     def modes(self) -> frozenset[Mode]:
         """It makes whole batches and nothing less; where its files are known, they can be warm."""

@@ -17,10 +17,9 @@ from loaderprobe.errors import NoSpace
 from loaderprobe.loaders.fetch_log import ROWS, FetchLog, OpenLog
 from loaderprobe.loaders.unwrap import torch_iterator
 from loaderprobe.loaders.worker_probe import Collation, EndlessFetch, WorkerProbe, WorkerSetup, watch_here
-from loaderprobe.records.measurement import WorkerBatches
+from loaderprobe.records.measurement import BATCH_COLUMNS, WorkerBatches
 
-COLUMNS = tuple(name for name in WorkerBatches.__dataclass_fields__ if name != "lost")
-START = COLUMNS.index("start_ns")
+START = BATCH_COLUMNS.index("start_ns")
 Row = tuple[int, ...]
 
 
@@ -110,10 +109,8 @@ class WatchedLoader:
         kept = (row for row in self._kept if row[START] >= since_ns)
         live = (row for each in self._live for row in _rows(each.log, since_ns))
         rows = sorted((*kept, *live), key=lambda row: row[START])
-        columns: dict[str, Any] = {
-            name: tuple(row[column] for row in rows) for column, name in enumerate(COLUMNS) if name != "batch"
-        }
-        return WorkerBatches(batch=tuple(range(len(rows))), **columns)
+        columns: dict[str, Any] = dict(zip(BATCH_COLUMNS, zip(*rows, strict=True), strict=False))
+        return WorkerBatches(**columns | {"batch": tuple(range(len(rows)))})
 
     def _retire(self) -> None:
         """Keep the rows of iterators that are gone, and remove their logs: workers open them by name."""
@@ -130,4 +127,4 @@ class WatchedLoader:
 
 def _rows(log: OpenLog, since_ns: int = 0) -> Iterator[Row]:
     read = log.read(since_ns)
-    return zip(*(getattr(read, name) for name in COLUMNS), strict=True)
+    return zip(*(getattr(read, name) for name in BATCH_COLUMNS), strict=True)

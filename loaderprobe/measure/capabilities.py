@@ -104,7 +104,7 @@ def _cold_reads(path: Path, location: StorageLocation) -> Capability:
 
 def _device_reads(location: StorageLocation) -> Capability:
     if read_sectors(location.devices) is None:
-        return _capability("device_reads", "no", "device_not_counted")
+        return _capability("device_reads", "no", "disks_not_listed")
     return _capability("device_reads", "yes", "device_counted", devices=", ".join(location.devices))
 
 

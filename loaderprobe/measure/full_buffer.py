@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from loaderprobe.measure.pace import Pace, Part
 from loaderprobe.measure.parts import Parts
-from loaderprobe.measure.segment_runner import Counted, SegmentRunner, asked_mode
+from loaderprobe.measure.segment_runner import Counted, SegmentRunner
 from loaderprobe.measure.segments import Readiness, comes_to_rest, flush, train
 from loaderprobe.measure.studies import batches_read, untimed
 from loaderprobe.protocols import OnStage, Switched
@@ -41,7 +41,7 @@ class PrefilledStudy:
         started_utc, steady = utc_timestamp(), list[Segment]()
         why, prefilled = self._impossible(), None
         if why is None:
-            part, runner = Part(asked_mode(self.config), "training"), self._begun()
+            part, runner = Part(self.config.mode, "training"), self._begun()
             self.on_stage("steady training", 0, 3)
             steady.append(runner.run(part, 0))
             self.on_stage("filling the buffer", 1, 3)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from loaderprobe.errors import LoaderprobeError
-from loaderprobe.measure.segment_runner import WINDOW_WARM_UP, asked_mode
+from loaderprobe.measure.segment_runner import WINDOW_WARM_UP
 from loaderprobe.protocols import Compute, Profiling
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.measurement import NO_STEP, ComputeInfo, Missing, Mode, Segment, Timeline
@@ -35,7 +35,7 @@ def record_window(
 
     `feed(count)` flushes the loader and gives `count` batches; `left_s` is what is left of the budget.
     """
-    step_s = seconds_a_step(segments, asked_mode(config))
+    step_s = seconds_a_step(segments, config.mode)
     if not isinstance(compute, Profiling):
         return why_not_profiled(compute.info())
     if step_s is None:
@@ -67,7 +67,7 @@ def why_not_profiled(info: ComputeInfo) -> Missing:
 
 def seconds_wanted(compute: Compute, config: RunConfig, segments: Sequence[Segment]) -> float:
     """Seconds for a window of the usual length and as many steps before it; 0 where there will be none."""
-    step_s = seconds_a_step(segments, asked_mode(config))
+    step_s = seconds_a_step(segments, config.mode)
     if not isinstance(compute, Profiling) or step_s is None:
         return 0.0
     steps = USUAL_STEPS + config.loader.batches_begun + WINDOW_WARM_UP

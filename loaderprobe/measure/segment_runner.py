@@ -29,11 +29,6 @@ ALONE_S = 2.0
 WINDOW_WARM_UP = 3
 
 
-def asked_mode(config: RunConfig) -> Mode:
-    """The mode of a configuration as asked."""
-    return "warm" if config.cache == "warm" else "baseline"
-
-
 def warm_up(on_device: Sequence[Any], config: RunConfig, compute: Compute, clock: Clock, pace: Pace = WARM_UP) -> None:
     """Train in turn on batches that stay on the device, until it is as fast as later; an emulated one always is."""
     if compute.info().specified_images_per_s is not None:
@@ -102,12 +97,12 @@ class SegmentRunner:
 
     def feed(self, count: int) -> Iterator[Any]:
         """`count` batches as in a segment of the configuration as asked, from files in the same cache state."""
-        self._prepare(asked_mode(self.config), replace(self.pace, min_batches=count))
+        self._prepare(self.config.mode, replace(self.pace, min_batches=count))
         first, size = self.batches.count, self.config.compute.batch_size
-        self._switch(Part(asked_mode(self.config), "training"))
+        self._switch(Part(self.config.mode, "training"))
         files = self.ready.whole()
         for number in range(count):
-            if number == WINDOW_WARM_UP - 1 and files is not None and asked_mode(self.config) == "baseline":
+            if number == WINDOW_WARM_UP - 1 and files is not None and self.config.mode == "baseline":
                 # A small set comes round within the window: what was read so far is cold again.
                 self.parts.cache.evict(files.absolute(first * size, (self.batches.count - first) * size))
             # Without a name of its own here, a batch is released when its step is over.

@@ -10,7 +10,7 @@ from loaderprobe.errors import BadValue
 from loaderprobe.records.environment import SCHEMA_VERSION, Origin, StorageLocation
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.phases import BandwidthPhase, DeviceKind, Latency, PhaseName, fastest
-from loaderprobe.records.remark import Remark
+from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.supply import Feed
 
 LimitedBy = Literal[
@@ -38,7 +38,7 @@ class Limit:
     knee_readers: int | None
     """The smallest number of readers that gets within 5 % of the best."""
     code: LimitCode
-    facts: dict[str, float | str] = field(default_factory=dict)
+    facts: Facts = field(default_factory=dict)
     """What the sentence quotes: readers, bytes/s, and `file_s`, the median time of a file at the first step."""
     sentence: str = field(default="", compare=False)
     """The limit in words; `render` adds it where the result leaves the program."""

@@ -139,6 +139,8 @@ ACCELERATORS: dict[str, tuple[float, str]] = {
 }
 """Images/s of training ResNet-50 and their source, by the name that `emulated:NAME` has."""
 RATES = {name: rate for name, (rate, _) in ACCELERATORS.items()}
+RECIPES = {"mlperf-a100": "a100-amp", "mlperf-h100": "h100-bf16"}
+"""Of those whose rate is the pace of a storage benchmark, the training whose rate stands beside it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +185,11 @@ class RunConfig:
         together = f", {self.ranks} ranks" if self.ranks > 1 else ""
         spread = f" on {self.nodes} nodes" if self.nodes > 1 else ""
         return f"{self.resolution}, {loader}{loading}, {self.compute.name}{model}, {self.cache}{together}{spread}"
+
+    @property
+    def mode(self) -> Literal["baseline", "warm"]:
+        """The mode of a loader that is this configuration as asked."""
+        return "warm" if self.cache == "warm" else "baseline"
 
     @property
     def readers(self) -> int:

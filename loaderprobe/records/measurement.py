@@ -365,7 +365,11 @@ class WorkerBatches:
 
 _YOUNG = ("collate_ns", "instrument_ns", "process_cpu_ns")
 """Columns that older versions did not write."""
-BATCH_COLUMNS = ("batch", "worker", "start_ns", "wall_ns", "cpu_ns", "run_delay_ns", "read_bytes", "images", *_YOUNG)
+BATCH_COLUMNS = (
+    "batch", "worker", "start_ns", "wall_ns", "cpu_ns", "run_delay_ns", "read_bytes", "process_cpu_ns", "images",
+    "collate_ns", "instrument_ns",
+)  # fmt: skip
+"""In the order of what workers write; the last two are of torch's workers alone."""
 
 
 NO_STEP = "none"
@@ -502,11 +506,6 @@ class RunFailure:
 
 
 # What both measuring and judging ask of the segments.
-
-
-def base_mode(measurement: Measurement) -> Mode:
-    """The mode that is the configuration as asked."""
-    return "warm" if measurement.config.cache == "warm" else "baseline"
 
 
 def judged_activity(measurement: Measurement) -> Activity:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from loaderprobe.errors import BadValue
-from loaderprobe.records.remark import Remark
+from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.thresholds import LONG_ENOUGH_S
 from loaderprobe.records.verdict import Evidence
 
@@ -30,7 +30,7 @@ class DeviceKind:
 
     kind: KindOfDevice
     code: KindCode
-    facts: dict[str, float | str] = field(default_factory=dict)
+    facts: Facts = field(default_factory=dict)
     """What the sentence quotes; with `not_paced` the facts of what is missing, its code under `because`."""
     sentence: str = field(default="", compare=False)
     """The kind in words; `render` adds it where the result leaves the program."""

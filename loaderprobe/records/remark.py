@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 
+Facts = dict[str, float | str]
+"""What a sentence quotes: times s, sizes bytes, rates images/s or bytes/s by name, shares 0 to 1."""
 NEEDED = "needed"
 """A fact that may differ between remarks that say the same; a number."""
 
@@ -14,12 +16,11 @@ class Coded:
     """A code and its facts, before they are put into words. Their words are found by the code."""
 
     code: str
-    facts: dict[str, float | str] = field(default_factory=dict)
-    """What the sentence quotes: times s, sizes bytes, rates images/s or bytes/s by name, shares 0 to 1. Where a remark
-    follows from another, the facts of that one, and its code under `because`."""
+    facts: Facts = field(default_factory=dict)
+    """Where a remark follows from another, the facts of that one, and its code under `because`."""
 
     @property
-    def because(self) -> dict[str, float | str]:
+    def because(self) -> Facts:
         """Its facts, and its code under `because`: facts of something else that follows from it."""
         return {**self.facts, "because": self.code}
 

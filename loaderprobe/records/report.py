@@ -10,7 +10,7 @@ from loaderprobe.records.config import RunConfig
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.files import Staged
 from loaderprobe.records.ranks import RanksView
-from loaderprobe.records.remark import Remark
+from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.resources import Bottleneck
 from loaderprobe.records.studies import BufferEffect, Epochs
 from loaderprobe.records.verdict import (
@@ -201,7 +201,7 @@ class Answer:
     code: AnswerCode
     configurations: tuple[str, ...]
     """Those that it follows from."""
-    facts: dict[str, float | str] = field(default_factory=dict)
+    facts: Facts = field(default_factory=dict)
     """Of `how_sure`. level: high, medium or low. of: configurations. measured: those whose cause was removed, not
     estimated. bands: half the 95 % intervals of rates, as shares."""
     limits: tuple[Limited, ...] = ()
@@ -292,4 +292,5 @@ class Report:
     """Everything a renderer needs, and nothing it has to compute by measuring."""
 
     summary: Summary
-    details: tuple[Detail, ...]
+    details: Mapping[str, Detail]
+    """Of what was measured, by the key of its configuration."""

@@ -101,7 +101,7 @@ class Prefilled:
 
 
 ITERATIONS = (10, 20, 50, 100, 200)
-"""Of short benchmarks that are shown."""
+"""Of which the rates are shown, and estimated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

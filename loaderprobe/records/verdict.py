@@ -81,6 +81,11 @@ class Interval:
     high: float
 
     @property
+    def half(self) -> float:
+        """What stands behind ±."""
+        return (self.high - self.low) / 2
+
+    @property
     def too_wide(self) -> bool:
         """True where the interval is as wide as its value: it says nothing of what is faster."""
         return self.high - self.low >= self.value

@@ -85,7 +85,7 @@ def _trained(found: BatchSizeReport) -> str:
 
 def _varies(found: BatchSizeReport) -> bool:
     rate = found.at_chosen.images_per_s
-    return rate is not None and rate.high - rate.low > 2 * WIDE * rate.value
+    return rate is not None and rate.half > WIDE * rate.value
 
 
 def _sure(found: BatchSizeReport) -> Iterator[str]:

@@ -26,7 +26,7 @@ _LONGEST_BAR = 15
 
 def diagnosis_document(report: Report) -> Document:
     """The verdict and the ladder, what to change, how sure; then rates, ranks, functions, and what to know."""
-    (row,), (detail,) = report.summary.configurations, report.details
+    (row,), (detail,) = report.summary.configurations, report.details.values()
     assert row.bound
     warnings = [f"Warning: {remark_words(note)}." for note in detail.notes if note.code in _COSTS_ALL]
     notes = [note for note in detail.notes if note.code not in _COSTS_ALL]
@@ -92,8 +92,7 @@ def _subline(row: ConfigurationRow, detail: Detail) -> str:
 def _how_sure(row: ConfigurationRow, detail: Detail) -> Iterator[Part]:
     assert row.verdict
     rate, rounds, bound = row.verdict.images_per_s, row.verdict.complete_rounds, row.verdict.bound
-    band = (rate.high - rate.low) / 2 / rate.value
-    noise = f"rate ±{percent(band)}" if rounds > 1 else "noise not known"
+    noise = f"rate ±{percent(rate.half / rate.value)}" if rounds > 1 else "noise not known"
     clear = "one cause leads" if bound.firm else "causes alike" if bound.cause == "either" else "inconclusive"
     if bound.firm and rounds > 1:
         for _, lead in main_speedups(row)[:1]:

@@ -282,7 +282,7 @@ def ladder_section(report: Report, rows: Sequence[ConfigurationRow], *, label: s
 
 def sample_of(report: Report) -> str:
     """What is counted: `image`, or `sample` where batches hold no images."""
-    return "sample" if any(detail.sample == "sample" for detail in report.details) else "image"
+    return "sample" if any(detail.sample == "sample" for detail in report.details.values()) else "image"
 
 
 def next_sections(report: Report) -> Iterator[Section]:

@@ -47,8 +47,7 @@ def interval(value: Interval | None, gap: str = " ") -> str:
     """`205 ±6`: three figures, or as many as stay within it, and half the 95 % interval; a single round has none."""
     if value is None:
         return MISSING
-    half = (value.high - value.low) / 2
-    return f"{within(value.value, half)}{f'{gap}{plus_minus(value.value, half)}' if half else ''}"
+    return within(value.value, value.half) + (f"{gap}{plus_minus(value.value, value.half)}" if value.half else "")
 
 
 def within(value: float, half: float) -> str:

@@ -14,7 +14,7 @@ from loaderprobe.records.verdict import DeviceUse, Gaps, Stretches, TimelineView
 from loaderprobe.render.charts import Bar, Chart, ChartRow
 from loaderprobe.render.document import Line, Part, Table, items
 from loaderprobe.render.format import MISSING, percent
-from loaderprobe.render.groups import RowGroup, detail_of, loading, variation
+from loaderprobe.render.groups import RowGroup, loading, variation
 from loaderprobe.render.words import message, remark_words
 from loaderprobe.units import significant
 
@@ -102,7 +102,7 @@ def window_parts(report: Report, group: RowGroup) -> Iterator[Part]:
 
 def _timelines(report: Report, caption: str, rows: Sequence[ConfigurationRow]) -> Iterator[Chart]:
     """Fewest workers, most, and the middle, of the configurations that are otherwise alike; on one axis of time."""
-    profiled = [(row, detail.view) for row in rows if (detail := detail_of(report, row)) and detail.view]
+    profiled = [(row, detail.view) for row in rows if (detail := report.details.get(row.key)) and detail.view]
     alike = by_key(profiled, lambda pair: alike_but_for(pair[0].config, "workers", "prefetch_factor", "rounds", "seed"))
     by_workers = [{row.config.loader.workers: (row, view) for row, view in reversed(pairs)} for pairs in alike.values()]
     # What was measured with the most worker counts shows best what they do.

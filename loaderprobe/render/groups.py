@@ -10,7 +10,7 @@ from loaderprobe.records import by_key
 from loaderprobe.records.config import OPTIONS, REQUIRED, CacheState, RunConfig
 from loaderprobe.records.measurement import NO_STEP
 from loaderprobe.records.options import label_of
-from loaderprobe.records.report import ConfigurationRow, Detail, Report
+from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.resources import (
     AMONG_RANKS,
     BOTTLENECKS,
@@ -199,13 +199,12 @@ class RowGroup:
 def groups(report: Report) -> tuple[RowGroup, ...]:
     """The rows as they stand together."""
     several = len({row.config.compute.model for row in report.summary.configurations}) > 1
-    seen = {detail.key: detail.compute_device for detail in report.details}
     found = []
     for rows in by_device(report.summary.configurations):
         compute, emulated = rows[0].config.compute, any(row.emulated for row in rows)
-        known = [] if emulated else [seen[row.key] for row in rows if seen.get(row.key)]
-        model = compute.model if several else ""
-        found.append(RowGroup(rows=rows, device=known[0] if known else compute.name, model=model))
+        seen = (report.details[row.key].compute_device for row in rows if row.key in report.details)
+        device = compute.name if emulated else next(filter(None, seen), compute.name)
+        found.append(RowGroup(rows=rows, device=device, model=compute.model if several else ""))
     return tuple(found)
 
 
@@ -216,14 +215,8 @@ def full_label(row: ConfigurationRow, report: Report) -> str:
 
 def then_of(report: Report, row: ConfigurationRow) -> Mapping[str, Bottleneck]:
     """By resource: what limits training of a row once that is free."""
-    detail = detail_of(report, row)
+    detail = report.details.get(row.key)
     return detail.then if detail else {}
-
-
-def detail_of(report: Report, row: ConfigurationRow) -> Detail | None:
-    """What the report draws for a row; None when the row was not measured."""
-    key = row.key
-    return next((detail for detail in report.details if detail.key == key), None)
 
 
 NEXT = {name: each.short or name for name, each in BOTTLENECKS.items()}

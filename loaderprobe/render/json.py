@@ -103,7 +103,7 @@ def result_json(record: Any, **derived: Any) -> str:
 
 def diagnosis_json(record: Any, report: Report) -> str:
     """A diagnosis: what was measured, and its row and detail as they follow from that, without what is drawn of it."""
-    (row,), (detail,) = report.summary.configurations, report.details
+    (row,), (detail,) = report.summary.configurations, report.details.values()
     configuration = _configuration(worded(_in_samples(row, detail)))
     return result_json(record, configuration=configuration, detail=worded(replace(detail, view=None)))
 

@@ -356,7 +356,6 @@ MESSAGES: dict[str, str] = {
     "stays_in_cache": "{share:percent} of a file stayed in the cache after it was dropped",
     "evicted": "a file was dropped from the page cache, confirmed by the kernel",
     "device_counted": "/proc/diskstats counts {devices}",
-    "device_not_counted": "/proc/diskstats does not count every device of this file system",
     "reads_counted": "/proc/PID/io and getrusage count bytes fetched from storage",
     "reads_refused": "no /proc/PID/io, or no permission to read it",
     "filesystem_counts_no_reads": "the kernel does not count reads of {filesystem}",

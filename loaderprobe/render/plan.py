@@ -324,7 +324,7 @@ def _plain(quantity: Quantity) -> str:
 
 def _spread(quantity: Quantity) -> str:
     """` ±3 %` beside the label of a rate whose inputs were measured to no better than that."""
-    half = (quantity.high - quantity.low) / 2 / quantity.value
+    half = quantity.half / quantity.value
     return f" ±{percent(half)}" if quantity.unit in ("B/s", "1/s") and half > RANGE_FROM else ""
 
 

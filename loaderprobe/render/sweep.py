@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from loaderprobe.analyze.answer import best_ceiling, firm, measured, speedup_of
+from loaderprobe.analyze.answer import firm, measured, speedup_of
 from loaderprobe.records import by_key
 from loaderprobe.records.config import OPTIONS
 from loaderprobe.records.ranks import RankRow
@@ -42,7 +42,6 @@ from loaderprobe.render.groups import (
     NEXT,
     RowGroup,
     bound_words,
-    detail_of,
     full_label,
     gain_words,
     groups,
@@ -195,7 +194,7 @@ def _without(report: Report, status: str) -> tuple[Item, ...]:
 def notes(report: Report) -> list[tuple[str, str]]:
     """(where, note) for each different note on a data set, and that a measurement left."""
     rows = measured(report.summary.configurations)
-    left = [(note, row) for row in rows if (detail := detail_of(report, row)) for note in each_once(detail.notes)]
+    left = [(note, row) for row in rows if (detail := report.details.get(row.key)) for note in each_once(detail.notes)]
     found = by_key(left, lambda pair: subject_of(pair[0]))
     said = each_once(note for note, _ in left)
     of_data = [note for note in report.summary.run.notes if "data" in note.facts]
@@ -340,7 +339,7 @@ _FORECAST = (
 
 
 def _made(report: Report, row: ConfigurationRow) -> Iterator[Paragraph]:
-    if detail := detail_of(report, row):
+    if detail := report.details.get(row.key):
         text = (
             f"{detail.compute_device}; {detail.compute_source}. First batch after "
             f"{format_duration(detail.first_batch_s)}, not part of any rate. Prediction: "
@@ -453,9 +452,11 @@ _LEAST_READ = 1_000
 
 def _read(report: Report, row: ConfigurationRow) -> ChartRow | None:
     read = row.verdict.disk_read_bytes_per_s if row.verdict else None
-    best = best_ceiling(report, row)
     if read is None or read < _LEAST_READ:
         return None
+    # The most that the storage gave over the same files, at any concurrency.
+    supplies = (need.supply for need in report.summary.needs if need.data == row.config.resolution and need.supply)
+    best = None if row.config.cache == "warm" else next(supplies, None)
     least = ">= " if best and best.at_least else ""
     most = best and best.read_bytes_per_s
     return ChartRow(
@@ -519,7 +520,7 @@ def rank_parts(report: Report) -> Iterator[Part]:
     A terminal has those that are uneven.
     """
     for row in report.summary.configurations:
-        detail = detail_of(report, row)
+        detail = report.details.get(row.key)
         if detail and (view := detail.ranks):
             chosen = view.rows if view.uneven and len(view.rows) <= _MOST_RANKS else view.shown
             unit, caption = f"{detail.sample}s/s by itself", full_label(row, report)

@@ -112,7 +112,7 @@ def forecast_words(advice: Advice, sample: str = "images") -> str:
 
 def _is_rough(forecast: Interval) -> bool:
     """True where the range leaves open how much a change gains."""
-    return forecast.high - forecast.low > 2 * WIDE_RANGE * forecast.value
+    return forecast.half > WIDE_RANGE * forecast.value
 
 
 def knee_words(knee: Knee) -> str:

@@ -186,7 +186,8 @@ class ScriptedLoader:
         self._rows.append((number, worker, *times, read, size, round(collate_s * 1e9), INSTRUMENT_NS))
 
     def records(self) -> WorkerBatches:
-        columns: dict[str, Any] = dict(zip(BATCH_COLUMNS, zip(*self._rows, strict=True), strict=False))
+        names = [name for name in BATCH_COLUMNS if name != "process_cpu_ns"]
+        columns: dict[str, Any] = dict(zip(names, zip(*self._rows, strict=True), strict=False))
         return WorkerBatches(**columns)
 
 

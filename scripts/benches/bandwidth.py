@@ -148,7 +148,7 @@ def rates(folder: Path, rounds: int, seconds: float) -> dict[str, list[dict[str,
     for name, (phase, part) in PATTERNS.items():
         settings = PhaseSettings(
             name=phase, engine=ThreadEngine(),
-            supply=Supply(sample_files(folder / part, limit_bytes=4 * 10**9, seed=0), LinuxPageCache(), seed=0),
+            supply=Supply(sample_files(folder / part, seed=0), LinuxPageCache(), seed=0),
             location=locate(folder), cores_available=cores_available(),
             readers=READERS, seconds=seconds, longest_s=3 * seconds, direct=phase == "direct",
         )  # fmt: skip

@@ -36,7 +36,7 @@ from loaderprobe.analyze.forecast.changes import worker_forecasts
 from loaderprobe.analyze.forecast.fit import Fit, Point, Storage, fit, point_of
 from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.analyze.verdict.rates import cores_in_training, rates_by_round, worker_cost
-from loaderprobe.records.measurement import Measurement, base_mode, segments_of
+from loaderprobe.records.measurement import Measurement, segments_of
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Forecast
 from loaderprobe.render.words import remark_words
@@ -158,7 +158,7 @@ class Visit:
 
     def rate(self, place: Place) -> float | None:
         found = self.measured.get(place)
-        return median(list(rates_by_round(found, base_mode(found), "training").values())) if found else None
+        return median(list(rates_by_round(found, found.config.mode, "training").values())) if found else None
 
     def point(self, place: Place) -> Point | Remark:
         if place not in self.measured:

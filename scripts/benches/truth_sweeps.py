@@ -15,7 +15,7 @@ from pathlib import Path
 import loaderprobe
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.errors import BadValue
-from loaderprobe.records.measurement import Measurement, base_mode
+from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.verdict import Verdict
 from loaderprobe.stats import median
 from scripts.benches.harness import measurements
@@ -71,7 +71,7 @@ def _watched(runs: list[Path]) -> Iterator[Row]:
 
 def as_watched(measured: Measurement) -> Measurement:
     """Only its segments of training on the loader as asked."""
-    base = base_mode(measured)
+    base = measured.config.mode
     trained = tuple(s for s in measured.segments if s.activity == "training" and s.mode == base)
     return replace(measured, segments=trained)
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loaderprobe.analyze.effects import (
-    Effect,
     RunReading,
+    Unpaired,
     drift_of,
     holm,
     interval,
@@ -37,7 +37,7 @@ def reading(*values: float, low: float | None = None, high: float | None = None)
     return RunReading(values=values, figure=Interval(value=middle, low=low or middle, high=high or middle))
 
 
-def found(before: list[float], after: list[float], *, drift: float = 0.0) -> Effect:
+def found(before: list[float], after: list[float], *, drift: float = 0.0) -> Unpaired:
     """The effect of two single runs."""
     samples = [sample([reading(*values)]) for values in (before, after)]
     assert samples[0] and samples[1]
@@ -59,7 +59,7 @@ def test_welch_gives_the_published_freedom_and_probability() -> None:
 )
 def test_the_smallest_visible_change_is_that_of_the_formula(rounds: int, spread: float, visible: float) -> None:
     """Student's t times the spread times sqrt(2/n), for n rounds of equal spread on each side."""
-    one = Effect(
+    one = Unpaired(
         log=0.0, error=spread * math.sqrt(2 / rounds), freedom=2 * (rounds - 1), of_rounds=2 * spread**2, drift=0.0
     )
     assert one.half() == pytest.approx(visible, abs=0.001)
@@ -100,28 +100,6 @@ def test_null_pairs_are_as_rare_as_they_should_be() -> None:
         for _ in range(2000)
     ]
     assert 0.03 < sum(p <= 0.05 for p in chances) / 2000 < 0.07
-
-
-def test_pairs_give_students_t() -> None:
-    """Differences 1, 2, 3, 4: mean 2.5, t = 3.873 with 3 degrees of freedom, p = 0.0305, by tables."""
-    one = of_rounds({number: math.exp(number) for number in (1, 2, 3, 4)})
-    assert one.log / one.error == pytest.approx(3.873, abs=1e-3)
-    assert (one.freedom, one.drift) == (3, 0.0) and one.p == pytest.approx(0.0305, abs=1e-4)
-    assert one.half() == pytest.approx(3.182 * one.error, rel=1e-3)
-
-
-def test_pairs_on_a_machine_that_drifts_are_as_rare_as_they_should_be() -> None:
-    """Of 2,000 sixfold pairs on a machine that drifts tenfold its noise, about 5 % have p of 5 % or less."""
-    draw, found = random.Random(7), []
-    for _ in range(2000):
-        drift = 0.0
-        sides: tuple[list[float], list[float]] = ([], [])
-        for _ in range(6):
-            drift += draw.gauss(0, 0.2)
-            for side in sides:
-                side.append(math.exp(drift + draw.gauss(0, 0.02)))
-        found.append(of_rounds({number: b / a for number, (a, b) in enumerate(zip(*sides, strict=True))}).p <= 0.05)
-    assert 0.03 < sum(found) / 2000 < 0.07
 
 
 @pytest.mark.parametrize(("rounds", "least"), [((2.0,), 0.15), ((2.0, 2.0), 0.08), ((2.0, 2.1), 0.09)])

@@ -18,7 +18,7 @@ def test_a_step_without_a_side_is_a_bound() -> None:
     """Input with copies and the loader's kernels, copies alone, the host, communication; nothing that takes nothing."""
     parts = dict.fromkeys([f"{part}_ns" for part in TIME_PARTS], 0)
     parts |= {"compute_ns": 100, "input_ns": 40, "copy_ns": 10, "launch_ns": 50}
-    found = {each.name: each for each in free_of(Gaps(steps=2, window_ns=200, pageable_ns=0, **parts))}
+    found = {each.name: each for each in free_of([Gaps(steps=2, window_ns=200, pageable_ns=0, **parts)])}
     assert found.keys() == {"input", "copy", "host"}
     assert (found["input"].step_s, found["input"].speedup) == pytest.approx((75e-9, 4 / 3))
     assert found["copy"].speedup == pytest.approx(1 / 0.95)

@@ -8,6 +8,7 @@ from typing import Any
 
 from loaderprobe.analyze.answer import answered
 from loaderprobe.api.load import load
+from loaderprobe.records import by_key
 from loaderprobe.records.config import OPTIONS, with_options
 from loaderprobe.records.remark import reported
 from loaderprobe.records.report import ConfigurationRow, Outlook, Report
@@ -63,11 +64,9 @@ def example_report(rows: Sequence[ConfigurationRow] | None = None) -> Report:
     failed = example_row(workers=8, status="failed", reason="a worker was killed by SIGBUS")
     every = [row for each in (STORED, CAUSES, ON_CPU) for row in each.summary.configurations]
     chosen = (*every, failed) if rows is None else tuple(rows)
-    together: dict[tuple[str, str], list[ConfigurationRow]] = {}
-    for row in chosen:
-        if row.verdict:
-            together.setdefault((row.config.compute.name, row.config.resolution), []).append(row)
-    summary, (detail, *_) = STORED.summary, STORED.details
+    judged = (row for row in chosen if row.verdict)
+    together = by_key(judged, lambda row: (row.config.compute.name, row.config.resolution))
+    summary, (detail, *_) = STORED.summary, STORED.details.values()
     labels = dict.fromkeys(row.config.resolution for row in chosen)
     stored = summary.run.data[0]
     data = tuple(replace(stored, label=label, root=f"{stored.root}/{label}") for label in labels)
@@ -76,5 +75,5 @@ def example_report(rows: Sequence[ConfigurationRow] | None = None) -> Report:
         knees=tuple(_knee(some) for some in together.values()),
         needs=tuple(outlook_of(some[0]) for some in together.values() if some[0].emulated),
     )  # fmt: skip
-    details = tuple(replace(detail, key=row.key) for row in chosen if row.status == "measured")
+    details = {row.key: detail for row in chosen if row.status == "measured"}
     return answered(Report(summary=made, details=details))

@@ -166,7 +166,8 @@ def test_how_sure_is_one_word_by_a_rule(changes: dict[str, Any], level: str) -> 
     storage = replace(row.verdict.speedups.storage, **{"how": "measured", **speedup})
     report = example_report([with_changes(row, speedups=replace(row.verdict.speedups, storage=storage))])
     removed = Remark(code="ablated", facts={"storage": changes.get("storage", 3.0), "rounds": 3.0})
-    report = answered(replace(report, details=tuple(replace(each, ablations=removed) for each in report.details)))
+    details = {key: replace(each, ablations=removed) for key, each in report.details.items()}
+    report = answered(replace(report, details=details))
     assert _said(_sections(report)["How sure"]).startswith(f"{level}, 1 of 1 clear")
 
 

@@ -195,7 +195,7 @@ def with_window(timeline: Timeline) -> Report:
     """A row of the example, which was profiled."""
     report, found = example_report(), seen(timeline)
     row = with_changes(example_row(resolution="500x375"), gpu_window=found.window)
-    details = (replace(report.details[0], key=row.key, view=found.view),)
+    details = {row.key: replace(next(iter(report.details.values())), view=found.view)}
     return answered(replace(report, summary=replace(report.summary, configurations=(row,)), details=details))
 
 

@@ -32,10 +32,10 @@ from loaderprobe.analyze.verdict.rule import contenders, cores_are_busy, ranks_w
 from loaderprobe.analyze.verdict.slow_host import SlowHost
 from loaderprobe.analyze.verdict.validity import never_warm
 from loaderprobe.records import by_key, thresholds
-from loaderprobe.records.config import ANY_LAYOUT, PUBLISHED_MODEL, ComputeSpec, alike_but_for
+from loaderprobe.records.config import ANY_LAYOUT, PUBLISHED_MODEL, RECIPES, ComputeSpec, alike_but_for
 from loaderprobe.records.measurement import Alternative
 from loaderprobe.records.phases import FROM_STORAGE
-from loaderprobe.records.remark import Remark
+from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.resources import INPUTS, REMEDIES, SingleCause
 from loaderprobe.records.verdict import Action, ActionCode, Advice, Forecast, Interval, Knee
 from loaderprobe.stats import median
@@ -53,16 +53,12 @@ class AdviceOption:
     command: str = ""
 
 
-OF_A_BENCHMARK = "mlperf-"
-"""How the names of accelerators begin whose rate is the pace of a storage benchmark, not that of a training."""
-
-
 def _alike(known: Mapping[str, float], compute: ComputeSpec) -> Mapping[str, float]:
     """The known ones whose rates are of the same kind, benchmark or training, and of the model that trains."""
     if compute.model != PUBLISHED_MODEL:
         return {}
-    paced = compute.argument.startswith(OF_A_BENCHMARK)
-    return {name: rate for name, rate in known.items() if name.startswith(OF_A_BENCHMARK) == paced}
+    paced = compute.argument in RECIPES
+    return {name: rate for name, rate in known.items() if (name in RECIPES) == paced}
 
 
 def accelerators(fitted: Fit, known: Mapping[str, float], found: Experiments) -> list[AdviceOption]:
@@ -74,7 +70,7 @@ def accelerators(fitted: Fit, known: Mapping[str, float], found: Experiments) ->
     if gradients is not None and gradients.value >= thresholds.WORTH:
         return [AdviceOption(forecast=refused("accelerator", "a faster one", Remark(code="exchange_of_gradients")))]
     alone, ranks = fitted.anchor.compute, fitted.anchor.ranks
-    each: dict[str, float | str] = {"ranks": ranks} if ranks > 1 else {}
+    each: Facts = {"ranks": ranks} if ranks > 1 else {}
     options = [
         AdviceOption(
             forecast=accelerator(fitted, rate * ranks, name),
@@ -134,7 +130,7 @@ def remedies(found: Experiments) -> tuple[Advice, ...]:
 
 def _action(found: Experiments, name: SingleCause) -> Action:
     subject = found.waiting.subjects.get(name, "") if found.waiting else ""
-    facts: dict[str, float | str] = {"subject": subject} if subject else {}
+    facts: Facts = {"subject": subject} if subject else {}
     if name == "network":
         facts["workers"] = max(1, found.config.loader.workers) * thresholds.MORE_WORKERS
     return Action(code=REMEDIES[name], facts=facts)
@@ -345,7 +341,7 @@ def _in_memory(fitted: Fit, place: DataPlace | None) -> list[AdviceOption]:
         return [AdviceOption(forecast=cached(fitted, 1.0), action=action, command=command)]
     share = thresholds.MEMORY_SHARE * place.memory_bytes / place.size_bytes
     hits = page_cache_hits(share)
-    part: dict[str, float | str] = {"share": share, "bytes": share * place.size_bytes}
+    part: Facts = {"share": share, "bytes": share * place.size_bytes}
     page = Action(code="files_in_memory", facts={**part, "hits_low": hits.low, "hits_high": hits.high})
     pin = Action(code="files_pinned", facts=part)
     return [
@@ -360,7 +356,7 @@ def _faster_storage(fitted: Fit, code: ActionCode = "faster_storage") -> AdviceO
     if forecast.images_per_s is None:
         return AdviceOption(forecast=forecast)
     needs = forecast.images_per_s.value * fitted.anchor.bytes_per_image
-    facts: dict[str, float | str] = {"factor": factor, **({"bytes_per_s": needs} if needs else {})}
+    facts: Facts = {"factor": factor, **({"bytes_per_s": needs} if needs else {})}
     return AdviceOption(forecast=forecast, action=Action(code=code, facts=facts))
 
 

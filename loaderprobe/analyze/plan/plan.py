@@ -300,12 +300,9 @@ def _need(name: NeedName, one: Quantity, full: Quantity, asked: Asked) -> Need:
 
 def make_plan(
     workload: PlanWorkload, asked: Asked, offers: Sequence[PlanSupply], source: PlanSource, *,
-    loaderprobe: str, created_utc: str, images_per_s: Mapping[str, float],
+    loaderprobe: str, created_utc: str,
 ) -> PlanReport:  # fmt: skip
-    """The plan. `offers` are beside the storage that the run measured.
-
-    `images_per_s` has the rates of known accelerators, one of which stands beside the pace of a storage benchmark.
-    """
+    """The plan. `offers` are beside the storage that the run measured."""
     measured = measured_offer(workload)
     one = demand(workload, asked.utilization, asked.images_per_file)
     supplies = [judge_supply(offer, one, asked) for offer in (*((measured,) if measured else ()), *offers)]
@@ -321,7 +318,7 @@ def make_plan(
         epochs=epoch_plan(workload, asked),
         inputs=_inputs(workload, asked),
         acceptance=_acceptance(workload, asked, supplies),
-        pace=pace_of(workload.accelerator, images_per_s),
+        pace=pace_of(workload.accelerator),
         refused={part: refused[part] for part in get_args(PlanPart) if part in refused},
         notes=workload.notes,
     )

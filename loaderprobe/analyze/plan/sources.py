@@ -22,9 +22,9 @@ from loaderprobe.analyze.plan.workload import (
 from loaderprobe.analyze.verdict.rates import worker_cost
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import BandwidthMeasurement, MetadataPhase
-from loaderprobe.records.measurement import Measurement, base_mode, segments_of
+from loaderprobe.records.measurement import Measurement, segments_of
 from loaderprobe.records.phases import BandwidthPhase, StorageCeiling
-from loaderprobe.records.remark import Remark
+from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.supply import PlanPart, Quantity
 from loaderprobe.records.thresholds import UNFAIR, WIDE_RANGE
 from loaderprobe.records.trace import TraceRank, TraceReport
@@ -126,7 +126,7 @@ def _read_by_ranks(workload: PlanWorkload, found: BandwidthMeasurement) -> PlanW
     storage, most = workload.storage, found.best
     if storage is None or most is None:
         return workload
-    facts: dict[str, float | str] = {"clients": most.readers, "next": 2 * most.readers}
+    facts: Facts = {"clients": most.readers, "next": 2 * most.readers}
     ended = has_ended(found)
     notes = (*([] if ended else [Remark(code="clients_at_least", facts=facts)]), *_uneven(most))
     best = next(each for each in found.ladder if each.readers == storage.readers)
@@ -156,7 +156,7 @@ def _uneven(most: BandwidthPhase) -> Sequence[Remark]:
     slow = most.slowest
     if slow is None or most.fairness >= UNFAIR or not most.long_enough:
         return ()
-    facts: dict[str, float | str] = {
+    facts: Facts = {
         "rank": str(slow.rank), "host": slow.host, "share": most.fairness, "bytes_per_s": most.in_step_bw_bytes,
     }  # fmt: skip
     return (Remark(code="ranks_uneven", facts=facts),)
@@ -211,7 +211,7 @@ def _of_files(measurement: Measurement) -> Quantity | None:
 
 def _from_storage(measurement: Measurement, verdict: Verdict) -> Quantity | None:
     """From the bytes that workers read, where nothing came from memory."""
-    base = base_mode(measurement)
+    base = measurement.config.mode
     cost = worker_cost(measurement.worker_batches, segments_of(measurement, base, "loader_only"))
     if measurement.access not in ("parts", "fresh") or verdict.files_were != "cold" or cost is None:
         return None

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from loaderprobe.analyze.verdict.rates import rate_interval, rates_by_round
 from loaderprobe.errors import BadValue
+from loaderprobe.records.config import RATES, RECIPES
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import NO_STEP, Measurement, segments_of
 from loaderprobe.records.phases import FROM_STORAGE, BandwidthPhase, StorageCeiling, fastest
@@ -43,7 +44,7 @@ def product(
 ) -> Quantity:
     """The inputs multiplied with each other and with `factor`, divided by those in `over`."""
     value = factor * math.prod(input_.value for input_ in inputs) / math.prod(each.value for each in over)
-    halves = ((input_.high - input_.low) / 2 / input_.value for input_ in (*inputs, *over) if input_.value)
+    halves = (input_.half / input_.value for input_ in (*inputs, *over) if input_.value)
     half = min(1.0, math.sqrt(math.fsum(half**2 for half in halves)))
     return _derived(value, value * half, unit, formula, (*inputs, *over))
 
@@ -56,7 +57,7 @@ def negative(quantity: Quantity) -> Quantity:
 def total(inputs: Sequence[Quantity], unit: str, formula: str) -> Quantity:
     """The inputs added up."""
     value = math.fsum(input_.value for input_ in inputs)
-    half = math.sqrt(math.fsum(((input_.high - input_.low) / 2) ** 2 for input_ in inputs))
+    half = math.sqrt(math.fsum(input_.half**2 for input_ in inputs))
     return _derived(value, half, unit, formula, inputs)
 
 
@@ -235,19 +236,14 @@ def nearest_to_imagenet(mean_sizes: Mapping[str, float]) -> str:
     return min(mean_sizes, key=lambda label: abs(math.log(max(mean_sizes[label], 1.0) / IMAGENET_BYTES)))
 
 
-RECIPES = {"mlperf-a100": "a100-amp", "mlperf-h100": "h100-bf16"}
-"""Whose rate of a training stands beside the pace of a storage benchmark."""
-
-
-def pace_of(accelerator: str, images_per_s: Mapping[str, float]) -> Remark | None:
+def pace_of(accelerator: str) -> Remark | None:
     """That a rate is the pace of a storage benchmark, with that of a training beside it; None for other rates."""
-    recipe = RECIPES.get(accelerator, "")
-    if recipe not in images_per_s:
+    if (recipe := RECIPES.get(accelerator)) is None:
         return None
-    facts: dict[str, float | str] = {
-        "accelerator": accelerator, "recipe": recipe, "recipe_images_per_s": images_per_s[recipe],
-    }  # fmt: skip
-    return Remark(code="pace_of_a_benchmark", facts=facts)
+    return Remark(
+        code="pace_of_a_benchmark",
+        facts={"accelerator": accelerator, "recipe": recipe, "recipe_images_per_s": RATES[recipe]},
+    )
 
 
 def cold_and_fastest(rows: Sequence[ConfigurationRow]) -> ConfigurationRow:

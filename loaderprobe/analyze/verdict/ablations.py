@@ -7,7 +7,7 @@ from loaderprobe.analyze.verdict.rule import input_cannot_matter, is_clear
 from loaderprobe.analyze.verdict.validity import by_waiting
 from loaderprobe.records import thresholds
 from loaderprobe.records.measurement import Activity, Measurement, Mode, segments_of
-from loaderprobe.records.remark import Remark
+from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.resources import ABLATIONS, SingleCause
 
 
@@ -22,7 +22,7 @@ def ablations(measurement: Measurement) -> Remark:
         rounds = max(times_measured(measurement, mode, "training") for mode in ABLATIONS.values())
         return Remark(code="ablated_in_training", facts={"rounds": rounds})
     if measured:
-        facts: dict[str, float | str] = {name: float(times) for name, times in measured.items()}
+        facts: Facts = {name: float(times) for name, times in measured.items()}
         return Remark(code="ablated", facts=facts | {"rounds": float(max(measured.values()))})
     if not found.predicted:
         return Remark(code="nothing_to_ablate", facts={})

@@ -45,15 +45,7 @@ from loaderprobe.analyze.verdict.validity import (
 )
 from loaderprobe.records import values
 from loaderprobe.records.config import RunConfig
-from loaderprobe.records.measurement import (
-    Measurement,
-    Mode,
-    RankSeen,
-    Segment,
-    base_mode,
-    judged_activity,
-    segments_of,
-)
+from loaderprobe.records.measurement import Measurement, Mode, RankSeen, Segment, judged_activity, segments_of
 from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import ABLATIONS, AMONG_RANKS, ONLY_WAITED, WAITED, ResourceName, SingleCause
@@ -96,7 +88,7 @@ class AmongRanks:
 
     def speedups(self) -> dict[ResourceName, Speedup]:
         """Over the rounds. Ranks cannot gain from waiting: less than 1 is noise."""
-        return {name: of_rounds(found).speedup for name, found in self.ratios.items()}
+        return {name: of_rounds(found).speedup() for name, found in self.ratios.items()}
 
 
 def among_ranks(seen: Seen) -> AmongRanks:
@@ -257,7 +249,7 @@ class Seen:
 
     @classmethod
     def of(cls, measurement: Measurement, ceiling: StorageCeiling | None) -> Seen:
-        base = base_mode(measurement)
+        base = measurement.config.mode
         judged = segments_of(measurement, base, judged_activity(measurement))
         loader_only = segments_of(measurement, base, "loader_only")
         # Where the loader did not run alone, its batches cost what they cost in training.
@@ -315,7 +307,7 @@ class Seen:
     @property
     def base(self) -> Mode:
         """The mode that is the configuration as asked: `warm` when warm files are asked for, else `baseline`."""
-        return base_mode(self.measurement)
+        return self.measurement.config.mode
 
     @property
     def compute(self) -> float | None:
@@ -404,7 +396,7 @@ class Experiments(Seen):
 
 def possible_modes(measurement: Measurement) -> tuple[Mode, ...]:
     """The modes of this loader that take something away here."""
-    gone: set[Mode] = {base_mode(measurement)}
+    gone: set[Mode] = {measurement.config.mode}
     if as_found(measurement):
         gone.add("warm")
     if measurement.access != "files":
@@ -575,7 +567,7 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
     return Experiments(
         **values(seen),
         without={name: each.rates for name, each in known.items()},
-        speedups={name: of_rounds(found, how=how[name]).speedup for name, found in ratios.items() if found},
+        speedups={name: of_rounds(found).speedup(how[name]) for name, found in ratios.items() if found},
         ratios=ratios,
         rate=rate_interval(measurement, judged) if judged else None,
         missing={name: each.missing for name, each in taken.items() if each.missing and name not in trained},

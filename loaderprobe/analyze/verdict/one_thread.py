@@ -17,12 +17,11 @@ from loaderprobe.records.measurement import (
     Measurement,
     Mode,
     Segment,
-    base_mode,
     judged_activity,
     segment_seconds,
     segments_of,
 )
-from loaderprobe.records.remark import Remark
+from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.stats import median
 
 SegmentKind = tuple[Mode, Activity]
@@ -64,7 +63,7 @@ def spinning(measurement: Measurement) -> float | None:
     """
     if measurement.workers:
         return None
-    return _cores(segments_of(measurement, base_mode(measurement), "loader_only"), beside=True)
+    return _cores(segments_of(measurement, measurement.config.mode, "loader_only"), beside=True)
 
 
 def on_one_thread_beside(measurement: Measurement, asked: Sequence[SegmentKind]) -> tuple[SegmentKind, ...]:
@@ -77,13 +76,13 @@ def on_one_thread_beside(measurement: Measurement, asked: Sequence[SegmentKind])
     done = {each: _ratios(measurement, each) for each in activities}
     gained = any(ratio >= thresholds.WORTH for each in done.values() for ratio in each.values())
     wanted = {each for each, ratios in done.items() if len(ratios) < (thresholds.MOST_PAIRS if gained else 1)}
-    base = base_mode(measurement)
+    base = measurement.config.mode
     return tuple(("one_thread", activity) for mode, activity in asked if mode == base and activity in wanted)
 
 
 def on_one_thread(measurement: Measurement) -> OneThread | None:
     """None where no round has both, of the loader alone and of what the verdict is on."""
-    base, judged = base_mode(measurement), judged_activity(measurement)
+    base, judged = measurement.config.mode, judged_activity(measurement)
     ratios, rounds = _ratios(measurement, judged), _ratios(measurement, "loader_only").keys()
     usual, single = (
         [segment for segment in segments_of(measurement, mode, "loader_only") if segment.round in rounds]
@@ -107,7 +106,7 @@ def one_thread_notes(measurement: Measurement) -> tuple[Remark, ...]:
     found = on_one_thread(measurement)
     if found is None or not found.saves:
         return ()
-    facts: dict[str, float | str] = {
+    facts: Facts = {
         "cores": found.cores[0], "one_thread_cores": found.cores[1], "loader_per_s": found.loader[0],
         "one_thread_per_s": found.loader[1], "unit": "images/s" if measurement.images else "samples/s",
     }  # fmt: skip
@@ -118,12 +117,12 @@ def one_thread_notes(measurement: Measurement) -> tuple[Remark, ...]:
 
 
 def _ratios(measurement: Measurement, activity: Activity) -> dict[int, float]:
-    usual, single = (rates_by_round(measurement, mode, activity) for mode in (base_mode(measurement), "one_thread"))
+    usual, single = (rates_by_round(measurement, mode, activity) for mode in (measurement.config.mode, "one_thread"))
     return {number: rate / usual[number] for number, rate in single.items() if number in usual}
 
 
 def _rates(measurement: Measurement, activity: Activity, rounds: Collection[int]) -> tuple[float, float]:
-    usual, single = (rates_by_round(measurement, mode, activity) for mode in (base_mode(measurement), "one_thread"))
+    usual, single = (rates_by_round(measurement, mode, activity) for mode in (measurement.config.mode, "one_thread"))
     return median([usual[n] for n in rounds]), median([single[n] for n in rounds])
 
 

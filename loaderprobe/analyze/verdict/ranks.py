@@ -16,10 +16,10 @@ from itertools import chain
 from loaderprobe.analyze.verdict.rates import worker_cost
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.config import RunConfig
-from loaderprobe.records.measurement import Measurement, RankSeen, Segment, WorkerBatches, base_mode, segments_of
+from loaderprobe.records.measurement import Measurement, RankSeen, Segment, WorkerBatches, segments_of
 from loaderprobe.records.rank_processes import shares
 from loaderprobe.records.ranks import RankInput, RankMeasurement
-from loaderprobe.records.remark import Remark
+from loaderprobe.records.remark import Remark, each_once
 from loaderprobe.records.thresholds import FILES_OF_ALL, READ_BY_ALL
 from loaderprobe.records.verdict import Action, Advice, Interval
 from loaderprobe.stats import mean
@@ -46,10 +46,6 @@ def as_one(ranks: Sequence[RankMeasurement]) -> Measurement:
     host = [rank for rank in ranks if (rank.node, rank.host) == (slowest.node, slowest.host)]
     first = host[0].measurement
     given = seen.compute.specified_images_per_s
-    notes: list[Remark] = []
-    for note in chain(*(rank.measurement.notes for rank in ranks)):
-        if note not in notes:
-            notes.append(note)
     return replace(
         seen,
         config=_config(seen.config, size),
@@ -62,7 +58,7 @@ def as_one(ranks: Sequence[RankMeasurement]) -> Measurement:
         modes=tuple(mode for mode in seen.modes if all(mode in rank.measurement.modes for rank in ranks)),
         alternatives=next((rank.measurement.alternatives for rank in ranks if rank.measurement.alternatives), ()),
         cores_available=cores(host) / len(host),
-        notes=tuple(notes),
+        notes=each_once(chain(*(rank.measurement.notes for rank in ranks))),
         ranks=size,
         host_ranks=len(host),
         by_rank=tuple(_seen(rank) for rank in ranks) if seen.config.ranks > 1 else (),
@@ -108,7 +104,7 @@ def _common(segment: Segment) -> tuple[str, str, int | None, int]:
 def _worker_s(rank: RankMeasurement) -> float:
     """Wall seconds of a batch in its worker, with the loader alone; 0 before anything was measured."""
     measured = rank.measurement
-    cost = worker_cost(measured.worker_batches, segments_of(measured, base_mode(measured), "loader_only"))
+    cost = worker_cost(measured.worker_batches, segments_of(measured, measured.config.mode, "loader_only"))
     return 0.0 if cost is None else cost.wall_s / cost.images
 
 

@@ -19,7 +19,6 @@ from loaderprobe.records.measurement import (
     Mode,
     Segment,
     WorkerBatches,
-    base_mode,
     segment_seconds,
     segments_of,
 )
@@ -623,7 +622,7 @@ def input_at_most(measurement: Measurement) -> float:
     records are lost.
     """
     left_over = []
-    for segment in segments_of(measurement, base_mode(measurement), "training"):
+    for segment in segments_of(measurement, measurement.config.mode, "training"):
         seconds = segment_seconds(segment)
         cost = worker_cost(measurement.worker_batches, [segment])
         if cost is None or not seconds:

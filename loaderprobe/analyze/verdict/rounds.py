@@ -23,11 +23,10 @@ from loaderprobe.analyze.verdict.rule import (
     prediction_error_of,
 )
 from loaderprobe.analyze.verdict.validity import fair
+from loaderprobe.protocols import Round
 from loaderprobe.records import thresholds
-from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Mode, base_mode, judged_activity
+from loaderprobe.records.measurement import NO_STEP, Measurement, Mode, judged_activity
 from loaderprobe.records.resources import ABLATIONS, SingleCause
-
-Round = tuple[tuple[Mode, Activity], ...]
 
 
 def next_round(measurement: Measurement, *, thorough: bool) -> Round:
@@ -66,7 +65,7 @@ def _for_the_verdict(measurement: Measurement, *, thorough: bool) -> Round:
     done = [times_measured(measurement, mode) for mode in wanted]
     if max(done) >= thresholds.MOST_TIMES * least or (min(done) >= least and not (again or _ambiguous(found))):
         return ()
-    beside: Round = screening if again else ((base_mode(measurement), "loader_only"),)
+    beside: Round = screening if again else ((measurement.config.mode, "loader_only"),)
     return (*beside, *without)
 
 
@@ -76,7 +75,7 @@ def deciding(measurement: Measurement, plan: Round) -> Round:
     Where the only round so far does not fit, that is the screening again: a first round may have been slow. Else it is
     training, or the loader, as asked and without what may lead. What an estimate leaves far behind is left out.
     """
-    base, found = base_mode(measurement), run_experiments(measurement)
+    base, found = measurement.config.mode, run_experiments(measurement)
     beside = ("resident", "one_thread")
     trained = tuple(each for each in plan if each[1] == "training" and each[0] not in beside)
     without = {each[0] for each in plan} - {base, *beside}
@@ -117,7 +116,7 @@ def further_round(measurement: Measurement, *, thorough: bool) -> Round:
     asked = next_round(measurement, thorough=thorough)
     if asked:
         return asked
-    judged = base_mode(measurement), judged_activity(measurement)
+    judged = measurement.config.mode, judged_activity(measurement)
     times = times_measured(measurement, *judged)
     if not times or times >= thresholds.MOST_TIMES * measurement.config.rounds:
         return ()
@@ -146,7 +145,7 @@ def _rounds_of_training(found: Experiments, modes: tuple[Mode, ...]) -> Round:
 
 
 def _screening(measurement: Measurement) -> Round:
-    base = base_mode(measurement)
+    base = measurement.config.mode
     if measurement.compute.name == NO_STEP:
         return ((base, "loader_only"),)
     both: Round = ((base, "loader_only"), (base, "training"))

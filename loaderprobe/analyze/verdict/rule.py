@@ -17,6 +17,7 @@ from loaderprobe.analyze.verdict.slow_host import SlowHost
 from loaderprobe.analyze.verdict.validity import evidence_of, fair, speedup_evidence, waiting_evidence
 from loaderprobe.records import thresholds
 from loaderprobe.records.measurement import Activity, Mode, judged_activity, segments_of
+from loaderprobe.records.remark import Facts
 from loaderprobe.records.resources import (
     ABLATIONS,
     IN_GAPS,
@@ -157,14 +158,14 @@ def _reason(code: ReasonCode, **facts: float | str) -> Reason:
     return Reason(code=code, facts=facts)
 
 
-def _speedup(found: Experiments, resource: SingleCause) -> dict[str, float | str]:
+def _speedup(found: Experiments, resource: SingleCause) -> Facts:
     speedup = found.speedups[resource]
     return {"resource": resource, "speedup": speedup.value, "how": speedup.how}
 
 
-def _alike(found: Experiments, names: tuple[SingleCause, ...]) -> dict[str, float | str]:
+def _alike(found: Experiments, names: tuple[SingleCause, ...]) -> Facts:
     """The speed-up of each candidate, and how it is known."""
-    facts: dict[str, float | str] = {}
+    facts: Facts = {}
     for name in names:
         facts |= {f"{name}_speedup": found.speedups[name].value, f"{name}_how": found.speedups[name].how}
     return facts
@@ -209,7 +210,7 @@ def _why_alike(found: Experiments, names: tuple[SingleCause, ...]) -> Reason:
     return _reason("lead_within_spread", **facts, lead=math.exp(lead.log), spread=math.expm1(lead.spread))
 
 
-def _waited(found: Experiments, resource: SingleCause) -> dict[str, float | str]:
+def _waited(found: Experiments, resource: SingleCause) -> Facts:
     """The share of their time that workers wait for a network, a lock or otherwise, and for whom or what."""
     if resource not in ONLY_WAITED or found.cost is None or found.waiting is None:
         return {}
@@ -224,7 +225,7 @@ def _inputs(found: Experiments, least: float = 1.0) -> list[SingleCause]:
     return sorted(known, key=lambda name: -found.speedups[name].value)
 
 
-def _beside_compute(found: Experiments, top: SingleCause) -> dict[str, float | str]:
+def _beside_compute(found: Experiments, top: SingleCause) -> Facts:
     """The input resource that is worth most beside compute: there is one only where the two do not overlap."""
     if top != "compute" or not (inputs := _inputs(found, thresholds.WORTH)):
         return {}
@@ -361,7 +362,7 @@ def with_gaps(judgement: Bound, window: GpuWindow | None) -> Bound:
 
 
 def _idle_reason(gaps: Gaps, cause: SingleCause) -> Reason:
-    facts: dict[str, float | str] = {f"{gap}_share": gaps.share(gap) for gap in RESOURCE[cause].gaps}
+    facts: Facts = {f"{gap}_share": gaps.share(gap) for gap in RESOURCE[cause].gaps}
     if cause == "copy" and 2 * gaps.pageable_ns > gaps.copy_ns:
         facts["copies_from"] = "pageable memory"
     return _reason("device_idle", **facts)
@@ -514,7 +515,7 @@ def cores_are_busy(found: Experiments) -> tuple[Evidence, ...]:
     )
 
 
-def _waiting_for_cores(delay: Evidence, cores: Evidence) -> dict[str, float | str]:
+def _waiting_for_cores(delay: Evidence, cores: Evidence) -> Facts:
     """Facts where workers wait for cores that they do not keep busy themselves."""
     if cores.threshold is None or cores.value >= cores.threshold:
         return {}
@@ -663,10 +664,10 @@ def speedups_among(found: Experiments) -> dict[ResourceName, Speedup]:
     return {**speedups, "imbalance": Speedup(value=most, low=low, high=most, how="estimated")}
 
 
-def _slow(found: Experiments) -> dict[str, float | str]:
+def _slow(found: Experiments) -> Facts:
     """Who all wait for, for what, and how its loader compares with another's."""
     among = found.among
-    facts: dict[str, float | str] = {"speedup": among.speedups()["imbalance"].value, "how": "measured"}
+    facts: Facts = {"speedup": among.speedups()["imbalance"].value, "how": "measured"}
     facts |= _resource(found)
     if among.slowest is None:
         return facts
@@ -675,21 +676,21 @@ def _slow(found: Experiments) -> dict[str, float | str]:
     return facts | {"slow_images_per_s": among.slowest_alone, "middle_images_per_s": among.middle_alone}
 
 
-def _slow_host(found: Experiments, host: SlowHost) -> dict[str, float | str]:
+def _slow_host(found: Experiments, host: SlowHost) -> Facts:
     """The host that all wait for, for what, and how its ranks compare with those elsewhere."""
     most = speedups_among(found)["imbalance"]
-    facts: dict[str, float | str] = {"speedup": most.value, "how": most.how, **_resource(found), "host": host.host}
+    facts: Facts = {"speedup": most.value, "how": most.how, **_resource(found), "host": host.host}
     # Numbers would be worded as a range where several configurations share a sentence.
     facts |= {"slow_ranks": str(host.slow), "host_ranks": str(host.ranks)}
     return facts | {"slow_images_per_s": host.rate, "other_images_per_s": host.elsewhere}
 
 
-def _resource(found: Experiments) -> dict[str, float | str]:
+def _resource(found: Experiments) -> Facts:
     """The part of the input that would gain most if it were free."""
     return {"resource": inputs[0]} if (inputs := _inputs(found)) else {}
 
 
-def _beside_gradients(judgement: Bound, found: Experiments) -> dict[str, float | str]:
+def _beside_gradients(judgement: Bound, found: Experiments) -> Facts:
     """What a free device, and no exchange of gradients, gain: a free device still exchanges them."""
     gradients, compute = found.speedups.get("gradients"), found.speedups.get("compute")
     if gradients is None or compute is None:
@@ -700,5 +701,5 @@ def _beside_gradients(judgement: Bound, found: Experiments) -> dict[str, float |
     return {"compute_speedup": compute.value, "gradients_speedup": gradients.value}
 
 
-def _with_facts(judgement: Bound, facts: dict[str, float | str]) -> Bound:
+def _with_facts(judgement: Bound, facts: Facts) -> Bound:
     return replace(judgement, reason=replace(judgement.reason, facts={**judgement.reason.facts, **facts}))

@@ -30,13 +30,12 @@ from loaderprobe.records.measurement import (
     Others,
     RankSeen,
     Segment,
-    base_mode,
     judged_activity,
     segment_seconds,
     segments_of,
 )
 from loaderprobe.records.phases import FROM_STORAGE, BandwidthPhase, StorageCeiling
-from loaderprobe.records.remark import Remark
+from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.resources import ResourceName
 from loaderprobe.records.verdict import Evidence, EvidenceCode, FilesWere, How, Speedup
 from loaderprobe.stats import mean
@@ -132,7 +131,7 @@ def why_not_on_a_rank(measurement: Measurement, segments: Sequence[Segment], *, 
     if not bad or as_found(measurement) or measurement.storage_kind == "memory" or measurement.access != "files":
         return None
     share, worst = min(bad, key=lambda found: found[0] if cold else -found[0])
-    facts: dict[str, float | str] = {"share": share, "files": "cold" if cold else "warm"}
+    facts: Facts = {"share": share, "files": "cold" if cold else "warm"}
     return Remark(code="bytes_on_a_rank", facts={**facts, "rank": str(worst.rank), "host": worst.host})
 
 
@@ -141,7 +140,7 @@ def _is_as_asked(measurement: Measurement, share: float, *, cold: bool) -> bool:
 
 
 def _most_when_warm(measurement: Measurement) -> float:
-    return thresholds.WARM_AT_MOST if base_mode(measurement) == "warm" else thresholds.NEARLY_WARM
+    return thresholds.WARM_AT_MOST if measurement.config.mode == "warm" else thresholds.NEARLY_WARM
 
 
 def _share_read(measurement: Measurement, rank: RankSeen, places: Sequence[int]) -> float | None:
@@ -161,7 +160,7 @@ def _share_read(measurement: Measurement, rank: RankSeen, places: Sequence[int])
 def met_warm(measurement: Measurement) -> Remark | None:
     """Why files that were to be cold cannot have been: they are not all known, and were in memory; None otherwise."""
     first_pass = measurement.first_pass
-    if measurement.access == "files" or base_mode(measurement) == "warm" or first_pass is None:
+    if measurement.access == "files" or measurement.config.mode == "warm" or first_pass is None:
         return None
     if measurement.access != "none" and read_elsewhere(measurement):
         return None  # they were evicted, and read again before the timed batches
@@ -185,7 +184,7 @@ def met_warm(measurement: Measurement) -> Remark | None:
 def _why_not_repeated(measurement: Measurement, mode: Mode) -> Remark | None:
     """For files whose parts are not known: the same bytes each time when cold, none and as much work when warm."""
     segments = _of(measurement, mode)
-    cold = mode != "warm" and base_mode(measurement) == "baseline"
+    cold = mode != "warm" and measurement.config.mode == "baseline"
     if not segments:
         return Remark(code="no_segment", facts={"files": "cold" if cold else "warm"})
     if not cold:
@@ -255,7 +254,7 @@ def read_elsewhere(measurement: Measurement) -> Remark | None:
     too, and workers wait for that all the same: only where they also wait less were the reads elsewhere. A stream may
     also read in a few timed batches what it serves long after; of samples at random, read-ahead makes each read more.
     """
-    base = base_mode(measurement)
+    base = measurement.config.mode
     if base == "warm" or measurement.access == "files" or measurement.storage_kind == "memory":
         return None
     owed, least = _since_begin(measurement), thresholds.READ_AGAIN
@@ -266,7 +265,7 @@ def read_elsewhere(measurement: Measurement) -> Remark | None:
             continue
         read, owed_bytes = timed.read_bytes / timed.images, owed.read_bytes / owed.images
         waited_s, owed_s = timed.blocked_s / timed.images, owed.blocked_s / owed.images
-        facts: dict[str, float | str] = {"read_bytes": read, "owed_bytes": owed_bytes}
+        facts: Facts = {"read_bytes": read, "owed_bytes": owed_bytes}
         all_read = known is not None and known >= thresholds.COLD_AT_LEAST
         if read < least * owed_bytes and waited_s < least * owed_s and not all_read:
             return Remark(code="read_before", facts=facts)
@@ -295,7 +294,7 @@ def _per_image(measurement: Measurement, segments: Sequence[Segment]) -> tuple[f
 
 def files_were(measurement: Measurement) -> FilesWere | None:
     """What the files of the configuration as asked were; None where nothing shows it, or it reads none."""
-    base = base_mode(measurement)
+    base = measurement.config.mode
     segments = _of(measurement, base)
     if measurement.storage_kind == "memory" or met_warm(measurement):
         return "warm"
@@ -324,7 +323,7 @@ def by_waiting(measurement: Measurement) -> bool:
         return False
     if measurement.access != "files":
         return not measurement.storage_counts_reads and "warm" in measurement.modes
-    segments = _of(measurement, base_mode(measurement))
+    segments = _of(measurement, measurement.config.mode)
     return cold_fraction(measurement, segments) is None and _resident(segments) is None
 
 
@@ -332,7 +331,7 @@ def waiting_evidence(measurement: Measurement) -> tuple[Evidence, ...]:
     """The waits that separate cold from warm files, where nothing else does; else empty."""
     if not by_waiting(measurement):
         return ()
-    if base_mode(measurement) == "warm":
+    if measurement.config.mode == "warm":
         waited = _share_waited(measurement, "warm")
         return evidence_of([("warm_file_wait_fraction", waited, thresholds.NEGLIGIBLE_WAIT)])
     cold_s, warm_s = _wait_s(measurement, "baseline"), _wait_s(measurement, "warm")
@@ -343,7 +342,7 @@ def waiting_evidence(measurement: Measurement) -> tuple[Evidence, ...]:
 
 
 def _why_not_by_waiting(measurement: Measurement, mode: Mode) -> Remark | None:
-    if base_mode(measurement) == "warm":
+    if measurement.config.mode == "warm":
         share = _share_waited(measurement, mode)
         if share is None:
             return Remark(code="no_worker_times")
@@ -516,7 +515,7 @@ def disturbance_notes(measurements: Iterable[Measurement]) -> tuple[Remark, ...]
     return tuple(notes)
 
 
-def _facts(found: Sequence[object], of: Sequence[object]) -> dict[str, float | str]:
+def _facts(found: Sequence[object], of: Sequence[object]) -> Facts:
     return {"segments": len(found), "of": len(of)}
 
 
@@ -547,7 +546,7 @@ def _without_disturbed(measurement: Measurement) -> Measurement:
     """
     good = {id(each) for each in _fair(measurement)}
     enough = Counter(_kind(segment) for segment in measurement.segments if id(segment) in good)
-    base: Kind = (base_mode(measurement), "loader_only", None)
+    base: Kind = (measurement.config.mode, "loader_only", None)
     least = min(thresholds.ENOUGH_ROUNDS, measurement.config.rounds)
     beside = [segment for segment in measurement.segments if _kind(segment) != base]
     bad = {id(segment) for segment in beside if id(segment) not in good and enough[_kind(segment)] >= least}
@@ -562,7 +561,7 @@ def _without_disturbed(measurement: Measurement) -> Measurement:
 
 
 def _fair(measurement: Measurement) -> list[Segment]:
-    base = base_mode(measurement)
+    base = measurement.config.mode
     beside = {(each.round, each.activity): each for each in measurement.segments if _kind(each)[::2] == (base, None)}
 
     def alike(segment: Segment) -> bool:
@@ -589,7 +588,7 @@ def _kind(segment: Segment) -> Kind:
 
 def _slow_start(measurement: Measurement, activity: Activity) -> bool:
     """True when the first round is slower than each later one, which are alike, though it read no more from storage."""
-    rates = rates_by_round(measurement, base_mode(measurement), activity)
+    rates = rates_by_round(measurement, measurement.config.mode, activity)
     later = [rate for number, rate in rates.items() if number]
     if 0 not in rates or not later:
         return False
@@ -597,7 +596,7 @@ def _slow_start(measurement: Measurement, activity: Activity) -> bool:
         return False
     if measurement.access == "none" and not measurement.storage_counts_reads:
         return False  # files as found may have been cold once
-    segments, records = segments_of(measurement, base_mode(measurement), activity), measurement.worker_batches
+    segments, records = segments_of(measurement, measurement.config.mode, activity), measurement.worker_batches
     costs = {segment.round: cost for segment in segments if (cost := worker_cost(records, [segment]))}
     read = {number: cost.read_bytes / cost.images for number, cost in costs.items()}
     return read.get(0, 0.0) <= thresholds.COLDER * min((each for number, each in read.items() if number), default=0.0)
@@ -631,7 +630,7 @@ class DiskUse:
             *evidence_of([("other_read_bytes_per_s", self.other_bytes_per_s, None)], unit="bytes/s"),
         )
 
-    def facts(self) -> dict[str, float | str]:
+    def facts(self) -> Facts:
         """How near the storage is to its ceiling, for the reason of a verdict; empty when that is not known."""
         if self.ceiling_fraction is None or self.read_bytes_per_s is None:
             return {}

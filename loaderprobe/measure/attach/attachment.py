@@ -22,7 +22,7 @@ from loaderprobe.measure.attach.takeover import Loop, OtherTraining, Takeover
 from loaderprobe.measure.user.loader import INTERRUPTED, LoaderRequest, measure_with_step
 from loaderprobe.protocols import Say
 from loaderprobe.records.diagnosis import Attached, AttachRequest, OwnMeasured
-from loaderprobe.records.measurement import Measurement, base_mode, segment_seconds, segments_of
+from loaderprobe.records.measurement import Measurement, segment_seconds, segments_of
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import LEAST_PREDICTION_ERROR
 from loaderprobe.stats import median
@@ -67,7 +67,7 @@ def workers_start(seen: ScriptLoader, measurement: Measurement) -> tuple[Remark,
     """
     from loaderprobe.loaders.unwrap import kept_iterators
 
-    loader, base = seen.loader, base_mode(measurement)
+    loader, base = seen.loader, measurement.config.mode
     trained, alone = (segments_of(measurement, base, activity) for activity in ("training", "loader_only"))
     starts = seen.starts_workers and seen.starts_ns and not (seen.begun_each_batch or kept_iterators(loader))
     cost = worker_cost(measurement.worker_batches, alone)  # all workers are busy, as when they start

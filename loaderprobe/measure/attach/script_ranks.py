@@ -20,7 +20,7 @@ from loaderprobe.measure.user.loader import Deadline, LoaderRequest, measure_wit
 from loaderprobe.protocols import Clock, Group, OnStage, SharedStore
 from loaderprobe.records import values
 from loaderprobe.records.diagnosis import AttachRequest, OwnMeasured
-from loaderprobe.records.measurement import Measurement, base_mode, segments_of
+from loaderprobe.records.measurement import Measurement, segments_of
 from loaderprobe.records.rank_processes import NotTogether, NotTogetherCode, RankOffer
 from loaderprobe.records.remark import Remark
 from loaderprobe.store.codec import encode, write_atomically
@@ -332,7 +332,7 @@ class Ranks:
             write_atomically(Path(run) / RANKS / f"rank-{rank.rank}.json", encode(KIND, rank))
         hosts = len({rank.host for rank in by_rank})
         together = Remark(code="ranks_together", facts={"ranks": self.size, "hosts": hosts})
-        trained = segments_of(measured, base_mode(measured), "training")
+        trained = segments_of(measured, measured.config.mode, "training")
         return together, *meeting_notes("ranks_meet", self._barrier_s, trained)
 
     def _join(self) -> None:

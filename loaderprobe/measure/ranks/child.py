@@ -18,7 +18,7 @@ from loaderprobe.measure.further import joined
 from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.runner import Order
 from loaderprobe.protocols import Clock, Group, NextRound, OnStage, Peers, Round
-from loaderprobe.records.measurement import Measurement, Segment, base_mode, segment_seconds, segments_of
+from loaderprobe.records.measurement import Measurement, Segment, segment_seconds, segments_of
 from loaderprobe.records.rank_processes import RankPlacement, ReadResult, shares
 from loaderprobe.records.ranks import RankMeasurement
 from loaderprobe.records.remark import Remark, each_once
@@ -181,7 +181,7 @@ class RankChild:
         if not self._gathered.by_rank:
             return measured
         together = self._gathered.together()
-        loaded = segments_of(together, base_mode(together), "loader_only")
+        loaded = segments_of(together, together.config.mode, "loader_only")
         meeting = meeting_notes("ranks_meet_loading", self._barrier_s, loaded)
         return replace(together, notes=each_once((*together.notes, *meeting)))
 

@@ -658,7 +658,7 @@ def _run(session: Session, driver: Any, loader: Any) -> tuple[Remark, ...]:
 def _has_round(session: Session) -> bool:
     measured = session.measurement((), ())
     needed = {"loader_only", judged_activity(measured)}
-    return needed <= {segment.activity for segment in measured.segments if segment.mode == session.base_mode}
+    return needed <= {segment.activity for segment in measured.segments if segment.mode == session.config.mode}
 
 
 def _ended(taken: int, loader: Any) -> BadValue:

@@ -15,7 +15,7 @@ from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.analyze.verdict.rates import cores_in_training
 from loaderprobe.analyze.verdict.rule import misfits_of
-from loaderprobe.records.measurement import Measurement, base_mode, segments_of
+from loaderprobe.records.measurement import Measurement, segments_of
 from loaderprobe.records.thresholds import NEARLY_WARM, OPEN_LEAD, WORTH
 from loaderprobe.store.run_directory import RunDirectory
 from tests.analyze.runs import Cost, looked, reordered, run, scaled, with_records
@@ -168,7 +168,7 @@ def test_batches_whose_record_is_lost_change_no_word(key: str, lost: float) -> N
     assert after.bound.cause == before.bound.cause
     assert after.cold_fraction == pytest.approx(before.cold_fraction, abs=0.001)
     assert after.other_read_bytes_per_s == pytest.approx(before.other_read_bytes_per_s, abs=5e4)
-    cores = [cores_in_training(each, segments_of(each, base_mode(each), "training")) for each in (whole, cut)]
+    cores = [cores_in_training(each, segments_of(each, each.config.mode, "training")) for each in (whole, cut)]
     assert cores[1] == pytest.approx(cores[0], rel=0.05)
 
 
