@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 
 from loaderprobe.measure.pace import Pace, Part
 from loaderprobe.measure.parts import Parts
-from loaderprobe.measure.segment_runner import Counted, SegmentRunner, asked_mode
+from loaderprobe.measure.segment_runner import Counted, SegmentRunner
 from loaderprobe.measure.segments import Readiness, comes_to_rest, flush, train
 from loaderprobe.measure.studies import batches_read, untimed
 from loaderprobe.protocols import OnStage, Switched
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import Segment
+from loaderprobe.records.measurement import Segment, asked_mode
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.studies import Prefilled
 from loaderprobe.system.host import utc_timestamp

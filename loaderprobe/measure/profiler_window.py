@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from loaderprobe.errors import LoaderprobeError
-from loaderprobe.measure.segment_runner import WINDOW_WARM_UP, asked_mode
+from loaderprobe.measure.segment_runner import WINDOW_WARM_UP
 from loaderprobe.protocols import Compute, Profiling
 from loaderprobe.records.config import RunConfig
-from loaderprobe.records.measurement import NO_STEP, ComputeInfo, Missing, Mode, Segment, Timeline
+from loaderprobe.records.measurement import NO_STEP, ComputeInfo, Missing, Mode, Segment, Timeline, asked_mode
 from loaderprobe.records.remark import Remark
 
 TIMELINE = "gpu_timeline"

@@ -13,7 +13,7 @@ from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.segments import Readiness, Steps, blocked_share, flush, load_only, rest, train, train_resident
 from loaderprobe.protocols import Clock, Compute, Exchanging, Switched
 from loaderprobe.records.config import RunConfig
-from loaderprobe.records.measurement import Mode, Segment
+from loaderprobe.records.measurement import Mode, Segment, asked_mode
 
 # The first half dozen steps of a CPU took 1.4 times as long as those after them.
 WARM_UP = Pace(min_s=0.0, min_batches=20, max_s=2.0)
@@ -27,11 +27,6 @@ ALONE_S = 2.0
 """For ranks alone, all for the same time: what one reads after the others have ended, it reads without them."""
 # The first steps under a profiler are slow, and it may lose their first records.
 WINDOW_WARM_UP = 3
-
-
-def asked_mode(config: RunConfig) -> Mode:
-    """The mode of a configuration as asked."""
-    return "warm" if config.cache == "warm" else "baseline"
 
 
 def warm_up(on_device: Sequence[Any], config: RunConfig, compute: Compute, clock: Clock, pace: Pace = WARM_UP) -> None:

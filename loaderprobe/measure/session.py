@@ -19,7 +19,7 @@ from loaderprobe.measure.further import CUT_SHORT, NO_TIME, joined
 from loaderprobe.measure.pace import COMPUTE_ALONE, OVERHEAD, Durations, Part, pace_for
 from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.profiler_window import NOT_ASKED, OF_RANKS, record_window, seconds_wanted, why_not_profiled
-from loaderprobe.measure.segment_runner import Counted, SegmentRunner, asked_mode
+from loaderprobe.measure.segment_runner import Counted, SegmentRunner
 from loaderprobe.measure.segments import Readiness, flush
 from loaderprobe.protocols import Exchanging, Files, OnStage, OwnThreads, Profiling
 from loaderprobe.records.config import RunConfig
@@ -35,6 +35,7 @@ from loaderprobe.records.measurement import (
     Segment,
     Series,
     Timeline,
+    asked_mode,
     segment_seconds,
 )
 from loaderprobe.records.remark import Remark, each_once
@@ -189,10 +190,6 @@ class Session:
         return self.recorder.config
 
     @property
-    def base_mode(self) -> Mode:
-        return asked_mode(self.config)
-
-    @property
     def taken(self) -> int:
         return self._batches.count
 
@@ -287,7 +284,7 @@ class Session:
 
     def _among_ranks(self, plan: Sequence[Part], number: int) -> Iterator[Part]:
         """What only several ranks have. The first round begins with each alone, which shows the slowest."""
-        alone = Part(self.base_mode, "alone")
+        alone = Part(asked_mode(self.config), "alone")
         if UNKNOWN in self._pair:
             # As rank 0 knows from earlier rounds.
             first, second = pair_of(self.recorder.earlier) if self.recorder.earlier else (UNKNOWN, UNKNOWN)
@@ -300,7 +297,7 @@ class Session:
         else:
             yield alone
         for rank in self._pair:
-            yield Part(self.base_mode, "loader_only", rank)
+            yield Part(asked_mode(self.config), "loader_only", rank)
         if isinstance(self.parts.compute, Exchanging):
             yield Part("no_exchange", "training")
             yield Part("exchange", "training")
@@ -359,7 +356,7 @@ class Session:
 
     def _limited_by_input(self) -> bool:
         """True where training and the loader alone both stay far below compute alone."""
-        measured, base = self.measurement((), ()), self.base_mode
+        measured, base = self.measurement((), ()), asked_mode(self.config)
         asked: tuple[tuple[Mode, Activity], ...] = ((base, "training"), (base, "loader_only"), COMPUTE_ALONE[:2])
         rates = [list(rates_by_round(measured, mode, activity).values()) for mode, activity in asked]
         return all(rates) and max(mean(rates[0]), mean(rates[1])) < UTILIZATION * mean(rates[2])

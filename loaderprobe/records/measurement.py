@@ -504,9 +504,14 @@ class RunFailure:
 # What both measuring and judging ask of the segments.
 
 
+def asked_mode(config: RunConfig) -> Mode:
+    """The mode that is a configuration as asked."""
+    return "warm" if config.cache == "warm" else "baseline"
+
+
 def base_mode(measurement: Measurement) -> Mode:
-    """The mode that is the configuration as asked."""
-    return "warm" if measurement.config.cache == "warm" else "baseline"
+    """The mode of its configuration as asked."""
+    return asked_mode(measurement.config)
 
 
 def judged_activity(measurement: Measurement) -> Activity:
