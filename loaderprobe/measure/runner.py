@@ -29,7 +29,15 @@ from loaderprobe.records.rank_processes import RankPlacement, ReadTogether
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.system.host import utc_timestamp
 from loaderprobe.system.limits import free_shared_memory_bytes
-from loaderprobe.system.process import ask_where, child_environment, end_of, how_ended, runs, signal_name
+from loaderprobe.system.process import (
+    SHARED_MEMORY_HINT,
+    ask_where,
+    child_environment,
+    end_of,
+    how_ended,
+    runs,
+    signal_name,
+)
 from loaderprobe.system.scratch import remove_batches, scratch_directory, written_in
 
 
@@ -239,9 +247,6 @@ STACKS_S = 0.5
 """For a child that hangs to write where it is."""
 KILLED_S = 10.0
 """For a killed child to end: 1 GB of its memory took 0.3 s to free on a virtual machine. Ranks report it in ENDED_S."""
-SHARED_MEMORY_HINT = (
-    "give the container more /dev/shm (docker run --shm-size), or lower --batch-size, --workers or --prefetch-factor"
-)
 RAISE_TIME_LIMIT = "raise --time-limit, or check the log for a hang"
 RAISE_BUDGET = "the budget left it no more time: raise --budget, or check the log for a hang"
 END_OF_OUTPUT = None

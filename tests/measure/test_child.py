@@ -137,11 +137,6 @@ def test_an_answer_for_another_configuration_is_refused(tmp_path: Path) -> None:
             "traceback",
         ),
         (
-            RuntimeError("DataLoader worker (pid 77) is killed by signal: Killed. "),
-            "a loader worker (pid 77) was killed by SIGKILL",
-            "out-of-memory killer",
-        ),
-        (
             RuntimeError("DataLoader worker (pid 77) is killed by signal: Aborted. "),
             "a loader worker (pid 77) was killed by SIGABRT",
             None,
