@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from loaderprobe.analyze.verdict.rounds import further_round, next_round
-from loaderprobe.errors import LoaderprobeError, LostRank
+from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.assembly import alternatives, make_compute, make_loader
 from loaderprobe.measure.epochs import in_epochs, study_epochs
 from loaderprobe.measure.full_buffer import PrefilledStudy
@@ -209,8 +209,7 @@ def live(order_path: Path, result_path: Path, parent: int) -> int:
             result_path.write_bytes(encode(order.result, result))
     except Exception as error:  # noqa: BLE001  # the border of the process: everything becomes a record
         reason, hint = explain_error(error)
-        last = Event(stage=stage, failure=reason, hint=hint, lost=isinstance(error, LostRank))
-        events.write(to_json(last).decode() + "\n")
+        events.write(to_json(Event(stage=stage, failure=reason, hint=hint)).decode() + "\n")
         with suppress(OSError):  # a full disk takes no log, but the reason is said
             traceback.print_exc()
         return error.exit_code if isinstance(error, LoaderprobeError) else LoaderprobeError.exit_code

@@ -89,8 +89,6 @@ class Event:
     total: int = 0
     failure: str | None = None
     hint: str = ""
-    lost: bool = False
-    """True where the failure is that another rank was lost."""
 
 
 class OfConfiguration(Protocol):

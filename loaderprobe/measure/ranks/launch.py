@@ -70,7 +70,7 @@ _MISSING = re.compile(
 )
 
 
-def is_consequence(reason: str, log: Sequence[str] = ()) -> bool:
+def is_consequence(reason: str, log: Sequence[str]) -> bool:
     """True where an error, or the last lines of a process that NCCL ended, say only that another rank was lost."""
     if any(words in line for line in log for words in OF_NCCL):
         return True
@@ -488,14 +488,12 @@ def outcome_key(number: int, rank: int) -> str:
 
 
 def _failed(outcome: RankOutcome, failure: RunFailure, events: Sequence[Event], *, ended: bool) -> RankOutcome:
-    lost = bool(events) and events[-1].lost
-    consequence = lost or is_consequence(failure.reason, failure.log if failure.signal == "SIGABRT" else ())
     return replace(
         outcome,
         kind="timeout" if failure.reason.startswith("timeout") else "ended" if ended else "failed",
         stage=failure.stage,
         events=sum(event.failure is None for event in events),
-        consequence=consequence,
+        consequence=is_consequence(failure.reason, failure.log if failure.signal == "SIGABRT" else ()),
         reason=failure.reason,
         hint=failure.hint,
         exit_code=failure.exit_code,
