@@ -27,6 +27,7 @@ from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.rank_processes import RankPlacement, ReadTogether
 from loaderprobe.store.codec import decode, encode
+from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.host import utc_timestamp
 from loaderprobe.system.limits import free_shared_memory_bytes
 from loaderprobe.system.process import (
@@ -105,7 +106,7 @@ class Processes(Protocol):
     """What does orders, each in processes of its own: a `ForkServer`, or a `Coordinator` with all ranks."""
 
     def run(
-        self, order: Order, type_: type[R], *, clock: Clock, time_limit_s: float, on_event: Callable[[Event], None]
+        self, order: Order, type_: type[R], *, time_limit_s: float, on_event: Callable[[Event], None]
     ) -> R | RunFailure:
         """The record of this type that the order asks for."""
         ...
@@ -223,8 +224,9 @@ class ForkServer:
         return self._last
 
     def run(
-        self, order: Order, type_: type[R], *, clock: Clock, time_limit_s: float, on_event: Callable[[Event], None]
+        self, order: Order, type_: type[R], *, time_limit_s: float, on_event: Callable[[Event], None]
     ) -> R | RunFailure:
+        clock = SystemClock()
         return run_order(order, type_, clock=clock, time_limit_s=time_limit_s, on_event=on_event, start=self.start)
 
 

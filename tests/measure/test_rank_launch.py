@@ -118,7 +118,7 @@ def run(
     coordinator: Coordinator, asked: Order, type_: Any = Measurement, on_event: Callable[[Event], None] = lambda _: None
 ) -> Any:
     """In the children of all ranks."""
-    return coordinator.run(asked, type_, clock=SystemClock(), time_limit_s=60.0, on_event=on_event)
+    return coordinator.run(asked, type_, time_limit_s=60.0, on_event=on_event)
 
 
 @pytest.fixture
