@@ -7,6 +7,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -209,9 +210,9 @@ def broken(*given: Any, **named: Any) -> None:
 @pytest.mark.parametrize(
     ("place", "value", "says"),
     [
-        ("measure.attach.attachment.measure_with_step", broken, "ZeroDivisionError: planted here"),
-        ("loaders.attached.ranks_in_use", lambda: 2, "2 ranks"),
-        ("measure.attach.attachment.measure_with_step", measure_with_step, ""),
+        ("measure.attach.attachment.measure_loader", broken, "ZeroDivisionError: planted here"),
+        ("api.run.attachment_of", partial(attachment_of, launched=2), "2 ranks"),
+        ("measure.attach.attachment.measure_loader", measure_loader, ""),
     ],
 )
 def test_a_script_raises_what_it_raises(
