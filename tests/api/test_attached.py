@@ -23,7 +23,7 @@ from loaderprobe.errors import BadValue, NoSpace
 from loaderprobe.loaders.attached import attach
 from loaderprobe.measure.attach import watcher as watcher
 from loaderprobe.measure.attach.attachment import Finished
-from loaderprobe.measure.user.loader import measure_with_step
+from loaderprobe.measure.user.loader import measure_loader
 from loaderprobe.records.diagnosis import AttachRequest
 from loaderprobe.render.watch import said
 from tests.examples import training as example
