@@ -144,7 +144,7 @@ def _is_of(module: ModuleType, file: Path) -> bool:
 def _began_ns() -> int:
     """When this process began, on the clock of files."""
     booted_ns = time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-    return booted_ns + ticks * 10**9 // os.sysconf("SC_CLK_TCK")
+    return booted_ns + (start_ticks(os.getpid()) or 0) * 10**9 // os.sysconf("SC_CLK_TCK")
 
 
 def _called(own: OwnLoader, function: Callable[[], Any]) -> Any:
