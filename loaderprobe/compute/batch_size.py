@@ -142,7 +142,7 @@ class TorchProber:
         self, model: torch.nn.Module, batches: Callable[[int], Any], *, loss: Loss, clock: Clock,
         meter: Callable[[], UtilizationMeter], steps: int | None, memory_limit: int | None, bf16: bool = False,
     ) -> None:  # fmt: skip
-        """A probe takes `steps`, or without as many as `PROBE_S` holds. `memory_limit` is in bytes, None for no limit."""
+        """A probe takes `steps`; None: as many as `PROBE_S` holds. `memory_limit` is in bytes; None for no limit."""
         self.device = trainable(model)[0].device
         self._memory = MemoryBudget(self.device, memory_limit, gradient_bytes(model))
         self._model = ModelCopy(model, loss, LEARNING_RATE, bf16=bf16)

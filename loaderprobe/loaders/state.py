@@ -353,9 +353,9 @@ def _within(pieces: Iterable[MemoryPiece]) -> tuple[list[MemoryPiece], int]:
 def _put_back(copies: Iterable[tuple[MemoryPiece, Mapping | None, bytes]]) -> None:
     """Write back only changed bytes, and only where the same memory is still mapped."""
     mapped = mappings()
-    for piece, then, before in copies:
+    for piece, old, before in copies:
         now = _mapping_of(piece, mapped)
-        same = now and then and (now.device, now.inode, now.path) == (then.device, then.inode, then.path)
+        same = now and old and (now.device, now.inode, now.path) == (old.device, old.inode, old.path)
         if same and ctypes.string_at(piece.start, piece.size) != before:
             ctypes.memmove(piece.start, before, piece.size)
 
