@@ -217,7 +217,7 @@ def measure_real(fork_server: ForkServer) -> MeasureReal:
             budget_s=3.0,
             begin_ns=SystemClock().now_ns(),
         )
-        return fork_server.run(order, Measurement, clock=SystemClock(), time_limit_s=120.0, on_event=lambda _: None)
+        return fork_server.run(order, Measurement, time_limit_s=120.0, on_event=lambda _: None)
 
     return measure
 

@@ -151,9 +151,8 @@ def read_by_ranks(
         )  # fmt: skip
         order = order_without_files(str(asked.path), READING, step.ranks, step.nodes)
         found = coordinator.run(
-            replace(order, read=together), ReadResult, clock=SystemClock(), time_limit_s=LIMIT_S,
-            on_event=lambda _: None,
-        )  # fmt: skip
+            replace(order, read=together), ReadResult, time_limit_s=LIMIT_S, on_event=lambda _: None
+        )
         if isinstance(found, RunFailure) and found.exit_code == BadValue.exit_code:
             raise BadValue(found.reason, hint=found.hint)
         if isinstance(found, RunFailure):

@@ -144,7 +144,7 @@ def _prober(
     memory: str | int | None, iterations: int | None, precision: str,
 ) -> tuple[TorchProber, int | None]:  # fmt: skip
     """What makes the probes, and its memory limit in bytes. Raises MissingPart for the paper's length without a GPU."""
-    from loaderprobe.compute.batch_size import ProbeParts, TorchProber, gpu_of
+    from loaderprobe.compute.batch_size import TorchProber, gpu_of
     from loaderprobe.compute.trainer import usual_loss
 
     clock, uuid, ours = SystemClock(), gpu_of(model), strategy == "throughput"
@@ -154,15 +154,17 @@ def _prober(
     if limit is None and uuid is None:
         limit = round(MEMORY_SHARE * (memory_left_bytes() or 0)) or None
     period_s = {} if ours else {"period_s": ONE_S}
-    parts = ProbeParts(
+    prober = TorchProber(
+        model,
+        batches,
         loss=loss or usual_loss,
         clock=clock,
         meter=lambda: Meter(clock, uuid, **period_s),
         steps=iterations or (None if ours else UPDATES),
         memory_limit=limit,
-        precision="bf16" if precision == "bf16" else "fp32",
+        bf16=precision == "bf16",
     )
-    return TorchProber(model, batches, parts), limit
+    return prober, limit
 
 
 def _judged(

@@ -19,7 +19,7 @@ from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.api.values import layouts_of, unheard
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.ranks.launch import Coordinator, on_this_machine, spread
-from loaderprobe.measure.user.loader import LoaderRequest, measure_with_step
+from loaderprobe.measure.user.loader import LoaderRequest, compute_of, measure_loader
 from loaderprobe.protocols import OnStage
 from loaderprobe.records.config import CacheState, check_seconds
 from loaderprobe.records.diagnosis import DIAGNOSIS_SCHEMA, DIAGNOSIS_VERSION, DataFound, OwnMeasured
@@ -162,7 +162,8 @@ def diagnose(
         loader, own_step = made(own)
         step = step or own_step
     asked = LoaderRequest(cache=state, budget_s=budget_s, beyond_s=beyond_s)
-    return diagnosis(measure_with_step(loader, step, asked, _over(budget_s, progress or unheard)), command)
+    measured = measure_loader(loader, compute_of(step), asked, _over(budget_s, progress or unheard))
+    return diagnosis(measured, command)
 
 
 def diagnosis(measured: OwnMeasured, command: str) -> Diagnosis:

@@ -228,7 +228,7 @@ def check_spec(spec: SweepSpec, nodes: Sequence[Node] | None = None) -> None:
     most = max(config.ranks for config in spec.configs)
     there = this_node(most) if nodes is None and most > 1 else nodes or ()
     for config in spec.configs:
-        check_gpus(config.compute, config.ranks, config.nodes, there)
+        check_gpus(config, there)
     if nodes is None:
         check_crowd(most, cores_available())
     for loader, compute in parts:

@@ -6,9 +6,9 @@ import gc
 import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -123,27 +123,13 @@ LEARNING_RATE = 0.0
 TRIAL = 2
 """Images of a first step that shows what memory takes, before a larger batch is tried in the machine's own memory."""
 LEAST_STEPS, MOST_STEPS = 4, 200
+PROBE_S = 2.0
+"""Of a probe whose number of steps is not asked for."""
 FEW_STEPS = 3
 """Where a single step is longer than a probe should be."""
 
 Take = Callable[[], Any]
 Loss = Callable[[Any, Any], torch.Tensor]
-Precision = Literal["fp32", "bf16"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeParts:
-    """What a prober is made with."""
-
-    loss: Loss
-    clock: Clock
-    meter: Callable[[], UtilizationMeter]
-    steps: int | None = None
-    """Of a probe, exactly so many; None for as many as take `seconds`."""
-    seconds: float = 2.0
-    memory_limit: int | None
-    """Bytes; None for all of a GPU."""
-    precision: Precision = "fp32"
 
 
 class TorchProber:
@@ -152,20 +138,24 @@ class TorchProber:
     Raises BadValue for a model without weights, and for one that fails, saying in which part of the step.
     """
 
-    def __init__(self, model: torch.nn.Module, batches: Callable[[int], Any], parts: ProbeParts) -> None:
+    def __init__(
+        self, model: torch.nn.Module, batches: Callable[[int], Any], *, loss: Loss, clock: Clock,
+        meter: Callable[[], UtilizationMeter], steps: int | None, memory_limit: int | None, bf16: bool = False,
+    ) -> None:  # fmt: skip
+        """A probe takes `steps`; None: as many as `PROBE_S` holds. `memory_limit` is in bytes; None for no limit."""
         self.device = trainable(model)[0].device
-        self._memory = MemoryBudget(self.device, parts.memory_limit, gradient_bytes(model))
-        self._model = ModelCopy(model, parts.loss, LEARNING_RATE, bf16=parts.precision == "bf16")
-        self._batches, self._parts = batches, parts
+        self._memory = MemoryBudget(self.device, memory_limit, gradient_bytes(model))
+        self._model = ModelCopy(model, loss, LEARNING_RATE, bf16=bf16)
+        self._batches, self._clock, self._meter, self._steps = batches, clock, meter, steps
         self._size = 0
 
     def probe(self, batch_size: int) -> BatchSizeProbe:
         """Train some steps. Memory that ends, or by prediction would end, is a probe that does not fit."""
-        begin_ns = self._parts.clock.now_ns()
+        begin_ns = self._clock.now_ns()
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             found = self._tried(batch_size)
         self._forget(fits=found.fits)
-        return replace(found, wall_s=(self._parts.clock.now_ns() - begin_ns) / 1e9)
+        return replace(found, wall_s=(self._clock.now_ns() - begin_ns) / 1e9)
 
     def step(self, batch: Any) -> None:
         self._size = samples_in(batch)
@@ -200,7 +190,7 @@ class TorchProber:
         self._memory.begin()
         with self._source(batch_size) as (take, prefetched):
             steps = self._warmed(take, prefetched)
-            with self._parts.meter() as meter:
+            with self._meter() as meter:
                 times = self._timed(take, steps)
         return _probe(batch_size, times, meter.readings(), self._memory.end(batch_size))
 
@@ -233,26 +223,26 @@ class TorchProber:
 
         Returns how many steps a probe takes.
         """
-        parts, step_s = self._parts, 0.0
+        step_s = 0.0
         for number in range(2 + prefetched):
-            begin_ns = self._parts.clock.now_ns()
+            begin_ns = self._clock.now_ns()
             self._step(take())
             with self._part("optimizer"):
                 self._model.wait()
-            step_s = (self._parts.clock.now_ns() - begin_ns) / 1e9
-            if parts.steps is None and step_s > parts.seconds and number >= prefetched:
+            step_s = (self._clock.now_ns() - begin_ns) / 1e9
+            if self._steps is None and step_s > PROBE_S and number >= prefetched:
                 break
-        if parts.steps is not None:
-            return parts.steps
-        if step_s > parts.seconds:
+        if self._steps is not None:
+            return self._steps
+        if step_s > PROBE_S:
             return FEW_STEPS
-        return min(MOST_STEPS, max(LEAST_STEPS, math.ceil(parts.seconds / max(step_s, 1e-6))))
+        return min(MOST_STEPS, max(LEAST_STEPS, math.ceil(PROBE_S / max(step_s, 1e-6))))
 
     def _timed(self, take: Take, steps: int) -> list[tuple[float, int]]:
         """(seconds, images) of each step. On a GPU the host is not made to wait for it: events are read at the end."""
         images: list[int] = []
-        events = StepEvents(self._parts.clock, self.device) if self.device.type == "cuda" else None
-        stamps = [self._parts.clock.now_ns()]
+        events = StepEvents(self._clock, self.device) if self.device.type == "cuda" else None
+        stamps = [self._clock.now_ns()]
         for _ in range(steps):
             if events:
                 events.begin()
@@ -262,7 +252,7 @@ class TorchProber:
             if events:
                 events.end()
             else:
-                stamps.append(self._parts.clock.now_ns())
+                stamps.append(self._clock.now_ns())
         if events:
             with self._part("optimizer"):
                 ends = events.finish()

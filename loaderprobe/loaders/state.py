@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from multiprocessing.managers import BaseProxy
-from pathlib import Path, PurePath
-from typing import Any, NamedTuple
+from pathlib import PurePath
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,6 +26,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from loaderprobe.batches import parts_of
 from loaderprobe.records.remark import Remark
+from loaderprobe.system.mapped import Mapping, mappings
 
 # All values that a data set, a sampler or another object holds, found without running its code.
 #
@@ -271,8 +272,8 @@ def shared_state_kept(loader: DataLoader[Any]) -> Iterator[list[Remark]]:
     parts = [value for value in vars(loader).values() if not isinstance(value, _BaseDataLoaderIter)]
     # The values that were found keep their memory mapped, unless they are closed.
     values = [value for value in reachable(parts, closed=(_BaseDataLoaderIter,)) if _may_be_shared(type(value))]
-    mappings, in_use = _mappings(), {piece for value in values if (piece := _memory(value))}
-    pieces = [piece for piece in sorted(in_use) if (mapping := _mapping_of(piece, mappings)) and mapping.shared]
+    mapped, in_use = mappings(), {piece for value in values if (piece := _memory(value))}
+    pieces = [piece for piece in sorted(in_use) if (mapping := _mapping_of(piece, mapped)) and _is_shared(mapping)]
     saved, left_out = _within(_merged(pieces))
     attributes = [(vars(owner), dict(vars(owner))) for owner in _owners(loader)]
     places_in_epoch = [(vars(loader.dataset), _numbers(loader.dataset))] if _resumes_here(loader) else []
@@ -281,7 +282,7 @@ def shared_state_kept(loader: DataLoader[Any]) -> Iterator[list[Remark]]:
         notes.append(Remark(code="shared_memory_stays", facts={"size_bytes": left_out}))
     if any(issubclass(type(value), BaseProxy) for value in values):
         notes.append(Remark(code="manager_stays"))
-    copies = [(piece, _mapping_of(piece, mappings), ctypes.string_at(piece.start, piece.size)) for piece in saved]
+    copies = [(piece, _mapping_of(piece, mapped), ctypes.string_at(piece.start, piece.size)) for piece in saved]
     try:
         yield notes
     finally:
@@ -351,10 +352,10 @@ def _within(pieces: Iterable[MemoryPiece]) -> tuple[list[MemoryPiece], int]:
 
 def _put_back(copies: Iterable[tuple[MemoryPiece, Mapping | None, bytes]]) -> None:
     """Write back only changed bytes, and only where the same memory is still mapped."""
-    mappings = _mappings()
-    for piece, mapped, before in copies:
-        now = _mapping_of(piece, mappings)
-        same = now is not None and mapped is not None and now.file == mapped.file
+    mapped = mappings()
+    for piece, old, before in copies:
+        now = _mapping_of(piece, mapped)
+        same = now and old and (now.device, now.inode, now.path) == (old.device, old.inode, old.path)
         if same and ctypes.string_at(piece.start, piece.size) != before:
             ctypes.memmove(piece.start, before, piece.size)
 
@@ -384,34 +385,12 @@ def _numbers(dataset: Any) -> dict[str, Any]:
     return {name: value for name, value in vars(dataset).items() if type(value) in plain}
 
 
-class Mapping(NamedTuple):
-    """A line of /proc/self/maps."""
-
-    begin: int
-    end: int
-    access: str
-    file: tuple[str, str, str]
-    """Device, inode and name."""
-
-    @property
-    def shared(self) -> bool:
-        """True for writable memory that is shared with other processes and is not a file of the user."""
-        name = self.file[2]
-        return self.access == "rw-s" and (name.startswith(NO_FILE) or name.endswith("(deleted)"))
+def _is_shared(mapping: Mapping) -> bool:
+    """True for writable memory that is shared with other processes and is not a file of the user."""
+    return mapping.access == "rw-s" and (mapping.path.startswith(NO_FILE) or mapping.path.endswith("(deleted)"))
 
 
-def _mappings() -> list[Mapping]:
-    """Those of this process, in order; none where they are not readable."""
-    found = []
-    with suppress(OSError):
-        for line in Path("/proc/self/maps").read_text().splitlines():
-            span, access, _, device, inode, *name = line.split(maxsplit=5)
-            begin, end = (int(bound, 16) for bound in span.split("-"))
-            found.append(Mapping(begin, end, access, (device, inode, "".join(name))))
-    return found
-
-
-def _mapping_of(piece: MemoryPiece, mappings: list[Mapping]) -> Mapping | None:
+def _mapping_of(piece: MemoryPiece, mapped: list[Mapping]) -> Mapping | None:
     """The one that holds all of it."""
-    number = bisect_right(mappings, piece.start, key=lambda mapping: mapping.begin) - 1
-    return mappings[number] if number >= 0 and piece.start + piece.size <= mappings[number].end else None
+    number = bisect_right(mapped, piece.start, key=lambda mapping: mapping.begin) - 1
+    return mapped[number] if number >= 0 and piece.start + piece.size <= mapped[number].end else None

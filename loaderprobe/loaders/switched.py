@@ -28,7 +28,7 @@ from loaderprobe.loaders.worker_probe import (
 )
 from loaderprobe.records.measurement import Mode, WorkerBatches
 from loaderprobe.system.mapped import let_go
-from loaderprobe.system.process import DEATH_S, how_ended
+from loaderprobe.system.process import DEATH_S, how_worker_ended
 from loaderprobe.system.scratch import remove_batches, written_in
 
 # Until all workers have made what they were asked for; a batch that takes longer is caught in the act.
@@ -37,10 +37,6 @@ MOST_RELEASE_S = 2.0
 POLL_S = 0.002
 # Errors by which the training thread notices a dead worker.
 WORKER_TROUBLE = (RuntimeError, OSError, EOFError)
-SHARED_MEMORY_HINT = (
-    "give the container more /dev/shm (docker run --shm-size), or use smaller batches, fewer workers or a lower "
-    "prefetch factor"
-)
 
 
 def dead_worker(workers: Sequence[BaseProcess]) -> LoaderprobeError | None:
@@ -53,14 +49,9 @@ def dead_worker(workers: Sequence[BaseProcess]) -> LoaderprobeError | None:
     for worker in workers:
         if worker.sentinel in ended:
             worker.join(DEATH_S)
-        if not worker.exitcode:
-            continue
-        if -worker.exitcode == signal.SIGBUS:
-            return NoSpace(f"a loader worker (pid {worker.pid}) ran out of shared memory", hint=SHARED_MEMORY_HINT)
-        how, hint = how_ended(worker.exitcode)
-        return DeadWorker(
-            f"a loader worker (pid {worker.pid}) {how}", hint=hint and f"{hint}; fewer workers need less memory"
-        )
+        if worker.exitcode:
+            reason, hint = how_worker_ended(worker.pid, worker.exitcode)
+            return (NoSpace if worker.exitcode == -signal.SIGBUS else DeadWorker)(reason, hint=hint)
     return None
 
 

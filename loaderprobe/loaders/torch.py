@@ -23,7 +23,7 @@ from torchvision.transforms import v2
 
 from loaderprobe.datasets.layouts import FILES, format_of
 from loaderprobe.errors import BadValue, NoSpace
-from loaderprobe.loaders.switched import SHARED_MEMORY_HINT, SwitchedLoader
+from loaderprobe.loaders.switched import SwitchedLoader
 from loaderprobe.loaders.worker_probe import one_thread
 from loaderprobe.records.config import (
     CHANNEL_DEVIATION,
@@ -40,6 +40,7 @@ from loaderprobe.records.measurement import Alternative
 from loaderprobe.stats import median
 from loaderprobe.system.limits import free_shared_memory_bytes, shared_memory_bytes
 from loaderprobe.system.objects import read_object
+from loaderprobe.system.process import SHARED_MEMORY_HINT
 from loaderprobe.units import format_bytes
 
 # From an image file to a training sample: the input pipelines and the decoders.

@@ -22,13 +22,13 @@ from typing import Any
 import msgspec
 
 from loaderprobe.analyze.verdict.rounds import further_round, next_round
-from loaderprobe.errors import LoaderprobeError, LostRank
+from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.assembly import alternatives, make_compute, make_loader
 from loaderprobe.measure.epochs import in_epochs, study_epochs
 from loaderprobe.measure.full_buffer import PrefilledStudy
 from loaderprobe.measure.parts import UNSEEN, Parts, join_parts
 from loaderprobe.measure.ranks.child import RankChild, read_rank
-from loaderprobe.measure.runner import MOST_BYTES, SHARED_MEMORY_HINT, Event, Order, kill_group
+from loaderprobe.measure.runner import MOST_BYTES, Event, Order, kill_group
 from loaderprobe.measure.session import Recorder, Session
 from loaderprobe.measure.user.function import measure_own
 from loaderprobe.plugins import resolve
@@ -47,7 +47,7 @@ from loaderprobe.system.environment import list_gpus
 from loaderprobe.system.launcher import VISIBLE, own_gpu
 from loaderprobe.system.limits import memory_left_bytes
 from loaderprobe.system.pagecache import LinuxPageCache
-from loaderprobe.system.process import die_with_parent, how_ended, threads_of
+from loaderprobe.system.process import SHARED_MEMORY_HINT, die_with_parent, how_worker_ended, threads_of
 from loaderprobe.system.scratch import written_in
 
 
@@ -174,8 +174,10 @@ def explain_error(error: BaseException) -> tuple[str, str]:
     text = str(error)
     if re.search(r"No space left on device(?!: ['\"])", text) or "unable to allocate shared memory" in text:
         return "a loader worker ran out of shared memory", SHARED_MEMORY_HINT
-    if killed := _KILLED_WORKER.search(text):
-        return _of_worker(*killed.groups())
+    killed = _KILLED_WORKER.search(text)
+    number = next((each for each in signal.Signals if killed and signal.strsignal(each) == killed[2]), None)
+    if killed and number:
+        return how_worker_ended(int(killed[1]), -number)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     last = lines[-1] if lines else type(error).__name__
     if text.startswith("Caught "):
@@ -183,14 +185,6 @@ def explain_error(error: BaseException) -> tuple[str, str]:
     hint = error.hint if isinstance(error, LoaderprobeError) else ""
     reason = last if isinstance(error, LoaderprobeError) else f"{type(error).__name__}: {last}"
     return reason, hint
-
-
-def _of_worker(pid: str, described: str) -> tuple[str, str]:
-    if described == signal.strsignal(signal.SIGBUS):
-        return f"a loader worker (pid {pid}) ran out of shared memory", SHARED_MEMORY_HINT
-    number = next((number for number in signal.Signals if signal.strsignal(number) == described), None)
-    how, hint = how_ended(-number) if number else (f"was killed by {described}", "")
-    return f"a loader worker (pid {pid}) {how}", hint and f"{hint}; fewer workers need less memory"
 
 
 def live(order_path: Path, result_path: Path, parent: int) -> int:
@@ -215,8 +209,7 @@ def live(order_path: Path, result_path: Path, parent: int) -> int:
             result_path.write_bytes(encode(order.result, result))
     except Exception as error:  # noqa: BLE001  # the border of the process: everything becomes a record
         reason, hint = explain_error(error)
-        last = Event(stage=stage, failure=reason, hint=hint, lost=isinstance(error, LostRank))
-        events.write(to_json(last).decode() + "\n")
+        events.write(to_json(Event(stage=stage, failure=reason, hint=hint)).decode() + "\n")
         with suppress(OSError):  # a full disk takes no log, but the reason is said
             traceback.print_exc()
         return error.exit_code if isinstance(error, LoaderprobeError) else LoaderprobeError.exit_code

@@ -27,9 +27,18 @@ from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.rank_processes import RankPlacement, ReadTogether
 from loaderprobe.store.codec import decode, encode
+from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.host import utc_timestamp
 from loaderprobe.system.limits import free_shared_memory_bytes
-from loaderprobe.system.process import ask_where, child_environment, end_of, how_ended, runs, signal_name
+from loaderprobe.system.process import (
+    SHARED_MEMORY_HINT,
+    ask_where,
+    child_environment,
+    end_of,
+    how_ended,
+    runs,
+    signal_name,
+)
 from loaderprobe.system.scratch import remove_batches, scratch_directory, written_in
 
 
@@ -81,8 +90,6 @@ class Event:
     total: int = 0
     failure: str | None = None
     hint: str = ""
-    lost: bool = False
-    """True where the failure is that another rank was lost."""
 
 
 class OfConfiguration(Protocol):
@@ -99,7 +106,7 @@ class Processes(Protocol):
     """What does orders, each in processes of its own: a `ForkServer`, or a `Coordinator` with all ranks."""
 
     def run(
-        self, order: Order, type_: type[R], *, clock: Clock, time_limit_s: float, on_event: Callable[[Event], None]
+        self, order: Order, type_: type[R], *, time_limit_s: float, on_event: Callable[[Event], None]
     ) -> R | RunFailure:
         """The record of this type that the order asks for."""
         ...
@@ -217,8 +224,9 @@ class ForkServer:
         return self._last
 
     def run(
-        self, order: Order, type_: type[R], *, clock: Clock, time_limit_s: float, on_event: Callable[[Event], None]
+        self, order: Order, type_: type[R], *, time_limit_s: float, on_event: Callable[[Event], None]
     ) -> R | RunFailure:
+        clock = SystemClock()
         return run_order(order, type_, clock=clock, time_limit_s=time_limit_s, on_event=on_event, start=self.start)
 
 
@@ -239,9 +247,6 @@ STACKS_S = 0.5
 """For a child that hangs to write where it is."""
 KILLED_S = 10.0
 """For a killed child to end: 1 GB of its memory took 0.3 s to free on a virtual machine. Ranks report it in ENDED_S."""
-SHARED_MEMORY_HINT = (
-    "give the container more /dev/shm (docker run --shm-size), or lower --batch-size, --workers or --prefetch-factor"
-)
 RAISE_TIME_LIMIT = "raise --time-limit, or check the log for a hang"
 RAISE_BUDGET = "the budget left it no more time: raise --budget, or check the log for a hang"
 END_OF_OUTPUT = None

@@ -116,7 +116,7 @@ class Orders:
             self.on_stage(f"{label} {order.config.title()}", round(ask.total - ask.left(part)), round(ask.total))
 
         report(Event(stage="start"))
-        found = self.processes.run(order, type_, clock=self.clock, time_limit_s=limit_s, on_event=report)
+        found = self.processes.run(order, type_, time_limit_s=limit_s, on_event=report)
         if limit_s < self.time_limit_s and isinstance(found, RunFailure) and found.hint == RAISE_TIME_LIMIT:
             return replace(found, hint=RAISE_BUDGET)
         return found

@@ -10,10 +10,10 @@ from __future__ import annotations
 import ctypes
 import os
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 MADV_DONTNEED = 4
 OWN = Path("/proc/self")
@@ -36,24 +36,24 @@ def may_hold_data(path: str) -> bool:
 
 def held_files() -> dict[str, int]:
     """Bytes by path of the regular files that this process has open for reading only, or mapped and not as code."""
-    return _sizes({*_open_for_reading(), *(mapping.path for mapping in _mappings())})
+    return _sizes({*_open_for_reading(), *(mapping.path for mapping in _of_files())})
 
 
-def let_go(paths: Collection[str] | None = None, clean: set[_Mapping] | None = None) -> int:
+def let_go(paths: Collection[str] | None = None, clean: set[Mapping] | None = None) -> int:
     """Unmap the pages of these files, else of all that are mapped and not as code; returns how many mappings there are.
 
     A later read brings them back. Private mappings that can be, or have been, written to are skipped, because
     changes would be lost. `clean` keeps those that cannot be written and were found unchanged: they stay so.
     """
     clean = set() if clean is None else clean
-    mappings = _mappings(paths)
-    clean.intersection_update(mappings)
-    if any(not mapping.shared and not mapping.writable and mapping not in clean for mapping in mappings):
+    mapped = _of_files(paths)
+    clean.intersection_update(mapped)
+    if any(not mapping.shared and "w" not in mapping.access and mapping not in clean for mapping in mapped):
         changed = _changed()
-        clean.update(mapping for mapping in mappings if not mapping.writable and mapping.begin not in changed)
+        clean.update(mapping for mapping in mapped if "w" not in mapping.access and mapping.begin not in changed)
         # That took some ms, in which another thread may have unmapped a file.
-        mappings = _mappings(paths)
-    found = [mapping for mapping in mappings if mapping.shared or mapping in clean]
+        mapped = _of_files(paths)
+    found = [mapping for mapping in mapped if mapping.shared or mapping in clean]
     for mapping in found:
         _libc.madvise(mapping.begin, mapping.end - mapping.begin, MADV_DONTNEED)
     return len(found)
@@ -71,7 +71,7 @@ class Evicted:
         for path in sorted(self._paths):
             with suppress(OSError):
                 self._files.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
-        self._clean: set[_Mapping] = set()
+        self._clean: set[Mapping] = set()
 
     def drop(self) -> None:
         """Unmap the pages of the files here, and evict them. Some 2 ms in a process with torch in it."""
@@ -88,27 +88,42 @@ class Evicted:
             os.close(self._files.pop())
 
 
-@dataclass(frozen=True, slots=True)
-class _Mapping:
+class Mapping(NamedTuple):
+    """A line of /proc/self/maps."""
+
     begin: int
     end: int
-    shared: bool
-    writable: bool
+    access: str
+    """Such as `rw-s`."""
+    device: str
+    inode: str
     path: str
+    """Empty for memory of its own."""
+
+    @property
+    def shared(self) -> bool:
+        return self.access[3] == "s"
 
 
-def _mappings(paths: Collection[str] | None = None) -> list[_Mapping]:
+def mappings(wanted: Callable[[str], bool] = lambda _: True) -> list[Mapping]:
+    """Those of this process with such paths, in the order of their addresses; none where they are not readable."""
+    found = []
+    with suppress(OSError):
+        for line in (OWN / "maps").read_text(errors="surrogateescape").split("\n")[:-1]:
+            span, access, _, device, inode, *name = line.split(maxsplit=5)
+            if wanted(path := "".join(name)):
+                begin, _, end = span.partition("-")
+                found.append(Mapping(int(begin, 16), int(end, 16), access, device, inode, path))
+    return found
+
+
+def _of_files(paths: Collection[str] | None = None) -> list[Mapping]:
     """Mappings of these files; else of data files: a file with any part mapped as code is a library."""
-    found, code = [], set()
-    for line in (OWN / "maps").read_text(errors="surrogateescape").splitlines():
-        parts = line.split(maxsplit=5)
-        if len(parts) < 6 or not (_is_data(parts[5]) if paths is None else parts[5] in paths):
-            continue
-        if paths is None and "x" in parts[1]:
-            code.add(parts[5])
-        begin, _, end = parts[0].partition("-")
-        found.append(_Mapping(int(begin, 16), int(end, 16), parts[1][3] == "s", "w" in parts[1], parts[5]))
-    return [each for each in found if each.path not in code]
+    if paths is not None:
+        return mappings(paths.__contains__)
+    found = mappings(_is_data)
+    code = {mapping.path for mapping in found if "x" in mapping.access}
+    return [mapping for mapping in found if mapping.path not in code]
 
 
 def _is_data(path: str) -> bool:
@@ -118,7 +133,7 @@ def _is_data(path: str) -> bool:
 def _changed() -> set[int]:
     """Start addresses of the mappings of which this process has private copies of pages."""
     changed, begin = set(), 0
-    for line in (OWN / "smaps").read_text(errors="surrogateescape").splitlines():
+    for line in (OWN / "smaps").read_text(errors="surrogateescape").split("\n")[:-1]:
         head = line.split(maxsplit=1)[0]
         if head == "Anonymous:" and int(line.split()[1]):
             changed.add(begin)

@@ -110,6 +110,20 @@ def how_ended(code: int) -> tuple[str, str]:
     return f"was killed by {signal_name(-code)}", hint
 
 
+SHARED_MEMORY_HINT = (
+    "give the container more /dev/shm (docker run --shm-size), or use smaller batches, fewer workers or a lower "
+    "prefetch factor"
+)
+
+
+def how_worker_ended(pid: int | None, code: int) -> tuple[str, str]:
+    """(the whole sentence for a worker of a loader, a hint). Of a bus error it dies where shared memory has run out."""
+    if code == -signal.SIGBUS:
+        return f"a loader worker (pid {pid}) ran out of shared memory", SHARED_MEMORY_HINT
+    how, hint = how_ended(code)
+    return f"a loader worker (pid {pid}) {how}", hint and f"{hint}; fewer workers need less memory"
+
+
 def end_of(process: subprocess.Popen[bytes]) -> tuple[str, str]:
     """`how_ended` for a child that does not answer any more; it may still run."""
     with suppress(subprocess.TimeoutExpired):

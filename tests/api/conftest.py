@@ -15,7 +15,7 @@ import pytest
 
 from loaderprobe.api.diagnose import Diagnosis, diagnosis
 from loaderprobe.measure.pace import Pace
-from loaderprobe.measure.user.loader import LoaderRequest, measure_with_step
+from loaderprobe.measure.user.loader import LoaderRequest, compute_of, measure_loader
 from loaderprobe.records.measurement import Activity, Measurement, Mode
 from loaderprobe.samplers.waits import WaitsSampler
 from tests.api.samples import photo_files, raw_files
@@ -106,6 +106,7 @@ def judge() -> Judge:
 
         asked = {"budget_s": 60.0, "decide": next_round, **asked}
         request = LoaderRequest(cache=cache, rounds=2, **asked)
-        return diagnosis(measure_with_step(loader, step, request, lambda *_: None), "loaderprobe.diagnose(...)")
+        measured = measure_loader(loader, compute_of(step), request, lambda *_: None)
+        return diagnosis(measured, "loaderprobe.diagnose(...)")
 
     return run

@@ -7,6 +7,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from loaderprobe.errors import BadValue, NoSpace
 from loaderprobe.loaders.attached import attach
 from loaderprobe.measure.attach import watcher as watcher
 from loaderprobe.measure.attach.attachment import Finished
-from loaderprobe.measure.user.loader import measure_with_step
+from loaderprobe.measure.user.loader import measure_loader
 from loaderprobe.records.diagnosis import AttachRequest
 from loaderprobe.render.watch import said
 from tests.examples import training as example
@@ -209,9 +210,9 @@ def broken(*given: Any, **named: Any) -> None:
 @pytest.mark.parametrize(
     ("place", "value", "says"),
     [
-        ("measure.attach.attachment.measure_with_step", broken, "ZeroDivisionError: planted here"),
-        ("loaders.attached.ranks_in_use", lambda: 2, "2 ranks"),
-        ("measure.attach.attachment.measure_with_step", measure_with_step, ""),
+        ("measure.attach.attachment.measure_loader", broken, "ZeroDivisionError: planted here"),
+        ("api.run.attachment_of", partial(attachment_of, launched=2), "2 ranks"),
+        ("measure.attach.attachment.measure_loader", measure_loader, ""),
     ],
 )
 def test_a_script_raises_what_it_raises(

@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import loaderprobe
-from loaderprobe.compute.batch_size import MemoryBudget, ProbeParts, TorchProber, repeated
+from loaderprobe.compute.batch_size import MemoryBudget, TorchProber, repeated
 from loaderprobe.compute.trainer import usual_loss
 from loaderprobe.errors import BadValue
 from loaderprobe.system.clock import SystemClock
@@ -32,8 +32,9 @@ MB = 1_000_000
 
 
 def prober(model: nn.Module, batches: Callable[[int], Any], *, limit: int | None = None, steps: int = 3) -> TorchProber:
-    parts = ProbeParts(loss=usual_loss, clock=SystemClock(), meter=ScriptedMeter, steps=steps, memory_limit=limit)
-    return TorchProber(model, batches, parts)
+    return TorchProber(
+        model, batches, loss=usual_loss, clock=SystemClock(), meter=ScriptedMeter, steps=steps, memory_limit=limit
+    )
 
 
 def small() -> nn.Module:

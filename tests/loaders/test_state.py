@@ -6,6 +6,7 @@ import copy
 import functools
 import mmap
 import multiprocessing
+import os
 import random
 import threading
 from collections import OrderedDict, deque
@@ -184,8 +185,9 @@ def test_shared_memory_of_any_kind_is_put_back(block: Any, tmp_path: Path) -> No
     array = multiprocessing.Array("b", 4)
     held_array: Any = array.get_obj()
     tensor, anonymous, own = shared(5), mmap.mmap(-1, 16), np.zeros(4)
-    (tmp_path / "file").write_bytes(bytes(8))
-    file = np.memmap(tmp_path / "file", np.uint8, mode="r+")
+    path = tmp_path / os.fsdecode(b"fil\xe9")  # files may have names that are no UTF-8
+    path.write_bytes(bytes(8))
+    file = np.memmap(path, np.uint8, mode="r+")
     over, reverse = np.frombuffer(held_array, np.int8), np.frombuffer(anonymous, np.uint8)[::-2]
     kept = {"value": [value], "raw": (raw,), "own": own, "file": file}
     with shared_state_kept(loader_with(kept=kept, tensor=tensor, over=over, block=block, reverse=reverse)) as found:

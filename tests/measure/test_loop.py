@@ -15,7 +15,7 @@ from loaderprobe.measure.attach.coroutine import SessionCoroutine, Withdrawn
 from loaderprobe.measure.attach.script_ranks import ScriptCollectives
 from loaderprobe.measure.further import CUT_SHORT
 from loaderprobe.measure.ranks.child import RankGather
-from loaderprobe.measure.session import AGAIN, ATTEMPTS, GivenUp, Recorder, Session
+from loaderprobe.measure.session import AGAIN, ATTEMPTS, GivenUp
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.rank_processes import NotTogether
 from loaderprobe.testing import (
@@ -27,7 +27,7 @@ from loaderprobe.testing import (
     example_config,
     example_files,
 )
-from tests.measure.scripted import in_threads, scripted_parts
+from tests.measure.scripted import in_threads, scripted_session
 
 STEP_S = 0.01
 """That a step of a loop takes on a fake clock."""
@@ -38,11 +38,9 @@ def loop_session(
 ) -> Measurement:
     """What is measured until the loop gives up; `parts` are those that are not usual, `options` of the session."""
     files, config, compute = example_files(), example_config(), StepCompute(step, example_arguments(clock))
-    usual = scripted_parts(service, clock, compute, config, files, FakePageCache())
-    session = Session(
-        recorder=Recorder(config), files=files, parts=replace(usual, **parts), on_stage=lambda *_: None,
-        **{"period": 1, **options},
-    )  # fmt: skip
+    options = {"period": 1, **options}
+    session = scripted_session(service, clock, compute, config, files, FakePageCache(), **options)
+    session.parts = replace(session.parts, **parts)
     with suppress(GivenUp):
         session.run()
     return session.measurement((), ())

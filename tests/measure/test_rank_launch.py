@@ -40,7 +40,7 @@ KILLED_WITH_WORKER = AT_ROUND + "sleep 1000 & kill -9 $$"
 """Its worker holds its output, as those of a DataLoader do for some seconds."""
 HUNG = """echo '{"stage": "joining"}'; exec sleep 1000"""
 RAISED = AT_ROUND + """echo '{"stage": "round 1", "failure": "ValueError: no"}'; exit 1"""
-LOST = AT_ROUND + """echo '{"stage": "round 1", "failure": "another rank has gone", "lost": true}'; exit 1"""
+LOST = AT_ROUND + """echo '{"stage": "round 1", "failure": "another rank has gone"}'; exit 1"""
 WAITS = AT_ROUND + "exec sleep 1000"
 FILES = example_files(16)
 
@@ -118,7 +118,7 @@ def run(
     coordinator: Coordinator, asked: Order, type_: Any = Measurement, on_event: Callable[[Event], None] = lambda _: None
 ) -> Any:
     """In the children of all ranks."""
-    return coordinator.run(asked, type_, clock=SystemClock(), time_limit_s=60.0, on_event=on_event)
+    return coordinator.run(asked, type_, time_limit_s=60.0, on_event=on_event)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.measure.ranks.launch import (
     check_crowd,
-    check_room,
+    check_gpus,
     failure_of,
     is_consequence,
     nodes_of,
@@ -113,12 +113,12 @@ def test_a_small_machine_has_no_thousand_ranks(ranks: int, cores: float, most: i
 
 def test_each_rank_on_cuda_has_a_gpu() -> None:
     """Where they can be listed; two on one node need two."""
-    configs = [example_config(compute="cuda", ranks=2)]
-    check_room(configs, nodes(4, gpus=2))
-    check_room(configs, nodes(4, gpus=0))
-    check_room([example_config(compute="cuda", ranks=2, nodes=2)], nodes(1, 1, gpus=1))
+    config = example_config(compute="cuda", ranks=2)
+    check_gpus(config, nodes(4, gpus=2))
+    check_gpus(config, nodes(4, gpus=0))
+    check_gpus(example_config(compute="cuda", ranks=2, nodes=2), nodes(1, 1, gpus=1))
     with pytest.raises(MissingPart, match="2 ranks on cuda need a GPU each, and host0 has 1"):
-        check_room(configs, nodes(4, gpus=1))
+        check_gpus(config, nodes(4, gpus=1))
 
 
 GONE = "another rank has gone, or does not answer (Connection closed by peer [10.0.0.1]:1)"

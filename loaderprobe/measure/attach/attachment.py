@@ -19,7 +19,7 @@ from loaderprobe.measure.attach.coroutine import SessionCoroutine, Withdrawn
 from loaderprobe.measure.attach.outside import Outside, Pauses
 from loaderprobe.measure.attach.script_loaders import LoopIterator, ScriptLoader, SeenLoaders
 from loaderprobe.measure.attach.takeover import Loop, OtherTraining, Takeover
-from loaderprobe.measure.user.loader import INTERRUPTED, LoaderRequest, measure_with_step
+from loaderprobe.measure.user.loader import INTERRUPTED, LoaderRequest, compute_of, measure_loader
 from loaderprobe.protocols import Say
 from loaderprobe.records.diagnosis import Attached, AttachRequest, OwnMeasured
 from loaderprobe.records.measurement import Measurement, segment_seconds, segments_of
@@ -313,7 +313,7 @@ class Attachment:
             measured = ranks.measure(seen, step, request, budget_s, self._on_stage)
         else:
             asked = LoaderRequest(cache=request.cache, budget_s=budget_s, beyond_s=beyond_s, period=seen.period)
-            measured = measure_with_step(seen.known.to_measure(), step, asked, self._on_stage)
+            measured = measure_loader(seen.known.to_measure(), compute_of(step), asked, self._on_stage)
         if measured is None:
             return None
         measurement = measured.measurement

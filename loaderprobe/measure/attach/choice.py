@@ -87,14 +87,12 @@ class LoaderChoice:
         return NoVerdict("ranks_apart") if self.ranks.not_together else agreed
 
     def _prevented(self, seen: ScriptLoader) -> NoVerdict | None:
-        from loaderprobe.loaders.attached import ranks_in_use
-
         if self._loaders.trained_in not in (0, threading.get_ident()):
             return NoVerdict("other_thread")
-        count, scratch = max(self._launched, ranks_in_use()), Path(self._request.scratch)
+        scratch = Path(self._request.scratch)
         if self.ranks is None:
-            if count > 1:
-                return NoVerdict("ranks", str(count))
+            if self._launched > 1:
+                return NoVerdict("ranks", str(self._launched))
             if others := others_that_train(scratch):
                 return NoVerdict("several_processes", str(others + 1))
         elif not self.ranks.is_coordinator:

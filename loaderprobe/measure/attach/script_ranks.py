@@ -16,7 +16,7 @@ from loaderprobe.measure.attach.script_loaders import ScriptLoader
 from loaderprobe.measure.collectives import Collectives
 from loaderprobe.measure.ranks.child import KIND, RankGather, barrier_s, meeting_notes, processes_of_ranks
 from loaderprobe.measure.session import GivenUp
-from loaderprobe.measure.user.loader import Deadline, LoaderRequest, measure_with_step
+from loaderprobe.measure.user.loader import Deadline, LoaderRequest, compute_of, measure_loader
 from loaderprobe.protocols import Clock, Group, OnStage, SharedStore
 from loaderprobe.records import values
 from loaderprobe.records.diagnosis import AttachRequest, OwnMeasured
@@ -320,7 +320,7 @@ class Ranks:
             deadline=lambda budget: self._deadline(budget, collectives),
             joined=self._as_one,
         )
-        measured = measure_with_step(seen.known.to_measure(), step, asked, on_stage)
+        measured = measure_loader(seen.known.to_measure(), compute_of(step), asked, on_stage)
         return measured if self.is_coordinator else None
 
     def kept(self, measured: Measurement, run: str) -> tuple[Remark, ...]:

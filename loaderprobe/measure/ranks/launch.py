@@ -70,7 +70,7 @@ _MISSING = re.compile(
 )
 
 
-def is_consequence(reason: str, log: Sequence[str] = ()) -> bool:
+def is_consequence(reason: str, log: Sequence[str]) -> bool:
     """True where an error, or the last lines of a process that NCCL ended, say only that another rank was lost."""
     if any(words in line for line in log for words in OF_NCCL):
         return True
@@ -169,7 +169,7 @@ def _reason(shown: RankOutcome, first: RankOutcome, outcomes: Sequence[RankOutco
     return shown.reason, shown.hint
 
 
-def order_without_files(name: str, compute: ComputeSpec, ranks: int, nodes: int = 1) -> Order:
+def order_without_files(name: str, compute: ComputeSpec, ranks: int, nodes: int) -> Order:
     """The order of a measurement that has no data set of its own. The caller adds what is measured."""
     files = FileSet(
         label=name, root=name, generated=False, paths=(".",), classes=(0,), size_bytes=(0,), images_found=0
@@ -278,17 +278,10 @@ def check_crowd(ranks: int, cores: float) -> None:
         )
 
 
-def check_room(configs: Iterable[RunConfig], nodes: Sequence[Node]) -> None:
-    """Raises BadValue where a configuration needs more processes than there are, MissingPart for more GPUs."""
-    for config in configs:
-        check_processes(config.ranks, config.nodes, nodes)
-        check_gpus(config.compute, config.ranks, config.nodes, nodes)
-
-
-def check_gpus(compute: ComputeSpec, ranks: int, over: int, nodes: Sequence[Node]) -> None:
+def check_gpus(config: RunConfig, nodes: Sequence[Node]) -> None:
     """Raises MissingPart for more ranks on a node than it has GPUs, where they are needed and can be listed."""
-    wanted = ranks // over
-    for node in nodes[:over] if compute.kind == "cuda" and ranks > 1 else ():
+    wanted = config.ranks // config.nodes
+    for node in nodes[: config.nodes] if config.compute.kind == "cuda" and config.ranks > 1 else ():
         if 0 < node.gpus < wanted:
             raise MissingPart(
                 f"{wanted} ranks on cuda need a GPU each, and {node.host} has {node.gpus}",
@@ -488,14 +481,12 @@ def outcome_key(number: int, rank: int) -> str:
 
 
 def _failed(outcome: RankOutcome, failure: RunFailure, events: Sequence[Event], *, ended: bool) -> RankOutcome:
-    lost = bool(events) and events[-1].lost
-    consequence = lost or is_consequence(failure.reason, failure.log if failure.signal == "SIGABRT" else ())
     return replace(
         outcome,
         kind="timeout" if failure.reason.startswith("timeout") else "ended" if ended else "failed",
         stage=failure.stage,
         events=sum(event.failure is None for event in events),
-        consequence=consequence,
+        consequence=is_consequence(failure.reason, failure.log if failure.signal == "SIGABRT" else ()),
         reason=failure.reason,
         hint=failure.hint,
         exit_code=failure.exit_code,
@@ -591,13 +582,13 @@ class Coordinator:
         return self._process.nodes
 
     def run(
-        self, order: Order, type_: type[M], *, clock: Clock, time_limit_s: float, on_event: Callable[[Event], None]
+        self, order: Order, type_: type[M], *, time_limit_s: float, on_event: Callable[[Event], None]
     ) -> M | RunFailure:
         """Do what an order asks for in a child of each rank; `type_` is the record that it asks for.
 
         Raises LostRank when a process has gone. A configuration of one rank needs no other: it has a child here.
         """
-        config = order.config
+        config, clock = order.config, self._process.clock
         if config.ranks == 1 and order.read is None:
             return run_order(order, type_, clock=clock, time_limit_s=time_limit_s, on_event=on_event, start=self.start)
         self._refuse_lost()
@@ -618,7 +609,9 @@ class Coordinator:
 
         `what` is the word for a set of files.
         """
-        check_room(configs, self.nodes)
+        for config in configs:
+            check_processes(config.ranks, config.nodes, self.nodes)
+            check_gpus(config, self.nodes)
         for files in sets:
             most = max((config.nodes for config in configs if config.data == files.fingerprint), default=1)
             if most > 1:

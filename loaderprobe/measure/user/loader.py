@@ -403,13 +403,6 @@ class LoaderRequest:
     nodes: int = 1
 
 
-def measure_with_step(
-    loader: Any, step: Callable[[Any], Any] | None, asked: LoaderRequest, on_stage: OnStage
-) -> OwnMeasured:
-    """Measure a loader with the user's step, or with none. Raises what `measure_loader` raises."""
-    return measure_loader(loader, compute_of(step), asked, on_stage)
-
-
 def compute_of(step: Callable[[Any], Any] | None, *, in_ranks: bool = False) -> MakeCompute:
     """Makes the device of the user's step, in one of several ranks or alone, or of none."""
 
