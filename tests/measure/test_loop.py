@@ -15,19 +15,11 @@ from loaderprobe.measure.attach.coroutine import SessionCoroutine, Withdrawn
 from loaderprobe.measure.attach.script_ranks import ScriptCollectives
 from loaderprobe.measure.further import CUT_SHORT
 from loaderprobe.measure.ranks.child import RankGather
-from loaderprobe.measure.session import AGAIN, ATTEMPTS, GivenUp, Recorder, Session
+from loaderprobe.measure.session import AGAIN, ATTEMPTS, GivenUp
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.rank_processes import NotTogether
-from loaderprobe.testing import (
-    FakeClock,
-    FakeGroup,
-    FakePageCache,
-    Service,
-    example_arguments,
-    example_config,
-    example_files,
-)
-from tests.measure.scripted import in_threads, scripted_parts
+from loaderprobe.testing import FakeClock, FakeGroup, Service, example_arguments, example_config, example_files
+from tests.measure.scripted import in_threads, scripted_session
 
 STEP_S = 0.01
 """That a step of a loop takes on a fake clock."""
@@ -37,12 +29,11 @@ def loop_session(
     clock: FakeClock, step: Callable[[Any], None], service: Service, parts: dict[str, Any], **options: Any
 ) -> Measurement:
     """What is measured until the loop gives up; `parts` are those that are not usual, `options` of the session."""
-    files, config, compute = example_files(), example_config(), StepCompute(step, example_arguments(clock))
-    usual = scripted_parts(service, clock, compute, config, files, FakePageCache())
-    session = Session(
-        recorder=Recorder(config), files=files, parts=replace(usual, **parts), on_stage=lambda *_: None,
-        **{"period": 1, **options},
+    session = scripted_session(
+        service, example_config(), example_files(), clock=clock,
+        make=lambda *_: StepCompute(step, example_arguments(clock)), **{"period": 1, **options},
     )  # fmt: skip
+    session.parts = replace(session.parts, **parts)
     with suppress(GivenUp):
         session.run()
     return session.measurement((), ())
