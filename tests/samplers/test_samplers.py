@@ -63,8 +63,9 @@ def test_a_share_is_between_readings() -> None:
     """Of the machine, and of what this process takes of two cores; the first has nothing to compare with."""
     clock, percents = FakeClock(), iter((0.0, 50.0, 100.0))
     machine, own = MachineSampler(clock, lambda: next(percents)), CoresSampler(clock, cores=2)
-    for passes in (lambda: None, lambda: clock.work(1.0), lambda: clock.sleep(1.0)):
-        passes()
+    for work_s, sleep_s in ((0.0, 0.0), (1.0, 0.0), (0.0, 1.0)):
+        clock.work(work_s)
+        clock.sleep(sleep_s)
         machine.sample()
         own.sample()
     assert values(machine.series()) == {"machine_cpu": (0.5, 1.0)}
