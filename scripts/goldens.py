@@ -149,7 +149,9 @@ SESSIONS: Mapping[str, Callable[[], Measurement]] = {
     "cores": _alone(Service(cpu_s=0.006, run_delay_s=0.003)),
     "serial": _alone(Service(cpu_s=0.005), "emulated-sync:200", workers=0),
     "warm": lambda: measured_alone(_DISK, files=example_files(512), compute="emulated:9999", cache="warm"),
-    "never cold": lambda: measured_alone(_DISK, files=example_files(2048), page_cache=FakePageCache(stubborn=True)),
+    "never cold": lambda: measured_alone(
+        _DISK, files=example_files(2048), session={"cache": FakePageCache(stubborn=True)}
+    ),
     "thorough": _alone(_DISK, session={"thorough": True}),
     "short of time": _alone(Service(cpu_s=0.001, blocked_s=0.05), batch_size=8, session={"budget_s": 10.0}),
     "disturbed": _alone(_DISK, session={"others": [0.0, 0.5, 0.25]}),

@@ -93,9 +93,8 @@ def planted(
     which is copied; `options` are those of `slow_disk`.
     """
     filled = partial(shutil.copytree, fill, dirs_exist_ok=True) if isinstance(fill, Path) else fill
-    limits = {{"latency": "latency_s", "requests": "requests_per_s"}.get(kind, "bytes_per_s"): limit}
     try:
-        disk = undo.enter_context(slow_disk(kind=kind, fill=filled, **limits, **options))  # type: ignore[arg-type]
+        disk = undo.enter_context(slow_disk(kind=kind, limit=limit, fill=filled, **options))  # type: ignore[arg-type]
     except CannotPlant as error:
         print(f"{name}: left out: {error}", flush=True)
         return None

@@ -43,10 +43,10 @@ SHAPES = {
 
 
 def searched(
-    shape: Shape, *, noise: float = 0.0, drift: float = 0.0, seed: int = 0, most: int = MOST
+    shape: Shape, *, noise: float = 0.0, drift: float = 0.0, seed: int = 0
 ) -> tuple[Sequence[BatchSizeProbe], BatchSizeStop]:
     prober = ScriptedProber(rate=shape.rate, noise=noise, drift=drift, fits_up_to=shape.fits_up_to, seed=seed)
-    return search(Throughput(most=most), prober.probe, clock=FakeClock())
+    return search(Throughput(most=MOST), prober.probe, clock=FakeClock())
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -9,7 +9,7 @@ import pytest
 
 from loaderprobe.analyze.comparison import SideRow, compare_rows, judge_gates
 from loaderprobe.analyze.effects import RunReading, interval
-from loaderprobe.records.compare import Compared, Subject, Unit
+from loaderprobe.records.compare import Compared, Subject
 from loaderprobe.records.verdict import ShortVerdict
 
 QUIET = (99.0, 100.0, 101.0)
@@ -18,11 +18,11 @@ STORAGE = ShortVerdict(side="input", cause="storage")
 OPEN = ShortVerdict(side="inconclusive", cause="inconclusive")
 
 
-def row(values: Sequence[float], *, factor: float = 1.0, unit: Unit = "images/s", runs: int = 1) -> SideRow:
-    """The same values in each run, times `factor`."""
+def row(values: Sequence[float], *, factor: float = 1.0, verdict: ShortVerdict | None = None) -> SideRow:
+    """Of one run, whose values are times `factor`."""
     scaled = tuple(value * factor for value in values)
     reading = RunReading(values=scaled, figure=interval(scaled))
-    return SideRow(subject=Subject(kind="configuration"), unit=unit, readings=(reading,) * runs)
+    return SideRow(subject=Subject(kind="configuration"), unit="images/s", readings=(reading,), verdict=verdict)
 
 
 def judged(*pairs: tuple[SideRow, SideRow]) -> tuple[Compared, ...]:
@@ -91,15 +91,10 @@ def test_a_gate_that_cannot_see_a_loss_does_not_hold(
 
 def test_only_firm_verdicts_change() -> None:
     """To or from inconclusive, or between two of `either`, is no change."""
-
-    def with_verdict(verdict: ShortVerdict) -> SideRow:
-        made = row(QUIET)
-        return SideRow(subject=made.subject, unit=made.unit, readings=made.readings, verdict=verdict)
-
     compute = ShortVerdict(side="compute", cause="compute")
     either = ShortVerdict(side="input", cause="either", candidates=("storage", "preprocessing"))
     pairs = [(STORAGE, compute), (STORAGE, OPEN), (either, compute), (STORAGE, STORAGE)]
-    rows = judged(*((with_verdict(one), with_verdict(other)) for one, other in pairs))
+    rows = judged(*((row(QUIET, verdict=one), row(QUIET, verdict=other)) for one, other in pairs))
     assert [each.verdict_changed for each in rows] == [True, False, False, False]
     (gate,) = judge_gates(["verdict_changes"], rows, None, matters=0.05, missing=0, kind="sweep")
     assert (gate.passed, gate.rows) == (False, (0,))

@@ -23,7 +23,7 @@ from loaderprobe.datasets.generate import generate
 from loaderprobe.datasets.generate.generate import JOURNAL, Entry, Journal
 from loaderprobe.datasets.generate.manifest import SetSpec, read_manifest
 from loaderprobe.datasets.generate.pool import Pool
-from loaderprobe.errors import BadValue, ForeignDirectory, LoaderprobeError, Locked, MissingPart, NoSpace, Refused
+from loaderprobe.errors import BadValue, ForeignDirectory, LoaderprobeError, MissingPart, NoSpace, Refused
 from loaderprobe.records.environment import SCHEMA_VERSION
 from loaderprobe.store.run_directory import lock_directory
 from tests.conftest import AsUnprivileged
@@ -363,14 +363,6 @@ def test_files_of_somebody_else_are_left_alone(tmp_path: Path, make: Make) -> No
     (directory / "train/n00000001/n00000001_1.JPEG").unlink()
     make(tmp_path, count=100)
     assert {name: tree(directory)[name] for name in others} == dict.fromkeys(others, b"mine")
-
-
-@pytest.mark.usefixtures("impatient")
-def test_two_at_once_are_refused(tmp_path: Path, make: Make) -> None:
-    """While one process writes a set, another refuses and does nothing."""
-    with lock_directory(tmp_path / "64x48"), pytest.raises(Locked):
-        make(tmp_path)
-    assert not list(tmp_path.rglob("*.JPEG"))
 
 
 @pytest.mark.parametrize("below", ["", "new/deep"])

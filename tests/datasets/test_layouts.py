@@ -559,7 +559,6 @@ def test_columns_of_a_shard_are_known_by_their_names(
 def test_shards_of_an_earlier_version_are_read(tmp_path: Path, make: Make) -> None:
     """Their layout has its old name, and the sizes of images are not in the manifest."""
     made, folder = make(tmp_path / "tar", layout="tar", shard_images=20), make(tmp_path)
-    expected = whole(made)
     for name, key in (("spec.json", "image-set-spec"), ("manifest.json", "image-set")):
         document = json.loads((made / name).read_text())
         spec = document[key] if name == "spec.json" else document[key]["spec"]
@@ -567,4 +566,3 @@ def test_shards_of_an_earlier_version_are_read(tmp_path: Path, make: Make) -> No
         document[key].pop("image_bytes", None)
         (made / name).write_text(json.dumps(document))
     assert sorted(contents(whole(made))) == sorted(contents(whole(folder)))
-    assert replace(whole(made), generated=True, label="64x48 tar").count == expected.count

@@ -98,26 +98,30 @@ def scripted_parts(
 
 
 def scripted_session(
-    service: Service, clock: FakeClock, compute: Compute, config: RunConfig, files: Files, cache: FakePageCache,
-    **options: Any,
+    service: Service, config: RunConfig, files: Files, *, clock: FakeClock | None = None,
+    cache: FakePageCache | None = None, make: Callable[[RunConfig, FakeClock], Compute] = make_compute, **options: Any,
 ) -> Session:  # fmt: skip
-    """A session of these parts; `options` are its own, `earlier` those of its recorder, `others` of its parts."""
-    parts = scripted_parts(service, clock, compute, config, files, cache, options.pop("others", ()))
+    """A session of such a loader; `options` are its own, `earlier` those of its recorder, `others` of its parts."""
+    clock = clock or FakeClock()
+    cache, others = cache or FakePageCache(), options.pop("others", ())
+    parts = scripted_parts(service, clock, make(config, clock), config, files, cache, others)
     recorder = Recorder(config, earlier=options.pop("earlier", None))
     return Session(recorder=recorder, files=files, parts=parts, on_stage=lambda *_: None, **options)
 
 
+def measured(session: Session) -> Measurement:
+    """To its end."""
+    session.run()
+    return session.measurement((), ())
+
+
 def measured_alone(
-    service: Service, *, files: FileSet | None = None, page_cache: FakePageCache | None = None,
-    session: dict[str, Any] | None = None, **changes: Any,
-) -> Measurement:  # fmt: skip
+    service: Service, *, files: FileSet | None = None, session: dict[str, Any] | None = None, **changes: Any
+) -> Measurement:
     """By one process; `session` are options of the session, `changes` of the configuration."""
-    clock, files = FakeClock(), files or example_files()
+    files = files or example_files()
     config = example_config(data=files.fingerprint, **changes)
-    compute = make_compute(config, clock)
-    made = scripted_session(service, clock, compute, config, files, page_cache or FakePageCache(), **(session or {}))
-    made.run()
-    return made.measurement((), ())
+    return measured(scripted_session(service, config, files, **(session or {})))
 
 
 class Waiting:

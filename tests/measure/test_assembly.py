@@ -24,7 +24,6 @@ from loaderprobe.records.measurement import Missing, Others
 from loaderprobe.records.remark import Remark, reported
 from loaderprobe.render.doctor import step_words, why_words
 from loaderprobe.render.words import remark_words
-from loaderprobe.samplers.host import CoresSampler
 from loaderprobe.system.clock import SystemClock
 from loaderprobe.testing import (
     FakeClock,
@@ -151,20 +150,6 @@ def test_the_row_of_the_storage_has_its_read_ahead() -> None:
     assert why_words(capabilities._storage(place)) == "ext4 on vdb"
     place = replace(place, read_ahead_bytes=2560 * 1024)
     assert why_words(capabilities._storage(place)) == "ext4 on vdb, read-ahead 2560 KiB"
-
-
-def test_the_share_of_the_cores_is_that_between_readings() -> None:
-    """CPU time over wall time and cores; nothing for the first reading."""
-    clock = FakeClock()
-    sampler = CoresSampler(clock, cores=2)
-    sampler.sample()
-    assert not sampler.series()
-    clock.work(1.0)
-    sampler.sample()
-    clock.sleep(1.0)
-    sampler.sample()
-    (series,) = sampler.series()
-    assert not isinstance(series, Missing) and series.values == (0.5, 0.0)
 
 
 def test_a_strategy_that_needs_utilization_says_that_it_is_not_there() -> None:

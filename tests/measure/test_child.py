@@ -14,6 +14,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +25,7 @@ from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rates import cold_fraction
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.measure.child import explain_error, keep_together, next_order
-from loaderprobe.measure.runner import (
-    Child,
-    Event,
-    ForkServer,
-    Order,
-    explain_death,
-    kill_group,
-    run_order,
-)
+from loaderprobe.measure.runner import Child, Event, ForkServer, Order, kill_group, run_order
 from loaderprobe.protocols import Clock
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure, segments_of
@@ -50,14 +43,20 @@ def order() -> Order:
     return Order(config=example_config(data=files.fingerprint), files=files, budget_s=None, begin_ns=0)
 
 
-def run(script: str, events: list[Event] | None = None) -> Measurement | RunFailure:
+def run(
+    script: str, on_event: Callable[[Event], None] = lambda _: None, *, clock: Clock | None = None,
+    limit_s: float = 60.0, on_start: Callable[[Child], None] = lambda _: None,
+) -> Measurement | RunFailure:  # fmt: skip
     """Run a child that executes `script`, with RESULT as the path it should write."""
 
-    def command(_: Path, result: Path) -> list[str]:
-        return [sys.executable, "-c", f"import os, signal, sys; RESULT = {str(result)!r}\n{script}"]
+    def start(*paths: Path) -> Child:
+        code = f"import os, signal, sys; RESULT = {str(paths[1])!r}\n{script}"
+        child = by_command(lambda *_: [sys.executable, "-c", code])(*paths)
+        on_start(child)
+        return child
 
-    heard, start = events if events is not None else [], by_command(command)
-    return run_order(order(), Measurement, clock=SystemClock(), time_limit_s=60.0, on_event=heard.append, start=start)
+    asked: dict[str, Any] = {"clock": clock or SystemClock(), "time_limit_s": limit_s, "on_event": on_event}
+    return run_order(order(), Measurement, start=start, **asked)
 
 
 SAYS_WHY = """print('{"stage": "round 1", "done": 1, "total": 9}')
@@ -66,32 +65,31 @@ sys.stderr.write("last words\\n"); sys.exit(5)"""
 
 
 def test_a_child_that_ends_without_a_result_becomes_a_failure() -> None:
-    """With all that it says: reason, stage, hint, exit code, last words; or its signal. Exit code 0 is no result."""
+    """With all that it says: reason, stage, hint, exit code, last words; or its signal, or last line. Exit code 0 is no
+    result."""
     events: list[Event] = []
-    failure = run(SAYS_WHY, events)
+    failure = run(SAYS_WHY, events.append)
     assert isinstance(failure, RunFailure)
     assert (failure.stage, failure.reason, failure.hint, failure.exit_code) == ("round 1", "it broke", "repair it", 5)
     assert failure.log == ("last words",)
     assert events[0].done == 1
     killed = run("os.kill(os.getpid(), signal.SIGKILL)")
     assert isinstance(killed, RunFailure) and (killed.signal, killed.exit_code) == ("SIGKILL", None)
-    assert isinstance(run("pass"), RunFailure)
+    assert killed.reason == "the measuring process was killed by SIGKILL"
+    said_last = run("sys.stderr.write('first\\nlast words\\n \\n')")
+    assert isinstance(said_last, RunFailure) and said_last.reason.endswith("ended with code 0: last words")
 
 
 def test_what_a_child_said_counts_where_it_is_heard_late() -> None:
     """The sweep was stopped, and goes on after the time limit: the child has ended, and said why."""
     clock, started = FakeClock(), list[Child]()
 
-    def start(*paths: Path) -> Child:
-        started.append(by_command(lambda *_: [sys.executable, "-c", f"import sys\n{SAYS_WHY}"])(*paths))
-        return started[0]
-
     def on_event(_: Event) -> None:
         clock.sleep(100.0)
         started[0].wait()
         _join_threads()
 
-    failure = run_order(order(), Measurement, clock=clock, time_limit_s=60.0, on_event=on_event, start=start)
+    failure = run(SAYS_WHY, on_event, clock=clock, on_start=started.append)
     assert isinstance(failure, RunFailure) and (failure.reason, failure.hint) == ("it broke", "repair it")
 
 
@@ -105,14 +103,8 @@ def _join_threads() -> None:
 def test_a_hung_child_is_ended_with_all_its_processes(script: str) -> None:
     """At the time limit; what it said is closed by the thread that reads it, as is that of one that ends."""
     started: list[Child] = []
-
-    def start(*paths: Path) -> Child:
-        started.append(by_command(lambda *_: [sys.executable, "-c", f"import os, signal\n{script}"])(*paths))
-        return started[0]
-
-    clock: Clock = FakeClock() if script else SystemClock()
-    limit_s = 0.0 if script else 60.0
-    failure = run_order(order(), Measurement, clock=clock, time_limit_s=limit_s, on_event=lambda _: None, start=start)
+    limited: dict[str, Any] = {"clock": FakeClock(), "limit_s": 0.0} if script else {}
+    failure = run(script, on_start=started.append, **limited)
     _join_threads()
     assert started[0].stdout is not None and started[0].stdout.closed
     assert isinstance(failure, RunFailure)
@@ -159,12 +151,6 @@ def test_an_error_becomes_a_reason_and_a_hint(error: Exception, reason: str, hin
     assert "\n" not in found[0]
 
 
-def test_a_silent_death_is_known_from_its_signal_or_last_line() -> None:
-    """A child that could not speak is explained by how it ended."""
-    assert explain_death(-9, [])[::2] == ("the measuring process was killed by SIGKILL", "SIGKILL")
-    assert "last words" in explain_death(1, ["first", "last words", ""])[0]
-
-
 @pytest.fixture(scope="module")
 def two_workers(photographs: FileSet, measure_real: MeasureReal) -> Measurement:
     """Two workers on cold files, so few that no segment lasts."""
@@ -205,11 +191,7 @@ def test_real_training_on_the_cpu_is_judged(photographs: FileSet, measure_real: 
 def test_a_data_set_that_raises_becomes_a_failure_naming_the_file(tmp_path: Path, measure_real: MeasureReal) -> None:
     """A file that went bad after it was checked is named, with the stage it was met in."""
     (tmp_path / "bad.JPEG").write_bytes(b"\xff\xd8 no image")
-    files = FileSet(
-        label="x", root=str(tmp_path), generated=False, paths=("bad.JPEG",) * 64, classes=(0,) * 64,
-        size_bytes=(11,) * 64, images_found=64,
-    )  # fmt: skip
-    failure = measure_real(files)
+    failure = measure_real(replace(example_files(64, size_bytes=11), root=str(tmp_path), paths=("bad.JPEG",) * 64))
     assert isinstance(failure, RunFailure)
     assert "the data set raised in a worker" in failure.reason
     assert "bad.JPEG cannot be decoded" in failure.reason
@@ -372,17 +354,15 @@ def test_a_child_that_cannot_be_ended_is_left(monkeypatch: pytest.MonkeyPatch) -
     """As one in uninterruptible sleep: that is said, and the sweep goes on."""
     ended: list[Callable[[], int]] = []
 
-    def start(*paths: Path) -> Child:
-        child = by_command(lambda *_: [sys.executable, "-c", "import signal; signal.pause()"])(*paths)
+    def on_start(child: Child) -> None:
         ended.append(child.wait)
         monkeypatch.setattr(child, "wait", waits)
-        return child
 
     def waits(timeout: float | None = None) -> int:
         assert timeout is not None, "it would wait for ever"
         raise subprocess.TimeoutExpired("child", timeout)
 
-    failure = run_order(order(), Measurement, clock=FakeClock(), time_limit_s=0.0, on_event=lambda _: None, start=start)
+    failure = run("signal.pause()", clock=FakeClock(), limit_s=0.0, on_start=on_start)
     assert isinstance(failure, RunFailure) and "it cannot be ended: it waits in the kernel" in failure.reason
     assert ended[0]() == -signal.SIGKILL
 

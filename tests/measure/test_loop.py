@@ -18,15 +18,7 @@ from loaderprobe.measure.ranks.child import RankGather
 from loaderprobe.measure.session import AGAIN, ATTEMPTS, GivenUp
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.rank_processes import NotTogether
-from loaderprobe.testing import (
-    FakeClock,
-    FakeGroup,
-    FakePageCache,
-    Service,
-    example_arguments,
-    example_config,
-    example_files,
-)
+from loaderprobe.testing import FakeClock, FakeGroup, Service, example_arguments, example_config, example_files
 from tests.measure.scripted import in_threads, scripted_session
 
 STEP_S = 0.01
@@ -37,9 +29,10 @@ def loop_session(
     clock: FakeClock, step: Callable[[Any], None], service: Service, parts: dict[str, Any], **options: Any
 ) -> Measurement:
     """What is measured until the loop gives up; `parts` are those that are not usual, `options` of the session."""
-    files, config, compute = example_files(), example_config(), StepCompute(step, example_arguments(clock))
-    options = {"period": 1, **options}
-    session = scripted_session(service, clock, compute, config, files, FakePageCache(), **options)
+    session = scripted_session(
+        service, example_config(), example_files(), clock=clock,
+        make=lambda *_: StepCompute(step, example_arguments(clock)), **{"period": 1, **options},
+    )  # fmt: skip
     session.parts = replace(session.parts, **parts)
     with suppress(GivenUp):
         session.run()

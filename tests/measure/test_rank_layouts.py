@@ -46,34 +46,17 @@ def test_ranks_are_numbers_or_nodes_times_ranks() -> None:
 
 
 def test_nodes_come_in_the_order_of_their_first_rank() -> None:
-    """However the launcher deals ranks out."""
+    """However the launcher deals ranks out. Processes of a node share its cores."""
     mixed = [
-        ProcessInfo(rank=rank, host=f"h{node}", node=node, gpus=(f"{node}{rank}",), version="1")
+        ProcessInfo(
+            rank=rank, host=f"h{node}", node=node, gpus=(f"{node}{rank}",), version="1", core_limits={"all": 8.0}
+        )
         for rank, node in ((2, "b"), (0, "a"), (1, "b"), (3, "a"))
     ]
     first, second = nodes_of(mixed)
     assert (first.host, first.processes, first.gpus) == ("ha", (0, 3), 2)
     assert (second.host, second.processes) == ("hb", (1, 2))
-
-
-@pytest.mark.parametrize(
-    ("limits", "cores"),
-    [
-        ([{"all": 8.0}, {"all": 8.0}], (4.0, 4.0)),
-        ([{"first": 8.0}, {"second": 8.0}], (8.0, 8.0)),
-        ([{"first": 8.0, "pod": 6.0}, {"second": 8.0, "pod": 6.0}], (3.0, 3.0)),
-    ],
-    ids=["shared", "bound by the launcher", "under one quota"],
-)
-def test_processes_of_a_node_share_only_the_cores_that_several_may_use(
-    limits: list[dict[str, float]], cores: tuple[float, ...]
-) -> None:
-    """What a launcher has divided is not divided again."""
-    processes = [
-        ProcessInfo(rank=rank, host="h", node="n", gpus=(), version="1", core_limits=each)
-        for rank, each in enumerate(limits)
-    ]
-    assert [node.cores for node in nodes_of(processes)] == [cores]
+    assert first.cores == second.cores == (4.0, 4.0)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,6 @@ from loaderprobe.measure.ranks import child as rank_child
 from loaderprobe.measure.ranks.child import cores_of
 from loaderprobe.records import values
 from loaderprobe.records.rank_processes import RankPlacement
-from loaderprobe.system.limits import cores_available
 from loaderprobe.testing import FakeGroup, Service, example_config, example_files
 from tests.measure.scripted import Rank, ran, together
 
@@ -116,20 +115,15 @@ def test_a_pace_ahead_agrees_seldom_and_ends_where_any_pace_would(most: int | No
     assert len(agreed) <= 10
 
 
-@pytest.mark.parametrize(("node_of", "sharing"), [(lambda _: 0, 4), (lambda rank: rank // 2, 2)])
-def test_ranks_of_one_node_share_its_cores(node_of: Callable[[int], int], sharing: int) -> None:
+@pytest.mark.parametrize(("node_of", "cores"), [(lambda _: 0, 1.5), (lambda rank: rank // 2, 3.0)])
+def test_ranks_of_one_node_share_its_cores_and_quotas(
+    node_of: Callable[[int], int], cores: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Evenly; containers on two nodes may have the same host name."""
+    monkeypatch.setattr(rank_child, "core_limits", lambda: {"pod": 6.0, "socket": 8.0})
     with ThreadPoolExecutor(4) as threads:
         found = list(threads.map(lambda group: cores_of(group, node_of(group.rank)), FakeGroup.of(4)))
-    assert found == [cores_available() / sharing] * 4
-
-
-def test_ranks_bound_to_sockets_share_a_quota_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each has a quarter of it, not half."""
-    limits = iter([{socket: 8.0, "pod": 6.0} for socket in ("first", "second") * 2])
-    monkeypatch.setattr(rank_child, "core_limits", lambda: next(limits))
-    with ThreadPoolExecutor(4) as threads:
-        assert list(threads.map(lambda group: cores_of(group, 0), FakeGroup.of(4))) == [1.5] * 4
+    assert found == [cores] * 4
 
 
 def test_one_node_measures_no_ceiling_of_several() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,12 @@ from loaderprobe.compute.step import NoCompute, StepCompute
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.pace import LONGEST, MAX_SECONDS, MIN_SECONDS, Pace, pace_for
 from loaderprobe.measure.profiler_window import window_steps
-from loaderprobe.measure.session import Interrupted
+from loaderprobe.measure.session import Interrupted, Session
 from loaderprobe.protocols import Compute
-from loaderprobe.records.measurement import Measurement, Missing, WorkerBatches
+from loaderprobe.records.measurement import Missing, WorkerBatches
 from loaderprobe.system import device
 from loaderprobe.testing import (
     FakeClock,
-    FakePageCache,
     ProfiledCompute,
     ScriptedLoader,
     Service,
@@ -30,7 +30,7 @@ from loaderprobe.testing import (
     example_config,
     example_files,
 )
-from tests.measure.scripted import FEW_STEPS, measured_alone, scripted_session
+from tests.measure.scripted import FEW_STEPS, measured, measured_alone, scripted_session
 from tests.said import all_said, said
 
 
@@ -107,34 +107,28 @@ def test_batches_are_read_when_their_segment_ends(monkeypatch: pytest.MonkeyPatc
         return made
 
     monkeypatch.setattr(ScriptedLoader, "records", noted)
-    clock, files = FakeClock(), example_files()
+    files = example_files()
     config = example_config(data=files.fingerprint, cache="warm", compute="emulated:1e6", workers=1)
-    compute = EmulatedCompute(example_arguments(clock, compute="emulated:1e6"))
-    session = scripted_session(Service(cpu_s=0.0), clock, compute, config, files, FakePageCache())
+    session = scripted_session(Service(cpu_s=0.0), config, files)
     session.recorder.access = "parts"
-    session.run()
-    found = session.measurement((), ())
+    found = measured(session)
     numbers = {n for s in found.segments if s.first_batch >= 0 for n in range(s.first_batch, s.first_batch + s.steps)}
     assert numbers <= read and len(numbers) >= 2 * FEW_STEPS
 
 
 STEP_S = 0.004
-MakeCompute = Callable[[FakeClock], Compute]
+FILES = example_files(4096)
+Make = Callable[[FakeClock], Compute]
+
+
+def session_of(service: Service, make: Make, changes: dict[str, Any], **options: Any) -> Session:
+    """`changes` are of the configuration, `options` of the session."""
+    config = example_config(data=FILES.fingerprint, **changes)
+    return scripted_session(service, config, FILES, make=lambda _, clock: make(clock), **options)
 
 
 def profiled(clock: FakeClock, trouble: Exception | None = None) -> Compute:
     return ProfiledCompute(clock, STEP_S, trouble)
-
-
-def with_window(make: MakeCompute = profiled, *, budget_s: float | None = None) -> Measurement:
-    """Of two workers that deliver a cold batch of 16 every 32 ms, with the window, as the child does it."""
-    clock, files = FakeClock(), example_files(4096)
-    config = example_config(data=files.fingerprint, compute="cuda", workers=2, rounds=1)
-    service = Service(cpu_s=0.002, blocked_s=0.002)
-    session = scripted_session(service, clock, make(clock), config, files, FakePageCache(), budget_s=budget_s)
-    session.run()
-    session.profile()
-    return session.measurement((), ())
 
 
 @pytest.mark.parametrize(
@@ -147,9 +141,16 @@ def with_window(make: MakeCompute = profiled, *, budget_s: float | None = None) 
         (profiled, 0.1, "there was no time left"),
     ],
 )
-def test_without_a_window_there_is_its_reason(make: MakeCompute, budget_s: float | None, words: str) -> None:
-    """A profiler in trouble, a device that runs no kernels, or no time cost nothing but the window."""
-    found = with_window(make, budget_s=budget_s)
+def test_without_a_window_there_is_its_reason(make: Make, budget_s: float | None, words: str) -> None:
+    """A profiler in trouble, a device that runs no kernels, or no time cost nothing but the window.
+
+    Two workers deliver a cold batch of 16 every 32 ms; the window comes last, as the child does it.
+    """
+    service = Service(cpu_s=0.002, blocked_s=0.002)
+    session = session_of(service, make, {"compute": "cuda", "rounds": 1}, budget_s=budget_s)
+    session.run()
+    session.profile()
+    found = session.measurement((), ())
     assert found.timeline is None and found.segments
     assert words in next(said(each.reason) for each in found.missing if each.name == "gpu_timeline")
 
@@ -172,12 +173,13 @@ def short_epochs(clock: FakeClock, step_s: float, steps: int) -> Compute:
 def test_short_epochs_end_segments_between_groups_of_batches(steps: int, workers: int) -> None:
     """Workers give their batches in groups of as many as they are: cut within one, the loader seemed a quarter faster
     than it is, and compute, which is 7 % faster than the loader, the limit."""
-    clock, files, true_rate = FakeClock(), example_files(4096), 100.0 * workers
-    config = example_config(data=files.fingerprint, workers=workers, batch_size=8, compute="own", cache="warm")
-    step = short_epochs(clock, 8 / (1.07 * true_rate), steps)
-    session = scripted_session(Service(cpu_s=0.01), clock, step, config, files, FakePageCache(), period=1)
-    session.run()
-    judged = verdict(session.measurement((), ()))
+    true_rate = 100.0 * workers
+    changes: dict[str, Any] = {"workers": workers, "batch_size": 8, "compute": "own", "cache": "warm"}
+
+    def make(clock: FakeClock) -> Compute:
+        return short_epochs(clock, 8 / (1.07 * true_rate), steps)
+
+    judged = verdict(measured(session_of(Service(cpu_s=0.01), make, changes, period=1)))
     assert judged.rates_images_per_s.loader == pytest.approx(true_rate, rel=0.01)
     assert judged.bound.side == "input"
 
@@ -204,10 +206,8 @@ def test_no_time_is_kept_for_a_window_that_cannot_change_the_verdict(
     kind: type[ProfiledCompute], step_s: float, kept: bool
 ) -> None:
     """Where an input limits, by the first round; it then has what is left. On an H100 the rounds had too little."""
-    clock, files = FakeClock(), example_files(4096)
-    config = example_config(data=files.fingerprint, compute="cuda", workers=2)
-    compute = kind(clock, step_s, None)
-    session = scripted_session(Service(cpu_s=0.002), clock, compute, config, files, FakePageCache(), budget_s=60.0)
+    make = partial(kind, step_s=step_s)
+    session = session_of(Service(cpu_s=0.002), make, {"compute": "cuda"}, budget_s=60.0)
     session.run()
     assert bool(session._window_s()) is kept
 

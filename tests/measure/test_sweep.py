@@ -50,7 +50,7 @@ from loaderprobe.testing import (
     example_files,
 )
 from tests.examples.bandwidth import example_phase
-from tests.measure.scripted import measured_alone, scripted_parts, scripted_session
+from tests.measure.scripted import measured, measured_alone, scripted_parts, scripted_session
 from tests.stored import empty_run, failure
 
 FILES = example_files(4096)
@@ -107,13 +107,11 @@ class Children:
         if order.study:
             epoch = Epoch(images=2000, wall_s=10.0, delivered_bytes=1, storage_bytes=1)
             return EpochsMeasured(config=config, started_utc="", set_bytes=1, memory_bytes=1, epochs=(epoch,))
-        clock = FakeClock() if self._takes_s else self.clock
         session = scripted_session(
-            self._services[workers], clock, make_compute(config, clock), config, FILES, FakePageCache(),
+            self._services[workers], config, FILES, clock=None if self._takes_s else self.clock,
             budget_s=order.budget_s, earlier=order.earlier,
         )  # fmt: skip
-        session.run()
-        return session.measurement((), ())
+        return measured(session)
 
     @property
     def workers(self) -> list[int]:
@@ -138,7 +136,7 @@ def results(run: RunDirectory) -> list[object]:
     return [run.result(config.key) for config in run.record.spec.configs]
 
 
-def measured(run: RunDirectory) -> Measurement:
+def slow_one(run: RunDirectory) -> Measurement:
     """Of the slow configuration."""
     found = results(run)[0]
     assert isinstance(found, Measurement)
@@ -203,8 +201,8 @@ def test_the_budget_is_kept_by_further_rounds(tmp_path: Path, budget_s: float) -
     run, children = run_of(tmp_path, budget_s), Children()
     heard = swept(run, children)
     assert (children.clock.now_ns() - FakeClock().now_ns()) / 1e9 <= budget_s
-    assert len(measured(run).segments) > 2
-    assert NO_TIME in measured(run).notes, "the rest was not enough for one more"
+    assert len(slow_one(run).segments) > 2
+    assert NO_TIME in slow_one(run).notes, "the rest was not enough for one more"
     assert all(0 <= done <= total for done, total in heard)
 
 
@@ -382,10 +380,9 @@ def test_a_segment_that_was_not_measured_is_expected_to_flush_as_others_do() -> 
 def test_a_part_of_a_round_is_noted() -> None:
     """The note says that the last round is not whole, and the budget that would do, in full steps of five seconds;
     further rounds take it away, and others stay."""
-    clock, config, other = FakeClock(), CONFIGS[0], Remark(code="all_batches_made")
-    session = scripted_session(CLEAR, clock, make_compute(config, clock), config, FILES, FakePageCache(), budget_s=7.6)
-    session.run()
-    found = session.measurement((), ())
+    other = Remark(code="all_batches_made")
+    session = scripted_session(CLEAR, CONFIGS[0], FILES, budget_s=7.6)
+    found = measured(session)
     assert CUT_SHORT in found.notes
     assert session.more_s is not None and session.more_s > 0, "for two more rounds"
     assert {segment.activity for segment in found.segments if segment.round == 1} == {"loader_only"}
@@ -398,19 +395,17 @@ def test_a_part_of_a_round_is_noted() -> None:
 @pytest.mark.parametrize("is_open", [True, False])
 def test_more_time_is_given_where_the_verdict_is_open(is_open: bool) -> None:
     """And asked for only where the budget ends: batches of 256 at 190 images/s a core left a minute no experiment."""
-    clock, config, asked = FakeClock(), CONFIGS[0], list[float]()
+    asked: list[float] = []
 
     def beyond_s(_: Measurement) -> float:
         asked.append(session._spent_s())
         return 60.0 * is_open
 
-    session = scripted_session(
-        CLEAR, clock, make_compute(config, clock), config, FILES, FakePageCache(), budget_s=7.6, beyond_s=beyond_s
-    )
-    session.run()
+    session = scripted_session(CLEAR, CONFIGS[0], FILES, budget_s=7.6, beyond_s=beyond_s)
+    found = measured(session)
     assert asked and min(asked) > 2.5, "the first round fits"
     assert (session.more_s is None) is is_open
-    assert (CUT_SHORT in session.measurement((), ()).notes) is not is_open
+    assert (CUT_SHORT in found.notes) is not is_open
 
 
 SERVICE = Service(cpu_s=0.002, blocked_s=0.006)

@@ -6,11 +6,9 @@ import random
 from pathlib import Path
 
 
-def random_files(
-    folder: Path, *, count: int = 600, size_bytes: tuple[int, int] = (60_000, 180_000), seed: int = 0
-) -> None:
+def random_files(folder: Path, *, count: int = 600, size_bytes: tuple[int, int] = (60_000, 180_000)) -> None:
     """Files of random bytes, named like photographs, in two folders named like classes."""
-    chance = random.Random(seed)
+    chance = random.Random(0)
     for name in ("cats", "dogs"):
         (folder / name).mkdir()
     for number in range(count):

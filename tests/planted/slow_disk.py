@@ -18,15 +18,16 @@ plant: it reads the folder directly and reports the reads.
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.units import format_duration, format_rate
@@ -55,7 +56,6 @@ class CannotPlant(MissingPart):
 
     def __init__(self, kind: str, reasons: Sequence[str]) -> None:
         super().__init__(f"no {kind} disk can be planted here: {'; '.join(reasons)}")
-        self.reasons = tuple(reasons)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,9 +85,7 @@ def slow_disk(
     kind: Kind,
     fill: Callable[[Path], None],
     scratch: Path,
-    bytes_per_s: float | None = None,
-    latency_s: float | None = None,
-    requests_per_s: float | None = None,
+    limit: float,
     size_bytes: int = 400_000_000,
     keep_cache: bool = False,
     read_ahead_bytes: int | None = None,
@@ -96,25 +94,21 @@ def slow_disk(
 ) -> Iterator[SlowDisk]:
     """A disk of this kind, with the files that `fill` writes into the folder it is given.
 
-    `bytes_per_s` is for token buckets and single servers, `latency_s` and `requests_per_s` for those kinds.
-    `size_bytes` is that of a loop device, `ways` are those to try for a token bucket or for requests. On FUSE open()
-    drops the cached pages of its file unless `keep_cache`; on a loop device they stay until they are evicted.
-    `read_ahead_bytes`, in whole KiB, is for loop devices only; without it they read ahead what Linux does by default.
-    All of it lies in `scratch`. A disk like one that was seen to keep its rate here need not be verified again.
+    `limit` is in bytes/s, requests/s, or s of a request, by the kind. `size_bytes` is that of a loop device, `ways` are
+    those to try for a token bucket or for requests. On FUSE open() drops the cached pages of its file unless
+    `keep_cache`; on a loop device they stay until they are evicted. `read_ahead_bytes`, in whole KiB, is for loop
+    devices only; without it they read ahead what Linux does by default. All of it lies in `scratch`. A disk like one
+    that was seen to keep its rate here need not be verified again.
 
-    Raises BadValue for a limit that does not fit the kind, or when nothing was filled in; CannotPlant when no way
-    works here, when the storage underneath is not twice as fast, or when the plant is not seen to keep within 0.9
-    to 1.1 of its rate, or 0.95 to 1.5 of its latency; LoaderprobeError when something could not be undone.
+    Raises BadValue when nothing was filled in; CannotPlant when no way works here, when the storage underneath is not
+    twice as fast, or when the plant is not seen to keep within 0.9 to 1.1 of its rate, or 0.95 to 1.5 of its latency;
+    LoaderprobeError when something could not be undone.
     """
-    name = {"latency": "latency_s", "requests": "requests_per_s"}.get(kind, "bytes_per_s")
-    value = {"latency": latency_s, "requests": requests_per_s}.get(kind, bytes_per_s)
-    if value is None or value <= 0:
-        raise BadValue(f"a {kind} disk needs {name} above 0")
     order = Order(
         owner_pid=os.getpid(),
         scratch=str(scratch.resolve()),
         kind=kind,
-        limit=value,
+        limit=limit,
         size_bytes=size_bytes,
         keep_cache=keep_cache,
         read_ahead_bytes=read_ahead_bytes,
@@ -141,12 +135,11 @@ def guarded(order: Order) -> Iterator[Planted]:
     assert guardian.stdin
     assert guardian.stdout
     try:
-        guardian.stdin.write(json.dumps(asdict(order)) + "\n")
+        guardian.stdin.write(msgspec.json.encode(order).decode() + "\n")
         guardian.stdin.flush()
         answer = guardian.stdout.readline()
         if answer:
-            fields = json.loads(answer)
-            yield Planted(**{**fields, "reasons": tuple(fields["reasons"])})
+            yield msgspec.json.decode(answer, type=Planted)
     finally:
         # A word, since the pipe does not end while a forked child holds it; none for a guardian that has died.
         with suppress(BrokenPipeError):
@@ -200,7 +193,7 @@ def _measured(disk: SlowDisk, order: Order) -> float:
 def _reads_inside(disk: SlowDisk, *, readers: int, seconds: float) -> list[Read]:
     reader = [sys.executable, "-m", "tests.planted.slow_reader", str(disk.folder), str(readers), str(seconds)]
     done = subprocess.run(disk.command(reader), stdout=subprocess.PIPE, check=True, cwd=ROOT)
-    return [Read(*fields) for fields in json.loads(done.stdout)]
+    return msgspec.json.decode(done.stdout, type=list[Read])
 
 
 def _rate(reads: Sequence[Read], order: Order, *, skip_s: float) -> float:

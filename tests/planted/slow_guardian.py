@@ -18,10 +18,12 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal
+
+import msgspec
 
 from tests.planted.slow_cgroup import Impossible, limit, until
 
@@ -226,13 +228,12 @@ def _wait_for_the_end(owner_pid: int) -> None:
 
 
 def main() -> None:
-    fields = json.loads(sys.stdin.readline())
-    order = Order(**{**fields, "ways": tuple(fields["ways"])})
+    order = msgspec.json.decode(sys.stdin.readline(), type=Order)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with ExitStack() as undo:
         planted = plant(order, undo)
         with contextlib.suppress(BrokenPipeError):
-            sys.stdout.write(json.dumps(asdict(planted)) + "\n")
+            sys.stdout.write(msgspec.json.encode(planted).decode() + "\n")
             sys.stdout.flush()
         if planted.how:
             _wait_for_the_end(order.owner_pid)

@@ -7,7 +7,7 @@ from typing import Self
 
 from loaderprobe.records.measurement import Missing, Series
 from loaderprobe.samplers import sampling
-from loaderprobe.samplers.host import DiskSampler, MachineSampler, WorkerSampler
+from loaderprobe.samplers.host import CoresSampler, DiskSampler, MachineSampler, WorkerSampler
 from loaderprobe.samplers.recorded import SamplerThread
 from loaderprobe.system.process import ProcessCounters
 from loaderprobe.testing import FakeClock
@@ -59,13 +59,17 @@ def test_hidden_bytes_are_missing() -> None:
     assert values(sampler.series()) == {"worker_cpu": (2.0,), "worker_read": None}
 
 
-def test_machine_share_is_between_readings() -> None:
-    """The first reading has nothing to compare with and is not kept; the others are shares."""
-    shares = iter((0.0, 50.0, 100.0))
-    sampler = MachineSampler(FakeClock(), lambda: next(shares))
-    for _ in range(3):
-        sampler.sample()
-    assert values(sampler.series()) == {"machine_cpu": (0.5, 1.0)}
+def test_a_share_is_between_readings() -> None:
+    """Of the machine, and of what this process takes of two cores; the first has nothing to compare with."""
+    clock, percents = FakeClock(), iter((0.0, 50.0, 100.0))
+    machine, own = MachineSampler(clock, lambda: next(percents)), CoresSampler(clock, cores=2)
+    for work_s, sleep_s in ((0.0, 0.0), (1.0, 0.0), (0.0, 1.0)):
+        clock.work(work_s)
+        clock.sleep(sleep_s)
+        machine.sample()
+        own.sample()
+    assert values(machine.series()) == {"machine_cpu": (0.5, 1.0)}
+    assert values(own.series()) == {"own_cpu": (0.5, 0.0)}
 
 
 class Scripted:

@@ -92,7 +92,7 @@ def test_cold_reads_of_the_serial_loader_agree_with_the_device(photographs: File
 
 def test_a_throttled_disk_is_bandwidth_limited(plant_disk: PlantDisk) -> None:
     """At 20 MB/s the ladder is flat, within a tenth of the limit, cold, and idle time is credit."""
-    disk = plant_disk(kind="token_bucket", bytes_per_s=20e6)
+    disk = plant_disk(kind="token_bucket", limit=20e6)
     with inside(disk, os.getpid()):
         found = run("bandwidth", disk.folder, "--readers", "1,8", "--seconds", 0.5, "--json")
     assert (found["limit"]["by"], found["kind"]["kind"]) == ("bandwidth", "token_bucket"), found
@@ -123,7 +123,7 @@ def test_a_sweep_holds_the_disk_against_its_ceiling(
             shutil.copy(path, place)
 
     # Slower than the others: storage is to bind clearly also on a machine whose cores are busy.
-    disk = plant_disk(kind="token_bucket", bytes_per_s=3.5e6, fill=fill)
+    disk = plant_disk(kind="token_bucket", limit=3.5e6, fill=fill)
     if disk.members is None:
         pytest.skip("FUSE does not count reads, so there is no ceiling to hold them against")
     with inside(disk, os.getpid(), fork_server._process.pid):

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from loaderprobe.records.measurement import Others
-from loaderprobe.system.device import locate
 from loaderprobe.system.environment import describe_environment
 from loaderprobe.system.host import cores_total
 from loaderprobe.system.limits import resident_bytes
@@ -28,6 +27,7 @@ from loaderprobe.system.process import (
     runs,
     signal_name,
 )
+from tests.skips import needs_cold_reads
 from tests.system.fake_kernel import PID, Processes
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -81,8 +81,7 @@ def test_a_thread_meter_reads_the_second_field(tmp_path: Path, schedstat: str | 
 
 def test_a_thread_has_the_bytes_that_it_read_from_storage(tmp_path: Path) -> None:
     """A cold file counts with its size, but for a little; a warm one does not, nor one that another thread reads."""
-    if locate(tmp_path).kind != "block":
-        pytest.skip("the temporary directory is not on a block device, whose reads are counted")
+    needs_cold_reads(tmp_path)
     size, path, meter = 4_000_000, tmp_path / "file", ThreadMeter()
     path.write_bytes(os.urandom(size))
     LinuxPageCache().evict([path])

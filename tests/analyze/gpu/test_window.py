@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import loaderprobe
 from loaderprobe.analyze.gpu import attribute, disagreement, read_window, syncs_per_step, without_profiler
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rates import rates_by_round
@@ -22,7 +21,6 @@ from loaderprobe.store.codec import decode
 from tests.analyze.runs import Cost, alike, run, with_read
 from tests.examples import timelines
 from tests.examples.timelines import TimelineScript
-from tests.examples.traces import NEXT, event, written
 
 BY_RATES = Reason(code="largest_speedup", facts={})
 WINDOW_NS = timelines.STEPS * 40_000_000
@@ -380,49 +378,18 @@ CASES = {
     "compute-bound": Case(timelines.compute_bound(), "device", 0.0, ("compute", "compute"), ("compute", "compute")),
     "copies beside": Case(timelines.copied_beside(), "device", 0.0, ("compute", "compute"), ("compute", "compute")),
 }
-EACH_CASE = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 
 
-def as_file(timeline: Timeline, path: Path) -> Path:
-    """The same as torch.profiler writes it."""
-
-    def span(cat: str, name: str, begin: int, end: int, **details: Any) -> dict[str, Any]:
-        return event(cat, name, (begin - timeline.begin_ns) / 1e3 + 1e6, (end - begin) / 1e3, **details)
-
-    records, calls, names = timeline.records, timeline.calls, timeline.names
-    steps = (*timeline.step_begin_ns, timeline.end_ns)
-    events = [
-        span("user_annotation", f"ProfilerStep#{number}", steps[number], steps[number + 1])
-        for number in range(len(steps) - 1)
-    ]
-    waits = zip(timeline.wait_begin_ns, timeline.wait_end_ns, strict=True)
-    events += [span("user_annotation", NEXT, begin, end) for begin, end in waits]
-    for i, kind in enumerate(records.kind):
-        where = {"device": 0, "stream": records.stream[i], "correlation": records.correlation[i]}
-        cat = "kernel" if kind == "kernel" else "gpu_memcpy"
-        events.append(span(cat, names[records.name[i]], records.begin_ns[i], records.end_ns[i], **where))
-    for i, number in enumerate(calls.correlation):
-        # A copy that blocks is one call, which both issues and waits.
-        if calls.kind[i] == "launch" or number not in records.correlation:
-            name = names[calls.name[i]]
-            events.append(span("cuda_runtime", name, calls.begin_ns[i], calls.end_ns[i], correlation=number))
-    return written(path, events)
-
-
-@EACH_CASE
-def test_a_recorded_window_has_its_cause(case: Case, tmp_path: Path) -> None:
-    """Read from a file: the gap that was planted takes most of the idle time, and the verdict follows."""
-    found = loaderprobe.trace(as_file(case.timeline, tmp_path / "t.json"))
-    assert found.gaps.share(case.gap) == pytest.approx(case.share, abs=0.01)
-    assert (found.bound.side, found.bound.cause, found.bound.how) == (*case.recorded, "estimated")
-    assert bool(found.bound.candidates) == (found.bound.cause == "either")
-    if found.bound.cause not in ("compute", "either"):
-        assert found.bound.gap == case.gap
-
-
-@EACH_CASE
-def test_a_live_window_has_its_cause(case: Case) -> None:
-    """The same split and the same judge; but what rates show goes before, and input has more names."""
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_a_window_has_its_cause(case: Case) -> None:
+    """The gap that was planted takes most of the idle time, and the verdict of a recording follows from it alone. Of a
+    live window what rates show goes before, and input has more names."""
+    gaps = attribute(case.timeline).gaps_of(case.timeline.steps)
+    alone = judged_by_gaps(gaps)
+    assert gaps.share(case.gap) == pytest.approx(case.share, abs=0.01)
+    assert (alone.side, alone.cause, alone.how) == (*case.recorded, "estimated")
+    assert alone.gap == (None if alone.cause in ("compute", "either") else case.gap)
+    assert bool(alone.candidates) == (alone.cause == "either")
     found = verdict(profiled(case.timeline, training=case.training, loader=case.loader))
     assert (found.bound.side, found.bound.cause) == case.live
     named = found.bound.reason.code == "device_idle"
