@@ -220,8 +220,8 @@ def run_forked(server_without_torch: ForkServer, photographs: FileSet) -> Run:
     """Measures a small configuration in a child of the forkserver; so few files that no segment lasts."""
     few = photographs.chosen(range(16))
 
-    def run(files: FileSet = few, limit_s: float = 120.0, on_event: Any = lambda _: None) -> Any:
-        config = example_config(data=files.fingerprint, batch_size=4, rounds=1, compute="emulated:200", **PLAIN)
+    def run(files: FileSet = few, limit_s: float = 120.0, on_event: Any = lambda _: None, rate: float = 200.0) -> Any:
+        config = example_config(data=files.fingerprint, batch_size=4, rounds=1, compute=f"emulated:{rate:g}", **PLAIN)
         order = Order(config=config, files=files, budget_s=1.0, begin_ns=SystemClock().now_ns())
         return server_without_torch.run(order, Measurement, time_limit_s=limit_s, on_event=on_event)
 
@@ -424,12 +424,12 @@ def test_waiting_has_a_limit(
     run_forked: Run, server_without_torch: ForkServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A child that takes longer than it may is reported as such, and ended."""
-    hung = run_forked(limit_s=0.0)
+    hung = run_forked(limit_s=0.0, rate=0.1)
     assert isinstance(hung, RunFailure) and hung.reason == "timeout: not finished after 0 s"
     freed: list[object] = []  # with the processes goes what they had in it
     monkeypatch.setattr("loaderprobe.measure.runner.remove_batches", freed.append)
     monkeypatch.setattr("loaderprobe.measure.runner.free_shared_memory_bytes", lambda: 4096 * len(freed))
-    full = run_forked(limit_s=0.0)
+    full = run_forked(limit_s=0.0, rate=0.1)
     assert isinstance(full, RunFailure) and "shared memory is full" in full.reason and "/dev/shm" in full.hint
     children = subprocess.run(["pgrep", "-P", str(server_without_torch._process.pid)], capture_output=True, check=False)
     assert children.stdout == b""
