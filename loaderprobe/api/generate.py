@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -10,7 +11,7 @@ from loaderprobe.api.shown import Shown
 from loaderprobe.api.values import PathLike, listed, unheard
 from loaderprobe.datasets.generate.generate import SetRequest, verify_set
 from loaderprobe.datasets.generate.generate import generate as generate_set
-from loaderprobe.datasets.generate.manifest import sets_in
+from loaderprobe.datasets.generate.manifest import SPEC
 from loaderprobe.datasets.generate.oddities import parse_oddities
 from loaderprobe.datasets.layouts import FILES, check_layout
 from loaderprobe.errors import BadValue
@@ -94,6 +95,7 @@ def make_sets(root: Path, requests: Sequence[SetRequest], *, count: int, progres
 
 def verify(root: Path, progress: OnStage) -> dict[Path, dict[str, str]]:
     """What is wrong with the files of each generated set in or directly under `root`. Raises BadValue for none."""
-    if not (found := sets_in(root)):
+    found = [path for path in (root, *sorted(root.glob("*"))) if os.path.isfile(path / SPEC)]  # noqa: PTH113  # a directory that may not be entered is none of ours, and no error
+    if not found:
         raise BadValue(f"{root} holds no generated data set", hint="give the directory that `generate` was given")
     return {path: verify_set(path, partial(progress, f"verifying {path.name}")) for path in found}

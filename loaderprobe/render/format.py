@@ -117,7 +117,7 @@ def workers_words(count: float) -> str:
 def named(accelerator: str, counts: str = "") -> str:
     """`mlperf-h100`, `1, 8 and 64 x mlperf-h100`; of a rate `accelerator of 500 images/s`, `64 accelerators of ...`."""
     if accelerator[:1].isdigit():
-        return f"{counts} accelerator{'s' * (counts not in ('', '1'))} of {accelerator} images/s".lstrip()
+        return f"{counts} accelerator{'s' * (counts not in ('', '1'))} of {rate(float(accelerator))} images/s".lstrip()
     return f"{counts} x {accelerator}" if counts else accelerator
 
 

@@ -109,12 +109,17 @@ def mappings(wanted: Callable[[str], bool] = lambda _: True) -> list[Mapping]:
     """Those of this process with such paths, in the order of their addresses; none where they are not readable."""
     found = []
     with suppress(OSError):
-        for line in (OWN / "maps").read_text(errors="surrogateescape").split("\n")[:-1]:
+        for line in _lines(OWN / "maps"):
             span, access, _, device, inode, *name = line.split(maxsplit=5)
             if wanted(path := "".join(name)):
                 begin, _, end = span.partition("-")
                 found.append(Mapping(int(begin, 16), int(end, 16), access, device, inode, path))
     return found
+
+
+def _lines(path: Path) -> list[str]:
+    """A name of a file may hold a carriage return, but no newline."""
+    return os.fsdecode(path.read_bytes()).split("\n")[:-1]
 
 
 def _of_files(paths: Collection[str] | None = None) -> list[Mapping]:
@@ -133,7 +138,7 @@ def _is_data(path: str) -> bool:
 def _changed() -> set[int]:
     """Start addresses of the mappings of which this process has private copies of pages."""
     changed, begin = set(), 0
-    for line in (OWN / "smaps").read_text(errors="surrogateescape").split("\n")[:-1]:
+    for line in _lines(OWN / "smaps"):
         head = line.split(maxsplit=1)[0]
         if head == "Anonymous:" and int(line.split()[1]):
             changed.add(begin)

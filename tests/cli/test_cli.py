@@ -439,6 +439,10 @@ def test_verify_says_what_is_damaged(tmp_path: Path) -> None:
     victim.write_bytes(b"")
     done = invoke("generate", tmp_path, "--verify")
     assert done.exit_code == 4 and victim.name in done.stdout and "repair" in done.stderr
+    spec = (tmp_path / "64x48/spec.json").rename(tmp_path / "spec")
+    (tmp_path / "64x48/spec.json").touch()
+    assert invoke("generate", tmp_path, "--verify").stdout == done.stdout
+    spec.replace(tmp_path / "64x48/spec.json")
     assert invoke("generate", tmp_path, *SMALL, "--oddities", "all").exit_code == 0
     assert invoke("generate", tmp_path, "--verify").exit_code == 0
     assert invoke("generate", tmp_path / "64x48" / "train", "--verify").exit_code == 2

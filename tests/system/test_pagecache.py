@@ -299,8 +299,11 @@ def test_rights_are_read_from_proc(tmp_path: Path) -> None:
 
 
 def test_held_files_are_let_go_before_they_can_be_evicted(files: list[Path], tmp_path: Path) -> None:
-    """Files open for reading or mapped are held; dropping alone leaves what is mapped; it reads as before."""
-    path = files[0]
+    """Files open for reading or mapped are held; dropping alone leaves what is mapped; it reads as before.
+
+    Also of a name with a carriage return.
+    """
+    path = files[0].rename(files[0].with_name("a\rb"))
     with path.open("rb") as file, (tmp_path / "log").open("w") as log:
         assert held_files()[str(path)] == PAGES * PAGE_BYTES
         assert log.name not in held_files()
