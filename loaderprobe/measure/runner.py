@@ -281,14 +281,14 @@ def run_order(
     reason, hint, by_signal = explain_death(code, log_lines)
     if isinstance(child, ForkServerChild) and child.orphaned:
         reason = GONE
-    if timed_out:
+    if last.failure:
+        reason, hint, by_signal = last.failure, last.hint, None
+    elif timed_out:
         reason, hint = f"timeout: not finished after {time_limit_s:.0f} s", RAISE_TIME_LIMIT
         if full:
             reason, hint = f"{reason}, and shared memory is full", SHARED_MEMORY_HINT
-        if child.returncode is None:
-            reason = f"{reason}; it cannot be ended: it waits in the kernel, as for storage that does not answer"
-    elif last.failure:
-        reason, hint, by_signal = last.failure, last.hint, None
+    if child.returncode is None:
+        reason = f"{reason}; it cannot be ended: it waits in the kernel, as for storage that does not answer"
     return RunFailure(
         config=order.config,
         stage=last.stage,

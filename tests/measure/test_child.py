@@ -80,16 +80,20 @@ def test_a_child_that_ends_without_a_result_becomes_a_failure() -> None:
     assert isinstance(said_last, RunFailure) and said_last.reason.endswith("ended with code 0: last words")
 
 
-def test_what_a_child_said_counts_where_it_is_heard_late() -> None:
-    """The sweep was stopped, and goes on after the time limit: the child has ended, and said why."""
+@pytest.mark.parametrize("ends", [True, False])
+def test_what_a_child_said_counts_where_its_time_is_over(ends: bool) -> None:
+    """The sweep was stopped, and goes on after the time limit: the child has ended, or hangs, and said why."""
     clock, started = FakeClock(), list[Child]()
 
-    def on_event(_: Event) -> None:
-        clock.sleep(100.0)
-        started[0].wait()
-        _join_threads()
+    def on_event(event: Event) -> None:
+        if event.failure or ends:
+            clock.sleep(100.0)
+        if ends:
+            started[0].wait()
+            _join_threads()
 
-    failure = run(SAYS_WHY, on_event, clock=clock, on_start=started.append)
+    says = SAYS_WHY if ends else SAYS_WHY.replace("sys.exit(5)", "sys.stdout.flush(); signal.pause()")
+    failure = run(says, on_event, clock=clock, on_start=started.append)
     assert isinstance(failure, RunFailure) and (failure.reason, failure.hint) == ("it broke", "repair it")
 
 
