@@ -1,6 +1,6 @@
 """What stands beside a row, as a process of its own: a neighbour, a server of objects, someone who holds a lock.
 
-A neighbour takes a core for 0.2 to 5 s, rests for as long, and goes on, all drawn from a seed. The server, on
+A neighbour takes a core for 0.2 to 5 s (or less), rests for as long, and goes on, all drawn from a seed. The server, on
 127.0.0.1, has the files of a folder; the first part of a path says how it sends them: `/10ms/...` answers after 10 ms,
 `/fast/...` at once. A lock is held by someone else most of the time. Each ends with who started it.
 """
@@ -31,12 +31,12 @@ HASHED_BYTES = 1 << 20
 
 
 @contextmanager
-def neighbour(seed: str) -> Iterator[None]:
+def neighbour(seed: str, longest_s: float = LONGEST_S) -> Iterator[None]:
     """While it comes and goes.
 
     Raises RuntimeError when it has ended before its time: what was measured had less of a neighbour than it says.
     """
-    command = child("beside", "neighbour", os.getpid(), seed)
+    command = child("beside", "neighbour", os.getpid(), seed, longest_s)
     with subprocess.Popen(command, stdin=subprocess.DEVNULL) as process:
         try:
             yield
@@ -46,14 +46,14 @@ def neighbour(seed: str) -> Iterator[None]:
             process.kill()
 
 
-def come_and_go(owner: int, seed: str) -> None:
+def come_and_go(owner: int, seed: str, longest_s: float) -> None:
     """Never returns."""
     die_with_parent(owner)
     signal.alarm(LIFE_S)
     random, data = Random(seed), bytes(HASHED_BYTES)
     while True:
         # As many short ones as long ones.
-        busy_s, free_s = (SHORTEST_S * (LONGEST_S / SHORTEST_S) ** random.random() for _ in range(2))
+        busy_s, free_s = (SHORTEST_S * (longest_s / SHORTEST_S) ** random.random() for _ in range(2))
         end_s = time.monotonic() + busy_s
         while time.monotonic() < end_s:
             hashlib.sha256(data)
@@ -141,6 +141,6 @@ def held_lock() -> Iterator[Any]:
 if __name__ == "__main__":
     _, what, *given = sys.argv
     if what == "neighbour":
-        come_and_go(int(given[0]), given[1])
+        come_and_go(int(given[0]), given[1], float(given[2]))
     else:
         serve(Path(given[0]))

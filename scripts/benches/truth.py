@@ -30,6 +30,7 @@ def main() -> int:
     options.add_argument("--rounds", type=int, help="of the truth; 3")
     options.add_argument("--budget", type=float, help="seconds of a driver")
     options.add_argument("--read-ahead", default="", help="of waits: disks that read so many kB ahead: 128,2560,8192")
+    options.add_argument("--beside", action="store_true", help="of waits: drivers beside bursts of half a second")
     chosen = options.parse_args()
     family = importlib.import_module(f"scripts.benches.truth_{chosen.family}")
     if chosen.list:

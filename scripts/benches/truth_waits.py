@@ -37,7 +37,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from functools import partial
 from itertools import groupby
 from multiprocessing import active_children
@@ -49,7 +49,7 @@ from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.stats import median
 from loaderprobe.store.codec import encode
 from loaderprobe.system.limits import cores_available
-from scripts.benches.beside import served
+from scripts.benches.beside import neighbour, served
 from scripts.benches.harness import (
     LATENCY_S,
     Progress,
@@ -96,6 +96,8 @@ COLD_RESIDENT, WARM_RESIDENT, COLD_READ = 0.05, 0.95, 0.8
 ABOVE_STORAGE = 1.15
 MOST_APART = 0.10
 DRIVERS = ("diagnose", "run")
+BURSTS_S = 1.25
+"""The longest of a neighbour; half a second in the middle."""
 
 BASE = "base"
 FEWEST_BATCHES = 12
@@ -339,7 +341,7 @@ def names() -> list[str]:
 def measure(chosen: argparse.Namespace, out: Path) -> bool:
     """Plant each disk in turn, and measure its rows there; True when none failed."""
     rows, complete = chosen_rows(chosen), True
-    given = {"out": str(out), "rounds": chosen.rounds or ROUNDS, "budget_s": chosen.budget}
+    given = {"out": str(out), "rounds": chosen.rounds or ROUNDS, "budget_s": chosen.budget, "beside": chosen.beside}
     progress = Progress(len(rows))
     with tempfile.TemporaryDirectory(prefix="loaderprobe-waits-") as name:
         scratch, source = Path(name), Path(name, "source")
@@ -385,7 +387,8 @@ def measure_row(row: Row, given: dict[str, Any]) -> None:
     # Where there are two, whose rates are compared, each is asked twice, in turn.
     for driver in row.drivers * len(row.drivers):
         evict(files)
-        said.append({"driver": driver, **diagnosed({**given, "driver": driver, "budget_s": budget_s})})
+        with neighbour(row.name, BURSTS_S) if given["beside"] else nullcontext():
+            said.append({"driver": driver, **diagnosed({**given, "driver": driver, "budget_s": budget_s})})
     rounds += truths(row, given, range(before, given["rounds"]))
     stored = {
         "name": row.name, "cores": cores_available(), "read_ahead_kb": ahead,
