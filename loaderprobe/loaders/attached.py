@@ -25,7 +25,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from loaderprobe.loaders.unwrap import is_iterator
+from loaderprobe.loaders.unwrap import end_workers, is_iterator
 
 # fastai's own DataLoader, which is no sub-class of torch's: a torch DataLoader that makes the same batches.
 #
@@ -317,6 +317,6 @@ def _saving(hooks: ScriptHooks) -> Callable[..., Any]:
 def shut_down(real: Any, loader: Any) -> None:
     """End the workers of an iterator that is not used any more; a persistent one would be taken for alive."""
     if hasattr(real, "_shutdown_workers"):
-        real._shutdown_workers()
+        end_workers(real)
     if getattr(loader, "_iterator", None) is real:
         loader._iterator = None

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader
 from loaderprobe.errors import DeadWorker, LoaderprobeError, NoSpace
 from loaderprobe.loaders.fetch_log import FetchLog
 from loaderprobe.loaders.state import random_state_as_begun
-from loaderprobe.loaders.unwrap import torch_iterator
+from loaderprobe.loaders.unwrap import end_workers, torch_iterator
 from loaderprobe.loaders.worker_probe import (
     FilesOf,
     WorkerProbe,
@@ -111,7 +111,7 @@ class SwitchedLoader:
         try:
             if processes := self._processes:
                 dead = self._dead_worker(error)
-                self._iterator._shutdown_workers()
+                end_workers(self._iterator)
                 remove_batches([worker.pid for worker in processes])
                 if dead:
                     raise dead from error

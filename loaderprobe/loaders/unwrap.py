@@ -173,6 +173,19 @@ def torch_iterator(made: Any) -> Any:
     return next((value for value in reachable([made]) if is_iterator(value)), None)
 
 
+def end_workers(iterator: Any) -> None:
+    """End the workers of an iterator of torch's. One that dies on its way out has made its batches.
+
+    A spawned one may: where Python ends, a thread that is in torch's code is unwound, and aborts the process.
+    """
+    try:
+        iterator._shutdown_workers()
+    except RuntimeError as error:
+        # Raised by torch wherever it hears of that; it ends the other workers all the same.
+        if "DataLoader worker" not in str(error):
+            raise
+
+
 def unwrap(given: Any) -> Unwrapped:
     """The DataLoader inside `given`, which may be a DataLoader itself.
 

@@ -11,7 +11,9 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from itertools import chain
+from functools import partial
+from itertools import chain, islice
+from multiprocessing.util import Finalize
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -227,6 +229,28 @@ def test_the_exit_code_shows_what_ended_a_worker(
     assert (found and found.message) == message
     assert ("out-of-memory" in getattr(found, "hint", "")) == (codes == [-signal.SIGKILL])
     assert isinstance(found, NoSpace) == (-signal.SIGBUS in codes)
+
+
+def dies_as_it_ends(pipe: Path, worker: int) -> None:
+    """The second of two workers; the first ends after it."""
+    if worker:
+        os.open(pipe, os.O_RDWR)
+        Finalize(None, os.kill, args=(os.getpid(), signal.SIGKILL), exitpriority=0)
+        return
+    held = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    os.set_blocking(held, True)
+    Finalize(None, os.read, args=(held, 1), exitpriority=0)
+
+
+def test_a_worker_that_dies_as_it_ends_costs_nothing(tmp_path: Path) -> None:
+    """While another is waited for: a spawned one was aborted by a thread of torch's, and all rounds were lost."""
+    os.mkfifo(tmp_path / "pipe")
+    begin = partial(dies_as_it_ends, tmp_path / "pipe")
+    with driven(tmp_path, Counting(), num_workers=2, worker_init_fn=begin) as loader:
+        list(islice(loader.batches(), 2))
+        _, worker = loader._processes
+    worker.join()
+    assert worker.exitcode == -signal.SIGKILL
 
 
 @pytest.mark.parametrize(("started_ns", "before"), [(100, True), (300, False)])
