@@ -40,10 +40,6 @@ class Figure:
     help: str = ""
     """What that column is, as the legend says it."""
 
-    @property
-    def column(self) -> str:
-        return self.named or self.at
-
     def get(self, row: ConfigurationRow) -> Any:
         """The figure, or its interval; None where it does not exist."""
         found: Any = row if self.at.startswith("gpu_window.") else row.verdict
@@ -56,8 +52,17 @@ class Figure:
 
     def cells(self, row: ConfigurationRow) -> dict[str, Cell]:
         """The column; of an interval one more for each further part."""
-        found = self.get(row)
-        return {self.column: found} if self.more is None else interval_cells(self.column, found, *self.more)
+        found, column = self.get(row), self.named or self.at
+        return {column: found} if self.more is None else interval_cells(column, found, *self.more)
+
+    def shown(self, row: ConfigurationRow) -> str:
+        """As reports show it: shares in percent, bytes/s in MB/s without the unit."""
+        if self.at == "images_per_s":
+            return speed(row)
+        value = self.get(row)
+        if self.unit == "fraction":
+            return percent(value)
+        return megabytes_per_s(value) if self.unit == "bytes/s" else figure(value)
 
 
 def _rate(name: str, words: str) -> Figure:
@@ -142,11 +147,10 @@ FIGURES: tuple[Figure, ...] = (
         for cause in GAP_CAUSES
     ),
 )  # fmt: skip
-BY_COLUMN = {each.column: each for each in FIGURES}
-OF_LAYOUTS = (BY_COLUMN["read_amplification"],)
-"""Columns where several layouts are in a table."""
-TABLE = tuple(each for each in FIGURES if each.head and each not in OF_LAYOUTS)
+TABLE = tuple(each for each in FIGURES if each.head and each.at != "read_amplification")
 """The columns of a table of configurations."""
+OF_LAYOUTS = tuple(each for each in FIGURES if each.head and each not in TABLE)
+"""Columns where several layouts are in a table."""
 # Several figures that are missing for one reason.
 _TOGETHER = {
     "rates_images_per_s": "rates",
@@ -165,25 +169,9 @@ def words_of(at: str) -> str:
     return _WORDS.get(at, at.replace("gpu.", "GPU ").replace("_", " "))
 
 
-def shown(row: ConfigurationRow, column: str) -> str:
-    """A figure as reports show it: shares in percent, bytes/s in MB/s without the unit."""
-    chosen = BY_COLUMN[column]
-    if chosen.column == "images_per_s":
-        return speed(row)
-    value = chosen.get(row)
-    if chosen.unit == "fraction":
-        return percent(value)
-    return megabytes_per_s(value) if chosen.unit == "bytes/s" else figure(value)
-
-
 def reasons(row: ConfigurationRow) -> dict[str, str]:
-    """Why figures of a row do not exist, by their place in the summary."""
+    """Why figures of a row do not exist, by their place in the summary; under `*` why it has no verdict."""
     return {at: remark_words(each) for at, each in row.unavailable.items()}
-
-
-def reason_words(row: ConfigurationRow) -> str:
-    """Why a row has no verdict; empty where it has one."""
-    return remark_words(row.reason) if row.reason else ""
 
 
 def flat(row: ConfigurationRow) -> dict[str, Cell]:
@@ -193,7 +181,7 @@ def flat(row: ConfigurationRow) -> dict[str, Cell]:
     """
     bound, verdict = row.bound, row.verdict
     cells: dict[str, Cell] = {"key": row.key, **options_of(row.config)}
-    cells |= {"emulated": row.emulated, "status": row.status, "reason": reason_words(row) or None}
+    cells |= {"emulated": row.emulated, "status": row.status, "reason": reasons(row).get("*")}
     cells["bound_side"] = bound.side if bound else None
     cells["bound_cause"] = bound.cause if bound else None
     cells["bound_candidates"] = " ".join(bound.candidates) if bound else None

@@ -13,7 +13,6 @@ from typing import Literal
 
 from loaderprobe.analyze.answer import as_read, best_of, families, firm, measured
 from loaderprobe.records import by_key
-from loaderprobe.records.config import OPTIONS
 from loaderprobe.records.options import COMPUTE, SWEEP
 from loaderprobe.records.report import ConfigurationRow, NextStep, Outlook, Report
 from loaderprobe.records.resources import RESOURCE, SPEEDUPS, Resource
@@ -21,8 +20,8 @@ from loaderprobe.records.thresholds import WORTH
 from loaderprobe.records.verdict import Action, ActionCode, Advice, Changed, SideAndCause, Speedup, Verdict
 from loaderprobe.render.charts import BASE, Bar, Chart, ChartRow, How
 from loaderprobe.render.document import Command, Document, Item, Line, Paragraph, Part, Section, Table, tags
-from loaderprobe.render.format import MISSING, counted, first_upper, grouped, interval, named, percent, rate, span
-from loaderprobe.render.groups import FILES, RowGroup, groups, letters_of, limit_map, loading, map_key, tone
+from loaderprobe.render.format import MISSING, first_upper, grouped, interval, named, percent, rate, span
+from loaderprobe.render.groups import FILES, RowGroup, groups, letters_of, limit_maps, several, short_label, tone
 from loaderprobe.render.words import action_words, code_line, enough, forecast_words, remark_words
 from loaderprobe.units import format_rate, join_words, significant
 
@@ -32,8 +31,6 @@ MOST_LANES = 12
 MOST_GAINS = 5
 FAR = 6.0
 """A rate of compute alone that is so many times the longest bar is beyond the axis."""
-INSTANT = "instant {}"
-"""A part that costs nothing, on the ladder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +38,8 @@ class Step:
     """One measured row on the ladder."""
 
     label: str
-    row: ConfigurationRow
-
-    @property
-    def verdict(self) -> Verdict:
-        assert self.row.verdict
-        return self.row.verdict
+    verdict: Verdict
+    emulated: bool
 
     @property
     def alone(self) -> float | None:
@@ -84,7 +77,7 @@ class Step:
         within = "1 round" if not self.several else "" if low == high else f"{low} to {high}"
         gain = Bar(begin=now, end=self.end(name, found.value), tone=part.name, how=how, letter=part.letter)
         return ChartRow(
-            label=INSTANT.format(RESOURCE[name].noun),
+            label=f"instant {RESOURCE[name].noun}",
             value=f"{significant(found.value)}x",
             note=", ".join(filter(None, (within, "est." if found.how == "estimated" else ""))),
             strong=how == "measured" and self.several,
@@ -93,8 +86,8 @@ class Step:
         )
 
     def rungs(self) -> list[ChartRow]:
-        """A row for now and one for each part, with a mark at compute alone."""
-        now = self.verdict.images_per_s
+        """Its name, a row for now and one for each part, with a mark at compute alone."""
+        now, busy = self.verdict.images_per_s, ", all cores busy" if self.verdict.bound.cause == "cpu" else ""
         row = ChartRow(
             label="now",
             value=interval(now),
@@ -103,21 +96,16 @@ class Step:
             interval=(now.low, now.high),
         )
         rows = [row, *(self.free(name, found) for name, found in self.gains()[:MOST_GAINS])]
-        how: How = "specified" if self.row.emulated else "measured"
-        return [replace(row, level=self.alone, level_how=how) for row in rows]
-
-    def head(self) -> ChartRow:
-        """The line over its rungs."""
-        busy = ", all cores busy" if self.verdict.bound.cause == "cpu" else ""
-        return ChartRow(label=f"{self.label}{busy}", head=True)
+        how: How = "specified" if self.emulated else "measured"
+        marked = (replace(row, level=self.alone, level_how=how) for row in rows)
+        return [ChartRow(label=f"{self.label}{busy}", head=True), *marked]
 
     def lane(self) -> ChartRow:
         """All of it in one line: now, and the part that gains most."""
-        now, *free = self.rungs()
+        _, now, *free = self.rungs()
         if not free:
             return replace(now, label=self.label, note=letters_of(self.verdict.bound))
-        gain = free[0].bars[-1]
-        spread = f" ({free[0].note})" if free[0].note else ""
+        gain, spread = free[0].bars[-1], f" ({free[0].note})" if free[0].note else ""
         return replace(
             now,
             label=self.label,
@@ -141,13 +129,12 @@ def ladder(steps: Sequence[Step], unit: str) -> Chart:
     limits = {part.name: part for step in steps for name, _ in step.gains() if (part := step.drawn(name))}
     nouns = [RESOURCE[part.part_of or name].noun for name, part in limits.items()]
     # Preprocessing may be there twice: with full cores, and with free ones.
-    words = [part.cell if nouns.count(noun) > 1 else noun for part, noun in zip(limits.values(), nouns, strict=True)]
     parts = [
-        (part.name, f"{part.letter} {INSTANT.format(word)}".strip())
-        for part, word in zip(limits.values(), words, strict=True)
+        (part.name, f"{part.letter} instant {part.cell if nouns.count(noun) > 1 else noun}".strip())
+        for part, noun in zip(limits.values(), nouns, strict=True)
     ]
     return Chart(
-        rows=tuple(row for step in steps for row in (step.head(), *step.rungs())) if full else lanes,
+        rows=tuple(row for step in steps for row in step.rungs()) if full else lanes,
         brief=lanes if full and len(steps) > 1 else (),
         high=high,
         unit=unit,
@@ -176,8 +163,9 @@ def limits_training(bound: SideAndCause, on: str = "", what: str = "training") -
     return f"{first_upper(limit_words(bound))} limits {what}{on}"
 
 
-def headed(report: Report, shown: Sequence[ConfigurationRow], document: Document) -> Document:
+def headed(report: Report, document: Document) -> Document:
     """The document under its answer: of the best configurations, with their device in it where they have one."""
+    shown = shown_first(report)
     if not shown:
         return replace(document, headline="Nothing was measured", tone="failed", unsure=True)
     found = _groups_of(report, shown)
@@ -214,10 +202,10 @@ def _one_device(some: Sequence[RowGroup]) -> bool:
 
 def _apart(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
     """What sets a best configuration apart from the others: its data set, or the state of its files, or more."""
-    several = len({other.config.resolution for other in among}) > 1
-    name = short_label(row, among, workers=False)
-    state = row.config.cache
-    return name if several else name.removeprefix(f"{row.config.resolution}, ").replace(state, FILES[state])
+    name, state = short_label(row, among, workers=False), row.config.cache
+    if several("resolution", among):
+        return name
+    return name.removeprefix(f"{row.config.resolution}, ").replace(state, FILES[state])
 
 
 def _subline(report: Report, some: Sequence[RowGroup], shown: Sequence[ConfigurationRow]) -> str:
@@ -239,16 +227,6 @@ def _subline(report: Report, some: Sequence[RowGroup], shown: Sequence[Configura
     specified = "MLPerf Storage's pace; specified" if pace else "specified"
     source = specified if pace or group.emulated else "compute alone, measured"
     return f"{of} of its {alone} ({source}).{here}"
-
-
-def short_label(row: ConfigurationRow, among: Sequence[ConfigurationRow], *, workers: bool = True) -> str:
-    """`500x375, 2 workers`, with the options that set the row apart from the others on the ladder."""
-    named = {
-        "loader": row.config.loader.name, "model": row.config.compute.model, "compute": row.config.compute.name,
-        "ranks": counted(row.config.ranks, "rank"), "cache": row.config.cache,
-    }  # fmt: skip
-    apart = [name for name in named if len({OPTIONS[name].of(other.config) for other in among}) > 1]
-    return ", ".join((row.config.resolution, *([loading(row)] if workers else []), *(named[name] for name in apart)))
 
 
 def shown_first(report: Report) -> list[ConfigurationRow]:
@@ -275,9 +253,9 @@ def ladder_section(report: Report, rows: Sequence[ConfigurationRow], *, label: s
     unit = f"{sample_of(report)}s/s"
     states = {row.config.cache for row in rows}
     files = f" with {FILES[states.pop()]}" if len(states) == 1 and not label else ""
-    chart = ladder([Step(label or short_label(row, rows), row) for row in rows], unit)
+    steps = [Step(label or short_label(row, rows), row.verdict, row.emulated) for row in rows if row.verdict]
     title = f"{first_upper(unit)} now{files}, and if one part cost nothing"
-    return Section(title=title, panel="main", parts=(chart,))
+    return Section(title=title, panel="main", parts=(ladder(steps, unit),))
 
 
 def sample_of(report: Report) -> str:
@@ -389,16 +367,11 @@ def _how_sure(report: Report, shown: Sequence[ConfigurationRow]) -> Iterator[Par
     if notes := [note for note in report.summary.run.notes if "data" not in note.facts]:
         said = "; ".join(map(remark_words, notes))
         yield Paragraph(text=f"{first_upper(said)}.", tone="quiet", further=True)
-    key = map_key([row for group in first for row in group.rows])
-    for number, group in enumerate(first):
-        words = ("" if number else key, group.title if len(first) > 1 else "")
-        yield limit_map(group, ". ".join(filter(None, words)))
+    yield from limit_maps(first)
 
 
-ENOUGH, UNKNOWN, SHORT = "●", "○", "✕"
-"""Enough; not shown to be enough, where the storage may give more than was seen; not enough."""
-_MARK = {"enough": ENOUGH, "not known": UNKNOWN, "not enough": SHORT}
-MARKS = f"{ENOUGH} enough  {UNKNOWN} not known to be enough  {SHORT} not enough, estimated"
+_MARK = {"enough": "●", "not known": "○", "not enough": "✕"}
+"""Not known: the storage may give more than was seen."""
 
 
 def more_needs(report: Report) -> Iterator[Section]:
@@ -426,7 +399,7 @@ def _opens(some: Sequence[Outlook]) -> Iterator[Line]:
     each = by_key(some, lambda outlook: round(outlook.needs[0].files_per_s / outlook.images_per_s, 9))
     for outlook, *_ in each.values():
         what = "files opened" if len(each) == 1 else f"files opened, {outlook.data}"
-        opens = (f"{UNKNOWN} {grouped(need.files_per_s / outlook.use)}/s" for need in outlook.needs)
+        opens = (f"{_MARK['not known']} {grouped(need.files_per_s / outlook.use)}/s" for need in outlook.needs)
         yield (what, *opens, "not known", "")
 
 
@@ -444,7 +417,8 @@ def _needs(report: Report, some: Sequence[Outlook], *, panel: Literal["main", ""
     said += "".join(f" No rate of the storage: {why}." for why in missing)
     said += " *: nearest to ImageNet." if any(need.planned for need in some) else ""
     head = (named(first.accelerator), *(f"for {count}" for count in counts), "here", "cores needed")
-    below = (Paragraph(text=MARKS, tone="legend"), Paragraph(text=said, tone="quiet"))
+    marks = "● enough  ○ not known to be enough  ✕ not enough, estimated"
+    below = (Paragraph(text=marks, tone="legend"), Paragraph(text=said, tone="quiet"))
     title = f"What {named(first.accelerator, join_words([str(count) for count in counts]))} need, cold files"
     return Section(title=title, panel=panel, parts=(Table(head=head, lines=tuple(lines)), *below))
 
@@ -454,16 +428,15 @@ def _need_line(need: Outlook, cores: float, size_bytes: float | None) -> tuple[s
     supply = need.supply
     wanted = [each.read_bytes_per_s / need.use for each in need.needs]
     there, at_least = (supply.read_bytes_per_s, supply.at_least) if supply else (0.0, True)
-    marks = [enough(there, bytes_per_s, at_least=at_least) for bytes_per_s in wanted]
     here = f"{'≥' * supply.at_least}{format_rate(supply.read_bytes_per_s)}" if supply else "not measured"
     counts = [need.cores * each.accelerators for each in need.needs] if need.cores is not None else []
-    figures = [significant(count, 2) for count in counts]
-    marked = [f"{ENOUGH if cores >= count else SHORT} {words}" for count, words in zip(counts, figures, strict=True)]
+    marked = [f"{_MARK[enough(cores, count, at_least=False)]} {significant(count, 2)}" for count in counts]
     if counts and cores < min(counts):
-        marked = [f"{SHORT} {figures[0]}", *figures[1:]]
+        # None is enough, which the first says for all.
+        marked[1:] = [significant(count, 2) for count in counts[1:]]
     return (
         f"{need.data}{f', {float(significant(size_bytes / 1e3, 2)):g} kB' if size_bytes else ''}{' *' * need.planned}",
-        *(f"{_MARK[mark]} {format_rate(bytes_per_s)}" for mark, bytes_per_s in zip(marks, wanted, strict=True)),
+        *(f"{_MARK[enough(there, bytes_per_s, at_least=at_least)]} {format_rate(bytes_per_s)}" for bytes_per_s in wanted),
         here,
         ", ".join(marked) or MISSING,
     )
@@ -487,10 +460,13 @@ def again_with(command: str, option: str) -> str:
     if option.startswith("--compute emulated"):
         gone |= {flag for each in SWEEP if each.panel == COMPUTE and each.name != "batch_size" for flag in each.flags}
     gone |= {"--epochs"} if option.startswith("--layout") else set()
-    script = words[words.index("--") :] if "--" in words else []
-    words = words[: len(words) - len(script)]
     switches = {flag for each in SWEEP if each.type is bool for flag in each.flags}
-    left_out = {place + 1 for place, word in enumerate(words) if word in gone - switches}
-    left_out |= {place for place, word in enumerate(words) if word.partition("=")[0] in gone}
-    kept = shlex.join(word for place, word in enumerate(words) if place not in left_out)
-    return " ".join(filter(None, (kept, option, shlex.join(script))))
+    script = words[words.index("--") :] if "--" in words else []
+    kept, typed = [], iter(words[: len(words) - len(script)])
+    for word in typed:
+        if word.partition("=")[0] not in gone:
+            kept.append(word)
+        elif word in gone - switches:
+            # Its value goes with it.
+            next(typed, None)
+    return " ".join(filter(None, (shlex.join(kept), option, shlex.join(script))))

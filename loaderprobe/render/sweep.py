@@ -34,12 +34,11 @@ from loaderprobe.render.document import (
     items,
     table,
 )
-from loaderprobe.render.figures import EVIDENCE, OF_LAYOUTS, TABLE, flat, reason_words, reasons, shown, words_of
-from loaderprobe.render.first import advice_parts, first_screen, headed, more_needs, sample_of, shown_first
+from loaderprobe.render.figures import EVIDENCE, OF_LAYOUTS, TABLE, flat, reasons, words_of
+from loaderprobe.render.first import advice_parts, first_screen, headed, more_needs, sample_of
 from loaderprobe.render.format import MISSING, counted, figure, first_upper, interval, megabytes_per_s, percent, rate
 from loaderprobe.render.gpu import window_parts
 from loaderprobe.render.groups import (
-    NEXT,
     RowGroup,
     bound_words,
     full_label,
@@ -48,8 +47,9 @@ from loaderprobe.render.groups import (
     label,
     letters_of,
     loading,
+    next_limit,
     resources_of,
-    then_of,
+    several,
     tone,
     trains,
 )
@@ -98,7 +98,7 @@ def sweep_document(report: Report) -> Document:
             Section(title="Machine, versions and command", parts=further(_machine(report))),
         ),
     )
-    return headed(report, shown_first(report), document)
+    return headed(report, document)
 
 
 def report_columns(report: Report) -> dict[str, list[Value]]:
@@ -140,9 +140,9 @@ def _of_group(report: Report, group: RowGroup) -> Iterator[Part]:
     more = OF_LAYOUTS if len({row.config.layout for row in group.rows}) > 1 else ()
     columns = (
         Column("configuration", lambda row: label(row, group.rows)),
-        *(Column(one.head, partial(shown, column=one.column)) for one in (*TABLE, *more)),
+        *(Column(one.head, one.shown) for one in (*TABLE, *more)),
         Column("bound", _bound),
-        Column("speed-up if free → then limited by", lambda row: gain_words(row, then_of(report, row))),
+        Column("speed-up if free → then limited by", partial(gain_words, report)),
     )
     yield from table(group.rows, columns)
     yield from (Paragraph(text=one.help, tone="quiet", further=True) for one in more)
@@ -161,34 +161,29 @@ def _bound(row: ConfigurationRow) -> Cell:
 
 def missing(report: Report) -> list[Item]:
     """Why figures do not exist, each reason once; a terminal has those of the table, and damaged files."""
-    found: dict[str, dict[str, list[ConfigurationRow]]] = {}
     rows = measured(report.summary.configurations)
-    for row in rows:
-        for at, reason in reasons(row).items():
-            if reason != _ONE_RANK:
-                found.setdefault(reason, {}).setdefault(at, []).append(row)
+    gone = [(reason, at, row) for row in rows for at, reason in reasons(row).items() if reason != _ONE_RANK]
     made = [
         Item(subject=damaged.file, text=f"it {damaged.reason}; {lost}")
         for damaged in report.summary.run.damaged
         if (lost := _LOST.get(damaged.file.partition("/")[0]))
     ]
-    for reason, places in found.items():
-        touched = list({row.key: row for affected in places.values() for row in affected}.values())
-        figures = join_words(list(dict.fromkeys(map(words_of, places))))
-        subject = f"{figures} ({_which(touched, rows, report)})"
-        made.append(Item(subject=subject, text=reason, further=not _COLUMNS.intersection(places)))
+    for reason, some in by_key(gone, lambda figure: figure[0]).items():
+        figures = join_words(list(dict.fromkeys(words_of(at) for _, at, _ in some)))
+        subject = f"{figures} ({_which(list({row.key: row for *_, row in some}.values()), rows, report)})"
+        made.append(Item(subject=subject, text=reason, further=_COLUMNS.isdisjoint(at for _, at, _ in some)))
     return sorted(made, key=lambda item: item.further)
 
 
 def _which(some: Sequence[ConfigurationRow], rows: Sequence[ConfigurationRow], report: Report) -> str:
     if len(some) == 1:
-        return full_label(some[0], report)
+        return full_label(some[0], report.summary.configurations)
     return "all" if len(some) == len(rows) else counted(len(some), "configuration")
 
 
 def _without(report: Report, status: str) -> tuple[Item, ...]:
-    rows = [row for row in report.summary.configurations if row.status == status]
-    return items((full_label(row, report), reason_words(row)) for row in rows)
+    every = report.summary.configurations
+    return items((full_label(row, every), reasons(row).get("*", "")) for row in every if row.status == status)
 
 
 def notes(report: Report) -> list[tuple[str, str]]:
@@ -316,9 +311,8 @@ def _speedup_line(report: Report, row: ConfigurationRow, name: ResourceName) -> 
     if speedup is None:
         why = reasons(row)
         return name, MISSING, "", why.get(f"speedups.{name}", why.get("speedups", "not measured")), ""
-    then = then_of(report, row)
     between = f"{significant(speedup.low)} to {significant(speedup.high)}" if speedup.high > speedup.low else ""
-    return name, f"{significant(speedup.value)}x", between, speedup.how, NEXT[then[name]] if name in then else MISSING
+    return name, f"{significant(speedup.value)}x", between, speedup.how, next_limit(report, row, name) or MISSING
 
 
 def _after(forecast: Forecast) -> str:
@@ -339,15 +333,15 @@ _FORECAST = (
 
 
 def _made(report: Report, row: ConfigurationRow) -> Iterator[Paragraph]:
-    if detail := report.details.get(row.key):
+    detail = report.details.get(row.key)
+    if detail and row.verdict:
         text = (
             f"{detail.compute_device}; {detail.compute_source}. First batch after "
             f"{format_duration(detail.first_batch_s)}, not part of any rate. Prediction: "
-            f"{shown(row, 'predicted_images_per_s')} images/s."
+            f"{figure(row.verdict.predicted_images_per_s)} images/s."
         )
-        remarks = (*([detail.ablations] if detail.ablations else []), *detail.notes)
-        said = (f"{first_upper(remark_words(remark))}." for remark in remarks)
-        yield Paragraph(text=" ".join((text, *said)), tone="quiet")
+        ablations = f" {first_upper(remark_words(detail.ablations))}." if detail.ablations else ""
+        yield Paragraph(text=text + ablations, tone="quiet")
 
 
 _DATA = (
@@ -404,12 +398,12 @@ def _empty(row: ConfigurationRow) -> ChartRow:
 def _rate(row: ConfigurationRow) -> ChartRow | None:
     if not row.verdict:
         return None
-    now, used = row.verdict.images_per_s, shown(row, "accelerator_utilization")
+    now, used = row.verdict.images_per_s, row.verdict.accelerator_utilization
     limits = f"{letters_of(row)} {bound_words(row)}"
     return ChartRow(
         label=loading(row),
         value=interval(now),
-        note=limits if used == MISSING else f"{limits}, {used} of alone",
+        note=limits if used is None else f"{limits}, {percent(used)} of alone",
         bars=(Bar(end=now.value, tone=tone(row), letter=letters_of(row)),),
         interval=(now.low, now.high),
         level=row.verdict.rates_images_per_s.compute,
@@ -469,24 +463,16 @@ def _read(report: Report, row: ConfigurationRow) -> ChartRow | None:
     )
 
 
-SCALING_NOTE = "Speed-up: over the fewest ranks of the same model and device; loaderprobe explain ranks."
-
-
 def _scaling(report: Report) -> Iterator[Part]:
     """A line for each model, device and number of ranks; empty where nothing compares. One model needs no column."""
     found = {scaling.configuration: scaling for scaling in report.summary.scaling}
     rows = [row for row in report.summary.configurations if row.key in found]
-    apart = [name for name in ("resolution", "cache") if len({OPTIONS[name].of(row.config) for row in rows}) > 1]
-    models, loading = ({OPTIONS[name].of(row.config) for row in rows} for name in ("model", "workers"))
-
-    def model(row: ConfigurationRow) -> str:
-        named = [row.config.compute.model] if len(models) > 1 or apart else []
-        return ", ".join([*named, *(str(OPTIONS[name].of(row.config)) for name in apart)])
-
+    apart = [name for name in ("resolution", "cache") if several(name, rows)]
+    named = ["model", *apart] if apart or several("model", rows) else []
     columns = (
-        Column("model", model),
+        Column("model", lambda row: ", ".join(str(OPTIONS[name].of(row.config)) for name in named)),
         Column("on", _on),
-        Column("workers", lambda row: str(row.config.loader.workers or "serial") if len(loading) > 1 else ""),
+        Column("workers", lambda row: str(row.config.loader.workers or "serial") if several("workers", rows) else ""),
         Column("images/s", lambda row: f"{interval(row.images_per_s)}{', too noisy' * row.images_per_s.too_wide}"),
         Column("speed-up", lambda row: _gained(found[row.key].speedup)),
         Column("efficiency", lambda row: percent(share) if (share := found[row.key].efficiency) else ""),
@@ -495,7 +481,8 @@ def _scaling(report: Report) -> Iterator[Part]:
     )
     if rows:
         yield from table(rows, columns)
-        yield Paragraph(text=SCALING_NOTE, tone="quiet", further=True)
+        note = "Speed-up: over the fewest ranks of the same model and device; loaderprobe explain ranks."
+        yield Paragraph(text=note, tone="quiet", further=True)
 
 
 def _on(row: ConfigurationRow) -> str:
@@ -519,11 +506,12 @@ def rank_parts(report: Report) -> Iterator[Part]:
 
     A terminal has those that are uneven.
     """
-    for row in report.summary.configurations:
+    every = report.summary.configurations
+    for row in every:
         detail = report.details.get(row.key)
         if detail and (view := detail.ranks):
             chosen = view.rows if view.uneven and len(view.rows) <= _MOST_RANKS else view.shown
-            unit, caption = f"{detail.sample}s/s by itself", full_label(row, report)
+            unit, caption = f"{detail.sample}s/s by itself", full_label(row, every)
             chart = Chart(rows=tuple(map(_rank_row, chosen)), unit=unit, caption=caption, ends=f"rank,{unit}")
             count = len(view.rows) - len(chosen)
             others = f"{counted(count, 'other rank')} not shown. " if count else ""
@@ -545,13 +533,14 @@ def _rank_row(row: RankRow) -> ChartRow:
 
 def _epochs(report: Report) -> Iterator[Part]:
     """A chart for each configuration whose epochs were asked for, and whether its set fits into memory."""
-    for row in report.summary.configurations:
+    every = report.summary.configurations
+    for row in every:
         if row.epochs and row.epochs.reason:
             why = remark_words(row.epochs.reason)
-            yield Paragraph(text=f"{full_label(row, report)}: not measured, {why}.")
+            yield Paragraph(text=f"{full_label(row, every)}: not measured, {why}.")
         elif row.epochs:
             rows = tuple(_epoch_row(number, epoch) for number, epoch in enumerate(row.epochs.epochs, 1))
-            yield Chart(rows=rows, unit="images/s", caption=full_label(row, report), ends="epoch,images/s")
+            yield Chart(rows=rows, unit="images/s", caption=full_label(row, every), ends="epoch,images/s")
             yield Paragraph(text=_fit_words(row.epochs), tone="quiet")
 
 
@@ -594,24 +583,20 @@ def epoch_cells(row: ConfigurationRow) -> dict[str, Value]:
     return cells | memory | {"set_in_memory": row.epochs.fit}
 
 
-SHORT_RUNS_NOTE = (
-    "The rate over the first iterations, over the steady rate, minus 1, where the buffer was full before; for 2 %: the "
-    "iterations that are enough (estimated). loaderprobe explain sweep."
-)
-
-
 def _short_runs(report: Report) -> Iterator[Part]:
     """A table for each device where a full buffer was measured, or was to be."""
-    measured_any = False
-    for group in groups(report):
-        found = [(row, row.buffer) for row in group.rows if row.buffer]
-        if any(effect.how == "measured" or effect.reason for _, effect in found):
-            measured_any = True
-            yield from table(found, _SHORT_RUNS, caption=group.title)
-            missing = dict.fromkeys(remark_words(effect.reason) for _, effect in found if effect.reason)
-            yield from (Paragraph(text=f"Not measured: {reason}.", tone="quiet") for reason in missing)
-    if measured_any:
-        yield Paragraph(text=SHORT_RUNS_NOTE, tone="quiet", further=True)
+    known = ((group, [(row, row.buffer) for row in group.rows if row.buffer]) for group in groups(report))
+    asked = [(group, some) for group, some in known if any(each.how == "measured" or each.reason for _, each in some)]
+    for group, some in asked:
+        yield from table(some, _SHORT_RUNS, caption=group.title)
+        missing = dict.fromkeys(remark_words(effect.reason) for _, effect in some if effect.reason)
+        yield from (Paragraph(text=f"Not measured: {reason}.", tone="quiet") for reason in missing)
+    if asked:
+        note = (
+            "The rate over the first iterations, over the steady rate, minus 1, where the buffer was full before; for "
+            "2 %: the iterations that are enough (estimated). loaderprobe explain sweep."
+        )
+        yield Paragraph(text=note, tone="quiet", further=True)
 
 
 def _excess(pair: tuple[ConfigurationRow, BufferEffect], iterations: int) -> str:

@@ -17,7 +17,7 @@ from loaderprobe.records.resources import SingleCause
 from loaderprobe.records.verdict import Action, ActionCode, Cause, Forecast, Side
 from loaderprobe.render.charts import Chart
 from loaderprobe.render.document import Command, Document, Paragraph, Section, Table
-from loaderprobe.render.first import again_with, first_screen, headed, shown_first
+from loaderprobe.render.first import again_with, first_screen, headed
 from loaderprobe.units import format_rate
 from tests.examples.reports import example_report, example_row, with_changes
 from tests.pages import html_report, markdown_report, terminal_report
@@ -118,7 +118,7 @@ def test_the_headline_is_the_verdict_on_the_best_configurations(causes: list[Cau
         _limited(example_row(resolution=f"{number}x{number}"), cause) for number, cause in enumerate(causes, start=1)
     ]
     report = example_report(rows)
-    found = headed(report, shown_first(report), Document(title="", sections=()))
+    found = headed(report, Document(title="", sections=()))
     assert found.headline == said.format(here=" on an emulated mlperf-h100")
     assert found.unsure == ("inconclusive" in causes)
 
@@ -149,7 +149,7 @@ def test_the_headline_names_a_device_that_all_rows_have(
     """The verdict on another model, device or number of ranks is not that of the first; the side is said where all
     have it."""
     report = example_report([_limited(example_row(), "storage"), _limited(example_row(**other), cause)])
-    found = headed(report, shown_first(report), Document(title="", sections=()))
+    found = headed(report, Document(title="", sections=()))
     assert (found.headline, found.subline) == (said, f"{reached}. No GPU here.")
 
 
