@@ -1,4 +1,4 @@
-"""The table of figures: each one's column, unit, words and place in the summary; and a row of cells made of it.
+"""The table of figures: each one's column, words and place in the summary; and a row of cells made of it.
 
 A new figure of a configuration is a field of `Verdict`, which the JSON and its schema have at once, and a row here, for
 CSV and data frames; with a `head`, it is a column of every table of configurations, too, and its `help` a part of the
@@ -7,8 +7,9 @@ legend. Where it is None, `Verdict.unavailable` has the reason, and reports list
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from loaderprobe.records.config import options_of
 from loaderprobe.records.report import ConfigurationRow
@@ -20,8 +21,6 @@ from loaderprobe.render.groups import speed
 from loaderprobe.render.rows import Cell, interval_cells
 from loaderprobe.render.words import action_words, remark_words, sentence
 
-Unit = Literal["images/s", "bytes/s", "bytes", "s", "fraction", "times"]
-
 
 @dataclass(frozen=True, slots=True)
 class Figure:
@@ -29,7 +28,6 @@ class Figure:
 
     at: str
     """Its place in `summary.json`, by which `unavailable` has the reason when there is none."""
-    unit: Unit
     words: str
     named: str = ""
     """In flat tables, with the unit in it; empty where that is its place."""
@@ -39,6 +37,8 @@ class Figure:
     """Of its column in tables; empty where only CSV has it."""
     help: str = ""
     """What that column is, as the legend says it."""
+    show: Callable[[float | None], str] = figure
+    """How that column shows it: shares in percent, bytes/s in MB/s without the unit."""
 
     def get(self, row: ConfigurationRow) -> Any:
         """The figure, or its interval; None where it does not exist."""
@@ -56,85 +56,74 @@ class Figure:
         return {column: found} if self.more is None else interval_cells(column, found, *self.more)
 
     def shown(self, row: ConfigurationRow) -> str:
-        """As reports show it: shares in percent, bytes/s in MB/s without the unit."""
-        if self.at == "images_per_s":
-            return speed(row)
-        value = self.get(row)
-        if self.unit == "fraction":
-            return percent(value)
-        return megabytes_per_s(value) if self.unit == "bytes/s" else figure(value)
+        return speed(row) if self.at == "images_per_s" else self.show(self.get(row))
 
 
 def _rate(name: str, words: str) -> Figure:
-    return Figure(f"rates_images_per_s.{name}", "images/s", words, f"{name}_images_per_s")
+    return Figure(f"rates_images_per_s.{name}", words, f"{name}_images_per_s")
 
 
 def _free(resource: str) -> str:
     return f"{RESOURCE[resource].plural or RESOURCE[resource].noun} were free"
 
 
-def _without(resource: str) -> Figure:
-    return _rate(f"loader_without_{resource}", f"loader if {_free(resource)}")
+def _without(resources: Iterable[str]) -> list[Figure]:
+    return [_rate(f"loader_without_{name}", f"loader if {_free(name)}") for name in resources]
 
 
 def _use(name: str, words: str) -> Figure:
-    return Figure(f"gpu_window.use.{name}", "fraction", words, f"gpu_{name}")
+    return Figure(f"gpu_window.use.{name}", words, f"gpu_{name}")
 
 
 FIGURES: tuple[Figure, ...] = (
-    Figure(
-        "images_per_s", "images/s", "images/s", more=(), head="images/s", help="± is half the 95 % interval."
-    ),
+    Figure("images_per_s", "images/s", more=(), head="images/s", help="± is half the 95 % interval."),
     _rate("compute", "compute alone"),
     _rate("loader", "loader alone"),
-    *(_without(resource) for resource in ABLATIONS),
+    *_without(ABLATIONS),
     _rate("cpu_limit", "limit of the CPU cores"),
-    *(_without(resource) for resource in ONLY_WAITED),
+    *_without(ONLY_WAITED),
+    *(Figure(f"speedups.{name}", f"speed-up if {_free(name)}", f"speedup_without_{name}", ("how",)) for name in JUDGED),
     *(
-        Figure(f"speedups.{name}", "times", f"speed-up if {_free(name)}", f"speedup_without_{name}", ("how",))
-        for name in JUDGED
-    ),
-    *(
-        Figure(f"speedups.{name}", "times", RESOURCE[name].figure, f"speedup_{name}", ("how",))
+        Figure(f"speedups.{name}", RESOURCE[name].figure, f"speedup_{name}", ("how",))
         for name in SPEEDUPS
         if name not in JUDGED
     ),
-    Figure("predicted_images_per_s", "images/s", "predicted images/s"),
-    Figure("prediction_error", "fraction", "prediction error"),
+    Figure("predicted_images_per_s", "predicted images/s"),
+    Figure("prediction_error", "prediction error"),
     Figure(
-        "accelerator_utilization", "fraction", "share of compute alone", head="of alone",
+        "accelerator_utilization", "share of compute alone", head="of alone", show=percent,
         help="Of alone: training over compute alone of the same row; more than 100 % is noise.",
     ),
     Figure(
-        "input_wait_fraction", "fraction", "input wait", head="input wait",
+        "input_wait_fraction", "input wait", head="input wait", show=percent,
         help="Input wait: share of time the training thread waits for a batch.",
     ),
-    Figure("bytes_per_image", "bytes", "bytes/image"),
+    Figure("bytes_per_image", "bytes/image"),
     Figure(
-        "disk_read_bytes_per_s", "bytes/s", "storage reads", head="MB/s", help="MB/s: read from storage."
+        "disk_read_bytes_per_s", "storage reads", head="MB/s", show=megabytes_per_s, help="MB/s: read from storage."
     ),
-    Figure("cold_fraction", "fraction", "cold share"),
+    Figure("cold_fraction", "cold share"),
     Figure(
-        "disk_ceiling_fraction", "fraction", "share of the storage's ceiling", head="of max",
+        "disk_ceiling_fraction", "share of the storage's ceiling", head="of max", show=percent,
         help="Of max: MB/s over what the storage itself gave with as many readers; that is measured where storage may "
         "be the limit, and for the most workers.",
     ),
     Figure(
-        "read_amplification", "times", "read amplification", head="read/used",
+        "read_amplification", "read amplification", head="read/used",
         help="Read/used: bytes read from storage over bytes of the images.",
     ),
-    Figure("other_read_bytes_per_s", "bytes/s", "other processes' reads"),
-    Figure("decoding_cpu_fraction", "fraction", "decoding's share of CPU time"),
-    Figure("instrument_cpu_fraction", "fraction", "overhead of recording"),
-    Figure("step_time.wait_s", "s", "step: waiting for the batch", "step_wait_s_per_batch"),
-    Figure("step_time.copy_s", "s", "step: submitting the copy", "step_copy_s_per_batch"),
-    Figure("step_time.step_s", "s", "step: submitting the step", "step_step_s_per_batch"),
-    Figure("step_time.other_s", "s", "step: the rest", "step_other_s_per_batch"),
-    Figure("worker_time.cpu_s", "s", "worker: CPU", "worker_cpu_s_per_image"),
-    Figure("worker_time.run_delay_s", "s", "worker: waiting for a core", "worker_run_delay_s_per_image"),
-    Figure("worker_time.blocked_s", "s", "worker: blocked", "worker_blocked_s_per_image"),
+    Figure("other_read_bytes_per_s", "other processes' reads"),
+    Figure("decoding_cpu_fraction", "decoding's share of CPU time"),
+    Figure("instrument_cpu_fraction", "overhead of recording"),
+    Figure("step_time.wait_s", "step: waiting for the batch", "step_wait_s_per_batch"),
+    Figure("step_time.copy_s", "step: submitting the copy", "step_copy_s_per_batch"),
+    Figure("step_time.step_s", "step: submitting the step", "step_step_s_per_batch"),
+    Figure("step_time.other_s", "step: the rest", "step_other_s_per_batch"),
+    Figure("worker_time.cpu_s", "worker: CPU", "worker_cpu_s_per_image"),
+    Figure("worker_time.run_delay_s", "worker: waiting for a core", "worker_run_delay_s_per_image"),
+    Figure("worker_time.blocked_s", "worker: blocked", "worker_blocked_s_per_image"),
     *(
-        Figure(f"worker_time.waits.{name}", "s", f"worker: blocked by {name}", f"worker_blocked_{name}_s_per_image")
+        Figure(f"worker_time.waits.{name}", f"worker: blocked by {name}", f"worker_blocked_{name}_s_per_image")
         for name in WAITED
     ),
     _use("training_busy", "GPU busy with training"),
@@ -142,10 +131,7 @@ FIGURES: tuple[Figure, ...] = (
     _use("sm_efficiency_estimated", "estimated SM efficiency"),
     _use("occupancy_estimated", "estimated occupancy"),
     _use("occupancy_coverage", "share of kernels with an estimated occupancy"),
-    *(
-        Figure(f"gpu_window.gaps.{cause}_ns", "fraction", f"GPU idle: {cause}", f"gpu_idle_{cause}")
-        for cause in GAP_CAUSES
-    ),
+    *(Figure(f"gpu_window.gaps.{cause}_ns", f"GPU idle: {cause}", f"gpu_idle_{cause}") for cause in GAP_CAUSES),
 )  # fmt: skip
 TABLE = tuple(each for each in FIGURES if each.head and each.at != "read_amplification")
 """The columns of a table of configurations."""
