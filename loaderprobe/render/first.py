@@ -245,7 +245,7 @@ def first_screen(report: Report) -> Iterator[Section]:
     yield from next_sections(report)
     yield Section(title="Not known", panel="side", parts=tags(map(remark_words, report.summary.not_known)))
     yield Section(title="How sure", panel="side", parts=tuple(_how_sure(report, shown)))
-    yield from (_needs(report, _few(needed), panel="main") for needed in _by_accelerator(report)[:1])
+    yield from (_needs(report, needed, panel="main") for needed in _by_accelerator(report)[:1])
 
 
 def ladder_section(report: Report, rows: Sequence[ConfigurationRow], *, label: str = "") -> Section:
@@ -375,23 +375,12 @@ _MARK = {"enough": "●", "not known": "○", "not enough": "✕"}
 
 
 def more_needs(report: Report) -> Iterator[Section]:
-    """What all data sets and other accelerators need, where the first screen has not all."""
-    found = _by_accelerator(report)
-    some = found[1:] if found and _few(found[0]) == found[0] else found
-    yield from (_needs(report, needed) for needed in some)
+    """What other accelerators need than that of the first screen."""
+    yield from (_needs(report, needed) for needed in _by_accelerator(report)[1:])
 
 
 def _by_accelerator(report: Report) -> list[list[Outlook]]:
     return list(by_key(report.summary.needs, lambda need: (need.compute, need.model)).values())
-
-
-def _few(some: list[Outlook]) -> list[Outlook]:
-    """All of them; of many the least need, the most, and that of the data set that a plan takes, in their order."""
-    if len(some) <= FULL:
-        return some
-    by_need = sorted(some, key=lambda need: need.needs[0].read_bytes_per_s)
-    planned = [need for need in some if need.planned] or by_need[len(by_need) // 2 :][:1]
-    return [need for need in some if need in (by_need[0], by_need[-1], *planned)]
 
 
 def _opens(some: Sequence[Outlook]) -> Iterator[Line]:
@@ -436,7 +425,7 @@ def _need_line(need: Outlook, cores: float, size_bytes: float | None) -> tuple[s
         marked[1:] = [significant(count, 2) for count in counts[1:]]
     return (
         f"{need.data}{f', {float(significant(size_bytes / 1e3, 2)):g} kB' if size_bytes else ''}{' *' * need.planned}",
-        *(f"{_MARK[enough(there, bytes_per_s, at_least=at_least)]} {format_rate(bytes_per_s)}" for bytes_per_s in wanted),
+        *(f"{_MARK[enough(there, needed, at_least=at_least)]} {format_rate(needed)}" for needed in wanted),
         here,
         ", ".join(marked) or MISSING,
     )
