@@ -51,7 +51,7 @@ def stacked(parts: Iterable[tuple[str, str, float]]) -> tuple[Bar, ...]:
 class ChartRow:
     """A line of a chart: its name, marks on the axis, and the figure that they show."""
 
-    label: str
+    label: str = ""
     value: str = ""
     note: str = ""
     """After the figure: what it depends on, or how sure it is."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,7 @@ from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.resources import RESOURCE, WAITED, ResourceName
 from loaderprobe.records.studies import ITERATIONS, BufferEffect, EpochFigures, Epochs
 from loaderprobe.records.thresholds import ALIKE, COLD_AT_LEAST
-from loaderprobe.records.verdict import Forecast, Interval
+from loaderprobe.records.verdict import Forecast, Interval, Verdict
 from loaderprobe.render.charts import Bar, Chart, ChartRow, stacked
 from loaderprobe.render.document import (
     Cell,
@@ -137,7 +138,7 @@ def _of_group(report: Report, group: RowGroup) -> Iterator[Part]:
     if alone := group.ceiling_images_per_s:
         how = "specified, not measured" if group.emulated else "measured"
         yield Paragraph(text=f"Compute alone: {rate(alone)} images/s ({how}).", further=True)
-    more = OF_LAYOUTS if len({row.config.layout for row in group.rows}) > 1 else ()
+    more = OF_LAYOUTS if several("layout", group.rows) else ()
     columns = (
         Column("configuration", lambda row: label(row, group.rows)),
         *(Column(one.head, one.shown) for one in (*TABLE, *more)),
@@ -374,39 +375,36 @@ def _panel(
     report: Report,
     title: str,
     unit: str,
-    row_of: Callable[[ConfigurationRow], ChartRow | None],
+    draw: Callable[[ConfigurationRow, Verdict], ChartRow | None],
     *,
     note: str = "",
     **chart: Any,
 ) -> Section:
-    """A chart for each device that has a figure, its rows by data set; `row_of` gives None where there is none."""
+    """A chart for each device that has a figure, its rows by data set; `draw` gives None where there is none."""
     parts: list[Part] = []
     for group in groups(report):
         found: list[ChartRow] = []
         for line, rows in group.lines.items():
-            found += [ChartRow(label=line, head=True), *(row_of(row) or _empty(row) for row in rows)]
+            found.append(ChartRow(label=line, head=True))
+            for row in rows:
+                drawn = draw(row, row.verdict) if row.verdict else None
+                empty = ChartRow(note="not measured" if row.status == "measured" else row.status)
+                found.append(replace(drawn or empty, label=loading(row)))
         if any(bar.end for row in found for bar in row.bars):
             parts.append(Chart(rows=tuple(found), caption=group.title, unit=unit, ends=f"workers,{unit}", **chart))
     parts += [Paragraph(text=note, tone="quiet")] if parts and note else []
     return Section(title=title, parts=further(parts))
 
 
-def _empty(row: ConfigurationRow) -> ChartRow:
-    return ChartRow(label=loading(row), note="not measured" if row.status == "measured" else row.status)
-
-
-def _rate(row: ConfigurationRow) -> ChartRow | None:
-    if not row.verdict:
-        return None
-    now, used = row.verdict.images_per_s, row.verdict.accelerator_utilization
+def _rate(row: ConfigurationRow, verdict: Verdict) -> ChartRow:
+    now, used = verdict.images_per_s, verdict.accelerator_utilization
     limits = f"{letters_of(row)} {bound_words(row)}"
     return ChartRow(
-        label=loading(row),
         value=interval(now),
         note=limits if used is None else f"{limits}, {percent(used)} of alone",
         bars=(Bar(end=now.value, tone=tone(row), letter=letters_of(row)),),
         interval=(now.low, now.high),
-        level=row.verdict.rates_images_per_s.compute,
+        level=verdict.rates_images_per_s.compute,
         level_how="specified" if row.emulated else "measured",
     )
 
@@ -421,9 +419,9 @@ TIME_OF_WORKER: tuple[tuple[str, str, str], ...] = (
 """Where the time of one image in a worker goes: (tone, letter, words)."""
 
 
-def _worker_time(row: ConfigurationRow) -> ChartRow | None:
+def _worker_time(row: ConfigurationRow, verdict: Verdict) -> ChartRow | None:
     """One image in one worker: in all, workers over images/s of the loader alone."""
-    time, loader = (row.verdict.worker_time, row.verdict.rates_images_per_s.loader) if row.verdict else (None, None)
+    time, loader = verdict.worker_time, verdict.rates_images_per_s.loader
     if time is None or not loader:
         return None
     whole = row.config.readers / loader
@@ -437,15 +435,15 @@ def _worker_time(row: ConfigurationRow) -> ChartRow | None:
     bars = stacked((name, letter, length) for (name, letter, _words), length in parts)
     most = max(range(len(spent)), key=lambda place: spent[place])
     share = f"{percent(spent[most] / sum(spent))} {TIME_OF_WORKER[most][2].partition(' (')[0]}"
-    return ChartRow(label=loading(row), value=figure(bars[-1].end), note=share, bars=bars)
+    return ChartRow(value=figure(bars[-1].end), note=share, bars=bars)
 
 
 _LEAST_READ = 1_000
 """Bytes/s: less is written as nothing, and is not drawn."""
 
 
-def _read(report: Report, row: ConfigurationRow) -> ChartRow | None:
-    read = row.verdict.disk_read_bytes_per_s if row.verdict else None
+def _read(report: Report, row: ConfigurationRow, verdict: Verdict) -> ChartRow | None:
+    read = verdict.disk_read_bytes_per_s
     if read is None or read < _LEAST_READ:
         return None
     # The most that the storage gave over the same files, at any concurrency.
@@ -454,7 +452,6 @@ def _read(report: Report, row: ConfigurationRow) -> ChartRow | None:
     least = ">= " if best and best.at_least else ""
     most = best and best.read_bytes_per_s
     return ChartRow(
-        label=loading(row),
         value=megabytes_per_s(read),
         note=f"{percent(read / most)} of {least}{megabytes_per_s(most)}" if most else "",
         bars=(Bar(end=read / 1e6, tone="storage"),),
