@@ -141,9 +141,7 @@ OF_LAYOUTS = tuple(each for each in FIGURES if each.head and each not in TABLE)
 _TOGETHER = {
     "rates_images_per_s": "rates",
     "speedups": "speed-ups",
-    "worker_time": "worker time",
     "gpu": "GPU counters",
-    "gpu.utilization": "GPU utilization",
     "gpu.sm_occupancy": "SM occupancy",
     "gpu_window": "GPU timeline",
 }

@@ -172,16 +172,17 @@ def headed(report: Report, document: Document) -> Document:
     group = found[0]
     firm_rows = [row for row in shown if row.bound and firm(row)]
     on = f" on {group.short}" if _one_device(found) and (group.emulated or group.cpu) else ""
-    document = replace(document, subline=_subline(report, found, shown), tone="inconclusive")
+    unsure = len(firm_rows) < len(shown)
+    document = replace(document, subline=_subline(report, found, shown), tone="inconclusive", unsure=unsure)
     if 2 * len(firm_rows) < len(shown):
-        return replace(document, headline=f"Not clear yet what limits training{on}", unsure=True)
+        return replace(document, headline=f"Not clear yet what limits training{on}")
     limits = by_key(firm_rows, lambda row: limit_words(row.bound) if row.bound else "")
     (most, rows), *others = sorted(limits.items(), key=lambda limit: -len(limit[1]))
     first = rows[0].bound
     assert first
     if not others:
         whole = "This CPU is what limits training" if group.cpu and most == "compute" else limits_training(first, on)
-        return replace(document, headline=whole, tone=tone(first), unsure=len(firm_rows) < len(shown))
+        return replace(document, headline=whole, tone=tone(first))
     if len(firm_rows) <= FULL:
         of = [(limit, join_words([_apart(row, shown) for row in rows])) for limit, rows in ((most, rows), *others)]
     else:
@@ -210,8 +211,8 @@ def _apart(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
 
 def _subline(report: Report, some: Sequence[RowGroup], shown: Sequence[ConfigurationRow]) -> str:
     """The side, how much of compute alone is reached, where that rate comes from, and what follows for no one."""
-    group, shares = some[0], (row.verdict.accelerator_utilization for row in shown if row.verdict)
-    known = [share for share in shares if share is not None]
+    group, verdicts = some[0], [row.verdict for row in shown if row.verdict]
+    known = [share for each in verdicts if (share := each.accelerator_utilization) is not None]
     if group.cpu:
         return "The model ran on the CPU: nothing follows for a GPU."
     if not known:

@@ -74,7 +74,8 @@ _TABLE_NOTE = " ".join(
 
 def sweep_document(report: Report) -> Document:
     """The first screen, then every configuration by device and cache state, then what it rests on."""
-    found = groups(report)
+    found, rows = groups(report), report.summary.configurations
+    failed = [row for row in rows if row.status == "failed"]
     document = Document(
         title=title(report),
         sections=(
@@ -88,7 +89,7 @@ def sweep_document(report: Report) -> Document:
             *(Section(title=group.title, parts=tuple(_of_group(report, group)), level=3) for group in found),
             *more_needs(report),
             *panel_sections(report),
-            *(Section(title=first_upper(status), parts=_without(report, status)) for status in ("failed", "skipped")),
+            Section(title="Failed", parts=items((full_label(row, rows), reasons(row)["*"]) for row in failed)),
             Section(title="Ranks", parts=tuple(rank_parts(report))),
             Section(title="Epochs", parts=tuple(_epochs(report))),
             Section(title="Short benchmarks", parts=tuple(_short_runs(report))),
@@ -180,11 +181,6 @@ def _which(some: Sequence[ConfigurationRow], rows: Sequence[ConfigurationRow], r
     if len(some) == 1:
         return full_label(some[0], report.summary.configurations)
     return "all" if len(some) == len(rows) else counted(len(some), "configuration")
-
-
-def _without(report: Report, status: str) -> tuple[Item, ...]:
-    every = report.summary.configurations
-    return items((full_label(row, every), reasons(row).get("*", "")) for row in every if row.status == status)
 
 
 def notes(report: Report) -> list[tuple[str, str]]:
