@@ -88,9 +88,9 @@ def megabytes_per_s(bytes_per_s: float | None) -> str:
     return figure(None if bytes_per_s is None else bytes_per_s / 1e6)
 
 
-def figure(value: float | None) -> str:
+def figure(value: float | None, figures: int = 3) -> str:
     """A number, or the sign for a missing one."""
-    return MISSING if value is None else _at_least(value, 3, 0.001)
+    return MISSING if value is None else _at_least(value, figures, 0.001)
 
 
 def _at_least(value: float, figures: int, least: float) -> str:
