@@ -14,7 +14,7 @@ from typing import Any
 from loaderprobe.records.config import options_of
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.resources import ABLATIONS, GAP_CAUSES, JUDGED, ONLY_WAITED, RESOURCE, SPEEDUPS, WAITED
-from loaderprobe.records.verdict import Evidence, EvidenceCode, Gaps
+from loaderprobe.records.verdict import Evidence, Gaps
 from loaderprobe.render.document import Column
 from loaderprobe.render.format import figure, megabytes_per_s, percent
 from loaderprobe.render.groups import speed
@@ -137,19 +137,31 @@ TABLE = tuple(each for each in FIGURES if each.head and each.at != "read_amplifi
 """The columns of a table of configurations."""
 OF_LAYOUTS = tuple(each for each in FIGURES if each.head and each not in TABLE)
 """Columns where several layouts are in a table."""
-# Several figures that are missing for one reason.
-_TOGETHER = {
+_WORDS = {each.at: each.words for each in FIGURES} | {
+    # Several figures that are missing for one reason.
     "rates_images_per_s": "rates",
     "speedups": "speed-ups",
     "gpu": "GPU counters",
     "gpu.sm_occupancy": "SM occupancy",
     "gpu_window": "GPU timeline",
+    # Evidence that is no figure of a configuration.
+    "gpu_window.gaps.waiting": "GPU idle: input or loader",
+    "loader_over_training": "loader alone over training, at least",
+    "free_input_at_most": "speed-up if all input were free, at most, from times within training",
+    "compute_over_training": "compute alone over training",
+    "run_delay_fraction": "share of worker time waiting for a core",
+    "loader_cores": "cores in use by the loader",
+    "training_cores": "cores in use by training and its workers",
+    "warm_file_wait_fraction": "share of time waiting for a file, warm",
+    "cold_over_warm_wait": "wait for a file, cold over warm",
+    "rise_of_ladder": "rate of the most readers over that of one",
+    "paced_reading_time": "reading time with pauses over that without",
+    "rate_by_file_size": "share of the gain in size by which large files give more bytes/s than small ones",
 }
-_WORDS = {each.at: each.words for each in FIGURES} | _TOGETHER
 
 
 def words_of(at: str) -> str:
-    """How people read the name of a figure, or of several, that `unavailable` gives a reason for."""
+    """How people read the name of a figure, of several that are missing together, or of evidence."""
     return _WORDS.get(at, at.replace("gpu.", "GPU ").replace("_", " "))
 
 
@@ -180,24 +192,9 @@ def flat(row: ConfigurationRow) -> dict[str, Cell]:
     best = next((each for each in row.advice if each.is_worth_making), None)
     cells["best_advice_command"] = best.command or None if best else None
     cells |= interval_cells("best_advice_images_per_s", best.after if best else None)
-    cells["unavailable"] = "; ".join(f"{at}: {reason}" for at, reason in reasons(row).items()) or None
     return cells
 
 
-_OWN: dict[EvidenceCode, str] = {
-    "gpu_window.gaps.waiting": "GPU idle: input or loader",
-    "loader_over_training": "loader alone over training, at least",
-    "free_input_at_most": "speed-up if all input were free, at most, from times within training",
-    "compute_over_training": "compute alone over training",
-    "run_delay_fraction": "share of worker time waiting for a core",
-    "loader_cores": "cores in use by the loader",
-    "training_cores": "cores in use by training and its workers",
-    "warm_file_wait_fraction": "share of time waiting for a file, warm",
-    "cold_over_warm_wait": "wait for a file, cold over warm",
-    "rise_of_ladder": "rate of the most readers over that of one",
-    "paced_reading_time": "reading time with pauses over that without",
-    "rate_by_file_size": "share of the gain in size by which large files give more bytes/s than small ones",
-}
 _BAR = {
     "input_wait_fraction": "threshold: XProf, moderately input-bound",
     "accelerator_utilization": "threshold: MLPerf Storage",
@@ -207,8 +204,7 @@ _BAR = {
 
 def evidence_words(evidence: Evidence) -> str:
     """`speed-up if storage were free (measured)`."""
-    words = _OWN.get(evidence.metric) or words_of(evidence.metric)
-    beside = evidence.how or _BAR.get(evidence.metric)
+    words, beside = words_of(evidence.metric), evidence.how or _BAR.get(evidence.metric)
     return f"{words} ({beside})" if beside else words
 
 

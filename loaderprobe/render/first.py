@@ -124,8 +124,7 @@ def ladder(steps: Sequence[Step], unit: str) -> Chart:
     alone = max((step.alone for step in steps if step.alone), default=0.0)
     # A row that compute limits gains by factors that no axis holds, and an accelerator may be far from what trains.
     beyond = alone > FAR * most
-    high = 1.04 * max(most, 0.0 if beyond else alone)
-    high = min(high, 1.6 * max(alone, now)) if alone and not beyond else high
+    high = min(1.04 * max(most, alone), 1.6 * max(alone, now)) if alone and not beyond else 1.04 * most
     limits = {part.name: part for step in steps for name, _ in step.gains() if (part := step.drawn(name))}
     nouns = [RESOURCE[part.part_of or name].noun for name, part in limits.items()]
     # Preprocessing may be there twice: with full cores, and with free ones.

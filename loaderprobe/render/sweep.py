@@ -105,11 +105,12 @@ def sweep_document(report: Report) -> Document:
 
 def report_columns(report: Report) -> dict[str, list[Value]]:
     """The configurations as flat columns with units in their names; None where there is no figure."""
-    rows = [flat(row) | epoch_cells(row) | short_run_cells(row) for row in report.summary.configurations]
-    columns = as_columns(rows)
+    rows = report.summary.configurations
+    columns = as_columns([flat(row) | epoch_cells(row) | short_run_cells(row) for row in rows])
     # The reasons stand last, whatever GPU counters a single row brings.
-    gone = columns.pop("unavailable", [])
-    return {**columns, "unavailable": gone}
+    said = ("; ".join(f"{at}: {reason}" for at, reason in reasons(row).items()) for row in rows)
+    columns["unavailable"] = [text or None for text in said]
+    return columns
 
 
 def counts(report: Report) -> str:
