@@ -14,12 +14,10 @@ from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.resources import AMONG_RANKS, BOTTLENECKS, JUDGED, RESOURCE, RESOURCES, ResourceName
 from loaderprobe.records.verdict import FilesWere, SideAndCause
 from loaderprobe.render.document import Cell, Table
-from loaderprobe.render.format import MISSING, counted, factor, interval, named, workers_words
-from loaderprobe.units import join_words
+from loaderprobe.render.format import MISSING, counted, interval, named, workers_words
+from loaderprobe.units import join_words, significant
 
 FILES: dict[CacheState, str] = {"cold": "cold files", "warm": "warm files", "as-found": "files as found"}
-COUNTED = ("ranks", "nodes")
-"""Options of which there are so many: `1 rank`, `4 ranks`."""
 STATED = ("resolution", "layout", "workers", "compute", "cache")
 """Options that a heading or a label's beginning states."""
 
@@ -27,7 +25,7 @@ STATED = ("resolution", "layout", "workers", "compute", "cache")
 def option_words(config: RunConfig, name: str) -> str:
     """`batch 64`, `fp16 precision`, `pageable memory`, `rounds 5`."""
     value = OPTIONS[name].of(config)
-    if name in COUNTED:
+    if name in ("ranks", "nodes"):
         return counted(value, name.removesuffix("s"))
     if name == "batch_size" and config.ranks > 1:
         return f"batch {value} a rank"
@@ -236,7 +234,8 @@ def gain_words(report: Report, row: ConfigurationRow) -> str:
     """`decoding 2.55x → compute`: the speed-ups that the verdict names, and what limits next."""
     none = "" if row.bound is None else "inconclusive" if row.bound.cause == "inconclusive" else MISSING
     gains = (
-        " → ".join(filter(None, (f"{RESOURCE[name].short or name} {factor(speedup)}", next_limit(report, row, name))))
+        f"{RESOURCE[name].short or name} {significant(speedup.value)}x{' est.' * (speedup.how == 'estimated')}"
+        f"{f' → {limit}' if (limit := next_limit(report, row, name)) else ''}"
         for name, speedup in main_speedups(row)
     )
     return ", ".join(gains) or none
