@@ -162,9 +162,8 @@ class RowGroup:
         config = self.rows[0].config
         ranks, nodes = (option_words(config, name) for name in ("ranks", "nodes"))
         over = f" on {nodes}" if config.nodes > 1 else ""
-        one = "this CPU" if self.cpu else self.device
-        if self.emulated:
-            one = f"an emulated {named(config.compute.argument)}"
+        emulated = f"an emulated {named(config.compute.argument)}" if self.emulated else ""
+        one = emulated or ("this CPU" if self.cpu else self.device)
         one += f" ({self.model})" if self.model else ""
         return one if config.ranks == 1 else f"{ranks}{over}, each with {one}"
 
@@ -191,13 +190,12 @@ class RowGroup:
 
 def groups(report: Report) -> tuple[RowGroup, ...]:
     """The rows as they stand together."""
-    several = len({row.config.compute.model for row in report.summary.configurations}) > 1
-    found = []
+    found, models = [], several("model", report.summary.configurations)
     for rows in by_device(report.summary.configurations):
         compute, emulated = rows[0].config.compute, any(row.emulated for row in rows)
         seen = (report.details[row.key].compute_device for row in rows if row.key in report.details)
         device = compute.name if emulated else next(filter(None, seen), compute.name)
-        found.append(RowGroup(rows=rows, device=device, model=compute.model if several else ""))
+        found.append(RowGroup(rows=rows, device=device, model=compute.model if models else ""))
     return tuple(found)
 
 
