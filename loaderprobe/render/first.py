@@ -164,11 +164,10 @@ def limits_training(bound: SideAndCause, on: str = "", what: str = "training") -
 
 def headed(report: Report, document: Document) -> Document:
     """The document under its answer: of the best configurations, with their device in it where they have one."""
-    shown = shown_first(report)
-    if not shown:
+    found = _first_groups(report)
+    if not found:
         return replace(document, headline="Nothing was measured", tone="failed", unsure=True)
-    found = _groups_of(report, shown)
-    group = found[0]
+    group, shown = found[0], _best(report, found)
     firm_rows = [row for row in shown if row.bound and firm(row)]
     on = f" on {group.short}" if _one_device(found) and (group.emulated or group.cpu) else ""
     unsure = len(firm_rows) < len(shown)
@@ -189,10 +188,6 @@ def headed(report: Report, document: Document) -> Document:
     balanced = "input and compute are balanced for"
     text = "; ".join(f"{balanced if limit == 'balanced' else f'{limit} limits'} {where}" for limit, where in of)
     return replace(document, headline=first_upper(text) + on, tone=tone(first))
-
-
-def _groups_of(report: Report, shown: Sequence[ConfigurationRow]) -> list[RowGroup]:
-    return [group for group in groups(report) if any(row in shown for row in group.rows)]
 
 
 def _one_device(some: Sequence[RowGroup]) -> bool:
@@ -229,22 +224,24 @@ def _subline(report: Report, some: Sequence[RowGroup], shown: Sequence[Configura
     return f"{of} of its {alone} ({source}).{here}"
 
 
-def shown_first(report: Report) -> list[ConfigurationRow]:
-    """The best configurations of what the report is about: accelerators, or a CPU where nothing else trained."""
-    found = groups(report)
-    first = [group for group in found if not group.cpu] or list(found)
-    real = [group for group in first if not group.emulated] or first
-    return [row for group in real for row in best_of(report, group.rows)]
+def _first_groups(report: Report) -> list[RowGroup]:
+    """What the report is about: accelerators, or a CPU where nothing else trained; no emulated one beside a real one."""
+    found = [group for group in groups(report) if best_of(report, group.rows)]
+    first = [group for group in found if not group.cpu] or found
+    return [group for group in first if not group.emulated] or first
+
+
+def _best(report: Report, some: Iterable[RowGroup]) -> list[ConfigurationRow]:
+    return [row for group in some for row in best_of(report, group.rows)]
 
 
 def first_screen(report: Report) -> Iterator[Section]:
     """The five answers, each in its place."""
-    shown = shown_first(report)
-    if shown:
+    if shown := _best(report, _first_groups(report)):
         yield ladder_section(report, shown)
     yield from next_sections(report)
     yield Section(title="Not known", panel="side", parts=tags(map(remark_words, report.summary.not_known)))
-    yield Section(title="How sure", panel="side", parts=tuple(_how_sure(report, shown)))
+    yield Section(title="How sure", panel="side", parts=tuple(_how_sure(report)))
     yield from (_needs(report, needed, panel="main") for needed in _by_accelerator(report)[:1])
 
 
@@ -287,10 +284,10 @@ def _change(report: Report, step: NextStep) -> Iterator[Part]:
         yield Paragraph(text=first_upper(action_words(action, sample=sample_of(report))), strong=True)
         if code := code_line(action):
             yield Command(text=code, label="In your code")
-        rows = [row for row in report.summary.configurations if row.key in step.configurations]
-        best = [row for group in _groups_of(report, rows) for row in best_of(report, group.rows)]
+        some = [group for group in groups(report) if any(row.key in step.configurations for row in group.rows)]
         # Those of the command first.
-        yield _gains(report, action, sorted(best, key=lambda row: row.key not in step.configurations))
+        best = sorted(_best(report, some), key=lambda row: row.key not in step.configurations)
+        yield _gains(report, action, best)
     if command:
         yield Command(text=command, label="Test it" if command.startswith("loaderprobe") else "Run it")
 
@@ -350,9 +347,9 @@ def _gains(report: Report, action: Action, rows: Sequence[ConfigurationRow]) -> 
     )
 
 
-def _how_sure(report: Report, shown: Sequence[ConfigurationRow]) -> Iterator[Part]:
+def _how_sure(report: Report) -> Iterator[Part]:
     """The level, the count that it follows from, and the map of all configurations of what is shown."""
-    first = _groups_of(report, shown)
+    first = _first_groups(report)
     of = [row for group in first for row in measured(group.rows)]
     squares = {"high": "■■■", "medium": "■■□", "low": "■□□"}
     sure = next((answer for answer in report.summary.answer if answer.code == "how_sure"), None)
