@@ -116,11 +116,9 @@ def report_columns(report: Report) -> dict[str, list[Value]]:
 def counts(report: Report) -> str:
     """How many configurations ended on each side."""
     rows = report.summary.configurations
-    sides = Counter[str](row.bound.side for row in rows if row.bound)
-    states = Counter[str](row.status for row in rows)
-    named = {"input": "input-bound", "compute": "compute-bound", "balanced": "balanced", "inconclusive": "inconclusive"}
-    words = [f"{sides[side]} {text}" for side, text in named.items() if sides[side]]
-    words += [f"{states[state]} {state}" for state in ("failed", "skipped") if states[state]]
+    ends = Counter[str](row.bound.side if row.bound else row.status for row in rows)
+    order = ("input", "compute", "balanced", "inconclusive", "failed", "skipped")
+    words = [f"{ends[end]} {end}{'-bound' * (end in ('input', 'compute'))}" for end in order if ends[end]]
     named_rows = "measured configuration" if len(measured(rows)) == len(rows) else "configuration"
     return f"{counted(len(rows), named_rows)}: {join_words(words)}."
 
@@ -173,15 +171,16 @@ def missing(report: Report) -> list[Item]:
     ]
     for reason, some in by_key(gone, lambda figure: figure[0]).items():
         figures = join_words(list(dict.fromkeys(words_of(at) for _, at, _ in some)))
-        subject = f"{figures} ({_which(list({row.key: row for *_, row in some}.values()), rows, report)})"
+        subject = f"{figures} ({_which(list({row.key: row for *_, row in some}.values()), report)})"
         made.append(Item(subject=subject, text=reason, further=_COLUMNS.isdisjoint(at for _, at, _ in some)))
     return sorted(made, key=lambda item: item.further)
 
 
-def _which(some: Sequence[ConfigurationRow], rows: Sequence[ConfigurationRow], report: Report) -> str:
+def _which(some: Sequence[ConfigurationRow], report: Report) -> str:
+    every = report.summary.configurations
     if len(some) == 1:
-        return full_label(some[0], report.summary.configurations)
-    return "all" if len(some) == len(rows) else counted(len(some), "configuration")
+        return full_label(some[0], every)
+    return "all" if len(some) == len(measured(every)) else counted(len(some), "configuration")
 
 
 def notes(report: Report) -> list[tuple[str, str]]:
@@ -193,7 +192,7 @@ def notes(report: Report) -> list[tuple[str, str]]:
     of_data = [note for note in report.summary.run.notes if "data" in note.facts]
     return [
         *((str(note.facts["data"]), remark_words(note)) for note in of_data),
-        *((_which([row for _, row in found[subject_of(note)]], rows, report), remark_words(note)) for note in said),
+        *((_which([row for _, row in found[subject_of(note)]], report), remark_words(note)) for note in said),
     ]
 
 
