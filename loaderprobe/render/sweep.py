@@ -74,8 +74,8 @@ _TABLE_NOTE = " ".join(
 
 def sweep_document(report: Report) -> Document:
     """The first screen, then every configuration by device and cache state, then what it rests on."""
-    found, rows = groups(report), report.summary.configurations
-    failed = [row for row in rows if row.status == "failed"]
+    found, every = groups(report), report.summary.configurations
+    failed = ((full_label(row, every), reasons(row).get("*", "")) for row in every if row.status == "failed")
     document = Document(
         title=title(report),
         sections=(
@@ -89,7 +89,7 @@ def sweep_document(report: Report) -> Document:
             *(Section(title=group.title, parts=tuple(_of_group(report, group)), level=3) for group in found),
             *more_needs(report),
             *panel_sections(report),
-            Section(title="Failed", parts=items((full_label(row, rows), reasons(row)["*"]) for row in failed)),
+            Section(title="Failed", parts=items(failed)),
             Section(title="Ranks", parts=tuple(rank_parts(report))),
             Section(title="Epochs", parts=tuple(_epochs(report))),
             Section(title="Short benchmarks", parts=tuple(_short_runs(report))),
