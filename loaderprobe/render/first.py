@@ -125,13 +125,8 @@ def ladder(steps: Sequence[Step], unit: str) -> Chart:
     # A row that compute limits gains by factors that no axis holds, and an accelerator may be far from what trains.
     beyond = alone > FAR * most
     high = min(1.04 * max(most, alone), 1.6 * max(alone, now)) if alone and not beyond else 1.04 * most
-    limits = {part.name: part for step in steps for name, _ in step.gains() if (part := step.drawn(name))}
-    nouns = [RESOURCE[part.part_of or name].noun for name, part in limits.items()]
-    # Preprocessing may be there twice: with full cores, and with free ones.
-    parts = [
-        (part.name, f"{part.letter} instant {part.cell if nouns.count(noun) > 1 else noun}".strip())
-        for part, noun in zip(limits.values(), nouns, strict=True)
-    ]
+    limits = [step.drawn(name) for step in steps for name, _ in step.gains()]
+    parts = {part.name: f"{part.letter} instant {part.cell if part.part_of else part.noun}".strip() for part in limits}
     return Chart(
         rows=tuple(row for step in steps for row in step.rungs()) if full else lanes,
         brief=lanes if full and len(steps) > 1 else (),
@@ -139,7 +134,7 @@ def ladder(steps: Sequence[Step], unit: str) -> Chart:
         unit=unit,
         caption="" if len(steps) <= MOST_LANES else f"{MOST_LANES} of {len(steps)} shown, all of them below",
         level="" if not alone else f"compute alone: {rate(alone)}, beyond this axis" if beyond else "compute alone",
-        names=(("now", "now"), *parts),
+        names=(("now", "now"), *parts.items()),
         ends=f"if free,{unit} or speed-up",
     )
 
