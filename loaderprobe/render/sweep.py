@@ -26,7 +26,6 @@ from loaderprobe.render.document import (
     Document,
     Fold,
     Item,
-    Line,
     Paragraph,
     Part,
     Section,
@@ -303,7 +302,7 @@ def proof(report: Report, row: ConfigurationRow) -> Iterator[Part]:
         yield Paragraph(text=f"GPU: {', '.join(said)}.", further=True)
 
 
-def _speedup_line(report: Report, row: ConfigurationRow, name: ResourceName) -> Line:
+def _speedup_line(report: Report, row: ConfigurationRow, name: ResourceName) -> tuple[str, ...]:
     speedup = speedup_of(row, name)
     if speedup is None:
         why = reasons(row)
