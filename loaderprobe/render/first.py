@@ -220,7 +220,7 @@ def _subline(report: Report, some: Sequence[RowGroup], shown: Sequence[Configura
 
 
 def _first_groups(report: Report) -> list[RowGroup]:
-    """What the report is about: accelerators, or a CPU where nothing else trained; no emulated one beside a real one."""
+    """What the report is about: accelerators, or a CPU where nothing else trained; no emulated beside a real one."""
     found = [group for group in groups(report) if best_of(report, group.rows)]
     first = [group for group in found if not group.cpu] or found
     return [group for group in first if not group.emulated] or first
