@@ -110,6 +110,7 @@ def _limited(row: ConfigurationRow, cause: Cause) -> ConfigurationRow:
         (["inconclusive"], "Not clear yet what limits training{here}"),
         (["inconclusive", "storage"], "Storage limits training{here}"),
         (["inconclusive", "inconclusive", "storage"], "Not clear yet what limits training{here}"),
+        (["storage", "compute", "inconclusive"], "Storage limits 1x1; compute limits 2x2{here}"),
     ],
 )
 def test_the_headline_is_the_verdict_on_the_best_configurations(causes: list[Cause], said: str) -> None:
@@ -151,6 +152,19 @@ def test_the_headline_names_a_device_that_all_rows_have(
     report = example_report([_limited(example_row(), "storage"), _limited(example_row(**other), cause)])
     found = headed(report, Document(title="", sections=()))
     assert (found.headline, found.subline) == (said, f"{reached}. No GPU here.")
+
+
+def test_the_first_screen_is_about_what_was_measured() -> None:
+    """An emulated accelerator where each configuration of a real one failed; a verdict without a cause is no limit."""
+    failed = example_row(compute="cuda", emulated=False, status="failed", reason="out of memory")
+    side_only = _limited(example_row(resolution="2x2"), "inconclusive")
+    assert side_only.bound
+    side_only = with_changes(side_only, bound=replace(side_only.bound, side="compute"))
+    report = example_report([failed, _limited(example_row(), "storage"), side_only])
+    found = headed(report, Document(title="", sections=()))
+    assert found.headline == "Storage limits training on an emulated mlperf-h100"
+    (limits,) = (part for part in _sections(report)["How sure"].parts if isinstance(part, Table))
+    assert limits.caption.startswith("S storage; ? inconclusive")
 
 
 @pytest.mark.parametrize(
