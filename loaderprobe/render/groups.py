@@ -10,7 +10,7 @@ from loaderprobe.records import by_key
 from loaderprobe.records.config import OPTIONS, REQUIRED, CacheState, RunConfig
 from loaderprobe.records.measurement import NO_STEP
 from loaderprobe.records.options import label_of
-from loaderprobe.records.report import ConfigurationRow, Report
+from loaderprobe.records.report import ConfigurationRow, Report, Status
 from loaderprobe.records.resources import AMONG_RANKS, BOTTLENECKS, JUDGED, RESOURCE, RESOURCES, ResourceName
 from loaderprobe.records.verdict import FilesWere, SideAndCause
 from loaderprobe.render.document import Cell, Table
@@ -82,19 +82,14 @@ def short_label(row: ConfigurationRow, among: Sequence[ConfigurationRow], *, wor
     return ", ".join((row.config.resolution, *([loading(row)] if workers else []), *options))
 
 
-Judged = ConfigurationRow | SideAndCause | None
-"""A configuration, a verdict alone, or nothing that was judged."""
+Judged = SideAndCause | Status | None
+"""A verdict, the status of a configuration without one, or nothing that was judged."""
 
 
-def _bound(of: Judged) -> SideAndCause | None:
-    return of.bound if isinstance(of, ConfigurationRow) else of
-
-
-def bound_words(of: Judged) -> str:
+def bound_words(bound: Judged) -> str:
     """`compute`, `input: decoding, cores full`, `storage or compute`, `balanced`, `inconclusive`, `failed`."""
-    bound = _bound(of)
-    if bound is None:
-        return of.status if isinstance(of, ConfigurationRow) else MISSING
+    if not isinstance(bound, SideAndCause):
+        return bound or MISSING
     if bound.cause == "either":
         words = join_words(bound.candidates, "or")
         return f"input: {words}" if bound.side == "input" else words
@@ -104,11 +99,9 @@ def bound_words(of: Judged) -> str:
     return f"{bound.side}: {cell or bound.cause}"
 
 
-def tone(of: Judged) -> str:
+def tone(bound: Judged) -> str:
     """One word for the colour of a verdict: its cause, or a status without a verdict."""
-    if bound := _bound(of):
-        return bound.cause
-    return of.status if isinstance(of, ConfigurationRow) else "inconclusive"
+    return bound.cause if isinstance(bound, SideAndCause) else bound or "inconclusive"
 
 
 def trains(row: ConfigurationRow) -> bool:
@@ -207,18 +200,16 @@ LETTERS = {
 """By tone: the letter of a cell, and what it stands for."""
 
 
-def limits_of(of: Judged) -> tuple[str, ...]:
+def limits_of(bound: Judged) -> tuple[str, ...]:
     """The tones of what limits; both of two that cannot be separated, none of what was skipped."""
-    bound = _bound(of)
-    if bound and bound.cause == "either":
+    if isinstance(bound, SideAndCause) and bound.cause == "either":
         return bound.candidates
-    found = tone(of)
-    return () if found == "skipped" else (found,)
+    return () if bound == "skipped" else (tone(bound),)
 
 
-def letters_of(of: Judged) -> str:
+def letters_of(bound: Judged) -> str:
     """`F`, or `S/C`; empty for what was skipped."""
-    return "/".join(LETTERS[name][0] for name in limits_of(of))
+    return "/".join(LETTERS[name][0] for name in limits_of(bound))
 
 
 def next_limit(report: Report, row: ConfigurationRow, name: str) -> str:
@@ -249,7 +240,7 @@ def limit_maps(some: Sequence[RowGroup]) -> Iterator[Table]:
     The key of all letters stands over the first: `D preprocessing, cores not full; F preprocessing, cores full`.
     """
     rows = [row for group in some for row in group.rows]
-    seen = {name for row in rows for name in limits_of(row)}
+    seen = {name for row in rows for name in limits_of(row.bound or row.status)}
     key = [f"{letter} {words}" for name, (letter, words) in LETTERS.items() if name in seen]
     key += [f"{MISSING} not measured"] if any(row.status == "skipped" for row in rows) else []
     for group in some:
@@ -271,6 +262,7 @@ def limit_maps(some: Sequence[RowGroup]) -> Iterator[Table]:
 
 def _cell(row: ConfigurationRow, *, brief: bool) -> Cell | str:
     """`690±181 F`, or `F`; without a letter for what was skipped."""
-    text = letters_of(row) if brief else f"{speed(row, gap='')} {letters_of(row)}".strip()
-    limits = " or ".join(LETTERS[name][1] for name in limits_of(row))
-    return Cell(text=text, tone=tone(row), words=limits) if limits else text
+    bound = row.bound or row.status
+    text = letters_of(bound) if brief else f"{speed(row, gap='')} {letters_of(bound)}".strip()
+    limits = " or ".join(LETTERS[name][1] for name in limits_of(bound))
+    return Cell(text=text, tone=tone(bound), words=limits) if limits else text

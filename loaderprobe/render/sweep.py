@@ -156,7 +156,8 @@ def _of_group(report: Report, group: RowGroup) -> Iterator[Part]:
 
 
 def _bound(row: ConfigurationRow) -> Cell:
-    return Cell(text=bound_words(row), tone=tone(row))
+    bound = row.bound or row.status
+    return Cell(text=bound_words(bound), tone=tone(bound))
 
 
 def missing(report: Report) -> list[Item]:
@@ -392,12 +393,12 @@ def _panel(
 
 
 def _rate(row: ConfigurationRow, verdict: Verdict) -> ChartRow:
-    now, used = verdict.images_per_s, verdict.accelerator_utilization
-    limits = f"{letters_of(row)} {bound_words(row)}"
+    now, used, bound = verdict.images_per_s, verdict.accelerator_utilization, verdict.bound
+    limits = f"{letters_of(bound)} {bound_words(bound)}"
     return ChartRow(
         value=interval(now),
         note=limits if used is None else f"{limits}, {percent(used)} of alone",
-        bars=(Bar(end=now.value, tone=tone(row), letter=letters_of(row)),),
+        bars=(Bar(end=now.value, tone=tone(bound), letter=letters_of(bound)),),
         interval=(now.low, now.high),
         level=verdict.rates_images_per_s.compute,
         level_how="specified" if row.emulated else "measured",
@@ -469,7 +470,7 @@ def _scaling(report: Report) -> Iterator[Part]:
         Column("speed-up", lambda row: _gained(found[row.key].speedup)),
         Column("efficiency", lambda row: percent(share) if (share := found[row.key].efficiency) else ""),
         Column("over CPU", lambda row: _gained(found[row.key].over_cpu)),
-        Column("limited by", bound_words),
+        Column("limited by", lambda row: bound_words(row.bound)),
     )
     if rows:
         yield from table(rows, columns)
