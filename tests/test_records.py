@@ -216,7 +216,7 @@ def test_every_option_that_is_not_as_usual_is_in_the_label(name: str) -> None:
     usual = example_row()
     row = replace(usual, config=with_another(usual.config, name))
     beside = [usual, row] if name in REQUIRED else [row]
-    words, others = full_label(row, example_report(beside)), full_label(usual, example_report([usual, *beside][:2]))
+    words, others = full_label(row, beside), full_label(usual, [usual, *beside][:2])
     value = OPTIONS[name].of(row.config)
     assert words != others
     assert type(value) is bool or str(value).removeprefix("emulated:") in words

@@ -215,7 +215,6 @@ WAITED: tuple[SingleCause, ...] = _names(resource for resource in RESOURCES if r
 """What workers are seen to wait for."""
 ONLY_WAITED = tuple(name for name in WAITED if name not in ABLATIONS)
 AMONG_RANKS: tuple[ResourceName, ...] = _names(resource for resource in RESOURCES if resource.known_by == "ranks")
-WITHIN_COMPUTE = tuple(name for name in CAUSES if RESOURCE[name].side == "compute" and name != "compute")
 IN_STEP: tuple[SingleCause, ...] = _names(
     resource for resource in RESOURCES if resource.side == "compute" and resource.name in SPEEDUPS
 )

@@ -51,7 +51,7 @@ def stacked(parts: Iterable[tuple[str, str, float]]) -> tuple[Bar, ...]:
 class ChartRow:
     """A line of a chart: its name, marks on the axis, and the figure that they show."""
 
-    label: str
+    label: str = ""
     value: str = ""
     note: str = ""
     """After the figure: what it depends on, or how sure it is."""
@@ -94,7 +94,7 @@ class Chart(Part):
     level: str = ""
     """What the marks across the rows stand for."""
     names: tuple[tuple[str, str], ...] = ()
-    """(tone, what it stands for), for the legend, beside those of causes."""
+    """(tone, what it stands for), for the legend."""
     brief: tuple[ChartRow, ...] = ()
     """The rows that a terminal has in place of all; empty where it has all."""
     ends: str = ","

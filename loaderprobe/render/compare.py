@@ -27,7 +27,7 @@ from loaderprobe.records.verdict import Interval, ShortVerdict
 from loaderprobe.render.charts import Bar, Chart, ChartRow, How
 from loaderprobe.render.document import Cell, Column, Document, Paragraph, Part, Section, items, table, tags
 from loaderprobe.render.format import MISSING, counted, first_upper, interval, percent
-from loaderprobe.render.groups import bound_words, label, letters_of, tone
+from loaderprobe.render.groups import bound_words, full_label, letters_of, tone
 from loaderprobe.render.rows import as_columns, interval_cells, own_cells
 from loaderprobe.units import format_bytes, join_words, significant
 
@@ -60,7 +60,7 @@ def name_of(found: ComparisonReport, subject: Subject) -> str:
         return "training" if subject.kind == "training" else "the loader alone"
     if subject.config is not None:
         every = [*(row.subject for row in found.rows), *found.only_before, *found.only_after]
-        return label(stand_in(subject), [stand_in(each) for each in every], device=True)
+        return full_label(stand_in(subject), [stand_in(each) for each in every])
     what = PHASES.get(subject.name, subject.name) if subject.kind == "phase" else f"{subject.kind}s"
     return f"{what}, {counted(subject.readers, 'reader')}"
 

@@ -1,4 +1,4 @@
-"""The table of figures: each one's column, unit, words and place in the summary; and a row of cells made of it.
+"""The table of figures: each one's column, words and place in the summary; and a row of cells made of it.
 
 A new figure of a configuration is a field of `Verdict`, which the JSON and its schema have at once, and a row here, for
 CSV and data frames; with a `head`, it is a column of every table of configurations, too, and its `help` a part of the
@@ -7,20 +7,19 @@ legend. Where it is None, `Verdict.unavailable` has the reason, and reports list
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from loaderprobe.records.config import options_of
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.resources import ABLATIONS, GAP_CAUSES, JUDGED, ONLY_WAITED, RESOURCE, SPEEDUPS, WAITED
-from loaderprobe.records.verdict import Evidence, EvidenceCode, Gaps
+from loaderprobe.records.verdict import Evidence, Gaps
 from loaderprobe.render.document import Column
 from loaderprobe.render.format import figure, megabytes_per_s, percent
 from loaderprobe.render.groups import speed
 from loaderprobe.render.rows import Cell, interval_cells
 from loaderprobe.render.words import action_words, remark_words, sentence
-
-Unit = Literal["images/s", "bytes/s", "bytes", "s", "fraction", "times"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,6 @@ class Figure:
 
     at: str
     """Its place in `summary.json`, by which `unavailable` has the reason when there is none."""
-    unit: Unit
     words: str
     named: str = ""
     """In flat tables, with the unit in it; empty where that is its place."""
@@ -39,10 +37,8 @@ class Figure:
     """Of its column in tables; empty where only CSV has it."""
     help: str = ""
     """What that column is, as the legend says it."""
-
-    @property
-    def column(self) -> str:
-        return self.named or self.at
+    show: Callable[[float | None], str] = figure
+    """How that column shows it: shares in percent, bytes/s in MB/s without the unit."""
 
     def get(self, row: ConfigurationRow) -> Any:
         """The figure, or its interval; None where it does not exist."""
@@ -56,80 +52,78 @@ class Figure:
 
     def cells(self, row: ConfigurationRow) -> dict[str, Cell]:
         """The column; of an interval one more for each further part."""
-        found = self.get(row)
-        return {self.column: found} if self.more is None else interval_cells(self.column, found, *self.more)
+        found, column = self.get(row), self.named or self.at
+        return {column: found} if self.more is None else interval_cells(column, found, *self.more)
+
+    def shown(self, row: ConfigurationRow) -> str:
+        return speed(row) if self.at == "images_per_s" else self.show(self.get(row))
 
 
 def _rate(name: str, words: str) -> Figure:
-    return Figure(f"rates_images_per_s.{name}", "images/s", words, f"{name}_images_per_s")
+    return Figure(f"rates_images_per_s.{name}", words, f"{name}_images_per_s")
 
 
 def _free(resource: str) -> str:
     return f"{RESOURCE[resource].plural or RESOURCE[resource].noun} were free"
 
 
-def _without(resource: str) -> Figure:
-    return _rate(f"loader_without_{resource}", f"loader if {_free(resource)}")
+def _without(resources: Iterable[str]) -> list[Figure]:
+    return [_rate(f"loader_without_{name}", f"loader if {_free(name)}") for name in resources]
 
 
 def _use(name: str, words: str) -> Figure:
-    return Figure(f"gpu_window.use.{name}", "fraction", words, f"gpu_{name}")
+    return Figure(f"gpu_window.use.{name}", words, f"gpu_{name}")
 
 
 FIGURES: tuple[Figure, ...] = (
-    Figure(
-        "images_per_s", "images/s", "images/s", more=(), head="images/s", help="± is half the 95 % interval."
-    ),
+    Figure("images_per_s", "images/s", more=(), head="images/s", help="± is half the 95 % interval."),
     _rate("compute", "compute alone"),
     _rate("loader", "loader alone"),
-    *(_without(resource) for resource in ABLATIONS),
+    *_without(ABLATIONS),
     _rate("cpu_limit", "limit of the CPU cores"),
-    *(_without(resource) for resource in ONLY_WAITED),
+    *_without(ONLY_WAITED),
+    *(Figure(f"speedups.{name}", f"speed-up if {_free(name)}", f"speedup_without_{name}", ("how",)) for name in JUDGED),
     *(
-        Figure(f"speedups.{name}", "times", f"speed-up if {_free(name)}", f"speedup_without_{name}", ("how",))
-        for name in JUDGED
-    ),
-    *(
-        Figure(f"speedups.{name}", "times", RESOURCE[name].figure, f"speedup_{name}", ("how",))
+        Figure(f"speedups.{name}", RESOURCE[name].figure, f"speedup_{name}", ("how",))
         for name in SPEEDUPS
         if name not in JUDGED
     ),
-    Figure("predicted_images_per_s", "images/s", "predicted images/s"),
-    Figure("prediction_error", "fraction", "prediction error"),
+    Figure("predicted_images_per_s", "predicted images/s"),
+    Figure("prediction_error", "prediction error"),
     Figure(
-        "accelerator_utilization", "fraction", "share of compute alone", head="of alone",
+        "accelerator_utilization", "share of compute alone", head="of alone", show=percent,
         help="Of alone: training over compute alone of the same row; more than 100 % is noise.",
     ),
     Figure(
-        "input_wait_fraction", "fraction", "input wait", head="input wait",
+        "input_wait_fraction", "input wait", head="input wait", show=percent,
         help="Input wait: share of time the training thread waits for a batch.",
     ),
-    Figure("bytes_per_image", "bytes", "bytes/image"),
+    Figure("bytes_per_image", "bytes/image"),
     Figure(
-        "disk_read_bytes_per_s", "bytes/s", "storage reads", head="MB/s", help="MB/s: read from storage."
+        "disk_read_bytes_per_s", "storage reads", head="MB/s", show=megabytes_per_s, help="MB/s: read from storage."
     ),
-    Figure("cold_fraction", "fraction", "cold share"),
+    Figure("cold_fraction", "cold share"),
     Figure(
-        "disk_ceiling_fraction", "fraction", "share of the storage's ceiling", head="of max",
+        "disk_ceiling_fraction", "share of the storage's ceiling", head="of max", show=percent,
         help="Of max: MB/s over what the storage itself gave with as many readers; that is measured where storage may "
         "be the limit, and for the most workers.",
     ),
     Figure(
-        "read_amplification", "times", "read amplification", head="read/used",
+        "read_amplification", "read amplification", head="read/used",
         help="Read/used: bytes read from storage over bytes of the images.",
     ),
-    Figure("other_read_bytes_per_s", "bytes/s", "other processes' reads"),
-    Figure("decoding_cpu_fraction", "fraction", "decoding's share of CPU time"),
-    Figure("instrument_cpu_fraction", "fraction", "overhead of recording"),
-    Figure("step_time.wait_s", "s", "step: waiting for the batch", "step_wait_s_per_batch"),
-    Figure("step_time.copy_s", "s", "step: submitting the copy", "step_copy_s_per_batch"),
-    Figure("step_time.step_s", "s", "step: submitting the step", "step_step_s_per_batch"),
-    Figure("step_time.other_s", "s", "step: the rest", "step_other_s_per_batch"),
-    Figure("worker_time.cpu_s", "s", "worker: CPU", "worker_cpu_s_per_image"),
-    Figure("worker_time.run_delay_s", "s", "worker: waiting for a core", "worker_run_delay_s_per_image"),
-    Figure("worker_time.blocked_s", "s", "worker: blocked", "worker_blocked_s_per_image"),
+    Figure("other_read_bytes_per_s", "other processes' reads"),
+    Figure("decoding_cpu_fraction", "decoding's share of CPU time"),
+    Figure("instrument_cpu_fraction", "overhead of recording"),
+    Figure("step_time.wait_s", "step: waiting for the batch", "step_wait_s_per_batch"),
+    Figure("step_time.copy_s", "step: submitting the copy", "step_copy_s_per_batch"),
+    Figure("step_time.step_s", "step: submitting the step", "step_step_s_per_batch"),
+    Figure("step_time.other_s", "step: the rest", "step_other_s_per_batch"),
+    Figure("worker_time.cpu_s", "worker: CPU", "worker_cpu_s_per_image"),
+    Figure("worker_time.run_delay_s", "worker: waiting for a core", "worker_run_delay_s_per_image"),
+    Figure("worker_time.blocked_s", "worker: blocked", "worker_blocked_s_per_image"),
     *(
-        Figure(f"worker_time.waits.{name}", "s", f"worker: blocked by {name}", f"worker_blocked_{name}_s_per_image")
+        Figure(f"worker_time.waits.{name}", f"worker: blocked by {name}", f"worker_blocked_{name}_s_per_image")
         for name in WAITED
     ),
     _use("training_busy", "GPU busy with training"),
@@ -137,53 +131,43 @@ FIGURES: tuple[Figure, ...] = (
     _use("sm_efficiency_estimated", "estimated SM efficiency"),
     _use("occupancy_estimated", "estimated occupancy"),
     _use("occupancy_coverage", "share of kernels with an estimated occupancy"),
-    *(
-        Figure(f"gpu_window.gaps.{cause}_ns", "fraction", f"GPU idle: {cause}", f"gpu_idle_{cause}")
-        for cause in GAP_CAUSES
-    ),
+    *(Figure(f"gpu_window.gaps.{cause}_ns", f"GPU idle: {cause}", f"gpu_idle_{cause}") for cause in GAP_CAUSES),
 )  # fmt: skip
-BY_COLUMN = {each.column: each for each in FIGURES}
-OF_LAYOUTS = (BY_COLUMN["read_amplification"],)
-"""Columns where several layouts are in a table."""
-TABLE = tuple(each for each in FIGURES if each.head and each not in OF_LAYOUTS)
+TABLE = tuple(each for each in FIGURES if each.head and each.at != "read_amplification")
 """The columns of a table of configurations."""
-# Several figures that are missing for one reason.
-_TOGETHER = {
+OF_LAYOUTS = tuple(each for each in FIGURES if each.head and each not in TABLE)
+"""Columns where several layouts are in a table."""
+_WORDS = {each.at: each.words for each in FIGURES} | {
+    # Several figures that are missing for one reason.
     "rates_images_per_s": "rates",
     "speedups": "speed-ups",
-    "worker_time": "worker time",
     "gpu": "GPU counters",
-    "gpu.utilization": "GPU utilization",
     "gpu.sm_occupancy": "SM occupancy",
     "gpu_window": "GPU timeline",
+    # Evidence that is no figure of a configuration.
+    "gpu_window.gaps.waiting": "GPU idle: input or loader",
+    "loader_over_training": "loader alone over training, at least",
+    "free_input_at_most": "speed-up if all input were free, at most, from times within training",
+    "compute_over_training": "compute alone over training",
+    "run_delay_fraction": "share of worker time waiting for a core",
+    "loader_cores": "cores in use by the loader",
+    "training_cores": "cores in use by training and its workers",
+    "warm_file_wait_fraction": "share of time waiting for a file, warm",
+    "cold_over_warm_wait": "wait for a file, cold over warm",
+    "rise_of_ladder": "rate of the most readers over that of one",
+    "paced_reading_time": "reading time with pauses over that without",
+    "rate_by_file_size": "share of the gain in size by which large files give more bytes/s than small ones",
 }
-_WORDS = {each.at: each.words for each in FIGURES} | _TOGETHER
 
 
 def words_of(at: str) -> str:
-    """How people read the name of a figure, or of several, that `unavailable` gives a reason for."""
+    """How people read the name of a figure, of several that are missing together, or of evidence."""
     return _WORDS.get(at, at.replace("gpu.", "GPU ").replace("_", " "))
 
 
-def shown(row: ConfigurationRow, column: str) -> str:
-    """A figure as reports show it: shares in percent, bytes/s in MB/s without the unit."""
-    chosen = BY_COLUMN[column]
-    if chosen.column == "images_per_s":
-        return speed(row)
-    value = chosen.get(row)
-    if chosen.unit == "fraction":
-        return percent(value)
-    return megabytes_per_s(value) if chosen.unit == "bytes/s" else figure(value)
-
-
 def reasons(row: ConfigurationRow) -> dict[str, str]:
-    """Why figures of a row do not exist, by their place in the summary."""
+    """Why figures of a row do not exist, by their place in the summary; under `*` why it has no verdict."""
     return {at: remark_words(each) for at, each in row.unavailable.items()}
-
-
-def reason_words(row: ConfigurationRow) -> str:
-    """Why a row has no verdict; empty where it has one."""
-    return remark_words(row.reason) if row.reason else ""
 
 
 def flat(row: ConfigurationRow) -> dict[str, Cell]:
@@ -193,7 +177,7 @@ def flat(row: ConfigurationRow) -> dict[str, Cell]:
     """
     bound, verdict = row.bound, row.verdict
     cells: dict[str, Cell] = {"key": row.key, **options_of(row.config)}
-    cells |= {"emulated": row.emulated, "status": row.status, "reason": reason_words(row) or None}
+    cells |= {"emulated": row.emulated, "status": row.status, "reason": reasons(row).get("*")}
     cells["bound_side"] = bound.side if bound else None
     cells["bound_cause"] = bound.cause if bound else None
     cells["bound_candidates"] = " ".join(bound.candidates) if bound else None
@@ -208,24 +192,9 @@ def flat(row: ConfigurationRow) -> dict[str, Cell]:
     best = next((each for each in row.advice if each.is_worth_making), None)
     cells["best_advice_command"] = best.command or None if best else None
     cells |= interval_cells("best_advice_images_per_s", best.after if best else None)
-    cells["unavailable"] = "; ".join(f"{at}: {reason}" for at, reason in reasons(row).items()) or None
     return cells
 
 
-_OWN: dict[EvidenceCode, str] = {
-    "gpu_window.gaps.waiting": "GPU idle: input or loader",
-    "loader_over_training": "loader alone over training, at least",
-    "free_input_at_most": "speed-up if all input were free, at most, from times within training",
-    "compute_over_training": "compute alone over training",
-    "run_delay_fraction": "share of worker time waiting for a core",
-    "loader_cores": "cores in use by the loader",
-    "training_cores": "cores in use by training and its workers",
-    "warm_file_wait_fraction": "share of time waiting for a file, warm",
-    "cold_over_warm_wait": "wait for a file, cold over warm",
-    "rise_of_ladder": "rate of the most readers over that of one",
-    "paced_reading_time": "reading time with pauses over that without",
-    "rate_by_file_size": "share of the gain in size by which large files give more bytes/s than small ones",
-}
 _BAR = {
     "input_wait_fraction": "threshold: XProf, moderately input-bound",
     "accelerator_utilization": "threshold: MLPerf Storage",
@@ -235,8 +204,7 @@ _BAR = {
 
 def evidence_words(evidence: Evidence) -> str:
     """`speed-up if storage were free (measured)`."""
-    words = _OWN.get(evidence.metric) or words_of(evidence.metric)
-    beside = evidence.how or _BAR.get(evidence.metric)
+    words, beside = words_of(evidence.metric), evidence.how or _BAR.get(evidence.metric)
     return f"{words} ({beside})" if beside else words
 
 

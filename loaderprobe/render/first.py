@@ -13,7 +13,6 @@ from typing import Literal
 
 from loaderprobe.analyze.answer import as_read, best_of, families, firm, measured
 from loaderprobe.records import by_key
-from loaderprobe.records.config import OPTIONS
 from loaderprobe.records.options import COMPUTE, SWEEP
 from loaderprobe.records.report import ConfigurationRow, NextStep, Outlook, Report
 from loaderprobe.records.resources import RESOURCE, SPEEDUPS, Resource
@@ -21,8 +20,8 @@ from loaderprobe.records.thresholds import WORTH
 from loaderprobe.records.verdict import Action, ActionCode, Advice, Changed, SideAndCause, Speedup, Verdict
 from loaderprobe.render.charts import BASE, Bar, Chart, ChartRow, How
 from loaderprobe.render.document import Command, Document, Item, Line, Paragraph, Part, Section, Table, tags
-from loaderprobe.render.format import MISSING, counted, first_upper, grouped, interval, named, percent, rate, span
-from loaderprobe.render.groups import FILES, RowGroup, groups, letters_of, limit_map, loading, map_key, tone
+from loaderprobe.render.format import MISSING, first_upper, grouped, interval, named, percent, rate, span
+from loaderprobe.render.groups import FILES, RowGroup, groups, letters_of, limit_maps, several, short_label, tone
 from loaderprobe.render.words import action_words, code_line, enough, forecast_words, remark_words
 from loaderprobe.units import format_rate, join_words, significant
 
@@ -32,8 +31,6 @@ MOST_LANES = 12
 MOST_GAINS = 5
 FAR = 6.0
 """A rate of compute alone that is so many times the longest bar is beyond the axis."""
-INSTANT = "instant {}"
-"""A part that costs nothing, on the ladder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +38,8 @@ class Step:
     """One measured row on the ladder."""
 
     label: str
-    row: ConfigurationRow
-
-    @property
-    def verdict(self) -> Verdict:
-        assert self.row.verdict
-        return self.row.verdict
+    verdict: Verdict
+    emulated: bool
 
     @property
     def alone(self) -> float | None:
@@ -84,7 +77,7 @@ class Step:
         within = "1 round" if not self.several else "" if low == high else f"{low} to {high}"
         gain = Bar(begin=now, end=self.end(name, found.value), tone=part.name, how=how, letter=part.letter)
         return ChartRow(
-            label=INSTANT.format(RESOURCE[name].noun),
+            label=f"instant {RESOURCE[name].noun}",
             value=f"{significant(found.value)}x",
             note=", ".join(filter(None, (within, "est." if found.how == "estimated" else ""))),
             strong=how == "measured" and self.several,
@@ -93,8 +86,8 @@ class Step:
         )
 
     def rungs(self) -> list[ChartRow]:
-        """A row for now and one for each part, with a mark at compute alone."""
-        now = self.verdict.images_per_s
+        """Its name, a row for now and one for each part, with a mark at compute alone."""
+        now, busy = self.verdict.images_per_s, ", all cores busy" if self.verdict.bound.cause == "cpu" else ""
         row = ChartRow(
             label="now",
             value=interval(now),
@@ -103,21 +96,16 @@ class Step:
             interval=(now.low, now.high),
         )
         rows = [row, *(self.free(name, found) for name, found in self.gains()[:MOST_GAINS])]
-        how: How = "specified" if self.row.emulated else "measured"
-        return [replace(row, level=self.alone, level_how=how) for row in rows]
-
-    def head(self) -> ChartRow:
-        """The line over its rungs."""
-        busy = ", all cores busy" if self.verdict.bound.cause == "cpu" else ""
-        return ChartRow(label=f"{self.label}{busy}", head=True)
+        how: How = "specified" if self.emulated else "measured"
+        marked = (replace(row, level=self.alone, level_how=how) for row in rows)
+        return [ChartRow(label=f"{self.label}{busy}", head=True), *marked]
 
     def lane(self) -> ChartRow:
         """All of it in one line: now, and the part that gains most."""
-        now, *free = self.rungs()
+        _, now, *free = self.rungs()
         if not free:
             return replace(now, label=self.label, note=letters_of(self.verdict.bound))
-        gain = free[0].bars[-1]
-        spread = f" ({free[0].note})" if free[0].note else ""
+        gain, spread = free[0].bars[-1], f" ({free[0].note})" if free[0].note else ""
         return replace(
             now,
             label=self.label,
@@ -136,24 +124,17 @@ def ladder(steps: Sequence[Step], unit: str) -> Chart:
     alone = max((step.alone for step in steps if step.alone), default=0.0)
     # A row that compute limits gains by factors that no axis holds, and an accelerator may be far from what trains.
     beyond = alone > FAR * most
-    high = 1.04 * max(most, 0.0 if beyond else alone)
-    high = min(high, 1.6 * max(alone, now)) if alone and not beyond else high
-    limits = {part.name: part for step in steps for name, _ in step.gains() if (part := step.drawn(name))}
-    nouns = [RESOURCE[part.part_of or name].noun for name, part in limits.items()]
-    # Preprocessing may be there twice: with full cores, and with free ones.
-    words = [part.cell if nouns.count(noun) > 1 else noun for part, noun in zip(limits.values(), nouns, strict=True)]
-    parts = [
-        (part.name, f"{part.letter} {INSTANT.format(word)}".strip())
-        for part, word in zip(limits.values(), words, strict=True)
-    ]
+    high = min(1.04 * max(most, alone), 1.6 * max(alone, now)) if alone and not beyond else 1.04 * most
+    limits = [step.drawn(name) for step in steps for name, _ in step.gains()]
+    parts = {part.name: f"{part.letter} instant {part.cell if part.part_of else part.noun}".strip() for part in limits}
     return Chart(
-        rows=tuple(row for step in steps for row in (step.head(), *step.rungs())) if full else lanes,
+        rows=tuple(row for step in steps for row in step.rungs()) if full else lanes,
         brief=lanes if full and len(steps) > 1 else (),
         high=high,
         unit=unit,
         caption="" if len(steps) <= MOST_LANES else f"{MOST_LANES} of {len(steps)} shown, all of them below",
         level="" if not alone else f"compute alone: {rate(alone)}, beyond this axis" if beyond else "compute alone",
-        names=(("now", "now"), *parts),
+        names=(("now", "now"), *parts.items()),
         ends=f"if free,{unit} or speed-up",
     )
 
@@ -176,24 +157,25 @@ def limits_training(bound: SideAndCause, on: str = "", what: str = "training") -
     return f"{first_upper(limit_words(bound))} limits {what}{on}"
 
 
-def headed(report: Report, shown: Sequence[ConfigurationRow], document: Document) -> Document:
+def headed(report: Report, document: Document) -> Document:
     """The document under its answer: of the best configurations, with their device in it where they have one."""
-    if not shown:
+    found = _first_groups(report)
+    if not found:
         return replace(document, headline="Nothing was measured", tone="failed", unsure=True)
-    found = _groups_of(report, shown)
-    group = found[0]
+    group, shown = found[0], _best(report, found)
     firm_rows = [row for row in shown if row.bound and firm(row)]
     on = f" on {group.short}" if _one_device(found) and (group.emulated or group.cpu) else ""
-    document = replace(document, subline=_subline(report, found, shown), tone="inconclusive")
+    unsure = len(firm_rows) < len(shown)
+    document = replace(document, subline=_subline(report, found, shown), tone="inconclusive", unsure=unsure)
     if 2 * len(firm_rows) < len(shown):
-        return replace(document, headline=f"Not clear yet what limits training{on}", unsure=True)
+        return replace(document, headline=f"Not clear yet what limits training{on}")
     limits = by_key(firm_rows, lambda row: limit_words(row.bound) if row.bound else "")
     (most, rows), *others = sorted(limits.items(), key=lambda limit: -len(limit[1]))
     first = rows[0].bound
     assert first
     if not others:
         whole = "This CPU is what limits training" if group.cpu and most == "compute" else limits_training(first, on)
-        return replace(document, headline=whole, tone=tone(first), unsure=len(firm_rows) < len(shown))
+        return replace(document, headline=whole, tone=tone(first))
     if len(firm_rows) <= FULL:
         of = [(limit, join_words([_apart(row, shown) for row in rows])) for limit, rows in ((most, rows), *others)]
     else:
@@ -203,10 +185,6 @@ def headed(report: Report, shown: Sequence[ConfigurationRow], document: Document
     return replace(document, headline=first_upper(text) + on, tone=tone(first))
 
 
-def _groups_of(report: Report, shown: Sequence[ConfigurationRow]) -> list[RowGroup]:
-    return [group for group in groups(report) if any(row in shown for row in group.rows)]
-
-
 def _one_device(some: Sequence[RowGroup]) -> bool:
     """True where they differ in the state of the files only."""
     return len({group.short for group in some}) == 1
@@ -214,16 +192,16 @@ def _one_device(some: Sequence[RowGroup]) -> bool:
 
 def _apart(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
     """What sets a best configuration apart from the others: its data set, or the state of its files, or more."""
-    several = len({other.config.resolution for other in among}) > 1
-    name = short_label(row, among, workers=False)
-    state = row.config.cache
-    return name if several else name.removeprefix(f"{row.config.resolution}, ").replace(state, FILES[state])
+    name, state = short_label(row, among, workers=False), row.config.cache
+    if several("resolution", among):
+        return name
+    return name.removeprefix(f"{row.config.resolution}, ").replace(state, FILES[state])
 
 
 def _subline(report: Report, some: Sequence[RowGroup], shown: Sequence[ConfigurationRow]) -> str:
     """The side, how much of compute alone is reached, where that rate comes from, and what follows for no one."""
-    group, shares = some[0], (row.verdict.accelerator_utilization for row in shown if row.verdict)
-    known = [share for share in shares if share is not None]
+    group, verdicts = some[0], [row.verdict for row in shown if row.verdict]
+    known = [share for each in verdicts if (share := each.accelerator_utilization) is not None]
     if group.cpu:
         return "The model ran on the CPU: nothing follows for a GPU."
     if not known:
@@ -241,33 +219,25 @@ def _subline(report: Report, some: Sequence[RowGroup], shown: Sequence[Configura
     return f"{of} of its {alone} ({source}).{here}"
 
 
-def short_label(row: ConfigurationRow, among: Sequence[ConfigurationRow], *, workers: bool = True) -> str:
-    """`500x375, 2 workers`, with the options that set the row apart from the others on the ladder."""
-    named = {
-        "loader": row.config.loader.name, "model": row.config.compute.model, "compute": row.config.compute.name,
-        "ranks": counted(row.config.ranks, "rank"), "cache": row.config.cache,
-    }  # fmt: skip
-    apart = [name for name in named if len({OPTIONS[name].of(other.config) for other in among}) > 1]
-    return ", ".join((row.config.resolution, *([loading(row)] if workers else []), *(named[name] for name in apart)))
+def _first_groups(report: Report) -> list[RowGroup]:
+    """What the report is about: accelerators, or a CPU where nothing else trained; no emulated beside a real one."""
+    found = [group for group in groups(report) if best_of(report, group.rows)]
+    first = [group for group in found if not group.cpu] or found
+    return [group for group in first if not group.emulated] or first
 
 
-def shown_first(report: Report) -> list[ConfigurationRow]:
-    """The best configurations of what the report is about: accelerators, or a CPU where nothing else trained."""
-    found = groups(report)
-    first = [group for group in found if not group.cpu] or list(found)
-    real = [group for group in first if not group.emulated] or first
-    return [row for group in real for row in best_of(report, group.rows)]
+def _best(report: Report, some: Iterable[RowGroup]) -> list[ConfigurationRow]:
+    return [row for group in some for row in best_of(report, group.rows)]
 
 
 def first_screen(report: Report) -> Iterator[Section]:
     """The five answers, each in its place."""
-    shown = shown_first(report)
-    if shown:
+    if shown := _best(report, _first_groups(report)):
         yield ladder_section(report, shown)
     yield from next_sections(report)
     yield Section(title="Not known", panel="side", parts=tags(map(remark_words, report.summary.not_known)))
-    yield Section(title="How sure", panel="side", parts=tuple(_how_sure(report, shown)))
-    yield from (_needs(report, _few(needed), panel="main") for needed in _by_accelerator(report)[:1])
+    yield Section(title="How sure", panel="side", parts=tuple(_how_sure(report)))
+    yield from (_needs(report, needed, panel="main") for needed in _by_accelerator(report)[:1])
 
 
 def ladder_section(report: Report, rows: Sequence[ConfigurationRow], *, label: str = "") -> Section:
@@ -275,9 +245,9 @@ def ladder_section(report: Report, rows: Sequence[ConfigurationRow], *, label: s
     unit = f"{sample_of(report)}s/s"
     states = {row.config.cache for row in rows}
     files = f" with {FILES[states.pop()]}" if len(states) == 1 and not label else ""
-    chart = ladder([Step(label or short_label(row, rows), row) for row in rows], unit)
+    steps = [Step(label or short_label(row, rows), row.verdict, row.emulated) for row in rows if row.verdict]
     title = f"{first_upper(unit)} now{files}, and if one part cost nothing"
-    return Section(title=title, panel="main", parts=(chart,))
+    return Section(title=title, panel="main", parts=(ladder(steps, unit),))
 
 
 def sample_of(report: Report) -> str:
@@ -309,10 +279,10 @@ def _change(report: Report, step: NextStep) -> Iterator[Part]:
         yield Paragraph(text=first_upper(action_words(action, sample=sample_of(report))), strong=True)
         if code := code_line(action):
             yield Command(text=code, label="In your code")
-        rows = [row for row in report.summary.configurations if row.key in step.configurations]
-        best = [row for group in _groups_of(report, rows) for row in best_of(report, group.rows)]
+        some = [group for group in groups(report) if any(row.key in step.configurations for row in group.rows)]
         # Those of the command first.
-        yield _gains(report, action, sorted(best, key=lambda row: row.key not in step.configurations))
+        best = sorted(_best(report, some), key=lambda row: row.key not in step.configurations)
+        yield _gains(report, action, best)
     if command:
         yield Command(text=command, label="Test it" if command.startswith("loaderprobe") else "Run it")
 
@@ -372,9 +342,9 @@ def _gains(report: Report, action: Action, rows: Sequence[ConfigurationRow]) -> 
     )
 
 
-def _how_sure(report: Report, shown: Sequence[ConfigurationRow]) -> Iterator[Part]:
+def _how_sure(report: Report) -> Iterator[Part]:
     """The level, the count that it follows from, and the map of all configurations of what is shown."""
-    first = _groups_of(report, shown)
+    first = _first_groups(report)
     of = [row for group in first for row in measured(group.rows)]
     squares = {"high": "■■■", "medium": "■■□", "low": "■□□"}
     sure = next((answer for answer in report.summary.answer if answer.code == "how_sure"), None)
@@ -389,36 +359,20 @@ def _how_sure(report: Report, shown: Sequence[ConfigurationRow]) -> Iterator[Par
     if notes := [note for note in report.summary.run.notes if "data" not in note.facts]:
         said = "; ".join(map(remark_words, notes))
         yield Paragraph(text=f"{first_upper(said)}.", tone="quiet", further=True)
-    key = map_key([row for group in first for row in group.rows])
-    for number, group in enumerate(first):
-        words = ("" if number else key, group.title if len(first) > 1 else "")
-        yield limit_map(group, ". ".join(filter(None, words)))
+    yield from limit_maps(first)
 
 
-ENOUGH, UNKNOWN, SHORT = "●", "○", "✕"
-"""Enough; not shown to be enough, where the storage may give more than was seen; not enough."""
-_MARK = {"enough": ENOUGH, "not known": UNKNOWN, "not enough": SHORT}
-MARKS = f"{ENOUGH} enough  {UNKNOWN} not known to be enough  {SHORT} not enough, estimated"
+_MARK = {"enough": "●", "not known": "○", "not enough": "✕"}
+"""Not known: the storage may give more than was seen."""
 
 
 def more_needs(report: Report) -> Iterator[Section]:
-    """What all data sets and other accelerators need, where the first screen has not all."""
-    found = _by_accelerator(report)
-    some = found[1:] if found and _few(found[0]) == found[0] else found
-    yield from (_needs(report, needed) for needed in some)
+    """What other accelerators need than that of the first screen."""
+    yield from (_needs(report, needed) for needed in _by_accelerator(report)[1:])
 
 
 def _by_accelerator(report: Report) -> list[list[Outlook]]:
     return list(by_key(report.summary.needs, lambda need: (need.compute, need.model)).values())
-
-
-def _few(some: list[Outlook]) -> list[Outlook]:
-    """All of them; of many the least need, the most, and that of the data set that a plan takes, in their order."""
-    if len(some) <= FULL:
-        return some
-    by_need = sorted(some, key=lambda need: need.needs[0].read_bytes_per_s)
-    planned = [need for need in some if need.planned] or by_need[len(by_need) // 2 :][:1]
-    return [need for need in some if need in (by_need[0], by_need[-1], *planned)]
 
 
 def _opens(some: Sequence[Outlook]) -> Iterator[Line]:
@@ -426,7 +380,7 @@ def _opens(some: Sequence[Outlook]) -> Iterator[Line]:
     each = by_key(some, lambda outlook: round(outlook.needs[0].files_per_s / outlook.images_per_s, 9))
     for outlook, *_ in each.values():
         what = "files opened" if len(each) == 1 else f"files opened, {outlook.data}"
-        opens = (f"{UNKNOWN} {grouped(need.files_per_s / outlook.use)}/s" for need in outlook.needs)
+        opens = (f"{_MARK['not known']} {grouped(need.files_per_s / outlook.use)}/s" for need in outlook.needs)
         yield (what, *opens, "not known", "")
 
 
@@ -444,7 +398,8 @@ def _needs(report: Report, some: Sequence[Outlook], *, panel: Literal["main", ""
     said += "".join(f" No rate of the storage: {why}." for why in missing)
     said += " *: nearest to ImageNet." if any(need.planned for need in some) else ""
     head = (named(first.accelerator), *(f"for {count}" for count in counts), "here", "cores needed")
-    below = (Paragraph(text=MARKS, tone="legend"), Paragraph(text=said, tone="quiet"))
+    marks = "● enough  ○ not known to be enough  ✕ not enough, estimated"
+    below = (Paragraph(text=marks, tone="legend"), Paragraph(text=said, tone="quiet"))
     title = f"What {named(first.accelerator, join_words([str(count) for count in counts]))} need, cold files"
     return Section(title=title, panel=panel, parts=(Table(head=head, lines=tuple(lines)), *below))
 
@@ -454,16 +409,15 @@ def _need_line(need: Outlook, cores: float, size_bytes: float | None) -> tuple[s
     supply = need.supply
     wanted = [each.read_bytes_per_s / need.use for each in need.needs]
     there, at_least = (supply.read_bytes_per_s, supply.at_least) if supply else (0.0, True)
-    marks = [enough(there, bytes_per_s, at_least=at_least) for bytes_per_s in wanted]
     here = f"{'≥' * supply.at_least}{format_rate(supply.read_bytes_per_s)}" if supply else "not measured"
     counts = [need.cores * each.accelerators for each in need.needs] if need.cores is not None else []
-    figures = [significant(count, 2) for count in counts]
-    marked = [f"{ENOUGH if cores >= count else SHORT} {words}" for count, words in zip(counts, figures, strict=True)]
+    marked = [f"{_MARK[enough(cores, count, at_least=False)]} {significant(count, 2)}" for count in counts]
     if counts and cores < min(counts):
-        marked = [f"{SHORT} {figures[0]}", *figures[1:]]
+        # None is enough, which the first says for all.
+        marked[1:] = [significant(count, 2) for count in counts[1:]]
     return (
         f"{need.data}{f', {float(significant(size_bytes / 1e3, 2)):g} kB' if size_bytes else ''}{' *' * need.planned}",
-        *(f"{_MARK[mark]} {format_rate(bytes_per_s)}" for mark, bytes_per_s in zip(marks, wanted, strict=True)),
+        *(f"{_MARK[enough(there, needed, at_least=at_least)]} {format_rate(needed)}" for needed in wanted),
         here,
         ", ".join(marked) or MISSING,
     )
@@ -487,10 +441,13 @@ def again_with(command: str, option: str) -> str:
     if option.startswith("--compute emulated"):
         gone |= {flag for each in SWEEP if each.panel == COMPUTE and each.name != "batch_size" for flag in each.flags}
     gone |= {"--epochs"} if option.startswith("--layout") else set()
-    script = words[words.index("--") :] if "--" in words else []
-    words = words[: len(words) - len(script)]
     switches = {flag for each in SWEEP if each.type is bool for flag in each.flags}
-    left_out = {place + 1 for place, word in enumerate(words) if word in gone - switches}
-    left_out |= {place for place, word in enumerate(words) if word.partition("=")[0] in gone}
-    kept = shlex.join(word for place, word in enumerate(words) if place not in left_out)
-    return " ".join(filter(None, (kept, option, shlex.join(script))))
+    script = words[words.index("--") :] if "--" in words else []
+    kept, typed = [], iter(words[: len(words) - len(script)])
+    for word in typed:
+        if word.partition("=")[0] not in gone:
+            kept.append(word)
+        elif word in gone - switches:
+            # Its value goes with it.
+            next(typed, None)
+    return " ".join(filter(None, (shlex.join(kept), option, shlex.join(script))))

@@ -31,7 +31,7 @@ from typing import Any
 
 from loaderprobe.records import values
 from loaderprobe.records.resources import BOTTLENECKS, RESOURCE
-from loaderprobe.records.verdict import Interval, Speedup
+from loaderprobe.records.verdict import Interval
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
 
 Facts = Mapping[str, Any]
@@ -98,11 +98,6 @@ def _at_least(value: float, figures: int, least: float) -> str:
     return f"<{least:g}" if 0 < value < least else significant(value, figures)
 
 
-def factor(speedup: Speedup) -> str:
-    """`2.81x`, with `est.` where it is estimated."""
-    return f"{significant(speedup.value)}x{' est.' if speedup.how == 'estimated' else ''}"
-
-
 def counted(count: float, noun: str) -> str:
     """`1 configuration`, `12 configurations`, `2 passes`."""
     plural = "es" if noun.endswith("s") else "s"
@@ -152,13 +147,6 @@ def noun(name: str) -> str:
     return (RESOURCE.get(name) or BOTTLENECKS[name]).noun
 
 
-def ranks_named(ranks: Sequence[int]) -> str:
-    """`rank 1`, `ranks 1 and 3`; of none `a rank`."""
-    if not ranks:
-        return "a rank"
-    return f"rank{'' if len(ranks) == 1 else 's'} {join_words([str(rank) for rank in ranks])}"
-
-
 # A word after the colon, and what it makes of a fact.
 _SHOWN: dict[str, Callable[[Any], str]] = {
     "rate": rate,
@@ -173,7 +161,7 @@ _SHOWN: dict[str, Callable[[Any], str]] = {
     "loader": lambda count: counted(count, "worker") if count else "the serial loader",
     "noun": noun,
     "accelerator": named,
-    "ranks": ranks_named,
+    "ranks": lambda ranks: f"rank{'s' * (len(ranks) > 1)} {join_words(list(map(str, ranks)))}" if ranks else "a rank",
     "nouns": lambda names: join_words([noun(name) for name in names]),
     "speedups": lambda values: ", ".join(f"{noun(name)} {significant(value, 2)}" for name, value in values.items()),
 }

@@ -115,7 +115,7 @@ def _timelines(report: Report, caption: str, rows: Sequence[ConfigurationRow]) -
 
 
 def _name(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
-    return ", ".join(part for part in (loading(row), variation(row, among)) if part)
+    return ", ".join((loading(row), *variation(row, among)))
 
 
 def _table(caption: str, rows: Sequence[ConfigurationRow]) -> Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from loaderprobe.analyze.answer import by_device, main_speedups, on_cpu
@@ -10,25 +10,14 @@ from loaderprobe.records import by_key
 from loaderprobe.records.config import OPTIONS, REQUIRED, CacheState, RunConfig
 from loaderprobe.records.measurement import NO_STEP
 from loaderprobe.records.options import label_of
-from loaderprobe.records.report import ConfigurationRow, Report
-from loaderprobe.records.resources import (
-    AMONG_RANKS,
-    BOTTLENECKS,
-    JUDGED,
-    RESOURCE,
-    RESOURCES,
-    WITHIN_COMPUTE,
-    Bottleneck,
-    ResourceName,
-)
+from loaderprobe.records.report import ConfigurationRow, Report, Status
+from loaderprobe.records.resources import AMONG_RANKS, BOTTLENECKS, JUDGED, RESOURCE, RESOURCES, ResourceName
 from loaderprobe.records.verdict import FilesWere, SideAndCause
 from loaderprobe.render.document import Cell, Table
-from loaderprobe.render.format import MISSING, counted, factor, interval, named, workers_words
-from loaderprobe.units import join_words
+from loaderprobe.render.format import MISSING, counted, interval, named, workers_words
+from loaderprobe.units import join_words, significant
 
 FILES: dict[CacheState, str] = {"cold": "cold files", "warm": "warm files", "as-found": "files as found"}
-COUNTED = ("ranks", "nodes")
-"""Options of which there are so many: `1 rank`, `4 ranks`."""
 STATED = ("resolution", "layout", "workers", "compute", "cache")
 """Options that a heading or a label's beginning states."""
 
@@ -36,7 +25,7 @@ STATED = ("resolution", "layout", "workers", "compute", "cache")
 def option_words(config: RunConfig, name: str) -> str:
     """`batch 64`, `fp16 precision`, `pageable memory`, `rounds 5`."""
     value = OPTIONS[name].of(config)
-    if name in COUNTED:
+    if name in ("ranks", "nodes"):
         return counted(value, name.removesuffix("s"))
     if name == "batch_size" and config.ranks > 1:
         return f"batch {value} a rank"
@@ -49,17 +38,18 @@ def loading(row: ConfigurationRow) -> str:
     return workers_words(row.config.loader.workers)
 
 
+def several(name: str, rows: Iterable[ConfigurationRow]) -> bool:
+    """True where the rows differ in this option."""
+    return len({OPTIONS[name].of(row.config) for row in rows}) > 1
+
+
 def differing(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> list[str]:
     """The options, beyond the stated ones, of which the rows do not all have this row's value."""
     compared = {
         "prefetch_factor": [other for other in among if other.config.loader.workers and row.config.loader.workers],
         "data": [other for other in among if other.config.resolution == row.config.resolution],
     }
-
-    def differs(name: str) -> bool:
-        return len({OPTIONS[name].of(other.config) for other in compared.get(name, among)}) > 1
-
-    return [name for name in OPTIONS if name not in STATED and differs(name)]
+    return [name for name in OPTIONS if name not in STATED and several(name, compared.get(name, among))]
 
 
 def unusual(row: ConfigurationRow) -> list[str]:
@@ -67,38 +57,39 @@ def unusual(row: ConfigurationRow) -> list[str]:
     return [name for name, each in OPTIONS.items() if name not in (*STATED, *REQUIRED) and not each.usual(row.config)]
 
 
-def variation(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
-    """What else sets a row apart when more than resolution and workers vary: `prefetch 4, batch 64`."""
-    return ", ".join(option_words(row.config, name) for name in differing(row, among))
+def variation(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> list[str]:
+    """What sets a row apart beyond data set and workers: `prefetch 4`, `batch 64`."""
+    return [option_words(row.config, name) for name in differing(row, among)]
 
 
-def label(
-    row: ConfigurationRow, among: Sequence[ConfigurationRow], *, workers: bool = True, device: bool = False
-) -> str:
-    """`500x375, 2 workers`, and every option that sets the row apart or is not as usual.
+def label(row: ConfigurationRow, among: Sequence[ConfigurationRow], *, workers: bool = True) -> str:
+    """`500x375, 2 workers, batch 64`: what sets a row apart within its group, whose title has what all share."""
+    return ", ".join((row.config.resolution, *([loading(row)] if workers else []), *variation(row, among)))
 
-    `device` is for a row out of its group: with device and state of the files, too.
-    """
-    apart = [name for name in ("compute", "cache") if len({OPTIONS[name].of(other.config) for other in among}) > 1]
-    apart += [] if OPTIONS["cache"].usual(row.config) else ["cache"]
-    named = {*differing(row, among), *unusual(row), *(apart if device else [])}
-    options = [option_words(row.config, name) for name in OPTIONS if name in named]
+
+def full_label(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
+    """The same for a row out of its group: with device and cache state, and each option that is not as usual."""
+    apart = {name for name in ("compute", "cache") if several(name, among)}
+    apart |= {*differing(row, among), *unusual(row), *([] if OPTIONS["cache"].usual(row.config) else ["cache"])}
+    options = (option_words(row.config, name) for name in OPTIONS if name in apart)
+    return ", ".join((row.config.resolution, loading(row), *options))
+
+
+def short_label(row: ConfigurationRow, among: Sequence[ConfigurationRow], *, workers: bool = True) -> str:
+    """`500x375, 2 workers`, with the options that set the row apart from the others on the ladder."""
+    apart = [name for name in ("loader", "model", "compute", "ranks", "cache") if several(name, among)]
+    options = (option_words(row.config, name).removesuffix(" files") for name in apart)
     return ", ".join((row.config.resolution, *([loading(row)] if workers else []), *options))
 
 
-Judged = ConfigurationRow | SideAndCause | None
-"""A configuration, a verdict alone, or nothing that was judged."""
+Judged = SideAndCause | Status | None
+"""A verdict, the status of a configuration without one, or nothing that was judged."""
 
 
-def _bound(of: Judged) -> SideAndCause | None:
-    return of.bound if isinstance(of, ConfigurationRow) else of
-
-
-def bound_words(of: Judged) -> str:
+def bound_words(bound: Judged) -> str:
     """`compute`, `input: decoding, cores full`, `storage or compute`, `balanced`, `inconclusive`, `failed`."""
-    bound = _bound(of)
-    if bound is None:
-        return of.status if isinstance(of, ConfigurationRow) else MISSING
+    if not isinstance(bound, SideAndCause):
+        return bound or MISSING
     if bound.cause == "either":
         words = join_words(bound.candidates, "or")
         return f"input: {words}" if bound.side == "input" else words
@@ -108,14 +99,9 @@ def bound_words(of: Judged) -> str:
     return f"{bound.side}: {cell or bound.cause}"
 
 
-def tone(of: Judged) -> str:
-    """One word for the colour of a verdict: a cause, or a side, or a status without a verdict."""
-    bound = _bound(of)
-    if bound is None:
-        return of.status if isinstance(of, ConfigurationRow) else "inconclusive"
-    if bound.cause == "either" or bound.side == "input" or bound.cause in WITHIN_COMPUTE:
-        return bound.cause
-    return bound.side
+def tone(bound: Judged) -> str:
+    """One word for the colour of a verdict: its cause, or a status without a verdict."""
+    return bound.cause if isinstance(bound, SideAndCause) else bound or "inconclusive"
 
 
 def trains(row: ConfigurationRow) -> bool:
@@ -169,9 +155,8 @@ class RowGroup:
         config = self.rows[0].config
         ranks, nodes = (option_words(config, name) for name in ("ranks", "nodes"))
         over = f" on {nodes}" if config.nodes > 1 else ""
-        one = "this CPU" if self.cpu else self.device
-        if self.emulated:
-            one = f"an emulated {named(config.compute.argument)}"
+        emulated = f"an emulated {named(config.compute.argument)}" if self.emulated else ""
+        one = emulated or ("this CPU" if self.cpu else self.device)
         one += f" ({self.model})" if self.model else ""
         return one if config.ranks == 1 else f"{ranks}{over}, each with {one}"
 
@@ -192,35 +177,21 @@ class RowGroup:
     @property
     def lines(self) -> dict[str, list[ConfigurationRow]]:
         """The rows by data set, and by what else sets lines apart, the fewest workers first."""
-        lines = by_key(self.rows, lambda row: line_of(row, self.rows))
+        lines = by_key(self.rows, lambda row: label(row, self.rows, workers=False))
         return {name: sorted(rows, key=lambda row: row.config.loader.workers) for name, rows in lines.items()}
 
 
 def groups(report: Report) -> tuple[RowGroup, ...]:
     """The rows as they stand together."""
-    several = len({row.config.compute.model for row in report.summary.configurations}) > 1
-    found = []
+    found, models = [], several("model", report.summary.configurations)
     for rows in by_device(report.summary.configurations):
         compute, emulated = rows[0].config.compute, any(row.emulated for row in rows)
         seen = (report.details[row.key].compute_device for row in rows if row.key in report.details)
         device = compute.name if emulated else next(filter(None, seen), compute.name)
-        found.append(RowGroup(rows=rows, device=device, model=compute.model if several else ""))
+        found.append(RowGroup(rows=rows, device=device, model=compute.model if models else ""))
     return tuple(found)
 
 
-def full_label(row: ConfigurationRow, report: Report) -> str:
-    """The label of a row out of its group."""
-    return label(row, report.summary.configurations, device=True)
-
-
-def then_of(report: Report, row: ConfigurationRow) -> Mapping[str, Bottleneck]:
-    """By resource: what limits training of a row once that is free."""
-    detail = report.details.get(row.key)
-    return detail.then if detail else {}
-
-
-NEXT = {name: each.short or name for name, each in BOTTLENECKS.items()}
-"""What limits next, in short."""
 LETTERS = {
     resource.name: (resource.letter, resource.legend or resource.noun)
     for resource in sorted(RESOURCES, key=lambda each: each.name != "compute")
@@ -229,25 +200,31 @@ LETTERS = {
 """By tone: the letter of a cell, and what it stands for."""
 
 
-def limits_of(of: Judged) -> tuple[str, ...]:
+def limits_of(bound: Judged) -> tuple[str, ...]:
     """The tones of what limits; both of two that cannot be separated, none of what was skipped."""
-    bound = _bound(of)
-    if bound and bound.cause == "either":
+    if isinstance(bound, SideAndCause) and bound.cause == "either":
         return bound.candidates
-    found = tone(of)
-    return () if found == "skipped" else (found,)
+    return () if bound == "skipped" else (tone(bound),)
 
 
-def letters_of(of: Judged) -> str:
+def letters_of(bound: Judged) -> str:
     """`F`, or `S/C`; empty for what was skipped."""
-    return "/".join(LETTERS[name][0] for name in limits_of(of))
+    return "/".join(LETTERS[name][0] for name in limits_of(bound))
 
 
-def gain_words(row: ConfigurationRow, then: Mapping[str, Bottleneck]) -> str:
+def next_limit(report: Report, row: ConfigurationRow, name: str) -> str:
+    """What limits training once this resource is free, in short; empty where that is not known."""
+    detail = report.details.get(row.key)
+    then = detail.then.get(name) if detail else None
+    return BOTTLENECKS[then].short or then if then else ""
+
+
+def gain_words(report: Report, row: ConfigurationRow) -> str:
     """`decoding 2.55x → compute`: the speed-ups that the verdict names, and what limits next."""
     none = "" if row.bound is None else "inconclusive" if row.bound.cause == "inconclusive" else MISSING
     gains = (
-        f"{RESOURCE[name].short or name} {factor(speedup)}{f' → {NEXT[then[name]]}' if name in then else ''}"
+        f"{RESOURCE[name].short or name} {significant(speedup.value)}x{' est.' * (speedup.how == 'estimated')}"
+        f"{f' → {limit}' if (limit := next_limit(report, row, name)) else ''}"
         for name, speedup in main_speedups(row)
     )
     return ", ".join(gains) or none
@@ -257,38 +234,35 @@ _MOST_RATES = 3
 """Columns of a map whose cells have rates; of more, letters alone."""
 
 
-def limit_map(group: RowGroup, caption: str) -> Table:
-    """A line a data set, and what else sets lines apart; a column a number of workers, empty where none was asked."""
-    counts = sorted({row.config.loader.workers for row in group.rows})
-    brief = len(counts) > _MOST_RATES
-    lines = {name: {row.config.loader.workers: row for row in reversed(rows)} for name, rows in group.lines.items()}
-    return Table(
-        head=("workers", *("serial" if count == 0 else str(count) for count in counts)),
-        lines=tuple(
-            (name, *(_cell(cells[count], brief=brief) if count in cells else "" for count in counts))
-            for name, cells in lines.items()
-        ),
-        map=True,
-        caption=caption,
-        further=True,
-    )
+def limit_maps(some: Sequence[RowGroup]) -> Iterator[Table]:
+    """Of each group a line a data set, and what else sets lines apart; a column a number of workers.
 
-
-def map_key(rows: Sequence[ConfigurationRow]) -> str:
-    """The letters of their cells: `D decoding, cores not full; F decoding, cores full`."""
-    seen = {name for row in rows for name in limits_of(row)}
-    found = [f"{letter} {words}" for name, (letter, words) in LETTERS.items() if name in seen]
-    return "; ".join([*found, *([f"{MISSING} not measured"] if any(row.status == "skipped" for row in rows) else [])])
-
-
-def line_of(row: ConfigurationRow, rows: Sequence[ConfigurationRow]) -> str:
-    """The data set, and what else sets a line apart; that the serial loader has no prefetching does not."""
-    same = [other for other in rows if bool(other.config.loader.workers) == bool(row.config.loader.workers)]
-    return ", ".join(part for part in (row.config.resolution, variation(row, same)) if part)
+    The key of all letters stands over the first: `D preprocessing, cores not full; F preprocessing, cores full`.
+    """
+    rows = [row for group in some for row in group.rows]
+    seen = {name for row in rows for name in limits_of(row.bound or row.status)}
+    key = [f"{letter} {words}" for name, (letter, words) in LETTERS.items() if name in seen]
+    key += [f"{MISSING} not measured"] if any(row.status == "skipped" for row in rows) else []
+    for group in some:
+        counts = sorted({row.config.loader.workers for row in group.rows})
+        brief = len(counts) > _MOST_RATES
+        lines = {name: {row.config.loader.workers: row for row in reversed(rows)} for name, rows in group.lines.items()}
+        caption = (*(["; ".join(key)] if group is some[0] else []), *([group.title] if len(some) > 1 else []))
+        yield Table(
+            head=("workers", *("serial" if count == 0 else str(count) for count in counts)),
+            lines=tuple(
+                (name, *(_cell(cells[count], brief=brief) if count in cells else "" for count in counts))
+                for name, cells in lines.items()
+            ),
+            map=True,
+            caption=". ".join(caption),
+            further=True,
+        )
 
 
 def _cell(row: ConfigurationRow, *, brief: bool) -> Cell | str:
     """`690±181 F`, or `F`; without a letter for what was skipped."""
-    text = letters_of(row) if brief else f"{speed(row, gap='')} {letters_of(row)}".strip()
-    limits = " or ".join(LETTERS[name][1] for name in limits_of(row))
-    return Cell(text=text, tone=tone(row), words=limits) if limits else text
+    bound = row.bound or row.status
+    text = letters_of(bound) if brief else f"{speed(row, gap='')} {letters_of(bound)}".strip()
+    limits = " or ".join(LETTERS[name][1] for name in limits_of(bound))
+    return Cell(text=text, tone=tone(bound), words=limits) if limits else text

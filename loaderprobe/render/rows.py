@@ -1,4 +1,4 @@
-"""Raw values as rows with units in the names of their columns: steps, workers' batches, phases of a probe."""
+"""Raw values as rows with units in the names of their columns: steps, workers' batches; and columns as CSV."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,7 @@ from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.resources import RESOURCE, WAITED, ResourceName
 from loaderprobe.records.studies import ITERATIONS, BufferEffect, EpochFigures, Epochs
 from loaderprobe.records.thresholds import ALIKE, COLD_AT_LEAST
-from loaderprobe.records.verdict import Forecast, Interval
+from loaderprobe.records.verdict import Forecast, Interval, Verdict
 from loaderprobe.render.charts import Bar, Chart, ChartRow, stacked
 from loaderprobe.render.document import (
     Cell,
@@ -25,7 +26,6 @@ from loaderprobe.render.document import (
     Document,
     Fold,
     Item,
-    Line,
     Paragraph,
     Part,
     Section,
@@ -34,12 +34,11 @@ from loaderprobe.render.document import (
     items,
     table,
 )
-from loaderprobe.render.figures import EVIDENCE, OF_LAYOUTS, TABLE, flat, reason_words, reasons, shown, words_of
-from loaderprobe.render.first import advice_parts, first_screen, headed, more_needs, sample_of, shown_first
+from loaderprobe.render.figures import EVIDENCE, OF_LAYOUTS, TABLE, flat, reasons, words_of
+from loaderprobe.render.first import advice_parts, first_screen, headed, more_needs, sample_of
 from loaderprobe.render.format import MISSING, counted, figure, first_upper, interval, megabytes_per_s, percent, rate
 from loaderprobe.render.gpu import window_parts
 from loaderprobe.render.groups import (
-    NEXT,
     RowGroup,
     bound_words,
     full_label,
@@ -48,8 +47,9 @@ from loaderprobe.render.groups import (
     label,
     letters_of,
     loading,
+    next_limit,
     resources_of,
-    then_of,
+    several,
     tone,
     trains,
 )
@@ -73,7 +73,8 @@ _TABLE_NOTE = " ".join(
 
 def sweep_document(report: Report) -> Document:
     """The first screen, then every configuration by device and cache state, then what it rests on."""
-    found = groups(report)
+    found, every = groups(report), report.summary.configurations
+    failed = ((full_label(row, every), reasons(row).get("*", "")) for row in every if row.status == "failed")
     document = Document(
         title=title(report),
         sections=(
@@ -87,7 +88,7 @@ def sweep_document(report: Report) -> Document:
             *(Section(title=group.title, parts=tuple(_of_group(report, group)), level=3) for group in found),
             *more_needs(report),
             *panel_sections(report),
-            *(Section(title=first_upper(status), parts=_without(report, status)) for status in ("failed", "skipped")),
+            Section(title="Failed", parts=items(failed)),
             Section(title="Ranks", parts=tuple(rank_parts(report))),
             Section(title="Epochs", parts=tuple(_epochs(report))),
             Section(title="Short benchmarks", parts=tuple(_short_runs(report))),
@@ -98,26 +99,25 @@ def sweep_document(report: Report) -> Document:
             Section(title="Machine, versions and command", parts=further(_machine(report))),
         ),
     )
-    return headed(report, shown_first(report), document)
+    return headed(report, document)
 
 
 def report_columns(report: Report) -> dict[str, list[Value]]:
     """The configurations as flat columns with units in their names; None where there is no figure."""
-    rows = [flat(row) | epoch_cells(row) | short_run_cells(row) for row in report.summary.configurations]
-    columns = as_columns(rows)
+    rows = report.summary.configurations
+    columns = as_columns([flat(row) | epoch_cells(row) | short_run_cells(row) for row in rows])
     # The reasons stand last, whatever GPU counters a single row brings.
-    gone = columns.pop("unavailable", [])
-    return {**columns, "unavailable": gone}
+    said = ("; ".join(f"{at}: {reason}" for at, reason in reasons(row).items()) for row in rows)
+    columns["unavailable"] = [text or None for text in said]
+    return columns
 
 
 def counts(report: Report) -> str:
     """How many configurations ended on each side."""
     rows = report.summary.configurations
-    sides = Counter[str](row.bound.side for row in rows if row.bound)
-    states = Counter[str](row.status for row in rows)
-    named = {"input": "input-bound", "compute": "compute-bound", "balanced": "balanced", "inconclusive": "inconclusive"}
-    words = [f"{sides[side]} {text}" for side, text in named.items() if sides[side]]
-    words += [f"{states[state]} {state}" for state in ("failed", "skipped") if states[state]]
+    ends = Counter[str](row.bound.side if row.bound else row.status for row in rows)
+    order = ("input", "compute", "balanced", "inconclusive", "failed", "skipped")
+    words = [f"{ends[end]} {end}{'-bound' * (end in ('input', 'compute'))}" for end in order if ends[end]]
     named_rows = "measured configuration" if len(measured(rows)) == len(rows) else "configuration"
     return f"{counted(len(rows), named_rows)}: {join_words(words)}."
 
@@ -137,12 +137,12 @@ def _of_group(report: Report, group: RowGroup) -> Iterator[Part]:
     if alone := group.ceiling_images_per_s:
         how = "specified, not measured" if group.emulated else "measured"
         yield Paragraph(text=f"Compute alone: {rate(alone)} images/s ({how}).", further=True)
-    more = OF_LAYOUTS if len({row.config.layout for row in group.rows}) > 1 else ()
+    more = OF_LAYOUTS if several("layout", group.rows) else ()
     columns = (
         Column("configuration", lambda row: label(row, group.rows)),
-        *(Column(one.head, partial(shown, column=one.column)) for one in (*TABLE, *more)),
+        *(Column(one.head, one.shown) for one in (*TABLE, *more)),
         Column("bound", _bound),
-        Column("speed-up if free → then limited by", lambda row: gain_words(row, then_of(report, row))),
+        Column("speed-up if free → then limited by", partial(gain_words, report)),
     )
     yield from table(group.rows, columns)
     yield from (Paragraph(text=one.help, tone="quiet", further=True) for one in more)
@@ -156,39 +156,31 @@ def _of_group(report: Report, group: RowGroup) -> Iterator[Part]:
 
 
 def _bound(row: ConfigurationRow) -> Cell:
-    return Cell(text=bound_words(row), tone=tone(row))
+    bound = row.bound or row.status
+    return Cell(text=bound_words(bound), tone=tone(bound))
 
 
 def missing(report: Report) -> list[Item]:
     """Why figures do not exist, each reason once; a terminal has those of the table, and damaged files."""
-    found: dict[str, dict[str, list[ConfigurationRow]]] = {}
     rows = measured(report.summary.configurations)
-    for row in rows:
-        for at, reason in reasons(row).items():
-            if reason != _ONE_RANK:
-                found.setdefault(reason, {}).setdefault(at, []).append(row)
+    gone = [(reason, at, row) for row in rows for at, reason in reasons(row).items() if reason != _ONE_RANK]
     made = [
         Item(subject=damaged.file, text=f"it {damaged.reason}; {lost}")
         for damaged in report.summary.run.damaged
         if (lost := _LOST.get(damaged.file.partition("/")[0]))
     ]
-    for reason, places in found.items():
-        touched = list({row.key: row for affected in places.values() for row in affected}.values())
-        figures = join_words(list(dict.fromkeys(map(words_of, places))))
-        subject = f"{figures} ({_which(touched, rows, report)})"
-        made.append(Item(subject=subject, text=reason, further=not _COLUMNS.intersection(places)))
+    for reason, some in by_key(gone, lambda figure: figure[0]).items():
+        figures = join_words(list(dict.fromkeys(words_of(at) for _, at, _ in some)))
+        subject = f"{figures} ({_which(list({row.key: row for *_, row in some}.values()), report)})"
+        made.append(Item(subject=subject, text=reason, further=_COLUMNS.isdisjoint(at for _, at, _ in some)))
     return sorted(made, key=lambda item: item.further)
 
 
-def _which(some: Sequence[ConfigurationRow], rows: Sequence[ConfigurationRow], report: Report) -> str:
+def _which(some: Sequence[ConfigurationRow], report: Report) -> str:
+    every = report.summary.configurations
     if len(some) == 1:
-        return full_label(some[0], report)
-    return "all" if len(some) == len(rows) else counted(len(some), "configuration")
-
-
-def _without(report: Report, status: str) -> tuple[Item, ...]:
-    rows = [row for row in report.summary.configurations if row.status == status]
-    return items((full_label(row, report), reason_words(row)) for row in rows)
+        return full_label(some[0], every)
+    return "all" if len(some) == len(measured(every)) else counted(len(some), "configuration")
 
 
 def notes(report: Report) -> list[tuple[str, str]]:
@@ -200,7 +192,7 @@ def notes(report: Report) -> list[tuple[str, str]]:
     of_data = [note for note in report.summary.run.notes if "data" in note.facts]
     return [
         *((str(note.facts["data"]), remark_words(note)) for note in of_data),
-        *((_which([row for _, row in found[subject_of(note)]], rows, report), remark_words(note)) for note in said),
+        *((_which([row for _, row in found[subject_of(note)]], report), remark_words(note)) for note in said),
     ]
 
 
@@ -311,14 +303,13 @@ def proof(report: Report, row: ConfigurationRow) -> Iterator[Part]:
         yield Paragraph(text=f"GPU: {', '.join(said)}.", further=True)
 
 
-def _speedup_line(report: Report, row: ConfigurationRow, name: ResourceName) -> Line:
+def _speedup_line(report: Report, row: ConfigurationRow, name: ResourceName) -> tuple[str, ...]:
     speedup = speedup_of(row, name)
     if speedup is None:
         why = reasons(row)
         return name, MISSING, "", why.get(f"speedups.{name}", why.get("speedups", "not measured")), ""
-    then = then_of(report, row)
     between = f"{significant(speedup.low)} to {significant(speedup.high)}" if speedup.high > speedup.low else ""
-    return name, f"{significant(speedup.value)}x", between, speedup.how, NEXT[then[name]] if name in then else MISSING
+    return name, f"{significant(speedup.value)}x", between, speedup.how, next_limit(report, row, name) or MISSING
 
 
 def _after(forecast: Forecast) -> str:
@@ -339,15 +330,15 @@ _FORECAST = (
 
 
 def _made(report: Report, row: ConfigurationRow) -> Iterator[Paragraph]:
-    if detail := report.details.get(row.key):
+    detail = report.details.get(row.key)
+    if detail and row.verdict:
         text = (
             f"{detail.compute_device}; {detail.compute_source}. First batch after "
             f"{format_duration(detail.first_batch_s)}, not part of any rate. Prediction: "
-            f"{shown(row, 'predicted_images_per_s')} images/s."
+            f"{figure(row.verdict.predicted_images_per_s)} images/s."
         )
-        remarks = (*([detail.ablations] if detail.ablations else []), *detail.notes)
-        said = (f"{first_upper(remark_words(remark))}." for remark in remarks)
-        yield Paragraph(text=" ".join((text, *said)), tone="quiet")
+        ablations = f" {first_upper(remark_words(detail.ablations))}." if detail.ablations else ""
+        yield Paragraph(text=text + ablations, tone="quiet")
 
 
 _DATA = (
@@ -380,39 +371,36 @@ def _panel(
     report: Report,
     title: str,
     unit: str,
-    row_of: Callable[[ConfigurationRow], ChartRow | None],
+    draw: Callable[[ConfigurationRow, Verdict], ChartRow | None],
     *,
     note: str = "",
     **chart: Any,
 ) -> Section:
-    """A chart for each device that has a figure, its rows by data set; `row_of` gives None where there is none."""
+    """A chart for each device that has a figure, its rows by data set; `draw` gives None where there is none."""
     parts: list[Part] = []
     for group in groups(report):
         found: list[ChartRow] = []
         for line, rows in group.lines.items():
-            found += [ChartRow(label=line, head=True), *(row_of(row) or _empty(row) for row in rows)]
+            found.append(ChartRow(label=line, head=True))
+            for row in rows:
+                drawn = draw(row, row.verdict) if row.verdict else None
+                empty = ChartRow(note="not measured" if row.status == "measured" else row.status)
+                found.append(replace(drawn or empty, label=loading(row)))
         if any(bar.end for row in found for bar in row.bars):
             parts.append(Chart(rows=tuple(found), caption=group.title, unit=unit, ends=f"workers,{unit}", **chart))
     parts += [Paragraph(text=note, tone="quiet")] if parts and note else []
     return Section(title=title, parts=further(parts))
 
 
-def _empty(row: ConfigurationRow) -> ChartRow:
-    return ChartRow(label=loading(row), note="not measured" if row.status == "measured" else row.status)
-
-
-def _rate(row: ConfigurationRow) -> ChartRow | None:
-    if not row.verdict:
-        return None
-    now, used = row.verdict.images_per_s, shown(row, "accelerator_utilization")
-    limits = f"{letters_of(row)} {bound_words(row)}"
+def _rate(row: ConfigurationRow, verdict: Verdict) -> ChartRow:
+    now, used, bound = verdict.images_per_s, verdict.accelerator_utilization, verdict.bound
+    limits = f"{letters_of(bound)} {bound_words(bound)}"
     return ChartRow(
-        label=loading(row),
         value=interval(now),
-        note=limits if used == MISSING else f"{limits}, {used} of alone",
-        bars=(Bar(end=now.value, tone=tone(row), letter=letters_of(row)),),
+        note=limits if used is None else f"{limits}, {percent(used)} of alone",
+        bars=(Bar(end=now.value, tone=tone(bound), letter=letters_of(bound)),),
         interval=(now.low, now.high),
-        level=row.verdict.rates_images_per_s.compute,
+        level=verdict.rates_images_per_s.compute,
         level_how="specified" if row.emulated else "measured",
     )
 
@@ -427,9 +415,9 @@ TIME_OF_WORKER: tuple[tuple[str, str, str], ...] = (
 """Where the time of one image in a worker goes: (tone, letter, words)."""
 
 
-def _worker_time(row: ConfigurationRow) -> ChartRow | None:
+def _worker_time(row: ConfigurationRow, verdict: Verdict) -> ChartRow | None:
     """One image in one worker: in all, workers over images/s of the loader alone."""
-    time, loader = (row.verdict.worker_time, row.verdict.rates_images_per_s.loader) if row.verdict else (None, None)
+    time, loader = verdict.worker_time, verdict.rates_images_per_s.loader
     if time is None or not loader:
         return None
     whole = row.config.readers / loader
@@ -443,15 +431,15 @@ def _worker_time(row: ConfigurationRow) -> ChartRow | None:
     bars = stacked((name, letter, length) for (name, letter, _words), length in parts)
     most = max(range(len(spent)), key=lambda place: spent[place])
     share = f"{percent(spent[most] / sum(spent))} {TIME_OF_WORKER[most][2].partition(' (')[0]}"
-    return ChartRow(label=loading(row), value=figure(bars[-1].end), note=share, bars=bars)
+    return ChartRow(value=figure(bars[-1].end), note=share, bars=bars)
 
 
 _LEAST_READ = 1_000
 """Bytes/s: less is written as nothing, and is not drawn."""
 
 
-def _read(report: Report, row: ConfigurationRow) -> ChartRow | None:
-    read = row.verdict.disk_read_bytes_per_s if row.verdict else None
+def _read(report: Report, row: ConfigurationRow, verdict: Verdict) -> ChartRow | None:
+    read = verdict.disk_read_bytes_per_s
     if read is None or read < _LEAST_READ:
         return None
     # The most that the storage gave over the same files, at any concurrency.
@@ -460,7 +448,6 @@ def _read(report: Report, row: ConfigurationRow) -> ChartRow | None:
     least = ">= " if best and best.at_least else ""
     most = best and best.read_bytes_per_s
     return ChartRow(
-        label=loading(row),
         value=megabytes_per_s(read),
         note=f"{percent(read / most)} of {least}{megabytes_per_s(most)}" if most else "",
         bars=(Bar(end=read / 1e6, tone="storage"),),
@@ -469,33 +456,26 @@ def _read(report: Report, row: ConfigurationRow) -> ChartRow | None:
     )
 
 
-SCALING_NOTE = "Speed-up: over the fewest ranks of the same model and device; loaderprobe explain ranks."
-
-
 def _scaling(report: Report) -> Iterator[Part]:
     """A line for each model, device and number of ranks; empty where nothing compares. One model needs no column."""
     found = {scaling.configuration: scaling for scaling in report.summary.scaling}
     rows = [row for row in report.summary.configurations if row.key in found]
-    apart = [name for name in ("resolution", "cache") if len({OPTIONS[name].of(row.config) for row in rows}) > 1]
-    models, loading = ({OPTIONS[name].of(row.config) for row in rows} for name in ("model", "workers"))
-
-    def model(row: ConfigurationRow) -> str:
-        named = [row.config.compute.model] if len(models) > 1 or apart else []
-        return ", ".join([*named, *(str(OPTIONS[name].of(row.config)) for name in apart)])
-
+    apart = [name for name in ("resolution", "cache") if several(name, rows)]
+    named = ["model", *apart] if apart or several("model", rows) else []
     columns = (
-        Column("model", model),
+        Column("model", lambda row: ", ".join(str(OPTIONS[name].of(row.config)) for name in named)),
         Column("on", _on),
-        Column("workers", lambda row: str(row.config.loader.workers or "serial") if len(loading) > 1 else ""),
+        Column("workers", lambda row: str(row.config.loader.workers or "serial") if several("workers", rows) else ""),
         Column("images/s", lambda row: f"{interval(row.images_per_s)}{', too noisy' * row.images_per_s.too_wide}"),
         Column("speed-up", lambda row: _gained(found[row.key].speedup)),
         Column("efficiency", lambda row: percent(share) if (share := found[row.key].efficiency) else ""),
         Column("over CPU", lambda row: _gained(found[row.key].over_cpu)),
-        Column("limited by", bound_words),
+        Column("limited by", lambda row: bound_words(row.bound)),
     )
     if rows:
         yield from table(rows, columns)
-        yield Paragraph(text=SCALING_NOTE, tone="quiet", further=True)
+        note = "Speed-up: over the fewest ranks of the same model and device; loaderprobe explain ranks."
+        yield Paragraph(text=note, tone="quiet", further=True)
 
 
 def _on(row: ConfigurationRow) -> str:
@@ -519,11 +499,12 @@ def rank_parts(report: Report) -> Iterator[Part]:
 
     A terminal has those that are uneven.
     """
-    for row in report.summary.configurations:
+    every = report.summary.configurations
+    for row in every:
         detail = report.details.get(row.key)
         if detail and (view := detail.ranks):
             chosen = view.rows if view.uneven and len(view.rows) <= _MOST_RANKS else view.shown
-            unit, caption = f"{detail.sample}s/s by itself", full_label(row, report)
+            unit, caption = f"{detail.sample}s/s by itself", full_label(row, every)
             chart = Chart(rows=tuple(map(_rank_row, chosen)), unit=unit, caption=caption, ends=f"rank,{unit}")
             count = len(view.rows) - len(chosen)
             others = f"{counted(count, 'other rank')} not shown. " if count else ""
@@ -545,13 +526,14 @@ def _rank_row(row: RankRow) -> ChartRow:
 
 def _epochs(report: Report) -> Iterator[Part]:
     """A chart for each configuration whose epochs were asked for, and whether its set fits into memory."""
-    for row in report.summary.configurations:
+    every = report.summary.configurations
+    for row in every:
         if row.epochs and row.epochs.reason:
             why = remark_words(row.epochs.reason)
-            yield Paragraph(text=f"{full_label(row, report)}: not measured, {why}.")
+            yield Paragraph(text=f"{full_label(row, every)}: not measured, {why}.")
         elif row.epochs:
             rows = tuple(_epoch_row(number, epoch) for number, epoch in enumerate(row.epochs.epochs, 1))
-            yield Chart(rows=rows, unit="images/s", caption=full_label(row, report), ends="epoch,images/s")
+            yield Chart(rows=rows, unit="images/s", caption=full_label(row, every), ends="epoch,images/s")
             yield Paragraph(text=_fit_words(row.epochs), tone="quiet")
 
 
@@ -594,24 +576,20 @@ def epoch_cells(row: ConfigurationRow) -> dict[str, Value]:
     return cells | memory | {"set_in_memory": row.epochs.fit}
 
 
-SHORT_RUNS_NOTE = (
-    "The rate over the first iterations, over the steady rate, minus 1, where the buffer was full before; for 2 %: the "
-    "iterations that are enough (estimated). loaderprobe explain sweep."
-)
-
-
 def _short_runs(report: Report) -> Iterator[Part]:
     """A table for each device where a full buffer was measured, or was to be."""
-    measured_any = False
-    for group in groups(report):
-        found = [(row, row.buffer) for row in group.rows if row.buffer]
-        if any(effect.how == "measured" or effect.reason for _, effect in found):
-            measured_any = True
-            yield from table(found, _SHORT_RUNS, caption=group.title)
-            missing = dict.fromkeys(remark_words(effect.reason) for _, effect in found if effect.reason)
-            yield from (Paragraph(text=f"Not measured: {reason}.", tone="quiet") for reason in missing)
-    if measured_any:
-        yield Paragraph(text=SHORT_RUNS_NOTE, tone="quiet", further=True)
+    known = ((group, [(row, row.buffer) for row in group.rows if row.buffer]) for group in groups(report))
+    asked = [(group, some) for group, some in known if any(each.how == "measured" or each.reason for _, each in some)]
+    for group, some in asked:
+        yield from table(some, _SHORT_RUNS, caption=group.title)
+        missing = dict.fromkeys(remark_words(effect.reason) for _, effect in some if effect.reason)
+        yield from (Paragraph(text=f"Not measured: {reason}.", tone="quiet") for reason in missing)
+    if asked:
+        note = (
+            "The rate over the first iterations, over the steady rate, minus 1, where the buffer was full before; for "
+            "2 %: the iterations that are enough (estimated). loaderprobe explain sweep."
+        )
+        yield Paragraph(text=note, tone="quiet", further=True)
 
 
 def _excess(pair: tuple[ConfigurationRow, BufferEffect], iterations: int) -> str:

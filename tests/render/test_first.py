@@ -17,7 +17,7 @@ from loaderprobe.records.resources import SingleCause
 from loaderprobe.records.verdict import Action, ActionCode, Cause, Forecast, Side
 from loaderprobe.render.charts import Chart
 from loaderprobe.render.document import Command, Document, Paragraph, Section, Table
-from loaderprobe.render.first import again_with, first_screen, headed, shown_first
+from loaderprobe.render.first import again_with, first_screen, headed
 from loaderprobe.units import format_rate
 from tests.examples.reports import example_report, example_row, with_changes
 from tests.pages import html_report, markdown_report, terminal_report
@@ -110,6 +110,7 @@ def _limited(row: ConfigurationRow, cause: Cause) -> ConfigurationRow:
         (["inconclusive"], "Not clear yet what limits training{here}"),
         (["inconclusive", "storage"], "Storage limits training{here}"),
         (["inconclusive", "inconclusive", "storage"], "Not clear yet what limits training{here}"),
+        (["storage", "compute", "inconclusive"], "Storage limits 1x1; compute limits 2x2{here}"),
     ],
 )
 def test_the_headline_is_the_verdict_on_the_best_configurations(causes: list[Cause], said: str) -> None:
@@ -118,7 +119,7 @@ def test_the_headline_is_the_verdict_on_the_best_configurations(causes: list[Cau
         _limited(example_row(resolution=f"{number}x{number}"), cause) for number, cause in enumerate(causes, start=1)
     ]
     report = example_report(rows)
-    found = headed(report, shown_first(report), Document(title="", sections=()))
+    found = headed(report, Document(title="", sections=()))
     assert found.headline == said.format(here=" on an emulated mlperf-h100")
     assert found.unsure == ("inconclusive" in causes)
 
@@ -149,8 +150,21 @@ def test_the_headline_names_a_device_that_all_rows_have(
     """The verdict on another model, device or number of ranks is not that of the first; the side is said where all
     have it."""
     report = example_report([_limited(example_row(), "storage"), _limited(example_row(**other), cause)])
-    found = headed(report, shown_first(report), Document(title="", sections=()))
+    found = headed(report, Document(title="", sections=()))
     assert (found.headline, found.subline) == (said, f"{reached}. No GPU here.")
+
+
+def test_the_first_screen_is_about_what_was_measured() -> None:
+    """An emulated accelerator where each configuration of a real one failed; a verdict without a cause is no limit."""
+    failed = example_row(compute="cuda", emulated=False, status="failed", reason="out of memory")
+    side_only = _limited(example_row(resolution="2x2"), "inconclusive")
+    assert side_only.bound
+    side_only = with_changes(side_only, bound=replace(side_only.bound, side="compute"))
+    report = example_report([failed, _limited(example_row(), "storage"), side_only])
+    found = headed(report, Document(title="", sections=()))
+    assert found.headline == "Storage limits training on an emulated mlperf-h100"
+    (limits,) = (part for part in _sections(report)["How sure"].parts if isinstance(part, Table))
+    assert limits.caption.startswith("S storage; ? inconclusive")
 
 
 @pytest.mark.parametrize(
