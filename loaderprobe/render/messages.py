@@ -784,7 +784,7 @@ MESSAGES: dict[str, str] = {
     ),
     "trained.folder": "batches from {data}, loaded by {workers:loader}; files were read as they were found",
     "trained.loader": "a loader's batches",
-    # What a GPU waits for, by a recording, as a sentence and as a heading; and what to do then.
+    # What a GPU waits for, by a recording; and what to do then.
     "gap.input": "The GPU waits for input.",
     "gap.copy": "The GPU waits for copies from the host.",
     "gap.host": "The GPU waits for the host, which launches late.",
@@ -793,14 +793,6 @@ MESSAGES: dict[str, str] = {
     "gap.compute": "The GPU computes nearly all the time.",
     "gap.inconclusive": "What the GPU waits for is not on record.",
     "gap.either": "{names} take about as much of a step.",
-    "limited.input": "input-bound",
-    "limited.copy": "input-bound by copies to the GPU",
-    "limited.host": "limited by the host",
-    "limited.sync": "limited by the host, which waits for the GPU",
-    "limited.communication": "limited by communication",
-    "limited.compute": "compute-bound",
-    "limited.inconclusive": "the limit is not known",
-    "limited.either": "limited by {names} alike",
     "trace_advice.host": "Less work for the host: torch.compile, CUDA graphs, a fused optimizer, larger batches.",
     "trace_advice.sync": "Fewer waits for the GPU: no .item() or print of a loss in each step.",
     "trace_advice.communication": "Give the recordings of all ranks, and look at the one that communicates least.",

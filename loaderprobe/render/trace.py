@@ -16,6 +16,7 @@ from loaderprobe.render.charts import Bar, Chart, ChartRow, first_and_last, stac
 from loaderprobe.render.document import Command, Document, Item, Paragraph, Part, Section, Table, tags
 from loaderprobe.render.format import counted, first_upper, percent, span, visible
 from loaderprobe.render.gpu import occupancy_words, timelines_chart
+from loaderprobe.render.groups import bound_words
 from loaderprobe.render.rows import as_columns, own_cells
 from loaderprobe.render.words import message, remark_words
 from loaderprobe.units import join_words, significant
@@ -40,16 +41,8 @@ def _cause(bound: GapVerdict) -> str:
 
 def bound_sentence(bound: GapVerdict) -> str:
     """The verdict in a sentence, without figures."""
-    return first_upper(message(f"gap.{_cause(bound)}", _names(bound)))
-
-
-def bound_heading(bound: GapVerdict) -> str:
-    """`input-bound (estimated)`."""
-    return f"{message(f'limited.{_cause(bound)}', _names(bound))} (estimated)"
-
-
-def _names(bound: GapVerdict) -> dict[str, str]:
-    return {"names": join_words([_FREE_WORDS[name].removesuffix(" and copies") for name in bound.candidates])}
+    names = join_words([_FREE_WORDS[name].removesuffix(" and copies") for name in bound.candidates])
+    return first_upper(message(f"gap.{_cause(bound)}", {"names": names}))
 
 
 def trace_document(found: TraceReport) -> Document:
@@ -91,8 +84,8 @@ def _condition(found: TraceReport, slow: TraceRank | None) -> str:
         least_s = slow.gaps.seconds("communication")
         more_s = max(rank.gaps.seconds("communication") for rank in found.ranks) - least_s
         return (
-            f"in communication {_ms(least_s)} ms a step, another up to {_ms(more_s)} ms more; by itself "
-            f"{bound_heading(slow.bound)}"
+            f"in communication {_ms(least_s)} ms a step, another up to {_ms(more_s)} ms more. By itself: "
+            f"{bound_sentence(slow.bound).removesuffix('.')} (estimated)"
         )
     cause = "input" if found.bound.cause == "copy" else found.bound.cause
     free = next((each for each in found.free if each.name == cause), None)
@@ -235,7 +228,7 @@ def _ranks(found: TraceReport) -> Iterator[Part]:
         ChartRow(
             label=f"{name}, {_short(PurePath(rank.path).name)}" if names.count(name) > 1 else name,
             value=_ms(rank.step_s),
-            note=f"ms, {bound_heading(rank.bound).removesuffix(' (estimated)')}",
+            note=f"ms, {bound_words(rank.bound)}",
             bars=stacked(
                 (MOMENTS[part].name, MOMENTS[part].letter, 1e3 * rank.gaps.seconds(part)) for part in TIME_PARTS
             ),
