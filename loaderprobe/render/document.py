@@ -66,6 +66,7 @@ Line = tuple[str | Cell, ...]
 
 _FIGURE = re.compile(r"\W*\d[\d,.]*x?(?!\w)")
 """What begins with a number, but for signs and marks."""
+_MOST_NAMES = 3
 _NONE = (MISSING, "not known", "not measured")
 
 
@@ -175,6 +176,12 @@ def tags(texts: Iterable[str]) -> tuple[Tags, ...]:
     """These texts beside each other; nothing where there are none."""
     found = tuple(texts)
     return (Tags(texts=found),) if found else ()
+
+
+def few(names: Sequence[str]) -> list[str]:
+    """All of them; of many the first three, and how many more."""
+    more = len(names) - _MOST_NAMES
+    return [*names[:_MOST_NAMES], f"{more} more"] if more > 0 else [*names]
 
 
 def unfolded(part: Part) -> Part | None:
