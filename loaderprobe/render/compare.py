@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -25,7 +25,7 @@ from loaderprobe.records.config import OPTIONS
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import Interval, ShortVerdict
 from loaderprobe.render.charts import Bar, Chart, ChartRow, How
-from loaderprobe.render.document import Cell, Column, Document, Paragraph, Part, Section, items, table, tags
+from loaderprobe.render.document import Cell, Column, Document, Paragraph, Part, Section, few, items, table, tags
 from loaderprobe.render.format import MISSING, counted, first_upper, interval, percent
 from loaderprobe.render.groups import bound_words, label, letters_of, tone
 from loaderprobe.render.rows import as_columns, interval_cells, own_cells
@@ -39,8 +39,6 @@ SCALES: dict[Unit, tuple[float, str]] = {
     "images/s": (1.0, "images/s"), "samples/s": (1.0, "samples/s"),
     "bytes/s": (1e-6, "MB/s"), "1/s": (1.0, "1/s"), "": (1.0, ""),
 }  # fmt: skip
-THOUSANDS_FROM = 1e4
-"""Operations/s."""
 _REASONS: dict[WordReason, str] = {
     "one_of_many": "by chance in one of so many",
     "near_size": "perhaps by less than matters",
@@ -78,8 +76,6 @@ def figure_words(row: Compared, value: Interval | None, *, unit: bool) -> str:
     if value is None:
         return MISSING
     scale, name = SCALES[row.unit]
-    if row.unit == "1/s" and row.before and row.before.value >= THOUSANDS_FROM:
-        scale, name = 1e-3, "k/s"
     return f"{interval(value.times(scale), '')}{f' {name}' if unit and name else ''}"
 
 
@@ -106,8 +102,8 @@ def _matters(found: ComparisonReport) -> str:
 
 _ORDER: tuple[Word, ...] = ("slower", "faster", "unclear", "same")
 _TONES: dict[Word, str] = {"slower": "failed", "faster": "good", "unclear": "warning", "same": "quiet"}
-_MOST, _MOST_BRIEF, _MOST_NAMES = 40, 10, 3
-"""Rows of the chart and of the table; of the chart in a terminal; names of a list."""
+_MOST, _MOST_BRIEF = 40, 10
+"""Rows of the chart and of the table; of the chart in a terminal."""
 _LEAST_REACH = 0.1
 """The axis of ratios reaches at least so far on either side of 1."""
 _NOTES: dict[NoteCode, str] = {
@@ -228,18 +224,13 @@ def _gate_columns(found: ComparisonReport) -> tuple[Column, ...]:
 def _because(found: ComparisonReport, gate: Gate) -> Iterator[str]:
     rows = [found.whole if place < 0 else found.rows[place] for place in gate.rows]
     if not gate.passed:
-        yield from _few([name_of(found, row.subject) for row in rows if row])
+        yield from few([name_of(found, row.subject) for row in rows if row])
     if gate.blind:
         yield f"too noisy to hold {_matters(found)}: {gate.blind} of {len(found.rows)}"
     if gate.missing:
         yield f"of A not in B: {gate.missing}"
     if gate.too_noisy:
         yield "--allow-unclear lets it hold"
-
-
-def _few(names: Sequence[str]) -> list[str]:
-    more = len(names) - _MOST_NAMES
-    return [*names[:_MOST_NAMES], f"{more} more"] if more > 0 else [*names]
 
 
 def _sure(found: ComparisonReport) -> Iterator[str]:
@@ -279,7 +270,7 @@ def _rates(found: ComparisonReport, name: Column) -> tuple[Part, ...]:
 def _alone(found: ComparisonReport) -> Iterator[tuple[str, str]]:
     for side, subjects in (("A", found.only_before), ("B", found.only_after)):
         if subjects:
-            yield f"only in {side}", "; ".join(_few([name_of(found, subject) for subject in subjects]))
+            yield f"only in {side}", "; ".join(few([name_of(found, subject) for subject in subjects]))
 
 
 def _value(difference: Difference, place: int) -> str:
