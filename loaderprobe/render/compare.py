@@ -37,7 +37,7 @@ NOUNS: dict[ResultKind, str] = {
 PHASES: dict[str, str] = {"files": "files", "direct": "direct reads", "sequential": "sequential reads"}
 SCALES: dict[Unit, tuple[float, str]] = {
     "images/s": (1.0, "images/s"), "samples/s": (1.0, "samples/s"),
-    "bytes/s": (1e-6, "MB/s"), "1/s": (1.0, "1/s"), "": (1.0, ""),
+    "bytes/s": (1e-6, "MB/s"), "1/s": (1.0, "1/s"),
 }  # fmt: skip
 _REASONS: dict[WordReason, str] = {
     "one_of_many": "by chance in one of so many",
@@ -73,10 +73,8 @@ def stand_in(subject: Subject) -> ConfigurationRow:
 
 def figure_words(row: Compared, value: Interval | None, *, unit: bool) -> str:
     """`462±54`, in the unit of its row."""
-    if value is None:
-        return MISSING
     scale, name = SCALES[row.unit]
-    return f"{interval(value.times(scale), '')}{f' {name}' if unit and name else ''}"
+    return f"{interval(value and value.times(scale), '')}{f' {name}' if unit else ''}"
 
 
 def _change(ratio: Interval | None) -> str:
