@@ -87,15 +87,14 @@ def _condition(report: BandwidthReport, best: BandwidthPhase) -> str:
 
 
 def _sections(report: BandwidthReport, best: BandwidthPhase | None) -> Iterator[Section]:
-    names = Section(title="Opens/s and stats/s by concurrency", parts=tuple(_names(report)), panel="main")
-    served = report.location.kind in ("fuse", "network")
-    # A file server is asked for each name, which is its first limit.
-    yield from [names] if served else []
+    # A file server is asked for each name, which is its first limit; names in memory say nothing of a storage.
+    served, cold = report.location.kind in ("fuse", "network"), any(each.metadata != "warm" for each in report.metadata)
+    title, names = "Opens/s and stats/s of the same files, which are not read", tuple(_names(report))
+    yield Section(title=title, parts=names if served else (), panel="main")
     yield Section(title="MB/s by concurrency", parts=tuple(_ladder(report)), panel="main")
     yield Section(title="What limits it", parts=tuple(_limits(report, best)), panel="side")
     yield Section(title="How many accelerators that feeds", parts=tuple(_feeds(report)), panel="main")
-    if not served and any(phase.metadata != "warm" for phase in report.metadata):
-        yield names
+    yield Section(title=title, parts=names if cold and not served else (), panel="main")
     yield Section(title="How sure", parts=tags(_sure(report, best)), panel="side")
     yield Section(title="Not known", parts=tags(_not_known(report)), panel="side")
     phases = [*(report.steps if report.by_ranks else report.ladder), *(p for p in report.phases if p.name != "files")]
@@ -103,7 +102,7 @@ def _sections(report: BandwidthReport, best: BandwidthPhase | None) -> Iterator[
     columns = (Column("", partial(_label, report)), Column("first, ms", partial(_first, report), words), *_COLUMNS)
     yield Section(title="Phases", parts=table(phases, columns))
     yield from _ranks(best)
-    yield Section(title="Opens and stats of the same files, which are not read", parts=tuple(_operations(report)))
+    yield Section(title=title, parts=() if served or cold else names)
     yield Section(title="Evidence of the kind of device", parts=tuple(_evidence(report)))
     yield Section(title="Notes", parts=items(dict.fromkeys(_notes(report))))
 
@@ -182,53 +181,35 @@ def _feed_row(feed: Feed, in_step: Feed | None) -> ChartRow:
     )
 
 
-def _names(report: BandwidthReport) -> Iterator[Part]:
-    """Opens, and stats unless all came from memory; of names that were cold where any were."""
+def _names(report: BandwidthReport) -> Iterator[Chart]:
+    """Opens and stats, with p50 and p99 of one, and what proves where it came from."""
     operations: tuple[MetadataOperation, ...] = ("open", "stat")
     for operation in operations:
         best, phases = report.best_of(operation), report.operations(operation)
-        if best and (operation == "open" or any(phase.metadata != "warm" for phase in phases)):
+        if best:
+            came = dict.fromkeys(_NAMES[phase.metadata] for phase in phases)
             yield Chart(
                 rows=tuple(_names_row(phase, best) for phase in phases),
+                caption=f"{'; '.join(came)}. Beside the rate: p50, p99",
                 unit=f"{operation}s/s",
                 level=f"best step: {grouped(best.ops_per_s)} {operation}s/s",
-                names=tuple((_TONES[phase.metadata][0], _NAMES[phase.metadata]) for phase in phases),
                 ends=f"concurrency,{operation}s/s",
             )
-        elif best:
-            yield Paragraph(text=f"{grouped(best.ops_per_s)} {operation}s/s from memory.", tone="quiet")
 
 
 def _names_row(phase: MetadataPhase, best: MetadataPhase) -> ChartRow:
     tone, letter, _ = _TONES[phase.metadata]
+    counts = {"B": phase.storage_bytes, "calls": phase.server_calls}
+    each = "".join(f", {significant(count / phase.total_ops)} {unit}" for unit, count in counts.items() if count)
     return ChartRow(
         label=counted(phase.readers, "reader"),
         value=_per_s(phase),
+        note=f"{_p50_p99(phase.op_ns)} ms{each}",
         bars=(Bar(end=phase.ops_per_s, tone=tone, letter=letter),),
         interval=(phase.ops_low, phase.ops_high),
         level=best.ops_per_s,
         level_how="measured" if best.metadata == "cold" and not best.short else "estimated",
     )
-
-
-def _operations(report: BandwidthReport) -> tuple[Part, ...]:
-    columns = (
-        Column("", _operation),
-        Column("1/s", _per_s),
-        Column("p50, p99 ms", lambda phase: _p50_p99(phase.op_ns)),
-        Column("B read each", lambda phase: _a_call(phase.storage_bytes, phase)),
-        Column("calls each", lambda phase: _a_call(phase.server_calls, phase)),
-    )
-    names = dict.fromkeys(_NAMES[phase.metadata] for phase in report.metadata)
-    return table(report.metadata, columns, caption="; ".join(names))
-
-
-def _operation(phase: MetadataPhase) -> str:
-    return f"{phase.operation}s, {counted(phase.readers, 'reader')}"
-
-
-def _a_call(whole: int | None, phase: MetadataPhase) -> str:
-    return significant(whole / phase.total_ops) if whole else ""
 
 
 def _per_s(phase: MetadataPhase) -> str:
@@ -394,7 +375,8 @@ def _notes(report: BandwidthReport) -> Iterator[tuple[str, str]]:
         yield ", ".join(label for _, label in pairs), text
     for operation in report.metadata:
         for why, count in operation.unread.items():
-            yield _operation(operation), f"{counted(count, 'file')} could not be reached: {why}"
+            subject = f"{operation.operation}s, {counted(operation.readers, 'reader')}"
+            yield subject, f"{counted(count, 'file')} could not be reached: {why}"
 
 
 def _of_phase(report: BandwidthReport, phase: BandwidthPhase) -> Iterator[str]:
