@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import partial
 from pathlib import PurePath
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from loaderprobe.records import values
-from loaderprobe.records.catalogue import Amount, CatalogueEntry
+from loaderprobe.records.catalogue import Amount, CatalogueEntry, LimitName
 from loaderprobe.records.files import is_url
 from loaderprobe.records.options import PLAN
 from loaderprobe.records.plan import InputName, Need, NeedName, PlanReport
@@ -428,46 +428,35 @@ def _readers(plan: PlanReport) -> int:
 _ONE = {"TiB": "TiB", "prefixes": "prefix", "units": "unit", "IOPS": "bought IOPS"}
 
 
-def catalogue_document(entries: Iterable[CatalogueEntry], today: date) -> Document:
+def catalogue_document(entries: Sequence[CatalogueEntry], today: date) -> Document:
     """Every entry with its limits, its source and the day on which that was read."""
-    chosen = tuple(entries)
+    published = "Limits as published, not measured by loaderprobe: at most that, unless marked >=."
+    use = Paragraph(text="Use: --storage fsx-lustre-250:24TiB, s3-standard:16, efs-elastic.")
     return Document(
         title="Storage catalogue",
         sections=(
-            Section(
-                parts=(
-                    Paragraph(text="Limits as published, not measured by loaderprobe: at most that, unless marked >=."),
-                    *table(chosen, _ENTRY),
-                )
-            ),
-            Section(title="Sources", parts=items((each.name, _entry_source(each, today)) for each in chosen)),
-            Section(parts=(Paragraph(text="Use: --storage fsx-lustre-250:24TiB, s3-standard:16, efs-elastic."),)),
+            Section(parts=table(entries, _ENTRY, caption=published)),
+            Section(title="Sources", parts=items((each.name, _entry_source(each, today)) for each in entries)),
+            Section(parts=(use,)),
         ),
     )
 
 
-def catalogue_json(entries: Iterable[CatalogueEntry]) -> str:
+def catalogue_json(entries: Sequence[CatalogueEntry]) -> str:
     """The entries, indented, ending with a newline."""
-    return msgspec.json.format(msgspec.json.encode(tuple(entries)), indent=2).decode() + "\n"
+    return msgspec.json.format(msgspec.json.encode(entries), indent=2).decode() + "\n"
 
 
-def _bandwidth(entry: CatalogueEntry) -> str:
-    if entry.tiers:
-        rates = span([tier.read_bytes_per_s_per_unit for tier in entry.tiers], format_rate)
-        return f"{rates} a {_ONE.get(entry.unit, entry.unit)}"
-    return _limit(entry, entry.read_bytes_per_s, format_rate)
-
-
-def _operations(entry: CatalogueEntry, name: Literal["opens_per_s", "requests_per_s"]) -> str:
+def _limit(entry: CatalogueEntry, name: LimitName) -> str:
+    """`4.19 GB/s`, `>= 5,500 a prefix`, `125 MB/s to 1.00 GB/s a TiB`."""
     amount: Amount | None = getattr(entry, name)
-    least = ">= " if amount and name in entry.at_least else ""
-    return least + _limit(entry, amount, lambda number: f"{number:,.0f}")
-
-
-def _limit(entry: CatalogueEntry, amount: Amount | None, show: Callable[[float], str]) -> str:
-    if amount is None:
+    tiers = [tier.read_bytes_per_s_per_unit for tier in entry.tiers if name == "read_bytes_per_s"]
+    figures = tiers or ([amount.per_unit or amount.base] if amount else [])
+    if not figures:
         return MISSING
-    return f"{show(amount.per_unit)} a {_ONE.get(entry.unit, entry.unit)}" if amount.per_unit else show(amount.base)
+    limit = span(figures, format_rate if name == "read_bytes_per_s" else "{:,.0f}".format)
+    each = f" a {_ONE.get(entry.unit, entry.unit)}" if tiers or (amount and amount.per_unit) else ""
+    return f"{'>= ' if name in entry.at_least else ''}{limit}{each}"
 
 
 def _clients(entry: CatalogueEntry) -> str:
@@ -478,22 +467,16 @@ def _clients(entry: CatalogueEntry) -> str:
 
 _ENTRY = (
     Column("storage", lambda entry: f"{entry.name}-TIER" if entry.tiers else entry.name),
-    Column("read bandwidth", _bandwidth),
-    Column("opens/s", lambda entry: _operations(entry, "opens_per_s")),
-    Column("requests/s", lambda entry: _operations(entry, "requests_per_s")),
+    Column("read bandwidth", partial(_limit, name="read_bytes_per_s")),
+    Column("opens/s", partial(_limit, name="opens_per_s")),
+    Column("requests/s", partial(_limit, name="requests_per_s")),
     Column("a read takes", lambda entry: span(entry.latency_s, format_duration) if entry.latency_s else MISSING),
     Column("a client", _clients),
 )
 
 
 def _entry_source(entry: CatalogueEntry, today: date) -> str:
-    parts = [f"{entry.source}, read {entry.read_on}"]
-    if entry.tiers:
-        parts.append(f"TIER is {join_words([tier.name for tier in entry.tiers], 'or')}")
-    if entry.stale(today):
-        parts.append("12 months ago or longer: check it")
-    if entry.second_hand:
-        parts.append(f"second hand: {entry.second_hand}")
-    if entry.note:
-        parts.append(entry.note)
-    return "; ".join(parts)
+    tiers = f"TIER is {join_words([tier.name for tier in entry.tiers], 'or')}" if entry.tiers else ""
+    stale = "12 months ago or longer: check it" if entry.stale(today) else ""
+    second_hand = f"second hand: {entry.second_hand}" if entry.second_hand else ""
+    return "; ".join(filter(None, (f"{entry.source}, read {entry.read_on}", tiers, stale, second_hand, entry.note)))
