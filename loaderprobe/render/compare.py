@@ -116,13 +116,24 @@ def compare_document(found: ComparisonReport) -> Document:
     changed = bool(found.of_word("slower") or found.of_word("faster"))
     configs = [row.subject.config for row in found.rows if row.subject.config]
     devices = list(dict.fromkeys(f", {config.compute.name}, {config.cache} files" for config in configs))
+    verdicts = [row for row in found.rows if row.verdict_changed]
+    name = Column("", lambda row: name_of(found, row.subject))
     return Document(
         title=f"B against A, {counted(len(found.rows), NOUNS[found.kind])}{''.join(devices[: len(devices) == 1])}",
         headline=_headline(found),
         subline=_subline(found),
         tone=next((_TONES[word] for word in ("slower", "faster", "unclear") if found.of_word(word)), "good"),
         unsure=not changed and bool(found.of_word("unclear")),
-        sections=tuple(_sections(found)),
+        sections=(
+            Section(title="B's speed over A's", parts=tuple(_ratios(found)), panel="main"),
+            Section(title="Gates", parts=table(found.gates, _gate_columns(found)), panel="side"),
+            Section(title="Verdicts that changed", parts=table(verdicts, (name, *_LIMITS)), panel="side"),
+            Section(title="How sure", parts=tags(_sure(found)), panel="side"),
+            Section(title="Not in both", parts=items(_alone(found)), panel="side"),
+            Section(title="Rates", parts=_rates(found, name)),
+            Section(title="What differs", parts=table(found.differences, _DIFFERENCE)),
+            Section(title="A and B", parts=items((("A", _side(found.before)), ("B", _side(found.after))))),
+        ),
     )
 
 
@@ -142,19 +153,6 @@ def _subline(found: ComparisonReport) -> str:
     said = [f"{name_of(found, whole.subject)}: {_change(whole.ratio)}"] if whole else []
     said += [] if found.kind == "bandwidth" else [f"{counted(verdicts, 'verdict')} changed"]
     return first_upper(", ".join([*said, f"a change matters from {_matters(found)}"]))
-
-
-def _sections(found: ComparisonReport) -> Iterator[Section]:
-    changed = [row for row in found.rows if row.verdict_changed]
-    name = Column("", lambda row: name_of(found, row.subject))
-    yield Section(title="B's speed over A's", parts=tuple(_ratios(found)), panel="main")
-    yield Section(title="Gates", parts=table(found.gates, _gate_columns(found)), panel="side")
-    yield Section(title="Verdicts that changed", parts=table(changed, (name, *_LIMITS)), panel="side")
-    yield Section(title="How sure", parts=tags(_sure(found)), panel="side")
-    yield Section(title="Not in both", parts=items(_alone(found)), panel="side")
-    yield Section(title="Rates", parts=_rates(found, name))
-    yield Section(title="What differs", parts=table(found.differences, _DIFFERENCE))
-    yield Section(title="A and B", parts=items((("A", _side(found.before)), ("B", _side(found.after)))))
 
 
 def _ordered(found: ComparisonReport) -> list[Compared]:
