@@ -234,22 +234,15 @@ def _sure(report: BandwidthReport, best: BandwidthPhase | None) -> Iterator[str]
         yield ">= the probe itself may be the limit"
     if best.ranks > 1:
         yield f"the slowest rank gets {percent(best.fairness)} of the fastest"
-    yield f"{counted(report.files_used, _noun(best, report) if best.block_bytes is None else 'file')} read"
 
 
 def _not_known(report: BandwidthReport) -> Iterator[str]:
     best, opens = report.best, report.best_of("open")
-    if best and best.cache == "unproved":
-        yield "what came from storage: nothing counts it here"
-    if report.kind.kind == "unknown":
-        yield "the kind of device"
     if best and best.cache == "remote":
         yield "what a cache of the store served"
         yield "what several processes get: one reads here"
     elif opens is None or opens.metadata in ("asked", "warm"):
         yield "cold opens/s: --drop-caches (root)"
-    elif opens.metadata == "unproved":
-        yield "which cache answered opens"
     elif opens.short:
         yield "opens/s that last: a pass took under a second"
     if not report.by_ranks and report.location.kind != "object":

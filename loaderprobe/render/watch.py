@@ -13,7 +13,7 @@ from loaderprobe.render.format import MISSING, Facts, counted, percent, span, wo
 from loaderprobe.render.groups import letters_of, tone
 from loaderprobe.render.messages import MESSAGES
 from loaderprobe.render.rows import as_columns, own_cells
-from loaderprobe.render.words import heading, message, sentence
+from loaderprobe.render.words import explanation, heading, message
 from loaderprobe.units import format_duration, format_rate, join_words, significant
 
 _SHOWN, _BRIEF = 30, 10
@@ -49,7 +49,7 @@ def _sections(found: WatchReport) -> Iterator[Section]:
     rows, brief = (tuple(map(_row, first_and_last(found.intervals, most))) for most in (_SHOWN, _BRIEF))
     course = (Chart(rows=rows, unit=unit, ends=f"until,{unit}", brief=brief),) if rows else ()
     yield Section(title=f"{unit.capitalize()} over time", parts=course, panel="main")
-    yield Section(title="Why", parts=(Paragraph(text=sentence(found.bound)),) if found.bound else (), panel="side")
+    yield Section(title="Why", parts=(Paragraph(text=explanation(found.bound)),) if found.bound else (), panel="side")
     waits = ("what limits: on a GPU, steps end later than the loop sees",) if found.on_gpu else ()
     sure = (
         "estimated from waits and the workers' clocks; without --watch it comes from an experiment",
