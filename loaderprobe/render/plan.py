@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from datetime import date
 from functools import partial
 from pathlib import PurePath
@@ -24,6 +23,7 @@ from loaderprobe.render.document import (
     Command,
     Document,
     Item,
+    Line,
     Paragraph,
     Part,
     Section,
@@ -157,14 +157,11 @@ _FIXED = ("read_time", "capacity", "checkpoint")
 def _needs(plan: PlanReport) -> Table:
     asked = plan.asked
     counts = sorted({1, asked.of_node, asked.accelerators})
-    lines = [
-        (
-            NEED[need.name],
-            *(_need(need, count, asked.accelerators) for count in counts),
-            f"{need.at_utilization.weakest}{_spread(need.at_utilization)}",
-        )
-        for need in plan.needs
-    ]
+    lines: list[Line] = []
+    for need in plan.needs:
+        half = need.at_utilization.half / need.at_utilization.value
+        label = f"{need.at_utilization.weakest}{f' ±{percent(half)}' if half > RANGE_FROM else ''}"
+        lines.append((NEED[need.name], *(_need(need, count, asked.accelerators) for count in counts), label))
     seconds, images = plan.epochs.seconds, plan.inputs.get("images")
     if seconds is not None and images is not None:
         epochs = (amount(seconds, seconds.value * asked.accelerators / count) for count in counts)
@@ -179,8 +176,7 @@ def _needs(plan: PlanReport) -> Table:
 def _need(need: Need, count: int, planned: int) -> str:
     quantity = need.to_buy or need.at_utilization
     scale = 1.0 if need.name in _FIXED else count if need.name in _EACH else count / planned
-    scaled = replace(quantity, value=scale * quantity.value, low=scale * quantity.low, high=scale * quantity.high)
-    return _plain(scaled)
+    return amount(quantity, scale * quantity.value)
 
 
 def _rate(plan: PlanReport) -> Iterator[Part]:
@@ -296,13 +292,16 @@ _AMOUNTS: dict[str, Callable[[float], str]] = {
     "images/s": lambda number: f"{rate(number)} images/s",
     "images": lambda number: f"{number:,.0f} images",  # a count that also stands in the sentence on an epoch
     "x": lambda number: f"{significant(number)} x",
+    "reads": partial(figure, figures=2),
+    "workers": "{:,.0f}".format,
+    "cores": partial(figure, figures=2),
 }
+"""By unit; those of what a row or a sentence names are left out."""
 
 
 def amount(quantity: Quantity, value: float | None = None) -> str:
     """A figure with its unit; `value` replaces the figure."""
-    number, unit = quantity.value if value is None else value, quantity.unit
-    return _AMOUNTS[unit](number) if unit in _AMOUNTS else f"{grouped(number)} {unit}"
+    return _AMOUNTS[quantity.unit](quantity.value if value is None else value)
 
 
 def _ranged(quantity: Quantity) -> str:
@@ -311,21 +310,6 @@ def _ranged(quantity: Quantity) -> str:
     if quantity.high - quantity.low <= RANGE_FROM * abs(quantity.value) or low == high:
         return amount(quantity)
     return f"{amount(quantity)} ({low} to {high})"
-
-
-def _plain(quantity: Quantity) -> str:
-    """The figure without a unit that its row names already; a wide range instead of it."""
-    if quantity.unit not in ("reads", "workers", "cores"):
-        return amount(quantity)
-    show = "{:,.0f}".format if quantity.unit == "workers" else partial(figure, figures=2)
-    wide = quantity.high - quantity.low > RANGE_FROM * quantity.value
-    return span((quantity.low, quantity.high) if wide else (quantity.value,), show)
-
-
-def _spread(quantity: Quantity) -> str:
-    """` ±3 %` beside the label of a rate whose inputs were measured to no better than that."""
-    half = quantity.half / quantity.value
-    return f" ±{percent(half)}" if quantity.unit in ("B/s", "1/s") and half > RANGE_FROM else ""
 
 
 def _label(quantity: Quantity) -> str:
@@ -347,7 +331,7 @@ def _supply_notes(supply: PlanSupply, asked: Asked) -> Iterator[str]:
             yield "shards need few opens: --layout shards:1251"
     flying = supply.reads_in_flight
     if flying is not None and supply.label != "measured":
-        yield f"at its latency an accelerator needs {_plain(flying)} reads in flight, each by a worker of its own"
+        yield f"at its latency an accelerator needs {amount(flying)} reads in flight, each by a worker of its own"
     if supply.read_on:
         yield f"{supply.source}, read {supply.read_on}"
     if supply.stale:
