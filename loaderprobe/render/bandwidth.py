@@ -17,7 +17,7 @@ from loaderprobe.render.figures import EVIDENCE
 from loaderprobe.render.format import counted, grouped, interval, megabytes_per_s, percent, plus_minus, rate, span
 from loaderprobe.render.rows import Cell as Value
 from loaderprobe.render.rows import as_columns
-from loaderprobe.render.words import LIMIT_WORDS, kind_words, limit_words, place_words, remark_words
+from loaderprobe.render.words import LIMIT_WORDS, message, place_words, remark_words
 from loaderprobe.stats import median
 from loaderprobe.units import format_bytes, format_duration, format_rate, significant
 
@@ -147,9 +147,9 @@ def _limits(report: BandwidthReport, best: BandwidthPhase | None) -> Iterator[Pa
         yield Paragraph(text=f"Interrupted: {how_far}.", tone="warning")
     if best and _cache(report, best) == "warm" and report.limit.by != "memory":
         return  # else the words would be about memory
-    yield Paragraph(text=limit_words(report.limit))
+    yield Paragraph(text=message(f"ladder.{report.limit.code}", report.limit.facts))
     if report.kind.kind != "unknown":
-        yield Paragraph(text=kind_words(report.kind))
+        yield _kind(report)
 
 
 def _feeds(report: BandwidthReport) -> Iterator[Part]:
@@ -351,7 +351,11 @@ def _spread_row(name: str, ranks: Sequence[RankRead], middle: float) -> ChartRow
 def _evidence(report: BandwidthReport) -> Iterator[Part]:
     yield from table(report.kind.evidence, EVIDENCE)
     if report.kind.kind == "unknown" and report.phases and not report.from_memory:
-        yield Paragraph(text=kind_words(report.kind))
+        yield _kind(report)
+
+
+def _kind(report: BandwidthReport) -> Paragraph:
+    return Paragraph(text=message(f"kind.{report.kind.code}", report.kind.facts))
 
 
 def _notes(report: BandwidthReport) -> Iterator[tuple[str, str]]:

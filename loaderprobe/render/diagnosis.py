@@ -47,7 +47,7 @@ def diagnosis_document(report: Report) -> Document:
             ladder_section(report, [row], label=what_runs(row)),
             *next_sections(report),
             Section(title="How sure", panel="side", parts=tuple(_how_sure(row, detail))),
-            Section(title="Where the workers are, by function", parts=tuple(_functions(detail))),
+            Section(title="Where the workers are, by function", parts=_functions(detail)),
             Section(title="Rates", parts=tuple(_rates(report, row, detail))),
             Section(title="What the verdict rests on", parts=tuple(proof(report, row))),
             Section(title="Ranks", parts=tuple(rank_parts(report))),
@@ -100,20 +100,17 @@ def _how_sure(row: ConfigurationRow, detail: Detail) -> Iterator[Part]:
     yield Paragraph(text=explanation(bound, sample=detail.sample))
 
 
-def _functions(detail: Detail) -> Iterator[Part]:
+def _functions(detail: Detail) -> tuple[Part, ...]:
+    looks = f"Of {detail.looks} looks at the stacks of workers while they made batches"
+    own = "own: in the function itself, with the compiled code that it calls"
+    total = "total: with the functions that it calls, waits included"
+    took = f"looking took {format_duration(detail.looks_cpu_s)} of CPU time"
     columns = (
-        Column("function", lambda function: str(function.function)),
-        Column("own", lambda function: percent(function.own)),
-        Column("total", lambda function: percent(function.total)),
+        Column("function", lambda function: str(function.function), looks),
+        Column("own", lambda function: percent(function.own), own),
+        Column("total", lambda function: percent(function.total), f"{total}; {took}"),
     )
-    yield from table(detail.functions, columns)
-    if detail.functions:
-        text = (
-            f"Of {detail.looks} looks at the stacks of workers while they made batches. own: in the function itself, "
-            "with the compiled code that it calls; total: with the functions that it calls, waits included. "
-            f"Looking took {format_duration(detail.looks_cpu_s)} of CPU time."
-        )
-        yield Paragraph(text=text, tone="quiet")
+    return table(detail.functions, columns)
 
 
 def _rates(report: Report, row: ConfigurationRow, detail: Detail) -> Iterator[Part]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from loaderprobe.records import values
 from loaderprobe.records.config import SweepPlan
 from loaderprobe.records.environment import StorageLocation
-from loaderprobe.records.phases import DeviceKind
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import RESOURCE
 from loaderprobe.records.thresholds import WIDE_RANGE
@@ -16,9 +15,6 @@ from loaderprobe.records.verdict import Action, Advice, Bound, Interval, Knee
 from loaderprobe.render.format import Facts, Sentence, first_upper, noun
 from loaderprobe.render.messages import MESSAGES
 from loaderprobe.units import join_words
-
-if TYPE_CHECKING:
-    from loaderprobe.records.bandwidth import Limit
 
 
 def message(code: str, facts: Facts) -> str:
@@ -152,16 +148,6 @@ def enough(there: float, wanted: float, *, at_least: bool) -> str:
     if there >= wanted:
         return "enough"
     return "not known" if at_least else "not enough"
-
-
-def limit_words(limit: Limit) -> str:
-    """What stops the ladder of a storage from rising, as a sentence."""
-    return message(f"ladder.{limit.code}", limit.facts)
-
-
-def kind_words(kind: DeviceKind) -> str:
-    """What the device of a storage is, or why that is not known, as a sentence."""
-    return message(f"kind.{kind.code}", kind.facts)
 
 
 def place_words(place: StorageLocation) -> str:
