@@ -23,7 +23,6 @@ from loaderprobe.render.document import (
     Command,
     Document,
     Item,
-    Line,
     Paragraph,
     Part,
     Section,
@@ -157,11 +156,14 @@ _FIXED = ("read_time", "capacity", "checkpoint")
 def _needs(plan: PlanReport) -> Table:
     asked = plan.asked
     counts = sorted({1, asked.of_node, asked.accelerators})
-    lines: list[Line] = []
-    for need in plan.needs:
-        half = need.at_utilization.half / need.at_utilization.value
-        label = f"{need.at_utilization.weakest}{f' ±{percent(half)}' if half > RANGE_FROM else ''}"
-        lines.append((NEED[need.name], *(_need(need, count, asked.accelerators) for count in counts), label))
+    lines = [
+        (
+            NEED[need.name],
+            *(_need(need, count, asked.accelerators) for count in counts),
+            f"{need.at_utilization.weakest}{_spread(need.at_utilization)}",
+        )
+        for need in plan.needs
+    ]
     seconds, images = plan.epochs.seconds, plan.inputs.get("images")
     if seconds is not None and images is not None:
         epochs = (amount(seconds, seconds.value * asked.accelerators / count) for count in counts)
@@ -217,18 +219,12 @@ def _caches(plan: PlanReport) -> Iterator[Part]:
 
 _INPUTS = (
     Column("figure", lambda pair: INPUT[pair[0]]),
-    Column("value", lambda pair: _ranged(pair[1])),
-    Column("label", lambda pair: _label(pair[1])),
-    Column("source", lambda pair: _source(pair[1])),
+    Column("value", lambda pair: amount(pair[1])),
+    Column("label", lambda pair: f"{_label(pair[1])}{_spread(pair[1])}"),
+    Column("source", lambda pair: _FLAGS.get(pair[1].source, pair[1].source)),
 )
-
-
-def _source(quantity: Quantity) -> str:
-    """Where a quantity comes from; one that was given, from its option."""
-    return _FLAGS.get(quantity.source, quantity.source) if quantity.label == "given" else quantity.source
-
-
 _FLAGS = {option.name: option.flags[0] for option in PLAN}
+"""By what the source of a figure is called that was given."""
 
 
 def need_columns(plan: PlanReport) -> dict[str, list[Any]]:
@@ -304,12 +300,9 @@ def amount(quantity: Quantity, value: float | None = None) -> str:
     return _AMOUNTS[quantity.unit](quantity.value if value is None else value)
 
 
-def _ranged(quantity: Quantity) -> str:
-    """The figure, and its range where that is worth a word."""
-    low, high = amount(quantity, quantity.low), amount(quantity, quantity.high)
-    if quantity.high - quantity.low <= RANGE_FROM * abs(quantity.value) or low == high:
-        return amount(quantity)
-    return f"{amount(quantity)} ({low} to {high})"
+def _spread(quantity: Quantity) -> str:
+    """` ±3 %` beside the label of what was measured to no better than that."""
+    return f" ±{percent(quantity.half / quantity.value)}" if quantity.half > RANGE_FROM * quantity.value > 0 else ""
 
 
 def _label(quantity: Quantity) -> str:
@@ -354,26 +347,30 @@ LAUNCHER = "--rdzv-backend c10d --rdzv-endpoint HEAD:29500 --rdzv-id 7"
 
 
 def _test(plan: PlanReport) -> Iterator[Part]:
-    test = plan.acceptance
+    test, asked = plan.acceptance, plan.asked
     several = [f"{test.nodes:,} nodes at once"] if test.nodes > 1 else []
     head = ("cold files", *several, "one node", "measured", "pass")
     lines = tuple((what, *promised[1 - len(several) :], "", "") for what, *promised in _promises(plan))
     yield Table(head=head, lines=lines)
     origin = {"workers": "its workers", "reads_in_flight": "by the reads in flight", "assumed": "assumed"}
-    readers = f"{counted(_readers(plan), 'reader')} an accelerator: {origin[test.readers_from]}"
+    each = -(-test.readers // asked.of_node)
+    readers = f"{counted(each, 'reader')} an accelerator: {origin[test.readers_from]}"
     if several:
+        # A rank for each accelerator, as many on all nodes.
+        ranks = -(-asked.accelerators // test.nodes)
+        launch = f"torchrun --nnodes {test.nodes} --nproc-per-node {ranks} {LAUNCHER} -m loaderprobe bandwidth PATH"
         yield Item(subject=several[0], text=f"on each; {readers}")
-        yield Command(text=delivery_command(plan))
+        yield Command(text=f"{launch} --ranks {test.nodes}x{ranks} --readers {each}")
     yield Item(subject="One node", text=f"as root, so that names are cold too{'' if several else f'; {readers}'}")
     yield Command(text=f"loaderprobe bandwidth PATH --readers {test.readers} --drop-caches")
-    if plan.asked.checkpoint is not None:
-        blocks = math.ceil(plan.asked.checkpoint.bytes / 2**20)
+    if asked.checkpoint is not None:
+        blocks = math.ceil(asked.checkpoint.bytes / 2**20)
         yield Item(subject="A checkpoint", text="from one node, until it is on the storage")
         yield Command(text=f"dd if=/dev/zero of=PATH/checkpoint bs=1M count={blocks} conv=fsync")
     if test.compute and test.workers:
-        ranks = f" --ranks {plan.asked.of_node}" if plan.asked.of_node > 1 else ""
+        of_node = f" --ranks {asked.of_node}" if asked.of_node > 1 else ""
         yield Item(subject="Training", text="on each node; the column of alone")
-        yield Command(text=f"loaderprobe sweep PATH --workers {test.workers}{ranks} --compute {test.compute}")
+        yield Command(text=f"loaderprobe sweep PATH --workers {test.workers}{of_node} --compute {test.compute}")
     head_words = " HEAD: the first node." if several else ""
     yield Paragraph(text=f"PATH: images of that size, more than storage caches.{head_words}")
 
@@ -393,20 +390,6 @@ def _promises(plan: PlanReport) -> Iterator[tuple[str, str, str]]:
     if "checkpoint" in bought:
         yield "writing a checkpoint", MISSING, bought["checkpoint"]
     yield "training, of its rate alone", MISSING, f">= {percent(asked.utilization)}"
-
-
-def delivery_command(plan: PlanReport) -> str:
-    """What to type on each of several nodes of the delivered system: a rank for each accelerator, as many on all."""
-    test, asked = plan.acceptance, plan.asked
-    ranks = -(-asked.accelerators // test.nodes)
-    return (
-        f"torchrun --nnodes {test.nodes} --nproc-per-node {ranks} {LAUNCHER} -m loaderprobe bandwidth PATH "
-        f"--ranks {test.nodes}x{ranks} --readers {_readers(plan)}"
-    )
-
-
-def _readers(plan: PlanReport) -> int:
-    return -(-plan.acceptance.readers // plan.asked.of_node)
 
 
 _ONE = {"TiB": "TiB", "prefixes": "prefix", "units": "unit", "IOPS": "bought IOPS"}
