@@ -13,7 +13,6 @@ from loaderprobe.records.compare import (
     ComparisonReport,
     Difference,
     Gate,
-    GateName,
     NoteCode,
     ResultKind,
     Subject,
@@ -34,7 +33,6 @@ from loaderprobe.units import format_bytes, join_words, significant
 NOUNS: dict[ResultKind, str] = {
     "sweep": "configuration", "bandwidth": "phase", "diagnosis": "loader",
 }  # fmt: skip
-PHASES: dict[str, str] = {"files": "files", "direct": "direct reads", "sequential": "sequential reads"}
 SCALES: dict[Unit, tuple[float, str]] = {
     "images/s": (1.0, "images/s"), "samples/s": (1.0, "samples/s"),
     "bytes/s": (1e-6, "MB/s"), "1/s": (1.0, "1/s"),
@@ -45,9 +43,6 @@ _REASONS: dict[WordReason, str] = {
     "no_spread": "nothing shows how much it varies",
 }
 """Beside a word, where it says more."""
-GATES: dict[GateName, str] = {
-    "slower": "--fail-if-slower", "unclear": "--fail-if-unclear", "verdict_changes": "--fail-if-verdict-changes",
-}  # fmt: skip
 
 
 def name_of(found: ComparisonReport, subject: Subject) -> str:
@@ -59,7 +54,9 @@ def name_of(found: ComparisonReport, subject: Subject) -> str:
     if subject.config is not None:
         every = [*(row.subject for row in found.rows), *found.only_before, *found.only_after]
         return label(stand_in(subject), [stand_in(each) for each in every], device=True)
-    what = PHASES.get(subject.name, subject.name) if subject.kind == "phase" else f"{subject.kind}s"
+    what = f"{subject.kind}s"
+    if subject.kind == "phase":
+        what = "files" if subject.name == "files" else f"{subject.name} reads"
     return f"{what}, {counted(subject.readers, 'reader')}"
 
 
@@ -113,7 +110,7 @@ _NOTES: dict[NoteCode, str] = {
 
 def compare_document(found: ComparisonReport) -> Document:
     """What is slower and faster; then the rates of all rows, and what differs."""
-    changed = bool(found.of_word("slower") or found.of_word("faster"))
+    word = next((word for word in _ORDER if found.of_word(word)), "same")
     configs = [row.subject.config for row in found.rows if row.subject.config]
     devices = list(dict.fromkeys(f", {config.compute.name}, {config.cache} files" for config in configs))
     verdicts = [row for row in found.rows if row.verdict_changed]
@@ -122,8 +119,8 @@ def compare_document(found: ComparisonReport) -> Document:
         title=f"B against A, {counted(len(found.rows), NOUNS[found.kind])}{''.join(devices[: len(devices) == 1])}",
         headline=_headline(found),
         subline=_subline(found),
-        tone=next((_TONES[word] for word in ("slower", "faster", "unclear") if found.of_word(word)), "good"),
-        unsure=not changed and bool(found.of_word("unclear")),
+        tone="good" if word == "same" else _TONES[word],
+        unsure=word == "unclear",
         sections=(
             Section(title="B's speed over A's", parts=tuple(_ratios(found)), panel="main"),
             Section(title="Gates", parts=table(found.gates, _gate_columns(found)), panel="side"),
@@ -210,8 +207,9 @@ _LIMITS = (
 
 
 def _gate_columns(found: ComparisonReport) -> tuple[Column, ...]:
+    size = f" {100 * found.matters:g}%"
     return (
-        Column("gate", lambda gate: f"{GATES[gate.name]}{f' {100 * found.matters:g}%' * (gate.name == 'slower')}"),
+        Column("gate", lambda gate: f"--fail-if-{gate.name.replace('_', '-')}{size * (gate.name == 'slower')}"),
         Column("", lambda gate: Cell(text="held", tone="good") if gate.passed else Cell(text="failed", tone="failed")),
         Column("because", lambda gate: "; ".join(_because(found, gate))),
     )
