@@ -92,7 +92,7 @@ def _sections(report: BandwidthReport, best: BandwidthPhase | None) -> Iterator[
     title, names = "Opens/s and stats/s of the same files, which are not read", tuple(_names(report))
     yield Section(title=title, parts=names if served else (), panel="main")
     yield Section(title="MB/s by concurrency", parts=tuple(_ladder(report)), panel="main")
-    yield Section(title="What limits it", parts=tuple(_limits(report, best)), panel="side")
+    yield Section(title="What limits it", parts=tuple(_limits(report)), panel="side")
     yield Section(title="How many accelerators that feeds", parts=tuple(_feeds(report)), panel="main")
     yield Section(title=title, parts=names if cold and not served else (), panel="main")
     yield Section(title="How sure", parts=tags(_sure(report, best)), panel="side")
@@ -141,12 +141,10 @@ def _ladder_row(report: BandwidthReport, phase: BandwidthPhase, best: BandwidthP
     )
 
 
-def _limits(report: BandwidthReport, best: BandwidthPhase | None) -> Iterator[Part]:
+def _limits(report: BandwidthReport) -> Iterator[Part]:
     if report.interrupted:
         how_far = "the ladder is not complete" if report.ladder_cut_short else "not all phases were measured"
         yield Paragraph(text=f"Interrupted: {how_far}.", tone="warning")
-    if best and _cache(report, best) == "warm" and report.limit.by != "memory":
-        return  # else the words would be about memory
     yield Paragraph(text=message(f"ladder.{report.limit.code}", report.limit.facts))
     if report.kind.kind != "unknown":
         yield _kind(report)

@@ -63,9 +63,8 @@ def _limits(found: BatchSizeReport) -> Iterator[str]:
     }  # fmt: skip
     if found.findings:
         yield f"{heading(found.findings)} at batch {found.stop.chosen}: {explanation(found.findings)}"
-    elif found.data:
-        why = remark_words(found.no_findings) if found.no_findings else ""
-        yield message("batch_limit.unknown", {**facts, "why": why})
+    elif found.no_findings:
+        yield message("batch_limit.unknown", {**facts, "why": remark_words(found.no_findings)})
     if found.limit in _TONES:
         yield message(f"batch_limit.{found.limit}", facts)
     yield message(f"search.{found.stop.code}", facts)

@@ -777,7 +777,7 @@ MESSAGES: dict[str, str] = {
         "Compute limits at batch {size}, by construction: the batch stays in memory, so no loader can limit. With "
         "DATA, batches are loaded, and the input is judged, too."
     ),
-    "batch_limit.unknown": "What limits training at batch {size} is not known[: {why}].",
+    "batch_limit.unknown": "What limits training at batch {size} is not known: {why}.",
     "part.model": "A copy of the model was trained in {precision} on {on:code trained}[; memory limit {limit:bytes}].",
     "trained.memory": (
         "[random images in memory of {pixels} x {pixels} pixels|the samples of one batch, repeated, in memory]"
