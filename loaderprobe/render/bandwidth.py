@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from functools import partial
 
 from loaderprobe.records import by_key, values
 from loaderprobe.records.bandwidth import BandwidthReport, MetadataLabel, MetadataOperation, MetadataPhase
-from loaderprobe.records.phases import FROM_STORAGE, BandwidthPhase, CacheLabel, Latency, RankRead
+from loaderprobe.records.phases import FROM_STORAGE, BandwidthPhase, CacheLabel, Latency
 from loaderprobe.records.supply import Feed
 from loaderprobe.records.thresholds import CEILING_COLD_AT_LEAST, OTHER_READS
 from loaderprobe.records.verdict import Interval
-from loaderprobe.render.charts import Bar, Chart, ChartRow
+from loaderprobe.render.charts import Bar, Chart, ChartRow, first_and_last
 from loaderprobe.render.document import Cell, Column, Document, Paragraph, Part, Section, items, table, tags
 from loaderprobe.render.figures import EVIDENCE
-from loaderprobe.render.format import counted, grouped, interval, megabytes_per_s, percent, plus_minus, rate, span
+from loaderprobe.render.format import counted, grouped, interval, megabytes_per_s, percent, plus_minus, rate
 from loaderprobe.render.rows import Cell as Value
 from loaderprobe.render.rows import as_columns
 from loaderprobe.render.words import LIMIT_WORDS, message, place_words, remark_words
@@ -42,7 +42,6 @@ _NAMES = {
 _STANDARD = "mlperf-"
 """Accelerators of MLPerf Storage, by which storage is planned, stand on the first screen."""
 _MOST_RANKS = 8
-"""Of more, the slowest, the middle and the fastest are shown."""
 _FALLEN_FROM = 0.2
 _AMPLIFIED_FROM = 1.1
 _RESIDENT_FROM = 0.05
@@ -101,7 +100,7 @@ def _sections(report: BandwidthReport, best: BandwidthPhase | None) -> Iterator[
     words = "first: p50, p99 from a request to the first byte of its reply"
     columns = (Column("", partial(_label, report)), Column("first, ms", partial(_first, report), words), *_COLUMNS)
     yield Section(title="Phases", parts=table(phases, columns))
-    yield from _ranks(best)
+    yield Section(title="MB/s of each rank", parts=tuple(_ranks(best)))
     yield Section(title=title, parts=() if served or cold else names)
     yield Section(title="Evidence of the kind of device", parts=tuple(_evidence(report)))
     yield Section(title="Notes", parts=items(dict.fromkeys(_notes(report))))
@@ -310,40 +309,25 @@ _COLUMNS = (
 )
 
 
-def _ranks(most: BandwidthPhase | None) -> Iterator[Section]:
+def _ranks(most: BandwidthPhase | None) -> Iterator[Chart]:
+    """The slowest first, with a mark at the median rank."""
     if most is None or most.ranks == 1:
         return
-    hosts = by_key(most.by_rank, lambda rank: rank.host)
-    charts = [_spread({f"{rank.rank} on {rank.host}": [rank] for rank in most.by_rank}, most)]
-    charts += [_spread(hosts, most)] if 1 < len(hosts) < most.ranks else []
-    few = f", the slowest, the middle and the fastest of {most.ranks:,}" if most.ranks > _MOST_RANKS else ""
-    yield Section(title=f"MB/s of each rank{few}", parts=tuple(charts))
-
-
-def _spread(groups: Mapping[str, Sequence[RankRead]], most: BandwidthPhase) -> Chart:
-    """A row a rank or host, the slowest first, with a mark at the median rank."""
-    ordered = sorted(groups, key=lambda name: min(rank.bw_bytes for rank in groups[name]))
-    shown = ordered if len(ordered) <= _MOST_RANKS else [ordered[0], ordered[len(ordered) // 2], ordered[-1]]
-    middle = median([rank.bw_bytes for rank in most.by_rank])
-    return Chart(
-        rows=tuple(_spread_row(name, groups[name], middle) for name in shown),
-        unit="MB/s",
-        level=f"median: {megabytes_per_s(middle)} MB/s",
-        ends="rank,MB/s",
-        names=(("storage", "slowest rank"), ("now", "fastest rank of the host")),
+    ordered = sorted(most.by_rank, key=lambda rank: rank.bw_bytes)
+    middle = median([rank.bw_bytes for rank in ordered])
+    rows = (
+        ChartRow(
+            label=f"{rank.rank} on {rank.host}",
+            value=megabytes_per_s(rank.bw_bytes),
+            note=f"done after {format_duration(rank.seconds)}",
+            bars=(Bar(end=rank.bw_bytes / 1e6, tone="storage"),),
+            level=middle / 1e6,
+        )
+        for rank in first_and_last(ordered, _MOST_RANKS)
     )
-
-
-def _spread_row(name: str, ranks: Sequence[RankRead], middle: float) -> ChartRow:
-    rates, several = [rank.bw_bytes for rank in ranks], len(ranks) > 1
-    return ChartRow(
-        label=name,
-        value=span(rates, megabytes_per_s),
-        note=f"{len(ranks)} ranks" if several else f"done after {format_duration(ranks[0].seconds)}",
-        bars=(Bar(end=min(rates) / 1e6, tone="storage"),),
-        point=Bar(end=max(rates) / 1e6) if several else None,
-        level=middle / 1e6,
-    )
+    few = f"The slowest and the fastest of {most.ranks:,}" if most.ranks > _MOST_RANKS else ""
+    level = f"median: {megabytes_per_s(middle)} MB/s"
+    yield Chart(rows=tuple(rows), unit="MB/s", caption=few, level=level, ends="rank,MB/s")
 
 
 def _evidence(report: BandwidthReport) -> Iterator[Part]:
