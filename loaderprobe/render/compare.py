@@ -99,8 +99,8 @@ _ORDER: tuple[Word, ...] = ("slower", "faster", "unclear", "same")
 _TONES: dict[Word, str] = {"slower": "failed", "faster": "good", "unclear": "warning", "same": "quiet"}
 _MOST, _MOST_BRIEF = 40, 10
 """Rows of the chart and of the table; of the chart in a terminal."""
-_LEAST_REACH = 0.1
-"""The axis of ratios reaches at least so far on either side of 1."""
+_LEAST_REACH, _LONGEST_WHISKER = 0.1, 1.3
+"""The axis of ratios reaches at least so far below 1; a whisker that is longer than by this factor passes its end."""
 _NOTES: dict[NoteCode, str] = {
     "other_reads": "other processes read from the same devices",
     "few_rounds": "fewer than three rounds, so their intervals stand in",
@@ -164,15 +164,11 @@ def _ordered(found: ComparisonReport) -> list[Compared]:
 def _ratios(found: ComparisonReport) -> Iterator[Part]:
     every = [*([found.whole] if found.whole else []), *_ordered(found)]
     drawn = [(row, _ratio_row(name_of(found, row.subject), row)) for row in every[:_MOST]]
-    ratios = [row.ratio for row, _ in drawn if row.ratio]
     changed = [chart_row for row, chart_row in drawn if row.word != "same" or row.verdict_changed]
-    farthest = [1 - _LEAST_REACH, 1 + _LEAST_REACH, *(ratio.value for ratio in ratios)]
-    low, high = min(farthest), max(farthest)
-    reach = (high - low) / 2
+    least = [max(row.ratio.low, row.ratio.value / _LONGEST_WHISKER) for row, _ in drawn if row.ratio]
     yield Chart(
         rows=tuple(chart_row for _, chart_row in drawn),
-        low=max(0.0, min([low, *(max(ratio.low, low - reach) for ratio in ratios)])),
-        high=max([high, *(min(ratio.high, high + reach) for ratio in ratios)]),
+        low=min([1 - _LEAST_REACH, *least]),
         unit="times",
         level="no change",
         names=tuple((_TONES[word], word) for word in _ORDER),
