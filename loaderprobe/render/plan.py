@@ -16,7 +16,7 @@ from loaderprobe.records.catalogue import Amount, CatalogueEntry, LimitName
 from loaderprobe.records.files import is_url
 from loaderprobe.records.options import PLAN
 from loaderprobe.records.plan import InputName, Need, NeedName, PlanReport
-from loaderprobe.records.supply import Asked, PlanPart, PlanSupply, Quantity
+from loaderprobe.records.supply import Asked, PlanSupply, Quantity
 from loaderprobe.render.charts import Bar, Chart, ChartRow
 from loaderprobe.render.document import (
     Column,
@@ -36,24 +36,14 @@ from loaderprobe.render.rows import as_columns, own_cells
 from loaderprobe.render.words import LIMIT_WORDS, enough, message, remark_words
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
 
-PART: dict[PlanPart, str] = {
-    "measured_storage": "measured storage",
-    "cold_opens": "cold opens of the measured storage",
-    "workers": "workers, and how slow a read may be",
-    "cores": "cores",
-    "reads_in_flight": "reads in flight",
-}
 NEED: dict[NeedName, str] = {
     "read_bytes": "read bandwidth",
     "opens": "files opened",
     "requests": "requests, 128 KiB",
-    "reads_in_flight": "reads in flight",
     "read_time": "a file may take",
-    "capacity": "capacity",
     "checkpoint": "checkpoint writes",
-    "workers": "workers",
-    "cores": "cores",
 }
+"""Others are called as they are named."""
 INPUT: dict[InputName, str] = {
     "rate": "rate of one accelerator",
     "file_bytes": "bytes of a file",
@@ -104,9 +94,8 @@ def _sections(plan: PlanReport) -> Iterator[Section]:
     yield Section(title="The rate", parts=tuple(_rate(plan)), panel="side")
     yield Section(title="Not known", parts=tags(_not_known(plan)), panel="side")
     yield Section(title="The test to sign, on delivery", parts=tuple(_test(plan)))
-    notes = {supply.name: "; ".join(_supply_notes(supply, plan.asked)) for supply in plan.supplies}
-    storages = items((name, said) for name, said in notes.items() if said)
-    yield Section(title="Storages", parts=storages)
+    notes = ((supply.name, "; ".join(_supply_notes(supply, plan.asked))) for supply in plan.supplies)
+    yield Section(title="Storages", parts=items(pair for pair in notes if pair[1]))
     yield Section(title="Caches", parts=tuple(_caches(plan)))
     inputs = [pair for pair in plan.inputs.items() if pair[0] != "rate"]  # which stands beside the answer
     yield Section(title="Computed from", parts=table(inputs, _INPUTS))
@@ -158,7 +147,7 @@ def _needs(plan: PlanReport) -> Table:
     counts = sorted({1, asked.of_node, asked.accelerators})
     lines = [
         (
-            NEED[need.name],
+            NEED.get(need.name, need.name.replace("_", " ")),
             *(_need(need, count, asked.accelerators) for count in counts),
             f"{need.at_utilization.weakest}{_spread(need.at_utilization)}",
         )
@@ -192,7 +181,7 @@ def _rate(plan: PlanReport) -> Iterator[Part]:
 
 
 def _not_known(plan: PlanReport) -> Iterator[str]:
-    yield from (f"{PART[part]}: {remark_words(why)}" for part, why in plan.refused.items())
+    yield from (f"{part.replace('_', ' ')}: {remark_words(why)}" for part, why in plan.refused.items())
     if plan.source.kind in ("sweep", "run"):
         yield "cold opens: the test drops names"
     if plan.asked.checkpoint is None:

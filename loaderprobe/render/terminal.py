@@ -34,9 +34,6 @@ def printed(lines: Iterable[RenderableType], *, width: int, color: bool, crop: b
         height=100,
         color_system="standard" if color else None,
         force_terminal=color,
-        highlight=False,
-        markup=False,
-        emoji=False,
         legacy_windows=False,
         _environ={},
     )

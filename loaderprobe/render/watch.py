@@ -12,7 +12,7 @@ from loaderprobe.render.document import Column, Document, Paragraph, Section, ta
 from loaderprobe.render.format import MISSING, Facts, counted, percent, span, workers_words
 from loaderprobe.render.groups import letters_of, tone
 from loaderprobe.render.messages import MESSAGES
-from loaderprobe.render.rows import as_columns, own_cells
+from loaderprobe.render.rows import as_columns
 from loaderprobe.render.words import explanation, heading, message
 from loaderprobe.units import format_duration, format_rate, join_words, significant
 
@@ -81,17 +81,11 @@ _WORKERS = (
 
 def watch_columns(found: WatchReport) -> dict[str, list[Any]]:
     """One row an interval."""
-    names = (
-        "begin_s", "seconds", "steps", "images_per_s", "input_wait_fraction", "worker_cpu_fraction",
-        "worker_blocked_fraction", "read_bytes_per_s",
-    )  # fmt: skip
-    nothing = {"side": None, "cause": None}
-    return as_columns(
-        [
-            own_cells(interval, *names) | (own_cells(interval.bound, *nothing) if interval.bound else nothing)
-            for interval in found.intervals
-        ]
-    )
+    rows = [values(interval) for interval in found.intervals]
+    for row in rows:
+        bound = row.pop("bound")
+        row |= {"side": bound and bound.side, "cause": bound and bound.cause}
+    return as_columns(rows)
 
 
 def said(code: str, facts: Facts) -> str:
