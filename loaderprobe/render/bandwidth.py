@@ -94,7 +94,7 @@ def _sections(report: BandwidthReport, best: BandwidthPhase | None) -> Iterator[
     yield Section(title="What limits it", parts=tuple(_limits(report)), panel="side")
     yield Section(title="How many accelerators that feeds", parts=tuple(_feeds(report)), panel="main")
     yield Section(title=title, parts=names if cold and not served else (), panel="main")
-    yield Section(title="How sure", parts=tags(_sure(report, best)), panel="side")
+    yield Section(title="How sure", parts=tags(_sure(best) if best else ()), panel="side")
     yield Section(title="Not known", parts=tags(_not_known(report)), panel="side")
     phases = [*(report.steps if report.by_ranks else report.ladder), *(p for p in report.phases if p.name != "files")]
     words = "first: p50, p99 from a request to the first byte of its reply"
@@ -102,7 +102,9 @@ def _sections(report: BandwidthReport, best: BandwidthPhase | None) -> Iterator[
     yield Section(title="Phases", parts=table(phases, columns))
     yield Section(title="MB/s of each rank", parts=tuple(_ranks(best)))
     yield Section(title=title, parts=() if served or cold else names)
-    yield Section(title="Evidence of the kind of device", parts=tuple(_evidence(report)))
+    unknown = report.kind.kind == "unknown" and report.phases and not report.from_memory
+    evidence = (*table(report.kind.evidence, EVIDENCE), *([_kind(report)] if unknown else []))
+    yield Section(title="Evidence of the kind of device", parts=evidence)
     yield Section(title="Notes", parts=items(dict.fromkeys(_notes(report))))
 
 
@@ -113,10 +115,9 @@ def _ladder(report: BandwidthReport) -> Iterator[Part]:
     best = report.best
     if not phases:
         return
-    rows = tuple(_ladder_row(report, phase, best) for phase in phases)
     names = {tone: f"{words}{', all ranks' if report.by_ranks else ''}" for tone, _, words in _TONES.values()}
     yield Chart(
-        rows=rows,
+        rows=tuple(_ladder_row(report, phase, best) for phase in phases),
         unit="MB/s",
         level=f"best step: {format_rate(best.bw_bytes)}" if best else "",
         names=(*names.items(), ("now", "R x the slowest rank: training in step gets at least this")),
@@ -218,9 +219,7 @@ def _per_s(phase: MetadataPhase) -> str:
     return f"{shown} {plus_minus(phase.ops_per_s, half)}" if half else shown
 
 
-def _sure(report: BandwidthReport, best: BandwidthPhase | None) -> Iterator[str]:
-    if best is None:
-        return
+def _sure(best: BandwidthPhase) -> Iterator[str]:
     half = best.bw_high - best.bw_bytes
     yield f"95 % interval ±{percent(half / best.bw_bytes)}" if half > 0 else "too short for an interval"
     if not best.settled and half > 0:
@@ -328,12 +327,6 @@ def _ranks(most: BandwidthPhase | None) -> Iterator[Chart]:
     few = f"The slowest and the fastest of {most.ranks:,}" if most.ranks > _MOST_RANKS else ""
     level = f"median: {megabytes_per_s(middle)} MB/s"
     yield Chart(rows=tuple(rows), unit="MB/s", caption=few, level=level, ends="rank,MB/s")
-
-
-def _evidence(report: BandwidthReport) -> Iterator[Part]:
-    yield from table(report.kind.evidence, EVIDENCE)
-    if report.kind.kind == "unknown" and report.phases and not report.from_memory:
-        yield _kind(report)
 
 
 def _kind(report: BandwidthReport) -> Paragraph:
