@@ -271,9 +271,10 @@ def _host(found: TraceReport) -> Iterator[Part]:
 
 def _doubts(found: TraceReport) -> Iterator[Part]:
     """Each once, with the ranks that it is of where those are not all."""
-    notes = [(rank, note) for rank in found.ranks for note in (*rank.notes, *found.notes) if note.code not in _NOT_KNOWN]
-    for text, pairs in by_key(notes, lambda pair: remark_words(pair[1])).items():
-        some = few([_name(rank) for rank, _ in pairs]) if len(pairs) < len(found.ranks) else []
+    notes = [(_name(rank), note) for rank in found.ranks for note in (*rank.notes, *found.notes)]
+    doubts = [(name, note) for name, note in notes if note.code not in _NOT_KNOWN]
+    for text, pairs in by_key(doubts, lambda pair: remark_words(pair[1])).items():
+        some = few([name for name, _ in pairs]) if len(pairs) < len(found.ranks) else []
         yield Item(subject=join_words(some), text=f"{text if some else first_upper(text)}.")
     for each in found.unread:
         yield Item(subject="Not read", text=each.reason)
