@@ -193,14 +193,14 @@ def _caches(plan: PlanReport) -> Iterator[Part]:
     asked, share = plan.asked, plan.epochs.cache_share
     if share is None:
         return
-    kind = "page cache" if asked.cache.kind == "page" else "pinned files"
-    text = f"{format_bytes(asked.cache.bytes)} of {kind}, {percent(share)} of the set"
+    kind, least = "pinned files", ""
     if asked.cache.kind == "page":
-        text = f"{text}; with a shuffle over all images they answer at least"
+        kind, least = "page cache", "; with a shuffle over all images they answer at least"
+    text = f"{format_bytes(asked.cache.bytes)} of {kind}, {percent(share)} of the set{least}"
     yield Item(subject=f"On each of {counted(asked.nodes, 'node')}", text=text)
     columns = (
         Column("epoch", lambda cached: str(cached.epoch)),
-        Column("from caches", lambda cached: percent(cached.hits) if cached.hits else "0 %"),
+        Column("from caches", lambda cached: percent(cached.hits)),
         Column("from storage", lambda cached: format_rate(cached.read_bytes_per_s)),
     )
     yield from table(plan.epochs.cached, columns)

@@ -56,28 +56,26 @@ def trace_document(found: TraceReport) -> Document:
     slow = None if found.waited_for is None else found.ranks[found.waited_for]
     first = found.ranks[0]
     ranks = f", {len(found.ranks)} recordings" if len(found.ranks) > 1 else ""
+    unknown = (note for note in (*found.notes, *first.notes) if note.code in _NOT_KNOWN)
+    timelines = timelines_chart([(_name(rank), rank.view) for rank in _shown(found)], "A typical stretch")
     return Document(
         title=f"{first.gpu or 'GPU (not named)'}{ranks}, {counted(found.steps, 'step')} of {_span(found)}",
         headline=f"The others wait for {_name(slow)}" if slow else bound_sentence(found.bound).removesuffix("."),
         subline=_condition(found, slow),
         tone=found.bound.cause,
         unsure=not found.bound.firm,
-        sections=tuple(_sections(found)),
+        sections=(
+            Section(title="Where a step's time goes", parts=(_time(found),), panel="main"),
+            Section(title="As fast, if it cost nothing", parts=tuple(_free(found)), panel="main"),
+            Section(title="Do next", parts=tuple(_next(found)), panel="side"),
+            Section(title="How sure", parts=tags(_sure(found)), panel="side"),
+            Section(title="Not known", parts=tags(map(remark_words, unknown)), panel="side"),
+            Section(title="Ranks", parts=tuple(_ranks(found))),
+            Section(title="What held the host up", parts=_host(found)),
+            Section(title="Over time", parts=(timelines,)),
+            Section(title="Doubts", parts=tuple(_doubts(found))),
+        ),
     )
-
-
-def _sections(found: TraceReport) -> Iterator[Section]:
-    yield Section(title="Where a step's time goes", parts=tuple(_time(found)), panel="main")
-    yield Section(title="As fast, if it cost nothing", parts=tuple(_free(found)), panel="main")
-    yield Section(title="Do next", parts=tuple(_next(found)), panel="side")
-    yield Section(title="How sure", parts=tags(_sure(found)), panel="side")
-    unknown = (note for note in (*found.notes, *found.ranks[0].notes) if note.code in _NOT_KNOWN)
-    yield Section(title="Not known", parts=tags(map(remark_words, unknown)), panel="side")
-    yield Section(title="Ranks", parts=tuple(_ranks(found)))
-    yield Section(title="What held the host up", parts=tuple(_host(found)))
-    timelines = timelines_chart([(_name(rank), rank.view) for rank in _shown(found)], "A typical stretch")
-    yield Section(title="Over time", parts=(timelines,))
-    yield Section(title="Doubts", parts=tuple(_doubts(found)))
 
 
 def trace_columns(found: TraceReport) -> dict[str, list[Any]]:
@@ -110,8 +108,8 @@ def _span(found: TraceReport) -> str:
     return f"{span(every, _ms)} ms (mean {_ms(found.step_s)})"
 
 
-def _time(found: TraceReport) -> Iterator[Part]:
-    yield Chart(
+def _time(found: TraceReport) -> Chart:
+    return Chart(
         rows=tuple(
             ChartRow(
                 label=MOMENTS[part].moment,
@@ -247,7 +245,7 @@ def _ranks(found: TraceReport) -> Iterator[Part]:
         yield Paragraph(text=f"{left_out} ranks between those that communicate least and most are left out.")
 
 
-def _host(found: TraceReport) -> Iterator[Part]:
+def _host(found: TraceReport) -> tuple[Part, ...]:
     """Calls that waited for the GPU, many short gaps, functions while it was idle, and next() of the loader."""
     rank = found.ranks[found.waited_for or 0]
     least = OF_STEP * rank.step_s / 4
@@ -266,7 +264,7 @@ def _host(found: TraceReport) -> Iterator[Part]:
         lines.append(("inside next()", loader, _ms(rank.wait_s), ""))
         lines.append(("of that, GPU idle", loader, _ms(rank.gaps.seconds("input")), ""))
     columns = (Column(head, itemgetter(place)) for place, head in enumerate(("", "what", "ms a step", "calls a step")))
-    yield from table(lines, columns, caption=f"Of {_name(rank)}" if len(found.ranks) > 1 else "")
+    return table(lines, columns, caption=f"Of {_name(rank)}" if len(found.ranks) > 1 else "")
 
 
 def _doubts(found: TraceReport) -> Iterator[Part]:

@@ -90,17 +90,8 @@ def forecast_words(advice: Advice, sample: str = "images") -> str:
     forecast includes that training gets slower, it says so first. `sample` is what is counted, in the plural.
     """
     before, after = advice.before.value, advice.after
-    facts = {
-        "doubt": "slower" if after.low < before else "",
-        "before": before,
-        "after": after.value,
-        "low": after.low,
-        "high": after.high,
-        "speedup": advice.speedup,
-        "how": advice.how,
-        "then": advice.bottleneck,
-        "sample": sample,
-    }
+    facts = {**values(advice), **values(after), "before": before, "after": after.value, "then": advice.bottleneck}
+    facts |= {"doubt": "slower" if after.low < before else "", "sample": sample}
     if _is_rough(after):
         facts |= {"about": after.value, "least": after.low / before, "most": after.high / before}
     return message("part.forecast", facts)
@@ -117,14 +108,9 @@ def knee_words(knee: Knee) -> str:
     why = next((remark_words(forecast.refused) for forecast in beyond if forecast.refused), "")
     if knee.workers is None or knee.images_per_s is None:
         return message("knee.unknown", {"why": why})
-    rate = "about" if _is_rough(knee.images_per_s) else "images_per_s"
-    facts: Facts = {
-        "workers": knee.workers,
-        rate: knee.images_per_s.value,
-        "how": knee.how,
-        "why": why,
-        "then": knee.bottleneck,
-    }
+    rate = knee.images_per_s.value
+    facts = {**values(knee), "images_per_s": rate, "why": why, "then": knee.bottleneck}
+    facts["about"] = rate if _is_rough(knee.images_per_s) else None
     if why:
         end = "no_forecast"
     elif knee.bottleneck is None:
