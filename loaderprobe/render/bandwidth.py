@@ -39,8 +39,6 @@ _NAMES = {
     "warm": "names and inodes were in memory",
     "unproved": "names and inodes were dropped; nothing counts whether storage answered",
 }
-_STANDARD = "mlperf-"
-"""Accelerators of MLPerf Storage, by which storage is planned, stand on the first screen."""
 _MOST_RANKS = 8
 _FALLEN_FROM = 0.2
 _AMPLIFIED_FROM = 1.1
@@ -163,7 +161,7 @@ def _feeds(report: BandwidthReport) -> Iterator[Part]:
         caption=f"ResNet-50 at {percent(terms.utilization)} of the published rate, {percent(terms.use)} of a limit in "
         "use. mlperf is the pace of MLPerf Storage; GPUs can be faster.",
         names=(("now", "training in step, at the rate of the slowest rank"),),
-        brief=tuple(row for row in rows if row.label.startswith(_STANDARD)),
+        brief=tuple(row for row in rows if row.label.startswith("mlperf-")),
         ends="accelerator,feeds",
     )
 

@@ -34,7 +34,7 @@ def diagnosis_document(report: Report) -> Document:
     others = [advice for advice in row.advice if advice not in first]
     return Document(
         title=setting(row, detail),
-        headline=limits_training(row.bound, what=what_runs(row, alone="this loader")),
+        headline=limits_training(row.bound, what=what_runs(row)),
         subline=_subline(row, detail),
         tone=tone(row.bound),
         unsure=row.bound.side == "inconclusive",
@@ -57,9 +57,9 @@ def diagnosis_document(report: Report) -> Document:
     )
 
 
-def what_runs(row: ConfigurationRow, alone: str = "the loader") -> str:
+def what_runs(row: ConfigurationRow) -> str:
     """What speed-ups are of."""
-    return "training" if trains(row) else alone
+    return "training" if trains(row) else "the loader"
 
 
 def setting(row: ConfigurationRow, detail: Detail) -> str:
@@ -120,7 +120,7 @@ def _rates(report: Report, row: ConfigurationRow, detail: Detail) -> Iterator[Pa
     speedups = {name: speedup_of(row, name) for name in ONLY_WAITED}
     few = [f"loader_without_{name}" for name, gain in speedups.items() if not gain or gain.value <= WORTH]
     few += [] if trains(row) else ["loader"]
-    rows = [ChartRow(label=what_runs(row, alone="loader"), value=interval(now), bars=(Bar(end=now.value),))]
+    rows = [ChartRow(label=what_runs(row), value=interval(now), bars=(Bar(end=now.value),))]
     for found in FIGURES:
         part, _, name = found.at.partition(".")
         value = found.get(row) if part == "rates_images_per_s" and name not in few else None

@@ -153,8 +153,6 @@ def occupancy_words(use: DeviceUse) -> str:
 
 def _idle(gaps: Gaps, nanoseconds: int) -> str:
     """`60 %, 60.1 ms`: of the window, and of one step."""
-    if 0 < nanoseconds < 0.0005 * gaps.window_ns:
-        return "< 0.1 %"
     return f"{percent(nanoseconds / gaps.window_ns)}, {significant(nanoseconds / gaps.steps / 1e6)} ms"
 
 

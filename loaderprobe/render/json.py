@@ -38,13 +38,12 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     Remark: remark_words,
 }
 """What makes the `sentence` of a record."""
-_PLAIN = (int, float, str)
 
 
 def worded(value: T) -> T:
     """The same record, or tuple or dict of records, with the sentence of every one in it that has none yet."""
     made: Any = value
-    if isinstance(value, tuple) and not (value and isinstance(value[0], _PLAIN)):  # a column may be long
+    if isinstance(value, tuple) and not (value and isinstance(value[0], int | float | str)):  # a column may be long
         made = tuple(map(worded, value))
     elif isinstance(value, dict):
         made = {name: worded(each) for name, each in value.items()}
