@@ -323,12 +323,10 @@ def _supply_notes(supply: PlanSupply, asked: Asked) -> Iterator[str]:
 def _from_words(plan: PlanReport) -> str:
     source = plan.source
     others = f" (also in the run: {join_words(source.other_data)}; --data)" if source.other_data else ""
-    if source.kind == "trace":
-        return f"From the recording {source.path}, without its files."
     # A plan is passed on: folders of the machine that measured say nothing to its readers.
     run = PurePath(source.path).name
-    made = f"bandwidth result {run}" if source.kind == "bandwidth" else f"{source.configuration} of {run}"
-    return f"From {made}{others}."
+    made = {"trace": f"the recording {run}, without its files", "bandwidth": f"bandwidth result {run}"}
+    return f"From {made.get(source.kind, f'{source.configuration} of {run}')}{others}."
 
 
 LAUNCHER = "--rdzv-backend c10d --rdzv-endpoint HEAD:29500 --rdzv-id 7"

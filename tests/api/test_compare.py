@@ -193,6 +193,13 @@ def bandwidths(factor: float, **changes: Any) -> BandwidthReport:
     return replace(example_bandwidth(), phases=phases, metadata=operations, **changes)
 
 
+def test_opens_alone_compare_in_the_unit_that_stands_above_them() -> None:
+    """Where no phase of reading has a partner."""
+    other = replace(bandwidths(1.4), phases=(example_phase(8, 61e6),))
+    text = loaderprobe.compare(bandwidths(1.0), other).text()
+    assert "A 1/s" in text and " 20000±600 " in text
+
+
 def test_two_storages_compare_step_by_step(tmp_path: Path) -> None:
     """Each phase at its concurrency, opens too; the mean is that of the ladder. Another storage must be meant."""
     paths = []
