@@ -354,7 +354,7 @@ def _of_phase(report: BandwidthReport, phase: BandwidthPhase) -> Iterator[str]:
         yield remark_words(note)
     for why, count in phase.unread.items():
         yield f"{counted(count, _noun(phase, report))} could not be read to the end: {why}"
-    if phase.cache == "unproved" and _cache(report, phase) != "warm" and (phase.resident_before or 0) > _RESIDENT_FROM:
+    if _cache(report, phase) == "unproved" and (phase.resident_before or 0) > _RESIDENT_FROM:
         yield f"the page cache held {percent(phase.resident_before)} of the files before"
     if phase.engine == "processes":
         yield "read by several processes, which got more than the threads of one"
