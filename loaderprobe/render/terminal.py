@@ -43,8 +43,7 @@ def printed(lines: Iterable[RenderableType], *, width: int, color: bool, crop: b
 
 
 def _lines(document: Document, width: int) -> Iterator[RenderableType]:
-    title = f"{STYLES.get(document.tone, '')} bold".strip()
-    yield _text(document.headline or document.title, title)
+    yield from _part(Paragraph(text=document.headline or document.title, strong=True, tone=document.tone), width)
     if document.headline:
         if document.subline:
             yield _text(document.subline)
