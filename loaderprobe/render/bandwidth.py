@@ -89,7 +89,8 @@ def _sections(report: BandwidthReport, best: BandwidthPhase | None) -> Iterator[
     title, names = "Opens/s and stats/s of the same files, which are not read", tuple(_names(report))
     yield Section(title=title, parts=names if served else (), panel="main")
     yield Section(title="MB/s by concurrency", parts=tuple(_ladder(report)), panel="main")
-    yield Section(title="What limits it", parts=tuple(_limits(report)), panel="side")
+    kind, known = Paragraph(text=message(f"kind.{report.kind.code}", report.kind.facts)), report.kind.kind != "unknown"
+    yield Section(title="What limits it", parts=(*_limits(report), *([kind] if known else [])), panel="side")
     yield Section(title="How many accelerators that feeds", parts=tuple(_feeds(report)), panel="main")
     yield Section(title=title, parts=names if cold and not served else (), panel="main")
     yield Section(title="How sure", parts=tags(_sure(best) if best else ()), panel="side")
@@ -100,8 +101,8 @@ def _sections(report: BandwidthReport, best: BandwidthPhase | None) -> Iterator[
     yield Section(title="Phases", parts=table(phases, columns))
     yield Section(title="MB/s of each rank", parts=tuple(_ranks(best)))
     yield Section(title=title, parts=() if served or cold else names)
-    unknown = report.kind.kind == "unknown" and report.phases and not report.from_memory
-    evidence = (*table(report.kind.evidence, EVIDENCE), *([_kind(report)] if unknown else []))
+    unknown = not known and report.phases and not report.from_memory
+    evidence = (*table(report.kind.evidence, EVIDENCE), *([kind] if unknown else []))
     yield Section(title="Evidence of the kind of device", parts=evidence)
     yield Section(title="Notes", parts=items(dict.fromkeys(_notes(report))))
 
@@ -144,8 +145,6 @@ def _limits(report: BandwidthReport) -> Iterator[Part]:
         how_far = "the ladder is not complete" if report.ladder_cut_short else "not all phases were measured"
         yield Paragraph(text=f"Interrupted: {how_far}.", tone="warning")
     yield Paragraph(text=message(f"ladder.{report.limit.code}", report.limit.facts))
-    if report.kind.kind != "unknown":
-        yield _kind(report)
 
 
 def _feeds(report: BandwidthReport) -> Iterator[Part]:
@@ -325,10 +324,6 @@ def _ranks(most: BandwidthPhase | None) -> Iterator[Chart]:
     few = f"The slowest and the fastest of {most.ranks:,}" if most.ranks > _MOST_RANKS else ""
     level = f"median: {megabytes_per_s(middle)} MB/s"
     yield Chart(rows=tuple(rows), unit="MB/s", caption=few, level=level, ends="rank,MB/s")
-
-
-def _kind(report: BandwidthReport) -> Paragraph:
-    return Paragraph(text=message(f"kind.{report.kind.code}", report.kind.facts))
 
 
 def _notes(report: BandwidthReport) -> Iterator[tuple[str, str]]:

@@ -43,10 +43,8 @@ def heading(bound: Bound) -> str:
     """`Input-bound by storage`, `Compute-bound`, `Inconclusive`."""
     side = {"input": "Input-bound", "compute": "Compute-bound", "balanced": "Balanced"}.get(bound.side, "Inconclusive")
     if bound.cause == "either":
-        names = [noun(name) for name in bound.candidates]
-        if bound.side == "inconclusive":
-            return f"{side} between {join_words(names)}"
-        return f"{side} by {join_words(names, 'or')}"
+        how, last = ("between", "and") if bound.side == "inconclusive" else ("by", "or")
+        return f"{side} {how} {join_words([noun(name) for name in bound.candidates], last)}"
     if bound.cause == "inconclusive":
         return side if bound.side == "inconclusive" else f"{side}, cause inconclusive"
     if bound.cause in (bound.side, "balanced"):
