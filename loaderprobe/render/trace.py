@@ -195,10 +195,9 @@ def _sure(found: TraceReport) -> Iterator[str]:
     yield "estimated; under a profiler the host is slower"
     marks = [_MARKED[mark] for mark in dict.fromkeys(rank.marked for rank in found.ranks)]
     yield f"{counted(found.steps, 'step')}, by {join_words(marks)}"
-    use = found.use
     yield (
-        f"GPU busy {percent(use.kernel_busy)}, SM efficiency {percent(use.sm_efficiency_estimated)}, occupancy "
-        f"{occupancy_words(use)}"
+        f"GPU busy {percent(found.use.kernel_busy)}, SM efficiency {percent(found.use.sm_efficiency_estimated)}, "
+        f"occupancy {occupancy_words(found.use)}"
     )
     if len(found.ranks) > 1 and found.waited_for is None and all(rank.gaps.communication_ns for rank in found.ranks):
         yield "no rank waits for another for long"
