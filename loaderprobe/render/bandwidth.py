@@ -179,17 +179,19 @@ def _feed_row(feed: Feed, in_step: Feed | None) -> ChartRow:
 def _names(report: BandwidthReport) -> Iterator[Chart]:
     """Opens and stats, with p50 and p99 of one, and what proves where it came from."""
     operations: tuple[MetadataOperation, ...] = ("open", "stat")
+    said = ""
     for operation in operations:
         best, phases = report.best_of(operation), report.operations(operation)
         if best:
-            came = dict.fromkeys(_NAMES[phase.metadata] for phase in phases)
+            came = "; ".join(dict.fromkeys(_NAMES[phase.metadata] for phase in phases))
             yield Chart(
                 rows=tuple(_names_row(phase, best) for phase in phases),
-                caption=f"{'; '.join(came)}. Beside the rate: p50, p99",
+                caption=f"{came}. Beside the rate: p50, p99" if came != said else "",
                 unit=f"{operation}s/s",
                 level=f"best step: {grouped(best.ops_per_s)} {operation}s/s",
                 ends=f"concurrency,{operation}s/s",
             )
+            said = came
 
 
 def _names_row(phase: MetadataPhase, best: MetadataPhase) -> ChartRow:

@@ -110,7 +110,7 @@ _NOTES: dict[NoteCode, str] = {
 
 def compare_document(found: ComparisonReport) -> Document:
     """What is slower and faster; then the rates of all rows, and what differs."""
-    word = next((word for word in _ORDER if found.of_word(word)), "same")
+    word = next((word for word in _ORDER if found.of_word(word)), _ORDER[-1])
     configs = [row.subject.config for row in found.rows if row.subject.config]
     devices = list(dict.fromkeys(f", {config.compute.name}, {config.cache} files" for config in configs))
     verdicts = [row for row in found.rows if row.verdict_changed]

@@ -167,7 +167,7 @@ def _needs(plan: PlanReport) -> Table:
 def _need(need: Need, count: int, planned: int) -> str:
     quantity = need.to_buy or need.at_utilization
     scale = 1.0 if need.name in _FIXED else count if need.name in _EACH else count / planned
-    return amount(quantity, scale * quantity.value)
+    return _plain(quantity, scale)
 
 
 def _rate(plan: PlanReport) -> Iterator[Part]:
@@ -206,14 +206,14 @@ def _caches(plan: PlanReport) -> Iterator[Part]:
     yield from table(plan.epochs.cached, columns)
 
 
-_INPUTS = (
-    Column("figure", lambda pair: INPUT[pair[0]]),
-    Column("value", lambda pair: amount(pair[1])),
-    Column("label", lambda pair: f"{_label(pair[1])}{_spread(pair[1])}"),
-    Column("source", lambda pair: _FLAGS.get(pair[1].source, pair[1].source)),
-)
 _FLAGS = {option.name: option.flags[0] for option in PLAN}
 """By what the source of a figure is called that was given."""
+_INPUTS = (
+    Column("figure", lambda pair: INPUT[pair[0]]),
+    Column("value", lambda pair: _ranged(pair[1])),
+    Column("label", lambda pair: _label(pair[1])),
+    Column("source", lambda pair: _FLAGS.get(pair[1].source, pair[1].source)),
+)
 
 
 def need_columns(plan: PlanReport) -> dict[str, list[Any]]:
@@ -289,9 +289,25 @@ def amount(quantity: Quantity, value: float | None = None) -> str:
     return _AMOUNTS[quantity.unit](quantity.value if value is None else value)
 
 
+def _ranged(quantity: Quantity) -> str:
+    """The figure, and its range where that is worth a word."""
+    low, high = amount(quantity, quantity.low), amount(quantity, quantity.high)
+    if quantity.high - quantity.low <= RANGE_FROM * abs(quantity.value) or low == high:
+        return amount(quantity)
+    return f"{amount(quantity)} ({low} to {high})"
+
+
+def _plain(quantity: Quantity, scale: float = 1.0) -> str:
+    """The figure; of a count a wide range instead of it, which need not have the figure in its middle."""
+    if quantity.unit in ("reads", "workers", "cores") and quantity.high - quantity.low > RANGE_FROM * quantity.value:
+        return span((scale * quantity.low, scale * quantity.high), _AMOUNTS[quantity.unit])
+    return amount(quantity, scale * quantity.value)
+
+
 def _spread(quantity: Quantity) -> str:
-    """` ±3 %` beside the label of what was measured to no better than that."""
-    return f" ±{percent(quantity.half / quantity.value)}" if quantity.half > RANGE_FROM * quantity.value > 0 else ""
+    """` ±3 %` beside the label of a rate whose inputs were measured to no better than that."""
+    half = quantity.half / quantity.value
+    return f" ±{percent(half)}" if quantity.unit in ("B/s", "1/s") and half > RANGE_FROM else ""
 
 
 def _label(quantity: Quantity) -> str:
@@ -313,7 +329,7 @@ def _supply_notes(supply: PlanSupply, asked: Asked) -> Iterator[str]:
             yield "shards need few opens: --layout shards:1251"
     flying = supply.reads_in_flight
     if flying is not None and supply.label != "measured":
-        yield f"at its latency an accelerator needs {amount(flying)} reads in flight, each by a worker of its own"
+        yield f"at its latency an accelerator needs {_plain(flying)} reads in flight, each by a worker of its own"
     if supply.read_on:
         yield f"{supply.source}, read {supply.read_on}"
     if supply.stale:
