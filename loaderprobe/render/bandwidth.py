@@ -347,8 +347,7 @@ def _notes(report: BandwidthReport) -> Iterator[tuple[str, str]]:
 
 
 def _of_phase(report: BandwidthReport, phase: BandwidthPhase) -> Iterator[str]:
-    for note in phase.notes:
-        yield remark_words(note)
+    yield from map(remark_words, phase.notes)
     for why, count in phase.unread.items():
         yield f"{counted(count, _noun(phase, report))} could not be read to the end: {why}"
     if _cache(report, phase) == "unproved" and (phase.resident_before or 0) > _RESIDENT_FROM:
@@ -389,12 +388,10 @@ def _cache(report: BandwidthReport, phase: BandwidthPhase) -> CacheLabel:
 
 def _files(report: BandwidthReport) -> str:
     """`200 of 4094 images, 114 kB on average, read whole in random order`; of ranks, each a share."""
-    noun = "image" if report.images else "file"
-    which = f"{report.files_used} of {counted(report.files_found, noun)}"
+    some = f"{report.files_used} of " if report.files_used != report.files_found else ""
+    which = f"{some}{counted(report.files_found, 'image' if report.images else 'file')}"
     if report.scratch:
         which = "a scratch file written for this test"
-    elif report.files_used == report.files_found:
-        which = counted(report.files_found, noun)
     block_bytes = next((phase.block_bytes for phase in report.ladder), None)
     how = f", {format_bytes(report.mean_size_bytes)} on average, read whole"
     if block_bytes is not None:

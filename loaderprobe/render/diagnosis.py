@@ -65,16 +65,14 @@ def what_runs(row: ConfigurationRow) -> str:
 def setting(row: ConfigurationRow, detail: Detail) -> str:
     """Workers, batch size and state of the files: `2 workers, 8 a batch, cold files`."""
     config = row.config
-    loading = workers_words(config.loader.workers)
-    if config.ranks > 1:
-        loading = f"{config.ranks} ranks, each {loading}"
+    ranks = f"{config.ranks} ranks, each " if config.ranks > 1 else ""
     files = FILES[config.cache]
     were = row.verdict.files_were if row.verdict else None
     if state_word(config.cache, were):
         files = f"{were} files, although cold ones were asked for"
     if any(note.code == "reads_no_files" for note in detail.notes):
         files = "no files read"
-    return f"{loading}, {config.compute.batch_size} a batch, {files}"
+    return f"{ranks}{workers_words(config.loader.workers)}, {config.compute.batch_size} a batch, {files}"
 
 
 def _subline(row: ConfigurationRow, detail: Detail) -> str:

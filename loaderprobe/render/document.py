@@ -68,7 +68,6 @@ Line = tuple[str | Cell, ...]
 
 _FIGURE = re.compile(r"\W*\d[\d,.]*x?(?!\w)")
 """What begins with a number, but for signs and marks."""
-_MOST_NAMES = 3
 _NONE = (MISSING, "not known", "not measured")
 
 
@@ -175,8 +174,7 @@ def tags(texts: Iterable[str]) -> tuple[Paragraph, ...]:
 
 def few(names: Sequence[str]) -> list[str]:
     """All of them; of many the first three, and how many more."""
-    more = len(names) - _MOST_NAMES
-    return [*names[:_MOST_NAMES], f"{more} more"] if more > 0 else [*names]
+    return [*names[:3], *([f"{len(names) - 3} more"] if len(names) > 3 else [])]
 
 
 def unfolded(part: Part) -> Part | None:
