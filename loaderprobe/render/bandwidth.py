@@ -24,15 +24,15 @@ from loaderprobe.units import format_bytes, format_duration, format_rate, signif
 _ONCE: dict[str, str] = {"direct": "O_DIRECT", "sequential": "sequential", "paced": "with pauses"}
 """Phases beside the ladder, as rows are named. The paced one is evidence of the kind of device: its rate means nothing.
 """
-_TONES: dict[CacheLabel | MetadataLabel, tuple[str, str, str]] = {
-    "asked": ("storage", "", "from the server"),
-    "cold": ("storage", "", "from storage"),
-    "mixed": ("either", "M", "partly from memory"),
-    "warm": ("warning", "M", "from memory"),
-    "unproved": ("quiet", "?", "not counted: perhaps from memory"),
-    "remote": ("storage", "", "from storage"),
+_TONES: dict[CacheLabel | MetadataLabel, tuple[str, str, str, str]] = {
+    "asked": ("storage", "", "from the server", ""),
+    "cold": ("storage", "", "from storage", "Storage delivers {}"),
+    "mixed": ("either", "M", "partly from memory", "Storage and memory deliver {}"),
+    "warm": ("warning", "M", "from memory", "Memory, not storage, delivers {}"),
+    "unproved": ("quiet", "?", "not counted: perhaps from memory", "Readers get {}, perhaps from memory"),
+    "remote": ("storage", "", "from storage", "Storage delivers {}"),
 }
-"""By where the bytes came from: tone and letter of a bar, and what they stand for."""
+"""By where the bytes came from: tone and letter of a bar, what they stand for, and the headline of a best step."""
 _NAMES = {
     "cold": "names and inodes were dropped, and came back by count",
     "asked": "the server was asked each time, by count; names may have been in memory",
@@ -64,12 +64,8 @@ def bandwidth_document(report: BandwidthReport) -> Document:
 def _headline(report: BandwidthReport, best: BandwidthPhase | None) -> str:
     if best is None:
         return "No bandwidth was measured"
-    got = f"{'at least ' if best.at_least else ''}{format_rate(best.bw_bytes)}"
-    if _cache(report, best) == "warm":
-        return f"Memory, not storage, delivers {got}"
-    if best.cache == "mixed":
-        return f"Storage and memory deliver {got}"
-    return f"Readers get {got}, perhaps from memory" if best.cache == "unproved" else f"Storage delivers {got}"
+    *_, words = _TONES[_cache(report, best)]
+    return words.format(f"{'at least ' if best.at_least else ''}{format_rate(best.bw_bytes)}")
 
 
 def _condition(report: BandwidthReport, best: BandwidthPhase) -> str:
@@ -114,7 +110,7 @@ def _ladder(report: BandwidthReport) -> Iterator[Part]:
     best = report.best
     if not phases:
         return
-    names = {tone: f"{words}{', all ranks' if report.by_ranks else ''}" for tone, _, words in _TONES.values()}
+    names = {tone: f"{words}{', all ranks' if report.by_ranks else ''}" for tone, _, words, _ in _TONES.values()}
     yield Chart(
         rows=tuple(_ladder_row(report, phase, best) for phase in phases),
         unit="MB/s",
@@ -125,7 +121,7 @@ def _ladder(report: BandwidthReport) -> Iterator[Part]:
 
 
 def _ladder_row(report: BandwidthReport, phase: BandwidthPhase, best: BandwidthPhase | None) -> ChartRow:
-    tone, letter, _ = _TONES[_cache(report, phase)]
+    tone, letter, *_ = _TONES[_cache(report, phase)]
     in_step = Bar(end=phase.in_step_bw_bytes / 1e6) if phase.ranks > 1 else None
     mean, high = phase.bw_bytes / 1e6, phase.bw_high / 1e6
     return ChartRow(
@@ -195,7 +191,7 @@ def _names(report: BandwidthReport) -> Iterator[Chart]:
 
 
 def _names_row(phase: MetadataPhase, best: MetadataPhase) -> ChartRow:
-    tone, letter, _ = _TONES[phase.metadata]
+    tone, letter, *_ = _TONES[phase.metadata]
     counts = {"B": phase.storage_bytes, "calls": phase.server_calls}
     each = "".join(f", {significant(count / phase.total_ops)} {unit}" for unit, count in counts.items() if count)
     return ChartRow(

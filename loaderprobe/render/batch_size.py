@@ -70,15 +70,6 @@ def _limits(found: BatchSizeReport) -> Iterator[str]:
     yield message(f"search.{found.stop.code}", facts)
 
 
-def _trained(found: BatchSizeReport) -> str:
-    facts = {
-        "on": "memory" if not found.data else "loader" if found.workers is None else "folder",
-        "precision": found.precision, "pixels": found.image_size, "data": found.data, "workers": found.workers,
-        "limit": found.memory_limit_bytes,
-    }  # fmt: skip
-    return message("part.model", facts)
-
-
 def _varies(found: BatchSizeReport) -> bool:
     rate = found.at_chosen.images_per_s
     return rate is not None and rate.half > WIDE * rate.value
@@ -171,4 +162,9 @@ def _notes(found: BatchSizeReport) -> Iterator[str]:
     gone = [probe.unavailable["utilization"] for probe in found.probes if "utilization" in probe.unavailable]
     if gone:
         yield f"Utilization is missing: {remark_words(gone[0])}."
-    yield _trained(found)
+    facts = {
+        "on": "memory" if not found.data else "loader" if found.workers is None else "folder",
+        "precision": found.precision, "pixels": found.image_size, "data": found.data, "workers": found.workers,
+        "limit": found.memory_limit_bytes,
+    }  # fmt: skip
+    yield message("part.model", facts)

@@ -72,7 +72,10 @@ def plan_document(plan: PlanReport) -> Document:
     """What each storage feeds and what to buy; then the test to sign, and what the plan is computed from."""
     measured = next((supply for supply in plan.supplies if supply.label == "measured" and supply.limits), None)
     feeds_all = measured is not None and (measured.feeds or 0.0) >= plan.asked.accelerators
-    doubt = " if names are cached: cold opens are not known" if _opens_unknown(plan) else ""
+    # An open of a cold name may be the limit of the measured storage; a request of an object has none.
+    known = plan.source.kind == "bandwidth" and "cold_opens" not in plan.refused
+    matter = plan.asked.images_per_file == 1 and not is_url(plan.source.data)
+    doubt = " if names are cached: cold opens are not known" if matter and not known else ""
     return Document(
         title=_title(plan),
         headline=f"Storage here feeds all {plan.asked.accelerators:,}{doubt}" if feeds_all else _to_buy(plan),
@@ -80,12 +83,6 @@ def plan_document(plan: PlanReport) -> Document:
         tone="good" if feeds_all and not doubt else "storage",
         sections=tuple(_sections(plan)),
     )
-
-
-def _opens_unknown(plan: PlanReport) -> bool:
-    """True where an open of a cold name may be the limit of the measured storage; a request of an object has none."""
-    measured = "cold_opens" not in plan.refused and plan.source.kind == "bandwidth"
-    return plan.asked.images_per_file == 1 and not measured and not is_url(plan.source.data)
 
 
 def _sections(plan: PlanReport) -> Iterator[Section]:

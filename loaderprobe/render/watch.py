@@ -28,20 +28,16 @@ def watch_document(found: WatchReport) -> Document:
     rate = f"{span(rates)} {_UNITS[found.images]}, " if rates else ""
     rank = f"rank 0 of {found.ranks}, " if found.ranks > 1 else ""
     size = f", batches of {found.batch_size}" if found.batch_size else ""
+    few = f"too few training steps{', or other ranks limit' if found.ranks > 1 else ''}"
+    none = "steps run on a GPU" if found.on_gpu else few
     return Document(
         title=f"Watched training: {rank}{found.loader}, {workers_words(found.workers)}{size}",
-        headline=heading(found.bound) if found.bound else f"No verdict: {_why_none(found)}",
+        headline=heading(found.bound) if found.bound else f"No verdict: {none}",
         subline=f"{rate}{counted(steps, 'step')}; estimated, as nothing was changed",
         tone=tone(found.bound),
         unsure=found.bound is None or not found.bound.firm,
         sections=tuple(_sections(found)),
     )
-
-
-def _why_none(found: WatchReport) -> str:
-    if found.on_gpu:
-        return "steps run on a GPU"
-    return "too few training steps, or other ranks limit" if found.ranks > 1 else "too few training steps"
 
 
 def _sections(found: WatchReport) -> Iterator[Section]:
