@@ -2,47 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from functools import partial
 
 from loaderprobe.records import by_key, values
 from loaderprobe.records.bandwidth import BandwidthReport, MetadataLabel, MetadataOperation, MetadataPhase
-from loaderprobe.records.phases import FROM_STORAGE, BandwidthPhase, CacheLabel, Latency, RankRead
+from loaderprobe.records.phases import FROM_STORAGE, BandwidthPhase, CacheLabel, Latency
 from loaderprobe.records.supply import Feed
 from loaderprobe.records.thresholds import CEILING_COLD_AT_LEAST, OTHER_READS
 from loaderprobe.records.verdict import Interval
-from loaderprobe.render.charts import Bar, Chart, ChartRow
+from loaderprobe.render.charts import Bar, Chart, ChartRow, first_and_last
 from loaderprobe.render.document import Cell, Column, Document, Paragraph, Part, Section, items, table, tags
 from loaderprobe.render.figures import EVIDENCE
-from loaderprobe.render.format import counted, grouped, interval, megabytes_per_s, percent, plus_minus, rate, span
+from loaderprobe.render.format import counted, grouped, interval, megabytes_per_s, percent, plus_minus, rate
 from loaderprobe.render.rows import Cell as Value
 from loaderprobe.render.rows import as_columns
-from loaderprobe.render.words import LIMIT_WORDS, kind_words, limit_words, place_words, remark_words
+from loaderprobe.render.words import LIMIT_WORDS, message, place_words, remark_words
 from loaderprobe.stats import median
 from loaderprobe.units import format_bytes, format_duration, format_rate, significant
 
 _ONCE: dict[str, str] = {"direct": "O_DIRECT", "sequential": "sequential", "paced": "with pauses"}
 """Phases beside the ladder, as rows are named. The paced one is evidence of the kind of device: its rate means nothing.
 """
-_TONES: dict[CacheLabel | MetadataLabel, tuple[str, str, str]] = {
-    "asked": ("storage", "", "from the server"),
-    "cold": ("storage", "", "from storage"),
-    "mixed": ("either", "M", "partly from memory"),
-    "warm": ("warning", "M", "from memory"),
-    "unproved": ("quiet", "?", "not counted: perhaps from memory"),
-    "remote": ("storage", "", "from storage"),
+_TONES: dict[CacheLabel | MetadataLabel, tuple[str, str, str, str]] = {
+    "asked": ("storage", "", "from the server", ""),
+    "cold": ("storage", "", "from storage", "Storage delivers {}"),
+    "mixed": ("either", "M", "partly from memory", "Storage and memory deliver {}"),
+    "warm": ("warning", "M", "from memory", "Memory, not storage, delivers {}"),
+    "unproved": ("quiet", "?", "not counted: perhaps from memory", "Readers get {}, perhaps from memory"),
+    "remote": ("storage", "", "from storage", "Storage delivers {}"),
 }
-"""By where the bytes came from: tone and letter of a bar, and what they stand for."""
+"""By where the bytes came from: tone and letter of a bar, what they stand for, and the headline of a best step."""
 _NAMES = {
     "cold": "names and inodes were dropped, and came back by count",
     "asked": "the server was asked each time, by count; names may have been in memory",
     "warm": "names and inodes were in memory",
     "unproved": "names and inodes were dropped; nothing counts whether storage answered",
 }
-_STANDARD = "mlperf-"
-"""Accelerators of MLPerf Storage, by which storage is planned, stand on the first screen."""
 _MOST_RANKS = 8
-"""Of more, the slowest, the middle and the fastest are shown."""
 _FALLEN_FROM = 0.2
 _AMPLIFIED_FROM = 1.1
 _RESIDENT_FROM = 0.05
@@ -67,12 +64,8 @@ def bandwidth_document(report: BandwidthReport) -> Document:
 def _headline(report: BandwidthReport, best: BandwidthPhase | None) -> str:
     if best is None:
         return "No bandwidth was measured"
-    got = f"{'at least ' if best.at_least else ''}{format_rate(best.bw_bytes)}"
-    if _cache(report, best) == "warm":
-        return f"Memory, not storage, delivers {got}"
-    if best.cache == "mixed":
-        return f"Storage and memory deliver {got}"
-    return f"Readers get {got}, perhaps from memory" if best.cache == "unproved" else f"Storage delivers {got}"
+    *_, words = _TONES[_cache(report, best)]
+    return words.format(f"{'at least ' if best.at_least else ''}{format_rate(best.bw_bytes)}")
 
 
 def _condition(report: BandwidthReport, best: BandwidthPhase) -> str:
@@ -87,24 +80,26 @@ def _condition(report: BandwidthReport, best: BandwidthPhase) -> str:
 
 
 def _sections(report: BandwidthReport, best: BandwidthPhase | None) -> Iterator[Section]:
-    names = Section(title="Opens/s and stats/s by concurrency", parts=tuple(_names(report)), panel="main")
-    served = report.location.kind in ("fuse", "network")
-    # A file server is asked for each name, which is its first limit.
-    yield from [names] if served else []
+    # A file server is asked for each name, which is its first limit; names in memory say nothing of a storage.
+    served, cold = report.location.kind in ("fuse", "network"), any(each.metadata != "warm" for each in report.metadata)
+    title, names = "Opens/s and stats/s of the same files, which are not read", tuple(_names(report))
+    yield Section(title=title, parts=names if served else (), panel="main")
     yield Section(title="MB/s by concurrency", parts=tuple(_ladder(report)), panel="main")
-    yield Section(title="What limits it", parts=tuple(_limits(report, best)), panel="side")
+    kind, known = Paragraph(text=message(f"kind.{report.kind.code}", report.kind.facts)), report.kind.kind != "unknown"
+    yield Section(title="What limits it", parts=(*_limits(report), *([kind] if known else [])), panel="side")
     yield Section(title="How many accelerators that feeds", parts=tuple(_feeds(report)), panel="main")
-    if not served and any(phase.metadata != "warm" for phase in report.metadata):
-        yield names
-    yield Section(title="How sure", parts=tags(_sure(report, best)), panel="side")
+    yield Section(title=title, parts=names if cold and not served else (), panel="main")
+    yield Section(title="How sure", parts=tags(_sure(best) if best else ()), panel="side")
     yield Section(title="Not known", parts=tags(_not_known(report)), panel="side")
     phases = [*(report.steps if report.by_ranks else report.ladder), *(p for p in report.phases if p.name != "files")]
     words = "first: p50, p99 from a request to the first byte of its reply"
     columns = (Column("", partial(_label, report)), Column("first, ms", partial(_first, report), words), *_COLUMNS)
     yield Section(title="Phases", parts=table(phases, columns))
-    yield from _ranks(best)
-    yield Section(title="Opens and stats of the same files, which are not read", parts=tuple(_operations(report)))
-    yield Section(title="Evidence of the kind of device", parts=tuple(_evidence(report)))
+    yield Section(title="MB/s of each rank", parts=tuple(_ranks(best)))
+    yield Section(title=title, parts=() if served or cold else names)
+    unknown = not known and report.phases and not report.from_memory
+    evidence = (*table(report.kind.evidence, EVIDENCE), *([kind] if unknown else []))
+    yield Section(title="Evidence of the kind of device", parts=evidence)
     yield Section(title="Notes", parts=items(dict.fromkeys(_notes(report))))
 
 
@@ -115,10 +110,9 @@ def _ladder(report: BandwidthReport) -> Iterator[Part]:
     best = report.best
     if not phases:
         return
-    rows = tuple(_ladder_row(report, phase, best) for phase in phases)
-    names = {tone: f"{words}{', all ranks' if report.by_ranks else ''}" for tone, _, words in _TONES.values()}
+    names = {tone: f"{words}{', all ranks' if report.by_ranks else ''}" for tone, _, words, _ in _TONES.values()}
     yield Chart(
-        rows=rows,
+        rows=tuple(_ladder_row(report, phase, best) for phase in phases),
         unit="MB/s",
         level=f"best step: {format_rate(best.bw_bytes)}" if best else "",
         names=(*names.items(), ("now", "R x the slowest rank: training in step gets at least this")),
@@ -127,7 +121,7 @@ def _ladder(report: BandwidthReport) -> Iterator[Part]:
 
 
 def _ladder_row(report: BandwidthReport, phase: BandwidthPhase, best: BandwidthPhase | None) -> ChartRow:
-    tone, letter, _ = _TONES[_cache(report, phase)]
+    tone, letter, *_ = _TONES[_cache(report, phase)]
     in_step = Bar(end=phase.in_step_bw_bytes / 1e6) if phase.ranks > 1 else None
     mean, high = phase.bw_bytes / 1e6, phase.bw_high / 1e6
     return ChartRow(
@@ -142,15 +136,11 @@ def _ladder_row(report: BandwidthReport, phase: BandwidthPhase, best: BandwidthP
     )
 
 
-def _limits(report: BandwidthReport, best: BandwidthPhase | None) -> Iterator[Part]:
+def _limits(report: BandwidthReport) -> Iterator[Part]:
     if report.interrupted:
         how_far = "the ladder is not complete" if report.ladder_cut_short else "not all phases were measured"
         yield Paragraph(text=f"Interrupted: {how_far}.", tone="warning")
-    if best and _cache(report, best) == "warm" and report.limit.by != "memory":
-        return  # else the words would be about memory
-    yield Paragraph(text=limit_words(report.limit))
-    if report.kind.kind != "unknown":
-        yield Paragraph(text=kind_words(report.kind))
+    yield Paragraph(text=message(f"ladder.{report.limit.code}", report.limit.facts))
 
 
 def _feeds(report: BandwidthReport) -> Iterator[Part]:
@@ -166,7 +156,7 @@ def _feeds(report: BandwidthReport) -> Iterator[Part]:
         caption=f"ResNet-50 at {percent(terms.utilization)} of the published rate, {percent(terms.use)} of a limit in "
         "use. mlperf is the pace of MLPerf Storage; GPUs can be faster.",
         names=(("now", "training in step, at the rate of the slowest rank"),),
-        brief=tuple(row for row in rows if row.label.startswith(_STANDARD)),
+        brief=tuple(row for row in rows if row.label.startswith("mlperf-")),
         ends="accelerator,feeds",
     )
 
@@ -182,53 +172,37 @@ def _feed_row(feed: Feed, in_step: Feed | None) -> ChartRow:
     )
 
 
-def _names(report: BandwidthReport) -> Iterator[Part]:
-    """Opens, and stats unless all came from memory; of names that were cold where any were."""
+def _names(report: BandwidthReport) -> Iterator[Chart]:
+    """Opens and stats, with p50 and p99 of one, and what proves where it came from."""
     operations: tuple[MetadataOperation, ...] = ("open", "stat")
+    said = ""
     for operation in operations:
         best, phases = report.best_of(operation), report.operations(operation)
-        if best and (operation == "open" or any(phase.metadata != "warm" for phase in phases)):
+        if best:
+            came = "; ".join(dict.fromkeys(_NAMES[phase.metadata] for phase in phases))
             yield Chart(
                 rows=tuple(_names_row(phase, best) for phase in phases),
+                caption=f"{came}. Beside the rate: p50, p99" if came != said else "",
                 unit=f"{operation}s/s",
                 level=f"best step: {grouped(best.ops_per_s)} {operation}s/s",
-                names=tuple((_TONES[phase.metadata][0], _NAMES[phase.metadata]) for phase in phases),
                 ends=f"concurrency,{operation}s/s",
             )
-        elif best:
-            yield Paragraph(text=f"{grouped(best.ops_per_s)} {operation}s/s from memory.", tone="quiet")
+            said = came
 
 
 def _names_row(phase: MetadataPhase, best: MetadataPhase) -> ChartRow:
-    tone, letter, _ = _TONES[phase.metadata]
+    tone, letter, *_ = _TONES[phase.metadata]
+    counts = {"B": phase.storage_bytes, "calls": phase.server_calls}
+    each = "".join(f", {significant(count / phase.total_ops)} {unit}" for unit, count in counts.items() if count)
     return ChartRow(
         label=counted(phase.readers, "reader"),
         value=_per_s(phase),
+        note=f"{_p50_p99(phase.op_ns)} ms{each}",
         bars=(Bar(end=phase.ops_per_s, tone=tone, letter=letter),),
         interval=(phase.ops_low, phase.ops_high),
         level=best.ops_per_s,
         level_how="measured" if best.metadata == "cold" and not best.short else "estimated",
     )
-
-
-def _operations(report: BandwidthReport) -> tuple[Part, ...]:
-    columns = (
-        Column("", _operation),
-        Column("1/s", _per_s),
-        Column("p50, p99 ms", lambda phase: _p50_p99(phase.op_ns)),
-        Column("B read each", lambda phase: _a_call(phase.storage_bytes, phase)),
-        Column("calls each", lambda phase: _a_call(phase.server_calls, phase)),
-    )
-    names = dict.fromkeys(_NAMES[phase.metadata] for phase in report.metadata)
-    return table(report.metadata, columns, caption="; ".join(names))
-
-
-def _operation(phase: MetadataPhase) -> str:
-    return f"{phase.operation}s, {counted(phase.readers, 'reader')}"
-
-
-def _a_call(whole: int | None, phase: MetadataPhase) -> str:
-    return significant(whole / phase.total_ops) if whole else ""
 
 
 def _per_s(phase: MetadataPhase) -> str:
@@ -240,9 +214,7 @@ def _per_s(phase: MetadataPhase) -> str:
     return f"{shown} {plus_minus(phase.ops_per_s, half)}" if half else shown
 
 
-def _sure(report: BandwidthReport, best: BandwidthPhase | None) -> Iterator[str]:
-    if best is None:
-        return
+def _sure(best: BandwidthPhase) -> Iterator[str]:
     half = best.bw_high - best.bw_bytes
     yield f"95 % interval ±{percent(half / best.bw_bytes)}" if half > 0 else "too short for an interval"
     if not best.settled and half > 0:
@@ -253,22 +225,15 @@ def _sure(report: BandwidthReport, best: BandwidthPhase | None) -> Iterator[str]
         yield ">= the probe itself may be the limit"
     if best.ranks > 1:
         yield f"the slowest rank gets {percent(best.fairness)} of the fastest"
-    yield f"{counted(report.files_used, _noun(best, report) if best.block_bytes is None else 'file')} read"
 
 
 def _not_known(report: BandwidthReport) -> Iterator[str]:
     best, opens = report.best, report.best_of("open")
-    if best and best.cache == "unproved":
-        yield "what came from storage: nothing counts it here"
-    if report.kind.kind == "unknown":
-        yield "the kind of device"
     if best and best.cache == "remote":
         yield "what a cache of the store served"
         yield "what several processes get: one reads here"
     elif opens is None or opens.metadata in ("asked", "warm"):
         yield "cold opens/s: --drop-caches (root)"
-    elif opens.metadata == "unproved":
-        yield "which cache answered opens"
     elif opens.short:
         yield "opens/s that last: a pass took under a second"
     if not report.by_ranks and report.location.kind != "object":
@@ -338,46 +303,25 @@ _COLUMNS = (
 )
 
 
-def _ranks(most: BandwidthPhase | None) -> Iterator[Section]:
+def _ranks(most: BandwidthPhase | None) -> Iterator[Chart]:
+    """The slowest first, with a mark at the median rank."""
     if most is None or most.ranks == 1:
         return
-    hosts = by_key(most.by_rank, lambda rank: rank.host)
-    charts = [_spread({f"{rank.rank} on {rank.host}": [rank] for rank in most.by_rank}, most)]
-    charts += [_spread(hosts, most)] if 1 < len(hosts) < most.ranks else []
-    few = f", the slowest, the middle and the fastest of {most.ranks:,}" if most.ranks > _MOST_RANKS else ""
-    yield Section(title=f"MB/s of each rank{few}", parts=tuple(charts))
-
-
-def _spread(groups: Mapping[str, Sequence[RankRead]], most: BandwidthPhase) -> Chart:
-    """A row a rank or host, the slowest first, with a mark at the median rank."""
-    ordered = sorted(groups, key=lambda name: min(rank.bw_bytes for rank in groups[name]))
-    shown = ordered if len(ordered) <= _MOST_RANKS else [ordered[0], ordered[len(ordered) // 2], ordered[-1]]
-    middle = median([rank.bw_bytes for rank in most.by_rank])
-    return Chart(
-        rows=tuple(_spread_row(name, groups[name], middle) for name in shown),
-        unit="MB/s",
-        level=f"median: {megabytes_per_s(middle)} MB/s",
-        ends="rank,MB/s",
-        names=(("storage", "slowest rank"), ("now", "fastest rank of the host")),
+    ordered = sorted(most.by_rank, key=lambda rank: rank.bw_bytes)
+    middle = median([rank.bw_bytes for rank in ordered])
+    rows = (
+        ChartRow(
+            label=f"{rank.rank} on {rank.host}",
+            value=megabytes_per_s(rank.bw_bytes),
+            note=f"done after {format_duration(rank.seconds)}",
+            bars=(Bar(end=rank.bw_bytes / 1e6, tone="storage"),),
+            level=middle / 1e6,
+        )
+        for rank in first_and_last(ordered, _MOST_RANKS)
     )
-
-
-def _spread_row(name: str, ranks: Sequence[RankRead], middle: float) -> ChartRow:
-    rates, several = [rank.bw_bytes for rank in ranks], len(ranks) > 1
-    return ChartRow(
-        label=name,
-        value=span(rates, megabytes_per_s),
-        note=f"{len(ranks)} ranks" if several else f"done after {format_duration(ranks[0].seconds)}",
-        bars=(Bar(end=min(rates) / 1e6, tone="storage"),),
-        point=Bar(end=max(rates) / 1e6) if several else None,
-        level=middle / 1e6,
-    )
-
-
-def _evidence(report: BandwidthReport) -> Iterator[Part]:
-    yield from table(report.kind.evidence, EVIDENCE)
-    if report.kind.kind == "unknown" and report.phases and not report.from_memory:
-        yield Paragraph(text=kind_words(report.kind))
+    few = f"The slowest and the fastest of {most.ranks:,}" if most.ranks > _MOST_RANKS else ""
+    level = f"median: {megabytes_per_s(middle)} MB/s"
+    yield Chart(rows=tuple(rows), unit="MB/s", caption=few, level=level, ends="rank,MB/s")
 
 
 def _notes(report: BandwidthReport) -> Iterator[tuple[str, str]]:
@@ -394,15 +338,15 @@ def _notes(report: BandwidthReport) -> Iterator[tuple[str, str]]:
         yield ", ".join(label for _, label in pairs), text
     for operation in report.metadata:
         for why, count in operation.unread.items():
-            yield _operation(operation), f"{counted(count, 'file')} could not be reached: {why}"
+            subject = f"{operation.operation}s, {counted(operation.readers, 'reader')}"
+            yield subject, f"{counted(count, 'file')} could not be reached: {why}"
 
 
 def _of_phase(report: BandwidthReport, phase: BandwidthPhase) -> Iterator[str]:
-    for note in phase.notes:
-        yield remark_words(note)
+    yield from map(remark_words, phase.notes)
     for why, count in phase.unread.items():
         yield f"{counted(count, _noun(phase, report))} could not be read to the end: {why}"
-    if phase.cache == "unproved" and _cache(report, phase) != "warm" and (phase.resident_before or 0) > _RESIDENT_FROM:
+    if _cache(report, phase) == "unproved" and (phase.resident_before or 0) > _RESIDENT_FROM:
         yield f"the page cache held {percent(phase.resident_before)} of the files before"
     if phase.engine == "processes":
         yield "read by several processes, which got more than the threads of one"
@@ -440,12 +384,10 @@ def _cache(report: BandwidthReport, phase: BandwidthPhase) -> CacheLabel:
 
 def _files(report: BandwidthReport) -> str:
     """`200 of 4094 images, 114 kB on average, read whole in random order`; of ranks, each a share."""
-    noun = "image" if report.images else "file"
-    which = f"{report.files_used} of {counted(report.files_found, noun)}"
+    some = f"{report.files_used} of " if report.files_used != report.files_found else ""
+    which = f"{some}{counted(report.files_found, 'image' if report.images else 'file')}"
     if report.scratch:
         which = "a scratch file written for this test"
-    elif report.files_used == report.files_found:
-        which = counted(report.files_found, noun)
     block_bytes = next((phase.block_bytes for phase in report.ladder), None)
     how = f", {format_bytes(report.mean_size_bytes)} on average, read whole"
     if block_bytes is not None:

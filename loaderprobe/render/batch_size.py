@@ -9,7 +9,7 @@ from loaderprobe.analyze.batch_size import by_size
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeReport, LimitName
 from loaderprobe.records.thresholds import ALIKE, WIDE
 from loaderprobe.render.charts import Bar, Chart, ChartRow
-from loaderprobe.render.document import Column, Document, Paragraph, Part, Section, table, tags
+from loaderprobe.render.document import Column, Document, Paragraph, Section, table, tags
 from loaderprobe.render.format import counted, interval, percent
 from loaderprobe.render.rows import as_columns, interval_cells, own_cells
 from loaderprobe.render.words import explanation, heading, message, remark_words
@@ -23,29 +23,26 @@ _TONES: dict[LimitName, str] = {"memory": "warning", "maximum": "change", "compu
 
 def batch_size_document(found: BatchSizeReport) -> Document:
     """The size to use and its rate, what limits there, then a row a size, or a row a loop."""
-    ours = found.strategy == "throughput"
+    ours, sizes = found.strategy == "throughput", by_size(found.probes)
+    rates = _rates(found, sizes if ours else found.probes[-_SHOWN:])
+    tried = table(sizes, _of_sizes(found)) if ours else table(list(enumerate(found.probes, 1))[-_SHOWN:], _loops(found))
+    limits = tuple(Paragraph(text=text) for text in _limits(found))
+    unknown = "accuracy: another batch size may need another learning rate, and more epochs"
+    notes = Paragraph(text=" ".join(_notes(found)), tone="quiet")
     return Document(
         title=f"{found.model} in {found.precision} on {found.device}",
         headline=f"{'Use' if ours else f'{found.strategy} ends at'} batch {found.stop.chosen}",
         subline=_condition(found),
         tone=_TONES.get(found.limit, "now"),
         unsure=_varies(found) or found.stop.code in ("probes_spent", "loops_spent", "interrupted"),
-        sections=tuple(_sections(found)),
+        sections=(
+            Section(title="Images/s by batch size", parts=(rates,), panel="main"),
+            Section(title="What limits it", parts=limits, panel="side"),
+            Section(title="How sure", parts=tags(_sure(found)), panel="side"),
+            Section(title="Not known", parts=tags([unknown]), panel="side"),
+            Section(title="Sizes that were tried" if ours else "Loops, in order", parts=(*tried, notes)),
+        ),
     )
-
-
-def _sections(found: BatchSizeReport) -> Iterator[Section]:
-    ours, sizes = found.strategy == "throughput", by_size(found.probes)
-    shown = sizes if ours else found.probes[-_SHOWN:]
-    yield Section(title="Images/s by batch size", parts=tuple(_rates(found, shown)), panel="main")
-    limits = tuple(Paragraph(text=text) for text in _limits(found))
-    yield Section(title="What limits it", parts=limits, panel="side")
-    yield Section(title="How sure", parts=tags(_sure(found)), panel="side")
-    unknown = "accuracy: another batch size may need another learning rate, and more epochs"
-    yield Section(title="Not known", parts=tags([unknown]), panel="side")
-    tried = table(sizes, _of_sizes(found)) if ours else table(list(enumerate(found.probes, 1))[-_SHOWN:], _loops(found))
-    title = "Sizes that were tried" if ours else "Loops, in order"
-    yield Section(title=title, parts=(*tried, Paragraph(text=" ".join(_notes(found)), tone="quiet")))
 
 
 def _condition(found: BatchSizeReport) -> str:
@@ -66,21 +63,11 @@ def _limits(found: BatchSizeReport) -> Iterator[str]:
     }  # fmt: skip
     if found.findings:
         yield f"{heading(found.findings)} at batch {found.stop.chosen}: {explanation(found.findings)}"
-    elif found.data:
-        why = remark_words(found.no_findings) if found.no_findings else ""
-        yield message("batch_limit.unknown", {**facts, "why": why})
+    elif found.no_findings:
+        yield message("batch_limit.unknown", {**facts, "why": remark_words(found.no_findings)})
     if found.limit in _TONES:
         yield message(f"batch_limit.{found.limit}", facts)
     yield message(f"search.{found.stop.code}", facts)
-
-
-def _trained(found: BatchSizeReport) -> str:
-    facts = {
-        "on": "memory" if not found.data else "loader" if found.workers is None else "folder",
-        "precision": found.precision, "pixels": found.image_size, "data": found.data, "workers": found.workers,
-        "limit": found.memory_limit_bytes,
-    }  # fmt: skip
-    return message("part.model", facts)
 
 
 def _varies(found: BatchSizeReport) -> bool:
@@ -96,11 +83,9 @@ def _sure(found: BatchSizeReport) -> Iterator[str]:
         yield "the rate varies much from step to step: measure again on an idle machine, or with more --iterations"
 
 
-def _rates(found: BatchSizeReport, probes: Sequence[BatchSizeProbe]) -> Iterator[Part]:
-    if not any(probe.images_per_s for probe in probes):
-        return
+def _rates(found: BatchSizeReport, probes: Sequence[BatchSizeProbe]) -> Chart:
     rows = tuple(_rate_row(found, probe) for probe in probes)
-    yield Chart(
+    return Chart(
         rows=rows,
         unit="images/s",
         names=(("change", "chosen"), ("quiet", "others")),
@@ -177,4 +162,9 @@ def _notes(found: BatchSizeReport) -> Iterator[str]:
     gone = [probe.unavailable["utilization"] for probe in found.probes if "utilization" in probe.unavailable]
     if gone:
         yield f"Utilization is missing: {remark_words(gone[0])}."
-    yield _trained(found)
+    facts = {
+        "on": "memory" if not found.data else "loader" if found.workers is None else "folder",
+        "precision": found.precision, "pixels": found.image_size, "data": found.data, "workers": found.workers,
+        "limit": found.memory_limit_bytes,
+    }  # fmt: skip
+    yield message("part.model", facts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,7 +13,6 @@ from loaderprobe.records.compare import (
     ComparisonReport,
     Difference,
     Gate,
-    GateName,
     NoteCode,
     ResultKind,
     Subject,
@@ -25,7 +24,7 @@ from loaderprobe.records.config import OPTIONS
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import Interval, ShortVerdict
 from loaderprobe.render.charts import Bar, Chart, ChartRow, How
-from loaderprobe.render.document import Cell, Column, Document, Paragraph, Part, Section, items, table, tags
+from loaderprobe.render.document import Cell, Column, Document, Paragraph, Part, Section, few, items, table, tags
 from loaderprobe.render.format import MISSING, counted, first_upper, interval, percent
 from loaderprobe.render.groups import bound_words, full_label, letters_of, tone
 from loaderprobe.render.rows import as_columns, interval_cells, own_cells
@@ -34,22 +33,16 @@ from loaderprobe.units import format_bytes, join_words, significant
 NOUNS: dict[ResultKind, str] = {
     "sweep": "configuration", "bandwidth": "phase", "diagnosis": "loader",
 }  # fmt: skip
-PHASES: dict[str, str] = {"files": "files", "direct": "direct reads", "sequential": "sequential reads"}
 SCALES: dict[Unit, tuple[float, str]] = {
     "images/s": (1.0, "images/s"), "samples/s": (1.0, "samples/s"),
-    "bytes/s": (1e-6, "MB/s"), "1/s": (1.0, "1/s"), "": (1.0, ""),
+    "bytes/s": (1e-6, "MB/s"), "1/s": (1.0, "1/s"),
 }  # fmt: skip
-THOUSANDS_FROM = 1e4
-"""Operations/s."""
 _REASONS: dict[WordReason, str] = {
     "one_of_many": "by chance in one of so many",
     "near_size": "perhaps by less than matters",
     "no_spread": "nothing shows how much it varies",
 }
 """Beside a word, where it says more."""
-GATES: dict[GateName, str] = {
-    "slower": "--fail-if-slower", "unclear": "--fail-if-unclear", "verdict_changes": "--fail-if-verdict-changes",
-}  # fmt: skip
 
 
 def name_of(found: ComparisonReport, subject: Subject) -> str:
@@ -61,7 +54,9 @@ def name_of(found: ComparisonReport, subject: Subject) -> str:
     if subject.config is not None:
         every = [*(row.subject for row in found.rows), *found.only_before, *found.only_after]
         return full_label(stand_in(subject), [stand_in(each) for each in every])
-    what = PHASES.get(subject.name, subject.name) if subject.kind == "phase" else f"{subject.kind}s"
+    what = f"{subject.kind}s"
+    if subject.kind == "phase":
+        what = "files" if subject.name == "files" else f"{subject.name} reads"
     return f"{what}, {counted(subject.readers, 'reader')}"
 
 
@@ -75,12 +70,8 @@ def stand_in(subject: Subject) -> ConfigurationRow:
 
 def figure_words(row: Compared, value: Interval | None, *, unit: bool) -> str:
     """`462±54`, in the unit of its row."""
-    if value is None:
-        return MISSING
     scale, name = SCALES[row.unit]
-    if row.unit == "1/s" and row.before and row.before.value >= THOUSANDS_FROM:
-        scale, name = 1e-3, "k/s"
-    return f"{interval(value.times(scale), '')}{f' {name}' if unit and name else ''}"
+    return f"{interval(value and value.times(scale), '')}{f' {name}' if unit else ''}"
 
 
 def _change(ratio: Interval | None) -> str:
@@ -106,10 +97,10 @@ def _matters(found: ComparisonReport) -> str:
 
 _ORDER: tuple[Word, ...] = ("slower", "faster", "unclear", "same")
 _TONES: dict[Word, str] = {"slower": "failed", "faster": "good", "unclear": "warning", "same": "quiet"}
-_MOST, _MOST_BRIEF, _MOST_NAMES = 40, 10, 3
-"""Rows of the chart and of the table; of the chart in a terminal; names of a list."""
-_LEAST_REACH = 0.1
-"""The axis of ratios reaches at least so far on either side of 1."""
+_MOST, _MOST_BRIEF = 40, 10
+"""Rows of the chart and of the table; of the chart in a terminal."""
+_LEAST_REACH, _LONGEST_WHISKER = 0.1, 1.3
+"""The axis of ratios reaches at least so far below 1; a whisker that is longer than by this factor passes its end."""
 _NOTES: dict[NoteCode, str] = {
     "other_reads": "other processes read from the same devices",
     "few_rounds": "fewer than three rounds, so their intervals stand in",
@@ -119,16 +110,27 @@ _NOTES: dict[NoteCode, str] = {
 
 def compare_document(found: ComparisonReport) -> Document:
     """What is slower and faster; then the rates of all rows, and what differs."""
-    changed = bool(found.of_word("slower") or found.of_word("faster"))
+    word = next((word for word in _ORDER if found.of_word(word)), _ORDER[-1])
     configs = [row.subject.config for row in found.rows if row.subject.config]
     devices = list(dict.fromkeys(f", {config.compute.name}, {config.cache} files" for config in configs))
+    verdicts = [row for row in found.rows if row.verdict_changed]
+    name = Column("", lambda row: name_of(found, row.subject))
     return Document(
         title=f"B against A, {counted(len(found.rows), NOUNS[found.kind])}{''.join(devices[: len(devices) == 1])}",
         headline=_headline(found),
         subline=_subline(found),
-        tone=next((_TONES[word] for word in ("slower", "faster", "unclear") if found.of_word(word)), "good"),
-        unsure=not changed and bool(found.of_word("unclear")),
-        sections=tuple(_sections(found)),
+        tone="good" if word == "same" else _TONES[word],
+        unsure=word == "unclear",
+        sections=(
+            Section(title="B's speed over A's", parts=tuple(_ratios(found)), panel="main"),
+            Section(title="Gates", parts=table(found.gates, _gate_columns(found)), panel="side"),
+            Section(title="Verdicts that changed", parts=table(verdicts, (name, *_LIMITS)), panel="side"),
+            Section(title="How sure", parts=tags(_sure(found)), panel="side"),
+            Section(title="Not in both", parts=items(_alone(found)), panel="side"),
+            Section(title="Rates", parts=_rates(found, name)),
+            Section(title="What differs", parts=table(found.differences, _DIFFERENCE)),
+            Section(title="A and B", parts=items((("A", _side(found.before)), ("B", _side(found.after))))),
+        ),
     )
 
 
@@ -150,19 +152,6 @@ def _subline(found: ComparisonReport) -> str:
     return first_upper(", ".join([*said, f"a change matters from {_matters(found)}"]))
 
 
-def _sections(found: ComparisonReport) -> Iterator[Section]:
-    changed = [row for row in found.rows if row.verdict_changed]
-    name = Column("", lambda row: name_of(found, row.subject))
-    yield Section(title="B's speed over A's", parts=tuple(_ratios(found)), panel="main")
-    yield Section(title="Gates", parts=table(found.gates, _gate_columns(found)), panel="side")
-    yield Section(title="Verdicts that changed", parts=table(changed, (name, *_LIMITS)), panel="side")
-    yield Section(title="How sure", parts=tags(_sure(found)), panel="side")
-    yield Section(title="Not in both", parts=items(_alone(found)), panel="side")
-    yield Section(title="Rates", parts=_rates(found, name))
-    yield Section(title="What differs", parts=table(found.differences, _DIFFERENCE))
-    yield Section(title="A and B", parts=items((("A", _side(found.before)), ("B", _side(found.after)))))
-
-
 def _ordered(found: ComparisonReport) -> list[Compared]:
     """Verdict changes first, then slower, faster, unclear, the same; the largest changes of each first."""
 
@@ -175,15 +164,11 @@ def _ordered(found: ComparisonReport) -> list[Compared]:
 def _ratios(found: ComparisonReport) -> Iterator[Part]:
     every = [*([found.whole] if found.whole else []), *_ordered(found)]
     drawn = [(row, _ratio_row(name_of(found, row.subject), row)) for row in every[:_MOST]]
-    ratios = [row.ratio for row, _ in drawn if row.ratio]
     changed = [chart_row for row, chart_row in drawn if row.word != "same" or row.verdict_changed]
-    farthest = [1 - _LEAST_REACH, 1 + _LEAST_REACH, *(ratio.value for ratio in ratios)]
-    low, high = min(farthest), max(farthest)
-    reach = (high - low) / 2
+    least = [max(row.ratio.low, row.ratio.value / _LONGEST_WHISKER) for row, _ in drawn if row.ratio]
     yield Chart(
         rows=tuple(chart_row for _, chart_row in drawn),
-        low=max(0.0, min([low, *(max(ratio.low, low - reach) for ratio in ratios)])),
-        high=max([high, *(min(ratio.high, high + reach) for ratio in ratios)]),
+        low=min([1 - _LEAST_REACH, *least]),
         unit="times",
         level="no change",
         names=tuple((_TONES[word], word) for word in _ORDER),
@@ -218,8 +203,9 @@ _LIMITS = (
 
 
 def _gate_columns(found: ComparisonReport) -> tuple[Column, ...]:
+    size = f" {100 * found.matters:g}%"
     return (
-        Column("gate", lambda gate: f"{GATES[gate.name]}{f' {100 * found.matters:g}%' * (gate.name == 'slower')}"),
+        Column("gate", lambda gate: f"--fail-if-{gate.name.replace('_', '-')}{size * (gate.name == 'slower')}"),
         Column("", lambda gate: Cell(text="held", tone="good") if gate.passed else Cell(text="failed", tone="failed")),
         Column("because", lambda gate: "; ".join(_because(found, gate))),
     )
@@ -228,18 +214,13 @@ def _gate_columns(found: ComparisonReport) -> tuple[Column, ...]:
 def _because(found: ComparisonReport, gate: Gate) -> Iterator[str]:
     rows = [found.whole if place < 0 else found.rows[place] for place in gate.rows]
     if not gate.passed:
-        yield from _few([name_of(found, row.subject) for row in rows if row])
+        yield from few([name_of(found, row.subject) for row in rows if row])
     if gate.blind:
         yield f"too noisy to hold {_matters(found)}: {gate.blind} of {len(found.rows)}"
     if gate.missing:
         yield f"of A not in B: {gate.missing}"
     if gate.too_noisy:
         yield "--allow-unclear lets it hold"
-
-
-def _few(names: Sequence[str]) -> list[str]:
-    more = len(names) - _MOST_NAMES
-    return [*names[:_MOST_NAMES], f"{more} more"] if more > 0 else [*names]
 
 
 def _sure(found: ComparisonReport) -> Iterator[str]:
@@ -279,7 +260,7 @@ def _rates(found: ComparisonReport, name: Column) -> tuple[Part, ...]:
 def _alone(found: ComparisonReport) -> Iterator[tuple[str, str]]:
     for side, subjects in (("A", found.only_before), ("B", found.only_after)):
         if subjects:
-            yield f"only in {side}", "; ".join(_few([name_of(found, subject) for subject in subjects]))
+            yield f"only in {side}", "; ".join(few([name_of(found, subject) for subject in subjects]))
 
 
 def _value(difference: Difference, place: int) -> str:

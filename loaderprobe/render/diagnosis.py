@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from loaderprobe.analyze.answer import main_speedups, speedup_of
 from loaderprobe.records.report import ConfigurationRow, Detail, Report
-from loaderprobe.records.resources import AMONG_RANKS, INPUTS, ONLY_WAITED
+from loaderprobe.records.resources import INPUTS, ONLY_WAITED
 from loaderprobe.records.thresholds import WORTH
 from loaderprobe.render.charts import Bar, Chart, ChartRow
-from loaderprobe.render.document import Column, Document, Paragraph, Part, Section, items, table, tags
+from loaderprobe.render.document import Column, Document, Paragraph, Part, Section, items, table
 from loaderprobe.render.figures import FIGURES
 from loaderprobe.render.first import advice_parts, ladder_section, limits_training, next_sections
-from loaderprobe.render.format import counted, figure, interval, noun, percent, span, workers_words
-from loaderprobe.render.groups import FILES, resources_of, state_word, tone, trains
+from loaderprobe.render.format import counted, figure, interval, percent, span, workers_words
+from loaderprobe.render.groups import FILES, state_word, tone, trains
 from loaderprobe.render.sweep import proof, rank_parts
 from loaderprobe.render.words import explanation, message, remark_words
 from loaderprobe.units import format_duration, significant
@@ -34,7 +34,7 @@ def diagnosis_document(report: Report) -> Document:
     others = [advice for advice in row.advice if advice not in first]
     return Document(
         title=setting(row, detail),
-        headline=limits_training(row.bound, what=what_runs(row, alone="this loader")),
+        headline=limits_training(row.bound, what=what_runs(row)),
         subline=_subline(row, detail),
         tone=tone(row.bound),
         unsure=row.bound.side == "inconclusive",
@@ -47,8 +47,7 @@ def diagnosis_document(report: Report) -> Document:
             ladder_section(report, [row], label=what_runs(row)),
             *next_sections(report),
             Section(title="How sure", panel="side", parts=tuple(_how_sure(row, detail))),
-            Section(title="Not known", panel="side", parts=tags(_unknown(row))),
-            Section(title="Where the workers are, by function", parts=tuple(_functions(detail))),
+            Section(title="Where the workers are, by function", parts=_functions(detail)),
             Section(title="Rates", parts=tuple(_rates(report, row, detail))),
             Section(title="What the verdict rests on", parts=tuple(proof(report, row))),
             Section(title="Ranks", parts=tuple(rank_parts(report))),
@@ -58,24 +57,22 @@ def diagnosis_document(report: Report) -> Document:
     )
 
 
-def what_runs(row: ConfigurationRow, alone: str = "the loader") -> str:
+def what_runs(row: ConfigurationRow) -> str:
     """What speed-ups are of."""
-    return "training" if trains(row) else alone
+    return "training" if trains(row) else "the loader"
 
 
 def setting(row: ConfigurationRow, detail: Detail) -> str:
     """Workers, batch size and state of the files: `2 workers, 8 a batch, cold files`."""
     config = row.config
-    loading = workers_words(config.loader.workers)
-    if config.ranks > 1:
-        loading = f"{config.ranks} ranks, each {loading}"
+    ranks = f"{config.ranks} ranks, each " if config.ranks > 1 else ""
     files = FILES[config.cache]
     were = row.verdict.files_were if row.verdict else None
     if state_word(config.cache, were):
         files = f"{were} files, although cold ones were asked for"
     if any(note.code == "reads_no_files" for note in detail.notes):
         files = "no files read"
-    return f"{loading}, {config.compute.batch_size} a batch, {files}"
+    return f"{ranks}{workers_words(config.loader.workers)}, {config.compute.batch_size} a batch, {files}"
 
 
 def _subline(row: ConfigurationRow, detail: Detail) -> str:
@@ -101,30 +98,17 @@ def _how_sure(row: ConfigurationRow, detail: Detail) -> Iterator[Part]:
     yield Paragraph(text=explanation(bound, sample=detail.sample))
 
 
-def _unknown(row: ConfigurationRow) -> Iterator[str]:
-    """The speed-ups that every loader has, or every training, and this one has not."""
-    for name in resources_of(row):
-        usual = name not in (*ONLY_WAITED, *AMONG_RANKS) and (name != "compute" or trains(row))
-        if usual and speedup_of(row, name) is None:
-            yield f"gain if {noun(name)} were free"
-    if row.verdict and row.verdict.complete_rounds < 2:
-        yield "noise between rounds"
-
-
-def _functions(detail: Detail) -> Iterator[Part]:
+def _functions(detail: Detail) -> tuple[Part, ...]:
+    looks = f"Of {detail.looks} looks at the stacks of workers while they made batches"
+    own = "own: in the function itself, with the compiled code that it calls"
+    total = "total: with the functions that it calls, waits included"
+    took = f"looking took {format_duration(detail.looks_cpu_s)} of CPU time"
     columns = (
-        Column("function", lambda function: str(function.function)),
-        Column("own", lambda function: percent(function.own)),
-        Column("total", lambda function: percent(function.total)),
+        Column("function", lambda function: str(function.function), looks),
+        Column("own", lambda function: percent(function.own), own),
+        Column("total", lambda function: percent(function.total), f"{total}; {took}"),
     )
-    yield from table(detail.functions, columns)
-    if detail.functions:
-        text = (
-            f"Of {detail.looks} looks at the stacks of workers while they made batches. own: in the function itself, "
-            "with the compiled code that it calls; total: with the functions that it calls, waits included. "
-            f"Looking took {format_duration(detail.looks_cpu_s)} of CPU time."
-        )
-        yield Paragraph(text=text, tone="quiet")
+    return table(detail.functions, columns)
 
 
 def _rates(report: Report, row: ConfigurationRow, detail: Detail) -> Iterator[Part]:
@@ -134,7 +118,7 @@ def _rates(report: Report, row: ConfigurationRow, detail: Detail) -> Iterator[Pa
     speedups = {name: speedup_of(row, name) for name in ONLY_WAITED}
     few = [f"loader_without_{name}" for name, gain in speedups.items() if not gain or gain.value <= WORTH]
     few += [] if trains(row) else ["loader"]
-    rows = [ChartRow(label=what_runs(row, alone="loader"), value=interval(now), bars=(Bar(end=now.value),))]
+    rows = [ChartRow(label=what_runs(row), value=interval(now), bars=(Bar(end=now.value),))]
     for found in FIGURES:
         part, _, name = found.at.partition(".")
         value = found.get(row) if part == "rates_images_per_s" and name not in few else None

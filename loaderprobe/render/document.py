@@ -32,6 +32,8 @@ class Paragraph(Part):
     text: str
     strong: bool = False
     tone: str = ""
+    tags: tuple[str, ...] = ()
+    """The short texts that it joins, in no order; a page has them beside each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,13 +116,6 @@ def table(rows: Sequence[Any], columns: Iterable[Column], *, caption: str = "") 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tags(Part):
-    """Short texts beside each other, in no order."""
-
-    texts: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Fold(Part):
     """What proves one entry, behind a click: shown on a page, elsewhere its text at most."""
 
@@ -171,10 +166,15 @@ def items(entries: Iterable[tuple[str, str]]) -> tuple[Item, ...]:
     return tuple(Item(subject=subject, text=text) for subject, text in entries)
 
 
-def tags(texts: Iterable[str]) -> tuple[Tags, ...]:
+def tags(texts: Iterable[str]) -> tuple[Paragraph, ...]:
     """These texts beside each other; nothing where there are none."""
     found = tuple(texts)
-    return (Tags(texts=found),) if found else ()
+    return (Paragraph(text=", ".join(found), tags=found),) if found else ()
+
+
+def few(names: Sequence[str]) -> list[str]:
+    """All of them; of many the first three, and how many more."""
+    return [*names[:3], *([f"{len(names) - 3} more"] if len(names) > 3 else [])]
 
 
 def unfolded(part: Part) -> Part | None:

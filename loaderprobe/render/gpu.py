@@ -42,14 +42,13 @@ def timelines_chart(views: Sequence[tuple[str, TimelineView]], caption: str) -> 
     length_ns = max(1, round(min(1.25 * slowest, 4 * shortest)))
     unit, unit_ns = ("ms", 1e6) if length_ns >= 2e6 else ("µs", 1e3)
     high = length_ns / unit_ns
-    rows: list[ChartRow] = []
-    for name, view in views:
-        rows += [ChartRow(label=name, head=True), *_timeline_rows(view, length_ns, high)]
-    return Chart(rows=tuple(rows), high=high, unit=unit, caption=caption, ends="part,share of the time", further=True)
+    rows = tuple(row for name, view in views for row in _timeline_rows(name, view, length_ns, high))
+    return Chart(rows=rows, high=high, unit=unit, caption=caption, ends="part,share of the time", further=True)
 
 
-def _timeline_rows(view: TimelineView, length_ns: int, high: float) -> Iterator[ChartRow]:
+def _timeline_rows(name: str, view: TimelineView, length_ns: int, high: float) -> Iterator[ChartRow]:
     """Begins of steps, parts of the device's time, then what may lie behind them."""
+    yield ChartRow(label=name, head=True)
     begin_ns = _typical_begin_ns(view, length_ns)
 
     def row(name: str, ranges: Stretches, tone: str, letter: str = "") -> ChartRow:
@@ -65,9 +64,9 @@ def _timeline_rows(view: TimelineView, length_ns: int, high: float) -> Iterator[
         if view.parts.get(part):
             moment = MOMENTS[part]
             yield row(moment.moment, view.parts[part], moment.name, moment.letter)
-    for name, ranges in (("training thread in next()", view.waits), ("copies, hidden or not", view.copies)):
+    for behind, ranges in (("training thread in next()", view.waits), ("copies, hidden or not", view.copies)):
         if ranges:
-            yield row(name, ranges, "now")
+            yield row(behind, ranges, "now")
 
 
 def _filled(shares: Sequence[float]) -> Iterator[tuple[int, int]]:
@@ -153,8 +152,6 @@ def occupancy_words(use: DeviceUse) -> str:
 
 def _idle(gaps: Gaps, nanoseconds: int) -> str:
     """`60 %, 60.1 ms`: of the window, and of one step."""
-    if 0 < nanoseconds < 0.0005 * gaps.window_ns:
-        return "< 0.1 %"
     return f"{percent(nanoseconds / gaps.window_ns)}, {significant(nanoseconds / gaps.steps / 1e6)} ms"
 
 

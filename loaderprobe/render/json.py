@@ -22,29 +22,28 @@ from loaderprobe.records.verdict import Advice, Bound, Evidence, Forecast, GapVe
 from loaderprobe.render.doctor import why_words
 from loaderprobe.render.figures import evidence_words
 from loaderprobe.render.trace import bound_sentence
-from loaderprobe.render.words import action_words, kind_words, knee_words, limit_words, remark_words, sentence
+from loaderprobe.render.words import action_words, knee_words, message, remark_words, sentence
 
 T = TypeVar("T")
 _WORDS: dict[type, Callable[[Any], str]] = {
     Advice: lambda advice: action_words(advice.action),
     Bound: sentence,
     Capability: why_words,
-    DeviceKind: kind_words,
+    DeviceKind: lambda kind: message(f"kind.{kind.code}", kind.facts),
     Evidence: evidence_words,
     Forecast: lambda forecast: remark_words(forecast.refused) if forecast.refused else "",
     Knee: knee_words,
-    Limit: limit_words,
+    Limit: lambda limit: message(f"ladder.{limit.code}", limit.facts),
     GapVerdict: bound_sentence,
     Remark: remark_words,
 }
 """What makes the `sentence` of a record."""
-_PLAIN = (int, float, str)
 
 
 def worded(value: T) -> T:
     """The same record, or tuple or dict of records, with the sentence of every one in it that has none yet."""
     made: Any = value
-    if isinstance(value, tuple) and not (value and isinstance(value[0], _PLAIN)):  # a column may be long
+    if isinstance(value, tuple) and not (value and isinstance(value[0], int | float | str)):  # a column may be long
         made = tuple(map(worded, value))
     elif isinstance(value, dict):
         made = {name: worded(each) for name, each in value.items()}

@@ -28,28 +28,23 @@ _PARTS: dict[PartName, str] = {
 def layers_document(found: LayersReport) -> Document:
     """The slowest layers, the parts of a step, and the way down to a source line."""
     batch = f", batch {found.batch_size}" if found.batch_size else ""
-    slowest, whole = max(found.layers, key=lambda layer: layer.ms, default=None), step_ms(found)
-    headline = subline = f"{significant(whole)} ms a training step"
-    if slowest is not None:
-        where = "forward" if slowest.forward.value > slowest.backward.value else "backward"
-        takes = f"{slowest.name or slowest.kind} takes {percent(slowest.ms / whole)} of a step"
-        headline = "The layers do not add up to the step" if _far(found) else takes
-        subline += f"; {layer_name(slowest)} is the slowest of {len(found.layers)} layers, most of it {where}"
+    slowest, whole = max(found.layers, key=lambda layer: layer.ms), step_ms(found)
+    where = "forward" if slowest.forward.value > slowest.backward.value else "backward"
+    takes = f"{slowest.name or slowest.kind} takes {percent(slowest.ms / whole)} of a step"
+    most = f"{layer_name(slowest)} is the slowest of {len(found.layers)} layers, most of it {where}"
     return Document(
         title=f"{found.model} on {found.device}{batch}",
-        headline=headline,
-        subline=subline,
+        headline="The layers do not add up to the step" if _far(found) else takes,
+        subline=f"{significant(whole)} ms a training step; {most}",
         tone="compute",
         unsure=_far(found),
-        sections=tuple(_sections(found)),
+        sections=(
+            Section(title="Slowest layers, ms a step", parts=tuple(_layers(found)), panel="main"),
+            Section(title="Parts of a step", parts=(_parts(found),), panel="main"),
+            Section(title="How sure", parts=tags(_sure(found)), panel="side"),
+            Section(title="From the step to a source line", parts=table(found.drill, _drill(found))),
+        ),
     )
-
-
-def _sections(found: LayersReport) -> Iterator[Section]:
-    yield Section(title="Slowest layers, ms a step", parts=tuple(_layers(found)), panel="main")
-    yield Section(title="Parts of a step", parts=(_parts(found),), panel="main")
-    yield Section(title="How sure", parts=tags(_sure(found)), panel="side")
-    yield Section(title="From the step to a source line", parts=table(found.drill, _drill(found)))
 
 
 def step_ms(found: LayersReport) -> float:
@@ -123,8 +118,6 @@ def _layers(found: LayersReport) -> Iterator[Part]:
     """The slowest first, the part of its name that sets it apart in front."""
     slowest = sorted(found.layers, key=lambda layer: -layer.ms)
     rows = tuple(_row_of(layer, step_ms(found)) for layer in slowest[:_SHOWN])
-    if not rows:
-        return
     yield Chart(
         rows=rows,
         unit="ms",

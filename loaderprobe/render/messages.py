@@ -777,14 +777,14 @@ MESSAGES: dict[str, str] = {
         "Compute limits at batch {size}, by construction: the batch stays in memory, so no loader can limit. With "
         "DATA, batches are loaded, and the input is judged, too."
     ),
-    "batch_limit.unknown": "What limits training at batch {size} is not known[: {why}].",
+    "batch_limit.unknown": "What limits training at batch {size} is not known: {why}.",
     "part.model": "A copy of the model was trained in {precision} on {on:code trained}[; memory limit {limit:bytes}].",
     "trained.memory": (
         "[random images in memory of {pixels} x {pixels} pixels|the samples of one batch, repeated, in memory]"
     ),
     "trained.folder": "batches from {data}, loaded by {workers:loader}; files were read as they were found",
     "trained.loader": "a loader's batches",
-    # What a GPU waits for, by a recording, as a sentence and as a heading; and what to do then.
+    # What a GPU waits for, by a recording; and what to do then.
     "gap.input": "The GPU waits for input.",
     "gap.copy": "The GPU waits for copies from the host.",
     "gap.host": "The GPU waits for the host, which launches late.",
@@ -793,14 +793,6 @@ MESSAGES: dict[str, str] = {
     "gap.compute": "The GPU computes nearly all the time.",
     "gap.inconclusive": "What the GPU waits for is not on record.",
     "gap.either": "{names} take about as much of a step.",
-    "limited.input": "input-bound",
-    "limited.copy": "input-bound by copies to the GPU",
-    "limited.host": "limited by the host",
-    "limited.sync": "limited by the host, which waits for the GPU",
-    "limited.communication": "limited by communication",
-    "limited.compute": "compute-bound",
-    "limited.inconclusive": "the limit is not known",
-    "limited.either": "limited by {names} alike",
     "trace_advice.host": "Less work for the host: torch.compile, CUDA graphs, a fused optimizer, larger batches.",
     "trace_advice.sync": "Fewer waits for the GPU: no .item() or print of a loss in each step.",
     "trace_advice.communication": "Give the recordings of all ranks, and look at the one that communicates least.",

@@ -13,18 +13,7 @@ from rich.cells import cell_len
 
 from loaderprobe.records.resources import RESOURCE
 from loaderprobe.render.charts import BASE, MARKS, TONES, Bar, Chart, ChartRow, how_known, on_axis, ticks, tones_of
-from loaderprobe.render.document import (
-    Command,
-    Document,
-    Item,
-    Paragraph,
-    Part,
-    Section,
-    Table,
-    Tags,
-    cell_text,
-    unfolded,
-)
+from loaderprobe.render.document import Command, Document, Item, Paragraph, Part, Section, Table, cell_text, unfolded
 from loaderprobe.render.format import visible
 
 if TYPE_CHECKING:
@@ -59,8 +48,6 @@ def _block(part: Part) -> Iterator[str]:
         yield f"- {subject}{escaped(part.text)}"
     elif isinstance(part, Command):
         yield f"```\n{visible(part.text)}\n```"
-    elif isinstance(part, Tags):
-        yield escaped(", ".join(part.texts))
     elif isinstance(part, Chart):
         yield from _chart_blocks(part)
     elif isinstance(part, Table):

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from functools import partial
 from pathlib import PurePath
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from loaderprobe.records import values
-from loaderprobe.records.catalogue import Amount, CatalogueEntry
+from loaderprobe.records.catalogue import Amount, CatalogueEntry, LimitName
 from loaderprobe.records.files import is_url
 from loaderprobe.records.options import PLAN
 from loaderprobe.records.plan import InputName, Need, NeedName, PlanReport
-from loaderprobe.records.supply import Asked, PlanPart, PlanSupply, Quantity
+from loaderprobe.records.supply import Asked, PlanSupply, Quantity
 from loaderprobe.render.charts import Bar, Chart, ChartRow
 from loaderprobe.render.document import (
     Column,
@@ -37,24 +36,14 @@ from loaderprobe.render.rows import as_columns, own_cells
 from loaderprobe.render.words import LIMIT_WORDS, enough, message, remark_words
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
 
-PART: dict[PlanPart, str] = {
-    "measured_storage": "measured storage",
-    "cold_opens": "cold opens of the measured storage",
-    "workers": "workers, and how slow a read may be",
-    "cores": "cores",
-    "reads_in_flight": "reads in flight",
-}
 NEED: dict[NeedName, str] = {
     "read_bytes": "read bandwidth",
     "opens": "files opened",
     "requests": "requests, 128 KiB",
-    "reads_in_flight": "reads in flight",
     "read_time": "a file may take",
-    "capacity": "capacity",
     "checkpoint": "checkpoint writes",
-    "workers": "workers",
-    "cores": "cores",
 }
+"""Others are called as they are named."""
 INPUT: dict[InputName, str] = {
     "rate": "rate of one accelerator",
     "file_bytes": "bytes of a file",
@@ -83,7 +72,10 @@ def plan_document(plan: PlanReport) -> Document:
     """What each storage feeds and what to buy; then the test to sign, and what the plan is computed from."""
     measured = next((supply for supply in plan.supplies if supply.label == "measured" and supply.limits), None)
     feeds_all = measured is not None and (measured.feeds or 0.0) >= plan.asked.accelerators
-    doubt = " if names are cached: cold opens are not known" if _opens_unknown(plan) else ""
+    # An open of a cold name may be the limit of the measured storage; a request of an object has none.
+    known = plan.source.kind == "bandwidth" and "cold_opens" not in plan.refused
+    matter = plan.asked.images_per_file == 1 and not is_url(plan.source.data)
+    doubt = " if names are cached: cold opens are not known" if matter and not known else ""
     return Document(
         title=_title(plan),
         headline=f"Storage here feeds all {plan.asked.accelerators:,}{doubt}" if feeds_all else _to_buy(plan),
@@ -93,21 +85,14 @@ def plan_document(plan: PlanReport) -> Document:
     )
 
 
-def _opens_unknown(plan: PlanReport) -> bool:
-    """True where an open of a cold name may be the limit of the measured storage; a request of an object has none."""
-    measured = "cold_opens" not in plan.refused and plan.source.kind == "bandwidth"
-    return plan.asked.images_per_file == 1 and not measured and not is_url(plan.source.data)
-
-
 def _sections(plan: PlanReport) -> Iterator[Section]:
     yield Section(title="How many accelerators each storage feeds", parts=tuple(_supplies(plan)), panel="main")
     yield Section(title="What to buy", parts=(_needs(plan),), panel="main")
     yield Section(title="The rate", parts=tuple(_rate(plan)), panel="side")
     yield Section(title="Not known", parts=tags(_not_known(plan)), panel="side")
     yield Section(title="The test to sign, on delivery", parts=tuple(_test(plan)))
-    notes = {supply.name: "; ".join(_supply_notes(supply, plan.asked)) for supply in plan.supplies}
-    storages = items((name, said) for name, said in notes.items() if said)
-    yield Section(title="Storages", parts=storages)
+    notes = ((supply.name, "; ".join(_supply_notes(supply, plan.asked))) for supply in plan.supplies)
+    yield Section(title="Storages", parts=items(pair for pair in notes if pair[1]))
     yield Section(title="Caches", parts=tuple(_caches(plan)))
     inputs = [pair for pair in plan.inputs.items() if pair[0] != "rate"]  # which stands beside the answer
     yield Section(title="Computed from", parts=table(inputs, _INPUTS))
@@ -159,7 +144,7 @@ def _needs(plan: PlanReport) -> Table:
     counts = sorted({1, asked.of_node, asked.accelerators})
     lines = [
         (
-            NEED[need.name],
+            NEED.get(need.name, need.name.replace("_", " ")),
             *(_need(need, count, asked.accelerators) for count in counts),
             f"{need.at_utilization.weakest}{_spread(need.at_utilization)}",
         )
@@ -179,8 +164,7 @@ def _needs(plan: PlanReport) -> Table:
 def _need(need: Need, count: int, planned: int) -> str:
     quantity = need.to_buy or need.at_utilization
     scale = 1.0 if need.name in _FIXED else count if need.name in _EACH else count / planned
-    scaled = replace(quantity, value=scale * quantity.value, low=scale * quantity.low, high=scale * quantity.high)
-    return _plain(scaled)
+    return _plain(quantity, scale)
 
 
 def _rate(plan: PlanReport) -> Iterator[Part]:
@@ -194,7 +178,7 @@ def _rate(plan: PlanReport) -> Iterator[Part]:
 
 
 def _not_known(plan: PlanReport) -> Iterator[str]:
-    yield from (f"{PART[part]}: {remark_words(why)}" for part, why in plan.refused.items())
+    yield from (f"{part.replace('_', ' ')}: {remark_words(why)}" for part, why in plan.refused.items())
     if plan.source.kind in ("sweep", "run"):
         yield "cold opens: the test drops names"
     if plan.asked.checkpoint is None:
@@ -206,33 +190,27 @@ def _caches(plan: PlanReport) -> Iterator[Part]:
     asked, share = plan.asked, plan.epochs.cache_share
     if share is None:
         return
-    kind = "page cache" if asked.cache.kind == "page" else "pinned files"
-    text = f"{format_bytes(asked.cache.bytes)} of {kind}, {percent(share)} of the set"
+    kind, least = "pinned files", ""
     if asked.cache.kind == "page":
-        text = f"{text}; with a shuffle over all images they answer at least"
+        kind, least = "page cache", "; with a shuffle over all images they answer at least"
+    text = f"{format_bytes(asked.cache.bytes)} of {kind}, {percent(share)} of the set{least}"
     yield Item(subject=f"On each of {counted(asked.nodes, 'node')}", text=text)
     columns = (
         Column("epoch", lambda cached: str(cached.epoch)),
-        Column("from caches", lambda cached: percent(cached.hits) if cached.hits else "0 %"),
+        Column("from caches", lambda cached: percent(cached.hits)),
         Column("from storage", lambda cached: format_rate(cached.read_bytes_per_s)),
     )
     yield from table(plan.epochs.cached, columns)
 
 
+_FLAGS = {option.name: option.flags[0] for option in PLAN}
+"""By what the source of a figure is called that was given."""
 _INPUTS = (
     Column("figure", lambda pair: INPUT[pair[0]]),
     Column("value", lambda pair: _ranged(pair[1])),
     Column("label", lambda pair: _label(pair[1])),
-    Column("source", lambda pair: _source(pair[1])),
+    Column("source", lambda pair: _FLAGS.get(pair[1].source, pair[1].source)),
 )
-
-
-def _source(quantity: Quantity) -> str:
-    """Where a quantity comes from; one that was given, from its option."""
-    return _FLAGS.get(quantity.source, quantity.source) if quantity.label == "given" else quantity.source
-
-
-_FLAGS = {option.name: option.flags[0] for option in PLAN}
 
 
 def need_columns(plan: PlanReport) -> dict[str, list[Any]]:
@@ -296,13 +274,16 @@ _AMOUNTS: dict[str, Callable[[float], str]] = {
     "images/s": lambda number: f"{rate(number)} images/s",
     "images": lambda number: f"{number:,.0f} images",  # a count that also stands in the sentence on an epoch
     "x": lambda number: f"{significant(number)} x",
+    "reads": partial(figure, figures=2),
+    "workers": "{:,.0f}".format,
+    "cores": partial(figure, figures=2),
 }
+"""By unit; those of what a row or a sentence names are left out."""
 
 
 def amount(quantity: Quantity, value: float | None = None) -> str:
     """A figure with its unit; `value` replaces the figure."""
-    number, unit = quantity.value if value is None else value, quantity.unit
-    return _AMOUNTS[unit](number) if unit in _AMOUNTS else f"{grouped(number)} {unit}"
+    return _AMOUNTS[quantity.unit](quantity.value if value is None else value)
 
 
 def _ranged(quantity: Quantity) -> str:
@@ -313,13 +294,11 @@ def _ranged(quantity: Quantity) -> str:
     return f"{amount(quantity)} ({low} to {high})"
 
 
-def _plain(quantity: Quantity) -> str:
-    """The figure without a unit that its row names already; a wide range instead of it."""
-    if quantity.unit not in ("reads", "workers", "cores"):
-        return amount(quantity)
-    show = "{:,.0f}".format if quantity.unit == "workers" else partial(figure, figures=2)
-    wide = quantity.high - quantity.low > RANGE_FROM * quantity.value
-    return span((quantity.low, quantity.high) if wide else (quantity.value,), show)
+def _plain(quantity: Quantity, scale: float = 1.0) -> str:
+    """The figure; of a count a wide range instead of it, which need not have the figure in its middle."""
+    if quantity.unit in ("reads", "workers", "cores") and quantity.high - quantity.low > RANGE_FROM * quantity.value:
+        return span((scale * quantity.low, scale * quantity.high), _AMOUNTS[quantity.unit])
+    return amount(quantity, scale * quantity.value)
 
 
 def _spread(quantity: Quantity) -> str:
@@ -357,12 +336,10 @@ def _supply_notes(supply: PlanSupply, asked: Asked) -> Iterator[str]:
 def _from_words(plan: PlanReport) -> str:
     source = plan.source
     others = f" (also in the run: {join_words(source.other_data)}; --data)" if source.other_data else ""
-    if source.kind == "trace":
-        return f"From the recording {source.path}, without its files."
     # A plan is passed on: folders of the machine that measured say nothing to its readers.
     run = PurePath(source.path).name
-    made = f"bandwidth result {run}" if source.kind == "bandwidth" else f"{source.configuration} of {run}"
-    return f"From {made}{others}."
+    made = {"trace": f"the recording {run}, without its files", "bandwidth": f"bandwidth result {run}"}
+    return f"From {made.get(source.kind, f'{source.configuration} of {run}')}{others}."
 
 
 LAUNCHER = "--rdzv-backend c10d --rdzv-endpoint HEAD:29500 --rdzv-id 7"
@@ -370,26 +347,30 @@ LAUNCHER = "--rdzv-backend c10d --rdzv-endpoint HEAD:29500 --rdzv-id 7"
 
 
 def _test(plan: PlanReport) -> Iterator[Part]:
-    test = plan.acceptance
+    test, asked = plan.acceptance, plan.asked
     several = [f"{test.nodes:,} nodes at once"] if test.nodes > 1 else []
     head = ("cold files", *several, "one node", "measured", "pass")
     lines = tuple((what, *promised[1 - len(several) :], "", "") for what, *promised in _promises(plan))
     yield Table(head=head, lines=lines)
     origin = {"workers": "its workers", "reads_in_flight": "by the reads in flight", "assumed": "assumed"}
-    readers = f"{counted(_readers(plan), 'reader')} an accelerator: {origin[test.readers_from]}"
+    each = -(-test.readers // asked.of_node)
+    readers = f"{counted(each, 'reader')} an accelerator: {origin[test.readers_from]}"
     if several:
+        # A rank for each accelerator, as many on all nodes.
+        ranks = -(-asked.accelerators // test.nodes)
+        launch = f"torchrun --nnodes {test.nodes} --nproc-per-node {ranks} {LAUNCHER} -m loaderprobe bandwidth PATH"
         yield Item(subject=several[0], text=f"on each; {readers}")
-        yield Command(text=delivery_command(plan))
+        yield Command(text=f"{launch} --ranks {test.nodes}x{ranks} --readers {each}")
     yield Item(subject="One node", text=f"as root, so that names are cold too{'' if several else f'; {readers}'}")
     yield Command(text=f"loaderprobe bandwidth PATH --readers {test.readers} --drop-caches")
-    if plan.asked.checkpoint is not None:
-        blocks = math.ceil(plan.asked.checkpoint.bytes / 2**20)
+    if asked.checkpoint is not None:
+        blocks = math.ceil(asked.checkpoint.bytes / 2**20)
         yield Item(subject="A checkpoint", text="from one node, until it is on the storage")
         yield Command(text=f"dd if=/dev/zero of=PATH/checkpoint bs=1M count={blocks} conv=fsync")
     if test.compute and test.workers:
-        ranks = f" --ranks {plan.asked.of_node}" if plan.asked.of_node > 1 else ""
+        of_node = f" --ranks {asked.of_node}" if asked.of_node > 1 else ""
         yield Item(subject="Training", text="on each node; the column of alone")
-        yield Command(text=f"loaderprobe sweep PATH --workers {test.workers}{ranks} --compute {test.compute}")
+        yield Command(text=f"loaderprobe sweep PATH --workers {test.workers}{of_node} --compute {test.compute}")
     head_words = " HEAD: the first node." if several else ""
     yield Paragraph(text=f"PATH: images of that size, more than storage caches.{head_words}")
 
@@ -411,63 +392,38 @@ def _promises(plan: PlanReport) -> Iterator[tuple[str, str, str]]:
     yield "training, of its rate alone", MISSING, f">= {percent(asked.utilization)}"
 
 
-def delivery_command(plan: PlanReport) -> str:
-    """What to type on each of several nodes of the delivered system: a rank for each accelerator, as many on all."""
-    test, asked = plan.acceptance, plan.asked
-    ranks = -(-asked.accelerators // test.nodes)
-    return (
-        f"torchrun --nnodes {test.nodes} --nproc-per-node {ranks} {LAUNCHER} -m loaderprobe bandwidth PATH "
-        f"--ranks {test.nodes}x{ranks} --readers {_readers(plan)}"
-    )
-
-
-def _readers(plan: PlanReport) -> int:
-    return -(-plan.acceptance.readers // plan.asked.of_node)
-
-
 _ONE = {"TiB": "TiB", "prefixes": "prefix", "units": "unit", "IOPS": "bought IOPS"}
 
 
-def catalogue_document(entries: Iterable[CatalogueEntry], today: date) -> Document:
+def catalogue_document(entries: Sequence[CatalogueEntry], today: date) -> Document:
     """Every entry with its limits, its source and the day on which that was read."""
-    chosen = tuple(entries)
+    published = "Limits as published, not measured by loaderprobe: at most that, unless marked >=."
+    use = Paragraph(text="Use: --storage fsx-lustre-250:24TiB, s3-standard:16, efs-elastic.")
     return Document(
         title="Storage catalogue",
         sections=(
-            Section(
-                parts=(
-                    Paragraph(text="Limits as published, not measured by loaderprobe: at most that, unless marked >=."),
-                    *table(chosen, _ENTRY),
-                )
-            ),
-            Section(title="Sources", parts=items((each.name, _entry_source(each, today)) for each in chosen)),
-            Section(parts=(Paragraph(text="Use: --storage fsx-lustre-250:24TiB, s3-standard:16, efs-elastic."),)),
+            Section(parts=table(entries, _ENTRY, caption=published)),
+            Section(title="Sources", parts=items((each.name, _entry_source(each, today)) for each in entries)),
+            Section(parts=(use,)),
         ),
     )
 
 
-def catalogue_json(entries: Iterable[CatalogueEntry]) -> str:
+def catalogue_json(entries: Sequence[CatalogueEntry]) -> str:
     """The entries, indented, ending with a newline."""
-    return msgspec.json.format(msgspec.json.encode(tuple(entries)), indent=2).decode() + "\n"
+    return msgspec.json.format(msgspec.json.encode(entries), indent=2).decode() + "\n"
 
 
-def _bandwidth(entry: CatalogueEntry) -> str:
-    if entry.tiers:
-        rates = span([tier.read_bytes_per_s_per_unit for tier in entry.tiers], format_rate)
-        return f"{rates} a {_ONE.get(entry.unit, entry.unit)}"
-    return _limit(entry, entry.read_bytes_per_s, format_rate)
-
-
-def _operations(entry: CatalogueEntry, name: Literal["opens_per_s", "requests_per_s"]) -> str:
+def _limit(entry: CatalogueEntry, name: LimitName) -> str:
+    """`4.19 GB/s`, `>= 5,500 a prefix`, `125 MB/s to 1.00 GB/s a TiB`."""
     amount: Amount | None = getattr(entry, name)
-    least = ">= " if amount and name in entry.at_least else ""
-    return least + _limit(entry, amount, lambda number: f"{number:,.0f}")
-
-
-def _limit(entry: CatalogueEntry, amount: Amount | None, show: Callable[[float], str]) -> str:
-    if amount is None:
+    tiers = [tier.read_bytes_per_s_per_unit for tier in entry.tiers if name == "read_bytes_per_s"]
+    figures = tiers or ([amount.per_unit or amount.base] if amount else [])
+    if not figures:
         return MISSING
-    return f"{show(amount.per_unit)} a {_ONE.get(entry.unit, entry.unit)}" if amount.per_unit else show(amount.base)
+    limit = span(figures, format_rate if name == "read_bytes_per_s" else "{:,.0f}".format)
+    each = f" a {_ONE.get(entry.unit, entry.unit)}" if tiers or (amount and amount.per_unit) else ""
+    return f"{'>= ' if name in entry.at_least else ''}{limit}{each}"
 
 
 def _clients(entry: CatalogueEntry) -> str:
@@ -478,22 +434,16 @@ def _clients(entry: CatalogueEntry) -> str:
 
 _ENTRY = (
     Column("storage", lambda entry: f"{entry.name}-TIER" if entry.tiers else entry.name),
-    Column("read bandwidth", _bandwidth),
-    Column("opens/s", lambda entry: _operations(entry, "opens_per_s")),
-    Column("requests/s", lambda entry: _operations(entry, "requests_per_s")),
+    Column("read bandwidth", partial(_limit, name="read_bytes_per_s")),
+    Column("opens/s", partial(_limit, name="opens_per_s")),
+    Column("requests/s", partial(_limit, name="requests_per_s")),
     Column("a read takes", lambda entry: span(entry.latency_s, format_duration) if entry.latency_s else MISSING),
     Column("a client", _clients),
 )
 
 
 def _entry_source(entry: CatalogueEntry, today: date) -> str:
-    parts = [f"{entry.source}, read {entry.read_on}"]
-    if entry.tiers:
-        parts.append(f"TIER is {join_words([tier.name for tier in entry.tiers], 'or')}")
-    if entry.stale(today):
-        parts.append("12 months ago or longer: check it")
-    if entry.second_hand:
-        parts.append(f"second hand: {entry.second_hand}")
-    if entry.note:
-        parts.append(entry.note)
-    return "; ".join(parts)
+    tiers = f"TIER is {join_words([tier.name for tier in entry.tiers], 'or')}" if entry.tiers else ""
+    stale = "12 months ago or longer: check it" if entry.stale(today) else ""
+    second_hand = f"second hand: {entry.second_hand}" if entry.second_hand else ""
+    return "; ".join(filter(None, (f"{entry.source}, read {entry.read_on}", tiers, stale, second_hand, entry.note)))

@@ -12,7 +12,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from loaderprobe.render.charts import BASE, MARKS, STYLES, Bar, Chart, ChartRow, how_known, on_axis, ticks, tones_of
-from loaderprobe.render.document import Cell, Command, Document, Item, Paragraph, Part, Table, Tags, cell_text, unfolded
+from loaderprobe.render.document import Cell, Command, Document, Item, Paragraph, Part, Table, cell_text, unfolded
 from loaderprobe.render.format import visible
 
 _LONGEST_NAME = 24
@@ -34,9 +34,6 @@ def printed(lines: Iterable[RenderableType], *, width: int, color: bool, crop: b
         height=100,
         color_system="standard" if color else None,
         force_terminal=color,
-        highlight=False,
-        markup=False,
-        emoji=False,
         legacy_windows=False,
         _environ={},
     )
@@ -46,8 +43,7 @@ def printed(lines: Iterable[RenderableType], *, width: int, color: bool, crop: b
 
 
 def _lines(document: Document, width: int) -> Iterator[RenderableType]:
-    title = f"{STYLES.get(document.tone, '')} bold".strip()
-    yield _text(document.headline or document.title, title)
+    yield from _part(Paragraph(text=document.headline or document.title, strong=True, tone=document.tone), width)
     if document.headline:
         if document.subline:
             yield _text(document.subline)
@@ -61,10 +57,9 @@ def _lines(document: Document, width: int) -> Iterator[RenderableType]:
         if not (beside and before == "side"):
             yield ""
         before = section.panel
-        if beside and isinstance(first := parts[0], Paragraph | Tags):
+        if beside and isinstance(first := parts[0], Paragraph):
             parts = parts[1:]
-            text = first.text if isinstance(first, Paragraph) else ", ".join(first.texts)
-            yield from _item(section.title, text, width, indent=0)
+            yield from _item(section.title, first.text, width, indent=0)
         elif section.title and section.panel != "main":
             yield _text(section.title, "bold")
         for part in parts:
@@ -84,8 +79,6 @@ def _part(part: Part, width: int) -> Iterator[RenderableType]:
         yield Padding(line, (0, 0, 0, 2 if part.label else 6))
     elif isinstance(part, Item):
         yield from _item(part.subject, part.text, width)
-    elif isinstance(part, Tags):
-        yield _text(", ".join(part.texts))
     elif isinstance(part, Chart):
         yield from chart_text(part, width)
     elif isinstance(part, Table):

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import itemgetter
 from pathlib import PurePath
 from typing import Any
 
-from loaderprobe.analyze.trace import FREED
+from loaderprobe.analyze.trace import FREED, NO_FUNCTION, SHORT_GAPS
 from loaderprobe.records import by_key
 from loaderprobe.records.resources import MOMENTS, TIME_PARTS
 from loaderprobe.records.thresholds import OF_STEP
 from loaderprobe.records.trace import MarkName, TraceRank, TraceReport
 from loaderprobe.records.verdict import GapVerdict
 from loaderprobe.render.charts import Bar, Chart, ChartRow, first_and_last, stacked
-from loaderprobe.render.document import Command, Document, Item, Paragraph, Part, Section, Table, tags
+from loaderprobe.render.document import Column, Command, Document, Item, Paragraph, Part, Section, few, table, tags
 from loaderprobe.render.format import counted, first_upper, percent, span, visible
 from loaderprobe.render.gpu import occupancy_words, timelines_chart
+from loaderprobe.render.groups import bound_words
 from loaderprobe.render.rows import as_columns, own_cells
 from loaderprobe.render.words import message, remark_words
 from loaderprobe.units import join_words, significant
@@ -30,6 +32,11 @@ _MARKED: dict[MarkName, str] = {
     "optimizer_steps": "steps of the optimizer",
     "none": "no mark: all of the recording is one window",
 }
+_HELD = {
+    SHORT_GAPS: "gaps under 2 ms: small kernels, one by one", NO_FUNCTION: "no function on record: with_stack=True",
+}  # fmt: skip
+_NOT_KNOWN = ("workers_not_recorded", "no_loader_spans")
+"""Notes on what no recording holds, and on what none of these does: all have the same loader."""
 _FREES = {"cudaFree": "PYTORCH_NO_CUDA_MEMORY_CACHING", "hipFree": "PYTORCH_NO_HIP_MEMORY_CACHING"}
 
 
@@ -40,16 +47,8 @@ def _cause(bound: GapVerdict) -> str:
 
 def bound_sentence(bound: GapVerdict) -> str:
     """The verdict in a sentence, without figures."""
-    return first_upper(message(f"gap.{_cause(bound)}", _names(bound)))
-
-
-def bound_heading(bound: GapVerdict) -> str:
-    """`input-bound (estimated)`."""
-    return f"{message(f'limited.{_cause(bound)}', _names(bound))} (estimated)"
-
-
-def _names(bound: GapVerdict) -> dict[str, str]:
-    return {"names": join_words([_FREE_WORDS[name].removesuffix(" and copies") for name in bound.candidates])}
+    names = join_words([_FREE_WORDS[name].removesuffix(" and copies") for name in bound.candidates])
+    return first_upper(message(f"gap.{_cause(bound)}", {"names": names}))
 
 
 def trace_document(found: TraceReport) -> Document:
@@ -57,27 +56,26 @@ def trace_document(found: TraceReport) -> Document:
     slow = None if found.waited_for is None else found.ranks[found.waited_for]
     first = found.ranks[0]
     ranks = f", {len(found.ranks)} recordings" if len(found.ranks) > 1 else ""
+    unknown = (note for note in (*found.notes, *first.notes) if note.code in _NOT_KNOWN)
+    timelines = timelines_chart([(_name(rank), rank.view) for rank in _shown(found)], "A typical stretch")
     return Document(
         title=f"{first.gpu or 'GPU (not named)'}{ranks}, {counted(found.steps, 'step')} of {_span(found)}",
         headline=f"The others wait for {_name(slow)}" if slow else bound_sentence(found.bound).removesuffix("."),
         subline=_condition(found, slow),
         tone=found.bound.cause,
         unsure=not found.bound.firm,
-        sections=tuple(_sections(found)),
+        sections=(
+            Section(title="Where a step's time goes", parts=(_time(found),), panel="main"),
+            Section(title="As fast, if it cost nothing", parts=tuple(_free(found)), panel="main"),
+            Section(title="Do next", parts=tuple(_next(found)), panel="side"),
+            Section(title="How sure", parts=tags(_sure(found)), panel="side"),
+            Section(title="Not known", parts=tags(map(remark_words, unknown)), panel="side"),
+            Section(title="Ranks", parts=tuple(_ranks(found))),
+            Section(title="What held the host up", parts=_host(found)),
+            Section(title="Over time", parts=(timelines,)),
+            Section(title="Doubts", parts=tuple(_doubts(found))),
+        ),
     )
-
-
-def _sections(found: TraceReport) -> Iterator[Section]:
-    yield Section(title="Where a step's time goes", parts=tuple(_time(found)), panel="main")
-    yield Section(title="As fast, if it cost nothing", parts=tuple(_free(found)), panel="main")
-    yield Section(title="Do next", parts=tuple(_next(found)), panel="side")
-    yield Section(title="How sure", parts=tags(_sure(found)), panel="side")
-    yield Section(title="Not known", parts=tags(_not_known(found)), panel="side")
-    yield Section(title="Ranks", parts=tuple(_ranks(found)))
-    yield Section(title="What held the host up", parts=tuple(_host(found)))
-    timelines = timelines_chart([(_name(rank), rank.view) for rank in _shown(found)], "A typical stretch")
-    yield Section(title="Over time", parts=(timelines,))
-    yield Section(title="Doubts", parts=tuple(_doubts(found)))
 
 
 def trace_columns(found: TraceReport) -> dict[str, list[Any]]:
@@ -91,8 +89,8 @@ def _condition(found: TraceReport, slow: TraceRank | None) -> str:
         least_s = slow.gaps.seconds("communication")
         more_s = max(rank.gaps.seconds("communication") for rank in found.ranks) - least_s
         return (
-            f"in communication {_ms(least_s)} ms a step, another up to {_ms(more_s)} ms more; by itself "
-            f"{bound_heading(slow.bound)}"
+            f"in communication {_ms(least_s)} ms a step, another up to {_ms(more_s)} ms more. By itself: "
+            f"{bound_sentence(slow.bound).removesuffix('.')} (estimated)"
         )
     cause = "input" if found.bound.cause == "copy" else found.bound.cause
     free = next((each for each in found.free if each.name == cause), None)
@@ -110,8 +108,8 @@ def _span(found: TraceReport) -> str:
     return f"{span(every, _ms)} ms (mean {_ms(found.step_s)})"
 
 
-def _time(found: TraceReport) -> Iterator[Part]:
-    yield Chart(
+def _time(found: TraceReport) -> Chart:
+    return Chart(
         rows=tuple(
             ChartRow(
                 label=MOMENTS[part].moment,
@@ -175,7 +173,7 @@ def _advice(found: TraceReport) -> Iterator[tuple[str, dict[str, str | float]]]:
     pageable_s = rank.gaps.pageable_ns / rank.steps / 1e9
     if pageable_s > OF_STEP * rank.step_s:
         yield "pinned", {"copies_s": pageable_s}
-    if not all(each.loader for each in found.ranks):
+    if not rank.loader:
         yield "span", {}
 
 
@@ -197,19 +195,12 @@ def _sure(found: TraceReport) -> Iterator[str]:
     yield "estimated; under a profiler the host is slower"
     marks = [_MARKED[mark] for mark in dict.fromkeys(rank.marked for rank in found.ranks)]
     yield f"{counted(found.steps, 'step')}, by {join_words(marks)}"
-    use = found.use
     yield (
-        f"GPU busy {percent(use.kernel_busy)}, SM efficiency {percent(use.sm_efficiency_estimated)}, occupancy "
-        f"{occupancy_words(use)}"
+        f"GPU busy {percent(found.use.kernel_busy)}, SM efficiency {percent(found.use.sm_efficiency_estimated)}, "
+        f"occupancy {occupancy_words(found.use)}"
     )
     if len(found.ranks) > 1 and found.waited_for is None and all(rank.gaps.communication_ns for rank in found.ranks):
         yield "no rank waits for another for long"
-
-
-def _not_known(found: TraceReport) -> Iterator[str]:
-    yield "storage, preprocessing, transport: no workers on record"
-    if not all(rank.loader for rank in found.ranks):
-        yield "input apart from the host: no span of a loader on record"
 
 
 def _short(name: str) -> str:
@@ -230,17 +221,17 @@ def _shown(found: TraceReport) -> tuple[TraceRank, ...]:
 def _ranks(found: TraceReport) -> Iterator[Part]:
     if len(found.ranks) == 1:
         return
-    shown, names = _shown(found), [_name(rank) for rank in found.ranks]
+    shown = _shown(found)
     rows = [
         ChartRow(
-            label=f"{name}, {_short(PurePath(rank.path).name)}" if names.count(name) > 1 else name,
+            label=_name(rank),
             value=_ms(rank.step_s),
-            note=f"ms, {bound_heading(rank.bound).removesuffix(' (estimated)')}",
+            note=f"ms, {bound_words(rank.bound)}",
             bars=stacked(
                 (MOMENTS[part].name, MOMENTS[part].letter, 1e3 * rank.gaps.seconds(part)) for part in TIME_PARTS
             ),
         )
-        for rank, name in ((rank, _name(rank)) for rank in shown)
+        for rank in shown
     ]
     seen = [part for part in TIME_PARTS if any(rank.gaps.of(part) for rank in shown)]
     yield Chart(
@@ -249,13 +240,11 @@ def _ranks(found: TraceReport) -> Iterator[Part]:
         names=tuple((MOMENTS[part].name, f"{MOMENTS[part].letter} {MOMENTS[part].moment}") for part in seen),
         ends="rank,ms a step",
     )
-    if len(shown) < len(names):
-        yield Paragraph(
-            text=f"{len(names) - len(shown)} ranks between those that communicate least and most are left out."
-        )
+    if left_out := len(found.ranks) - len(shown):
+        yield Paragraph(text=f"{left_out} ranks between those that communicate least and most are left out.")
 
 
-def _host(found: TraceReport) -> Iterator[Part]:
+def _host(found: TraceReport) -> tuple[Part, ...]:
     """Calls that waited for the GPU, many short gaps, functions while it was idle, and next() of the loader."""
     rank = found.ranks[found.waited_for or 0]
     least = OF_STEP * rank.step_s / 4
@@ -264,37 +253,26 @@ def _host(found: TraceReport) -> Iterator[Part]:
         for call in rank.blocking
         if call.seconds > least
     ]
-    for held in rank.held:
-        where = "no function on record: with_stack=True" if held.name == "?" else _short(held.name)
-        if held.seconds > least:
-            where = where or "gaps under 2 ms: small kernels, one by one"
-            lines.append(("GPU idle, the host was in", where, _ms(held.seconds), ""))
+    lines += [
+        ("GPU idle, the host was in", _HELD.get(held.name) or _short(held.name), _ms(held.seconds), "")
+        for held in rank.held
+        if held.seconds > least
+    ]
     if rank.wait_s:
         loader = _short(rank.loader.removeprefix("enumerate(DataLoader)#_").removesuffix(".__next__"))
         lines.append(("inside next()", loader, _ms(rank.wait_s), ""))
         lines.append(("of that, GPU idle", loader, _ms(rank.gaps.seconds("input")), ""))
-    if lines:
-        caption = f"Of {_name(rank)}" if len(found.ranks) > 1 else ""
-        head = ("", "what", "ms a step", "calls a step")
-        yield Table(head=head, lines=tuple(lines), caption=caption)
+    columns = (Column(head, itemgetter(place)) for place, head in enumerate(("", "what", "ms a step", "calls a step")))
+    return table(lines, columns, caption=f"Of {_name(rank)}" if len(found.ranks) > 1 else "")
 
 
 def _doubts(found: TraceReport) -> Iterator[Part]:
     """Each once, with the ranks that it is of where those are not all."""
-    # Without any, the first lines say it.
-    some_span = any(rank.loader for rank in found.ranks)
-    notes = [(rank, note) for rank in found.ranks for note in rank.notes if note.code != "no_loader_spans" or some_span]
-    for text, pairs in by_key(notes, lambda pair: remark_words(pair[1])).items():
-        ranks = [rank for rank, _ in pairs]
-        if len(ranks) == len(found.ranks):
-            yield Item(text=f"{first_upper(text)}.")
-            continue
-        more = f" and {len(ranks) - 3} more" if len(ranks) > 4 else ""
-        named = join_words([_name(each) for each in (ranks[:3] if more else ranks)])
-        yield Item(subject=f"{named if ranks[0].rank is None else first_upper(named)}{more}", text=f"{text}.")
-    for note in found.notes:
-        if note.code != "workers_not_recorded":
-            yield Item(text=f"{first_upper(remark_words(note))}.")
+    notes = [(_name(rank), note) for rank in found.ranks for note in (*rank.notes, *found.notes)]
+    doubts = [(name, note) for name, note in notes if note.code not in _NOT_KNOWN]
+    for text, pairs in by_key(doubts, lambda pair: remark_words(pair[1])).items():
+        some = few([name for name, _ in pairs]) if len(pairs) < len(found.ranks) else []
+        yield Item(subject=join_words(some), text=f"{text if some else first_upper(text)}.")
     for each in found.unread:
         yield Item(subject="Not read", text=each.reason)
 

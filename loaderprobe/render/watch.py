@@ -12,8 +12,8 @@ from loaderprobe.render.document import Column, Document, Paragraph, Section, ta
 from loaderprobe.render.format import MISSING, Facts, counted, percent, span, workers_words
 from loaderprobe.render.groups import letters_of, tone
 from loaderprobe.render.messages import MESSAGES
-from loaderprobe.render.rows import as_columns, own_cells
-from loaderprobe.render.words import heading, message, sentence
+from loaderprobe.render.rows import as_columns
+from loaderprobe.render.words import explanation, heading, message
 from loaderprobe.units import format_duration, format_rate, join_words, significant
 
 _SHOWN, _BRIEF = 30, 10
@@ -28,9 +28,11 @@ def watch_document(found: WatchReport) -> Document:
     rate = f"{span(rates)} {_UNITS[found.images]}, " if rates else ""
     rank = f"rank 0 of {found.ranks}, " if found.ranks > 1 else ""
     size = f", batches of {found.batch_size}" if found.batch_size else ""
+    few = f"too few training steps{', or other ranks limit' if found.ranks > 1 else ''}"
+    none = "steps run on a GPU" if found.on_gpu else few
     return Document(
         title=f"Watched training: {rank}{found.loader}, {workers_words(found.workers)}{size}",
-        headline=heading(found.bound) if found.bound else f"No verdict: {_why_none(found)}",
+        headline=heading(found.bound) if found.bound else f"No verdict: {none}",
         subline=f"{rate}{counted(steps, 'step')}; estimated, as nothing was changed",
         tone=tone(found.bound),
         unsure=found.bound is None or not found.bound.firm,
@@ -38,18 +40,12 @@ def watch_document(found: WatchReport) -> Document:
     )
 
 
-def _why_none(found: WatchReport) -> str:
-    if found.on_gpu:
-        return "steps run on a GPU"
-    return "too few training steps, or other ranks limit" if found.ranks > 1 else "too few training steps"
-
-
 def _sections(found: WatchReport) -> Iterator[Section]:
     unit = _UNITS[found.images]
     rows, brief = (tuple(map(_row, first_and_last(found.intervals, most))) for most in (_SHOWN, _BRIEF))
     course = (Chart(rows=rows, unit=unit, ends=f"until,{unit}", brief=brief),) if rows else ()
     yield Section(title=f"{unit.capitalize()} over time", parts=course, panel="main")
-    yield Section(title="Why", parts=(Paragraph(text=sentence(found.bound)),) if found.bound else (), panel="side")
+    yield Section(title="Why", parts=(Paragraph(text=explanation(found.bound)),) if found.bound else (), panel="side")
     waits = ("what limits: on a GPU, steps end later than the loop sees",) if found.on_gpu else ()
     sure = (
         "estimated from waits and the workers' clocks; without --watch it comes from an experiment",
@@ -81,17 +77,11 @@ _WORKERS = (
 
 def watch_columns(found: WatchReport) -> dict[str, list[Any]]:
     """One row an interval."""
-    names = (
-        "begin_s", "seconds", "steps", "images_per_s", "input_wait_fraction", "worker_cpu_fraction",
-        "worker_blocked_fraction", "read_bytes_per_s",
-    )  # fmt: skip
-    nothing = {"side": None, "cause": None}
-    return as_columns(
-        [
-            own_cells(interval, *names) | (own_cells(interval.bound, *nothing) if interval.bound else nothing)
-            for interval in found.intervals
-        ]
-    )
+    rows = [values(interval) for interval in found.intervals]
+    for row in rows:
+        bound = row.pop("bound")
+        row |= {"side": bound and bound.side, "cause": bound and bound.cause}
+    return as_columns(rows)
 
 
 def said(code: str, facts: Facts) -> str:

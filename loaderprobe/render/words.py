@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from loaderprobe.records import values
 from loaderprobe.records.config import SweepPlan
 from loaderprobe.records.environment import StorageLocation
-from loaderprobe.records.phases import DeviceKind
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import RESOURCE
 from loaderprobe.records.thresholds import WIDE_RANGE
@@ -16,9 +15,6 @@ from loaderprobe.records.verdict import Action, Advice, Bound, Interval, Knee
 from loaderprobe.render.format import Facts, Sentence, first_upper, noun
 from loaderprobe.render.messages import MESSAGES
 from loaderprobe.units import join_words
-
-if TYPE_CHECKING:
-    from loaderprobe.records.bandwidth import Limit
 
 
 def message(code: str, facts: Facts) -> str:
@@ -47,10 +43,8 @@ def heading(bound: Bound) -> str:
     """`Input-bound by storage`, `Compute-bound`, `Inconclusive`."""
     side = {"input": "Input-bound", "compute": "Compute-bound", "balanced": "Balanced"}.get(bound.side, "Inconclusive")
     if bound.cause == "either":
-        names = [noun(name) for name in bound.candidates]
-        if bound.side == "inconclusive":
-            return f"{side} between {join_words(names)}"
-        return f"{side} by {join_words(names, 'or')}"
+        how, last = ("between", "and") if bound.side == "inconclusive" else ("by", "or")
+        return f"{side} {how} {join_words([noun(name) for name in bound.candidates], last)}"
     if bound.cause == "inconclusive":
         return side if bound.side == "inconclusive" else f"{side}, cause inconclusive"
     if bound.cause in (bound.side, "balanced"):
@@ -94,17 +88,8 @@ def forecast_words(advice: Advice, sample: str = "images") -> str:
     forecast includes that training gets slower, it says so first. `sample` is what is counted, in the plural.
     """
     before, after = advice.before.value, advice.after
-    facts = {
-        "doubt": "slower" if after.low < before else "",
-        "before": before,
-        "after": after.value,
-        "low": after.low,
-        "high": after.high,
-        "speedup": advice.speedup,
-        "how": advice.how,
-        "then": advice.bottleneck,
-        "sample": sample,
-    }
+    facts = {**values(advice), **values(after), "before": before, "after": after.value, "then": advice.bottleneck}
+    facts |= {"doubt": "slower" if after.low < before else "", "sample": sample}
     if _is_rough(after):
         facts |= {"about": after.value, "least": after.low / before, "most": after.high / before}
     return message("part.forecast", facts)
@@ -121,14 +106,9 @@ def knee_words(knee: Knee) -> str:
     why = next((remark_words(forecast.refused) for forecast in beyond if forecast.refused), "")
     if knee.workers is None or knee.images_per_s is None:
         return message("knee.unknown", {"why": why})
-    rate = "about" if _is_rough(knee.images_per_s) else "images_per_s"
-    facts: Facts = {
-        "workers": knee.workers,
-        rate: knee.images_per_s.value,
-        "how": knee.how,
-        "why": why,
-        "then": knee.bottleneck,
-    }
+    rate = knee.images_per_s.value
+    facts = {**values(knee), "images_per_s": rate, "why": why, "then": knee.bottleneck}
+    facts["about"] = rate if _is_rough(knee.images_per_s) else None
     if why:
         end = "no_forecast"
     elif knee.bottleneck is None:
@@ -152,16 +132,6 @@ def enough(there: float, wanted: float, *, at_least: bool) -> str:
     if there >= wanted:
         return "enough"
     return "not known" if at_least else "not enough"
-
-
-def limit_words(limit: Limit) -> str:
-    """What stops the ladder of a storage from rising, as a sentence."""
-    return message(f"ladder.{limit.code}", limit.facts)
-
-
-def kind_words(kind: DeviceKind) -> str:
-    """What the device of a storage is, or why that is not known, as a sentence."""
-    return message(f"kind.{kind.code}", kind.facts)
 
 
 def place_words(place: StorageLocation) -> str:

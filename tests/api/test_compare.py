@@ -193,6 +193,13 @@ def bandwidths(factor: float, **changes: Any) -> BandwidthReport:
     return replace(example_bandwidth(), phases=phases, metadata=operations, **changes)
 
 
+def test_opens_alone_compare_in_the_unit_that_stands_above_them() -> None:
+    """Where no phase of reading has a partner."""
+    other = replace(bandwidths(1.4), phases=(example_phase(8, 61e6),))
+    text = loaderprobe.compare(bandwidths(1.0), other).text()
+    assert "A 1/s" in text and " 20000±600 " in text
+
+
 def test_two_storages_compare_step_by_step(tmp_path: Path) -> None:
     """Each phase at its concurrency, opens too; the mean is that of the ladder. Another storage must be meant."""
     paths = []
@@ -209,7 +216,7 @@ def test_two_storages_compare_step_by_step(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert {row.word for row in found.rows} == {"faster"} and found.whole and found.whole.word == "faster"
     text = found.text()
-    assert "20.0±0.6 k/s" in text and "files, 1 reader " in text
+    assert "20000±600 1/s" in text and "files, 1 reader " in text
     assert not loaderprobe.compare(*reversed(paths), differ="storage", fail_if_slower=0.05).passed
 
 

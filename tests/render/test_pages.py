@@ -67,7 +67,7 @@ PAGES: dict[str, tuple[Document, set[str]]] = {
     "sweep": (sweep_document(example_report()), set()),
     "bandwidth": (bandwidth_document(example_bandwidth()), {"61.3", "118", ">=301"}),
     "widest bandwidth": (
-        bandwidth_document(WIDEST), {">=12300", "opens/s", "stats,", ">=1,000,000", "4.36,"},
+        bandwidth_document(WIDEST), {">=12300", "opens/s", "stats/s", ">=1,000,000", "4.36,"},
     ),
     "sure bandwidth": (bandwidth_document(SURE), {"12345", "±6", "131,400", "±120"}),
     "bandwidth of ranks": (bandwidth_document(RANKS), {"20.0", "24.5", "fair"}),
