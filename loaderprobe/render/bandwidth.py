@@ -229,11 +229,17 @@ def _sure(best: BandwidthPhase) -> Iterator[str]:
 
 def _not_known(report: BandwidthReport) -> Iterator[str]:
     best, opens = report.best, report.best_of("open")
+    if best and best.cache == "unproved":
+        yield "what came from storage: nothing counts it here"
+    if report.kind.kind == "unknown":
+        yield "the kind of device"
     if best and best.cache == "remote":
         yield "what a cache of the store served"
         yield "what several processes get: one reads here"
     elif opens is None or opens.metadata in ("asked", "warm"):
         yield "cold opens/s: --drop-caches (root)"
+    elif opens.metadata == "unproved":
+        yield "which cache answered opens"
     elif opens.short:
         yield "opens/s that last: a pass took under a second"
     if not report.by_ranks and report.location.kind != "object":

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from loaderprobe.analyze.answer import main_speedups, speedup_of
 from loaderprobe.records.report import ConfigurationRow, Detail, Report
-from loaderprobe.records.resources import INPUTS, ONLY_WAITED
+from loaderprobe.records.resources import AMONG_RANKS, INPUTS, ONLY_WAITED
 from loaderprobe.records.thresholds import WORTH
 from loaderprobe.render.charts import Bar, Chart, ChartRow
-from loaderprobe.render.document import Column, Document, Paragraph, Part, Section, items, table
+from loaderprobe.render.document import Column, Document, Paragraph, Part, Section, items, table, tags
 from loaderprobe.render.figures import FIGURES
 from loaderprobe.render.first import advice_parts, ladder_section, limits_training, next_sections
-from loaderprobe.render.format import counted, figure, interval, percent, span, workers_words
-from loaderprobe.render.groups import FILES, state_word, tone, trains
+from loaderprobe.render.format import counted, figure, interval, noun, percent, span, workers_words
+from loaderprobe.render.groups import FILES, resources_of, state_word, tone, trains
 from loaderprobe.render.sweep import proof, rank_parts
 from loaderprobe.render.words import explanation, message, remark_words
 from loaderprobe.units import format_duration, significant
@@ -47,6 +47,7 @@ def diagnosis_document(report: Report) -> Document:
             ladder_section(report, [row], label=what_runs(row)),
             *next_sections(report),
             Section(title="How sure", panel="side", parts=tuple(_how_sure(row, detail))),
+            Section(title="Not known", panel="side", parts=tags(_unknown(row))),
             Section(title="Where the workers are, by function", parts=_functions(detail)),
             Section(title="Rates", parts=tuple(_rates(report, row, detail))),
             Section(title="What the verdict rests on", parts=tuple(proof(report, row))),
@@ -96,6 +97,16 @@ def _how_sure(row: ConfigurationRow, detail: Detail) -> Iterator[Part]:
             clear += f" ({span((lead.low, lead.high), lambda end: significant(end, 2))}x)"
     yield Paragraph(text=f"{clear}, {counted(rounds, 'round')}, {noise}", strong=True)
     yield Paragraph(text=explanation(bound, sample=detail.sample))
+
+
+def _unknown(row: ConfigurationRow) -> Iterator[str]:
+    """The speed-ups that every loader has, or every training, and this one has not."""
+    for name in resources_of(row):
+        usual = name not in (*ONLY_WAITED, *AMONG_RANKS) and (name != "compute" or trains(row))
+        if usual and speedup_of(row, name) is None:
+            yield f"gain if {noun(name)} were free"
+    if row.verdict and row.verdict.complete_rounds < 2:
+        yield "noise between rounds"
 
 
 def _functions(detail: Detail) -> tuple[Part, ...]:
