@@ -312,7 +312,6 @@ MESSAGES: dict[str, str] = {
     "files_empty": "the files are empty",
     "filesystem_not_counted": "reads of {filesystem} are not counted, so there is nothing to compare",
     # Why a part of a storage plan is not made.
-    "part_not_measured": "this was not measured",
     "no_storage_behind_files": "the files were in memory, so no storage was measured",
     "no_ceiling": "the ceiling of the storage was not measured",
     "ladder_not_measured": "no step of the ladder was measured",

@@ -9,7 +9,7 @@ from datetime import date
 from typing import get_args
 
 from loaderprobe.analyze.caches import lru_share_for, page_cache_hits, seen_before
-from loaderprobe.analyze.plan.needs import cores_of, demand, in_flight, judge_supply, measured_offer, why_refused
+from loaderprobe.analyze.plan.needs import cores_of, demand, in_flight, judge_supply
 from loaderprobe.analyze.plan.workload import (
     PlanWorkload,
     assumed_too,
@@ -46,24 +46,23 @@ def as_asked(
     Larger reads get at least the bytes/s of smaller ones; what blocks of shards get says nothing of a folder. That an
     image takes a worker as long is assumed.
     """
-    found, storage = workload, workload.storage
-    to_shards, to_folder = (
-        images_per_file > workload.images_an_open == 1,
-        images_per_file == 1 < workload.images_an_open,
-    )
+    found, storage, files = workload, workload.storage, workload.files
+    to_shards = images_per_file > workload.images_an_open == 1
+    to_folder = images_per_file == 1 < workload.images_an_open
     if images is not None:
         found = replace(found, images=images)
     # Where a run did not tell the bytes of an image, those that are given are of the files that it read.
     other_size = file_bytes is not None and workload.file_bytes.label != "given"
     if file_bytes is not None and other_size:
-        found = replace(
-            found,
-            file_bytes=file_bytes,
-            requests_per_file=requests([file_bytes.value], exact=False),
-            same_files=False,
-        )
+        asked = requests([file_bytes.value], exact=False)
+        found = replace(found, file_bytes=file_bytes, requests_per_file=asked)
+    if storage is not None and files is not None and other_size:
+        known_opens = any(limit.resource == files.resource for limit in storage.limits)
+        limits = storage.limits if known_opens else (*storage.limits, files)
+        storage = replace(storage, limits=limits, latency_s=None)
     if storage is not None and (to_shards or found.file_bytes.value > workload.file_bytes.value):
-        found = replace(found, storage=replace(storage, at_least=True))
+        bandwidth, *others = storage.limits
+        storage = replace(storage, limits=(replace(bandwidth, at_least=True), *others))
     if other_size or to_shards or to_folder:
         found = replace(
             found,
@@ -75,8 +74,8 @@ def as_asked(
         why: dict[PlanPart, Remark] = {"workers": Remark(code="file_wait_unknown")}
         if storage is not None:
             why["measured_storage"] = Remark(code="measured_in_shards")
-        found = replace(found, storage=None, wait_s=None, refused={**why, **workload.refused})
-    return found
+        return replace(found, storage=None, wait_s=None, refused={**why, **workload.refused})
+    return replace(found, storage=storage)
 
 
 def _cache_for(supply: PlanSupply, workload: PlanWorkload, asked: Asked) -> CacheSize | None:
@@ -192,25 +191,17 @@ READERS = 8
 """An accelerator, for the acceptance test, where nothing says how many it needs."""
 
 
-def needs(workload: PlanWorkload, asked: Asked) -> tuple[tuple[Need, ...], dict[PlanPart, Remark]]:
-    """What all accelerators need, and what cannot be said."""
+def needs(workload: PlanWorkload, asked: Asked) -> tuple[Need, ...]:
+    """What all accelerators need, as far as that is known."""
     made = [*_from_storage(workload, asked), *_kept(workload, asked)]
-    refused: dict[PlanPart, Remark] = {}
-    if not any(need.name == "reads_in_flight" for need in made):
-        code: str = "read_not_timed" if asked.images_per_file == 1 else "read_in_shard_not_timed"
-        refused["reads_in_flight"] = Remark(code=code)
-    workers, most = _whole_workers(workload, asked.utilization), _whole_workers(workload, 1.0)
-    if isinstance(workers, Remark):
-        refused["workers"] = workers
-    elif isinstance(most, Quantity):
+    workers, most = workers_of(workload, asked.utilization), workers_of(workload, 1.0)
+    if workers and most:
         made += _read_time(workload, asked.utilization, workers, most)
         made.append(_of_each("workers", workers, most, asked))
     cores, at_most = cores_of(workload, asked.utilization), cores_of(workload, 1.0)
-    if isinstance(cores, Remark):
-        refused["cores"] = cores
-    elif isinstance(at_most, Quantity):
+    if cores and at_most:
         made.append(_of_each("cores", cores, at_most, asked))
-    return tuple(made), refused
+    return tuple(made)
 
 
 def _of_each(name: NeedName, wanted: Quantity, most: Quantity, asked: Asked) -> Need:
@@ -219,19 +210,13 @@ def _of_each(name: NeedName, wanted: Quantity, most: Quantity, asked: Asked) -> 
     return Need(name=name, at_utilization=wanted, at_most=most, to_buy=None, node=node)
 
 
-def workers_of(workload: PlanWorkload, utilization: float) -> Quantity | Remark:
-    """Workers that one accelerator needs, or why that is not known."""
-    parts = workload.cpu_s, workload.wait_s, workload.other_s
-    if parts[0] is None or parts[1] is None or parts[2] is None:
-        return why_refused(workload, "workers")
-    whole = total([parts[0], parts[1], parts[2]], "s", "cpu + wait + other")
-    return product([workload.rate, whole], "workers", "G u (cpu + wait + other)", factor=utilization)
-
-
-def _whole_workers(workload: PlanWorkload, utilization: float) -> Quantity | Remark:
-    found = workers_of(workload, utilization)
-    if isinstance(found, Remark):
-        return found
+def workers_of(workload: PlanWorkload, utilization: float) -> Quantity | None:
+    """Workers that one accelerator needs; None where the workload has a reason not to know."""
+    parts = [part for part in (workload.cpu_s, workload.wait_s, workload.other_s) if part]
+    if len(parts) < 3:
+        return None
+    whole = total(parts, "s", "cpu + wait + other")
+    found = product([workload.rate, whole], "workers", "G u (cpu + wait + other)", factor=utilization)
     value, low, high = (float(math.ceil(end)) for end in (found.value, found.low, found.high))
     return replace(found, value=value, low=low, high=high, formula=f"ceil({found.formula})")
 
@@ -253,15 +238,15 @@ def _read_time(workload: PlanWorkload, utilization: float, workers: Quantity, mo
 def _from_storage(workload: PlanWorkload, asked: Asked) -> Iterator[Need]:
     mean = demand(workload, asked.utilization, asked.images_per_file)
     most = demand(workload, 1.0, asked.images_per_file)
-    yield _need("read_bytes", mean.read_bytes, most.read_bytes, asked)
-    yield _need("opens", mean.opens, most.opens, asked)
-    yield _need("requests", mean.requests, most.requests, asked)
+    yield _need("read_bytes", mean["read_bytes"], most["read_bytes"], asked)
+    yield _need("opens", mean["opens"], most["opens"], asked)
+    yield _need("requests", mean["requests"], most["requests"], asked)
     storage = workload.storage
-    if storage is not None and asked.images_per_file == 1 and workload.same_files:
+    if storage is not None and storage.latency_s is not None and asked.images_per_file == 1:
         of_all, at_most, of_node = (
-            in_flight(scaled(opens, count, f"N {opens.formula}"), storage.file_s)
+            in_flight(scaled(opens, count, f"N {opens.formula}"), storage.latency_s)
             for opens, count in (
-                (mean.opens, asked.accelerators), (most.opens, asked.accelerators), (mean.opens, asked.of_node)
+                (mean["opens"], asked.accelerators), (most["opens"], asked.accelerators), (mean["opens"], asked.of_node)
             )
         )  # fmt: skip
         yield Need(name="reads_in_flight", at_utilization=of_all, at_most=at_most, to_buy=None, node=of_node)
@@ -303,11 +288,13 @@ def make_plan(
     loaderprobe: str, created_utc: str,
 ) -> PlanReport:  # fmt: skip
     """The plan. `offers` are beside the storage that the run measured."""
-    measured = measured_offer(workload)
+    measured, found = workload.storage, needs(workload, asked)
     one = demand(workload, asked.utilization, asked.images_per_file)
     supplies = [judge_supply(offer, one, asked) for offer in (*((measured,) if measured else ()), *offers)]
-    found, lacking = needs(workload, asked)
-    refused = {**workload.refused, **lacking}
+    refused = dict(workload.refused)
+    if not any(need.name == "reads_in_flight" for need in found):
+        why = "read_not_timed" if asked.images_per_file == 1 else "read_in_shard_not_timed"
+        refused["reads_in_flight"] = Remark(code=why)
     return PlanReport(
         loaderprobe=loaderprobe,
         created_utc=created_utc,
@@ -335,7 +322,7 @@ def epoch_plan(workload: PlanWorkload, asked: Asked) -> EpochPlan:
     if asked.cache.kind == "none":
         return EpochPlan(seconds=seconds, cache_share=None)
     share = min(1.0, asked.cache.bytes / (workload.images.value * workload.file_bytes.value))
-    cold = asked.accelerators * demand(workload, asked.utilization, asked.images_per_file).read_bytes.value
+    cold = asked.accelerators * demand(workload, asked.utilization, asked.images_per_file)["read_bytes"].value
     hits = {epoch: cache_hits(asked, share, epoch) for epoch in SHOWN_EPOCHS}
     return EpochPlan(
         seconds=seconds,
@@ -387,7 +374,7 @@ def _acceptance(workload: PlanWorkload, asked: Asked, supplies: Sequence[PlanSup
     images_per_s = node * workload.rate.value * asked.utilization / asked.use
     workers = workers_of(workload, asked.utilization)
     flying = max((each.reads_in_flight.high for each in supplies if each.reads_in_flight), default=0.0)
-    count = math.ceil(workers.value) if isinstance(workers, Quantity) else None
+    count = int(workers.value) if workers else None
     of_workers, of_reads = node * (count or 0), math.ceil(node * flying / asked.use)
     return Acceptance(
         nodes=asked.nodes,

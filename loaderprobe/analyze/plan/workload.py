@@ -15,7 +15,7 @@ from loaderprobe.records.measurement import NO_STEP, Measurement, segments_of
 from loaderprobe.records.phases import FROM_STORAGE, BandwidthPhase, StorageCeiling, fastest
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow
-from loaderprobe.records.supply import WEAKNESS, Label, PlanPart, Quantity
+from loaderprobe.records.supply import WEAKNESS, Label, PlanPart, PlanSupply, Quantity, SupplyLimit
 from loaderprobe.records.thresholds import NORMAL, OTHER_READS, SATURATED, WORTH
 from loaderprobe.records.verdict import Verdict
 
@@ -90,26 +90,6 @@ REQUEST_BYTES = 128 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredStorage:
-    """The storage that the run itself measured, at the best step of its ladder."""
-
-    source: str
-    read_bytes_per_s: Quantity
-    """Read from storage, read-ahead included."""
-    files_per_s: Quantity
-    file_s: Quantity
-    """Seconds to open and read one file; `low` with one reader or the fewest, `value` at the best step."""
-    readers: int
-    at_least: bool
-    nodes: int = 1
-    """Machines that read at once."""
-    opens_per_s: Quantity | None = None
-    """Of cold names and inodes; None where that was not measured: reads open files whose inodes are in memory."""
-    opens_at_least: bool = False
-    notes: tuple[Remark, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanWorkload:
     """One accelerator and its data. None is what the run does not tell; `refused` says why."""
 
@@ -133,9 +113,10 @@ class PlanWorkload:
     """Time of a worker that is neither CPU nor storage."""
     wait_s: Quantity | None = None
     """Waiting for one image's file in a worker."""
-    storage: MeasuredStorage | None = None
-    same_files: bool = True
-    """False when the planned files have another size than those the storage was measured with."""
+    storage: PlanSupply | None = None
+    """That the run itself measured; its first limit is the bandwidth."""
+    files: SupplyLimit | None = None
+    """The files/s that it gave: of files of another size, what it opens at least."""
     refused: Mapping[PlanPart, Remark] = field(default_factory=dict)
     notes: tuple[Remark, ...] = ()
 
@@ -152,7 +133,9 @@ def requests(sizes: Sequence[float], *, exact: bool) -> Quantity:
 HERE = "measured here"
 
 
-def storage_of(measurement: Measurement, file_bytes: float, ceiling: StorageCeiling | None) -> MeasuredStorage | Remark:
+def storage_of(
+    measurement: Measurement, file_bytes: float, ceiling: StorageCeiling | None
+) -> tuple[PlanSupply, SupplyLimit] | Remark:
     """What the measured ceiling says, over files of this mean size; or why it says nothing."""
     if measurement.storage_kind == "memory":
         return Remark(code="no_storage_behind_files")
@@ -163,8 +146,11 @@ def storage_of(measurement: Measurement, file_bytes: float, ceiling: StorageCeil
     return best_of(ceiling.phases, file_bytes)
 
 
-def best_of(ladder: Sequence[BandwidthPhase], file_bytes: float) -> MeasuredStorage | Remark:
-    """The fastest step of a ladder over files of this mean size, or why it is no storage's rate."""
+def best_of(ladder: Sequence[BandwidthPhase], file_bytes: float) -> tuple[PlanSupply, SupplyLimit] | Remark:
+    """The fastest step of a ladder over files of this mean size, and its files/s; or why it is no storage's rate.
+
+    Of those very files, files/s and bytes/s are one figure: only that of the bytes is a limit of the storage.
+    """
     best = fastest(ladder)
     if best is None or not best.bw_bytes > 0:
         return Remark(code="ladder_not_measured")
@@ -172,19 +158,21 @@ def best_of(ladder: Sequence[BandwidthPhase], file_bytes: float) -> MeasuredStor
         return Remark(code="reads_unproved")
     if best.cache not in FROM_STORAGE:
         return Remark(code="reads_not_cold", facts={"files": best.cache})
-    first = min(ladder, key=lambda phase: phase.readers)
-    return MeasuredStorage(
-        source=f"{best.readers} readers of whole files",
-        read_bytes_per_s=_read_rate(best),
-        files_per_s=known(
-            best.files_per_s, "1/s", "measured", f"{best.readers} readers", half=_half(best) / file_bytes
-        ),
-        file_s=_file_s(first, best),
-        readers=best.readers,
+    readers, half = f"{best.readers} readers", max(0.0, best.bw_high - best.bw_bytes)
+    source, moved = f"{readers} of whole files", best.moved_bytes_per_s
+    read = known(moved, "B/s", "measured", source, half=half * (moved / best.bw_bytes))
+    rising = rises({phase.readers: phase.bw_bytes for phase in ladder})
+    storage = PlanSupply(
+        name=HERE,
+        label="measured",
+        source=source,
+        limits=(SupplyLimit(resource="bandwidth", limit=read, at_least=best.at_least or rising),),
+        latency_s=_file_s(min(ladder, key=lambda phase: phase.readers), best),
         nodes=best.nodes,
-        at_least=best.at_least or rises({phase.readers: phase.bw_bytes for phase in ladder}),
         notes=_notes(best),
     )
+    files = known(best.files_per_s, "1/s", "measured", readers, half=half / file_bytes)
+    return storage, SupplyLimit(resource="opens", limit=files, at_least=True)
 
 
 def rises(rates: Mapping[int, float]) -> bool:
@@ -193,18 +181,8 @@ def rises(rates: Mapping[int, float]) -> bool:
     return rates[most] > WORTH * max((rate for readers, rate in rates.items() if readers < most), default=0.0)
 
 
-def _read_rate(phase: BandwidthPhase) -> Quantity:
-    """What the storage delivered, read-ahead included."""
-    factor = phase.moved_bytes_per_s / phase.bw_bytes
-    source = f"{phase.readers} readers of whole files"
-    return known(phase.moved_bytes_per_s, "B/s", "measured", source, half=_half(phase) * factor)
-
-
-def _half(phase: BandwidthPhase) -> float:
-    return max(0.0, phase.bw_high - phase.bw_bytes)
-
-
 def _file_s(first: BandwidthPhase, best: BandwidthPhase) -> Quantity:
+    """To open and read one, with the fewest readers and at the best step."""
     low, high = sorted((_mean_s(first), _mean_s(best)))
     source = f"{first.readers} and {best.readers} readers" if first is not best else f"{best.readers} readers"
     return known(high, "s", "measured", source, low=low)
@@ -281,11 +259,11 @@ def measured_workload(
     """The same from figures of the files. Raises BadValue where the rate of compute is not known."""
     refused: dict[PlanPart, Remark] = {}
     rate = other[1] if other else _rate(measurement, verdict)
-    storage = storage_of(measurement, file_bytes.value, ceiling)
-    if isinstance(storage, Remark):
-        refused["measured_storage"] = storage
-    own = storage if isinstance(storage, MeasuredStorage) else None
-    times = _worker_times(measurement, verdict, own)
+    seen = storage_of(measurement, file_bytes.value, ceiling)
+    if isinstance(seen, Remark):
+        refused["measured_storage"] = seen
+    storage, files = (None, None) if isinstance(seen, Remark) else seen
+    times = _worker_times(measurement, verdict, storage)
     if isinstance(times, Remark):
         refused |= {"workers": times, "cores": times}
     cpu_s, other_s, wait_s = (None, None, None) if isinstance(times, Remark) else times
@@ -303,7 +281,8 @@ def measured_workload(
         cpu_s=cpu_s,
         other_s=other_s,
         wait_s=wait_s,
-        storage=own,
+        storage=storage,
+        files=files,
         refused=refused,
     )
     if measurement.ranks == 1 or other:
@@ -346,7 +325,7 @@ def amplification_of(counted: float | None, source: str) -> Quantity:
 
 
 def _worker_times(
-    measurement: Measurement, verdict: Verdict, storage: MeasuredStorage | None
+    measurement: Measurement, verdict: Verdict, storage: PlanSupply | None
 ) -> tuple[Quantity, Quantity | None, Quantity | None] | Remark:
     """(CPU, other, waiting for storage) of one image in a worker, in seconds; or why they are not known.
 
@@ -369,14 +348,14 @@ def _worker_times(
     )
 
 
-def _wait(measurement: Measurement, verdict: Verdict, storage: MeasuredStorage | None) -> Quantity | None:
+def _wait(measurement: Measurement, verdict: Verdict, storage: PlanSupply | None) -> Quantity | None:
     """Waiting for a file: with the fewest readers, up to what workers waited where the storage kept up."""
     assert verdict.worker_time is not None
     from_memory = verdict.files_were in ("warm", "partly warm") or measurement.config.cache == "warm"
     starved = (verdict.disk_ceiling_fraction or 0.0) >= SATURATED
     seen = [] if from_memory or starved else [verdict.worker_time.blocked_s]
-    if storage is not None:
-        seen.append(storage.file_s.low)
+    if storage is not None and storage.latency_s is not None:
+        seen.append(storage.latency_s.low)
     if not seen:
         return None
     middle, half = (max(seen) + min(seen)) / 2, (max(seen) - min(seen)) / 2
