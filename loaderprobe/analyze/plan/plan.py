@@ -22,7 +22,7 @@ from loaderprobe.analyze.plan.workload import (
     total,
 )
 from loaderprobe.errors import BadValue
-from loaderprobe.records.catalogue import Amount, CatalogueEntry
+from loaderprobe.records.catalogue import CatalogueEntry
 from loaderprobe.records.plan import (
     Acceptance,
     CacheEpoch,
@@ -34,7 +34,16 @@ from loaderprobe.records.plan import (
     PlanSource,
 )
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.supply import Asked, CacheSize, PlanPart, PlanSupply, Quantity, SupplyLimit, SupplyResource
+from loaderprobe.records.supply import (
+    Asked,
+    CacheSize,
+    Label,
+    PlanPart,
+    PlanSupply,
+    Quantity,
+    SupplyLimit,
+    SupplyResource,
+)
 from loaderprobe.units import significant
 
 
@@ -99,73 +108,60 @@ def _cache_for(supply: PlanSupply, workload: PlanWorkload, asked: Asked) -> Cach
 
 def given_offer(text: str, figures: Mapping[str, float]) -> PlanSupply:
     """A storage by its figures: by resource in bytes/s or operations/s, and `latency` in seconds."""
-    limits = tuple(
-        SupplyLimit(resource=resource, limit=known(figures[resource], unit, "given", "storage"))
-        for resource, unit in _UNITS.items()
-        if resource in figures
-    )
     latency = figures.get("latency")
     return PlanSupply(
         name=text,
         label="given",
         source="storage",
-        limits=limits,
+        limits=_limits(figures, "given", "storage"),
         latency_s=None if latency is None else known(latency, "s", "given", "storage"),
     )
 
 
-_UNITS: dict[SupplyResource, str] = {"bandwidth": "B/s", "opens": "1/s", "requests": "1/s", "client": "B/s"}
+_OFFERED: dict[SupplyResource, tuple[str, str]] = {
+    "bandwidth": ("B/s", "read_bytes_per_s"), "opens": ("1/s", "opens_per_s"), "requests": ("1/s", "requests_per_s"),
+    "client": ("B/s", "client_bytes_per_s"),
+}  # fmt: skip
+"""(unit, field of the catalogue) of each limit."""
+
+
+def _limits(
+    figures: Mapping[str, float | None], label: Label, source: str, at_least: Sequence[str] = ()
+) -> tuple[SupplyLimit, ...]:
+    """The known ones; those whose fields are `at_least` are a promise and no maximum."""
+    return tuple(
+        SupplyLimit(resource=resource, limit=known(value, unit, label, source), at_least=field in at_least)
+        for resource, (unit, field) in _OFFERED.items()
+        if (value := figures.get(resource)) is not None
+    )
 
 
 def catalogue_offer(entry: CatalogueEntry, name: str, size: float | None, today: date) -> PlanSupply:
     """An entry of the catalogue, or a tier of it, at the size that is bought. Raises BadValue for another size."""
     tier = entry.tier(name)
     size = _checked_size(entry, name, size, tier.least_size if tier else entry.least_size)
-    limits: list[SupplyLimit] = []
-    missing: list[str] = []
     bandwidth = tier.read_bytes_per_s_per_unit * size if tier else None
     if entry.read_bytes_per_s is not None:
         bandwidth = entry.read_bytes_per_s.at(size)
-    if bandwidth is None:
-        missing.append("bandwidth")
-    else:
-        limits.append(_published(entry, "bandwidth", bandwidth, "B/s", "read_bytes_per_s" in entry.at_least))
-    operations: dict[SupplyResource, Amount | None] = {"opens": entry.opens_per_s, "requests": entry.requests_per_s}
-    for resource, amount in operations.items():
-        value = amount.at(size) if amount else None
-        if value is not None:
-            limits.append(_published(entry, resource, value, "1/s", f"{resource}_per_s" in entry.at_least))
-        elif amount is not None:
-            missing.append(f"{resource}_at_size")
     client = tier.client_bytes_per_s if tier and tier.client_bytes_per_s else entry.client_bytes_per_s
-    if client is not None:
-        limits.append(_published(entry, "client", client, "B/s", False))
-    if not any(operations.values()):
-        missing.append("operations")
+    amounts = {"opens": entry.opens_per_s, "requests": entry.requests_per_s}
+    operations = {name: amount.at(size) for name, amount in amounts.items() if amount}
+    missing = ["bandwidth"] if bandwidth is None else []
+    missing += [f"{name}_at_size" for name, value in operations.items() if value is None]
+    missing += [] if operations else ["operations"]
     notes = [Remark(code="not_published", facts={"limits": " ".join(missing)})] if missing else []
     notes += [Remark(code="quoted", facts={"text": entry.note})] if entry.note else []
+    source, latency = f"{entry.source}, read {entry.read_on}", entry.latency_s
     return PlanSupply(
         name=name if not entry.unit else f"{name}:{float(significant(size)):g}{entry.unit}",
         label="published",
         source=entry.source,
-        limits=tuple(limits),
-        latency_s=_latency(entry),
+        limits=_limits({"bandwidth": bandwidth, **operations, "client": client}, "published", source, entry.at_least),
+        latency_s=None if latency is None else known(latency[1], "s", "published", source, low=latency[0]),
         read_on=entry.read_on,
         stale=entry.stale(today),
         notes=tuple(notes),
     )
-
-
-def _published(entry: CatalogueEntry, resource: SupplyResource, value: float, unit: str, at_least: bool) -> SupplyLimit:
-    source = f"{entry.source}, read {entry.read_on}"
-    return SupplyLimit(resource=resource, limit=known(value, unit, "published", source), at_least=at_least)
-
-
-def _latency(entry: CatalogueEntry) -> Quantity | None:
-    if entry.latency_s is None:
-        return None
-    best, typical = entry.latency_s
-    return known(typical, "s", "published", f"{entry.source}, read {entry.read_on}", low=best)
 
 
 def _checked_size(entry: CatalogueEntry, name: str, size: float | None, least: float) -> float:
