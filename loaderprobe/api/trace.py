@@ -13,7 +13,6 @@ from typing import Any
 from loaderprobe.analyze.gpu import attribute, coarse, syncs_per_step, timeline_view, use_of
 from loaderprobe.analyze.trace import (
     FREED,
-    HostCall,
     TracedWork,
     blocking_calls,
     fed_steps,
@@ -41,7 +40,7 @@ from loaderprobe.records.options import TRACE, check
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.resources import TimePart
 from loaderprobe.records.thresholds import FEW_STEPS, LEAST_IDLE, LOADED_AHEAD, STEPS_VARY
-from loaderprobe.records.trace import StepSpans, TraceRank, TraceReport
+from loaderprobe.records.trace import HostSpan, StepSpans, TraceRank, TraceReport
 from loaderprobe.render.json import worded
 from loaderprobe.render.trace import trace_columns, trace_document
 
@@ -228,9 +227,10 @@ def _steps(found: Recording, calls: Sequence[RawEvent], work: Sequence[RawEvent]
         # Behind the last record of either kind others are missing: records of a file are in the order of their time.
         lasts = (max((each.begin_ns for each in some), default=until_ns) for some in (calls, work))
         until_ns = min(until_ns, *lasts)
+    launches = [call for call in calls if KERNEL_LAUNCH.match(call.name)]
     steps = step_spans(
         found.spans,
-        [HostCall(call.begin_ns, call.end_ns, call.resource) for call in calls if KERNEL_LAUNCH.match(call.name)],
+        [HostSpan(call.name, call.resource, call.begin_ns, call.end_ns) for call in launches],
         [TracedWork(each.begin_ns, each.end_ns, issued.get(each.correlation)) for each in work],
         until_ns,
     )

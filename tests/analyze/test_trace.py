@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from loaderprobe.analyze.trace import HostCall, TracedWork, free_of, held_up, step_spans
+from loaderprobe.analyze.trace import TracedWork, free_of, held_up, step_spans
 from loaderprobe.records.resources import TIME_PARTS
 from loaderprobe.records.trace import HostSpan, HostSpans, Named
 from loaderprobe.records.verdict import Gaps
@@ -28,9 +28,9 @@ def span(name: str, begin_ms: float, end_ms: float, thread: int = 1) -> HostSpan
     return HostSpan(name, thread, round(begin_ms * MS), round(end_ms * MS))
 
 
-def each_ms(*begins: float) -> tuple[list[HostCall], list[TracedWork]]:
+def each_ms(*begins: float) -> tuple[list[HostSpan], list[TracedWork]]:
     """A launch in each, with a kernel of 1 ms right behind it."""
-    calls = [HostCall(round(at * MS), round(at * MS) + 5000, 1) for at in begins]
+    calls = [span("cudaLaunchKernel", at, at + 0.005) for at in begins]
     return calls, [TracedWork(each.end_ns, each.end_ns + MS, each.begin_ns) for each in calls]
 
 
