@@ -161,11 +161,11 @@ class ServiceTimes:
     latency_s: float
     """Waiting for a file, however small."""
     transfer_s: float
-    """Waiting for the bytes of a file; counts in the model of single servers only."""
+    """Waiting for the bytes of a file, before a single server; 0 elsewhere."""
     bytes_per_image: float
     """Asked of the storage; 0 where it is not known."""
     bytes_per_s: float
-    """Of the device; infinite where nothing is known to limit it."""
+    """Of the device; infinite where nothing is known to limit it, and where only latency does."""
     unproved_bytes_per_s: float = math.inf
     """Above this the device was not measured."""
     cores: float
@@ -177,7 +177,7 @@ class ServiceTimes:
     @property
     def storage_s(self) -> float:
         """Waiting for storage in one worker, with the device otherwise idle."""
-        return self.latency_s + (self.transfer_s if self.model == "single_server" else 0.0)
+        return self.latency_s + self.transfer_s
 
     @property
     def worker_s(self) -> float:
@@ -188,7 +188,7 @@ class ServiceTimes:
         """Images/s that each resource allows; the loader runs at the smallest. 0 workers count as 1."""
         return {
             "workers": self._by_workers(max(workers, 1)),
-            "storage": per_second(self.bytes_per_s, self.bytes_per_image) if self.model != "latency" else math.inf,
+            "storage": per_second(self.bytes_per_s, self.bytes_per_image),
             "cores": per_second(self.cores, self.work_s(workers)),
             "transport": per_second(1.0, self.parent_s) if workers else math.inf,
         }
@@ -200,7 +200,7 @@ class ServiceTimes:
     def crowded(self, workers: int) -> Literal["storage", "cores"] | None:
         """The resource whose queue takes all that another worker would bring."""
         rate = self._by_workers(max(workers, 1))
-        if self.model == "single_server" and rate * self.transfer_s >= thresholds.SATURATED:
+        if rate * self.transfer_s >= thresholds.SATURATED:
             return "storage"
         return "cores" if rate * self.work_s(workers) >= thresholds.SATURATED * self.cores else None
 
@@ -209,12 +209,11 @@ class ServiceTimes:
 
         The threads that send and receive batches take their part of the cores.
         """
-        served_s = self.transfer_s if self.model == "single_server" else 0.0
         work_s = self.work_s(workers)
         return closed_network(
             workers,
-            own_s=self.worker_s - self.cpu_s - served_s,
-            served_s=served_s,
+            own_s=self.worker_s - self.cpu_s - self.transfer_s,
+            served_s=self.transfer_s,
             cpu_s=self.cpu_s,
             cores=self.cores * self.cpu_s / work_s if work_s else math.inf,
         )
@@ -403,10 +402,8 @@ def _idle_s(workers: int, loader_only: Sequence[Segment], busy_s: float) -> floa
 
 def _read_per_image(measurement: Measurement, loader_only: Sequence[Segment], cold: float | None) -> float:
     """Bytes that the storage reads for an image: of files that are read in parts, with what is read ahead in vain."""
-    if cold is None:
-        return bytes_per_image(measurement, loader_only) or 0.0
-    most = 1.0 if measurement.access == "files" else cold
-    return (bytes_per_image(measurement, loader_only) or 0.0) * min(most, cold)
+    asked = bytes_per_image(measurement, loader_only) or 0.0
+    return asked if cold is None else asked * (min(1.0, cold) if measurement.access == "files" else cold)
 
 
 def _why_unproved(found: Experiments, cold: float | None, *, from_storage: bool) -> Remark | None:
