@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from loaderprobe.analyze.verdict.rates import rate_interval, rates_by_round
 from loaderprobe.errors import BadValue
@@ -258,19 +259,20 @@ def measured_workload(
 ) -> PlanWorkload:  # fmt: skip
     """The same from figures of the files. Raises BadValue where the rate of compute is not known."""
     refused: dict[PlanPart, Remark] = {}
-    rate = other[1] if other else _rate(measurement, verdict)
+    rate, ranks = other[1] if other else _rate(measurement, verdict), measurement.ranks
+    if ranks > 1 and not other:
+        rate = scaled(rate, 1 / ranks, f"rate of all / {ranks} ranks")
     seen = storage_of(measurement, file_bytes.value, ceiling)
     if isinstance(seen, Remark):
         refused["measured_storage"] = seen
     storage, files = (None, None) if isinstance(seen, Remark) else seen
     times = _worker_times(measurement, verdict, storage)
-    if isinstance(times, Remark):
-        refused |= {"workers": times, "cores": times}
-    cpu_s, other_s, wait_s = (None, None, None) if isinstance(times, Remark) else times
-    if cpu_s is not None and wait_s is None:
-        refused["workers"] = Remark(code="file_wait_unknown")
+    if not times:
+        refused["cores"] = Remark(code="no_worker_times")
+    if "wait_s" not in times:
+        refused["workers"] = Remark(code="file_wait_unknown" if times else "no_worker_times")
     emulated = measurement.compute.specified_images_per_s is not None
-    found = PlanWorkload(
+    return PlanWorkload(
         accelerator=other[0] if other else measurement.config.compute.name.removeprefix("emulated:"),
         compute=f"emulated:{other[0]}" if other else measurement.config.compute.name if emulated else "",
         rate=rate,
@@ -278,17 +280,11 @@ def measured_workload(
         requests_per_file=requests_per_file,
         amplification=amplification,
         images=images,
-        cpu_s=cpu_s,
-        other_s=other_s,
-        wait_s=wait_s,
         storage=storage,
         files=files,
         refused=refused,
+        **times,
     )
-    if measurement.ranks == 1 or other:
-        return found
-    ranks = measurement.ranks
-    return replace(found, rate=scaled(found.rate, 1 / ranks, f"rate of all / {ranks} ranks"))
 
 
 def _rate(measurement: Measurement, verdict: Verdict) -> Quantity:
@@ -324,39 +320,29 @@ def amplification_of(counted: float | None, source: str) -> Quantity:
     return known(max(1.0, counted), "x", "measured", source if counted >= 1 else f"{source}: below 1, counts as 1")
 
 
-def _worker_times(
-    measurement: Measurement, verdict: Verdict, storage: PlanSupply | None
-) -> tuple[Quantity, Quantity | None, Quantity | None] | Remark:
-    """(CPU, other, waiting for storage) of one image in a worker, in seconds; or why they are not known.
+def _worker_times(measurement: Measurement, verdict: Verdict, storage: PlanSupply | None) -> dict[str, Any]:
+    """The cpu_s, other_s and wait_s of a workload, as far as they are known.
 
-    Of a loader with threads of its own, only the CPU time of the process is known: the training thread just waits.
+    Of a loader with threads of its own, only the CPU time of the process is: the training thread just waits.
     """
     times, loader, limit = verdict.worker_time, verdict.rates_images_per_s.loader, verdict.rates_images_per_s.cpu_limit
     own = measurement.own_threads
     if times is None or not loader or (own and not (limit and measurement.worker_batches.process_cpu_ns)):
-        return Remark(code="no_worker_times")
+        return {}
     if own and limit:
         cpu_s = measurement.ranks * measurement.cores_available / limit
-        return known(cpu_s, "s", "measured", "all threads of the run"), None, None
+        return {"cpu_s": known(cpu_s, "s", "measured", "all threads of the run")}
     source = "workers of the run"
     spent = max(measurement.workers, 1) * measurement.ranks / loader
     other = max(0.0, spent - times.cpu_s - times.blocked_s - times.run_delay_s)
-    return (
-        known(times.cpu_s, "s", "measured", source),
-        known(other, "s", "measured", source),
-        _wait(measurement, verdict, storage),
-    )
-
-
-def _wait(measurement: Measurement, verdict: Verdict, storage: PlanSupply | None) -> Quantity | None:
-    """Waiting for a file: with the fewest readers, up to what workers waited where the storage kept up."""
-    assert verdict.worker_time is not None
+    found = {"cpu_s": known(times.cpu_s, "s", "measured", source), "other_s": known(other, "s", "measured", source)}
+    # Waiting for a file: with the fewest readers, up to what workers waited where the storage kept up.
     from_memory = verdict.files_were in ("warm", "partly warm") or measurement.config.cache == "warm"
     starved = (verdict.disk_ceiling_fraction or 0.0) >= SATURATED
-    seen = [] if from_memory or starved else [verdict.worker_time.blocked_s]
+    seen = [] if from_memory or starved else [times.blocked_s]
     if storage is not None and storage.latency_s is not None:
         seen.append(storage.latency_s.low)
-    if not seen:
-        return None
-    middle, half = (max(seen) + min(seen)) / 2, (max(seen) - min(seen)) / 2
-    return known(middle, "s", "measured", "one file at low load", half=half)
+    if seen:
+        middle, half = (max(seen) + min(seen)) / 2, (max(seen) - min(seen)) / 2
+        found["wait_s"] = known(middle, "s", "measured", "one file at low load", half=half)
+    return found
