@@ -30,14 +30,7 @@ def known(
 ) -> Quantity:
     """A figure that is an input: measured, given, published or assumed. `half` is half its 95 % interval."""
     least = max(0.0, value - half) if low is None else low
-    return Quantity(
-        value=value, low=least, high=value + half, unit=unit, label=label, weakest=label, source=source
-    )  # fmt: skip
-
-
-def weakest(inputs: Sequence[Quantity]) -> Label:
-    """The weakest label among the inputs: a derived figure is no better than that."""
-    return max((input_.weakest for input_ in inputs), key=WEAKNESS.index)
+    return Quantity(value=value, low=least, high=value + half, unit=unit, label=label, weakest=label, source=source)
 
 
 def product(
@@ -80,10 +73,9 @@ def assumed_too(quantity: Quantity) -> Quantity:
 
 
 def _derived(value: float, half: float, unit: str, formula: str, inputs: Sequence[Quantity]) -> Quantity:
-    return Quantity(
-        value=value, low=max(0.0, value - half), high=value + half, unit=unit, label="derived",
-        weakest=weakest(inputs), source="", formula=formula,
-    )  # fmt: skip
+    """No better than the weakest label among the inputs."""
+    weakest = max((input_.weakest for input_ in inputs), key=WEAKNESS.index)
+    return replace(known(value, unit, weakest, "", half=half), label="derived", formula=formula)
 
 
 REQUEST_BYTES = 128 * 1024
