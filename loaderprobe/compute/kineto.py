@@ -383,21 +383,17 @@ class _Reader:
         for kind, event in reversed(ordered):
             after = following.get(event.resource)
             following[event.resource] = event
-            overlaps = after is not None and event.begin_ns < after.begin_ns < event.end_ns
-            if (
-                after is not None
-                and overlaps
-                and event.correlation != after.correlation
-                and not self._may_overlap(after)
-            ):
+            if after is not None and self._is_cut(event, after):
                 self.rejected["cut"] += 1
                 event = event._replace(end_ns=after.begin_ns)
             found.append((kind, event))
         return found[::-1]
 
-    def _may_overlap(self, event: RawEvent) -> bool:
-        launch = self.launched.get(event.correlation)
-        return launch is not None and OVERLAPPING_LAUNCH.match(launch.name) is not None
+    def _is_cut(self, event: RawEvent, after: RawEvent) -> bool:
+        if not event.begin_ns < after.begin_ns < event.end_ns or event.correlation == after.correlation:
+            return False
+        launch = self.launched.get(after.correlation)
+        return launch is None or OVERLAPPING_LAUNCH.match(launch.name) is None
 
     def trainers(self, calls: Sequence[RawEvent], work: Work) -> frozenset[int]:
         """The threads that train: the training thread, and autograd's. Raises LoaderprobeError without the former.
