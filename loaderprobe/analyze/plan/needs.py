@@ -19,7 +19,7 @@ TRAINING_CORES = 1.0
 
 
 Demand = dict[str, Quantity]
-"""Of one accelerator at one utilization, while files are cold: read_bytes from storage, opens, requests; each a second."""
+"""Of one accelerator at one utilization, files cold: read_bytes from storage, opens and requests, each a second."""
 
 
 def demand(workload: PlanWorkload, utilization: float, images_per_file: int = 1) -> Demand:
