@@ -84,44 +84,30 @@ class DeviceLimits:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
-    """The shape of one launch of a kernel."""
+def _launch(details: Mapping[str, Any]) -> tuple[int, int, int, int] | None:
+    """(blocks, threads of each, registers of each thread, bytes of shared memory of each block) of a kernel's launch.
 
-    blocks: int
-    threads: int
-    """Of each block."""
-    registers: int
-    """Of each thread."""
-    shared_bytes: int
-    """Of each block, static and dynamic."""
-
-    @classmethod
-    def of(cls, details: Mapping[str, Any]) -> Launch | None:
-        """From the profiler's fields of a kernel; None where one of them is missing."""
-        try:
-            return cls(
-                blocks=math.prod(details["grid"]),
-                threads=math.prod(details["block"]),
-                registers=int(details["registers per thread"]),
-                shared_bytes=int(details["shared memory"]),
-            )
-        except (KeyError, TypeError, ValueError):
-            return None
+    None where one of the profiler's fields is missing.
+    """
+    try:
+        sizes = math.prod(details["grid"]), math.prod(details["block"])
+        return *sizes, int(details["registers per thread"]), int(details["shared memory"])
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
-def resident_blocks(launch: Launch, limits: DeviceLimits) -> int:
-    """Blocks of this kernel that one SM can hold: the minimum over warps, registers and shared memory.
+def _resident_blocks(threads: int, registers: int, shared_bytes: int, limits: DeviceLimits) -> int:
+    """Blocks of such a kernel that one SM can hold: the minimum over warps, registers and shared memory.
 
     The occupancy calculation of CUDA's cuda_occupancy.h, without its rarer limits.
     """
-    warps = math.ceil(launch.threads / WARP)
+    warps = math.ceil(threads / WARP)
     fits = [limits.blocks_per_sm, limits.threads_per_sm // WARP // warps]
-    if launch.registers:
-        of_warp = math.ceil(launch.registers * WARP / REGISTER_UNIT) * REGISTER_UNIT
+    if registers:
+        of_warp = math.ceil(registers * WARP / REGISTER_UNIT) * REGISTER_UNIT
         fits.append(SM_PARTS * (limits.registers_per_sm // SM_PARTS // of_warp) // warps)
-    if launch.shared_bytes:
-        fits.append(limits.shared_bytes_per_sm // (launch.shared_bytes + limits.reserved_bytes))
+    if shared_bytes:
+        fits.append(limits.shared_bytes_per_sm // (shared_bytes + limits.reserved_bytes))
     return min(fits)
 
 
@@ -130,8 +116,8 @@ def blocks_per_sm(details: Mapping[str, Any], limits: DeviceLimits | None) -> fl
     given = details.get("blocks per SM")
     if isinstance(given, int | float):
         return float(given)
-    launch = Launch.of(details)
-    return None if launch is None or limits is None else launch.blocks / limits.sm_count
+    launch = _launch(details)
+    return None if launch is None or limits is None else launch[0] / limits.sm_count
 
 
 def occupancy(details: Mapping[str, Any], limits: DeviceLimits | None) -> float | None:
@@ -141,11 +127,12 @@ def occupancy(details: Mapping[str, Any], limits: DeviceLimits | None) -> float 
     whose own figure is used only where the launch is not fully known. Its 0 above 48 KiB of shared memory counts
     as unknown: its calculation ignores that a kernel may request more.
     """
-    launch = Launch.of(details)
-    if launch is not None and limits is not None and launch.threads:
-        active = min(resident_blocks(launch, limits), launch.blocks / limits.sm_count)
+    launch = _launch(details)
+    if launch is not None and limits is not None and launch[1]:
+        blocks, threads, registers, shared_bytes = launch
+        active = min(_resident_blocks(threads, registers, shared_bytes, limits), blocks / limits.sm_count)
         # A kernel that runs has a block on some SM: 0 means that a limit here is wrong.
-        return min(1.0, active * launch.threads / limits.threads_per_sm) if active > 0 else None
+        return min(1.0, active * threads / limits.threads_per_sm) if active > 0 else None
     given = details.get("est. achieved occupancy %")
     if not isinstance(given, int | float) or (given == 0 and _beyond_plain(details)):
         return None
