@@ -41,9 +41,7 @@ def seen_before(nodes: int, epoch: int) -> float:
     Each node gets a random part of every epoch (a shuffle over all images, as `DistributedSampler` with `set_epoch`
     makes it). So no cache of several nodes that fills as they read answers more, however large.
     """
-    if epoch <= 1:
-        return 0.0
-    return 1.0 if nodes == 1 else -math.expm1((epoch - 1) * math.log1p(-1 / nodes))
+    return 1 - (1 - 1 / nodes) ** (epoch - 1)
 
 
 def page_cache_hits(share: float, epoch: int | None = None) -> Interval:

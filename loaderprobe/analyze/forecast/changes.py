@@ -113,13 +113,9 @@ def _terms(at: Point, service: ServiceTimes, loader: float) -> dict[Bottleneck, 
 
 def workers(fit: Fit, count: int) -> Forecast:
     """With another number of workers; 0 is the serial loader."""
-    anchor = fit.anchor
-    if count == anchor.workers:
+    if count == fit.anchor.workers:
         return unchanged(fit)
-    most = math.floor(thresholds.MOST_WORKERS_A_CORE * anchor.cores)
-    if count > max(most, 1):
-        return refused("workers", str(count), Remark(code="more_than_cores", facts={"cores": anchor.cores}))
-    return _forecast(fit, Change(changed="workers", to=str(count), at=replace(anchor, workers=count)))
+    return _forecast(fit, Change(changed="workers", to=str(count), at=replace(fit.anchor, workers=count)))
 
 
 def unchanged(fit: Fit) -> Forecast:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 from loaderprobe.analyze.plan.workload import REQUEST_BYTES, PlanWorkload, assumed_too, known, product, scaled, total
@@ -61,7 +60,7 @@ def judge_supply(offer: PlanSupply, one: Demand, asked: Asked) -> PlanSupply:
     if asked.nic_bytes_per_s is not None:
         offered.append(SupplyLimit(resource="nic", limit=known(asked.nic_bytes_per_s, "B/s", "given", "nic")))
     limits = sorted((_judged_limit(limit, one, asked) for limit in offered), key=lambda limit: limit.feeds)
-    first = limits[0] if limits and math.isfinite(limits[0].feeds) else None
+    first = limits[0] if limits else None
     flying = None if offer.latency_s is None else in_flight(one["opens"], offer.latency_s)
     return replace(
         offer,
