@@ -16,7 +16,6 @@ from loaderprobe.analyze.plan.workload import (
     measured_workload,
     requests,
     rises,
-    scaled,
 )
 from loaderprobe.analyze.verdict.rates import worker_cost
 from loaderprobe.errors import BadValue
@@ -133,16 +132,6 @@ def _read_by_ranks(storage: PlanSupply, found: BandwidthMeasurement) -> PlanSupp
         limits=(replace(bandwidth, at_least=not ended), *others),
         notes=(*storage.notes, *notes),
     )
-
-
-def by_slowest(workload: PlanWorkload, found: BandwidthMeasurement) -> PlanWorkload:
-    """The same with a storage that gives as many times what the slowest of the most ranks gets."""
-    storage, most, best = workload.storage, found.best, fastest(found.ladder)
-    if storage is None or most is None or best is None:
-        return workload
-    bandwidth, *others = storage.limits
-    slower = replace(bandwidth, limit=scaled(bandwidth.limit, most.in_step_bw_bytes / best.bw_bytes, "R x slowest"))
-    return replace(workload, storage=replace(storage, limits=(slower, *others)))
 
 
 def _uneven(most: BandwidthPhase) -> Sequence[Remark]:
