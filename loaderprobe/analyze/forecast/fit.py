@@ -240,23 +240,13 @@ class ServiceTimes:
     def with_disk(self, factor: float) -> ServiceTimes:
         """On a device of the same kind, `factor` times as fast: in bytes/s, or in latency where that is all it has."""
         if self.model == "latency":
-            return replace(self, latency_s=self.latency_s / factor)
-        return replace(
-            self,
-            transfer_s=self.transfer_s / factor,
-            bytes_per_s=self.bytes_per_s * factor,
-            unproved_bytes_per_s=self.unproved_bytes_per_s * factor,
-        )
+            return self._times(1 / factor, "latency_s")
+        return self._times(factor, "bytes_per_s", "unproved_bytes_per_s")._times(1 / factor, "transfer_s")
 
     def with_cpu_speed(self, factor: float) -> ServiceTimes:
         """On cores `factor` times as fast; what else workers do between batches is CPU work, too."""
-        return replace(
-            self,
-            cpu_s=self.cpu_s / factor,
-            other_s=self.other_s / factor if self.other_s > 0 else self.other_s,
-            parent_s=self.parent_s / factor,
-            sending_s=self.sending_s / factor,
-        )
+        other = ("other_s",) if self.other_s > 0 else ()
+        return self._times(1 / factor, "cpu_s", "parent_s", "sending_s", *other)
 
     def with_cached(self, share: float) -> ServiceTimes:
         return self._times(1 - share, "latency_s", "transfer_s", "bytes_per_image")

@@ -232,19 +232,16 @@ def _read_time(workload: PlanWorkload, utilization: float, workers: Quantity, mo
 
 
 def _from_storage(workload: PlanWorkload, asked: Asked) -> Iterator[Need]:
-    mean = demand(workload, asked.utilization, asked.images_per_file)
-    most = demand(workload, 1.0, asked.images_per_file)
-    yield _need("read_bytes", mean["read_bytes"], most["read_bytes"], asked)
-    yield _need("opens", mean["opens"], most["opens"], asked)
-    yield _need("requests", mean["requests"], most["requests"], asked)
-    storage = workload.storage
+    one = demand(workload, asked.utilization, asked.images_per_file)
+    yield _need("read_bytes", one["read_bytes"], asked)
+    yield _need("opens", one["opens"], asked)
+    yield _need("requests", one["requests"], asked)
+    storage, opens = workload.storage, one["opens"]
     if storage is not None and storage.latency_s is not None and asked.images_per_file == 1:
         of_all, at_most, of_node = (
             in_flight(scaled(opens, count, f"N {opens.formula}"), storage.latency_s)
-            for opens, count in (
-                (mean["opens"], asked.accelerators), (most["opens"], asked.accelerators), (mean["opens"], asked.of_node)
-            )
-        )  # fmt: skip
+            for count in (asked.accelerators, asked.accelerators / asked.utilization, asked.of_node)
+        )
         yield Need(name="reads_in_flight", at_utilization=of_all, at_most=at_most, to_buy=None, node=of_node)
 
 
@@ -268,12 +265,12 @@ def _to_buy(need: Quantity, asked: Asked) -> Quantity:
     return to_buy if asked.use_given else assumed_too(to_buy)
 
 
-def _need(name: NeedName, one: Quantity, full: Quantity, asked: Asked) -> Need:
+def _need(name: NeedName, one: Quantity, asked: Asked) -> Need:
     at_utilization = scaled(one, asked.accelerators, f"N {one.formula}")
     return Need(
         name=name,
         at_utilization=at_utilization,
-        at_most=scaled(full, asked.accelerators, f"N {full.formula}, u = 1"),
+        at_most=scaled(one, asked.accelerators / asked.utilization, f"N {one.formula}, u = 1"),
         to_buy=_to_buy(at_utilization, asked),
         node=scaled(one, asked.of_node, f"A {one.formula}"),
     )
