@@ -51,12 +51,10 @@ from loaderprobe.records.layers import (
 )
 from loaderprobe.stats import median, quantile
 
-# From a profiler's events to the time of each layer: whose operators ran forward, and whose backward.
+# From a profiler's events to the time of each layer, its operators forward and backward (`loaderprobe explain layers`).
 #
-# A layer's forward time is that of the operators that it runs itself, not those of the layers inside it; what Python
-# does between operators belongs to none. Autograd gives a backward
-# function the number of the operator that made it, so its time belongs to the layer in which that operator ran. The
-# gradient that is added to a weight has no such operator; it follows the function that made it.
+# Autograd gives a backward function the number of the operator that made it. The gradient that is added to a weight has
+# no such operator; it follows the function that made it.
 
 LAYER = "loaderprobe layer "
 EVALUATE = "autograd::engine::evaluate_function: "

@@ -71,17 +71,14 @@ def accelerators(fitted: Fit, known: Mapping[str, float], found: Experiments) ->
         return [AdviceOption(forecast=refused("accelerator", "a faster one", Remark(code="exchange_of_gradients")))]
     alone, ranks = fitted.anchor.compute, fitted.anchor.ranks
     each: Facts = {"ranks": ranks} if ranks > 1 else {}
-    options = [
-        AdviceOption(
-            forecast=accelerator(fitted, rate * ranks, name),
-            action=Action(code="accelerator", facts={"images_per_s": rate, "name": name, **each}),
-        )
-        for name, rate in sorted(known.items(), key=lambda each: each[1])
-        if rate * ranks > alone
-    ]
-    least = alone * enough(lambda factor: accelerator(fitted, alone * factor))
-    action = Action(code="accelerator", facts={"images_per_s": least / ranks, **each})
-    return [*options, AdviceOption(forecast=accelerator(fitted, least), action=action)]
+    faster = [(name, rate) for name, rate in sorted(known.items(), key=lambda each: each[1]) if rate * ranks > alone]
+    least = alone * enough(lambda factor: accelerator(fitted, alone * factor)) / ranks
+    options = []
+    for name, rate in (*faster, ("", least)):
+        facts: Facts = {"images_per_s": rate, **({"name": name} if name else {}), **each}
+        forecast = accelerator(fitted, rate * ranks, name)
+        options.append(AdviceOption(forecast=forecast, action=Action(code="accelerator", facts=facts)))
+    return options
 
 
 def enough(made: Callable[[float], Forecast]) -> float:
