@@ -410,20 +410,13 @@ def _inside(series: Series | None, segments: Sequence[Segment]) -> list[float]:
     return [value for segment in segments for _, value in _points(series, segment)]
 
 
-def _stretches(
-    series: Series | None, segments: Sequence[Segment], value: Callable[[float, float], float]
-) -> list[tuple[int, float]]:
-    """(ns, value of the readings at both ends) of each time between two neighbouring readings inside one segment."""
-    return [
-        (end_ns - begin_ns, value(first, last))
-        for segment in segments
-        for (begin_ns, first), (end_ns, last) in pairwise(_points(series, segment))
-    ]
-
-
 def _average(series: Series | None, segments: Sequence[Segment]) -> float | None:
     """Of readings that are averages since the reading before. The first inside reaches back out, and is left out."""
-    stretches = _stretches(series, segments, lambda _, last: last)
+    stretches = [
+        (end_ns - begin_ns, value)
+        for segment in segments
+        for (begin_ns, _), (end_ns, value) in pairwise(_points(series, segment))
+    ]
     total_ns = sum(length_ns for length_ns, _ in stretches)
     return sum(length_ns * value for length_ns, value in stretches) / total_ns if total_ns else None
 
@@ -433,12 +426,12 @@ def _energy(measurement: Measurement, series: dict[str, Series], segments: Seque
     counted = series.get("gpu_energy")
     joules = seconds = images = 0.0
     for segment in segments:
-        for length_ns, energy in _stretches(counted, [segment], lambda first, last: last - first):
-            if energy >= 0:  # else the driver was reloaded
-                joules += energy
-                seconds += length_ns / NS
-                own = segment.batch_size / measurement.ranks  # the counter is of one rank's GPU
-                images += segment.steps * own * length_ns / NS / segment_seconds(segment)
+        own = segment.batch_size / measurement.ranks  # the counter is of one rank's GPU
+        for (begin_ns, first), (end_ns, last) in pairwise(_points(counted, segment)):
+            if last >= first:  # else the driver was reloaded
+                joules += last - first
+                seconds += (end_ns - begin_ns) / NS
+                images += segment.steps * own * (end_ns - begin_ns) / NS / segment_seconds(segment)
     if joules > 0 and images:
         per_image: Figures = {"energy_j_per_image": joules / images} if measurement.images else {}
         return {"power_w": joules / seconds} | per_image
