@@ -33,7 +33,6 @@ from loaderprobe.compute.kineto import KERNEL_LAUNCH, DeviceLimits, RawEvent, Wi
 from loaderprobe.compute.trace_file import MOST_RECORDS, RECORD, Recording, read_trace, why_no_device
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.protocols import OnStage
-from loaderprobe.records import values
 from loaderprobe.records.files import SkippedFile
 from loaderprobe.records.measurement import Timeline
 from loaderprobe.records.options import TRACE, check
@@ -256,20 +255,9 @@ def _timeline(found: Recording, events: Sequence[RawEvent], device: int, steps: 
         waits=tuple(waits),
         whole=False,
     )
-    made = convert(events, window)
-    inside = [wait for wait in waits if wait[1] > steps.begin_ns and wait[0] < steps.end_ns]
-    return Timeline(
-        device=str(_gpu(found, device).get("name", "")),
-        steps=len(steps.steps),
-        batch_size=0,
-        begin_ns=steps.begin_ns,
-        end_ns=steps.end_ns,
-        wait_begin_ns=tuple(begin for begin, _ in inside),
-        wait_end_ns=tuple(end for _, end in inside),
-        step_begin_ns=tuple(begin for begin, _ in steps.steps),
-        **values(made),
-        plain_ns=0,
-    )
+    begins = tuple(begin for begin, _ in steps.steps)
+    name = str(_gpu(found, device).get("name", ""))
+    return convert(events, window, device=name, steps=len(begins), batch_size=0, step_begin_ns=begins, plain_ns=0)
 
 
 def _notes(

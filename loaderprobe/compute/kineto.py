@@ -23,6 +23,7 @@ from loaderprobe.records.measurement import (
     HostCalls,
     Rejected,
     RejectedCode,
+    Timeline,
     communicates,
 )
 from loaderprobe.units import join_words
@@ -217,29 +218,19 @@ class Window:
     busy there."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Converted:
-    """A `Timeline`'s columns."""
+def convert(events: Iterable[RawEvent], window: Window, **known: Any) -> Timeline:
+    """The timeline of a window; `known` are those of its fields that neither has.
 
-    names: tuple[str, ...]
-    records: DeviceRecords
-    calls: HostCalls
-    rejected: tuple[Rejected, ...]
-    launches: int
-    launches_without_record: int
-
-
-def convert(events: Iterable[RawEvent], window: Window) -> Converted:
-    """The columns of a window. Raises LoaderprobeError with the reason when the records make no sense."""
-    known = list(events)
+    Raises LoaderprobeError with the reason when the records make no sense.
+    """
+    every = list(events)
     reader = _Reader(window)
-    calls = [event for event in known if _is_call(event)]
+    calls = [event for event in every if _is_call(event)]
     reader.launched = {call.correlation: call for call in calls if _issues(call)}
-    work = [(kind, event) for event in known if event.on_gpu and (kind := device_kind(event)) is not None]
+    work = [(kind, event) for event in every if event.on_gpu and (kind := device_kind(event)) is not None]
     valid = [(kind, event) for kind, event in work if reader.keep(event)]
-    kept = reader.cut(
-        [(kind, event) for kind, event in valid if event.device == window.device and _within(event, window)]
-    )
+    own = [(kind, event) for kind, event in valid if event.device == window.device]
+    kept = reader.cut([(kind, event) for kind, event in own if _within(window, event.begin_ns, event.end_ns)])
     inside = [call for call in calls if window.begin_ns <= call.begin_ns <= window.end_ns]
     issued = {call.correlation for call in inside if KERNEL_LAUNCH.match(call.name)}
     _check(inside, issued, [kind for kind, _ in kept])
@@ -247,13 +238,19 @@ def convert(events: Iterable[RawEvent], window: Window) -> Converted:
         inside = _with_earlier(calls, kept, window)
     trainers = reader.trainers(inside, kept)
     recorded = {event.correlation for _, event in valid}
-    return Converted(
+    waits = [wait for wait in window.waits if _within(window, *wait)]
+    return Timeline(
+        begin_ns=window.begin_ns,
+        end_ns=window.end_ns,
+        wait_begin_ns=tuple(begin for begin, _ in waits),
+        wait_end_ns=tuple(end for _, end in waits),
         records=reader.records(kept, trainers),
         calls=reader.calls(inside, trainers, kept),
         names=tuple(reader.names),
         rejected=tuple(Rejected(reason=reason, count=count) for reason, count in sorted(reader.rejected.items())),
         launches=len(issued),
         launches_without_record=len(issued - recorded),
+        **known,
     )
 
 
@@ -274,8 +271,8 @@ def _is_call(event: RawEvent) -> bool:
     return event.activity in (None, "cuda_runtime", "cuda_driver") and HOST_CALL.match(event.name) is not None
 
 
-def _within(event: RawEvent, window: Window) -> bool:
-    return window.whole or (event.begin_ns < window.end_ns and event.end_ns > window.begin_ns)
+def _within(window: Window, begin_ns: int, end_ns: int) -> bool:
+    return window.whole or (begin_ns < window.end_ns and end_ns > window.begin_ns)
 
 
 def _with_earlier(calls: Iterable[RawEvent], kept: Work, window: Window) -> list[RawEvent]:
