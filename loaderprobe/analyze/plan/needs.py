@@ -5,17 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from loaderprobe.analyze.plan.workload import REQUEST_BYTES, PlanWorkload, assumed_too, known, product, scaled, total
-from loaderprobe.records.supply import Asked, Feed, PlanSupply, Quantity, SupplyLimit, SupplyResource
+from loaderprobe.records.supply import Asked, Feed, PlanSupply, Quantity, SupplyLimit
 from loaderprobe.records.thresholds import SATURATED
 
 # What accelerators need of storage, workers and cores.
 #
 # G images/s of one accelerator alone, u its wanted utilization, s bytes of a file, a storage bytes over bytes asked
 # for, f files opened an image. N accelerators need N times that.
-
-TRAINING_CORES = 1.0
-"""The training thread of an accelerator."""
-
 
 Demand = dict[str, Quantity]
 """Of one accelerator at one utilization, files cold: read_bytes from storage, opens and requests, each a second."""
@@ -39,7 +35,7 @@ def cores_of(workload: PlanWorkload, utilization: float) -> Quantity | None:
     if workload.cpu_s is None:
         return None
     workers = product([workload.rate, workload.cpu_s], "cores", "", factor=utilization / SATURATED)
-    training = known(TRAINING_CORES, "cores", "assumed", "one training thread")
+    training = known(1.0, "cores", "assumed", "one training thread")
     return total([workers, training], "cores", f"G u cpu / {SATURATED:g} + 1")
 
 
@@ -50,8 +46,6 @@ def in_flight(opens: Quantity, file_s: Quantity) -> Quantity:
 
 
 # What a storage supplies: its limits beside the need, the one that is reached first, and how many it feeds.
-
-PER_NODE: tuple[SupplyResource, ...] = ("client", "nic")
 
 
 def judge_supply(offer: PlanSupply, one: Demand, asked: Asked) -> PlanSupply:
@@ -90,8 +84,8 @@ def feed_of(workload: PlanWorkload) -> Feed | None:
 
 def _judged_limit(offered: SupplyLimit, one: Demand, asked: Asked) -> SupplyLimit:
     limit, need = offered.limit, one.get(offered.resource, one["read_bytes"])
-    if offered.resource in PER_NODE:
-        # Of the last node only as much as of the others: what it has to spare is of no use to them.
+    if offered.resource in ("client", "nic"):
+        # Of each node, and of the last node only as much as of the others: what it has to spare is of no use to them.
         nodes = asked.accelerators / asked.of_node
         limit = replace(scaled(limit, nodes, "N/A x limit of a node"), label=limit.label)
     return replace(offered, limit=limit, feeds=asked.use * limit.value / need.value)

@@ -80,7 +80,10 @@ def _with_opens(storage: PlanSupply, found: BandwidthMeasurement, opens: Metadat
         limit=known(opens.ops_per_s, "1/s", "measured", f"{opens.readers} readers that open", half=half),
         at_least=not opens.short and (opens.at_least or rising),
     )
-    return replace(storage, limits=(*storage.limits, limit), notes=(*storage.notes, *_doubts(opens)))
+    unsettled = opens.ops_high > (1 + WIDE_RANGE) * opens.ops_per_s
+    doubts = {"opens_short": opens.short, "opens_unsettled": unsettled}
+    notes = (*storage.notes, *(Remark(code=code) for code, holds in doubts.items() if holds))
+    return replace(storage, limits=(*storage.limits, limit), notes=notes)
 
 
 def cold_opens(found: BandwidthMeasurement) -> MetadataPhase | Remark:
@@ -98,14 +101,6 @@ def cold_opens(found: BandwidthMeasurement) -> MetadataPhase | Remark:
     if any(phase.metadata == "unproved" for phase in opens):
         return Remark(code="opens_unproved")
     return Remark(code="opens_from_memory_after_drop")
-
-
-def _doubts(opens: MetadataPhase) -> tuple[Remark, ...]:
-    codes: dict[str, bool] = {
-        "opens_short": opens.short,
-        "opens_unsettled": opens.ops_high > (1 + WIDE_RANGE) * opens.ops_per_s,
-    }
-    return tuple(Remark(code=code) for code, holds in codes.items() if holds)
 
 
 def _storage(found: BandwidthMeasurement) -> tuple[PlanSupply, SupplyLimit] | Remark:
@@ -209,9 +204,9 @@ def _why(measurement: Measurement, verdict: Verdict) -> str:
     return f"its files were {verdict.files_were}, not cold" if verdict.files_were else "nothing shows what was read"
 
 
-_NO_WORKERS_ON_RECORD, _NO_STORAGE = Remark(code="trace_without_workers"), Remark(code="trace_without_storage")
 _REFUSED: dict[PlanPart, Remark] = {
-    "measured_storage": _NO_STORAGE, "workers": _NO_WORKERS_ON_RECORD, "cores": _NO_WORKERS_ON_RECORD,
+    "measured_storage": Remark(code="trace_without_storage"), "workers": Remark(code="trace_without_workers"),
+    "cores": Remark(code="trace_without_workers"),
 }  # fmt: skip
 
 
