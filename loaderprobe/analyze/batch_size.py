@@ -114,9 +114,6 @@ def _kernel(left: Sequence[int], right: Sequence[int], octaves: float) -> Array:
     return made
 
 
-# Probes of one size as one.
-
-
 def by_size(probes: Sequence[BatchSizeProbe]) -> tuple[BatchSizeProbe, ...]:
     """One for each size, from the smallest on; of sizes that do not fit, the first try."""
     sizes = sorted({probe.batch_size for probe in probes})

@@ -1,4 +1,4 @@
-"""`DeviceRecords` and `HostCalls` from the records of torch's profiler, without invalid ones. Needs no torch.
+"""A `Timeline` from the records of torch's profiler, without invalid ones. Needs no torch.
 
 The profiler returns misleading records: annotations as long as a step that count as work of the GPU, stamps of zero
 or 2^63, records before their own launch. Newer versions of torch give the kind of each record; in older ones only its
@@ -27,8 +27,6 @@ from loaderprobe.records.measurement import (
     communicates,
 )
 from loaderprobe.units import join_words
-
-# How full a kernel keeps the multiprocessors, from its launch and the device's limits. Needs no torch.
 
 WARP = 32
 # Limits of cuda_occupancy.h: registers go to a warp in units of 256, and come from one of the four parts of an SM.

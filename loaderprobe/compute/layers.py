@@ -163,8 +163,6 @@ def _outermost(events: Iterable[FunctionEvent], prefix: str) -> Iterator[Functio
             yield from _outermost(event.cpu_children, prefix)
 
 
-# Each operator timed by itself, as it runs: for which lines of source, and for which backward functions.
-
 Line = tuple[str, int]
 """(file, number)."""
 _OURS = f"{Path(__file__).parents[1]}/"
@@ -233,9 +231,6 @@ def user_line(frame: FrameType | None) -> Line | None:
             return file, frame.f_lineno
         frame = frame.f_back
     return None
-
-
-# From the step to its slowest layer, to the slowest operator in that, to the source line that runs it.
 
 
 def drilled(report: LayersReport, lines: Lines) -> tuple[DrillLevel, ...]:

@@ -150,9 +150,6 @@ class Trainer:
         self.backward_threads = thread_numbers()
 
 
-# Batches of any form: (inputs, targets), inputs alone, dicts; their usual loss, and random images.
-
-
 def is_loader(batch: Any) -> bool:
     """True for what gives batches one after the other; tensors, tuples, lists and dicts are batches."""
     return isinstance(batch, Iterable) and not isinstance(batch, torch.Tensor | Mapping | tuple | list)

@@ -40,8 +40,6 @@ from loaderprobe.records.resources import INPUTS, REMEDIES, SingleCause
 from loaderprobe.records.verdict import Action, ActionCode, Advice, Forecast, Interval, Knee
 from loaderprobe.stats import median
 
-# Faster accelerators: the known ones, and one that is just fast enough for the loader.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdviceOption:
@@ -92,9 +90,6 @@ def enough(made: Callable[[float], Forecast]) -> float:
         rate = made(middle).images_per_s
         low, high = (low, middle) if rate and rate.value >= (1 - thresholds.ALIKE) * best.value else (middle, high)
     return high
-
-
-# Advice by the speed-up of one resource of the input that has a remedy: so far waits for a network, a lock, or others.
 
 
 def remedies(found: Experiments) -> tuple[Advice, ...]:
@@ -148,9 +143,6 @@ def _advised(found: Experiments, action: Action, most: float, command: str = "")
         action=action, command=command, speedup=most, before=Interval(value=now, low=now, high=now),
         after=Interval(value=now * most, low=now, high=now * most), how="estimated",
     )  # fmt: skip
-
-
-# Advice that only several ranks need: on a slow one, on slow batches, on the exchange of gradients.
 
 
 def rank_remedies(found: Experiments) -> tuple[Advice, ...]:
@@ -425,9 +417,6 @@ def _wasted(point: Point, faster: Collection[float], worth: Sequence[Advice], be
         share = min(1.0, point.training / point.compute)
         useless.append(Action(code="input_gains_nothing", facts={"share": share}))
     return [Advice(action=each, speedup=1.0, before=before, after=before, how="measured") for each in useless]
-
-
-# Configurations that differ in workers only: fitted together, each gets its forecasts, and all of them a knee.
 
 
 def recommend_groups(

@@ -39,9 +39,6 @@ class OneAFile:
     """True where a sweep writes them in the layouts that it is asked for."""
 
 
-# The outcome of one change to a measured configuration: the rate of training, its range, and its bottleneck.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """One change to the configuration of a fit: to its service, its loop, or what was measured instead."""
@@ -287,9 +284,6 @@ def _forecast(fit: Fit, change: Change) -> Forecast:
         how=change.how,
         refused=None,
     )
-
-
-# The knee: the smallest number of workers that trains within 2 % of the best, and why it stops there.
 
 
 def worker_forecasts(points: Sequence[Point], storage: Storage) -> dict[int, Forecast]:

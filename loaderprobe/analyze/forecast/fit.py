@@ -32,8 +32,6 @@ from loaderprobe.stats import lowest, mean, median
 # The models are those of earlier experiments on throttled disks (fit on 1 and 2 workers, forecast of 4 and 8): each
 # is good to a few percent on its own kind of device and wrong by up to half on the others.
 
-# Workers that share the cores and a disk, as a closed network of queues: each has one image in it at any time.
-
 # Of all settings of one forecast, and of its range.
 KEPT = 4096
 # Times below this are none.
@@ -42,7 +40,7 @@ LEAST_S = 1e-9
 
 @lru_cache(maxsize=KEPT)
 def closed_network(workers: int, *, own_s: float, served_s: float, cpu_s: float, cores: float) -> float:
-    """Images/s of so many workers.
+    """Images/s of so many workers, each with one image at any time, as a closed network of queues.
 
     Of an image, `served_s` needs a server that takes one after the other, `cpu_s` needs one of `cores`, which share
     their time where more workers want it, and `own_s` is what waits for nothing. Where it is negative, as much of
@@ -264,9 +262,6 @@ class ServiceTimes:
         """
         replaced = min(self.cpu_s, usual_cpu_s)
         return replace(self, cpu_s=self.cpu_s - replaced * (1 - cpu_s / usual_cpu_s))
-
-
-# One measurement in the figures that models are made of.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,9 +45,6 @@ def in_flight(opens: Quantity, file_s: Quantity) -> Quantity:
     return replace(found, low=opens.value * file_s.low, high=opens.value * file_s.high)
 
 
-# What a storage supplies: its limits beside the need, the one that is reached first, and how many it feeds.
-
-
 def judge_supply(offer: PlanSupply, one: Demand, asked: Asked) -> PlanSupply:
     """A storage on offer, judged; the limit that is reached first stands first."""
     offered = list(offer.limits)

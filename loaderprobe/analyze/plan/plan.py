@@ -103,9 +103,6 @@ def _cache_for(supply: PlanSupply, workload: PlanWorkload, asked: Asked) -> Cach
     )
 
 
-# Storages that were not measured: an entry of the catalogue at a size, and figures as given.
-
-
 def given_offer(text: str, figures: Mapping[str, float]) -> PlanSupply:
     """A storage by its figures: by resource in bytes/s or operations/s, and `latency` in seconds."""
     latency = figures.get("latency")

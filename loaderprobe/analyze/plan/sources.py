@@ -111,9 +111,6 @@ def _storage(found: BandwidthMeasurement) -> tuple[PlanSupply, SupplyLimit] | Re
     return best_of(found.ladder, found.mean_size_bytes)
 
 
-# Of a bandwidth result of ranks: readers of the storage are counted, in whichever rank they are.
-
-
 def _read_by_ranks(storage: PlanSupply, found: BandwidthMeasurement) -> PlanSupply:
     """With what the steps show of the storage's limit, and of the ranks."""
     most, best, ended = found.best, fastest(found.ladder), has_ended(found)
@@ -138,9 +135,6 @@ def _uneven(most: BandwidthPhase) -> Sequence[Remark]:
         "rank": str(slow.rank), "host": slow.host, "share": most.fairness, "bytes_per_s": most.in_step_bw_bytes,
     }  # fmt: skip
     return (Remark(code="ranks_uneven", facts=facts),)
-
-
-# A workload from a result of `run`: bytes an image follow from the batches, since no list of files is kept.
 
 
 def workload_of_run(

@@ -121,8 +121,6 @@ def requests(sizes: Sequence[float], *, exact: bool) -> Quantity:
     return known(mean, "requests", "assumed", f"{source}, requests of {REQUEST_BYTES // 1024} KiB")
 
 
-# The storage that a run measured: the best step of its ladder, if that came from storage.
-
 HERE = "measured here"
 
 
