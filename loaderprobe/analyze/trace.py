@@ -70,14 +70,7 @@ def step_spans(spans: HostSpans, launches: Sequence[HostSpan], work: Sequence[Tr
     # A first step that is cut off ends where the records do.
     tail += [end] if end > until_ns else []
     end = max(steps[-1][0] + 1, min(max(tail, default=end), until_ns))
-    return StepSpans(
-        steps=(*steps[:-1], (steps[-1][0], end)),
-        marked=marked,
-        thread=thread,
-        left_out=slow,
-        begin_ns=begin,
-        end_ns=end,
-    )
+    return StepSpans(steps=(*steps[:-1], (steps[-1][0], end)), marked=marked, thread=thread, left_out=slow)
 
 
 def _marks(

@@ -233,7 +233,7 @@ def _steps(found: Recording, calls: Sequence[RawEvent], work: Sequence[RawEvent]
         [TracedWork(each.begin_ns, each.end_ns, issued.get(each.correlation)) for each in work],
         until_ns,
     )
-    if steps.marked != "none" and len(steps.steps) == 1 and steps.end_ns >= until_ns:
+    if steps.marked != "none" and len(steps.steps) == 1 and steps.steps[0][1] >= until_ns:
         if found.complete:
             raise BadValue("the file ends before its first step does: it is cut off", hint=COPY_AGAIN)
         raise BadValue(f"its first {MOST_RECORDS:,} records end before its first step does", hint=SHORTER)
@@ -241,21 +241,17 @@ def _steps(found: Recording, calls: Sequence[RawEvent], work: Sequence[RawEvent]
 
 
 def _timeline(found: Recording, events: Sequence[RawEvent], device: int, steps: StepSpans) -> Timeline:
-    waits = sorted(
-        (loader_span.begin_ns, loader_span.end_ns)
-        for loader_span in loader_spans(found.spans)
-        if loader_span.thread == steps.thread
-    )
+    begins = tuple(begin for begin, _ in steps.steps)
+    waits = ((wait.begin_ns, wait.end_ns) for wait in loader_spans(found.spans) if wait.thread == steps.thread)
     window = Window(
-        begin_ns=steps.begin_ns,
-        end_ns=steps.end_ns,
+        begin_ns=begins[0],
+        end_ns=steps.steps[-1][1],
         device=device,
         training_threads=frozenset() if steps.thread is None else frozenset({steps.thread}),
         limits=DeviceLimits.recorded(_gpu(found, device)),
-        waits=tuple(waits),
+        waits=tuple(sorted(waits)),
         whole=False,
     )
-    begins = tuple(begin for begin, _ in steps.steps)
     name = str(_gpu(found, device).get("name", ""))
     return convert(events, window, device=name, steps=len(begins), batch_size=0, step_begin_ns=begins, plain_ns=0)
 
