@@ -228,7 +228,7 @@ def convert(events: Iterable[RawEvent], window: Window, **known: Any) -> Timelin
     work = [(kind, event) for event in every if event.on_gpu and (kind := device_kind(event)) is not None]
     valid = [(kind, event) for kind, event in work if reader.keep(event)]
     own = [(kind, event) for kind, event in valid if event.device == window.device]
-    kept = reader.cut([(kind, event) for kind, event in own if _within(window, event.begin_ns, event.end_ns)])
+    kept = reader.cut([(kind, event) for kind, event in own if _within(event, window)])
     inside = [call for call in calls if window.begin_ns <= call.begin_ns <= window.end_ns]
     issued = {call.correlation for call in inside if KERNEL_LAUNCH.match(call.name)}
     _check(inside, issued, [kind for kind, _ in kept])
@@ -236,12 +236,11 @@ def convert(events: Iterable[RawEvent], window: Window, **known: Any) -> Timelin
         inside = _with_earlier(calls, kept, window)
     trainers = reader.trainers(inside, kept)
     recorded = {event.correlation for _, event in valid}
-    waits = [wait for wait in window.waits if _within(window, *wait)]
     return Timeline(
         begin_ns=window.begin_ns,
         end_ns=window.end_ns,
-        wait_begin_ns=tuple(begin for begin, _ in waits),
-        wait_end_ns=tuple(end for _, end in waits),
+        wait_begin_ns=tuple(begin for begin, _ in window.waits),
+        wait_end_ns=tuple(end for _, end in window.waits),
         records=reader.records(kept, trainers),
         calls=reader.calls(inside, trainers, kept),
         names=tuple(reader.names),
@@ -269,8 +268,8 @@ def _is_call(event: RawEvent) -> bool:
     return event.activity in (None, "cuda_runtime", "cuda_driver") and HOST_CALL.match(event.name) is not None
 
 
-def _within(window: Window, begin_ns: int, end_ns: int) -> bool:
-    return window.whole or (begin_ns < window.end_ns and end_ns > window.begin_ns)
+def _within(event: RawEvent, window: Window) -> bool:
+    return window.whole or (event.begin_ns < window.end_ns and event.end_ns > window.begin_ns)
 
 
 def _with_earlier(calls: Iterable[RawEvent], kept: Work, window: Window) -> list[RawEvent]:
