@@ -8,8 +8,9 @@ that (upper confidence bounds: Srinivas et al. 2010). The search ends when no si
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -113,9 +114,6 @@ def _kernel(left: Sequence[int], right: Sequence[int], octaves: float) -> Array:
     return made
 
 
-# Probes of one size as one.
-
-
 def by_size(probes: Sequence[BatchSizeProbe]) -> tuple[BatchSizeProbe, ...]:
     """One for each size, from the smallest on; of sizes that do not fit, the first try."""
     sizes = sorted({probe.batch_size for probe in probes})
@@ -132,25 +130,16 @@ def together(probes: Sequence[BatchSizeProbe]) -> BatchSizeProbe:
     rates = [each.images_per_s for each in probes if each.images_per_s]
     times = [each.step_ms for each in probes if each.step_ms]
     busy = [each.utilization for each in probes if each.utilization is not None]
-    return BatchSizeProbe(
-        batch_size=probes[0].batch_size,
-        fits=True,
+    low, high = min((time.low for time in times), default=0.0), max((time.high for time in times), default=0.0)
+    return replace(
+        probes[0],
         steps=sum(each.steps for each in probes),
         images_per_s=mean_interval(rates),
-        step_ms=Milliseconds(
-            value=median([time.value for time in times]),
-            low=min(time.low for time in times),
-            high=max(time.high for time in times),
-        )
-        if times
-        else None,
+        step_ms=Milliseconds(value=median([time.value for time in times]), low=low, high=high) if times else None,
         utilization=mean(busy) if busy else None,
-        utilization_samples=tuple(
-            utilization_sample for probe in probes for utilization_sample in probe.utilization_samples
-        ),
-        memory_bytes=max((each.memory_bytes or 0 for each in probes), default=0) or None,
+        utilization_samples=tuple(sample for each in probes for sample in each.utilization_samples),
+        memory_bytes=max(each.memory_bytes or 0 for each in probes) or None,
         wall_s=sum(each.wall_s for each in probes),
-        unavailable=probes[0].unavailable,
     )
 
 
@@ -297,22 +286,16 @@ def _beside(best: int, tried: Sequence[int], sizes: Sequence[int]) -> int | None
 
 def _to_repeat(probes: Sequence[BatchSizeProbe], best: int) -> int | None:
     """The best size, then the fastest other one, until both were probed twice: a probe does not show its own drift."""
-    counts: dict[int, int] = {}
-    for probe in sorted(probes, key=rate_of, reverse=True):
-        counts[probe.batch_size] = counts.get(probe.batch_size, 0) + 1
+    counts = Counter(probe.batch_size for probe in sorted(probes, key=rate_of, reverse=True))
     others = [size for size in counts if size != best][:1]
     return next((size for size in (best, *others) if counts[size] < 2), None)
 
 
-# The two strategies of Serizawa and Tatebe, "automatic optimisation for faster DNN training", errata applied.
+# The two strategies of Serizawa and Tatebe (`loaderprobe explain batch-size`), written again from the behaviour of the
+# author's own package. Two things differ from the text of the paper, as they do there: the printed comparison of
+# GpuUsageMaximize is inverted (errata), and EpochTimeMinimize also shrinks the batch.
 #
-# Step sizes, stopping rules and defaults are those of the author's own package, chainer_minibatch_size_optimizer by
-# K. Serizawa (GitHub), written again from its behaviour. Two things differ from the text of the paper, as they do
-# there: the printed comparison of GpuUsageMaximize is inverted (errata), and EpochTimeMinimize also shrinks the batch,
-# where an epoch got slower or improved beyond its target.
-#
-# Both work on loops of 1,000 updates. After each, the batch grows or shrinks by a step that becomes longer, up to 10,
-# while the direction stays. Before loops 0, 5, 10, ... change the size, convergence is checked.
+# Before loops 0, 5, 10, ... change the size, convergence is checked.
 
 PAPER_FIRST_SIZE = 10
 MOST_OF_PAPER = 256
@@ -331,16 +314,10 @@ FIRST_RATIO = 100.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaperStrategy:
-    """Grows the batch, or shrinks it, loop after loop, until it converges.
-
-    GpuUsageMaximize (`gpu-usage`) grows it while the device is busy less than 99 % of the time, and converges when the
-    size moved by 5 or less in five loops. EpochTimeMinimize (`epoch-time`) grows it while an epoch is no slower than
-    with the first size, and no more than 50 % faster, and converges when the improvement moved by 0.05 or less. The
-    paper says only that the batch grows; its package shrinks it where an epoch is slower, or improved beyond the
-    target, and so does this.
-    """
+    """Grows the batch, or shrinks it, loop after loop, until it converges."""
 
     name: Literal["gpu-usage", "epoch-time"]
+    """GpuUsageMaximize or EpochTimeMinimize."""
     images: int
     """Of the data set."""
     first: int = PAPER_FIRST_SIZE

@@ -41,27 +41,17 @@ def seen_before(nodes: int, epoch: int) -> float:
     Each node gets a random part of every epoch (a shuffle over all images, as `DistributedSampler` with `set_epoch`
     makes it). So no cache of several nodes that fills as they read answers more, however large.
     """
-    if epoch <= 1:
-        return 0.0
-    return 1.0 if nodes == 1 else -math.expm1((epoch - 1) * math.log1p(-1 / nodes))
+    return 1 - (1 - 1 / nodes) ** (epoch - 1)
 
 
 def page_cache_hits(share: float, epoch: int | None = None) -> Interval:
     """The same of Linux's page cache on one node, with a range: from LRU's hits to 3/4 of the way to pinned files.
 
-    Measured on Linux 6.18 (active and inactive lists), `scripts/bench forecast caches`; hits in epoch 2, then 3 to 6:
-
-    | c   | LRU  | set of 0.44 GB    | set of 4.4 GB     | pinned |
-    | 0.1 | 0.01 | 0.00, 0.01 - 0.02 | 0.00, 0.01 - 0.02 | 0.10   |
-    | 0.3 | 0.05 | 0.05, 0.08 - 0.11 | 0.05, 0.09 - 0.17 | 0.30   |
-    | 0.5 | 0.15 | 0.14, 0.20 - 0.22 | 0.15, 0.27 - 0.29 | 0.50   |
-    | 0.7 | 0.34 | 0.33, 0.40 - 0.42 | 0.34, 0.46 - 0.48 | 0.70   |
-    | 0.9 | 0.67 | 0.66, 0.72 - 0.82 | 0.67, 0.77 - 0.83 | 0.90   |
+    Measured on Linux 6.18 (active and inactive lists), `scripts/bench forecast caches`: `explain plan` has the table.
 
     By epoch 2 the kernel has seen no file twice, so it has LRU's hits. What is read twice moves to the active list,
     which from 1 GiB on may be sqrt(10 x GiB) times as long as the other: so a larger cache answers more, up to the
-    upper end in a simulation of these lists for 1 TB (`tests.analyze`). Without shuffling there were no hits at
-    c = 0.9. Multi-generational LRU (CONFIG_LRU_GEN) was not measured.
+    upper end in a simulation of these lists for 1 TB.
     """
     least = lru_hits(share)
     if epoch == 2:

@@ -46,17 +46,12 @@ def merge(ranges: Iterable[tuple[int, int]]) -> Ranges:
     return tuple(out)
 
 
-def clip(ranges: Ranges, begin: int, end: int) -> Ranges:
-    """What lies in the range from `begin` to `end`."""
-    if begin >= end:
-        return ()
-    return tuple((max(low, begin), min(high, end)) for low, high in ranges if low < end and high > begin)
-
-
 def within(ranges: Ranges, begin: int, end: int) -> Ranges:
-    """The same, found quickly among many ranges; they need only be sorted and apart."""
+    """What lies in the range from `begin` to `end`, found quickly among many; they need only be sorted and apart."""
     first = max(0, bisect_right(ranges, begin, key=lambda each: each[0]) - 1)
-    return clip(ranges[first : bisect_left(ranges, end, key=lambda each: each[0])], begin, end)
+    near = ranges[first : bisect_left(ranges, end, key=lambda each: each[0])]
+    inside = ((max(low, begin), min(high, end)) for low, high in near)
+    return tuple(span for span in inside if span[0] < span[1])
 
 
 def overlap(ranges: Ranges, begin: int, end: int) -> int:
@@ -95,22 +90,12 @@ def intersect(some: Ranges, others: Ranges) -> Ranges:
 
 
 def subtract(some: Ranges, taken: Ranges) -> Ranges:
-    """What lies in `some` and not in `taken`."""
-    out: list[tuple[int, int]] = []
-    first = 0
-    for low, high in some:
-        while first < len(taken) and taken[first][1] <= low:
-            first += 1
-        # A range of `taken` that reaches beyond this one counts again for the next.
-        at, number = low, first
-        while number < len(taken) and taken[number][0] < high:
-            if taken[number][0] > at:
-                out.append((at, taken[number][0]))
-            at = taken[number][1]
-            number += 1
-        if at < high:
-            out.append((at, high))
-    return tuple(out)
+    """What lies in `some` and not in `taken`: in `some` and between the ranges of `taken`."""
+    if not some:
+        return ()
+    edges = [some[0][0], *(edge for span in taken for edge in span), some[-1][1]]
+    between = zip(edges[::2], edges[1::2], strict=True)
+    return intersect(some, tuple(span for span in between if span[0] < span[1]))
 
 
 def total(ranges: Ranges) -> int:
@@ -198,7 +183,7 @@ def _take(ranges: Ranges, cause: Ranges) -> tuple[Ranges, Ranges]:
 
 
 def _clipped(timeline: Timeline, ranges: Iterable[tuple[int, int]]) -> Ranges:
-    return clip(merge(ranges), timeline.begin_ns, timeline.end_ns)
+    return within(merge(ranges), timeline.begin_ns, timeline.end_ns)
 
 
 def _on_device(timeline: Timeline, wanted: Callable[[int], bool]) -> Ranges:
@@ -425,20 +410,13 @@ def _inside(series: Series | None, segments: Sequence[Segment]) -> list[float]:
     return [value for segment in segments for _, value in _points(series, segment)]
 
 
-def _stretches(
-    series: Series | None, segments: Sequence[Segment], value: Callable[[float, float], float]
-) -> list[tuple[int, float]]:
-    """(ns, value of the readings at both ends) of each time between two neighbouring readings inside one segment."""
-    return [
-        (end_ns - begin_ns, value(first, last))
-        for segment in segments
-        for (begin_ns, first), (end_ns, last) in pairwise(_points(series, segment))
-    ]
-
-
 def _average(series: Series | None, segments: Sequence[Segment]) -> float | None:
     """Of readings that are averages since the reading before. The first inside reaches back out, and is left out."""
-    stretches = _stretches(series, segments, lambda _, last: last)
+    stretches = [
+        (end_ns - begin_ns, value)
+        for segment in segments
+        for (begin_ns, _), (end_ns, value) in pairwise(_points(series, segment))
+    ]
     total_ns = sum(length_ns for length_ns, _ in stretches)
     return sum(length_ns * value for length_ns, value in stretches) / total_ns if total_ns else None
 
@@ -448,12 +426,12 @@ def _energy(measurement: Measurement, series: dict[str, Series], segments: Seque
     counted = series.get("gpu_energy")
     joules = seconds = images = 0.0
     for segment in segments:
-        for length_ns, energy in _stretches(counted, [segment], lambda first, last: last - first):
-            if energy >= 0:  # else the driver was reloaded
-                joules += energy
-                seconds += length_ns / NS
-                own = segment.batch_size / measurement.ranks  # the counter is of one rank's GPU
-                images += segment.steps * own * length_ns / NS / segment_seconds(segment)
+        own = segment.batch_size / measurement.ranks  # the counter is of one rank's GPU
+        for (begin_ns, first), (end_ns, last) in pairwise(_points(counted, segment)):
+            if last >= first:  # else the driver was reloaded
+                joules += last - first
+                seconds += (end_ns - begin_ns) / NS
+                images += segment.steps * own * (end_ns - begin_ns) / NS / segment_seconds(segment)
     if joules > 0 and images:
         per_image: Figures = {"energy_j_per_image": joules / images} if measurement.images else {}
         return {"power_w": joules / seconds} | per_image
@@ -597,14 +575,20 @@ def read_window(measurement: Measurement) -> WindowReading:
 
 
 def checked_against_rates(window: GpuWindow | None, utilization: float | None) -> GpuWindow | None:
-    """The same window, with a doubt more where its gaps and the rates do not say the same.
+    """The same window, with a doubt more where its gaps and the rates do not say the same of the input.
 
-    `utilization` is the rate of training over that of compute alone; None where it is not known.
+    `utilization` is the rate of training over that of compute alone; None where it is not known. Training that runs at
+    a share u of it leaves the device idle for its input for 1 - u of the time, and so must the gaps on its path.
     """
     if window is None or window.gaps is None:
         return window
-    doubt = disagreement(window.gaps, utilization)
-    return replace(window, doubts=(*window.doubts, doubt)) if doubt else window
+    doubt = Remark(code="gaps_not_checked")
+    if utilization is not None:
+        idle, gone = 1 - utilization, window.gaps.share("input", "copy", "loader")
+        if abs(idle - gone) < thresholds.MOST_DISAGREEMENT:
+            return window
+        doubt = Remark(code="gaps_disagree", facts={"idle_by_gaps": gone, "idle_by_rates": idle})
+    return replace(window, doubts=(*window.doubts, doubt))
 
 
 def overhead_of(timeline: Timeline) -> float | None:
@@ -665,20 +649,6 @@ def why_refused(timeline: Timeline) -> Remark | None:
     if moved_ns > most_ns:
         return Remark(code="clock_moved", facts={"clock_s": moved_ns / 1e9, "most_s": most_ns / 1e9})
     return None
-
-
-def disagreement(gaps: Gaps, utilization: float | None) -> Remark | None:
-    """Why gaps and rates do not say the same of the input; None when they do.
-
-    Training that runs at a share u of what compute alone reaches leaves the device idle for its input for 1 - u of
-    the time, and so must the gaps on the path of the input.
-    """
-    if utilization is None:
-        return Remark(code="gaps_not_checked")
-    idle, gone = 1 - utilization, gaps.share("input", "copy", "loader")
-    if abs(idle - gone) < thresholds.MOST_DISAGREEMENT:
-        return None
-    return Remark(code="gaps_disagree", facts={"idle_by_gaps": gone, "idle_by_rates": idle})
 
 
 def _too_short(measurement: Measurement, timeline: Timeline) -> Remark | None:

@@ -34,7 +34,7 @@ from loaderprobe.records.config import RATES, RunConfig
 from loaderprobe.records.environment import SCHEMA_VERSION, Environment
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import NO_STEP, Measurement, RankSeen, RunFailure, Segment
-from loaderprobe.records.phases import StorageCeiling
+from loaderprobe.records.phases import StorageCeiling, fastest
 from loaderprobe.records.ranks import MOST_SHOWN, RankRow, RanksView, Role
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.report import (
@@ -241,7 +241,7 @@ def _outlook(
     one = demand(workload, UTILIZATION, workload.images_an_open)
     specified = other is not None or measurement.compute.specified_images_per_s is not None
     cores = cores_of(workload, UTILIZATION)
-    supply = _supply(workload)
+    supply = _supply(workload, ceiling)
     return Outlook(
         data=row.config.resolution,
         compute=row.config.compute.name,
@@ -255,27 +255,25 @@ def _outlook(
         needs=tuple(
             StorageNeed(
                 accelerators=count,
-                read_bytes_per_s=count * one.read_bytes.value,
-                files_per_s=count * one.opens.value,
+                read_bytes_per_s=count * one["read_bytes"].value,
+                files_per_s=count * one["opens"].value,
             )
             for count in COUNTS
         ),
-        cores=cores.value if isinstance(cores, Quantity) else None,
+        cores=cores.value if cores else None,
         supply=supply,
         missing=None if supply else workload.refused.get("measured_storage"),
         pace=pace_of(workload.accelerator) if specified else None,
     )
 
 
-def _supply(workload: PlanWorkload) -> StorageSupply | None:
-    feed, storage = feed_of(workload), workload.storage
-    if feed is None or storage is None:
+def _supply(workload: PlanWorkload, ceiling: StorageCeiling | None) -> StorageSupply | None:
+    feed, storage, best = feed_of(workload), workload.storage, fastest(ceiling.phases) if ceiling else None
+    if feed is None or storage is None or best is None:
         return None
+    bandwidth = storage.limits[0]
     return StorageSupply(
-        read_bytes_per_s=storage.read_bytes_per_s.value,
-        readers=storage.readers,
-        at_least=storage.at_least,
-        feeds=feed.count,
+        read_bytes_per_s=bandwidth.limit.value, readers=best.readers, at_least=bandwidth.at_least, feeds=feed.count
     )
 
 

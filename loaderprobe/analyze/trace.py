@@ -28,14 +28,6 @@ SHORT_GAPS, NO_FUNCTION = "", "?"
 """In place of a name: gaps that are too short to look for one, and those in which no function is on record."""
 
 
-class HostCall(NamedTuple):
-    """A call of the host that puts work on a GPU."""
-
-    begin_ns: int
-    end_ns: int
-    thread: int
-
-
 class TracedWork(NamedTuple):
     """A kernel, copy or fill, and when the call that issued it began; None without a record of that."""
 
@@ -49,10 +41,11 @@ def loader_spans(spans: HostSpans) -> list[HostSpan]:
     return spans.waits or spans.waits_in_stacks
 
 
-def step_spans(spans: HostSpans, launches: Sequence[HostCall], work: Sequence[TracedWork], until_ns: int) -> StepSpans:
+def step_spans(spans: HostSpans, launches: Sequence[HostSpan], work: Sequence[TracedWork], until_ns: int) -> StepSpans:
     """The steps of a recording that end before `until_ns`, slow first ones left out. Both sequences hold something.
 
-    Where no step ends before, what there is of the first, to `until_ns`.
+    `launches` are the calls that put work on a GPU. Where no step ends before, what there is of the first, to
+    `until_ns`.
     """
     last = max(each.end_ns for each in work)
     begins = sorted(launch.begin_ns for launch in launches)
@@ -77,14 +70,7 @@ def step_spans(spans: HostSpans, launches: Sequence[HostCall], work: Sequence[Tr
     # A first step that is cut off ends where the records do.
     tail += [end] if end > until_ns else []
     end = max(steps[-1][0] + 1, min(max(tail, default=end), until_ns))
-    return StepSpans(
-        steps=(*steps[:-1], (steps[-1][0], end)),
-        marked=marked,
-        thread=thread,
-        left_out=slow,
-        begin_ns=begin,
-        end_ns=end,
-    )
+    return StepSpans(steps=(*steps[:-1], (steps[-1][0], end)), marked=marked, thread=thread, left_out=slow)
 
 
 def _marks(
@@ -224,10 +210,7 @@ def waited_for(ranks: Sequence[TraceRank]) -> int | None:
     None where they wait alike, or one of them never communicates.
     """
     times = [rank.gaps.seconds("communication") for rank in ranks]
-    if (
-        len(ranks) < 2
-        or not min(times)
-        or max(times) - min(times) < thresholds.WAIT_DIFFERS * max(each.step_s for each in ranks)
-    ):
+    apart, step_s = max(times) - min(times), max(rank.step_s for rank in ranks)
+    if len(ranks) < 2 or not min(times) or apart < thresholds.WAIT_DIFFERS * step_s:
         return None
     return times.index(min(times))

@@ -13,7 +13,6 @@ from typing import Any
 from loaderprobe.analyze.gpu import attribute, coarse, syncs_per_step, timeline_view, use_of
 from loaderprobe.analyze.trace import (
     FREED,
-    HostCall,
     TracedWork,
     blocking_calls,
     fed_steps,
@@ -34,14 +33,13 @@ from loaderprobe.compute.kineto import KERNEL_LAUNCH, DeviceLimits, RawEvent, Wi
 from loaderprobe.compute.trace_file import MOST_RECORDS, RECORD, Recording, read_trace, why_no_device
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.protocols import OnStage
-from loaderprobe.records import values
 from loaderprobe.records.files import SkippedFile
 from loaderprobe.records.measurement import Timeline
 from loaderprobe.records.options import TRACE, check
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.resources import TimePart
 from loaderprobe.records.thresholds import FEW_STEPS, LEAST_IDLE, LOADED_AHEAD, STEPS_VARY
-from loaderprobe.records.trace import StepSpans, TraceRank, TraceReport
+from loaderprobe.records.trace import HostSpan, StepSpans, TraceRank, TraceReport
 from loaderprobe.render.json import worded
 from loaderprobe.render.trace import trace_columns, trace_document
 
@@ -228,13 +226,14 @@ def _steps(found: Recording, calls: Sequence[RawEvent], work: Sequence[RawEvent]
         # Behind the last record of either kind others are missing: records of a file are in the order of their time.
         lasts = (max((each.begin_ns for each in some), default=until_ns) for some in (calls, work))
         until_ns = min(until_ns, *lasts)
+    launches = [call for call in calls if KERNEL_LAUNCH.match(call.name)]
     steps = step_spans(
         found.spans,
-        [HostCall(call.begin_ns, call.end_ns, call.resource) for call in calls if KERNEL_LAUNCH.match(call.name)],
+        [HostSpan(call.name, call.resource, call.begin_ns, call.end_ns) for call in launches],
         [TracedWork(each.begin_ns, each.end_ns, issued.get(each.correlation)) for each in work],
         until_ns,
     )
-    if steps.marked != "none" and len(steps.steps) == 1 and steps.end_ns >= until_ns:
+    if steps.marked != "none" and len(steps.steps) == 1 and steps.steps[0][1] >= until_ns:
         if found.complete:
             raise BadValue("the file ends before its first step does: it is cut off", hint=COPY_AGAIN)
         raise BadValue(f"its first {MOST_RECORDS:,} records end before its first step does", hint=SHORTER)
@@ -242,34 +241,19 @@ def _steps(found: Recording, calls: Sequence[RawEvent], work: Sequence[RawEvent]
 
 
 def _timeline(found: Recording, events: Sequence[RawEvent], device: int, steps: StepSpans) -> Timeline:
-    waits = sorted(
-        (loader_span.begin_ns, loader_span.end_ns)
-        for loader_span in loader_spans(found.spans)
-        if loader_span.thread == steps.thread
-    )
+    begins = tuple(begin for begin, _ in steps.steps)
+    waits = ((wait.begin_ns, wait.end_ns) for wait in loader_spans(found.spans) if wait.thread == steps.thread)
     window = Window(
-        begin_ns=steps.begin_ns,
-        end_ns=steps.end_ns,
+        begin_ns=begins[0],
+        end_ns=steps.steps[-1][1],
         device=device,
         training_threads=frozenset() if steps.thread is None else frozenset({steps.thread}),
         limits=DeviceLimits.recorded(_gpu(found, device)),
-        waits=tuple(waits),
+        waits=tuple(sorted(waits)),
         whole=False,
     )
-    made = convert(events, window)
-    inside = [wait for wait in waits if wait[1] > steps.begin_ns and wait[0] < steps.end_ns]
-    return Timeline(
-        device=str(_gpu(found, device).get("name", "")),
-        steps=len(steps.steps),
-        batch_size=0,
-        begin_ns=steps.begin_ns,
-        end_ns=steps.end_ns,
-        wait_begin_ns=tuple(begin for begin, _ in inside),
-        wait_end_ns=tuple(end for _, end in inside),
-        step_begin_ns=tuple(begin for begin, _ in steps.steps),
-        **values(made),
-        plain_ns=0,
-    )
+    name = str(_gpu(found, device).get("name", ""))
+    return convert(events, window, device=name, steps=len(begins), batch_size=0, step_begin_ns=begins, plain_ns=0)
 
 
 def _notes(

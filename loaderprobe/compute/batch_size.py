@@ -53,8 +53,6 @@ def repeated(batch: Any, batch_size: int) -> Any:
     return changed(batch, taken)
 
 
-# The memory that training takes: measured for each batch size, predicted for the next one, before it is tried.
-
 COPIES = 3
 """Of the weights: themselves, their gradients, the optimizer's momentum."""
 MARGIN = 1.1

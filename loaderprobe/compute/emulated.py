@@ -13,7 +13,7 @@ from typing import Any
 
 from loaderprobe.batches import samples_in
 from loaderprobe.errors import BadValue
-from loaderprobe.protocols import ComputeArguments, Group
+from loaderprobe.protocols import ComputeArguments
 from loaderprobe.records.config import ACCELERATORS, refuse_options
 from loaderprobe.records.measurement import ComputeInfo
 from loaderprobe.units import join_words, significant
@@ -37,36 +37,13 @@ def parse_rate(argument: str) -> tuple[float, str]:
     return rate, "specified on the command line"
 
 
-class EmulatedTimeline:
-    """When the steps of one device end, or of all ranks' devices: each when the last rank's does. Times are ns.
-
-    Ranks exchange how long a step lasts since the end of that before, which is common to all. So no clock is compared
-    with another, and neither sleeping too long nor the time of the exchange enters the rate. A thread of the device
-    exchanges, so that the host goes on.
-    """
-
-    def __init__(self, now_ns: int, group: Group | None) -> None:
-        self._free_ns, self._group = now_ns, group
-        self._device = None if group is None else ThreadPoolExecutor(1, thread_name_prefix="device")
-
-    def add(self, begin_ns: int, step_ns: int) -> Callable[[], int]:
-        """Queue a step whose batch is there at `begin_ns`; the end of it, when asked for.
-
-        With ranks, asking for the end waits for the others, and raises LostRank.
-        """
-        if self._device is not None:
-            return self._device.submit(self._run, begin_ns, step_ns).result
-        end_ns = self._run(begin_ns, step_ns)
-        return lambda: end_ns
-
-    def _run(self, begin_ns: int, step_ns: int) -> int:
-        length_ns = max(begin_ns - self._free_ns, 0) + step_ns
-        self._free_ns += length_ns if self._group is None else self._group.all_reduce_max(length_ns)[0]
-        return self._free_ns
-
-
 class EmulatedCompute:
-    """A device with a step time and its own timeline; the host may run two steps ahead."""
+    """A device with a step time and its own timeline; the host may run two steps ahead.
+
+    A step of several ranks ends when the last rank's does. Ranks exchange how long a step lasts since the end of that
+    before, which is common to all. So no clock is compared with another, and neither sleeping too long nor the time of
+    the exchange enters the rate. A thread of the device exchanges, so that the host goes on.
+    """
 
     synchronous = False
 
@@ -74,12 +51,14 @@ class EmulatedCompute:
         self._name = arguments.spec.argument
         self._rate, self._source = parse_rate(self._name)
         self._clock = arguments.clock
-        group = None if arguments.peers is None else arguments.peers.group
+        self._group = group = None if arguments.peers is None else arguments.peers.group
         self.in_step = group is not None
         if group is not None:
             group.all_reduce_max(0)  # the devices of all ranks begin together
-        self._timeline = EmulatedTimeline(self._clock.now_ns(), group)
+        self._device = None if group is None else ThreadPoolExecutor(1, thread_name_prefix="device")
+        self._free_ns = self._clock.now_ns()
         self._ends: list[Callable[[], int]] = []
+        """The end of each step in ns, when asked for: with ranks that waits for the others, and raises LostRank."""
 
     @staticmethod
     def check(arguments: ComputeArguments) -> None:
@@ -105,7 +84,18 @@ class EmulatedCompute:
         images = samples_in(batch) or 1
         if len(self._ends) >= STEPS_AHEAD:
             self._wait_until(self._ends[-STEPS_AHEAD]())
-        self._ends.append(self._timeline.add(self._clock.now_ns(), round(images / self._rate * 1e9)))
+        begin_ns, step_ns = self._clock.now_ns(), round(images / self._rate * 1e9)
+        if self._device is not None:
+            self._ends.append(self._device.submit(self._run, begin_ns, step_ns).result)
+        else:
+            end_ns = self._run(begin_ns, step_ns)
+            self._ends.append(lambda: end_ns)
+
+    def _run(self, begin_ns: int, step_ns: int) -> int:
+        """Runs a step whose batch is there at `begin_ns`; its end on the device."""
+        length_ns = max(begin_ns - self._free_ns, 0) + step_ns
+        self._free_ns += length_ns if self._group is None else self._group.all_reduce_max(length_ns)[0]
+        return self._free_ns
 
     def finish(self) -> tuple[int, ...]:
         ended, self._ends = tuple(end() for end in self._ends), []

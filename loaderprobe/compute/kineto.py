@@ -1,4 +1,4 @@
-"""`DeviceRecords` and `HostCalls` from the records of torch's profiler, without invalid ones. Needs no torch.
+"""A `Timeline` from the records of torch's profiler, without invalid ones. Needs no torch.
 
 The profiler returns misleading records: annotations as long as a step that count as work of the GPU, stamps of zero
 or 2^63, records before their own launch. Newer versions of torch give the kind of each record; in older ones only its
@@ -23,11 +23,10 @@ from loaderprobe.records.measurement import (
     HostCalls,
     Rejected,
     RejectedCode,
+    Timeline,
     communicates,
 )
 from loaderprobe.units import join_words
-
-# How full a kernel keeps the multiprocessors, from its launch and the device's limits. Needs no torch.
 
 WARP = 32
 # Limits of cuda_occupancy.h: registers go to a warp in units of 256, and come from one of the four parts of an SM.
@@ -84,44 +83,30 @@ class DeviceLimits:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
-    """The shape of one launch of a kernel."""
+def _launch(details: Mapping[str, Any]) -> tuple[int, int, int, int] | None:
+    """(blocks, threads of each, registers of each thread, bytes of shared memory of each block) of a kernel's launch.
 
-    blocks: int
-    threads: int
-    """Of each block."""
-    registers: int
-    """Of each thread."""
-    shared_bytes: int
-    """Of each block, static and dynamic."""
-
-    @classmethod
-    def of(cls, details: Mapping[str, Any]) -> Launch | None:
-        """From the profiler's fields of a kernel; None where one of them is missing."""
-        try:
-            return cls(
-                blocks=math.prod(details["grid"]),
-                threads=math.prod(details["block"]),
-                registers=int(details["registers per thread"]),
-                shared_bytes=int(details["shared memory"]),
-            )
-        except (KeyError, TypeError, ValueError):
-            return None
+    None where one of the profiler's fields is missing.
+    """
+    try:
+        sizes = math.prod(details["grid"]), math.prod(details["block"])
+        return *sizes, int(details["registers per thread"]), int(details["shared memory"])
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
-def resident_blocks(launch: Launch, limits: DeviceLimits) -> int:
-    """Blocks of this kernel that one SM can hold: the minimum over warps, registers and shared memory.
+def _resident_blocks(threads: int, registers: int, shared_bytes: int, limits: DeviceLimits) -> int:
+    """Blocks of such a kernel that one SM can hold: the minimum over warps, registers and shared memory.
 
     The occupancy calculation of CUDA's cuda_occupancy.h, without its rarer limits.
     """
-    warps = math.ceil(launch.threads / WARP)
+    warps = math.ceil(threads / WARP)
     fits = [limits.blocks_per_sm, limits.threads_per_sm // WARP // warps]
-    if launch.registers:
-        of_warp = math.ceil(launch.registers * WARP / REGISTER_UNIT) * REGISTER_UNIT
+    if registers:
+        of_warp = math.ceil(registers * WARP / REGISTER_UNIT) * REGISTER_UNIT
         fits.append(SM_PARTS * (limits.registers_per_sm // SM_PARTS // of_warp) // warps)
-    if launch.shared_bytes:
-        fits.append(limits.shared_bytes_per_sm // (launch.shared_bytes + limits.reserved_bytes))
+    if shared_bytes:
+        fits.append(limits.shared_bytes_per_sm // (shared_bytes + limits.reserved_bytes))
     return min(fits)
 
 
@@ -130,8 +115,8 @@ def blocks_per_sm(details: Mapping[str, Any], limits: DeviceLimits | None) -> fl
     given = details.get("blocks per SM")
     if isinstance(given, int | float):
         return float(given)
-    launch = Launch.of(details)
-    return None if launch is None or limits is None else launch.blocks / limits.sm_count
+    launch = _launch(details)
+    return None if launch is None or limits is None else launch[0] / limits.sm_count
 
 
 def occupancy(details: Mapping[str, Any], limits: DeviceLimits | None) -> float | None:
@@ -141,11 +126,12 @@ def occupancy(details: Mapping[str, Any], limits: DeviceLimits | None) -> float 
     whose own figure is used only where the launch is not fully known. Its 0 above 48 KiB of shared memory counts
     as unknown: its calculation ignores that a kernel may request more.
     """
-    launch = Launch.of(details)
-    if launch is not None and limits is not None and launch.threads:
-        active = min(resident_blocks(launch, limits), launch.blocks / limits.sm_count)
+    launch = _launch(details)
+    if launch is not None and limits is not None and launch[1]:
+        blocks, threads, registers, shared_bytes = launch
+        active = min(_resident_blocks(threads, registers, shared_bytes, limits), blocks / limits.sm_count)
         # A kernel that runs has a block on some SM: 0 means that a limit here is wrong.
-        return min(1.0, active * launch.threads / limits.threads_per_sm) if active > 0 else None
+        return min(1.0, active * threads / limits.threads_per_sm) if active > 0 else None
     given = details.get("est. achieved occupancy %")
     if not isinstance(given, int | float) or (given == 0 and _beyond_plain(details)):
         return None
@@ -230,29 +216,19 @@ class Window:
     busy there."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Converted:
-    """A `Timeline`'s columns."""
+def convert(events: Iterable[RawEvent], window: Window, **known: Any) -> Timeline:
+    """The timeline of a window; `known` are those of its fields that neither has.
 
-    names: tuple[str, ...]
-    records: DeviceRecords
-    calls: HostCalls
-    rejected: tuple[Rejected, ...]
-    launches: int
-    launches_without_record: int
-
-
-def convert(events: Iterable[RawEvent], window: Window) -> Converted:
-    """The columns of a window. Raises LoaderprobeError with the reason when the records make no sense."""
-    known = list(events)
+    Raises LoaderprobeError with the reason when the records make no sense.
+    """
+    every = list(events)
     reader = _Reader(window)
-    calls = [event for event in known if _is_call(event)]
+    calls = [event for event in every if _is_call(event)]
     reader.launched = {call.correlation: call for call in calls if _issues(call)}
-    work = [(kind, event) for event in known if event.on_gpu and (kind := device_kind(event)) is not None]
+    work = [(kind, event) for event in every if event.on_gpu and (kind := device_kind(event)) is not None]
     valid = [(kind, event) for kind, event in work if reader.keep(event)]
-    kept = reader.cut(
-        [(kind, event) for kind, event in valid if event.device == window.device and _within(event, window)]
-    )
+    own = [(kind, event) for kind, event in valid if event.device == window.device]
+    kept = reader.cut([(kind, event) for kind, event in own if _within(event, window)])
     inside = [call for call in calls if window.begin_ns <= call.begin_ns <= window.end_ns]
     issued = {call.correlation for call in inside if KERNEL_LAUNCH.match(call.name)}
     _check(inside, issued, [kind for kind, _ in kept])
@@ -260,13 +236,18 @@ def convert(events: Iterable[RawEvent], window: Window) -> Converted:
         inside = _with_earlier(calls, kept, window)
     trainers = reader.trainers(inside, kept)
     recorded = {event.correlation for _, event in valid}
-    return Converted(
+    return Timeline(
+        begin_ns=window.begin_ns,
+        end_ns=window.end_ns,
+        wait_begin_ns=tuple(begin for begin, _ in window.waits),
+        wait_end_ns=tuple(end for _, end in window.waits),
         records=reader.records(kept, trainers),
         calls=reader.calls(inside, trainers, kept),
         names=tuple(reader.names),
         rejected=tuple(Rejected(reason=reason, count=count) for reason, count in sorted(reader.rejected.items())),
         launches=len(issued),
         launches_without_record=len(issued - recorded),
+        **known,
     )
 
 
@@ -383,21 +364,17 @@ class _Reader:
         for kind, event in reversed(ordered):
             after = following.get(event.resource)
             following[event.resource] = event
-            overlaps = after is not None and event.begin_ns < after.begin_ns < event.end_ns
-            if (
-                after is not None
-                and overlaps
-                and event.correlation != after.correlation
-                and not self._may_overlap(after)
-            ):
+            if after is not None and self._is_cut(event, after):
                 self.rejected["cut"] += 1
                 event = event._replace(end_ns=after.begin_ns)
             found.append((kind, event))
         return found[::-1]
 
-    def _may_overlap(self, event: RawEvent) -> bool:
-        launch = self.launched.get(event.correlation)
-        return launch is not None and OVERLAPPING_LAUNCH.match(launch.name) is not None
+    def _is_cut(self, event: RawEvent, after: RawEvent) -> bool:
+        if not event.begin_ns < after.begin_ns < event.end_ns or event.correlation == after.correlation:
+            return False
+        launch = self.launched.get(after.correlation)
+        return launch is None or OVERLAPPING_LAUNCH.match(launch.name) is None
 
     def trainers(self, calls: Sequence[RawEvent], work: Work) -> frozenset[int]:
         """The threads that train: the training thread, and autograd's. Raises LoaderprobeError without the former.

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -51,12 +51,10 @@ from loaderprobe.records.layers import (
 )
 from loaderprobe.stats import median, quantile
 
-# From a profiler's events to the time of each layer: whose operators ran forward, and whose backward.
+# From a profiler's events to the time of each layer, its operators forward and backward (`loaderprobe explain layers`).
 #
-# A layer's forward time is that of the operators that it runs itself, not those of the layers inside it; what Python
-# does between operators belongs to none. Autograd gives a backward
-# function the number of the operator that made it, so its time belongs to the layer in which that operator ran. The
-# gradient that is added to a weight has no such operator; it follows the function that made it.
+# Autograd gives a backward function the number of the operator that made it. The gradient that is added to a weight has
+# no such operator; it follows the function that made it.
 
 LAYER = "loaderprobe layer "
 EVALUATE = "autograd::engine::evaluate_function: "
@@ -88,21 +86,18 @@ class CallTime:
 class Owners:
     """Which layer made a backward function: autograd's numbers go up while layers take turns."""
 
-    _begins: list[int] = field(default_factory=list)
-    _calls: list[Call | None] = field(default_factory=list)
+    _turns: list[tuple[int, Call | None]] = field(default_factory=list)
 
     def turn(self, number: int, call: Call | None) -> None:
         """Functions from this number on are of that call of a layer, or of none."""
-        if self._begins and self._begins[-1] == number:
-            self._calls[-1] = call
-        elif not self._calls or self._calls[-1] != call:
-            self._begins.append(number)
-            self._calls.append(call)
+        if self._turns and self._turns[-1][0] == number:
+            self._turns.pop()
+        self._turns.append((number, call))
 
     def of(self, number: int) -> Call | None:
         """None for a function that no layer made."""
-        place = bisect_right(self._begins, number) - 1
-        return self._calls[place] if place >= 0 else None
+        place = bisect_right(self._turns, number, key=itemgetter(0)) - 1
+        return self._turns[place][1] if place >= 0 else None
 
 
 def numbered(name: str, number: int) -> Call:
@@ -168,8 +163,6 @@ def _outermost(events: Iterable[FunctionEvent], prefix: str) -> Iterator[Functio
             yield from _outermost(event.cpu_children, prefix)
 
 
-# Each operator timed by itself, as it runs: for which lines of source, and for which backward functions.
-
 Line = tuple[str, int]
 """(file, number)."""
 _OURS = f"{Path(__file__).parents[1]}/"
@@ -184,6 +177,8 @@ Took = Callable[[FrameType, Any, float], object]
 class Lines:
     """Seconds by line, for each call of a layer: of its forward pass, and of each backward function by its name."""
 
+    innermost: Callable[[], Call | None]
+    """The layer that runs now."""
     forward: dict[Call, dict[Line, float]] = field(default_factory=dict)
     backward: dict[tuple[Call, str], dict[Line, float]] = field(default_factory=dict)
     called: dict[Call, Line] = field(default_factory=dict)
@@ -191,12 +186,12 @@ class Lines:
     _made: dict[int, tuple[Line, Call]] = field(default_factory=dict)
     """Where in the forward pass the backward function of a number was made, and for which layer."""
 
-    def add(self, frame: FrameType, node: Any, layer: Call | None, seconds: float) -> None:
+    def add(self, frame: FrameType, node: Any, seconds: float) -> None:
         """One operator of a layer or of a backward function; those of no line of the model are left out.
 
         A backward function that torch runs by itself is of the line whose operator made it.
         """
-        line = user_line(frame)
+        line, layer = user_line(frame), self.innermost()
         if node is not None:
             made_by, layer = self._made.get(node._sequence_nr(), (None, None))
             line = line or made_by
@@ -236,9 +231,6 @@ def user_line(frame: FrameType | None) -> Line | None:
             return file, frame.f_lineno
         frame = frame.f_back
     return None
-
-
-# From the step to its slowest layer, to the slowest operator in that, to the source line that runs it.
 
 
 def drilled(report: LayersReport, lines: Lines) -> tuple[DrillLevel, ...]:
@@ -327,9 +319,7 @@ class Hooks:
 
     def innermost(self) -> Call | None:
         """The layer that runs now."""
-        if not self._open:
-            return None
-        return self._call(self._open[-1][0])
+        return self._call(self._open[-1][0]) if self._open else None
 
     def _call(self, name: str) -> Call:
         return numbered(name, self._calls[name])
@@ -467,31 +457,27 @@ class _Measuring:
 
     def lines(self) -> Lines:
         """The source lines of a step; those of a step before it are not kept."""
-        lines, hooks = Lines(), Hooks()
+        hooks = Hooks()
         with hooks.on(self._model):
             for _ in range(2):
-                lines = hooks.lines = Lines()
-                hooks.begin_step()
-                self._load()
-                with Timing(_to(lines, hooks), self._trained.wait):
-                    self._step()
+                lines = hooks.lines = Lines(hooks.innermost)
+                self._step(hooks, Timing(lines.add, self._trained.wait))
         return lines
 
     def _run(self, steps: int) -> None:
         for _ in range(steps):
-            self._load()
-            self._step()
+            self._step(Hooks(), nullcontext())
 
-    def _load(self) -> None:
-        """Without marks: workers that start here must not inherit them, and what loading runs is of no layer."""
+    def _step(self, hooks: Hooks, marks: AbstractContextManager[object]) -> None:
+        """Loads without marks: workers that start there must not inherit them, and what loading runs is of no layer."""
+        hooks.begin_step()
         if self._batches is not None:
             with self._part("load"):
                 self._batch = next(self._batches)
-
-    def _step(self) -> None:
-        with self._part("copy"):
-            batch = moved(self._batch, self._device)
-        self._trained.step(batch, self._part, self._in_backward)
+        with marks:
+            with self._part("copy"):
+                batch = moved(self._batch, self._device)
+            self._trained.step(batch, self._part, self._in_backward)
 
     @contextmanager
     def _part(self, name: PartName) -> Iterator[None]:
@@ -508,27 +494,18 @@ class _Measuring:
         most, hooks = 0, Hooks()
         with hooks.on(self._model):
             for _ in range(steps):
-                hooks.begin_step()
-                self._load()
                 count = itertools.count()
-                with Timing(lambda *_: next(count), lambda: None):  # noqa: B023  # of this step
-                    self._step()
+                self._step(hooks, Timing(lambda *_: next(count), lambda: None))  # noqa: B023  # of this step
                 most = max(most, next(count))
         return most
 
     def _profiled(self, hooks: Hooks) -> dict[Call, CallTime]:
         """One step, whose records are let go at once."""
         on_gpu = self._device.type == "cuda"
-        hooks.begin_step()
-        self._load()
         # The class in torch.profiler is in a cycle of references, which would keep the records; so would theirs.
-        with profile(use_device="cuda" if on_gpu else None, use_kineto=True) as profiler:
-            self._step()
-        events = [
-            function_event
-            for function_event in profiler.function_events or ()
-            if function_event.device_type == DeviceType.CPU
-        ]
+        profiler = profile(use_device="cuda" if on_gpu else None, use_kineto=True)
+        self._step(hooks, profiler)
+        events = [event for event in profiler.function_events or () if event.device_type == DeviceType.CPU]
         roots = [event for event in events if event.cpu_parent is None]
         found = layer_times(roots, attrgetter("device_time_total" if on_gpu else "cpu_time_total"))
         for event in events:
@@ -542,14 +519,16 @@ class _Measuring:
             self._trained.wait()
             return self._clock.now_ns() / 1e3
 
-        hooks.begin_step()
-        self._load()
-        hooks.clock = clock = ByClock(now_us)
-        self._in_backward = lambda: clock.backward(self._trained.wait)
-        try:
-            self._step()
-        finally:
-            self._in_backward, hooks.clock = nullcontext, None
+        @contextmanager
+        def timed() -> Iterator[None]:
+            hooks.clock, self._in_backward = clock, lambda: clock.backward(self._trained.wait)
+            try:
+                yield
+            finally:
+                self._in_backward, hooks.clock = nullcontext, None
+
+        clock = ByClock(now_us)
+        self._step(hooks, timed())
         return {call: _scaled(time, 1 / (clock.backward_us or 1.0)) for call, time in clock.times.items()}
 
     def _layer(self, call: Call, times: list[CallTime], hooks: Hooks) -> LayerTime:
@@ -565,10 +544,6 @@ class _Measuring:
             parameters=sum(parameter.numel() for parameter in module.parameters(recurse=False)),
             **hooks.seen[call],
         )
-
-
-def _to(lines: Lines, hooks: Hooks) -> Took:
-    return lambda frame, node, seconds: lines.add(frame, node, hooks.innermost(), seconds)
 
 
 def _scaled(time: CallTime, factor: float) -> CallTime:

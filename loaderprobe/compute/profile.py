@@ -19,7 +19,6 @@ from torch.profiler import ProfilerActivity, profile, schedule
 
 from loaderprobe.compute.kineto import DeviceLimits, RawEvent, Window, convert
 from loaderprobe.errors import LoaderprobeError
-from loaderprobe.records import values
 from loaderprobe.records.measurement import Timeline
 
 CLOCK_TRIES = 10
@@ -70,17 +69,13 @@ def record_window(feed: Feed, device: Device, *, steps: int, warm_up: int, batch
         waits=tuple(zip(stamps.wait_begin_ns, stamps.wait_end_ns, strict=True)),
         loader_streams=device.loader_streams,
     )
-    found = convert(events, window)
-    return Timeline(
+    return convert(
+        events,
+        window,
         device=device.name,
         steps=steps,
         batch_size=batch_size,
-        begin_ns=stamps.begin_ns,
-        end_ns=stamps.end_ns,
-        wait_begin_ns=tuple(stamps.wait_begin_ns),
-        wait_end_ns=tuple(stamps.wait_end_ns),
         step_begin_ns=tuple(stamps.wait_begin_ns),
-        **values(found),
         plain_ns=plain.end_ns - plain.begin_ns,
         plain_wait_ns=sum(plain.wait_end_ns) - sum(plain.wait_begin_ns),
         clock_shift_ns=stamps.shift_ns,

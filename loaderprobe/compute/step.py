@@ -132,9 +132,6 @@ class NoCompute:
         return ended
 
 
-# A user's step in one of several ranks: the exchange of gradients by DistributedDataParallel can be switched off.
-
-
 def step_in_ranks(step: Callable[[Any], Any], arguments: ComputeArguments) -> StepCompute:
     """The step of this rank. Where nothing exchanges gradients, or something else does, they count as compute."""
     found = [get_object_ for get_object_ in gc.get_objects() if issubclass(type(get_object_), DistributedDataParallel)]

@@ -24,15 +24,13 @@ from loaderprobe.system.environment import ROCM, list_gpus
 from loaderprobe.system.limits import cores_available
 from loaderprobe.units import join_words
 
-# The exchange of gradients between the ranks of a training, by DistributedDataParallel; it can be switched off.
-
 BACKENDS = {"cuda": "nccl", "cpu": "gloo"}
 BUCKET_BYTES = 25 << 20
 """DistributedDataParallel's own."""
 
 
 class Gradients:
-    """Those of the model on one device. Of one rank they stay where they are."""
+    """Of the model on one device, exchanged by DistributedDataParallel; of one rank they stay where they are."""
 
     def __init__(self, device: torch.device, peers: Peers | None) -> None:
         """Meets the other ranks; raises torch's errors where they do not come."""
@@ -91,9 +89,6 @@ def gradient_bytes(model: torch.nn.Module) -> int:
     return sum(parameter.nbytes for parameter in model.parameters() if parameter.requires_grad)
 
 
-# A pair of CUDA events around each step, read once at the end: the device's own times, without waiting for it.
-
-
 class StepEvents:
     """Records events on the current stream of a GPU, by default of the current one.
 
@@ -143,8 +138,6 @@ class StepEvents:
         event.record(torch.cuda.current_stream(self._device))
         return event
 
-
-# JPEG files to training images on the GPU.
 
 SIDE = 224
 

@@ -86,7 +86,8 @@ class Trainer:
         self.backward_threads: frozenset[int] = frozenset()
         """The ids of autograd's thread in profilers; empty before the first step."""
         if device.type == "cuda" and self.precision in ("fp32", "tf32"):
-            _round_products(self.precision == "tf32")
+            # torch allows TF32 for convolutions by default.
+            torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = self.precision == "tf32"
         model = checked_model(spec.model, make_model or _published_model())
         model = model.to(device, memory_format=self.memory_format).train()
         wrapped = among_ranks(model)
@@ -147,15 +148,6 @@ class Trainer:
 
     def _note_thread(self, gradient: torch.Tensor) -> None:
         self.backward_threads = thread_numbers()
-
-
-def _round_products(allowed: bool) -> None:
-    """Allow or forbid TF32 for float32 convolutions and products; torch allows it for convolutions by default."""
-    torch.backends.cuda.matmul.allow_tf32 = allowed
-    torch.backends.cudnn.allow_tf32 = allowed
-
-
-# Batches of any form: (inputs, targets), inputs alone, dicts; their usual loss, and random images.
 
 
 def is_loader(batch: Any) -> bool:

@@ -43,16 +43,15 @@ class HostSpans:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepSpans:
-    """The steps of a recording, and the window that holds them with all of their work. Nanoseconds."""
+    """The steps of a recording. Nanoseconds."""
 
     steps: tuple[tuple[int, int], ...]
+    """The last ends with all of its work."""
     marked: MarkName
     thread: int | None
     """That trains; None where nothing shows it."""
     left_out: int
     """Slow steps before the first."""
-    begin_ns: int
-    end_ns: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

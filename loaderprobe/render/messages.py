@@ -312,7 +312,6 @@ MESSAGES: dict[str, str] = {
     "files_empty": "the files are empty",
     "filesystem_not_counted": "reads of {filesystem} are not counted, so there is nothing to compare",
     # Why a part of a storage plan is not made.
-    "part_not_measured": "this was not measured",
     "no_storage_behind_files": "the files were in memory, so no storage was measured",
     "no_ceiling": "the ceiling of the storage was not measured",
     "ladder_not_measured": "no step of the ladder was measured",
@@ -338,7 +337,6 @@ MESSAGES: dict[str, str] = {
     "no_model_fits": "no model comes near the measured rate, so something else limits the loader",
     "files_from_memory": "the files came from memory, so nothing is known of the storage",
     "files_as_found": "the files were read as found, so the share of storage is not known",
-    "more_than_cores": "only {cores:.3g} cores were measured",
     "no_cpu_time": "its CPU time was not measured",
     "more_than_storage": "it needs {bytes_per_s:bytes/s}, more than the storage was measured to deliver",
     "exchange_of_gradients": "ranks exchange gradients, for which a faster device waits as well",

@@ -164,3 +164,8 @@ def test_feeds_counts_accelerators() -> None:
     blocks = (replace(phase, block_bytes=131_072) for phase in ladder)
     unproved = (replace(phase, cache="unproved") for phase in ladder)
     assert judged(*ladder, images=False).feeds == judged(*blocks).feeds == judged(*unproved).feeds == ()
+    # Ranks in step get four times what the slowest gets, of 53 MB/s.
+    of_ranks = judged(example_ranks(20e6), example_ranks(15e6, 15e6, 15e6, 8e6))
+    in_step = [feed.count * 53 / 32 for feed in of_ranks.feeds_in_step]
+    assert in_step == pytest.approx([feed.count for feed in of_ranks.feeds]) and len(in_step) == 2
+    assert report.feeds_in_step == ()

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from loaderprobe.analyze.trace import HostCall, TracedWork, free_of, held_up, step_spans
+from loaderprobe.analyze.trace import TracedWork, free_of, held_up, step_spans
 from loaderprobe.records.resources import TIME_PARTS
 from loaderprobe.records.trace import HostSpan, HostSpans, Named
 from loaderprobe.records.verdict import Gaps
@@ -28,16 +28,16 @@ def span(name: str, begin_ms: float, end_ms: float, thread: int = 1) -> HostSpan
     return HostSpan(name, thread, round(begin_ms * MS), round(end_ms * MS))
 
 
-def each_ms(*begins: float) -> tuple[list[HostCall], list[TracedWork]]:
+def each_ms(*begins: float) -> tuple[list[HostSpan], list[TracedWork]]:
     """A launch in each, with a kernel of 1 ms right behind it."""
-    calls = [HostCall(round(at * MS), round(at * MS) + 5000, 1) for at in begins]
+    calls = [span("cudaLaunchKernel", at, at + 0.005) for at in begins]
     return calls, [TracedWork(each.end_ns, each.end_ns + MS, each.begin_ns) for each in calls]
 
 
 def found_steps(spans: HostSpans, *begins: float, until_ms: float = 1e6) -> tuple[str, list[float], int]:
     """(mark, begins of the steps in ms, how many were left out)."""
     found = step_spans(spans, *each_ms(*begins), round(until_ms * MS))
-    assert found.begin_ns == found.steps[0][0] < found.end_ns
+    assert found.steps[0][0] < found.steps[-1][1]
     return found.marked, [begin / MS for begin, _ in found.steps], found.left_out
 
 

@@ -642,6 +642,11 @@ def test_what_was_measured_of_other_files_is_no_firm_limit(run: Run, asked: dict
     found = loaderprobe.plan(run.path, **asked)
     (limit,) = (each for each in found.supplies[0].limits if each.resource == "bandwidth")
     assert limit.at_least == at_least
+    # Of files of another size, the files/s are a limit of their own, and a read takes another time.
+    other = "mean_size" in asked
+    assert len(found.supplies[0].limits) == 1 + other and (found.supplies[0].latency_s is None) == other
+    (cold,) = loaderprobe.plan(cold_bandwidth(metadata=COLD_OPENS), kind=1, **asked).supplies
+    assert [each.limit.value for each in cold.limits if each.resource == "opens"] == [1010.0]
     assert found.inputs["cpu_s"].weakest == ("measured" if asked in ({}, {"layout": "folder"}) else "assumed")
 
 

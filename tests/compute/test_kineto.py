@@ -13,6 +13,7 @@ import pytest
 
 from loaderprobe.compute.kineto import DeviceLimits, RawEvent, Window, blocks_per_sm, convert, occupancy
 from loaderprobe.errors import LoaderprobeError
+from loaderprobe.records.measurement import Timeline
 from tests.examples.traces import FIXTURES
 
 US, MS = 1_000, 1_000_000
@@ -241,9 +242,13 @@ CASES = {
 }  # fmt: skip
 
 
+def read(events: Events, given: Window) -> Timeline:
+    return convert(events, given, device="", steps=1, batch_size=0, step_begin_ns=(), plain_ns=0)
+
+
 def seen(events: Events, given: Window) -> dict[str, Any]:
     """What is kept, in few words."""
-    found = convert(events, given)
+    found = read(events, given)
     records, calls = found.records, found.calls
     return {
         "records": " ".join(records.kind),
@@ -280,21 +285,21 @@ def test_the_training_thread_is_known_by_the_last_wait_for_the_device() -> None:
     events = [*kernel(1000, 3000, thread=77), *synchronize(3000, 4000, thread=77)]
     assert seen(events, window(5))["training"] == "11"
     with pytest.raises(LoaderprobeError, match="the training thread is not known"):
-        convert(kernel(1000, 3000, thread=77), window(5))
+        read(kernel(1000, 3000, thread=77), window(5))
 
 
 def test_no_kernels_at_all_is_an_error_with_its_causes() -> None:
     """Launches without any record: another profiler, no libcupti, WSL."""
     with pytest.raises(LoaderprobeError, match="recorded none of them") as caught:
-        convert(GOOD[:1], window(5))
+        read(GOOD[:1], window(5))
     assert "libcupti" in caught.value.hint
     with pytest.raises(LoaderprobeError, match="no kernel launched"):
-        convert([], window(5))
+        read([], window(5))
 
 
 def test_occupancy_goes_with_kernels_only() -> None:
     """A copy fills no SM; a kernel with 64 registers a thread fits 4 blocks of 256 threads, half of the warps."""
-    found = convert([*copy(500, 600), *GOOD, *kernel(1200, 1300, details={})], window(5))
+    found = read([*copy(500, 600), *GOOD, *kernel(1200, 1300, details={})], window(5))
     assert found.records.occupancy == (None, 0.5, None)
     assert found.records.blocks_per_sm == (None, 10.0, None)
     assert [found.names[name] for name in found.records.name] == [

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from loaderprobe.analyze.caches import page_cache_hits
@@ -40,8 +40,6 @@ from loaderprobe.records.resources import INPUTS, REMEDIES, SingleCause
 from loaderprobe.records.verdict import Action, ActionCode, Advice, Forecast, Interval, Knee
 from loaderprobe.stats import median
 
-# Faster accelerators: the known ones, and one that is just fast enough for the loader.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdviceOption:
@@ -71,28 +69,14 @@ def accelerators(fitted: Fit, known: Mapping[str, float], found: Experiments) ->
         return [AdviceOption(forecast=refused("accelerator", "a faster one", Remark(code="exchange_of_gradients")))]
     alone, ranks = fitted.anchor.compute, fitted.anchor.ranks
     each: Facts = {"ranks": ranks} if ranks > 1 else {}
-    options = [
-        AdviceOption(
-            forecast=accelerator(fitted, rate * ranks, name),
-            action=Action(code="accelerator", facts={"images_per_s": rate, "name": name, **each}),
-        )
-        for name, rate in sorted(known.items(), key=lambda each: each[1])
-        if rate * ranks > alone
-    ]
-    least = alone * enough(lambda factor: accelerator(fitted, alone * factor))
-    action = Action(code="accelerator", facts={"images_per_s": least / ranks, **each})
-    return [*options, AdviceOption(forecast=accelerator(fitted, least), action=action)]
-
-
-def one_accelerator(options: Sequence[AdviceOption]) -> list[AdviceOption]:
-    """Of several accelerators that all gain as much, the first is enough."""
-    rates = {
-        number: option.forecast.images_per_s.value
-        for number, option in enumerate(options)
-        if option.forecast.changed == "accelerator" and option.forecast.images_per_s
-    }
-    first = fewest(rates)
-    return [o for number, o in enumerate(options) if o.forecast.changed != "accelerator" or number == first]
+    faster = [(name, rate) for name, rate in sorted(known.items(), key=lambda each: each[1]) if rate * ranks > alone]
+    least = alone * enough(lambda factor: accelerator(fitted, alone * factor)) / ranks
+    options = []
+    for name, rate in (*faster, ("", least)):
+        facts: Facts = {"images_per_s": rate, **({"name": name} if name else {}), **each}
+        forecast = accelerator(fitted, rate * ranks, name)
+        options.append(AdviceOption(forecast=forecast, action=Action(code="accelerator", facts=facts)))
+    return options
 
 
 def enough(made: Callable[[float], Forecast]) -> float:
@@ -106,9 +90,6 @@ def enough(made: Callable[[float], Forecast]) -> float:
         rate = made(middle).images_per_s
         low, high = (low, middle) if rate and rate.value >= (1 - thresholds.ALIKE) * best.value else (middle, high)
     return high
-
-
-# Advice by the speed-up of one resource of the input that has a remedy: so far waits for a network, a lock, or others.
 
 
 def remedies(found: Experiments) -> tuple[Advice, ...]:
@@ -162,9 +143,6 @@ def _advised(found: Experiments, action: Action, most: float, command: str = "")
         action=action, command=command, speedup=most, before=Interval(value=now, low=now, high=now),
         after=Interval(value=now * most, low=now, high=now * most), how="estimated",
     )  # fmt: skip
-
-
-# Advice that only several ranks need: on a slow one, on slow batches, on the exchange of gradients.
 
 
 def rank_remedies(found: Experiments) -> tuple[Advice, ...]:
@@ -282,12 +260,15 @@ def _by_laws(found: Experiments, around: Surroundings) -> Recommendation:
         *_workers(point, by_workers, taken=taken),
         *(_network(fitted, around.storage) if remote else _storage(fitted, around, found.config.loader.name)),
         *(_alternative(fitted, each) for each in measurement.alternatives if each.name != "decoded"),
-        *accelerators(fitted, around.accelerators, found),
     )
+    faster = accelerators(fitted, around.accelerators, found)
+    rates = {number: rate.value for number, option in enumerate(faster) if (rate := option.forecast.images_per_s)}
+    # Of several accelerators that all gain as much, the first is enough.
+    first = fewest(rates)
     before = point.rate
     worth = [
         advice
-        for option in one_accelerator(made)
+        for option in (*made, *(option for number, option in enumerate(faster) if number == first))
         if (advice := _as_tried(_advice(option, before), found))
         # Enough, and more than the measured rate itself varied.
         and advice.speedup >= thresholds.WORTH
@@ -296,8 +277,8 @@ def _by_laws(found: Experiments, around: Surroundings) -> Recommendation:
         and not (option.forecast.changed == "disk_speed" and _has_reserve(found, point, around.storage))
     ]
     return Recommendation(
-        forecasts=(*(option.forecast for option in made), *(() if remote else examples(fitted))),
-        advice=(*sorted(worth, key=lambda each: -each.speedup), *_wasted(point, made, worth, before)),
+        forecasts=(*(option.forecast for option in (*made, *faster)), *(() if remote else examples(fitted))),
+        advice=(*sorted(worth, key=lambda each: -each.speedup), *_wasted(point, rates.values(), worth, before)),
     )
 
 
@@ -336,7 +317,7 @@ def _in_memory(fitted: Fit, place: DataPlace | None) -> list[AdviceOption]:
     if place is None:
         return [AdviceOption(forecast=cached(fitted, 1.0))]
     if place.fits:
-        command = f"find {shlex.quote(place.root)} -type f -exec cat {{}} + >/dev/null" if place.root else ""
+        command = f"find {shlex.quote(place.root)} -type f -exec cat {{}} + >/dev/null"
         action = Action(code="files_in_memory", facts={"share": 1.0, "bytes": place.size_bytes})
         return [AdviceOption(forecast=cached(fitted, 1.0), action=action, command=command)]
     share = thresholds.MEMORY_SHARE * place.memory_bytes / place.size_bytes
@@ -425,9 +406,8 @@ def _denied(option: AdviceOption, found: Experiments) -> bool:
     return of_storage and (speedup is None or speedup.value < thresholds.WORTH)
 
 
-def _wasted(point: Point, made: Sequence[AdviceOption], worth: Sequence[Advice], before: Interval) -> list[Advice]:
-    """Changes that would gain nothing, with the figure that shows it."""
-    faster = [rate.value for o in made if o.forecast.changed == "accelerator" and (rate := o.forecast.images_per_s)]
+def _wasted(point: Point, faster: Collection[float], worth: Sequence[Advice], before: Interval) -> list[Advice]:
+    """Changes that would gain nothing, with the figure that shows it; `faster` are images/s with other accelerators."""
     helping = {advice.action.code for advice in worth}
     useless: list[Action] = []
     if faster and max(faster) < thresholds.WORTH * point.training:
@@ -437,9 +417,6 @@ def _wasted(point: Point, made: Sequence[AdviceOption], worth: Sequence[Advice],
         share = min(1.0, point.training / point.compute)
         useless.append(Action(code="input_gains_nothing", facts={"share": share}))
     return [Advice(action=each, speedup=1.0, before=before, after=before, how="measured") for each in useless]
-
-
-# Configurations that differ in workers only: fitted together, each gets its forecasts, and all of them a knee.
 
 
 def recommend_groups(

@@ -42,9 +42,6 @@ class OneAFile:
     """True where a sweep writes them in the layouts that it is asked for."""
 
 
-# The outcome of one change to a measured configuration: the rate of training, its range, and its bottleneck.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """One change to the configuration of a fit: to its service, its loop, or what was measured instead."""
@@ -116,13 +113,9 @@ def _terms(at: Point, service: ServiceTimes, loader: float) -> dict[Bottleneck, 
 
 def workers(fit: Fit, count: int) -> Forecast:
     """With another number of workers; 0 is the serial loader."""
-    anchor = fit.anchor
-    if count == anchor.workers:
+    if count == fit.anchor.workers:
         return unchanged(fit)
-    most = math.floor(thresholds.MOST_WORKERS_A_CORE * anchor.cores)
-    if count > max(most, 1):
-        return refused("workers", str(count), Remark(code="more_than_cores", facts={"cores": anchor.cores}))
-    return _forecast(fit, Change(changed="workers", to=str(count), at=replace(anchor, workers=count)))
+    return _forecast(fit, Change(changed="workers", to=str(count), at=replace(fit.anchor, workers=count)))
 
 
 def unchanged(fit: Fit) -> Forecast:
@@ -296,9 +289,6 @@ def _forecast(fit: Fit, change: Change) -> Forecast:
         how=change.how,
         refused=None,
     )
-
-
-# The knee: the smallest number of workers that trains within 2 % of the best, and why it stops there.
 
 
 def worker_forecasts(points: Sequence[Point], storage: Storage) -> dict[int, Forecast]:

@@ -32,8 +32,6 @@ from loaderprobe.stats import lowest, mean, median
 # The models are those of earlier experiments on throttled disks (fit on 1 and 2 workers, forecast of 4 and 8): each
 # is good to a few percent on its own kind of device and wrong by up to half on the others.
 
-# Workers that share the cores and a disk, as a closed network of queues: each has one image in it at any time.
-
 # Of all settings of one forecast, and of its range.
 KEPT = 4096
 # Times below this are none.
@@ -42,7 +40,7 @@ LEAST_S = 1e-9
 
 @lru_cache(maxsize=KEPT)
 def closed_network(workers: int, *, own_s: float, served_s: float, cpu_s: float, cores: float) -> float:
-    """Images/s of so many workers.
+    """Images/s of so many workers, each with one image at any time, as a closed network of queues.
 
     Of an image, `served_s` needs a server that takes one after the other, `cpu_s` needs one of `cores`, which share
     their time where more workers want it, and `own_s` is what waits for nothing. Where it is negative, as much of
@@ -161,11 +159,11 @@ class ServiceTimes:
     latency_s: float
     """Waiting for a file, however small."""
     transfer_s: float
-    """Waiting for the bytes of a file; counts in the model of single servers only."""
+    """Waiting for the bytes of a file, before a single server; 0 elsewhere."""
     bytes_per_image: float
     """Asked of the storage; 0 where it is not known."""
     bytes_per_s: float
-    """Of the device; infinite where nothing is known to limit it."""
+    """Of the device; infinite where nothing is known to limit it, and where only latency does."""
     unproved_bytes_per_s: float = math.inf
     """Above this the device was not measured."""
     cores: float
@@ -177,7 +175,7 @@ class ServiceTimes:
     @property
     def storage_s(self) -> float:
         """Waiting for storage in one worker, with the device otherwise idle."""
-        return self.latency_s + (self.transfer_s if self.model == "single_server" else 0.0)
+        return self.latency_s + self.transfer_s
 
     @property
     def worker_s(self) -> float:
@@ -188,7 +186,7 @@ class ServiceTimes:
         """Images/s that each resource allows; the loader runs at the smallest. 0 workers count as 1."""
         return {
             "workers": self._by_workers(max(workers, 1)),
-            "storage": per_second(self.bytes_per_s, self.bytes_per_image) if self.model != "latency" else math.inf,
+            "storage": per_second(self.bytes_per_s, self.bytes_per_image),
             "cores": per_second(self.cores, self.work_s(workers)),
             "transport": per_second(1.0, self.parent_s) if workers else math.inf,
         }
@@ -200,7 +198,7 @@ class ServiceTimes:
     def crowded(self, workers: int) -> Literal["storage", "cores"] | None:
         """The resource whose queue takes all that another worker would bring."""
         rate = self._by_workers(max(workers, 1))
-        if self.model == "single_server" and rate * self.transfer_s >= thresholds.SATURATED:
+        if rate * self.transfer_s >= thresholds.SATURATED:
             return "storage"
         return "cores" if rate * self.work_s(workers) >= thresholds.SATURATED * self.cores else None
 
@@ -209,12 +207,11 @@ class ServiceTimes:
 
         The threads that send and receive batches take their part of the cores.
         """
-        served_s = self.transfer_s if self.model == "single_server" else 0.0
         work_s = self.work_s(workers)
         return closed_network(
             workers,
-            own_s=self.worker_s - self.cpu_s - served_s,
-            served_s=served_s,
+            own_s=self.worker_s - self.cpu_s - self.transfer_s,
+            served_s=self.transfer_s,
             cpu_s=self.cpu_s,
             cores=self.cores * self.cpu_s / work_s if work_s else math.inf,
         )
@@ -241,23 +238,13 @@ class ServiceTimes:
     def with_disk(self, factor: float) -> ServiceTimes:
         """On a device of the same kind, `factor` times as fast: in bytes/s, or in latency where that is all it has."""
         if self.model == "latency":
-            return replace(self, latency_s=self.latency_s / factor)
-        return replace(
-            self,
-            transfer_s=self.transfer_s / factor,
-            bytes_per_s=self.bytes_per_s * factor,
-            unproved_bytes_per_s=self.unproved_bytes_per_s * factor,
-        )
+            return self._times(1 / factor, "latency_s")
+        return self._times(factor, "bytes_per_s", "unproved_bytes_per_s")._times(1 / factor, "transfer_s")
 
     def with_cpu_speed(self, factor: float) -> ServiceTimes:
         """On cores `factor` times as fast; what else workers do between batches is CPU work, too."""
-        return replace(
-            self,
-            cpu_s=self.cpu_s / factor,
-            other_s=self.other_s / factor if self.other_s > 0 else self.other_s,
-            parent_s=self.parent_s / factor,
-            sending_s=self.sending_s / factor,
-        )
+        other = ("other_s",) if self.other_s > 0 else ()
+        return self._times(1 / factor, "cpu_s", "parent_s", "sending_s", *other)
 
     def with_cached(self, share: float) -> ServiceTimes:
         return self._times(1 - share, "latency_s", "transfer_s", "bytes_per_image")
@@ -275,9 +262,6 @@ class ServiceTimes:
         """
         replaced = min(self.cpu_s, usual_cpu_s)
         return replace(self, cpu_s=self.cpu_s - replaced * (1 - cpu_s / usual_cpu_s))
-
-
-# One measurement in the figures that models are made of.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -403,10 +387,8 @@ def _idle_s(workers: int, loader_only: Sequence[Segment], busy_s: float) -> floa
 
 def _read_per_image(measurement: Measurement, loader_only: Sequence[Segment], cold: float | None) -> float:
     """Bytes that the storage reads for an image: of files that are read in parts, with what is read ahead in vain."""
-    if cold is None:
-        return bytes_per_image(measurement, loader_only) or 0.0
-    most = 1.0 if measurement.access == "files" else cold
-    return (bytes_per_image(measurement, loader_only) or 0.0) * min(most, cold)
+    asked = bytes_per_image(measurement, loader_only) or 0.0
+    return asked if cold is None else asked * (min(1.0, cold) if measurement.access == "files" else cold)
 
 
 def _why_unproved(found: Experiments, cold: float | None, *, from_storage: bool) -> Remark | None:

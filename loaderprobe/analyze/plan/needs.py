@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from loaderprobe.analyze.plan.workload import (
-    HERE,
-    REQUEST_BYTES,
-    PlanWorkload,
-    assumed_too,
-    known,
-    product,
-    scaled,
-    total,
-)
-from loaderprobe.records.remark import Remark
-from loaderprobe.records.supply import Asked, Feed, PlanPart, PlanSupply, Quantity, SupplyLimit, SupplyResource
+from loaderprobe.analyze.plan.workload import REQUEST_BYTES, PlanWorkload, assumed_too, known, product, scaled, total
+from loaderprobe.records.supply import Asked, Feed, PlanSupply, Quantity, SupplyLimit
 from loaderprobe.records.thresholds import SATURATED
 
 # What accelerators need of storage, workers and cores.
@@ -24,18 +13,8 @@ from loaderprobe.records.thresholds import SATURATED
 # G images/s of one accelerator alone, u its wanted utilization, s bytes of a file, a storage bytes over bytes asked
 # for, f files opened an image. N accelerators need N times that.
 
-TRAINING_CORES = 1.0
-"""The training thread of an accelerator."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Demand:
-    """Of one accelerator at one utilization, while files are cold."""
-
-    read_bytes: Quantity
-    """Bytes/s from storage."""
-    opens: Quantity
-    requests: Quantity
+Demand = dict[str, Quantity]
+"""Of one accelerator at one utilization, files cold: read_bytes from storage, opens and requests, each a second."""
 
 
 def demand(workload: PlanWorkload, utilization: float, images_per_file: int = 1) -> Demand:
@@ -48,15 +27,15 @@ def demand(workload: PlanWorkload, utilization: float, images_per_file: int = 1)
         requests = product(asked, "1/s", f"G u ceil(s / {limit})", factor=utilization)
     else:
         requests = assumed_too(scaled(replace(read, unit="1/s"), 1 / REQUEST_BYTES, f"{read.formula} / {limit}"))
-    return Demand(read_bytes=read, opens=opens, requests=requests)
+    return {"read_bytes": read, "opens": opens, "requests": requests}
 
 
-def cores_of(workload: PlanWorkload, utilization: float) -> Quantity | Remark:
-    """Cores that one accelerator needs, or why that is not known."""
+def cores_of(workload: PlanWorkload, utilization: float) -> Quantity | None:
+    """Cores that one accelerator needs; None where the workload has a reason not to know."""
     if workload.cpu_s is None:
-        return why_refused(workload, "cores")
+        return None
     workers = product([workload.rate, workload.cpu_s], "cores", "", factor=utilization / SATURATED)
-    training = known(TRAINING_CORES, "cores", "assumed", "one training thread")
+    training = known(1.0, "cores", "assumed", "one training thread")
     return total([workers, training], "cores", f"G u cpu / {SATURATED:g} + 1")
 
 
@@ -66,46 +45,14 @@ def in_flight(opens: Quantity, file_s: Quantity) -> Quantity:
     return replace(found, low=opens.value * file_s.low, high=opens.value * file_s.high)
 
 
-def why_refused(workload: PlanWorkload, part: PlanPart) -> Remark:
-    """Why a part of the plan is not known."""
-    return workload.refused.get(part, Remark(code="part_not_measured"))
-
-
-# What a storage supplies: its limits beside the need, the one that is reached first, and how many it feeds.
-
-PER_NODE: tuple[SupplyResource, ...] = ("client", "nic")
-
-
-def measured_offer(workload: PlanWorkload) -> PlanSupply | None:
-    """The storage that the run measured; None where it measured none that counts."""
-    storage = workload.storage
-    if storage is None:
-        return None
-    limits = [SupplyLimit(resource="bandwidth", limit=storage.read_bytes_per_s, at_least=storage.at_least)]
-    if storage.opens_per_s is not None:
-        limits.append(SupplyLimit(resource="opens", limit=storage.opens_per_s, at_least=storage.opens_at_least))
-    elif not workload.same_files:
-        # Of the very files that are planned for, files/s and bytes/s are one figure.
-        limits.append(SupplyLimit(resource="opens", limit=storage.files_per_s, at_least=True))
-    return PlanSupply(
-        name=HERE,
-        label="measured",
-        source=storage.source,
-        limits=tuple(limits),
-        latency_s=storage.file_s if workload.same_files else None,
-        nodes=storage.nodes,
-        notes=storage.notes,
-    )
-
-
 def judge_supply(offer: PlanSupply, one: Demand, asked: Asked) -> PlanSupply:
     """A storage on offer, judged; the limit that is reached first stands first."""
     offered = list(offer.limits)
     if asked.nic_bytes_per_s is not None:
         offered.append(SupplyLimit(resource="nic", limit=known(asked.nic_bytes_per_s, "B/s", "given", "nic")))
     limits = sorted((_judged_limit(limit, one, asked) for limit in offered), key=lambda limit: limit.feeds)
-    first = limits[0] if limits and math.isfinite(limits[0].feeds) else None
-    flying = None if offer.latency_s is None else in_flight(one.opens, offer.latency_s)
+    first = limits[0] if limits else None
+    flying = None if offer.latency_s is None else in_flight(one["opens"], offer.latency_s)
     return replace(
         offer,
         limits=tuple(limits),
@@ -122,7 +69,7 @@ ONE = Asked(accelerators=1)
 
 def feed_of(workload: PlanWorkload) -> Feed | None:
     """How many of the accelerators of a workload its storage feeds; None where it has none that counts."""
-    offer = measured_offer(workload)
+    offer = workload.storage
     supply = judge_supply(offer, demand(workload, ONE.utilization), ONE) if offer else None
     if supply is None or supply.feeds is None or supply.first_limit is None:
         return None
@@ -133,16 +80,9 @@ def feed_of(workload: PlanWorkload) -> Feed | None:
 
 
 def _judged_limit(offered: SupplyLimit, one: Demand, asked: Asked) -> SupplyLimit:
-    need = {
-        "bandwidth": one.read_bytes,
-        "opens": one.opens,
-        "requests": one.requests,
-        "client": one.read_bytes,
-        "nic": one.read_bytes,
-    }[offered.resource]
-    limit = offered.limit
-    if offered.resource in PER_NODE:
-        # Of the last node only as much as of the others: what it has to spare is of no use to them.
+    limit, need = offered.limit, one.get(offered.resource, one["read_bytes"])
+    if offered.resource in ("client", "nic"):
+        # Of each node, and of the last node only as much as of the others: what it has to spare is of no use to them.
         nodes = asked.accelerators / asked.of_node
         limit = replace(scaled(limit, nodes, "N/A x limit of a node"), label=limit.label)
     return replace(offered, limit=limit, feeds=asked.use * limit.value / need.value)

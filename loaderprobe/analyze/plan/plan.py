@@ -9,7 +9,7 @@ from datetime import date
 from typing import get_args
 
 from loaderprobe.analyze.caches import lru_share_for, page_cache_hits, seen_before
-from loaderprobe.analyze.plan.needs import cores_of, demand, in_flight, judge_supply, measured_offer, why_refused
+from loaderprobe.analyze.plan.needs import cores_of, demand, in_flight, judge_supply
 from loaderprobe.analyze.plan.workload import (
     PlanWorkload,
     assumed_too,
@@ -22,7 +22,7 @@ from loaderprobe.analyze.plan.workload import (
     total,
 )
 from loaderprobe.errors import BadValue
-from loaderprobe.records.catalogue import Amount, CatalogueEntry
+from loaderprobe.records.catalogue import CatalogueEntry
 from loaderprobe.records.plan import (
     Acceptance,
     CacheEpoch,
@@ -34,7 +34,16 @@ from loaderprobe.records.plan import (
     PlanSource,
 )
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.supply import Asked, CacheSize, PlanPart, PlanSupply, Quantity, SupplyLimit, SupplyResource
+from loaderprobe.records.supply import (
+    Asked,
+    CacheSize,
+    Label,
+    PlanPart,
+    PlanSupply,
+    Quantity,
+    SupplyLimit,
+    SupplyResource,
+)
 from loaderprobe.units import significant
 
 
@@ -46,24 +55,23 @@ def as_asked(
     Larger reads get at least the bytes/s of smaller ones; what blocks of shards get says nothing of a folder. That an
     image takes a worker as long is assumed.
     """
-    found, storage = workload, workload.storage
-    to_shards, to_folder = (
-        images_per_file > workload.images_an_open == 1,
-        images_per_file == 1 < workload.images_an_open,
-    )
+    found, storage, files = workload, workload.storage, workload.files
+    to_shards = images_per_file > workload.images_an_open == 1
+    to_folder = images_per_file == 1 < workload.images_an_open
     if images is not None:
         found = replace(found, images=images)
     # Where a run did not tell the bytes of an image, those that are given are of the files that it read.
     other_size = file_bytes is not None and workload.file_bytes.label != "given"
     if file_bytes is not None and other_size:
-        found = replace(
-            found,
-            file_bytes=file_bytes,
-            requests_per_file=requests([file_bytes.value], exact=False),
-            same_files=False,
-        )
+        asked = requests([file_bytes.value], exact=False)
+        found = replace(found, file_bytes=file_bytes, requests_per_file=asked)
+    if storage is not None and files is not None and other_size:
+        known_opens = any(limit.resource == files.resource for limit in storage.limits)
+        limits = storage.limits if known_opens else (*storage.limits, files)
+        storage = replace(storage, limits=limits, latency_s=None)
     if storage is not None and (to_shards or found.file_bytes.value > workload.file_bytes.value):
-        found = replace(found, storage=replace(storage, at_least=True))
+        bandwidth, *others = storage.limits
+        storage = replace(storage, limits=(replace(bandwidth, at_least=True), *others))
     if other_size or to_shards or to_folder:
         found = replace(
             found,
@@ -75,8 +83,8 @@ def as_asked(
         why: dict[PlanPart, Remark] = {"workers": Remark(code="file_wait_unknown")}
         if storage is not None:
             why["measured_storage"] = Remark(code="measured_in_shards")
-        found = replace(found, storage=None, wait_s=None, refused={**why, **workload.refused})
-    return found
+        return replace(found, storage=None, wait_s=None, refused={**why, **workload.refused})
+    return replace(found, storage=storage)
 
 
 def _cache_for(supply: PlanSupply, workload: PlanWorkload, asked: Asked) -> CacheSize | None:
@@ -95,78 +103,62 @@ def _cache_for(supply: PlanSupply, workload: PlanWorkload, asked: Asked) -> Cach
     )
 
 
-# Storages that were not measured: an entry of the catalogue at a size, and figures as given.
-
-
 def given_offer(text: str, figures: Mapping[str, float]) -> PlanSupply:
     """A storage by its figures: by resource in bytes/s or operations/s, and `latency` in seconds."""
-    limits = tuple(
-        SupplyLimit(resource=resource, limit=known(figures[resource], unit, "given", "storage"))
-        for resource, unit in _UNITS.items()
-        if resource in figures
-    )
     latency = figures.get("latency")
     return PlanSupply(
         name=text,
         label="given",
         source="storage",
-        limits=limits,
+        limits=_limits(figures, "given", "storage"),
         latency_s=None if latency is None else known(latency, "s", "given", "storage"),
     )
 
 
-_UNITS: dict[SupplyResource, str] = {"bandwidth": "B/s", "opens": "1/s", "requests": "1/s", "client": "B/s"}
+_OFFERED: dict[SupplyResource, tuple[str, str]] = {
+    "bandwidth": ("B/s", "read_bytes_per_s"), "opens": ("1/s", "opens_per_s"), "requests": ("1/s", "requests_per_s"),
+    "client": ("B/s", "client_bytes_per_s"),
+}  # fmt: skip
+"""(unit, field of the catalogue) of each limit."""
+
+
+def _limits(
+    figures: Mapping[str, float | None], label: Label, source: str, at_least: Sequence[str] = ()
+) -> tuple[SupplyLimit, ...]:
+    """The known ones; those whose fields are `at_least` are a promise and no maximum."""
+    return tuple(
+        SupplyLimit(resource=resource, limit=known(value, unit, label, source), at_least=field in at_least)
+        for resource, (unit, field) in _OFFERED.items()
+        if (value := figures.get(resource)) is not None
+    )
 
 
 def catalogue_offer(entry: CatalogueEntry, name: str, size: float | None, today: date) -> PlanSupply:
     """An entry of the catalogue, or a tier of it, at the size that is bought. Raises BadValue for another size."""
     tier = entry.tier(name)
     size = _checked_size(entry, name, size, tier.least_size if tier else entry.least_size)
-    limits: list[SupplyLimit] = []
-    missing: list[str] = []
     bandwidth = tier.read_bytes_per_s_per_unit * size if tier else None
     if entry.read_bytes_per_s is not None:
         bandwidth = entry.read_bytes_per_s.at(size)
-    if bandwidth is None:
-        missing.append("bandwidth")
-    else:
-        limits.append(_published(entry, "bandwidth", bandwidth, "B/s", "read_bytes_per_s" in entry.at_least))
-    operations: dict[SupplyResource, Amount | None] = {"opens": entry.opens_per_s, "requests": entry.requests_per_s}
-    for resource, amount in operations.items():
-        value = amount.at(size) if amount else None
-        if value is not None:
-            limits.append(_published(entry, resource, value, "1/s", f"{resource}_per_s" in entry.at_least))
-        elif amount is not None:
-            missing.append(f"{resource}_at_size")
     client = tier.client_bytes_per_s if tier and tier.client_bytes_per_s else entry.client_bytes_per_s
-    if client is not None:
-        limits.append(_published(entry, "client", client, "B/s", False))
-    if not any(operations.values()):
-        missing.append("operations")
+    amounts = {"opens": entry.opens_per_s, "requests": entry.requests_per_s}
+    operations = {name: amount.at(size) for name, amount in amounts.items() if amount}
+    missing = ["bandwidth"] if bandwidth is None else []
+    missing += [f"{name}_at_size" for name, value in operations.items() if value is None]
+    missing += [] if operations else ["operations"]
     notes = [Remark(code="not_published", facts={"limits": " ".join(missing)})] if missing else []
     notes += [Remark(code="quoted", facts={"text": entry.note})] if entry.note else []
+    source, latency = f"{entry.source}, read {entry.read_on}", entry.latency_s
     return PlanSupply(
         name=name if not entry.unit else f"{name}:{float(significant(size)):g}{entry.unit}",
         label="published",
         source=entry.source,
-        limits=tuple(limits),
-        latency_s=_latency(entry),
+        limits=_limits({"bandwidth": bandwidth, **operations, "client": client}, "published", source, entry.at_least),
+        latency_s=None if latency is None else known(latency[1], "s", "published", source, low=latency[0]),
         read_on=entry.read_on,
         stale=entry.stale(today),
         notes=tuple(notes),
     )
-
-
-def _published(entry: CatalogueEntry, resource: SupplyResource, value: float, unit: str, at_least: bool) -> SupplyLimit:
-    source = f"{entry.source}, read {entry.read_on}"
-    return SupplyLimit(resource=resource, limit=known(value, unit, "published", source), at_least=at_least)
-
-
-def _latency(entry: CatalogueEntry) -> Quantity | None:
-    if entry.latency_s is None:
-        return None
-    best, typical = entry.latency_s
-    return known(typical, "s", "published", f"{entry.source}, read {entry.read_on}", low=best)
 
 
 def _checked_size(entry: CatalogueEntry, name: str, size: float | None, least: float) -> float:
@@ -192,25 +184,17 @@ READERS = 8
 """An accelerator, for the acceptance test, where nothing says how many it needs."""
 
 
-def needs(workload: PlanWorkload, asked: Asked) -> tuple[tuple[Need, ...], dict[PlanPart, Remark]]:
-    """What all accelerators need, and what cannot be said."""
+def needs(workload: PlanWorkload, asked: Asked) -> tuple[Need, ...]:
+    """What all accelerators need, as far as that is known."""
     made = [*_from_storage(workload, asked), *_kept(workload, asked)]
-    refused: dict[PlanPart, Remark] = {}
-    if not any(need.name == "reads_in_flight" for need in made):
-        code: str = "read_not_timed" if asked.images_per_file == 1 else "read_in_shard_not_timed"
-        refused["reads_in_flight"] = Remark(code=code)
-    workers, most = _whole_workers(workload, asked.utilization), _whole_workers(workload, 1.0)
-    if isinstance(workers, Remark):
-        refused["workers"] = workers
-    elif isinstance(most, Quantity):
+    workers, most = workers_of(workload, asked.utilization), workers_of(workload, 1.0)
+    if workers and most:
         made += _read_time(workload, asked.utilization, workers, most)
         made.append(_of_each("workers", workers, most, asked))
     cores, at_most = cores_of(workload, asked.utilization), cores_of(workload, 1.0)
-    if isinstance(cores, Remark):
-        refused["cores"] = cores
-    elif isinstance(at_most, Quantity):
+    if cores and at_most:
         made.append(_of_each("cores", cores, at_most, asked))
-    return tuple(made), refused
+    return tuple(made)
 
 
 def _of_each(name: NeedName, wanted: Quantity, most: Quantity, asked: Asked) -> Need:
@@ -219,19 +203,13 @@ def _of_each(name: NeedName, wanted: Quantity, most: Quantity, asked: Asked) -> 
     return Need(name=name, at_utilization=wanted, at_most=most, to_buy=None, node=node)
 
 
-def workers_of(workload: PlanWorkload, utilization: float) -> Quantity | Remark:
-    """Workers that one accelerator needs, or why that is not known."""
-    parts = workload.cpu_s, workload.wait_s, workload.other_s
-    if parts[0] is None or parts[1] is None or parts[2] is None:
-        return why_refused(workload, "workers")
-    whole = total([parts[0], parts[1], parts[2]], "s", "cpu + wait + other")
-    return product([workload.rate, whole], "workers", "G u (cpu + wait + other)", factor=utilization)
-
-
-def _whole_workers(workload: PlanWorkload, utilization: float) -> Quantity | Remark:
-    found = workers_of(workload, utilization)
-    if isinstance(found, Remark):
-        return found
+def workers_of(workload: PlanWorkload, utilization: float) -> Quantity | None:
+    """Workers that one accelerator needs; None where the workload has a reason not to know."""
+    parts = [part for part in (workload.cpu_s, workload.wait_s, workload.other_s) if part]
+    if len(parts) < 3:
+        return None
+    whole = total(parts, "s", "cpu + wait + other")
+    found = product([workload.rate, whole], "workers", "G u (cpu + wait + other)", factor=utilization)
     value, low, high = (float(math.ceil(end)) for end in (found.value, found.low, found.high))
     return replace(found, value=value, low=low, high=high, formula=f"ceil({found.formula})")
 
@@ -251,19 +229,16 @@ def _read_time(workload: PlanWorkload, utilization: float, workers: Quantity, mo
 
 
 def _from_storage(workload: PlanWorkload, asked: Asked) -> Iterator[Need]:
-    mean = demand(workload, asked.utilization, asked.images_per_file)
-    most = demand(workload, 1.0, asked.images_per_file)
-    yield _need("read_bytes", mean.read_bytes, most.read_bytes, asked)
-    yield _need("opens", mean.opens, most.opens, asked)
-    yield _need("requests", mean.requests, most.requests, asked)
-    storage = workload.storage
-    if storage is not None and asked.images_per_file == 1 and workload.same_files:
+    one = demand(workload, asked.utilization, asked.images_per_file)
+    yield _need("read_bytes", one["read_bytes"], asked)
+    yield _need("opens", one["opens"], asked)
+    yield _need("requests", one["requests"], asked)
+    storage, opens = workload.storage, one["opens"]
+    if storage is not None and storage.latency_s is not None and asked.images_per_file == 1:
         of_all, at_most, of_node = (
-            in_flight(scaled(opens, count, f"N {opens.formula}"), storage.file_s)
-            for opens, count in (
-                (mean.opens, asked.accelerators), (most.opens, asked.accelerators), (mean.opens, asked.of_node)
-            )
-        )  # fmt: skip
+            in_flight(scaled(opens, count, f"N {opens.formula}"), storage.latency_s)
+            for count in (asked.accelerators, asked.accelerators / asked.utilization, asked.of_node)
+        )
         yield Need(name="reads_in_flight", at_utilization=of_all, at_most=at_most, to_buy=None, node=of_node)
 
 
@@ -287,12 +262,12 @@ def _to_buy(need: Quantity, asked: Asked) -> Quantity:
     return to_buy if asked.use_given else assumed_too(to_buy)
 
 
-def _need(name: NeedName, one: Quantity, full: Quantity, asked: Asked) -> Need:
+def _need(name: NeedName, one: Quantity, asked: Asked) -> Need:
     at_utilization = scaled(one, asked.accelerators, f"N {one.formula}")
     return Need(
         name=name,
         at_utilization=at_utilization,
-        at_most=scaled(full, asked.accelerators, f"N {full.formula}, u = 1"),
+        at_most=scaled(one, asked.accelerators / asked.utilization, f"N {one.formula}, u = 1"),
         to_buy=_to_buy(at_utilization, asked),
         node=scaled(one, asked.of_node, f"A {one.formula}"),
     )
@@ -303,11 +278,13 @@ def make_plan(
     loaderprobe: str, created_utc: str,
 ) -> PlanReport:  # fmt: skip
     """The plan. `offers` are beside the storage that the run measured."""
-    measured = measured_offer(workload)
+    measured, found = workload.storage, needs(workload, asked)
     one = demand(workload, asked.utilization, asked.images_per_file)
     supplies = [judge_supply(offer, one, asked) for offer in (*((measured,) if measured else ()), *offers)]
-    found, lacking = needs(workload, asked)
-    refused = {**workload.refused, **lacking}
+    refused = dict(workload.refused)
+    if not any(need.name == "reads_in_flight" for need in found):
+        why = "read_not_timed" if asked.images_per_file == 1 else "read_in_shard_not_timed"
+        refused["reads_in_flight"] = Remark(code=why)
     return PlanReport(
         loaderprobe=loaderprobe,
         created_utc=created_utc,
@@ -335,7 +312,7 @@ def epoch_plan(workload: PlanWorkload, asked: Asked) -> EpochPlan:
     if asked.cache.kind == "none":
         return EpochPlan(seconds=seconds, cache_share=None)
     share = min(1.0, asked.cache.bytes / (workload.images.value * workload.file_bytes.value))
-    cold = asked.accelerators * demand(workload, asked.utilization, asked.images_per_file).read_bytes.value
+    cold = asked.accelerators * demand(workload, asked.utilization, asked.images_per_file)["read_bytes"].value
     hits = {epoch: cache_hits(asked, share, epoch) for epoch in SHOWN_EPOCHS}
     return EpochPlan(
         seconds=seconds,
@@ -387,7 +364,7 @@ def _acceptance(workload: PlanWorkload, asked: Asked, supplies: Sequence[PlanSup
     images_per_s = node * workload.rate.value * asked.utilization / asked.use
     workers = workers_of(workload, asked.utilization)
     flying = max((each.reads_in_flight.high for each in supplies if each.reads_in_flight), default=0.0)
-    count = math.ceil(workers.value) if isinstance(workers, Quantity) else None
+    count = int(workers.value) if workers else None
     of_workers, of_reads = node * (count or 0), math.ceil(node * flying / asked.use)
     return Acceptance(
         nodes=asked.nodes,

@@ -8,7 +8,6 @@ from dataclasses import replace
 from loaderprobe.analyze.effects import interval
 from loaderprobe.analyze.ladder import has_ended
 from loaderprobe.analyze.plan.workload import (
-    MeasuredStorage,
     PlanWorkload,
     amplification_of,
     assumed_too,
@@ -17,15 +16,14 @@ from loaderprobe.analyze.plan.workload import (
     measured_workload,
     requests,
     rises,
-    scaled,
 )
 from loaderprobe.analyze.verdict.rates import worker_cost
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import BandwidthMeasurement, MetadataPhase
 from loaderprobe.records.measurement import Measurement, segments_of
-from loaderprobe.records.phases import BandwidthPhase, StorageCeiling
+from loaderprobe.records.phases import BandwidthPhase, StorageCeiling, fastest
 from loaderprobe.records.remark import Facts, Remark
-from loaderprobe.records.supply import PlanPart, Quantity
+from loaderprobe.records.supply import PlanPart, PlanSupply, Quantity, SupplyLimit
 from loaderprobe.records.thresholds import UNFAIR, WIDE_RANGE
 from loaderprobe.records.trace import TraceRank, TraceReport
 from loaderprobe.records.verdict import Verdict
@@ -36,18 +34,20 @@ _NO_WORKERS = Remark(code="bandwidth_without_workers")
 def workload_of_bandwidth(found: BandwidthMeasurement, accelerator: str, rate: Quantity) -> PlanWorkload:
     """What the probe read, for accelerators of this name and rate. Raises BadValue where files are not images."""
     _check_files(found)
-    storage = _storage(found)
     refused: dict[PlanPart, Remark] = {"workers": _NO_WORKERS, "cores": _NO_WORKERS}
-    opens = cold_opens(found)
-    if isinstance(storage, Remark):
-        refused["measured_storage"] = storage
+    seen, opens = _storage(found), cold_opens(found)
+    storage, files = (None, None) if isinstance(seen, Remark) else seen
+    if isinstance(seen, Remark):
+        refused["measured_storage"] = seen
     elif isinstance(opens, Remark):
         refused["cold_opens"] = opens
     else:
-        storage = _with_opens(storage, found, opens)
+        storage = _with_opens(seen[0], found, opens)
+    if storage is not None and found.by_ranks:
+        storage = _read_by_ranks(storage, found)
     source = f"{found.files_used} of {found.files_found} files"
     cut = tuple(note for note in found.notes if note.code == "listing_cut")
-    workload = PlanWorkload(
+    return PlanWorkload(
         accelerator=accelerator,
         compute=f"emulated:{accelerator}",
         rate=rate,
@@ -55,11 +55,11 @@ def workload_of_bandwidth(found: BandwidthMeasurement, accelerator: str, rate: Q
         requests_per_file=requests([found.mean_size_bytes], exact=False),
         amplification=amplification_of(found.best.amplification if found.best else None, "counted by the probe"),
         images=None if cut else known(found.files_found, "images", "measured", "files found"),
-        storage=storage if isinstance(storage, MeasuredStorage) else None,
+        storage=storage,
+        files=files,
         refused=refused,
         notes=cut if found.images else (*cut, Remark(code="no_images")),
     )
-    return _read_by_ranks(workload, found) if found.by_ranks else workload
 
 
 def _check_files(found: BandwidthMeasurement) -> None:
@@ -71,18 +71,19 @@ def _check_files(found: BandwidthMeasurement) -> None:
         raise BadValue(f"bytes an image are not known: {found.path} was read in blocks", hint=hint)
 
 
-def _with_opens(storage: MeasuredStorage, found: BandwidthMeasurement, opens: MetadataPhase) -> MeasuredStorage:
+def _with_opens(storage: PlanSupply, found: BandwidthMeasurement, opens: MetadataPhase) -> PlanSupply:
     """The storage with cold opens/s as a limit beside the others."""
     rates = {phase.readers: phase.ops_per_s for phase in found.operations("open")}
-    return replace(
-        storage,
-        opens_per_s=known(
-            opens.ops_per_s, "1/s", "measured", f"{opens.readers} readers that open",
-            half=opens.ops_high - opens.ops_per_s,
-        ),
-        opens_at_least=not opens.short and (opens.at_least or (opens.readers == max(rates) and rises(rates))),
-        notes=(*storage.notes, *_doubts(opens)),
-    )  # fmt: skip
+    rising, half = opens.readers == max(rates) and rises(rates), opens.ops_high - opens.ops_per_s
+    limit = SupplyLimit(
+        resource="opens",
+        limit=known(opens.ops_per_s, "1/s", "measured", f"{opens.readers} readers that open", half=half),
+        at_least=not opens.short and (opens.at_least or rising),
+    )
+    unsettled = opens.ops_high > (1 + WIDE_RANGE) * opens.ops_per_s
+    doubts = {"opens_short": opens.short, "opens_unsettled": unsettled}
+    notes = (*storage.notes, *(Remark(code=code) for code, holds in doubts.items() if holds))
+    return replace(storage, limits=(*storage.limits, limit), notes=notes)
 
 
 def cold_opens(found: BandwidthMeasurement) -> MetadataPhase | Remark:
@@ -102,15 +103,7 @@ def cold_opens(found: BandwidthMeasurement) -> MetadataPhase | Remark:
     return Remark(code="opens_from_memory_after_drop")
 
 
-def _doubts(opens: MetadataPhase) -> tuple[Remark, ...]:
-    codes: dict[str, bool] = {
-        "opens_short": opens.short,
-        "opens_unsettled": opens.ops_high > (1 + WIDE_RANGE) * opens.ops_per_s,
-    }
-    return tuple(Remark(code=code) for code, holds in codes.items() if holds)
-
-
-def _storage(found: BandwidthMeasurement) -> MeasuredStorage | Remark:
+def _storage(found: BandwidthMeasurement) -> tuple[PlanSupply, SupplyLimit] | Remark:
     if found.location.in_memory:
         return Remark(code="no_storage_behind_files")
     if found.from_memory and found.best and found.best.cache == "cold":
@@ -118,37 +111,19 @@ def _storage(found: BandwidthMeasurement) -> MeasuredStorage | Remark:
     return best_of(found.ladder, found.mean_size_bytes)
 
 
-# Of a bandwidth result of ranks: readers of the storage are counted, in whichever rank they are.
-
-
-def _read_by_ranks(workload: PlanWorkload, found: BandwidthMeasurement) -> PlanWorkload:
+def _read_by_ranks(storage: PlanSupply, found: BandwidthMeasurement) -> PlanSupply:
     """With what the steps show of the storage's limit, and of the ranks."""
-    storage, most = workload.storage, found.best
-    if storage is None or most is None:
-        return workload
+    most, best, ended = found.best, fastest(found.ladder), has_ended(found)
+    assert most and best, "a storage that was read"
     facts: Facts = {"clients": most.readers, "next": 2 * most.readers}
-    ended = has_ended(found)
     notes = (*([] if ended else [Remark(code="clients_at_least", facts=facts)]), *_uneven(most))
-    best = next(each for each in found.ladder if each.readers == storage.readers)
-    source = f"{storage.source} in {best.ranks} rank{'s' * (best.ranks > 1)}"
+    bandwidth, *others = storage.limits
     return replace(
-        workload, storage=replace(storage, source=source, at_least=not ended, notes=(*storage.notes, *notes))
-    )
-
-
-def by_slowest(workload: PlanWorkload, found: BandwidthMeasurement) -> PlanWorkload:
-    """The same with a storage that gives as many times what the slowest of the most ranks gets."""
-    storage, most = workload.storage, found.best
-    if storage is None or most is None:
-        return workload
-    best = next(each for each in found.ladder if each.readers == storage.readers)
-    share = most.in_step_bw_bytes / best.bw_bytes
-    slower = replace(
         storage,
-        read_bytes_per_s=scaled(storage.read_bytes_per_s, share, "R x slowest"),
-        files_per_s=scaled(storage.files_per_s, share, "R x slowest"),
+        source=f"{storage.source} in {best.ranks} rank{'s' * (best.ranks > 1)}",
+        limits=(replace(bandwidth, at_least=not ended), *others),
+        notes=(*storage.notes, *notes),
     )
-    return replace(workload, storage=slower)
 
 
 def _uneven(most: BandwidthPhase) -> Sequence[Remark]:
@@ -160,9 +135,6 @@ def _uneven(most: BandwidthPhase) -> Sequence[Remark]:
         "rank": str(slow.rank), "host": slow.host, "share": most.fairness, "bytes_per_s": most.in_step_bw_bytes,
     }  # fmt: skip
     return (Remark(code="ranks_uneven", facts=facts),)
-
-
-# A workload from a result of `run`: bytes an image follow from the batches, since no list of files is kept.
 
 
 def workload_of_run(
@@ -226,9 +198,9 @@ def _why(measurement: Measurement, verdict: Verdict) -> str:
     return f"its files were {verdict.files_were}, not cold" if verdict.files_were else "nothing shows what was read"
 
 
-_NO_WORKERS_ON_RECORD, _NO_STORAGE = Remark(code="trace_without_workers"), Remark(code="trace_without_storage")
 _REFUSED: dict[PlanPart, Remark] = {
-    "measured_storage": _NO_STORAGE, "workers": _NO_WORKERS_ON_RECORD, "cores": _NO_WORKERS_ON_RECORD,
+    "measured_storage": Remark(code="trace_without_storage"), "workers": Remark(code="trace_without_workers"),
+    "cores": Remark(code="trace_without_workers"),
 }  # fmt: skip
 
 

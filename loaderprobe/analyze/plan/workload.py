@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from loaderprobe.analyze.verdict.rates import rate_interval, rates_by_round
 from loaderprobe.errors import BadValue
@@ -15,7 +16,7 @@ from loaderprobe.records.measurement import NO_STEP, Measurement, segments_of
 from loaderprobe.records.phases import FROM_STORAGE, BandwidthPhase, StorageCeiling, fastest
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow
-from loaderprobe.records.supply import WEAKNESS, Label, PlanPart, Quantity
+from loaderprobe.records.supply import WEAKNESS, Label, PlanPart, PlanSupply, Quantity, SupplyLimit
 from loaderprobe.records.thresholds import NORMAL, OTHER_READS, SATURATED, WORTH
 from loaderprobe.records.verdict import Verdict
 
@@ -29,14 +30,7 @@ def known(
 ) -> Quantity:
     """A figure that is an input: measured, given, published or assumed. `half` is half its 95 % interval."""
     least = max(0.0, value - half) if low is None else low
-    return Quantity(
-        value=value, low=least, high=value + half, unit=unit, label=label, weakest=label, source=source
-    )  # fmt: skip
-
-
-def weakest(inputs: Sequence[Quantity]) -> Label:
-    """The weakest label among the inputs: a derived figure is no better than that."""
-    return max((input_.weakest for input_ in inputs), key=WEAKNESS.index)
+    return Quantity(value=value, low=least, high=value + half, unit=unit, label=label, weakest=label, source=source)
 
 
 def product(
@@ -79,34 +73,13 @@ def assumed_too(quantity: Quantity) -> Quantity:
 
 
 def _derived(value: float, half: float, unit: str, formula: str, inputs: Sequence[Quantity]) -> Quantity:
-    return Quantity(
-        value=value, low=max(0.0, value - half), high=value + half, unit=unit, label="derived",
-        weakest=weakest(inputs), source="", formula=formula,
-    )  # fmt: skip
+    """No better than the weakest label among the inputs."""
+    weakest = max((input_.weakest for input_ in inputs), key=WEAKNESS.index)
+    return replace(known(value, unit, weakest, "", half=half), label="derived", formula=formula)
 
 
 REQUEST_BYTES = 128 * 1024
 """What the kernel's read-ahead asks storage for at a time (read_ahead_kb of most Linux systems)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredStorage:
-    """The storage that the run itself measured, at the best step of its ladder."""
-
-    source: str
-    read_bytes_per_s: Quantity
-    """Read from storage, read-ahead included."""
-    files_per_s: Quantity
-    file_s: Quantity
-    """Seconds to open and read one file; `low` with one reader or the fewest, `value` at the best step."""
-    readers: int
-    at_least: bool
-    nodes: int = 1
-    """Machines that read at once."""
-    opens_per_s: Quantity | None = None
-    """Of cold names and inodes; None where that was not measured: reads open files whose inodes are in memory."""
-    opens_at_least: bool = False
-    notes: tuple[Remark, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,9 +106,10 @@ class PlanWorkload:
     """Time of a worker that is neither CPU nor storage."""
     wait_s: Quantity | None = None
     """Waiting for one image's file in a worker."""
-    storage: MeasuredStorage | None = None
-    same_files: bool = True
-    """False when the planned files have another size than those the storage was measured with."""
+    storage: PlanSupply | None = None
+    """That the run itself measured; its first limit is the bandwidth."""
+    files: SupplyLimit | None = None
+    """The files/s that it gave: of files of another size, what it opens at least."""
     refused: Mapping[PlanPart, Remark] = field(default_factory=dict)
     notes: tuple[Remark, ...] = ()
 
@@ -147,12 +121,12 @@ def requests(sizes: Sequence[float], *, exact: bool) -> Quantity:
     return known(mean, "requests", "assumed", f"{source}, requests of {REQUEST_BYTES // 1024} KiB")
 
 
-# The storage that a run measured: the best step of its ladder, if that came from storage.
-
 HERE = "measured here"
 
 
-def storage_of(measurement: Measurement, file_bytes: float, ceiling: StorageCeiling | None) -> MeasuredStorage | Remark:
+def storage_of(
+    measurement: Measurement, file_bytes: float, ceiling: StorageCeiling | None
+) -> tuple[PlanSupply, SupplyLimit] | Remark:
     """What the measured ceiling says, over files of this mean size; or why it says nothing."""
     if measurement.storage_kind == "memory":
         return Remark(code="no_storage_behind_files")
@@ -163,8 +137,11 @@ def storage_of(measurement: Measurement, file_bytes: float, ceiling: StorageCeil
     return best_of(ceiling.phases, file_bytes)
 
 
-def best_of(ladder: Sequence[BandwidthPhase], file_bytes: float) -> MeasuredStorage | Remark:
-    """The fastest step of a ladder over files of this mean size, or why it is no storage's rate."""
+def best_of(ladder: Sequence[BandwidthPhase], file_bytes: float) -> tuple[PlanSupply, SupplyLimit] | Remark:
+    """The fastest step of a ladder over files of this mean size, and its files/s; or why it is no storage's rate.
+
+    Of those very files, files/s and bytes/s are one figure: only that of the bytes is a limit of the storage.
+    """
     best = fastest(ladder)
     if best is None or not best.bw_bytes > 0:
         return Remark(code="ladder_not_measured")
@@ -172,19 +149,21 @@ def best_of(ladder: Sequence[BandwidthPhase], file_bytes: float) -> MeasuredStor
         return Remark(code="reads_unproved")
     if best.cache not in FROM_STORAGE:
         return Remark(code="reads_not_cold", facts={"files": best.cache})
-    first = min(ladder, key=lambda phase: phase.readers)
-    return MeasuredStorage(
-        source=f"{best.readers} readers of whole files",
-        read_bytes_per_s=_read_rate(best),
-        files_per_s=known(
-            best.files_per_s, "1/s", "measured", f"{best.readers} readers", half=_half(best) / file_bytes
-        ),
-        file_s=_file_s(first, best),
-        readers=best.readers,
+    readers, half = f"{best.readers} readers", max(0.0, best.bw_high - best.bw_bytes)
+    source, moved = f"{readers} of whole files", best.moved_bytes_per_s
+    read = known(moved, "B/s", "measured", source, half=half * (moved / best.bw_bytes))
+    rising = rises({phase.readers: phase.bw_bytes for phase in ladder})
+    storage = PlanSupply(
+        name=HERE,
+        label="measured",
+        source=source,
+        limits=(SupplyLimit(resource="bandwidth", limit=read, at_least=best.at_least or rising),),
+        latency_s=_file_s(min(ladder, key=lambda phase: phase.readers), best),
         nodes=best.nodes,
-        at_least=best.at_least or rises({phase.readers: phase.bw_bytes for phase in ladder}),
         notes=_notes(best),
     )
+    files = known(best.files_per_s, "1/s", "measured", readers, half=half / file_bytes)
+    return storage, SupplyLimit(resource="opens", limit=files, at_least=True)
 
 
 def rises(rates: Mapping[int, float]) -> bool:
@@ -193,18 +172,8 @@ def rises(rates: Mapping[int, float]) -> bool:
     return rates[most] > WORTH * max((rate for readers, rate in rates.items() if readers < most), default=0.0)
 
 
-def _read_rate(phase: BandwidthPhase) -> Quantity:
-    """What the storage delivered, read-ahead included."""
-    factor = phase.moved_bytes_per_s / phase.bw_bytes
-    source = f"{phase.readers} readers of whole files"
-    return known(phase.moved_bytes_per_s, "B/s", "measured", source, half=_half(phase) * factor)
-
-
-def _half(phase: BandwidthPhase) -> float:
-    return max(0.0, phase.bw_high - phase.bw_bytes)
-
-
 def _file_s(first: BandwidthPhase, best: BandwidthPhase) -> Quantity:
+    """To open and read one, with the fewest readers and at the best step."""
     low, high = sorted((_mean_s(first), _mean_s(best)))
     source = f"{first.readers} and {best.readers} readers" if first is not best else f"{best.readers} readers"
     return known(high, "s", "measured", source, low=low)
@@ -280,19 +249,20 @@ def measured_workload(
 ) -> PlanWorkload:  # fmt: skip
     """The same from figures of the files. Raises BadValue where the rate of compute is not known."""
     refused: dict[PlanPart, Remark] = {}
-    rate = other[1] if other else _rate(measurement, verdict)
-    storage = storage_of(measurement, file_bytes.value, ceiling)
-    if isinstance(storage, Remark):
-        refused["measured_storage"] = storage
-    own = storage if isinstance(storage, MeasuredStorage) else None
-    times = _worker_times(measurement, verdict, own)
-    if isinstance(times, Remark):
-        refused |= {"workers": times, "cores": times}
-    cpu_s, other_s, wait_s = (None, None, None) if isinstance(times, Remark) else times
-    if cpu_s is not None and wait_s is None:
-        refused["workers"] = Remark(code="file_wait_unknown")
+    rate, ranks = other[1] if other else _rate(measurement, verdict), measurement.ranks
+    if ranks > 1 and not other:
+        rate = scaled(rate, 1 / ranks, f"rate of all / {ranks} ranks")
+    seen = storage_of(measurement, file_bytes.value, ceiling)
+    if isinstance(seen, Remark):
+        refused["measured_storage"] = seen
+    storage, files = (None, None) if isinstance(seen, Remark) else seen
+    times = _worker_times(measurement, verdict, storage)
+    if not times:
+        refused["cores"] = Remark(code="no_worker_times")
+    if "wait_s" not in times:
+        refused["workers"] = Remark(code="file_wait_unknown" if times else "no_worker_times")
     emulated = measurement.compute.specified_images_per_s is not None
-    found = PlanWorkload(
+    return PlanWorkload(
         accelerator=other[0] if other else measurement.config.compute.name.removeprefix("emulated:"),
         compute=f"emulated:{other[0]}" if other else measurement.config.compute.name if emulated else "",
         rate=rate,
@@ -300,16 +270,11 @@ def measured_workload(
         requests_per_file=requests_per_file,
         amplification=amplification,
         images=images,
-        cpu_s=cpu_s,
-        other_s=other_s,
-        wait_s=wait_s,
-        storage=own,
+        storage=storage,
+        files=files,
         refused=refused,
+        **times,
     )
-    if measurement.ranks == 1 or other:
-        return found
-    ranks = measurement.ranks
-    return replace(found, rate=scaled(found.rate, 1 / ranks, f"rate of all / {ranks} ranks"))
 
 
 def _rate(measurement: Measurement, verdict: Verdict) -> Quantity:
@@ -345,39 +310,29 @@ def amplification_of(counted: float | None, source: str) -> Quantity:
     return known(max(1.0, counted), "x", "measured", source if counted >= 1 else f"{source}: below 1, counts as 1")
 
 
-def _worker_times(
-    measurement: Measurement, verdict: Verdict, storage: MeasuredStorage | None
-) -> tuple[Quantity, Quantity | None, Quantity | None] | Remark:
-    """(CPU, other, waiting for storage) of one image in a worker, in seconds; or why they are not known.
+def _worker_times(measurement: Measurement, verdict: Verdict, storage: PlanSupply | None) -> dict[str, Any]:
+    """The cpu_s, other_s and wait_s of a workload, as far as they are known.
 
-    Of a loader with threads of its own, only the CPU time of the process is known: the training thread just waits.
+    Of a loader with threads of its own, only the CPU time of the process is: the training thread just waits.
     """
     times, loader, limit = verdict.worker_time, verdict.rates_images_per_s.loader, verdict.rates_images_per_s.cpu_limit
     own = measurement.own_threads
     if times is None or not loader or (own and not (limit and measurement.worker_batches.process_cpu_ns)):
-        return Remark(code="no_worker_times")
+        return {}
     if own and limit:
         cpu_s = measurement.ranks * measurement.cores_available / limit
-        return known(cpu_s, "s", "measured", "all threads of the run"), None, None
+        return {"cpu_s": known(cpu_s, "s", "measured", "all threads of the run")}
     source = "workers of the run"
     spent = max(measurement.workers, 1) * measurement.ranks / loader
     other = max(0.0, spent - times.cpu_s - times.blocked_s - times.run_delay_s)
-    return (
-        known(times.cpu_s, "s", "measured", source),
-        known(other, "s", "measured", source),
-        _wait(measurement, verdict, storage),
-    )
-
-
-def _wait(measurement: Measurement, verdict: Verdict, storage: MeasuredStorage | None) -> Quantity | None:
-    """Waiting for a file: with the fewest readers, up to what workers waited where the storage kept up."""
-    assert verdict.worker_time is not None
+    found = {"cpu_s": known(times.cpu_s, "s", "measured", source), "other_s": known(other, "s", "measured", source)}
+    # Waiting for a file: with the fewest readers, up to what workers waited where the storage kept up.
     from_memory = verdict.files_were in ("warm", "partly warm") or measurement.config.cache == "warm"
     starved = (verdict.disk_ceiling_fraction or 0.0) >= SATURATED
-    seen = [] if from_memory or starved else [verdict.worker_time.blocked_s]
-    if storage is not None:
-        seen.append(storage.file_s.low)
-    if not seen:
-        return None
-    middle, half = (max(seen) + min(seen)) / 2, (max(seen) - min(seen)) / 2
-    return known(middle, "s", "measured", "one file at low load", half=half)
+    seen = [] if from_memory or starved else [times.blocked_s]
+    if storage is not None and storage.latency_s is not None:
+        seen.append(storage.latency_s.low)
+    if seen:
+        middle, half = (max(seen) + min(seen)) / 2, (max(seen) - min(seen)) / 2
+        found["wait_s"] = known(middle, "s", "measured", "one file at low load", half=half)
+    return found

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.gpu import attribute, clip, intersect, merge, subtract, total, use_of
+from loaderprobe.analyze.gpu import attribute, intersect, merge, subtract, total, use_of, within
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.measurement import DeviceKind, Timeline
 from loaderprobe.records.resources import TIME_PARTS
@@ -203,7 +203,7 @@ def test_operations_on_ranges_are_those_of_sets(
         (one, points(some)),
         (intersect(one, other), points(one) & points(other)),
         (subtract(one, other), points(one) - points(other)),
-        (clip(one, begin, begin + length), inside),
+        (within(one, begin, begin + length), inside),
     ):
         assert points(found) == expected and total(found) == len(expected)
         assert all(before < after for before, after in pairwise(chain.from_iterable(found)))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from loaderprobe.analyze.gpu import attribute, disagreement, read_window, syncs_per_step, without_profiler
+from loaderprobe.analyze.gpu import attribute, checked_against_rates, read_window, syncs_per_step, without_profiler
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rates import rates_by_round
 from loaderprobe.analyze.verdict.rule import judged_by_gaps, with_gaps
@@ -105,11 +105,10 @@ def test_a_window_that_cannot_be_believed_is_refused(name: str) -> None:
 )
 def test_gaps_and_rates_must_agree(utilization: float | None, code: str | None) -> None:
     """Idle for input for 62 % of the time is training at 38 % of what compute can do, give or take 10 %."""
-    gaps = window([38, 60, 2, 0, 0, 0, 0, 0, 0]).gaps
-    found = disagreement(gaps, utilization) if gaps else None
-    assert (found and found.code) == code
-    if code == "gaps_disagree" and found:
-        assert found.facts == {"idle_by_gaps": pytest.approx(0.62), "idle_by_rates": pytest.approx(0.51)}
+    found = checked_against_rates(window([38, 60, 2, 0, 0, 0, 0, 0, 0]), utilization)
+    assert found and [doubt.code for doubt in found.doubts] == ([code] if code else [])
+    if code == "gaps_disagree":
+        assert found.doubts[0].facts == {"idle_by_gaps": pytest.approx(0.62), "idle_by_rates": pytest.approx(0.51)}
 
 
 def syncs(*calls: tuple[str, int, int]) -> float:
@@ -197,7 +196,7 @@ def test_on_an_h100_the_window_says_what_events_counters_and_rates_say() -> None
     assert counted["exposed_wait_fraction"] == pytest.approx(1 - busy, abs=0.1)
     assert 0.4 < counted["sm_utilization"] / counted["utilization"] < 1
     trained, alone = (rates_by_round(measurement, mode, "training")[0] for mode in ("baseline", "resident"))
-    assert disagreement(window.gaps, trained / alone) is None
+    assert checked_against_rates(window, trained / alone) == window
     assert window.gaps.share("unknown", "launch", "sync", "loader") < 0.002
     assert window.use.occupancy_coverage == 1 and 0.5 < (window.use.occupancy_estimated or 0) < 0.7
 
