@@ -604,49 +604,14 @@ def _slow_start(measurement: Measurement, activity: Activity) -> bool:
 
 # What a configuration reads from storage, against the ceiling of that storage at its concurrency.
 
-_UNCOUNTED = Remark(code="reads_not_counted")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiskUse:
-    """Bytes that one configuration moved while training; None where they are not known, with the reason beside."""
-
-    read_bytes_per_s: float | None
-    """Fetched from storage by the loader, read-ahead included."""
-    cold_fraction: float | None
-    amplification: float | None
-    other_bytes_per_s: float | None
-    """Read from the same devices by others meanwhile."""
-    ceiling_fraction: float | None
-    """Of what the device moves for as many readers as there are workers; above 1 when it did better than then."""
-    readers: int
-    unavailable: dict[str, Remark]
-
-    def evidence(self) -> tuple[Evidence, ...]:
-        return (
-            *evidence_of([("disk_ceiling_fraction", self.ceiling_fraction, thresholds.SATURATED)]),
-            *evidence_of([("cold_fraction", self.cold_fraction, None)]),
-            *evidence_of([("read_amplification", self.amplification, None)], unit="x"),
-            *evidence_of([("other_read_bytes_per_s", self.other_bytes_per_s, None)], unit="bytes/s"),
-        )
-
-    def facts(self) -> Facts:
-        """How near the storage is to its ceiling, for the reason of a verdict; empty when that is not known."""
-        if self.ceiling_fraction is None or self.read_bytes_per_s is None:
-            return {}
-        return {
-            "read_bytes_per_s": self.read_bytes_per_s,
-            "ceiling_share": self.ceiling_fraction,
-            "concurrency": float(self.readers),
-        }
-
 
 def disk_use(
     measurement: Measurement, segments: Sequence[Segment], ceiling: StorageCeiling | None, images_per_s: float
-) -> DiskUse:
-    """The disk's side of some segments of a measurement that serve so many images/s.
+) -> tuple[dict[str, float | None], dict[str, Remark]]:
+    """The figures of a verdict that say what its loader read from storage; and why those that are None are not known.
 
-    Reads are those of an image times that rate, so that both figures are of the same round, the median one.
+    Of segments that serve so many images/s. Reads are those of an image times that rate, so that both figures are of
+    the same round, the median one.
     """
     cost = worker_cost(measurement.worker_batches, segments)
     seconds = cost.images / images_per_s if cost is not None else 0.0
@@ -657,28 +622,22 @@ def disk_use(
     # What a server read for others is in its own count.
     all_moved = sum(each or 0 for each in moved) if measurement.storage_counts_reads and None not in moved else None
     share = cold_share(measurement, segments)
-    cold = share is not None and share >= thresholds.COLD_AT_LEAST
     phase, reason = ceiling_phase(measurement, ceiling)
-    unavailable: dict[str, Remark] = {}
-    if own is None:
-        unavailable |= dict.fromkeys(("disk_read_bytes_per_s", "cold_fraction", "read_amplification"), _UNCOUNTED)
-    elif not cold:
-        code = "not_of_objects" if measurement.is_remote else "files_came_from_memory"
-        unavailable["read_amplification"] = Remark(code=code)
-    if own is None or all_moved is None:
-        unavailable["other_read_bytes_per_s"] = _UNCOUNTED if own is None else Remark(code="devices_not_visible")
-    if own is None or phase is None:
-        unavailable["disk_ceiling_fraction"] = reason or _UNCOUNTED
-    read, most = None if own is None else own / seconds, phase.moved_bytes_per_s if phase else None
-    return DiskUse(
-        read_bytes_per_s=read,
-        cold_fraction=None if share is None else min(1.0, share),  # what is read ahead is in the amplification
-        amplification=share if cold else None,
-        other_bytes_per_s=None if own is None or all_moved is None else max(0, all_moved - own) / seconds,
-        ceiling_fraction=read / most if read is not None and most else None,
-        readers=measurement.config.readers,
-        unavailable=unavailable,
-    )
+    most = phase.moved_bytes_per_s if phase else None
+    figures = {
+        "disk_read_bytes_per_s": None if own is None else own / seconds,
+        "cold_fraction": None if share is None else min(1.0, share),  # what is read ahead is in the amplification
+        "read_amplification": share if share is not None and share >= thresholds.COLD_AT_LEAST else None,
+        "other_read_bytes_per_s": None if own is None or all_moved is None else max(0, all_moved - own) / seconds,
+        "disk_ceiling_fraction": own / seconds / most if own is not None and most else None,
+    }
+    uncounted = Remark(code="reads_not_counted")
+    why = {
+        "read_amplification": Remark(code="not_of_objects" if measurement.is_remote else "files_came_from_memory"),
+        "other_read_bytes_per_s": Remark(code="devices_not_visible"),
+    }
+    why = (dict.fromkeys(figures, uncounted) if own is None else why) | {"disk_ceiling_fraction": reason or uncounted}
+    return figures, {name: each for name, each in why.items() if figures[name] is None}
 
 
 def ceiling_phase(
