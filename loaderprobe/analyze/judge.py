@@ -121,7 +121,7 @@ def _verdict(found: Experiments, ceiling: StorageCeiling | None, reading: Window
     trained = segments_of(measurement, found.base, judged_activity(measurement))
     rates = _rates(found)
     disk, not_counted = disk_use(measurement, trained, ceiling, images_per_s.value)
-    wait = _wait_fraction(trained, found.overhead_s)
+    wait = _wait_fraction(trained, found.loop.overhead_s)
     utilization = median(list(found.end_to_end.values())) / found.compute if found.compute else None
     # The verdict uses none of these. The first two are what other tools judge by.
     beside = (

@@ -143,7 +143,7 @@ def _most(found: Experiments, name: SingleCause) -> float:
     if name != "network" or found.cost is None:
         return without
     cpu_s = found.cost.all_cpu_s / found.cost.images
-    of_cores = found.limits.cores / cpu_s if cpu_s else without
+    of_cores = found.loop.cores / cpu_s if cpu_s else without
     return min(now * thresholds.MORE_WORKERS, of_cores, now * max(1.0, found.free_input_speedup))
 
 

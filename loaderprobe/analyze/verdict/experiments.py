@@ -10,14 +10,12 @@ from loaderprobe.analyze.effects import of_rounds
 from loaderprobe.analyze.verdict.rates import (
     BY_TIMES,
     NS,
-    Limits,
     Loop,
     WaitEnd,
     Waiting,
     WorkerCost,
     bytes_over,
     bytes_per_image,
-    can_be,
     compute_rates,
     cores_in_training,
     loader_rates,
@@ -177,8 +175,7 @@ def _imbalance(seen: Seen, pair: tuple[int, int] | None) -> dict[int, float]:
     if pair is None:
         return {}
     slow, middle = (rates_by_round(seen.measurement, seen.base, "loader_only", without=rank) for rank in pair)
-    loops = _loops_of(seen, slow.keys() & middle)
-    return {n: loop.end_to_end(slow[n]) / loop.end_to_end(middle[n]) for n, loop in loops}
+    return _over(seen, slow, {n: rate for n, rate in middle.items() if n in slow})
 
 
 def _straggler(seen: Seen) -> dict[int, float]:
@@ -190,24 +187,19 @@ def _straggler(seen: Seen) -> dict[int, float]:
 
 
 def _over_in_step(seen: Seen, rates: Mapping[int, float]) -> dict[int, float]:
-    in_step = _by_round(seen.loader, rates)
-    return {n: loop.end_to_end(rates[n]) / loop.end_to_end(in_step[n]) for n, loop in _loops_of(seen, in_step)}
+    return _over(seen, rates, _by_round(seen.loader, rates))
+
+
+def _over(seen: Seen, rates: Mapping[int, float], others: Mapping[int, float]) -> dict[int, float]:
+    """Training on loaders of these rates over that on loaders of the others, in the rounds of the others."""
+    alone, loop = _by_round(seen.alone, others), seen.loop
+    return {n: loop.end_to_end(rates[n], each) / loop.end_to_end(others[n], each) for n, each in alone.items()}
 
 
 def _with_compute(seen: Seen, mode: Mode) -> dict[int, float]:
     """On the loader as it is, with the steps of a mode: without the exchange, or with nothing but that."""
-    rates, loader = _by_round(rates_by_round(seen.measurement, mode, "training"), seen.loader), seen.loader
-    return {
-        n: replace(loop, compute_images_per_s=rates[n]).end_to_end(loader[n]) / loop.end_to_end(loader[n])
-        for n, loop in seen.loops.items()
-        if n in rates
-    }
-
-
-def _loops_of(seen: Seen, rounds: Mapping[int, float] | set[int]) -> list[tuple[int, Loop]]:
-    """The loop of each round; of one in which compute was not measured, that of the first which has it."""
-    usual = next(iter(seen.loops.values()), None)
-    return [(n, loop) for n in sorted(rounds) if (loop := seen.loops.get(n, usual))]
+    rates = _by_round(rates_by_round(seen.measurement, mode, "training"), seen.predicted)
+    return {n: seen.loop.end_to_end(seen.loader[n], rate) / seen.predicted[n] for n, rate in rates.items()}
 
 
 def _by_round(rates: Mapping[int, float], rounds: Mapping[int, object]) -> dict[int, float]:
@@ -228,22 +220,19 @@ class Seen:
     alone: dict[int, float]
     """Of compute."""
     end_to_end: dict[int, float]
-    loops: dict[int, Loop]
+    loop: Loop
     cost: WorkerCost | None
     """Of the loader's batches in all rounds."""
     run_delay: float | None
     """Share of their time that workers wait for a core, in rounds that others did not disturb where there are any."""
     costs: dict[int, WorkerCost]
     """By round; one whose batches have no record is left out."""
-    limits: Limits
     predicted: dict[int, float]
     """Images/s of training by round, from its parts."""
     predicted_by_bytes: dict[int, float]
     """The same, were the loader's rate inversely proportional to the bytes of an image."""
     spread_of_steps: dict[int, float]
     """By round, half the 95 % interval of training over the loader alone, as the steps of both vary."""
-    overhead_s: float
-    """Seconds a batch that the training thread works on receiving it."""
     estimated_parts: frozenset[str]
     """Of `loader` and `compute`, those whose own rate is estimated, since only training was seen."""
 
@@ -263,40 +252,29 @@ class Seen:
 
         costs = {s.round: cost for s in made if (cost := cost_of([s]))}
         delayed = cost_of([each for each in made if not is_disturbed(measurement, each)] or made)
-        overhead_s = parent_overhead_s(made) if measurement.workers else 0.0
-        limits = _limits(measurement, made, overhead_s, ceiling)
-        loader = rates_by_round(measurement, base, "loader_only") or loader_rates(judged, costs, limits)
+        loop = _loop(measurement, made, ceiling)
+        loader = rates_by_round(measurement, base, "loader_only") or loader_rates(judged, costs, loop)
         given, estimated = measurement.compute.specified_images_per_s, [] if loader_only else ["loader"]
         compute = rates_by_round(measurement, "resident", "training") if given is None else {0: given}
         if estimated and not compute and measurement.compute.synchronous:
             compute, estimated = compute_rates(judged), ["loader", "compute"]
         # Rounds that were only to take resources away did not measure compute again.
         alone = _by_round(compute, loader)
-        images, synchronous = step_images(measurement), measurement.compute.synchronous
-        loops = {
-            number: Loop(
-                workers=measurement.workers, batch_size=images, synchronous=synchronous,
-                compute_images_per_s=rate, overhead_s=overhead_s,
-            )
-            for number, rate in alone.items()
-        }  # fmt: skip
         # How many times as many bytes the loader's images had, on average, as those of training.
         by_bytes = bytes_over(measurement, made, judged)
-        both = sorted(loader.keys() & loops.keys() & by_bytes.keys())
+        both = sorted(alone.keys() & by_bytes.keys())
         return cls(
             measurement=measurement,
             loader=loader,
             alone=alone,
             end_to_end=rates_by_round(measurement, base, judged_activity(measurement)),
-            loops=loops,
+            loop=loop,
             cost=cost_of(made),
             run_delay=delayed.run_delay_s / delayed.wall_s if delayed and delayed.wall_s else None,
             costs={number: each for number, each in costs.items() if number in loader},
-            limits=limits,
-            predicted={n: loops[n].end_to_end(rate) for n, rate in loader.items() if n in loops},
-            predicted_by_bytes={n: loops[n].end_to_end(loader[n] * by_bytes[n]) for n in both},
+            predicted={n: loop.end_to_end(loader[n], rate) for n, rate in alone.items()},
+            predicted_by_bytes={n: loop.end_to_end(loader[n] * by_bytes[n], alone[n]) for n in both},
             spread_of_steps=spread_of_both(measurement, loader_only, judged),
-            overhead_s=overhead_s,
             estimated_parts=frozenset(estimated),
         )
 
@@ -384,8 +362,8 @@ class Experiments(Seen):
         """By the formula of the loop; at most, where that did not predict training."""
         if self.in_training:
             return self.most
-        predicted = self.predicted
-        free = [replace(self.loops[n], overhead_s=0.0).end_to_end(math.inf) / rate for n, rate in predicted.items()]
+        loop = replace(self.loop, overhead_s=0.0)
+        free = [loop.end_to_end(math.inf, self.alone[n]) / rate for n, rate in self.predicted.items()]
         return min(median(free), self.most) if free else math.inf
 
 
@@ -438,7 +416,7 @@ def _ablated(seen: Seen, name: SingleCause, mode: Mode) -> Without | None:
         return _without_storage(seen)
     if name == "transport":
         return _without_transport(seen)
-    if (measured := _measured(seen, mode)) or can_be(name):
+    if (measured := _measured(seen, mode)) or name in (*BY_TIMES, *WAITED):
         return measured or _estimated(seen, name)
     return Without(missing=Remark(code="not_measured")) if mode in seen.measurement.modes else None
 
@@ -490,7 +468,7 @@ def _without_transport(seen: Seen) -> Without:
 
     What little the training thread still does is measured where it was done, and nothing in an estimate.
     """
-    if not seen.limits.workers:
+    if not seen.loop.workers:
         return Without(rates=seen.loader)
     measured = _measured(seen, "no_transport")
     if measured is not None:
@@ -517,7 +495,7 @@ def _estimated(seen: Seen, resource: str, end: WaitEnd = "seen") -> Without:
 def _by_costs(seen: Seen, resource: str, end: WaitEnd = "seen") -> dict[int, float]:
     """Images/s without the resource, of each round from what its own batches cost; see `rate_without`."""
     return {
-        number: rate_without(resource, seen.loader[number], cost, seen.limits, end)
+        number: rate_without(resource, seen.loader[number], cost, seen.loop, end)
         for number, cost in seen.costs.items()
     }
 
@@ -561,7 +539,7 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
     how |= {name: "measured" for name in ratios if name not in how}
     # A ceiling of whole files limits the estimate; one of large blocks says nothing of small reads.
     whole = measurement.access == "files" or measurement.is_remote
-    unlimited = math.isinf(seen.limits.storage_images_per_s) or not whole
+    unlimited = math.isinf(seen.loop.storage_images_per_s) or not whole
     spare = _storage_has_spare(seen, ceiling)
     asked = seen.base == "baseline" and measurement.storage_kind != "memory" and unlimited and not spare
     return Experiments(
@@ -658,19 +636,16 @@ def _storage_has_spare(seen: Seen, ceiling: StorageCeiling | None) -> bool:
     """
     if seen.cost is None or not seen.cost.wall_s or not seen.loader:
         return False
-    measurement, most = seen.measurement, seen.limits.storage_images_per_s
+    measurement, most = seen.measurement, seen.loop.storage_images_per_s
     if measurement.is_remote and (phase := ceiling.at(measurement.config.readers) if ceiling else None):
         most = phase.files_per_s  # at least, where the cores were the limit of the probe
     waited_s = seen.cost.waited_s("network" if measurement.is_remote else "storage", "most")
-    waiting = max(1, seen.limits.workers) * waited_s / seen.cost.wall_s
+    waiting = max(1, seen.loop.workers) * waited_s / seen.cost.wall_s
     fastest = max(seen.loader.values())
     return OPEN_LEAD * waiting <= 1 and OPEN_LEAD * fastest <= most < math.inf
 
 
-def _limits(
-    measurement: Measurement, made: Sequence[Segment], overhead_s: float, ceiling: StorageCeiling | None
-) -> Limits:
-    workers = measurement.workers
+def _loop(measurement: Measurement, made: Sequence[Segment], ceiling: StorageCeiling | None) -> Loop:
     phase, _ = ceiling_phase(measurement, ceiling)
     images = sum(s.steps * s.batch_size for s in made if s.delivered_bytes)
     bytes_per_image = sum(s.delivered_bytes or 0 for s in made) / images if images else 0.0
@@ -681,10 +656,12 @@ def _limits(
     elif not images and cost is not None:
         bytes_per_image = cost.read_bytes / cost.images
         most = phase.moved_bytes_per_s if phase else math.inf
-    return Limits(
-        workers=workers,
+    return Loop(
+        workers=measurement.workers,
+        batch_size=step_images(measurement),
+        synchronous=measurement.compute.synchronous,
+        overhead_s=parent_overhead_s(made) if measurement.workers else 0.0,
         cores=measurement.cores_available,
-        parent_s=overhead_s / step_images(measurement),
         storage_images_per_s=most / bytes_per_image if bytes_per_image else math.inf,
     )
 
@@ -695,11 +672,9 @@ def _ratios(seen: Seen, found: Without, *, failed: bool) -> dict[int, float]:
     Training gains no more from a faster loader than the loader itself.
     """
 
-    def loop(number: int) -> Loop:
-        loop = seen.loops[number]
-        return loop if found.overhead_s is None else replace(loop, overhead_s=found.overhead_s)
-
-    predicted, most = seen.predicted, seen.most
+    predicted, alone, most = seen.predicted, seen.alone, seen.most
     if failed:
         return {n: min(most, max(1.0, rate / seen.loader[n])) for n, rate in found.rates.items()}
-    return {n: min(most, loop(n).end_to_end(rate) / predicted[n]) for n, rate in found.rates.items() if n in predicted}
+    loop = seen.loop if found.overhead_s is None else replace(seen.loop, overhead_s=found.overhead_s)
+    rates = {n: rate for n, rate in found.rates.items() if n in predicted}
+    return {n: min(most, loop.end_to_end(rate, alone[n]) / predicted[n]) for n, rate in rates.items()}

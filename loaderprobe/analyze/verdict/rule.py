@@ -498,13 +498,13 @@ def _lead_over(found: Experiments, top: SingleCause, second: SingleCause) -> Eff
 
 def cores_are_busy(found: Experiments) -> tuple[Evidence, ...]:
     """Evidence that cores limit the loader, so that more workers would only wait for each other; else empty."""
-    if found.run_delay is None or not found.limits.workers:
+    if found.run_delay is None or not found.loop.workers:
         return ()
     metric: EvidenceCode = "loader_cores"
     in_use = _cores_in_use(found)
     if found.in_training and found.training_cores is not None:
         metric, in_use = "training_cores", found.training_cores
-    least = thresholds.CORES_IN_USE_SHARE * found.limits.cores
+    least = thresholds.CORES_IN_USE_SHARE * found.loop.cores
     if found.run_delay <= thresholds.RUN_DELAY_SHARE and in_use < least:
         return ()
     # Of the whole node: both figures are of one of the ranks that share it.
@@ -527,7 +527,7 @@ def _cores_in_use(found: Experiments) -> float:
     """Cores that reading, preprocessing and receiving keep busy while the loader runs alone."""
     if found.cost is None or not found.loader:
         return 0.0
-    per_image_s = found.cost.all_cpu_s / found.cost.images + found.limits.parent_s
+    per_image_s = found.cost.all_cpu_s / found.cost.images + found.loop.parent_s
     return median(list(found.loader.values())) * per_image_s
 
 
@@ -575,7 +575,7 @@ def cores_shared(found: Experiments) -> bool:
 
     Not where the most that they can have taken from the steps is far less than what free compute would gain.
     """
-    busy = (found.training_cores or 0.0) >= thresholds.CORES_IN_USE_SHARE * found.limits.cores
+    busy = (found.training_cores or 0.0) >= thresholds.CORES_IN_USE_SHARE * found.loop.cores
     most = input_at_most(found.measurement)
     return "compute" in found.estimated_parts and busy and found.speedups["compute"].value < thresholds.OPEN_LEAD * most
 
@@ -583,7 +583,7 @@ def cores_shared(found: Experiments) -> bool:
 def with_certainty(judgement: Bound, found: Experiments) -> Bound:
     """Compute-bound where the rule names no cause and nothing but compute is left; not where more than that is."""
     if judgement.cause in ("compute", "balanced") and cores_shared(found):
-        reason = _reason("cores_shared", own_cores=found.training_cores or 0.0, cores=found.limits.cores)
+        reason = _reason("cores_shared", own_cores=found.training_cores or 0.0, cores=found.loop.cores)
         return inconclusive(found, reason, judgement.evidence)
     if judgement.cause == "compute" and below_compute(found):
         error, tolerance = prediction_error_of(found)
