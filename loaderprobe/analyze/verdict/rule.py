@@ -142,10 +142,10 @@ def judge(found: Experiments) -> Bound:
             return inconclusive(found, taken, evidence)
         if not taken:
             reason = _reason("all_cores_busy", **_speedup(found, top), **waits)
-            return Bound(side="input", cause="cpu", candidates=(), reason=reason, evidence=(*evidence, *cpu_evidence))
+            return Bound(side="input", cause="cpu", reason=reason, evidence=(*evidence, *cpu_evidence))
         # Whoever had the cores, no neighbour makes a lead as far as this one.
     reason = _reason("largest_speedup", **_speedup(found, top), **_waited(found, top), **_beside_compute(found, top))
-    return Bound(side=side_of((top,)), cause=top, candidates=(), reason=reason, evidence=(*evidence, *cpu_evidence))
+    return Bound(side=side_of((top,)), cause=top, reason=reason, evidence=(*evidence, *cpu_evidence))
 
 
 def side_of(names: Sequence[SingleCause]) -> Side:
@@ -177,7 +177,7 @@ def _nothing_gains(found: Experiments, evidence: tuple[Evidence, ...]) -> Bound:
     disturbed, reason = _all_disturbed(found, largest), _reason("no_speedup", least_speedup=thresholds.WORTH)
     if disturbed or _starves(found):
         return inconclusive(found, disturbed or reason, evidence)
-    return Bound(side="balanced", cause="balanced", candidates=(), reason=reason, evidence=evidence)
+    return Bound(side="balanced", cause="balanced", reason=reason, evidence=evidence)
 
 
 def _several(found: Experiments, names: tuple[SingleCause, ...], evidence: tuple[Evidence, ...]) -> Bound:
@@ -283,7 +283,7 @@ def _all_disturbed(found: Experiments, name: SingleCause) -> Reason | None:
 def inconclusive(found: Experiments, reason: Reason, evidence: tuple[Evidence, ...]) -> Bound:
     """No cause; but the side, where enough rounds show that the loader starves training."""
     side: Side = "input" if len(found.end_to_end) >= thresholds.ENOUGH_ROUNDS and _starves(found) else "inconclusive"
-    return Bound(side=side, cause="inconclusive", candidates=(), reason=reason, evidence=evidence)
+    return Bound(side=side, cause="inconclusive", reason=reason, evidence=evidence)
 
 
 def _starves(found: Experiments) -> bool:
@@ -355,17 +355,11 @@ def with_gaps(judgement: Bound, window: GpuWindow | None) -> Bound:
             ("gpu_window.gaps.communication_ns", gaps.share("communication") or None, thresholds.LEAST_IDLE),
         ]
     )
-    reason = _idle_reason(gaps, cause)
-    return Bound(
-        side=RESOURCE[cause].side, cause=cause, candidates=(), reason=reason, evidence=(*judgement.evidence, *evidence)
-    )
-
-
-def _idle_reason(gaps: Gaps, cause: SingleCause) -> Reason:
     facts: Facts = {f"{gap}_share": gaps.share(gap) for gap in RESOURCE[cause].gaps}
     if cause == "copy" and 2 * gaps.pageable_ns > gaps.copy_ns:
         facts["copies_from"] = "pageable memory"
-    return _reason("device_idle", **facts)
+    reason, evidence = _reason("device_idle", **facts), (*judgement.evidence, *evidence)
+    return Bound(side=RESOURCE[cause].side, cause=cause, reason=reason, evidence=evidence)
 
 
 def contenders(found: Experiments) -> tuple[SingleCause, ...]:
@@ -600,7 +594,7 @@ def with_certainty(judgement: Bound, found: Experiments) -> Bound:
     alone, how = found.loader_over_training, found.speedups["compute"].how
     reason = _reason("largest_speedup", resource="compute", speedup=alone, how=how)
     evidence = (*evidence, *judgement.evidence)
-    return Bound(side="compute", cause="compute", candidates=(), reason=reason, evidence=evidence)
+    return Bound(side="compute", cause="compute", reason=reason, evidence=evidence)
 
 
 # What several ranks add to a verdict: a slow rank, or host, as its cause, and what else they lose to each other.
@@ -620,13 +614,20 @@ def with_ranks(judgement: Bound, found: Experiments) -> Bound:
         return _with_facts(judgement, _beside_gradients(judgement, found))
     if judgement.side != "input":
         return judgement
-    waited_for = ranks_wait_for(found)
-    if waited_for == "rank":
-        return replace(judgement, cause="imbalance", candidates=(), reason=Reason(code="slow_rank", facts=_slow(found)))
+    waited_for, slowest = ranks_wait_for(found), found.among.slowest
+    if waited_for is None or waited_for == "batches":
+        return _with_facts(judgement, {"straggler_speedup": speedups["straggler"].value} if waited_for else {})
+    facts: Facts = {"speedup": speedups["imbalance"].value, "how": speedups["imbalance"].how}
+    facts |= {"resource": inputs[0]} if (inputs := _inputs(found)) else {}
+    # Numbers of ranks would be worded as a range where several configurations share a sentence.
     if isinstance(waited_for, SlowHost):
-        facts = _slow_host(found, waited_for)
-        return replace(judgement, cause="imbalance", candidates=(), reason=Reason(code="slow_host", facts=facts))
-    return _with_facts(judgement, {"straggler_speedup": speedups["straggler"].value} if waited_for else {})
+        facts |= {"host": waited_for.host, "slow_ranks": str(waited_for.slow), "host_ranks": str(waited_for.ranks)}
+        facts |= {"slow_images_per_s": waited_for.rate, "other_images_per_s": waited_for.elsewhere}
+    elif slowest is not None:
+        facts |= {"rank": str(slowest.rank), "host": slowest.host}
+        facts |= {"slow_images_per_s": found.among.slowest_alone, "middle_images_per_s": found.among.middle_alone}
+    code: ReasonCode = "slow_rank" if waited_for == "rank" else "slow_host"
+    return replace(judgement, cause="imbalance", candidates=(), reason=Reason(code=code, facts=facts))
 
 
 def ranks_wait_for(found: Experiments) -> SlowHost | Literal["rank", "batches"] | None:
@@ -662,32 +663,6 @@ def speedups_among(found: Experiments) -> dict[ResourceName, Speedup]:
     most = median(list(found.among.host_ratios.values()))
     low = min(most, speedups["straggler"].value)
     return {**speedups, "imbalance": Speedup(value=most, low=low, high=most, how="estimated")}
-
-
-def _slow(found: Experiments) -> Facts:
-    """Who all wait for, for what, and how its loader compares with another's."""
-    among = found.among
-    facts: Facts = {"speedup": among.speedups()["imbalance"].value, "how": "measured"}
-    facts |= _resource(found)
-    if among.slowest is None:
-        return facts
-    # A number would be worded as a range where several configurations share a sentence.
-    facts |= {"rank": str(among.slowest.rank), "host": among.slowest.host}
-    return facts | {"slow_images_per_s": among.slowest_alone, "middle_images_per_s": among.middle_alone}
-
-
-def _slow_host(found: Experiments, host: SlowHost) -> Facts:
-    """The host that all wait for, for what, and how its ranks compare with those elsewhere."""
-    most = speedups_among(found)["imbalance"]
-    facts: Facts = {"speedup": most.value, "how": most.how, **_resource(found), "host": host.host}
-    # Numbers would be worded as a range where several configurations share a sentence.
-    facts |= {"slow_ranks": str(host.slow), "host_ranks": str(host.ranks)}
-    return facts | {"slow_images_per_s": host.rate, "other_images_per_s": host.elsewhere}
-
-
-def _resource(found: Experiments) -> Facts:
-    """The part of the input that would gain most if it were free."""
-    return {"resource": inputs[0]} if (inputs := _inputs(found)) else {}
 
 
 def _beside_gradients(judgement: Bound, found: Experiments) -> Facts:
