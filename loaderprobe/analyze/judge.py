@@ -179,14 +179,8 @@ def _bound(
     if judgement.cause == "storage" and read is not None and share is not None:
         readers = float(found.measurement.config.readers)
         facts |= {"read_bytes_per_s": read, "ceiling_share": share, "concurrency": readers}
-    slowest = found.among.slowest if judgement.reason.code == "slow_rank" else None
-    return replace(
-        judgement,
-        reason=replace(judgement.reason, facts=facts),
-        evidence=(*judgement.evidence, *beside),
-        rank=slowest.rank if slowest else None,
-        host=slowest.host if slowest else str(facts["host"]) if judgement.reason.code == "slow_host" else "",
-    )
+    reason, evidence = replace(judgement.reason, facts=facts), (*judgement.evidence, *beside)
+    return replace(judgement, reason=reason, evidence=evidence)
 
 
 def _rate_facts(found: Experiments) -> Facts:

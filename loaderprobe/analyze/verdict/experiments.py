@@ -84,10 +84,6 @@ class AmongRanks:
     host_ratios: Mapping[int, float] = field(default_factory=dict)
     """Speed-up of each round if its ranks were as fast as the slowest elsewhere: an estimate, and the most."""
 
-    def speedups(self) -> dict[ResourceName, Speedup]:
-        """Over the rounds. Ranks cannot gain from waiting: less than 1 is noise."""
-        return {name: of_rounds(found).speedup() for name, found in self.ratios.items()}
-
 
 def among_ranks(seen: Seen) -> AmongRanks:
     """Nothing of one rank. A round is compared with itself."""

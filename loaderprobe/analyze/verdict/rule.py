@@ -619,15 +619,16 @@ def with_ranks(judgement: Bound, found: Experiments) -> Bound:
         return _with_facts(judgement, {"straggler_speedup": speedups["straggler"].value} if waited_for else {})
     facts: Facts = {"speedup": speedups["imbalance"].value, "how": speedups["imbalance"].how}
     facts |= {"resource": inputs[0]} if (inputs := _inputs(found)) else {}
+    judgement = replace(judgement, cause="imbalance", candidates=())
     # Numbers of ranks would be worded as a range where several configurations share a sentence.
     if isinstance(waited_for, SlowHost):
         facts |= {"host": waited_for.host, "slow_ranks": str(waited_for.slow), "host_ranks": str(waited_for.ranks)}
         facts |= {"slow_images_per_s": waited_for.rate, "other_images_per_s": waited_for.elsewhere}
-    elif slowest is not None:
-        facts |= {"rank": str(slowest.rank), "host": slowest.host}
-        facts |= {"slow_images_per_s": found.among.slowest_alone, "middle_images_per_s": found.among.middle_alone}
-    code: ReasonCode = "slow_rank" if waited_for == "rank" else "slow_host"
-    return replace(judgement, cause="imbalance", candidates=(), reason=Reason(code=code, facts=facts))
+        return replace(judgement, reason=_reason("slow_host", **facts), host=waited_for.host)
+    assert slowest is not None, "the rank that went without input first"
+    facts |= {"rank": str(slowest.rank), "host": slowest.host}
+    facts |= {"slow_images_per_s": found.among.slowest_alone, "middle_images_per_s": found.among.middle_alone}
+    return replace(judgement, reason=_reason("slow_rank", **facts), rank=slowest.rank, host=slowest.host)
 
 
 def ranks_wait_for(found: Experiments) -> SlowHost | Literal["rank", "batches"] | None:
@@ -657,7 +658,7 @@ def ranks_wait_for(found: Experiments) -> SlowHost | Literal["rank", "batches"] 
 
 def speedups_among(found: Experiments) -> dict[ResourceName, Speedup]:
     """Over the rounds. Where a host is slow, imbalance is that of the host: estimated, and the most that it gains."""
-    speedups = found.among.speedups()
+    speedups = {name: of_rounds(ratios).speedup() for name, ratios in found.among.ratios.items()}
     if not isinstance(ranks_wait_for(found), SlowHost):
         return speedups
     most = median(list(found.among.host_ratios.values()))
