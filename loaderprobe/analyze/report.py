@@ -23,10 +23,10 @@ from loaderprobe.analyze.plan.workload import (
     pace_of,
     workload_of,
 )
-from loaderprobe.analyze.verdict.ablations import ablations
 from loaderprobe.analyze.verdict.experiments import rates_alone
 from loaderprobe.analyze.verdict.one_thread import one_thread_notes
 from loaderprobe.analyze.verdict.rates import NS, function_times, segment_rate
+from loaderprobe.analyze.verdict.rule import ablations
 from loaderprobe.analyze.verdict.validity import disturbance_notes
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.records import by_key

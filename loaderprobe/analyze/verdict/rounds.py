@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 
-from loaderprobe.analyze.verdict.ablations import open_causes, times_measured
 from loaderprobe.analyze.verdict.experiments import Experiments, possible_modes, run_experiments
 from loaderprobe.analyze.verdict.one_thread import on_one_thread_beside
 from loaderprobe.analyze.verdict.rule import (
@@ -20,7 +19,9 @@ from loaderprobe.analyze.verdict.rule import (
     lead_of,
     misfits_of,
     noise_of,
+    open_causes,
     prediction_error_of,
+    times_measured,
 )
 from loaderprobe.analyze.verdict.validity import fair
 from loaderprobe.protocols import Round
