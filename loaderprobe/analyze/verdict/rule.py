@@ -185,29 +185,14 @@ def _several(found: Experiments, names: tuple[SingleCause, ...], evidence: tuple
 
     Where the two do not overlap, input only has more names. The side is the input's where that starves training.
     """
-    if len(names) > 1:
-        reason = _why_alike(found, names)
+    if len(names) > 1 and (why := why_alike(found, names[0], names[1])):
+        reason = replace(why, facts=_alike(found, names) | why.facts)
         return Bound(side=side_of(names), cause="either", candidates=names, reason=reason, evidence=evidence)
     names = (*names, *_inputs(found, thresholds.WORTH))
     reason = _reason("input_in_parts", **_alike(found, names), input_speedup=found.free_input_speedup)
     unnamed = inconclusive(found, reason, evidence)
     known = unnamed.side == "input" or len(names) == 1
     return unnamed if known else replace(unnamed, cause="either", candidates=names)
-
-
-def _why_alike(found: Experiments, names: tuple[SingleCause, ...]) -> Reason:
-    """A lead that is too small for a word, also for that of one round; or why a larger one is not clear."""
-    facts, (first, second) = _alike(found, names), names[:2]
-    lead = _lead_over(found, first, second)
-    needed = _least_lead(found, first, second, lead) if lead else math.inf
-    if lead is None or lead.log <= math.log(needed):
-        return _reason("speedups_alike", **facts, **({"rounds": 1.0} if needed == thresholds.LEAD_OF_ONE_ROUND else {}))
-    if _may_be_held(found, first, second):
-        return _reason("limit_not_known", **facts)
-    least, most = _ends(found, first, second)
-    if lead.exceeds() and least < thresholds.CLEAR_LEAD * max(1.0, most):
-        return _reason("ranges_meet", **facts, least=least, most=most)
-    return _reason("lead_within_spread", **facts, lead=math.exp(lead.log), spread=math.expm1(lead.spread))
 
 
 def _waited(found: Experiments, resource: SingleCause) -> Facts:
@@ -366,7 +351,7 @@ def contenders(found: Experiments) -> tuple[SingleCause, ...]:
     """The resource with the largest speed-up, then those not clearly below it; empty when none is large enough."""
     ranked = sorted(found.speedups.items(), key=lambda item: -item[1].value)
     worth = [name for name, speedup in ranked if speedup.value >= thresholds.WORTH]
-    return tuple(name for name in worth if name == worth[0] or not is_clear(found, worth[0], name))
+    return tuple(name for name in worth if name == worth[0] or why_alike(found, worth[0], name))
 
 
 def beyond_noise(found: Experiments, top: SingleCause) -> bool:
@@ -446,22 +431,24 @@ def _why_inconclusive(found: Experiments, prediction_error: float | None, tolera
     return None
 
 
-def is_clear(found: Experiments, top: SingleCause, second: SingleCause) -> bool:
-    """True when the lead of one speed-up over the other, round by round, is large and beyond noise."""
+def why_alike(found: Experiments, top: SingleCause, second: SingleCause) -> Reason | None:
+    """Why one speed-up does not clearly lead the other, round by round; None where its lead is large and beyond noise.
+
+    It is too small for a word, also for that of one round; or it is larger and not clear.
+    """
+    # Neither speed-up is less than 1 but by noise.
+    lead = of_rounds(found.ratios[top]).over(of_rounds(found.ratios[second]), least=1.0)
+    needed = _least_lead(found, top, second, lead) if lead else math.inf
+    if lead is None or lead.log <= math.log(needed):
+        return _reason("speedups_alike", **({"rounds": 1.0} if needed == thresholds.LEAD_OF_ONE_ROUND else {}))
     if _may_be_held(found, top, second):
-        return False
-    least, most = _ends(found, top, second)
-    if least < thresholds.CLEAR_LEAD * max(1.0, most):
-        return False
-    lead = _lead_over(found, top, second)
-    return lead is not None and lead.exceeds(_least_lead(found, top, second, lead))
-
-
-def _ends(found: Experiments, top: SingleCause, second: SingleCause) -> tuple[float, float]:
-    """The least that one speed-up can be, and the most that the other can, by the samples of what workers wait for."""
+        return _reason("limit_not_known")
+    if not lead.exceeds():
+        return _reason("lead_within_spread", lead=math.exp(lead.log), spread=math.expm1(lead.spread))
+    # The least that one can be, and the most that the other can, by the samples of what workers wait for.
     least, _ = found.ranges.get(top, (found.speedups[top].value, 0.0))
     _, most = found.ranges.get(second, (0.0, found.speedups[second].value))
-    return least, most
+    return _reason("ranges_meet", least=least, most=most) if least < thresholds.CLEAR_LEAD * max(1.0, most) else None
 
 
 def _may_be_held(found: Experiments, top: SingleCause, second: SingleCause) -> bool:
@@ -483,11 +470,6 @@ def _least_lead(found: Experiments, top: SingleCause, second: SingleCause, lead:
     if len(lead.rounds) < 2 and "measured" in hows:
         return thresholds.LEAD_OF_ONE_ROUND
     return thresholds.OPEN_LEAD if "estimated" in hows else thresholds.CLEAR_LEAD
-
-
-def _lead_over(found: Experiments, top: SingleCause, second: SingleCause) -> Effect | None:
-    """One speed-up over the other, round by round: neither is less than 1 but by noise."""
-    return of_rounds(found.ratios[top]).over(of_rounds(found.ratios[second]), least=1.0)
 
 
 def cores_are_busy(found: Experiments) -> tuple[Evidence, ...]:
@@ -655,7 +637,7 @@ def _far(found: Experiments, top: SingleCause, other: SingleCause) -> bool:
     rounds = found.ratios[top].keys() & found.ratios[other].keys()
     wide = all(found.ratios[top][n] >= thresholds.OPEN_LEAD * max(1.0, found.ratios[other][n]) for n in rounds)
     measured = found.is_measured(top) and found.is_measured(other)
-    return is_clear(found, top, other) and (measured or wide)
+    return not why_alike(found, top, other) and (measured or wide)
 
 
 # What several ranks add to a verdict: a slow rank, or host, as its cause, and what else they lose to each other.
