@@ -94,7 +94,8 @@ def among_ranks(seen: Seen) -> AmongRanks:
     alone = rates_alone(measurement)
     found: dict[ResourceName, dict[int, float]] = {
         "imbalance": _imbalance(seen, pair),
-        "straggler": _straggler(seen),
+        # The rates alone, added up, over the rate in step.
+        "straggler": _over_in_step(seen, {number: sum(rates) for number, rates in _alone(measurement).items()}),
         "gradients": _with_compute(seen, "no_exchange"),
     }
     hosts = _slow_in_every_round(measurement)
@@ -122,12 +123,8 @@ def among_ranks(seen: Seen) -> AmongRanks:
 def _slow_in_every_round(measurement: Measurement) -> dict[int, SlowHost]:
     """By round, the host whose ranks are slow by themselves; empty unless it is the same in all of them."""
     hosts = host_names([(rank.node, rank.host) for rank in measurement.by_rank])
-    found = {
-        measurement.segments[place].round: slow_host(
-            [(host, _own_rate(measurement, each, place)) for host, each in zip(hosts, measurement.by_rank, strict=True)]
-        )
-        for place in _places_alone(measurement)
-    }
+    rounds = _alone(measurement)
+    found = {number: slow_host(list(zip(hosts, rates, strict=True))) for number, rates in rounds.items()}
     slow = {number: each for number, each in found.items() if each is not None}
     alike = len({each.host for each in slow.values()}) == 1
     return slow if len(slow) == len(found) and alike else {}
@@ -135,19 +132,20 @@ def _slow_in_every_round(measurement: Measurement) -> dict[int, SlowHost]:
 
 def rates_alone(measurement: Measurement) -> dict[int, float]:
     """Images/s of each rank's loader by itself, the median of the rounds; empty where ranks were not alone."""
-    ranks = measurement.by_rank if (places := _places_alone(measurement)) else ()
-    return {rank.rank: median([_own_rate(measurement, rank, place) for place in places]) for rank in ranks}
+    rounds = list(_alone(measurement).values())
+    return {rank.rank: median([rates[at] for rates in rounds]) for at, rank in enumerate(measurement.by_rank) if rounds}
 
 
-def _places_alone(measurement: Measurement) -> list[int]:
-    if not measurement.by_rank:
-        return []
-    return [place for place, each in enumerate(measurement.segments) if each.activity == "alone"]
-
-
-def _own_rate(measurement: Measurement, rank: RankSeen, place: int) -> float:
-    batch = measurement.segments[place].batch_size / measurement.ranks
-    return batch * rank.steps[place] * NS / max(1, rank.span_ns[place])
+def _alone(measurement: Measurement) -> dict[int, list[float]]:
+    """By round, images/s of the loader of each rank by itself, in the order of the ranks."""
+    return {
+        segment.round: [
+            segment.batch_size / measurement.ranks * rank.steps[place] * NS / max(1, rank.span_ns[place])
+            for rank in measurement.by_rank
+        ]
+        for place, segment in enumerate(measurement.segments)
+        if segment.activity == "alone" and measurement.by_rank
+    }
 
 
 def _pair(measurement: Measurement) -> tuple[int, int] | None:
@@ -172,14 +170,6 @@ def _imbalance(seen: Seen, pair: tuple[int, int] | None) -> dict[int, float]:
         return {}
     slow, middle = (rates_by_round(seen.measurement, seen.base, "loader_only", without=rank) for rank in pair)
     return _over(seen, slow, {n: rate for n, rate in middle.items() if n in slow})
-
-
-def _straggler(seen: Seen) -> dict[int, float]:
-    """The rates alone, added up, over the rate in step."""
-    made = seen.measurement
-    places = _places_alone(made)
-    sums = {made.segments[at].round: sum(_own_rate(made, rank, at) for rank in made.by_rank) for at in places}
-    return _over_in_step(seen, sums)
 
 
 def _over_in_step(seen: Seen, rates: Mapping[int, float]) -> dict[int, float]:
