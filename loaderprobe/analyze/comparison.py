@@ -168,10 +168,13 @@ def judge_gates(
     is too noisy to show a loss of `matters`, no speed is seen to hold either, unless `allow_unclear`.
     """
     numbered = [*enumerate(rows), *([(WHOLE, whole)] if whole else [])]
+    # Such a loss would not have been seen, nor where nothing shows how much a row varies.
+    unseen = [row for row in rows if row.word == "unclear" and (row.visible is None or row.visible > matters)]
     gates = []
     for name in names:
-        failing = tuple(place for place, row in numbered if _fails(name, row))
-        blind = sum(_blind(row, matters) for row in rows) if name == "slower" else 0
+        of_verdicts = name == "verdict_changes"
+        failing = tuple(n for n, row in numbered if (row.verdict_changed if of_verdicts else row.word == name))
+        blind = len(unseen) if name == "slower" else 0
         lacking = missing and (name == "unclear" or (name == "slower" and kind == "sweep"))
         held = not failing and not lacking
         too_noisy = held and blind > 0 and not allow_unclear
@@ -182,19 +185,6 @@ def judge_gates(
             )
         )  # fmt: skip
     return tuple(gates)
-
-
-def _blind(row: Compared, matters: float) -> bool:
-    """True for a row that would not have shown such a loss; one of which nothing shows how much it varies, too."""
-    return row.word == "unclear" and (row.visible is None or row.visible > matters)
-
-
-def _fails(name: GateName, row: Compared) -> bool:
-    if name == "slower":
-        return row.word == "slower"
-    if name == "unclear":
-        return row.word == "unclear"
-    return row.verdict_changed
 
 
 # Whether two results may be compared: the fields in which they differ, beyond those that were meant to.
@@ -272,14 +262,12 @@ def check_names(names: Iterable[str]) -> frozenset[str]:
     return wanted
 
 
-def allowed(difference: Difference, names: frozenset[str]) -> bool:
-    """True where it was said that this field, or its group, may differ."""
-    return bool({difference.field, difference.group, ALL} & names)
-
-
 def refuse_others(found: Sequence[Difference], names: frozenset[str]) -> None:
-    """Raises NotComparable for fields that were not meant to differ, naming them and the option that allows them."""
-    others = [each for each in found if not allowed(each, names)]
+    """Raises NotComparable for fields that were not meant to differ, naming them and the option that allows them.
+
+    A name is that of a field, of its group, or of all.
+    """
+    others = [each for each in found if not {each.field, each.group, ALL} & names]
     if not others:
         return
     said = ", ".join(
@@ -409,18 +397,10 @@ def loader_row(runs: Sequence[MeasuredRow]) -> SideRow:
 
 def _side_row(runs: Sequence[MeasuredRow], subject: Subject, unit: Unit) -> SideRow:
     """Inconclusive where the verdicts of the runs do not agree."""
-    return SideRow(
-        subject=subject,
-        unit=unit,
-        readings=tuple(run.reading for run in runs),
-        verdict=_agreed(run.row.bound.short for run in runs if run.row.bound),
-    )
-
-
-def _agreed(verdicts: Iterable[ShortVerdict]) -> ShortVerdict:
-    """The one of all runs; inconclusive where theirs differ."""
-    found = set(verdicts)
-    return found.pop() if len(found) == 1 else ShortVerdict(side="inconclusive", cause="inconclusive")
+    verdicts = {run.row.bound.short for run in runs if run.row.bound}
+    unknown = ShortVerdict(side="inconclusive", cause="inconclusive")
+    verdict = verdicts.pop() if len(verdicts) == 1 else unknown
+    return SideRow(subject=subject, unit=unit, readings=tuple(run.reading for run in runs), verdict=verdict)
 
 
 BESIDE = ("data", "rounds")
