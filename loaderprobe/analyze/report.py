@@ -15,14 +15,7 @@ from loaderprobe.analyze.forecast.fit import Storage
 from loaderprobe.analyze.gpu import checked_against_rates
 from loaderprobe.analyze.judge import Judged
 from loaderprobe.analyze.plan.needs import cores_of, demand, feed_of
-from loaderprobe.analyze.plan.workload import (
-    PlanWorkload,
-    cold_and_fastest,
-    known,
-    nearest_to_imagenet,
-    pace_of,
-    workload_of,
-)
+from loaderprobe.analyze.plan.workload import cold_and_fastest, known, nearest_to_imagenet, pace_of, workload_of
 from loaderprobe.analyze.verdict.experiments import rates_alone
 from loaderprobe.analyze.verdict.one_thread import one_thread_notes
 from loaderprobe.analyze.verdict.rates import NS, function_times, segment_rate
@@ -33,7 +26,7 @@ from loaderprobe.records import by_key
 from loaderprobe.records.config import RATES, RunConfig
 from loaderprobe.records.environment import SCHEMA_VERSION, Environment
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import NO_STEP, Measurement, RankSeen, RunFailure, Segment
+from loaderprobe.records.measurement import NO_STEP, Measurement, RunFailure, Segment
 from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.ranks import MOST_SHOWN, RankRow, RanksView, Role
 from loaderprobe.records.remark import Facts, Remark
@@ -137,7 +130,7 @@ def buffer_effect(measurement: Measurement, verdict: Verdict, study: Prefilled |
     most = max(1.0, compute / steady)
     first = {iteration: over_steady(iteration, free, most) for iteration in ITERATIONS}
     if seen and seen.prefilled:
-        first = {count: rate / steady for count, rate in _rates(seen.prefilled, SEEN).items()}
+        first = {count: rate / steady for count, rate in _rates(seen.prefilled).items()}
     return BufferEffect(
         batches=loader.batches_ahead,
         free=free,
@@ -150,12 +143,12 @@ def buffer_effect(measurement: Measurement, verdict: Verdict, study: Prefilled |
     )
 
 
-def _rates(segment: Segment, counts: tuple[int, ...]) -> dict[int, float]:
-    """Images/s over the first of its steps, to the end of the last of them on the device."""
+def _rates(segment: Segment) -> dict[int, float]:
+    """Images/s over the first `SEEN` of its steps, to the end of the last of them on the device."""
     begin = segment.begin_ns[0]
     return {
         count: count * segment.batch_size * NS / (segment.finished_ns[count - 1] - begin)
-        for count in counts
+        for count in SEEN
         if count <= len(segment.finished_ns) and segment.finished_ns[count - 1] > begin
     }
 
@@ -240,8 +233,15 @@ def _outlook(
         return None
     one = demand(workload, UTILIZATION, workload.images_an_open)
     specified = other is not None or measurement.compute.specified_images_per_s is not None
-    cores = cores_of(workload, UTILIZATION)
-    supply = _supply(workload)
+    cores, feed, storage = cores_of(workload, UTILIZATION), feed_of(workload), workload.storage
+    supply: StorageSupply | None = None
+    if feed and storage:
+        supply = StorageSupply(
+            read_bytes_per_s=storage.read_bytes_per_s.value,
+            readers=storage.readers,
+            at_least=storage.at_least,
+            feeds=feed.count,
+        )
     return Outlook(
         data=row.config.resolution,
         compute=row.config.compute.name,
@@ -267,18 +267,6 @@ def _outlook(
     )
 
 
-def _supply(workload: PlanWorkload) -> StorageSupply | None:
-    feed, storage = feed_of(workload), workload.storage
-    if feed is None or storage is None:
-        return None
-    return StorageSupply(
-        read_bytes_per_s=storage.read_bytes_per_s.value,
-        readers=storage.readers,
-        at_least=storage.at_least,
-        feeds=feed.count,
-    )
-
-
 # The ranks of a measurement, ordered by how fast each is by itself.
 
 
@@ -286,36 +274,29 @@ def ranks_view(measurement: Measurement, verdict: Verdict) -> RanksView | None:
     """None of one rank, and of those of a script."""
     if len(measurement.by_rank) < 2:
         return None
-    base = measurement.config.mode
-    places = [
-        place
-        for place, each in enumerate(measurement.segments)
-        if (each.mode, each.activity, each.without) == (base, "loader_only", None)
+    in_step, alone = (measurement.config.mode, "loader_only", None), rates_alone(measurement)
+    kinds = [(segment.mode, segment.activity, segment.without) for segment in measurement.segments]
+    places = [place for place, kind in enumerate(kinds) if kind == in_step]
+    rows = [
+        RankRow(
+            rank=seen.rank,
+            host=seen.host,
+            alone_images_per_s=alone.get(seen.rank),
+            input_s=median([seen.input_ns[place] / NS for place in places] or [0.0]),
+            waiting_s=median([seen.meet_ns[place] / NS for place in places] or [0.0]),
+        )
+        for seen in measurement.by_rank
     ]
-    alone = rates_alone(measurement)
-    rows = [_row(rank, places, alone.get(rank.rank)) for rank in measurement.by_rank]
     order = sorted(rows, key=lambda row: (row.alone_images_per_s or 0.0, -row.input_s))
     roles: dict[int, Role] = {order[len(order) // 2].rank: "median"}
     roles |= {order[-1].rank: "fastest", order[0].rank: "slowest"}
     named = [replace(row, role=roles.get(row.rank)) for row in order]
     others = [row for row in named if row.role is None][: MOST_SHOWN - len(roles)]
-    chosen = {row.rank for row in named if row.role} | {row.rank for row in others}
     gains = (verdict.speedups.imbalance, verdict.speedups.straggler)
     return RanksView(
         rows=tuple(rows),
-        shown=tuple(row for row in named if row.rank in chosen),
+        shown=tuple(row for row in named if row.role or row in others),
         uneven=any(gain is not None and gain.value > WORTH for gain in gains),
-    )
-
-
-def _row(seen: RankSeen, places: list[int], alone: float | None) -> RankRow:
-    return RankRow(
-        rank=seen.rank,
-        node=seen.node,
-        host=seen.host,
-        alone_images_per_s=alone,
-        input_s=median([seen.input_ns[place] / NS for place in places]) if places else 0.0,
-        waiting_s=median([seen.meet_ns[place] / NS for place in places]) if places else 0.0,
     )
 
 
