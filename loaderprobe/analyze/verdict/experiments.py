@@ -379,8 +379,8 @@ class Without:
     missing: Remark | None = None
     overhead_s: float | None = None
     """Seconds a batch that the training thread then works on receiving it; None leaves it as it is."""
-    at_most: dict[int, float] = field(default_factory=dict)
-    """Where it is missing, the most that the loader could deliver without the resource, by round; empty if unknown."""
+    bounded: bool = False
+    """True where it is missing, but the loader gains no more than if its workers did not wait at all."""
 
 
 def _without(seen: Seen) -> dict[SingleCause, Without]:
@@ -411,13 +411,6 @@ def _looked_at(seen: Seen) -> bool:
     return any(cost.waiting for cost in seen.costs.values())
 
 
-def _ends_of(seen: Seen, resource: str) -> tuple[Without, Without] | None:
-    """Without the least and the most of it, by the 95 % interval of its share of samples; None without samples."""
-    if resource not in WAITED or not _looked_at(seen) or (resource == "storage" and _measured(seen, "warm")):
-        return None
-    return _estimated(seen, resource, "least"), _estimated(seen, resource, "most")
-
-
 def _without_storage(seen: Seen) -> Without:
     """The same files, or the same batches, from memory; unknown where files are read as found."""
     measurement = seen.measurement
@@ -434,7 +427,7 @@ def _without_storage(seen: Seen) -> Without:
         # file system that keeps no files in memory.
         reason = None if "warm" in possible_modes(measurement) else _why_not_storage(seen)
         measured = Without(missing=reason) if reason else _estimated(seen, "storage")
-    return measured if measured.missing is None else replace(measured, at_most=_by_costs(seen, "storage", "most"))
+    return replace(measured, bounded=measured.missing is not None and bool(seen.costs))
 
 
 def _why_not_storage(seen: Seen) -> Remark | None:
@@ -473,8 +466,8 @@ def _measured(seen: Seen, mode: Mode) -> Without | None:
     return Without(rates=beside, missing=why_not_as_asked(seen.measurement, mode) or reason)
 
 
-def _estimated(seen: Seen, resource: str, end: WaitEnd = "seen") -> Without:
-    rates = _by_costs(seen, resource, end)
+def _estimated(seen: Seen, resource: str) -> Without:
+    rates = _by_costs(seen, resource)
     return Without(rates=rates, how="estimated") if rates else Without(missing=Remark(code="no_worker_times"))
 
 
@@ -521,8 +514,24 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
     how |= dict.fromkeys(trained, "measured")
     how["compute"] = "estimated" if seen.estimated_parts else "measured"
     among, failed = among_ranks(seen), bool(trained)
-    ratios = _all_ratios(seen, known, trained, among)
+    # By the formula of the loop or, where resources were removed in training, as measured.
+    ratios = {name: _ratios(seen, each, failed=failed) for name, each in known.items()}
+    ratios["compute"] = {n: seen.loader[n] / rate for n, rate in seen.predicted.items()}
+    ratios |= trained
+    # A free device still exchanges gradients.
+    ratios["compute"] = {n: min(each, among.compute.get(n, each)) for n, each in ratios["compute"].items()}
+    ratios |= {"gradients": dict(among.ratios["gradients"])} if "gradients" in among.ratios else {}
     how |= {name: "measured" for name in ratios if name not in how}
+
+    def gain(name: SingleCause, end: WaitEnd) -> float:
+        """Without the least or the most that workers can have waited for it, by the 95 % interval of its samples."""
+        found = Without(rates=_by_costs(seen, name, end))
+        return median(list(_ratios(seen, found, failed=failed).values()))
+
+    from_samples: set[SingleCause] = set()
+    if seen.predicted and _looked_at(seen):
+        measured = {"storage"} if _measured(seen, "warm") else set()
+        from_samples = {*WAITED} & known.keys() - trained.keys() - measured
     # A ceiling of whole files limits the estimate; one of large blocks says nothing of small reads.
     whole = measurement.access == "files" or measurement.is_remote
     unlimited = math.isinf(seen.loop.storage_images_per_s) or not whole
@@ -536,40 +545,14 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         rate=rate_interval(measurement, judged) if judged else None,
         missing={name: each.missing for name, each in taken.items() if each.missing and name not in trained},
         at_most=frozenset(n for n in BY_TIMES if asked and how.get(n) == "estimated"),
-        bounds=_bounds(seen, taken, failed=failed),
+        bounds={name: gain(name, "most") for name, each in taken.items() if each.bounded and seen.predicted},
         in_training=failed,
         training_cores=cores_in_training(measurement, judged),
-        ranges={
-            name: (_middle(seen, ends[0], failed=failed), _middle(seen, ends[1], failed=failed))
-            for name in known
-            if name not in trained and seen.predicted and (ends := _ends_of(seen, name))
-        },
+        ranges={name: (gain(name, "least"), gain(name, "most")) for name in WAITED if name in from_samples},
         met_warm=_met_warm(seen, taken),
         above_ceiling=_above_ceiling(seen, judged, ceiling),
         among=among,
     )
-
-
-def _all_ratios(
-    seen: Seen, known: Mapping[SingleCause, Without], trained: Mapping[SingleCause, dict[int, float]], among: AmongRanks
-) -> dict[SingleCause, dict[int, float]]:
-    """Speedups by round: by the formula of the loop or, where resources were removed in training, as measured."""
-    ratios = {name: _ratios(seen, each, failed=bool(trained)) for name, each in known.items()}
-    ratios["compute"] = {n: seen.loader[n] / rate for n, rate in seen.predicted.items()}
-    ratios |= trained
-    # A free device still exchanges gradients.
-    ratios["compute"] = {n: min(each, among.compute.get(n, each)) for n, each in ratios["compute"].items()}
-    return ratios | ({"gradients": dict(among.ratios["gradients"])} if "gradients" in among.ratios else {})
-
-
-def _bounds(seen: Seen, taken: Mapping[SingleCause, Without], *, failed: bool) -> dict[SingleCause, float]:
-    """The most that can be gained without what is missing, where that is known."""
-    known = {name: each for name, each in taken.items() if each.missing and each.at_most and seen.predicted}
-    return {name: _middle(seen, replace(each, rates=each.at_most), failed=failed) for name, each in known.items()}
-
-
-def _middle(seen: Seen, found: Without, *, failed: bool) -> float:
-    return median(list(_ratios(seen, found, failed=failed).values()))
 
 
 def _met_warm(seen: Seen, taken: Mapping[SingleCause, Without]) -> Remark | None:
