@@ -501,22 +501,18 @@ def disturbance_notes(measurements: Iterable[Measurement]) -> tuple[Remark, ...]
         [(measurement, each) for measurement, each in seen if found(measurement, each)]
         for found in (took_cores, lost_to_host, shared_devices)
     )
-    notes = []
     cores = max((_available(m, each.others) for m, each in [*took, *lost] if each.others), default=0.0)
-    if took:
-        share = mean([pressing_share(measurement, each) or 0.0 for measurement, each in took])
-        notes.append(Remark(code="others_took", facts=_facts(took, seen) | {"share": share, "cores": cores}))
-    if lost:
-        share = mean([steal_share(each) for _, each in lost])
-        notes.append(Remark(code="host_took", facts=_facts(lost, seen) | {"share": share, "cores": cores}))
-    if shared:
-        rate = mean([other_reads(measurement, each) or 0.0 for measurement, each in shared])
-        notes.append(Remark(code="others_read_too", facts=_facts(shared, seen) | {"bytes_per_s": rate}))
+    figures = (
+        ("others_took", "share", [pressing_share(m, each) or 0.0 for m, each in took]),
+        ("host_took", "share", [steal_share(each) for _, each in lost]),
+        ("others_read_too", "bytes_per_s", [other_reads(m, each) or 0.0 for m, each in shared]),
+    )
+    notes = []
+    for code, name, values in figures:
+        if values:
+            facts: Facts = {"segments": len(values), "of": len(seen), name: mean(values)}
+            notes.append(Remark(code=code, facts=facts | ({"cores": cores} if name == "share" else {})))
     return tuple(notes)
-
-
-def _facts(found: Sequence[object], of: Sequence[object]) -> Facts:
-    return {"segments": len(found), "of": len(of)}
 
 
 # Which segments count: those of a slow first round do not, nor those beside which others were at work; if enough do.
