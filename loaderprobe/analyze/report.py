@@ -159,21 +159,18 @@ def _rates(segment: Segment) -> dict[int, float]:
 def epochs_of(measured: EpochsMeasured, files: FileSet | None) -> Epochs:
     """`files` are those that an epoch reads; None where they are not known."""
     found = files.images_found / files.count if files else 1.0
+    size, memory = measured.set_bytes, measured.memory_bytes
+    fit: Fit | None = None
+    if memory is not None:
+        fit = "fits" if memory >= size else "fits in part" if memory >= FITS_IN_PART * size else "does not fit"
     return Epochs(
         epochs=tuple(_figures(epoch) for epoch in measured.epochs),
-        set_bytes=measured.set_bytes,
-        memory_bytes=measured.memory_bytes,
-        fit=None if measured.memory_bytes is None else fit(measured.set_bytes, measured.memory_bytes),
-        whole_set_bytes=measured.set_bytes * max(1.0, found),
+        set_bytes=size,
+        memory_bytes=memory,
+        fit=fit,
+        whole_set_bytes=size * max(1.0, found),
         reason=measured.reason,
     )
-
-
-def fit(set_bytes: float, memory_bytes: float) -> Fit:
-    """Whether a set fits into memory for files."""
-    if memory_bytes >= set_bytes:
-        return "fits"
-    return "fits in part" if memory_bytes >= FITS_IN_PART * set_bytes else "does not fit"
 
 
 def _figures(epoch: Epoch) -> EpochFigures:

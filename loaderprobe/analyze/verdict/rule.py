@@ -477,9 +477,13 @@ def cores_are_busy(found: Experiments) -> tuple[Evidence, ...]:
     if found.run_delay is None or not found.loop.workers:
         return ()
     metric: EvidenceCode = "loader_cores"
-    in_use = _cores_in_use(found)
+    in_use = 0.0
     if found.in_training and found.training_cores is not None:
         metric, in_use = "training_cores", found.training_cores
+    elif found.cost and found.loader:
+        # Reading, preprocessing and receiving keep them busy while the loader runs alone.
+        per_image_s = found.cost.all_cpu_s / found.cost.images + found.loop.parent_s
+        in_use = median(list(found.loader.values())) * per_image_s
     least = thresholds.CORES_IN_USE_SHARE * found.loop.cores
     if found.run_delay <= thresholds.RUN_DELAY_SHARE and in_use < least:
         return ()
@@ -497,14 +501,6 @@ def _waiting_for_cores(delay: Evidence, cores: Evidence) -> Facts:
         return {}
     available = cores.threshold / thresholds.CORES_IN_USE_SHARE
     return {"run_delay_share": delay.value, "own_cores": cores.value, "cores": available}
-
-
-def _cores_in_use(found: Experiments) -> float:
-    """Cores that reading, preprocessing and receiving keep busy while the loader runs alone."""
-    if found.cost is None or not found.loader:
-        return 0.0
-    per_image_s = found.cost.all_cpu_s / found.cost.images + found.loop.parent_s
-    return median(list(found.loader.values())) * per_image_s
 
 
 # Where compute is the limit for certain, although the rates of the parts do not predict training well enough.

@@ -231,16 +231,11 @@ def _read_from_eviction(measurement: Measurement, segments: Sequence[Segment], i
     """
     loader = measurement.config.loader
     batches = -(-images // step_images(measurement))
-    ends = sorted(s.first_batch + s.steps for s in measurement.segments)
-    begins = [
-        max(s.first_batch - loader.batches_begun - 1, *(end for end in ends if end <= s.first_batch), 0)
-        for s in segments
-    ]
-    wanted = {
-        number
-        for begin, s in zip(begins, segments, strict=True)
-        for number in range(begin, min(begin + batches, s.first_batch + s.steps))
-    }
+    ends = [s.first_batch + s.steps for s in measurement.segments]
+    wanted: set[int] = set()
+    for s in segments:
+        begin = max(s.first_batch - loader.batches_begun - 1, *(end for end in ends if end <= s.first_batch), 0)
+        wanted |= {*range(begin, min(begin + batches, s.first_batch + s.steps))}
     records = measurement.worker_batches
     rows = [row for row, number in enumerate(records.batch) if number in wanted]
     return sum(records.read_bytes[row] for row in rows) / (sum(records.images[row] for row in rows) or 1)
