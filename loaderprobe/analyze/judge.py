@@ -162,7 +162,6 @@ def _verdict(found: Experiments, ceiling: StorageCeiling | None, reading: Window
         instrument_cpu_fraction=found.cost.instrument_cpu_fraction if found.cost else None,
         unavailable=not_counted
         | _unavailable(found, rates)
-        | _unseen(found)
         | why_no_counters(measurement, gpu)
         | reading.missing
         | ({} if decoding is not None else {"decoding_cpu_fraction": Remark(code="decoding_not_timed")}),
@@ -243,23 +242,14 @@ def _wait_fraction(segments: Sequence[Segment], overhead_s: float) -> float:
     return wait / total if total else 0.0
 
 
-def _unseen(found: Experiments) -> dict[str, Remark]:
-    """Why nothing is known of the network, of locks and other waiting, and of what no mode of this loader removes."""
-    reason = why_missing(found.measurement, "waits") or Remark(code="too_few_wait_samples")
-    return {
-        name: reason if input_ in ONLY_WAITED else Remark(code="no_mode_without")
-        for input_ in INPUTS
-        if input_ not in found.speedups and (input_ in ONLY_WAITED or input_ not in (*found.without, *found.missing))
-        for name in (f"speedups.{input_}", f"rates_images_per_s.loader_without_{input_}")
-    }
+def _of_both(reasons: Mapping[SingleCause, Remark]) -> dict[str, Remark]:
+    """Of the speed-up if a resource were free, and of the loader's rate without it."""
+    figures = ("speedups.{}", "rates_images_per_s.loader_without_{}")
+    return {figure.format(name): reason for name, reason in reasons.items() for figure in figures}
 
 
 def _unavailable(found: Experiments, rates: Rates) -> dict[str, Remark]:
-    reasons: dict[str, Remark] = {}
-    for resource, reason in found.missing.items():
-        reasons[f"speedups.{resource}"] = reason
-        reasons[f"rates_images_per_s.loader_without_{resource}"] = reason
-    known = speedups_among(found)
+    known, reasons = speedups_among(found), _of_both(found.missing)
     reasons |= {f"speedups.{name}": reason for name, reason in found.among.missing.items() if name not in known}
     for resource in found.without:
         if rates.without(resource) is None:
@@ -271,4 +261,7 @@ def _unavailable(found: Experiments, rates: Rates) -> dict[str, Remark]:
     if found.compute is None:
         reasons["rates_images_per_s.compute"] = Remark(code="no_resident_segment")
         reasons["accelerator_utilization"] = Remark(code="compute_unknown")
-    return reasons
+    unseen = why_missing(found.measurement, "waits") or Remark(code="too_few_wait_samples")
+    left = [name for name in INPUTS if name not in found.speedups and name not in found.missing]
+    reasons |= _of_both({name: Remark(code="no_mode_without") for name in left if name not in found.without})
+    return reasons | _of_both({name: unseen for name in left if name in ONLY_WAITED})
