@@ -414,38 +414,34 @@ Run = Sequence[MeasuredRow]
 
 def option_differences(before: Sequence[Run], after: Sequence[Run], ignored: frozenset[str]) -> list[Difference]:
     """Those of the options to be ignored that differ; and what keeps all of A from having a partner in B, if so."""
-    differ = [name for name in OPTIONS if name not in BESIDE and _values(before, name) != _values(after, name)]
+    values = _values(before, after)
+    differ = [name for name, (mine, other) in values.items() if mine != other]
     names = [name for name in differ if name in ignored]
     if not set(_by_key(before[0], ignored)) & set(_by_key(after[0], ignored)):
         others = [name for name in differ if name not in ignored]
-        names += [name for name in others if _apart(before, after, name)] or others
-    return [
-        Difference(field=name, group="options", before=_option_values(before, name), after=_option_values(after, name))
-        for name in names
-    ]
+        names += [name for name in others if not values[name][0] & values[name][1]] or others
+    shown = {name: [join_words(sorted(map(str, side))) for side in values[name]] for name in names}
+    return [Difference(field=name, group="options", before=mine, after=other) for name, (mine, other) in shown.items()]
 
 
 def ignored_options(before: Sequence[Run], after: Sequence[Run], names: frozenset[str]) -> frozenset[str]:
     """The options that may differ: those named; with the whole group, all that have other values in B than in A."""
-    whole = {name for name in OPTIONS if name not in BESIDE and _apart(before, after, name)}
+    whole = {name for name, (mine, other) in _values(before, after).items() if not mine & other}
     return frozenset((names & set(OPTIONS)) | (whole if names & {"options", ALL} else set()))
 
 
-def _apart(before: Sequence[Run], after: Sequence[Run], name: str) -> bool:
-    return not _values(before, name) & _values(after, name)
-
-
-def _values(side: Sequence[Run], name: str) -> set[object]:
-    return {OPTIONS[name].of(each.row.config) for run in side for each in run}
-
-
-def _option_values(side: Sequence[Run], name: str) -> str:
-    return join_words(sorted(map(str, _values(side, name))))
+def _values(before: Sequence[Run], after: Sequence[Run]) -> dict[str, tuple[set[object], set[object]]]:
+    """Of each option that is compared, those on either side."""
+    mine, other = ([each.row.config for run in side for each in run] for side in (before, after))
+    return {
+        name: ({option.of(config) for config in mine}, {option.of(config) for config in other})
+        for name, option in OPTIONS.items()
+        if name not in BESIDE
+    }
 
 
 def partners(side: Sequence[Run], ignored: frozenset[str]) -> dict[ConfigKey, list[MeasuredRow]]:
-    """The measured configurations of all runs of a side, by what makes them the same. Raises BadValue where a run has
-    several of them."""
+    """The measured configurations of all runs of a side, by what makes them the same; BadValue where a run has two."""
     found: dict[ConfigKey, list[MeasuredRow]] = {}
     for run in side:
         for key, each in _by_key(run, ignored).items():
