@@ -40,7 +40,7 @@ from loaderprobe.records.compare import (
     Word,
     WordReason,
 )
-from loaderprobe.records.config import OPTIONS
+from loaderprobe.records.config import OPTIONS, alike_but_for
 from loaderprobe.records.environment import Environment, StorageLocation
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, judged_activity
@@ -378,11 +378,7 @@ def loader_facts(found: MeasuredRow, environment: Environment) -> Facts:
     config, verdict = found.row.config, found.row.verdict
     return {
         **environment_facts(environment),
-        "ranks": float(config.ranks),
-        "workers": float(config.loader.workers),
-        "prefetch_factor": float(config.loader.prefetch_factor),
-        "batch_size": float(config.compute.batch_size),
-        "cache": config.cache,
+        **{name: OPTIONS[name].of(config) for name in ("ranks", "workers", "prefetch_factor", "batch_size", "cache")},
         "judged": "training" if found.trains else "the loader alone",
         "counted": "images" if found.measurement.images else "samples",
         "files_were": verdict.files_were if verdict else None,
@@ -451,8 +447,7 @@ def partners(side: Sequence[Run], ignored: frozenset[str]) -> dict[ConfigKey, li
 
 
 def _by_key(run: Run, ignored: frozenset[str]) -> dict[ConfigKey, MeasuredRow]:
-    compared = [setting for name, setting in OPTIONS.items() if name not in (*BESIDE, *ignored)]
-    keys = [tuple(setting.of(each.row.config) for setting in compared) for each in run]
+    keys = [alike_but_for(each.row.config, *BESIDE, *ignored) for each in run]
     if several := [key for key, count in Counter(keys).items() if count > 1]:
         titles = [each.row.config.title() for each, key in zip(run, keys, strict=True) if key == several[0]]
         without = join_words(sorted(ignored)) or "their data"
