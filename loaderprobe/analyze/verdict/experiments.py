@@ -53,12 +53,8 @@ from loaderprobe.stats import mean, median
 
 # What several ranks lose to each other: to a slow one, to slow batches, and to the exchange of gradients.
 #
-# Waiting names the wrong rank: on a shared disk equal ranks wait unequally, and the same one in every round. So the
-# slowest rank goes without input, and in turn a middle one. On shared storage either leaves more for the others; only
-# the difference is the slowest rank's.
-#
-# Where all ranks of a host are slow, taking one's input changes nothing. Such a host shows in what each rank loads by
-# itself.
+# Waiting names the wrong rank: on a shared disk equal ranks wait unequally. So the slowest goes without input, and in
+# turn a middle one, which leaves as much to the others. A slow host shows in what each rank loads by itself.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -522,11 +522,10 @@ class Loop:
         return min(loader, compute, per_second(1.0, overhead_s))
 
 
-# What a loader would deliver without one resource, from what batches cost its workers.
+# What a loader would deliver without one resource, where its mode was not measured: its time is taken off a worker's.
 #
-# Where a mode was not measured, the time that the resource takes is taken off a worker's time. For waiting that is
-# close to the truth. For preprocessing and transport it is the most that can be had: on a device at its limit the
-# workers would wait for it all the longer.
+# For waiting that is close to the truth. For preprocessing and transport it is the most that can be had: on a device at
+# its limit the workers would wait for it all the longer.
 
 
 BY_TIMES: tuple[SingleCause, ...] = ("preprocessing", "transport")
@@ -568,14 +567,10 @@ def rate_without(resource: str, rate: float, cost: WorkerCost, loop: Loop, end: 
 
 
 # The rates of loader and compute where only training was seen, estimated from its waits and the workers' clocks.
-#
-# The loader alone makes batches as fast as its workers do when they never stand idle, or as the serial loader does
-# while the training thread waits for it. Compute alone is the steps without their waits: right where a step ends before
-# the host goes on.
 
 
 def loader_rates(trained: Sequence[Segment], costs: Mapping[int, WorkerCost], loop: Loop) -> dict[int, float]:
-    """Images/s of the loader alone by round; with workers, from what the batches of each cost them."""
+    """Images/s of the loader alone by round: of workers that never stand idle, or while training waits for it."""
     if not loop.workers:
         return _rates(trained, _waited_s)
     return {
@@ -590,7 +585,7 @@ def loader_rates(trained: Sequence[Segment], costs: Mapping[int, WorkerCost], lo
 
 
 def compute_rates(trained: Sequence[Segment]) -> dict[int, float]:
-    """Images/s of compute alone by round."""
+    """Images/s of compute alone by round: steps without their waits, right where a step ends before the host goes on."""
     return _rates(trained, lambda segment: segment_seconds(segment) - _waited_s(segment))
 
 
