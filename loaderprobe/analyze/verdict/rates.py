@@ -529,7 +529,7 @@ class Loop:
 
 
 BY_TIMES: tuple[SingleCause, ...] = ("preprocessing", "transport")
-"""Those that take a worker's time without waiting, and so can be estimated, as can what workers are seen to wait for."""
+"""Those that take a worker's time without waiting. They can be estimated, as what workers are seen to wait for can."""
 
 
 def rate_without(resource: str, rate: float, cost: WorkerCost, loop: Loop, end: WaitEnd = "seen") -> float:
@@ -585,7 +585,7 @@ def loader_rates(trained: Sequence[Segment], costs: Mapping[int, WorkerCost], lo
 
 
 def compute_rates(trained: Sequence[Segment]) -> dict[int, float]:
-    """Images/s of compute alone by round: steps without their waits, right where a step ends before the host goes on."""
+    """Images/s of compute alone by round, from steps without waits: right where a step ends before the host goes on."""
     return _rates(trained, lambda segment: segment_seconds(segment) - _waited_s(segment))
 
 
