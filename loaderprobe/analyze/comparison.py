@@ -86,7 +86,9 @@ def compare_rows(
     are on its side is compared as what it is: the drift between runs counts, unless its own runs show it.
     """
     effects = [_effect(pair) for pair in pairs]
-    whole = _whole(effects, averaged)
+    chosen = [effects[place] for place in averaged] if averaged else effects
+    measured = [effect for effect in chosen if effect is not None]
+    whole = mean_effect(measured) if len(measured) > 1 else None
     known = [effect for effect in (*effects, whole) if effect is not None]
     adjusted = iter(holm([effect.p for effect in known]))
     # The first of Holm's steps: what is seen at that level is seen among any others.
@@ -114,13 +116,6 @@ def _effect(pair: Pair) -> Unpaired | None:
     if before is None or after is None or drift + before.variance + after.variance == 0:
         return None
     return unpaired(before, after, drift=drift)
-
-
-def _whole(effects: Sequence[Unpaired | None], averaged: Sequence[int]) -> Unpaired | None:
-    """The mean of the rows that have an effect; None where that is no more than one row."""
-    chosen = [effects[place] for place in averaged] if averaged else effects
-    known = [each for each in chosen if each is not None]
-    return mean_effect(known) if len(known) > 1 else None
 
 
 def _judged(subject: Subject, effect: Unpaired | None, p: float | None, size: float, level: float) -> Compared:

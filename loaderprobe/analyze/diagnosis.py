@@ -29,7 +29,12 @@ def report_of(judged: Judged, data: DataFound, origin: Origin) -> Report:
     Raises BadValue without a complete round.
     """
     measurement, memory_bytes = judged.measurement, origin.environment.memory_bytes
-    around = Surroundings(storage=Storage(ceiling=judged.ceiling), place=_place(data, memory_bytes))
+    place = None
+    if data.size_bytes is not None:
+        place = DataPlace(root=data.root, size_bytes=data.size_bytes, memory_bytes=memory_bytes)
+    if place and place.fits and not place.root:
+        place = None  # nothing is to be read into memory from a folder that may hold anything
+    around = Surroundings(storage=Storage(ceiling=judged.ceiling), place=place)
     recommendations, knees = recommend_groups([judged.experiments], {measurement.config.data: around}, {})
     advised = recommendations[measurement.config.key]
     row, detail = _as_trained(row_of(judged, advised), measurement), detail_of(judged)
@@ -80,14 +85,6 @@ def _without_step(verdict: Verdict) -> Verdict:
         advice=tuple(one for one in inputs if one.action.code != "accelerator"),
         unavailable=verdict.unavailable | dict.fromkeys(missing, Remark(code="no_step")),
     )
-
-
-def _place(data: DataFound, memory_bytes: float) -> DataPlace | None:
-    """For advice: nothing is to be read into memory from a folder that may hold anything."""
-    if data.size_bytes is None:
-        return None
-    place = DataPlace(root=data.root, size_bytes=data.size_bytes, memory_bytes=memory_bytes)
-    return None if place.fits and not place.root else place
 
 
 def _notes(judged: Judged, data: DataFound, memory_bytes: float) -> Iterator[Remark]:

@@ -12,7 +12,6 @@ from loaderprobe.analyze.verdict.rates import (
     NS,
     Loop,
     WaitEnd,
-    Waiting,
     WorkerCost,
     bytes_over,
     bytes_per_image,
@@ -42,7 +41,6 @@ from loaderprobe.analyze.verdict.validity import (
     why_not_on_a_rank,
 )
 from loaderprobe.records import values
-from loaderprobe.records.config import RunConfig
 from loaderprobe.records.measurement import Measurement, Mode, RankSeen, Segment, judged_activity, segments_of
 from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.remark import Remark
@@ -86,8 +84,11 @@ def among_ranks(seen: Seen) -> AmongRanks:
     measurement = seen.measurement
     if measurement.ranks < 2:
         return AmongRanks(missing=dict.fromkeys(AMONG_RANKS, Remark(code="one_rank")))
-    pair = _pair(measurement)
     alone = rates_alone(measurement)
+    # The slower and the other of those that go without input in turn.
+    taken = {each.without for each in measurement.segments if each.without is not None} if alone else set()
+    by_rate = sorted(taken, key=lambda rank: alone.get(rank, 0.0))
+    pair = (by_rate[0], by_rate[-1]) if len(taken) > 1 else None
     found: dict[ResourceName, dict[int, float]] = {
         "imbalance": _imbalance(seen, pair),
         # The rates alone, added up, over the rate in step.
@@ -142,15 +143,6 @@ def _alone(measurement: Measurement) -> dict[int, list[float]]:
         for place, segment in enumerate(measurement.segments)
         if segment.activity == "alone" and measurement.by_rank
     }
-
-
-def _pair(measurement: Measurement) -> tuple[int, int] | None:
-    """(the slower, the other) of the ranks that go without input in turn; None without two of them."""
-    alone = rates_alone(measurement)
-    taken = sorted(
-        {s.without for s in measurement.segments if s.without is not None}, key=lambda rank: alone.get(rank, 0.0)
-    )
-    return (taken[0], taken[-1]) if len(taken) > 1 and alone else None
 
 
 def _why_not(measurement: Measurement, segments: Sequence[Segment], ratios: Mapping[int, float]) -> Remark | None:
@@ -261,10 +253,6 @@ class Seen:
         )
 
     @property
-    def config(self) -> RunConfig:
-        return self.measurement.config
-
-    @property
     def base(self) -> Mode:
         """The mode that is the configuration as asked: `warm` when warm files are asked for, else `baseline`."""
         return self.measurement.config.mode
@@ -273,10 +261,6 @@ class Seen:
     def compute(self) -> float | None:
         """Images/s of compute alone."""
         return median(list(self.alone.values())) if self.alone else None
-
-    @property
-    def waiting(self) -> Waiting | None:
-        return self.cost.waiting if self.cost else None
 
     @property
     def most(self) -> float:

@@ -197,10 +197,10 @@ def _several(found: Experiments, names: tuple[SingleCause, ...], evidence: tuple
 
 def _waited(found: Experiments, resource: SingleCause) -> Facts:
     """The share of their time that workers wait for a network, a lock or otherwise, and for whom or what."""
-    if resource not in ONLY_WAITED or found.cost is None or found.waiting is None:
+    if resource not in ONLY_WAITED or found.cost is None or found.cost.waiting is None:
         return {}
     share = found.cost.waited_s(resource) / found.cost.wall_s
-    subject = found.waiting.subjects.get(resource)
+    subject = found.cost.waiting.subjects.get(resource)
     return {"waiting_share": share, **({"subject": subject} if subject else {})}
 
 
