@@ -258,10 +258,7 @@ def check_names(names: Iterable[str]) -> frozenset[str]:
 
 
 def refuse_others(found: Sequence[Difference], names: frozenset[str]) -> None:
-    """Raises NotComparable for fields that were not meant to differ, naming them and the option that allows them.
-
-    A name is that of a field, of its group, or of all.
-    """
+    """Raises NotComparable for fields that were not meant to differ, naming them and the option that allows them."""
     others = [each for each in found if not {each.field, each.group, ALL} & names]
     if not others:
         return

@@ -616,10 +616,7 @@ def _loop(measurement: Measurement, made: Sequence[Segment], ceiling: StorageCei
 
 
 def _ratios(seen: Seen, found: Without, *, failed: bool) -> dict[int, float]:
-    """By round: by the formula of the loop; where that failed, at most the loader's own.
-
-    Training gains no more from a faster loader than the loader itself.
-    """
+    """By round: by the formula of the loop; where that failed, at most what the loader itself gains."""
 
     predicted, alone, most = seen.predicted, seen.alone, seen.most
     if failed:

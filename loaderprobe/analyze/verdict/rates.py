@@ -320,10 +320,7 @@ def spread_of_both(measurement: Measurement, some: Iterable[Segment], others: It
 
 
 def parent_overhead_s(segments: Sequence[Segment]) -> float:
-    """Seconds a batch that the training thread itself works on receiving it; with the loader alone, and releasing it.
-
-    0 where training did not note it.
-    """
+    """Seconds a batch that the training thread works on receiving it, alone also on releasing it; 0 if not noted."""
     steps = sum(segment.steps for segment in segments)
     spent = (s.receive_cpu_ns or 0 if s.activity == "training" else s.thread_cpu_ns for s in segments)
     return sum(spent) / steps / NS if steps else 0.0

@@ -286,10 +286,7 @@ NOT_COLD: tuple[ReasonCode, ...] = ("files_were_warm", "above_ceiling")
 
 
 def judged_by_gaps(gaps: Gaps) -> GapVerdict:
-    """The side that takes most of the device's idle time, if it clearly leads the others and what is not known.
-
-    Of a profiler window and of a recorded trace alike.
-    """
+    """The side that takes most of the device's idle time, if it clearly leads the others and what is not known."""
     sides = {side: gaps.share(*RESOURCE[side].gaps) for side in SIDES_OF_GAPS}
     largest = max(sides.values())
     if gaps.share("device", "unknown") > max(thresholds.LEAST_IDLE, largest):
@@ -432,10 +429,7 @@ def _why_inconclusive(found: Experiments, prediction_error: float | None, tolera
 
 
 def why_alike(found: Experiments, top: SingleCause, second: SingleCause) -> Reason | None:
-    """Why one speed-up does not clearly lead the other, round by round; None where its lead is large and beyond noise.
-
-    It is too small for a word, also for that of one round; or it is larger and not clear.
-    """
+    """Why one speed-up does not lead the other, round by round; None where its lead is large and beyond noise."""
     # Neither speed-up is less than 1 but by noise.
     lead = of_rounds(found.ratios[top]).over(of_rounds(found.ratios[second]), least=1.0)
     needed = _least_lead(found, top, second, lead) if lead else math.inf
