@@ -296,14 +296,12 @@ class Experiments(Seen):
     """Resource to the reason why its speed-up is not known."""
     at_most: frozenset[SingleCause]
     """Resources whose estimated speed-up is only the most that can be had: storage at its limit would leave less."""
-    bounds: dict[SingleCause, float]
-    """Resource that is missing to the most that its speed-up can be, where that is known."""
     in_training: bool
     """True where resources were removed in training itself: no prediction from the parts is needed then."""
     training_cores: float | None
     """Cores that training keeps busy, workers and training process together."""
     ranges: dict[SingleCause, tuple[float, float]]
-    """Resource to the least and the most that its speed-up can be, where it comes from samples of workers."""
+    """Resource to the least and the most that its speed-up can be, by what workers can have waited for it."""
     met_warm: Remark | None
     """Why files that were to be cold were warm: then nothing is known of cold ones."""
     above_ceiling: tuple[float, float] | None
@@ -508,10 +506,10 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         found = Without(rates=_by_costs(seen, name, end))
         return median(list(_ratios(seen, found, failed=failed).values()))
 
-    from_samples: set[SingleCause] = set()
-    if seen.predicted and _looked_at(seen):
-        measured = {"storage"} if _measured(seen, "warm") else set()
-        from_samples = {*WAITED} & known.keys() - trained.keys() - measured
+    waits = {name for name, each in taken.items() if each.bounded}
+    if _looked_at(seen):
+        waits |= {name for name in known if name != "storage" or not _measured(seen, "warm")}
+    waits = waits - trained.keys() if seen.predicted else set()
     # A ceiling of whole files limits the estimate; one of large blocks says nothing of small reads.
     whole = measurement.access == "files" or measurement.is_remote
     unlimited = math.isinf(seen.loop.storage_images_per_s) or not whole
@@ -525,10 +523,9 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         rate=rate_interval(measurement, judged) if judged else None,
         missing={name: each.missing for name, each in taken.items() if each.missing and name not in trained},
         at_most=frozenset(n for n in BY_TIMES if asked and how.get(n) == "estimated"),
-        bounds={name: gain(name, "most") for name, each in taken.items() if each.bounded and seen.predicted},
         in_training=failed,
         training_cores=cores_in_training(measurement, judged),
-        ranges={name: (gain(name, "least"), gain(name, "most")) for name in WAITED if name in from_samples},
+        ranges={name: (gain(name, "least"), gain(name, "most")) for name in WAITED if name in waits},
         met_warm=_met_warm(seen, taken),
         above_ceiling=_above_ceiling(seen, judged, ceiling),
         among=among,
@@ -617,7 +614,6 @@ def _loop(measurement: Measurement, made: Sequence[Segment], ceiling: StorageCei
 
 def _ratios(seen: Seen, found: Without, *, failed: bool) -> dict[int, float]:
     """By round: by the formula of the loop; where that failed, at most what the loader itself gains."""
-
     predicted, alone, most = seen.predicted, seen.alone, seen.most
     if failed:
         return {n: min(most, max(1.0, rate / seen.loader[n])) for n, rate in found.rates.items()}

@@ -422,7 +422,7 @@ def _why_inconclusive(found: Experiments, prediction_error: float | None, tolera
     lead = thresholds.CLEAR_LEAD if found.is_measured(best) else thresholds.OPEN_LEAD
     for resource, reason in found.missing.items():
         # Whatever the missing experiment would have shown is at most what a free input would gain.
-        most = min(found.free_input_speedup, found.bounds.get(resource, math.inf))
+        most = min(found.free_input_speedup, found.ranges.get(resource, (1.0, math.inf))[1])
         if most >= thresholds.WORTH and found.speedups[best].value < most * lead:
             return _reason("ablation_missing", resource=resource, **reason.because)
     return None
