@@ -181,8 +181,7 @@ class SideSample:
 
 
 def sample(readings: Sequence[RunReading]) -> SideSample | None:
-    """One side: its runs where there are several, else its rounds, else the interval of its rate; None where there is
-    none."""
+    """One side: its runs where there are several, else its rounds, else the interval of its rate; None without one."""
     if len(readings) >= thresholds.ENOUGH_ROUNDS:
         return _of_values([reading.figure.value for reading in readings])
     if too_few_rounds(readings):

@@ -74,17 +74,17 @@ def next_limits(verdict: Verdict, workers: int, *, own_threads: bool = False) ->
     if own_threads and verdict.worker_time and not verdict.worker_time.waits:
         verdict = replace(verdict, worker_time=None)
     known = {name: speedup.value for name in (*INPUTS, "compute") if (speedup := verdict.speedups.of(name))}
-    return {name: limit for name, gain in known.items() if (limit := _next_limit(verdict, name, gain, workers))}
-
-
-def _next_limit(verdict: Verdict, free: str, gain: float, workers: int) -> Bottleneck | None:
-    compute, rate = verdict.rates_images_per_s.compute, verdict.images_per_s.value * gain
-    if free != "compute" and compute and rate >= AT_LIMIT * compute:
-        return "compute"
-    cores = verdict.rates_images_per_s.cpu_limit
-    if free != "preprocessing" and cores and rate >= AT_LIMIT * cores:
-        return "cores"
-    return _largest_part(verdict, free, gain, workers)
+    compute, cores = verdict.rates_images_per_s.compute, verdict.rates_images_per_s.cpu_limit
+    found: dict[str, Bottleneck] = {}
+    for free, gain in known.items():
+        rate = verdict.images_per_s.value * gain
+        if free != "compute" and compute and rate >= AT_LIMIT * compute:
+            found[free] = "compute"
+        elif free != "preprocessing" and cores and rate >= AT_LIMIT * cores:
+            found[free] = "cores"
+        elif part := _largest_part(verdict, free, gain, workers):
+            found[free] = part
+    return found
 
 
 def _largest_part(verdict: Verdict, free: str, gain: float, workers: int) -> Bottleneck | None:
@@ -205,14 +205,13 @@ def outlooks(
         """The rate of a reference does not depend on what was trained here."""
         return row.config.data, row.config.compute.name, row.config.compute.model if devices else ""
 
-    found = []
+    found: list[Outlook] = []
     for (data, _, _), some in by_key(devices or judged, alike).items():
         fewest = min(row.config.ranks for row in some)
         row = cold_and_fastest([row for row in some if row.config.ranks == fewest])
-        if data in by_fingerprint:
-            made = _outlook(row, measurements[row.key], by_fingerprint[data], ceilings.get(data), other)
-            if made:
-                found.append(made)
+        if file_set := by_fingerprint.get(data):
+            made = _outlook(row, measurements[row.key], file_set, ceilings.get(data), other)
+            found += [made] if made else []
     sizes, planned = {each.label: each.mean_size_bytes for each in by_fingerprint.values()}, ""
     if found and len(sizes) > 1:
         planned = nearest_to_imagenet({each.data: sizes.get(each.data, 1.0) for each in found})
