@@ -132,7 +132,7 @@ def _action(found: Experiments, name: SingleCause) -> Action:
     subject = found.cost.waiting.subjects.get(name, "") if found.cost and found.cost.waiting else ""
     facts: Facts = {"subject": subject} if subject else {}
     if name == "network":
-        facts["workers"] = max(1, found.measurement.config.loader.workers) * thresholds.MORE_WORKERS
+        facts["workers"] = max(1, found.config.loader.workers) * thresholds.MORE_WORKERS
     return Action(code=REMEDIES[name], facts=facts)
 
 
@@ -183,7 +183,7 @@ def rank_remedies(found: Experiments) -> tuple[Advice, ...]:
     if isinstance(waited_for, SlowHost):
         slow_host = Action(code="slow_host", facts={"slow_host": waited_for.host, "slow_ranks": waited_for.slow})
         return (_advised(found, slow_host, speedups["imbalance"].value),)
-    loader, deep = found.measurement.config.loader, thresholds.DEEP
+    loader, deep = found.config.loader, thresholds.DEEP
     if waited_for == "batches" and loader.workers and loader.prefetch_factor < deep:
         # Of what they lose by waiting for each other, at most all.
         prefetch = Action(code="prefetch", facts={"batches": deep})
@@ -280,7 +280,7 @@ def _by_laws(found: Experiments, around: Surroundings) -> Recommendation:
     taken, remote = bool(cores_are_busy(found)), measurement.is_remote
     made = (
         *_workers(point, by_workers, taken=taken),
-        *(_network(fitted, around.storage) if remote else _storage(fitted, around, measurement.config.loader.name)),
+        *(_network(fitted, around.storage) if remote else _storage(fitted, around, found.config.loader.name)),
         *(_alternative(fitted, each) for each in measurement.alternatives if each.name != "decoded"),
         *accelerators(fitted, around.accelerators, found),
     )
@@ -412,7 +412,7 @@ def _as_tried(advice: Advice | None, found: Experiments) -> Advice | None:
 
 def _has_reserve(found: Experiments, point: Point, storage: Storage) -> bool:
     """True where the storage gave far more to as many readers that did nothing else."""
-    phase = storage.ceiling.at(found.measurement.config.readers) if storage.ceiling else None
+    phase = storage.ceiling.at(found.config.readers) if storage.ceiling else None
     read = point.training * point.bytes_per_image
     return phase is not None and phase.cache in FROM_STORAGE and read < thresholds.FAR_BELOW_CEILING * phase.bw_bytes
 

@@ -41,6 +41,7 @@ from loaderprobe.analyze.verdict.validity import (
     why_not_on_a_rank,
 )
 from loaderprobe.records import values
+from loaderprobe.records.config import RunConfig
 from loaderprobe.records.measurement import Measurement, Mode, RankSeen, Segment, judged_activity, segments_of
 from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.remark import Remark
@@ -253,6 +254,10 @@ class Seen:
         )
 
     @property
+    def config(self) -> RunConfig:
+        return self.measurement.config
+
+    @property
     def base(self) -> Mode:
         """The mode that is the configuration as asked: `warm` when warm files are asked for, else `baseline`."""
         return self.measurement.config.mode
@@ -452,8 +457,7 @@ def _estimated(seen: Seen, resource: str) -> Without:
 def _by_costs(seen: Seen, resource: str, end: WaitEnd = "seen") -> dict[int, float]:
     """Images/s without the resource, of each round from what its own batches cost; see `rate_without`."""
     return {
-        number: rate_without(resource, seen.loader[number], cost, seen.loop, end)
-        for number, cost in seen.costs.items()
+        number: rate_without(resource, seen.loader[number], cost, seen.loop, end) for number, cost in seen.costs.items()
     }
 
 
