@@ -217,7 +217,8 @@ def _level(leading: Sequence[Speedup], rounds: Sequence[int], *, of: int) -> str
 
 def _scaling(report: Report) -> Iterator[Scaling]:
     """Rows of one data set, loader and cache state: each device with every number of ranks, model after model."""
-    best = [row for row in report.summary.configurations if row.key in report.summary.best]
+    places = {row.key: place for place, row in enumerate(report.summary.configurations)}
+    best = sorted(best_of(report, report.summary.configurations), key=lambda row: places[row.key])
     alike = by_key(best, lambda row: (row.config.resolution, row.config.loader.name, row.config.cache))
     for rows in alike.values():
         yield from _scaled(rows)
