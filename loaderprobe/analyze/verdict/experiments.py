@@ -90,21 +90,28 @@ def among_ranks(seen: Seen) -> AmongRanks:
     taken = {each.without for each in measurement.segments if each.without is not None} if alone else set()
     by_rate = sorted(taken, key=lambda rank: alone.get(rank, 0.0))
     pair = (by_rate[0], by_rate[-1]) if len(taken) > 1 else None
+    imbalance: dict[int, float] = {}
+    if pair:
+        slow, middle = (rates_by_round(measurement, seen.base, "loader_only", without=rank) for rank in pair)
+        imbalance = _over(seen, slow, {n: rate for n, rate in middle.items() if n in slow})
     found: dict[ResourceName, dict[int, float]] = {
-        "imbalance": _imbalance(seen, pair),
+        "imbalance": imbalance,
         # The rates alone, added up, over the rate in step.
         "straggler": _over_in_step(seen, {number: sum(rates) for number, rates in _alone(measurement).items()}),
         "gradients": _with_compute(seen, "no_exchange"),
     }
     hosts = _slow_in_every_round(measurement)
     as_elsewhere = {number: measurement.ranks * host.elsewhere for number, host in hosts.items()}
-    without_one = [each for each in measurement.segments if each.without is not None]
-    by_itself = [each for each in measurement.segments if each.activity == "alone"]
-    missing: dict[ResourceName, Remark | None] = {
-        "imbalance": _why_not(measurement, without_one, found["imbalance"]),
-        "straggler": _why_not(measurement, by_itself, found["straggler"]),
-        "gradients": None if found["gradients"] else Remark(code="exchange_not_measured"),
+    segments: dict[ResourceName, list[Segment]] = {
+        "imbalance": [each for each in measurement.segments if each.without is not None],
+        "straggler": [each for each in measurement.segments if each.activity == "alone"],
     }
+    cold = measurement.config.cache == "cold"
+    missing: dict[ResourceName, Remark | None] = {
+        name: why_not_on_a_rank(measurement, some, cold=cold) if found[name] else Remark(code="ranks_not_apart")
+        for name, some in segments.items()
+    }
+    missing["gradients"] = None if found["gradients"] else Remark(code="exchange_not_measured")
     return AmongRanks(
         ratios={name: each for name, each in found.items() if each and missing[name] is None},
         missing={name: reason for name, reason in missing.items() if reason},
@@ -144,21 +151,6 @@ def _alone(measurement: Measurement) -> dict[int, list[float]]:
         for place, segment in enumerate(measurement.segments)
         if segment.activity == "alone" and measurement.by_rank
     }
-
-
-def _why_not(measurement: Measurement, segments: Sequence[Segment], ratios: Mapping[int, float]) -> Remark | None:
-    """Segments that were not run, or whose files were not in the state that was asked for."""
-    if not ratios:
-        return Remark(code="ranks_not_apart")
-    return why_not_on_a_rank(measurement, segments, cold=measurement.config.cache == "cold")
-
-
-def _imbalance(seen: Seen, pair: tuple[int, int] | None) -> dict[int, float]:
-    """Without the slowest rank's input, over without a middle one's."""
-    if pair is None:
-        return {}
-    slow, middle = (rates_by_round(seen.measurement, seen.base, "loader_only", without=rank) for rank in pair)
-    return _over(seen, slow, {n: rate for n, rate in middle.items() if n in slow})
 
 
 def _over_in_step(seen: Seen, rates: Mapping[int, float]) -> dict[int, float]:
