@@ -469,16 +469,12 @@ def row_differences(common: Mapping[ConfigKey, tuple[list[MeasuredRow], list[Mea
 
 def _sets(side: Sequence[MeasuredRow]) -> dict[str, dict[str, FileSet]]:
     """The file sets by their fingerprint without the root, by label."""
-    found: dict[str, dict[str, FileSet]] = {}
-    for files in (each.files for each in side if each.files):
-        found.setdefault(files.label, {})[files.content] = files
-    return found
+    by_label = by_key([each.files for each in side if each.files], lambda files: files.label)
+    return {label: {files.content: files for files in sets} for label, sets in by_label.items()}
 
 
 def _described(sets: Iterable[FileSet]) -> str:
-    return join_words(
-        [f"{data_set.label}: {data_set.count} files of {format_bytes(data_set.mean_size_bytes)}" for data_set in sets]
-    )
+    return join_words([f"{each.label}: {each.count} files of {format_bytes(each.mean_size_bytes)}" for each in sets])
 
 
 def _named(sets: Mapping[str, FileSet]) -> str:
