@@ -107,9 +107,7 @@ def main_speedups(row: ConfigurationRow) -> tuple[tuple[str, Speedup], ...]:
     if row.bound is None:
         return ()
     known = {resource: speedup for resource in JUDGED if (speedup := speedup_of(row, resource))}
-    cause, slow = RESOURCE.get(row.bound.cause), speedup_of(row, "imbalance")
-    # Where all cores are busy, it names what keeps them busy.
-    named = row.bound.candidates or ((cause and cause.part_of) or row.bound.cause,)
+    named, slow = families(row.bound), speedup_of(row, "imbalance")
     if slow is not None and named == ("imbalance",):
         return (("imbalance", slow),)
     chosen = [resource for resource in named if resource in known]

@@ -40,7 +40,7 @@ from loaderprobe.records.compare import (
     Word,
     WordReason,
 )
-from loaderprobe.records.config import OPTIONS
+from loaderprobe.records.config import OPTIONS, alike_but_for
 from loaderprobe.records.environment import Environment, StorageLocation
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, judged_activity
@@ -86,7 +86,9 @@ def compare_rows(
     are on its side is compared as what it is: the drift between runs counts, unless its own runs show it.
     """
     effects = [_effect(pair) for pair in pairs]
-    whole = _whole(effects, averaged)
+    chosen = [effects[place] for place in averaged] if averaged else effects
+    measured = [effect for effect in chosen if effect is not None]
+    whole = mean_effect(measured) if len(measured) > 1 else None
     known = [effect for effect in (*effects, whole) if effect is not None]
     adjusted = iter(holm([effect.p for effect in known]))
     # The first of Holm's steps: what is seen at that level is seen among any others.
@@ -114,13 +116,6 @@ def _effect(pair: Pair) -> Unpaired | None:
     if before is None or after is None or drift + before.variance + after.variance == 0:
         return None
     return unpaired(before, after, drift=drift)
-
-
-def _whole(effects: Sequence[Unpaired | None], averaged: Sequence[int]) -> Unpaired | None:
-    """The mean of the rows that have an effect; None where that is no more than one row."""
-    chosen = [effects[place] for place in averaged] if averaged else effects
-    known = [each for each in chosen if each is not None]
-    return mean_effect(known) if len(known) > 1 else None
 
 
 def _judged(subject: Subject, effect: Unpaired | None, p: float | None, size: float, level: float) -> Compared:
@@ -168,10 +163,13 @@ def judge_gates(
     is too noisy to show a loss of `matters`, no speed is seen to hold either, unless `allow_unclear`.
     """
     numbered = [*enumerate(rows), *([(WHOLE, whole)] if whole else [])]
+    # Such a loss would not have been seen, nor where nothing shows how much a row varies.
+    unseen = [row for row in rows if row.word == "unclear" and (row.visible is None or row.visible > matters)]
     gates = []
     for name in names:
-        failing = tuple(place for place, row in numbered if _fails(name, row))
-        blind = sum(_blind(row, matters) for row in rows) if name == "slower" else 0
+        of_verdicts = name == "verdict_changes"
+        failing = tuple(n for n, row in numbered if (row.verdict_changed if of_verdicts else row.word == name))
+        blind = len(unseen) if name == "slower" else 0
         lacking = missing and (name == "unclear" or (name == "slower" and kind == "sweep"))
         held = not failing and not lacking
         too_noisy = held and blind > 0 and not allow_unclear
@@ -182,19 +180,6 @@ def judge_gates(
             )
         )  # fmt: skip
     return tuple(gates)
-
-
-def _blind(row: Compared, matters: float) -> bool:
-    """True for a row that would not have shown such a loss; one of which nothing shows how much it varies, too."""
-    return row.word == "unclear" and (row.visible is None or row.visible > matters)
-
-
-def _fails(name: GateName, row: Compared) -> bool:
-    if name == "slower":
-        return row.word == "slower"
-    if name == "unclear":
-        return row.word == "unclear"
-    return row.verdict_changed
 
 
 # Whether two results may be compared: the fields in which they differ, beyond those that were meant to.
@@ -272,14 +257,9 @@ def check_names(names: Iterable[str]) -> frozenset[str]:
     return wanted
 
 
-def allowed(difference: Difference, names: frozenset[str]) -> bool:
-    """True where it was said that this field, or its group, may differ."""
-    return bool({difference.field, difference.group, ALL} & names)
-
-
 def refuse_others(found: Sequence[Difference], names: frozenset[str]) -> None:
     """Raises NotComparable for fields that were not meant to differ, naming them and the option that allows them."""
-    others = [each for each in found if not allowed(each, names)]
+    others = [each for each in found if not {each.field, each.group, ALL} & names]
     if not others:
         return
     said = ", ".join(
@@ -390,11 +370,7 @@ def loader_facts(found: MeasuredRow, environment: Environment) -> Facts:
     config, verdict = found.row.config, found.row.verdict
     return {
         **environment_facts(environment),
-        "ranks": float(config.ranks),
-        "workers": float(config.loader.workers),
-        "prefetch_factor": float(config.loader.prefetch_factor),
-        "batch_size": float(config.compute.batch_size),
-        "cache": config.cache,
+        **{name: OPTIONS[name].of(config) for name in ("ranks", "workers", "prefetch_factor", "batch_size", "cache")},
         "judged": "training" if found.trains else "the loader alone",
         "counted": "images" if found.measurement.images else "samples",
         "files_were": verdict.files_were if verdict else None,
@@ -409,18 +385,10 @@ def loader_row(runs: Sequence[MeasuredRow]) -> SideRow:
 
 def _side_row(runs: Sequence[MeasuredRow], subject: Subject, unit: Unit) -> SideRow:
     """Inconclusive where the verdicts of the runs do not agree."""
-    return SideRow(
-        subject=subject,
-        unit=unit,
-        readings=tuple(run.reading for run in runs),
-        verdict=_agreed(run.row.bound.short for run in runs if run.row.bound),
-    )
-
-
-def _agreed(verdicts: Iterable[ShortVerdict]) -> ShortVerdict:
-    """The one of all runs; inconclusive where theirs differ."""
-    found = set(verdicts)
-    return found.pop() if len(found) == 1 else ShortVerdict(side="inconclusive", cause="inconclusive")
+    verdicts = {run.row.bound.short for run in runs if run.row.bound}
+    unknown = ShortVerdict(side="inconclusive", cause="inconclusive")
+    verdict = verdicts.pop() if len(verdicts) == 1 else unknown
+    return SideRow(subject=subject, unit=unit, readings=tuple(run.reading for run in runs), verdict=verdict)
 
 
 BESIDE = ("data", "rounds")
@@ -434,38 +402,34 @@ Run = Sequence[MeasuredRow]
 
 def option_differences(before: Sequence[Run], after: Sequence[Run], ignored: frozenset[str]) -> list[Difference]:
     """Those of the options to be ignored that differ; and what keeps all of A from having a partner in B, if so."""
-    differ = [name for name in OPTIONS if name not in BESIDE and _values(before, name) != _values(after, name)]
+    values = _values(before, after)
+    differ = [name for name, (mine, other) in values.items() if mine != other]
     names = [name for name in differ if name in ignored]
     if not set(_by_key(before[0], ignored)) & set(_by_key(after[0], ignored)):
         others = [name for name in differ if name not in ignored]
-        names += [name for name in others if _apart(before, after, name)] or others
-    return [
-        Difference(field=name, group="options", before=_option_values(before, name), after=_option_values(after, name))
-        for name in names
-    ]
+        names += [name for name in others if not values[name][0] & values[name][1]] or others
+    shown = {name: [join_words(sorted(map(str, side))) for side in values[name]] for name in names}
+    return [Difference(field=name, group="options", before=mine, after=other) for name, (mine, other) in shown.items()]
 
 
 def ignored_options(before: Sequence[Run], after: Sequence[Run], names: frozenset[str]) -> frozenset[str]:
     """The options that may differ: those named; with the whole group, all that have other values in B than in A."""
-    whole = {name for name in OPTIONS if name not in BESIDE and _apart(before, after, name)}
+    whole = {name for name, (mine, other) in _values(before, after).items() if not mine & other}
     return frozenset((names & set(OPTIONS)) | (whole if names & {"options", ALL} else set()))
 
 
-def _apart(before: Sequence[Run], after: Sequence[Run], name: str) -> bool:
-    return not _values(before, name) & _values(after, name)
-
-
-def _values(side: Sequence[Run], name: str) -> set[object]:
-    return {OPTIONS[name].of(each.row.config) for run in side for each in run}
-
-
-def _option_values(side: Sequence[Run], name: str) -> str:
-    return join_words(sorted(map(str, _values(side, name))))
+def _values(before: Sequence[Run], after: Sequence[Run]) -> dict[str, tuple[set[object], set[object]]]:
+    """Of each option that is compared, those on either side."""
+    mine, other = ([each.row.config for run in side for each in run] for side in (before, after))
+    return {
+        name: ({option.of(config) for config in mine}, {option.of(config) for config in other})
+        for name, option in OPTIONS.items()
+        if name not in BESIDE
+    }
 
 
 def partners(side: Sequence[Run], ignored: frozenset[str]) -> dict[ConfigKey, list[MeasuredRow]]:
-    """The measured configurations of all runs of a side, by what makes them the same. Raises BadValue where a run has
-    several of them."""
+    """The measured configurations of all runs of a side, by what makes them the same; BadValue where a run has two."""
     found: dict[ConfigKey, list[MeasuredRow]] = {}
     for run in side:
         for key, each in _by_key(run, ignored).items():
@@ -475,8 +439,7 @@ def partners(side: Sequence[Run], ignored: frozenset[str]) -> dict[ConfigKey, li
 
 
 def _by_key(run: Run, ignored: frozenset[str]) -> dict[ConfigKey, MeasuredRow]:
-    compared = [setting for name, setting in OPTIONS.items() if name not in (*BESIDE, *ignored)]
-    keys = [tuple(setting.of(each.row.config) for setting in compared) for each in run]
+    keys = [alike_but_for(each.row.config, *BESIDE, *ignored) for each in run]
     if several := [key for key, count in Counter(keys).items() if count > 1]:
         titles = [each.row.config.title() for each, key in zip(run, keys, strict=True) if key == several[0]]
         without = join_words(sorted(ignored)) or "their data"
@@ -506,16 +469,12 @@ def row_differences(common: Mapping[ConfigKey, tuple[list[MeasuredRow], list[Mea
 
 def _sets(side: Sequence[MeasuredRow]) -> dict[str, dict[str, FileSet]]:
     """The file sets by their fingerprint without the root, by label."""
-    found: dict[str, dict[str, FileSet]] = {}
-    for files in (each.files for each in side if each.files):
-        found.setdefault(files.label, {})[files.content] = files
-    return found
+    by_label = by_key([each.files for each in side if each.files], lambda files: files.label)
+    return {label: {files.content: files for files in sets} for label, sets in by_label.items()}
 
 
 def _described(sets: Iterable[FileSet]) -> str:
-    return join_words(
-        [f"{data_set.label}: {data_set.count} files of {format_bytes(data_set.mean_size_bytes)}" for data_set in sets]
-    )
+    return join_words([f"{each.label}: {each.count} files of {format_bytes(each.mean_size_bytes)}" for each in sets])
 
 
 def _named(sets: Mapping[str, FileSet]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from loaderprobe.analyze.answer import answered
@@ -28,7 +29,12 @@ def report_of(judged: Judged, data: DataFound, origin: Origin) -> Report:
     Raises BadValue without a complete round.
     """
     measurement, memory_bytes = judged.measurement, origin.environment.memory_bytes
-    around = Surroundings(storage=Storage(ceiling=judged.ceiling), place=_place(data, memory_bytes))
+    place = None
+    if data.size_bytes is not None:
+        place = DataPlace(root=data.root, size_bytes=data.size_bytes, memory_bytes=memory_bytes)
+    if place and place.fits and not place.root:
+        place = None  # nothing is to be read into memory from a folder that may hold anything
+    around = Surroundings(storage=Storage(ceiling=judged.ceiling), place=place)
     recommendations, knees = recommend_groups([judged.experiments], {measurement.config.data: around}, {})
     advised = recommendations[measurement.config.key]
     row, detail = _as_trained(row_of(judged, advised), measurement), detail_of(judged)
@@ -81,111 +87,70 @@ def _without_step(verdict: Verdict) -> Verdict:
     )
 
 
-def _place(data: DataFound, memory_bytes: float) -> DataPlace | None:
-    """For advice: nothing is to be read into memory from a folder that may hold anything."""
-    if data.size_bytes is None:
-        return None
-    place = DataPlace(root=data.root, size_bytes=data.size_bytes, memory_bytes=memory_bytes)
-    return None if place.fits and not place.root else place
+def _notes(judged: Judged, data: DataFound, memory_bytes: float) -> Iterator[Remark]:
+    """What ranks it is of, what hidden files mean, what is read in vain, and what later epochs find."""
+    measurement, verdict, activity = judged.measurement, judged.verdict, judged_activity(judged.measurement)
+    unit = "images/s" if measurement.images else "samples/s"
+    if measurement.by_rank:
+        apart = any(segment.mode == "no_exchange" for segment in measurement.segments)
+        exchange = "compute" if activity == "training" and not apart else ""
+        hosts = len({rank.host for rank in measurement.by_rank})
+        yield Remark(code="ranks_in_step", facts={"ranks": measurement.ranks, "hosts": hosts, "exchange": exchange})
+    if len(segments_of(measurement, measurement.config.mode, activity)) == 1:
+        yield Remark(code="one_round")
+    if data.hidden is not None and data.hidden.code == "none_read":
+        yield Remark(code="reads_no_files")
+    elif data.hidden is not None:
+        yield Remark(code="files_hidden", facts={"because": data.hidden.code})
+    yield from _kept_samples(measurement, unit)
+    warm, size = verdict.rates_images_per_s.loader_without_storage, data.size_bytes
+    if size and size <= MEMORY_SHARE * memory_bytes and warm is not None and verdict.speedups.storage is not None:
+        yield Remark(code="fits_in_memory", facts={"size_bytes": size, "warm_per_s": warm, "unit": unit})
+    yield from _read_ahead(judged, data, memory_bytes, unit)
+    readers, read = measurement.config.readers, verdict.disk_read_bytes_per_s
+    phase = judged.ceiling.at(readers) if judged.ceiling else None
+    if phase is not None and phase.cache == "cold" and read:
+        facts: Facts = {
+            "alone_bytes_per_s": phase.moved_bytes_per_s, "readers": readers, "read_bytes_per_s": read,
+            "share": read / phase.moved_bytes_per_s, "at_least": "yes" if phase.at_least else "no",
+        }  # fmt: skip
+        yield Remark(code="storage_alone", facts=facts)
 
 
-def _notes(judged: Judged, data: DataFound, memory_bytes: float) -> tuple[Remark, ...]:
-    """What hidden files mean, what is read in vain, and what later epochs find."""
-    unit = "images/s" if judged.measurement.images else "samples/s"
-    return (
-        *_in_step(judged.measurement),
-        *_one_round(judged.measurement),
-        *_hidden(data),
-        *_kept_samples(judged, unit),
-        *_fits_in_memory(judged, data, memory_bytes, unit),
-        *_read_ahead(judged, data, memory_bytes, unit),
-        *_storage_alone(judged),
-    )
-
-
-def _in_step(measurement: Measurement) -> list[Remark]:
-    """How many ranks it is of, on how many hosts, and where exchanging gradients counts; none of a script's ranks."""
-    if not measurement.by_rank:
-        return []
-    trained = judged_activity(measurement) == "training"
-    apart = any(segment.mode == "no_exchange" for segment in measurement.segments)
-    facts: Facts = {
-        "ranks": measurement.ranks,
-        "hosts": len({rank.host for rank in measurement.by_rank}),
-        "exchange": "compute" if trained and not apart else "",
-    }
-    return [Remark(code="ranks_in_step", facts=facts)]
-
-
-def _one_round(measurement: Measurement) -> list[Remark]:
-    judged = segments_of(measurement, measurement.config.mode, judged_activity(measurement))
-    return [Remark(code="one_round")] if len(judged) == 1 else []
-
-
-def _hidden(data: DataFound) -> list[Remark]:
-    if data.hidden is None:
-        return []
-    if data.hidden.code == "none_read":
-        return [Remark(code="reads_no_files")]
-    return [Remark(code="files_hidden", facts={"because": data.hidden.code})]
-
-
-def _kept_samples(judged: Judged, unit: str) -> list[Remark]:
+def _kept_samples(measurement: Measurement, unit: str) -> Iterator[Remark]:
     """The loader alone in the first epoch and in later ones, where a data set makes its samples once and keeps them."""
-    measurement, first_pass = judged.measurement, judged.measurement.first_pass
+    first_pass = measurement.first_pass
     as_asked = rates_by_round(measurement, measurement.config.mode, "loader_only")
     if first_pass is None or not first_pass.quicker or not as_asked:
-        return []
+        return
     rate, makes_anew = median(list(as_asked.values())), measurement.access == "fresh"
     first = rate if makes_anew else max(1, measurement.workers) * first_pass.images / first_pass.wall_s
     later = [*rates_by_round(measurement, "warm", "loader_only").values()] if makes_anew else [rate]
     facts: Facts = {"first_per_s": first, "unit": unit, "judged": "first" if makes_anew else "later"}
-    return [Remark(code="samples_kept", facts=facts | ({"later_per_s": median(later)} if later else {}))]
+    yield Remark(code="samples_kept", facts=facts | ({"later_per_s": median(later)} if later else {}))
 
 
-def _fits_in_memory(judged: Judged, data: DataFound, memory_bytes: float, unit: str) -> list[Remark]:
-    warm = judged.verdict.rates_images_per_s.loader_without_storage
-    if not data.size_bytes or data.size_bytes > MEMORY_SHARE * memory_bytes:
-        return []
-    if warm is None or judged.verdict.speedups.storage is None:
-        return []
-    return [Remark(code="fits_in_memory", facts={"size_bytes": data.size_bytes, "warm_per_s": warm, "unit": unit})]
-
-
-def _read_ahead(judged: Judged, data: DataFound, memory_bytes: float, unit: str) -> list[Remark]:
+def _read_ahead(judged: Judged, data: DataFound, memory_bytes: float, unit: str) -> Iterator[Remark]:
     """What is read in vain around each sample; what the epochs of a set find that it brings into memory at once."""
     measurement, verdict = judged.measurement, judged.verdict
     size, times = measurement.sample_bytes, verdict.read_amplification
     if size is None or times is None or times < AMPLIFIED:
-        return []
+        return
     counted = judged.experiments.measurement
     alone = rate_interval(counted, segments_of(counted, counted.config.mode, "loader_only"))
     facts: Facts = {
         "sample_bytes": size, "read_bytes": size * times, "amplification": times, "low_per_s": alone.low,
         "high_per_s": alone.high, "unit": unit,
     }  # fmt: skip
-    found = [Remark(code="read_ahead", facts=facts)]
+    yield Remark(code="read_ahead", facts=facts)
     phase, _ = ceiling_phase(measurement, judged.ceiling)
     later, total = verdict.rates_images_per_s.loader_without_storage, size * (data.samples or 0)
     if phase is None or later is None or not data.samples or total > MEMORY_SHARE * memory_bytes:
-        return found
+        return
     storage_s, rest_s = total / phase.bw_bytes, data.samples / later
     facts = {
         "size_bytes": total, "within_s": storage_s, "low_per_s": data.samples / (storage_s + rest_s),
         "high_per_s": data.samples / max(storage_s, rest_s), "memory_per_s": later, "unit": unit,
         "how": "estimated" if verdict.speedups.storage is None else verdict.speedups.storage.how,
     }  # fmt: skip
-    return [*found, Remark(code="small_set", facts=facts)]
-
-
-def _storage_alone(judged: Judged) -> list[Remark]:
-    """What the storage delivers to as many readers that do nothing else, beside what is read from it here."""
-    readers, read = judged.measurement.config.readers, judged.verdict.disk_read_bytes_per_s
-    phase = judged.ceiling.at(readers) if judged.ceiling else None
-    if phase is None or phase.cache != "cold" or not read:
-        return []
-    facts: Facts = {
-        "alone_bytes_per_s": phase.moved_bytes_per_s, "readers": readers, "read_bytes_per_s": read,
-        "share": read / phase.moved_bytes_per_s, "at_least": "yes" if phase.at_least else "no",
-    }  # fmt: skip
-    return [Remark(code="storage_alone", facts=facts)]
+    yield Remark(code="small_set", facts=facts)

@@ -62,10 +62,10 @@ class Effect:
             least = thresholds.CLEAR_LEAD
         return min(self.rounds.values(), default=0.0) >= least
 
-    def over(self, other: Effect, *, least: float = 0.0) -> Effect | None:
-        """This effect over another, round by round, each as `least` at the least; None where no round has both."""
+    def over(self, other: Effect) -> Effect | None:
+        """This speed-up over another, round by round, less than 1 being noise; None where no round has both."""
         both = sorted(self.rounds.keys() & other.rounds.keys())
-        ratios = {n: max(least, self.rounds[n]) / max(least, other.rounds[n]) for n in both}
+        ratios = {n: max(1.0, self.rounds[n]) / max(1.0, other.rounds[n]) for n in both}
         return of_rounds(ratios) if ratios else None
 
 
@@ -181,8 +181,7 @@ class SideSample:
 
 
 def sample(readings: Sequence[RunReading]) -> SideSample | None:
-    """One side: its runs where there are several, else its rounds, else the interval of its rate; None where there is
-    none."""
+    """One side: its runs where there are several, else its rounds, else the interval of its rate; None without one."""
     if len(readings) >= thresholds.ENOUGH_ROUNDS:
         return _of_values([reading.figure.value for reading in readings])
     if too_few_rounds(readings):

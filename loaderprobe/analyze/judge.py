@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -25,13 +25,13 @@ from loaderprobe.analyze.verdict.rule import (
     with_gaps,
     with_ranks,
 )
-from loaderprobe.analyze.verdict.validity import DiskUse, by_waiting, disk_use, evidence_of, files_were
+from loaderprobe.analyze.verdict.validity import by_waiting, disk_use, evidence_of, files_were
 from loaderprobe.errors import BadValue
 from loaderprobe.records.measurement import NO_STEP, Measurement, Segment, judged_activity, segment_seconds, segments_of
 from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.resources import IN_GAPS, INPUTS, ONLY_WAITED, SPEEDUPS, SingleCause
-from loaderprobe.records.thresholds import CLEAR_LEAD, UNBOUNDED, UNEVEN, UTILIZATION, WAIT_MODERATE, WORTH
+from loaderprobe.records.thresholds import CLEAR_LEAD, SATURATED, UNBOUNDED, UNEVEN, UTILIZATION, WAIT_MODERATE, WORTH
 from loaderprobe.records.verdict import Bound, Evidence, GpuWindow, Rates, Speedups, Verdict
 from loaderprobe.stats import median
 
@@ -120,12 +120,21 @@ def _verdict(found: Experiments, ceiling: StorageCeiling | None, reading: Window
         raise BadValue(f"{measurement.config.title()}: the measurement has no complete round")
     trained = segments_of(measurement, found.base, judged_activity(measurement))
     rates = _rates(found)
-    disk = disk_use(measurement, trained, ceiling, images_per_s.value)
-    wait = _wait_fraction(trained, found.overhead_s)
+    disk, not_counted = disk_use(measurement, trained, ceiling, images_per_s.value)
+    wait = _wait_fraction(trained, found.loop.overhead_s)
     utilization = median(list(found.end_to_end.values())) / found.compute if found.compute else None
-    # Figures that other tools judge by, with their thresholds. The verdict does not use them.
-    shares = evidence_of(
-        [("input_wait_fraction", wait, WAIT_MODERATE), ("accelerator_utilization", utilization, UTILIZATION)]
+    # The verdict uses none of these. The first two are what other tools judge by.
+    beside = (
+        *evidence_of(
+            [
+                ("input_wait_fraction", wait, WAIT_MODERATE),
+                ("accelerator_utilization", utilization, UTILIZATION),
+                ("disk_ceiling_fraction", disk["disk_ceiling_fraction"], SATURATED),
+                ("cold_fraction", disk["cold_fraction"], None),
+            ]
+        ),
+        *evidence_of([("read_amplification", disk["read_amplification"], None)], unit="x"),
+        *evidence_of([("other_read_bytes_per_s", disk["other_read_bytes_per_s"], None)], unit="bytes/s"),
     )
     gpu = gpu_figures(measurement, trained)
     speedups = speedups_among(found) | found.speedups
@@ -142,41 +151,35 @@ def _verdict(found: Experiments, ceiling: StorageCeiling | None, reading: Window
         input_wait_fraction=wait,
         accelerator_utilization=utilization,
         bytes_per_image=bytes_per_image(measurement, trained),
-        disk_read_bytes_per_s=disk.read_bytes_per_s,
-        cold_fraction=disk.cold_fraction,
-        disk_ceiling_fraction=disk.ceiling_fraction,
-        read_amplification=disk.amplification,
-        other_read_bytes_per_s=disk.other_bytes_per_s,
+        **disk,
         gpu=gpu,
-        bound=_bound(found, disk, shares, checked_against_rates(reading.window, utilization)),
+        bound=_bound(found, disk, beside, checked_against_rates(reading.window, utilization)),
         advice=(),
         step_time=step_time(trained, images_per_s.value),
         worker_time=found.cost.per_image(measurement.ranks) if found.cost else None,
         files_were=files_were(measurement),
         decoding_cpu_fraction=decoding,
         instrument_cpu_fraction=found.cost.instrument_cpu_fraction if found.cost else None,
-        unavailable=_unavailable(found, rates, disk)
-        | _unseen(found)
+        unavailable=not_counted
+        | _unavailable(found, rates)
         | why_no_counters(measurement, gpu)
         | reading.missing
         | ({} if decoding is not None else {"decoding_cpu_fraction": Remark(code="decoding_not_timed")}),
     )
 
 
-def _bound(found: Experiments, disk: DiskUse, shares: tuple[Evidence, ...], window: GpuWindow | None) -> Bound:
+def _bound(
+    found: Experiments, disk: Mapping[str, float | None], beside: tuple[Evidence, ...], window: GpuWindow | None
+) -> Bound:
     by_rates = with_certainty(judge(found), found)
     judgement = with_ranks(with_gaps(by_rates, window), found)
     facts = judgement.reason.facts | _rate_facts(found) | _file_facts(found.measurement, judgement)
-    if judgement.cause == "storage":
-        facts |= disk.facts()
-    slowest = found.among.slowest if judgement.reason.code == "slow_rank" else None
-    return replace(
-        judgement,
-        reason=replace(judgement.reason, facts=facts),
-        evidence=(*judgement.evidence, *shares, *disk.evidence()),
-        rank=slowest.rank if slowest else None,
-        host=slowest.host if slowest else str(facts["host"]) if judgement.reason.code == "slow_host" else "",
-    )
+    read, share = disk["disk_read_bytes_per_s"], disk["disk_ceiling_fraction"]
+    if judgement.cause == "storage" and read is not None and share is not None:
+        readers = float(found.measurement.config.readers)
+        facts |= {"read_bytes_per_s": read, "ceiling_share": share, "concurrency": readers}
+    reason, evidence = replace(judgement.reason, facts=facts), (*judgement.evidence, *beside)
+    return replace(judgement, reason=reason, evidence=evidence)
 
 
 def _rate_facts(found: Experiments) -> Facts:
@@ -239,27 +242,17 @@ def _wait_fraction(segments: Sequence[Segment], overhead_s: float) -> float:
     return wait / total if total else 0.0
 
 
-def _unseen(found: Experiments) -> dict[str, Remark]:
-    """Why nothing is known of the network, of locks and other waiting, and of what no mode of this loader removes."""
-    reason = why_missing(found.measurement, "waits") or Remark(code="too_few_wait_samples")
-    return {
-        name: reason if input_ in ONLY_WAITED else Remark(code="no_mode_without")
-        for input_ in INPUTS
-        if input_ not in found.speedups
-        and (input_ in ONLY_WAITED or not (input_ in found.without or input_ in found.missing))
-        for name in (f"speedups.{input_}", f"rates_images_per_s.loader_without_{input_}")
-    }
+def _of_both(reasons: Mapping[SingleCause, Remark]) -> dict[str, Remark]:
+    """Of the speed-up if a resource were free, and of the loader's rate without it."""
+    figures = ("speedups.{}", "rates_images_per_s.loader_without_{}")
+    return {figure.format(name): reason for name, reason in reasons.items() for figure in figures}
 
 
-def _unavailable(found: Experiments, rates: Rates, disk: DiskUse) -> dict[str, Remark]:
-    reasons = dict(disk.unavailable)
-    for resource, reason in found.missing.items():
-        reasons[f"speedups.{resource}"] = reason
-        reasons[f"rates_images_per_s.loader_without_{resource}"] = reason
-    known = speedups_among(found)
+def _unavailable(found: Experiments, rates: Rates) -> dict[str, Remark]:
+    known, reasons = speedups_among(found), _of_both(found.missing)
     reasons |= {f"speedups.{name}": reason for name, reason in found.among.missing.items() if name not in known}
     for resource in found.without:
-        if rates.without(resource) is None and resource not in found.missing:
+        if rates.without(resource) is None:
             reasons[f"rates_images_per_s.loader_without_{resource}"] = Remark(code="nothing_else_takes_time")
     if rates.cpu_limit is None:
         reasons["rates_images_per_s.cpu_limit"] = Remark(code="no_worker_cpu_times")
@@ -268,4 +261,7 @@ def _unavailable(found: Experiments, rates: Rates, disk: DiskUse) -> dict[str, R
     if found.compute is None:
         reasons["rates_images_per_s.compute"] = Remark(code="no_resident_segment")
         reasons["accelerator_utilization"] = Remark(code="compute_unknown")
-    return reasons
+    unseen = why_missing(found.measurement, "waits") or Remark(code="too_few_wait_samples")
+    left = [name for name in INPUTS if name not in found.speedups and name not in found.missing]
+    reasons |= _of_both({name: Remark(code="no_mode_without") for name in left if name not in found.without})
+    return reasons | _of_both({name: unseen for name in left if name in ONLY_WAITED})

@@ -39,12 +39,11 @@ def next_workers(
         return None
     if knee is not None and knee not in rates and knee <= most:
         return knee
-    seen = ranked(rates)
     workers = sorted(number for number in rates if number)
     last = max(workers, default=0)
     if last < most and not _ends(rates, workers, compute):
         return min(most, 2 * last or 1)
-    chosen = fewest(seen)
+    chosen = fewest(ranked(rates))
     fewer = max((number for number in workers if chosen and number < chosen), default=0)
     between = [number for number in ladder() if chosen and fewer < number < chosen and number <= most]
     return between[len(between) // 2] if between else None
@@ -89,9 +88,10 @@ def _next_config(rows: Sequence[ConfigurationRow], knees: Sequence[Knee], auto: 
     if auto.workers:
         failed = [row.config.loader.workers for row in usual if row.status == "failed" and row.config.loader.workers]
         compute = [row.verdict.rates_images_per_s.compute for row in usual if row.verdict]
+        keys = {row.key for row in usual}
         workers = next_workers(
             rates,
-            knee=_knee(usual, knees),
+            knee=next((knee.workers for knee in knees if knee.keys and keys.issuperset(knee.keys)), None),
             most=min([max([auto.most_workers, *rates]), *(number - 1 for number in failed)]),
             compute=max(filter(None, compute), default=None),
         )
@@ -105,8 +105,3 @@ def _next_config(rows: Sequence[ConfigurationRow], knees: Sequence[Knee], auto: 
         return None
     factor = next_factor({row.config.loader.prefetch_factor: row.images_per_s for row in same if row.images_per_s})
     return None if factor is None else with_options(rows[0].config, workers=workers, prefetch_factor=factor)
-
-
-def _knee(rows: Sequence[ConfigurationRow], knees: Sequence[Knee]) -> int | None:
-    keys = {row.key for row in rows}
-    return next((knee.workers for knee in knees if knee.keys and keys.issuperset(knee.keys)), None)

@@ -15,25 +15,18 @@ from loaderprobe.analyze.forecast.fit import Storage
 from loaderprobe.analyze.gpu import checked_against_rates
 from loaderprobe.analyze.judge import Judged
 from loaderprobe.analyze.plan.needs import cores_of, demand, feed_of
-from loaderprobe.analyze.plan.workload import (
-    PlanWorkload,
-    cold_and_fastest,
-    known,
-    nearest_to_imagenet,
-    pace_of,
-    workload_of,
-)
-from loaderprobe.analyze.verdict.ablations import ablations
+from loaderprobe.analyze.plan.workload import cold_and_fastest, known, nearest_to_imagenet, pace_of, workload_of
 from loaderprobe.analyze.verdict.experiments import rates_alone
 from loaderprobe.analyze.verdict.one_thread import one_thread_notes
 from loaderprobe.analyze.verdict.rates import NS, function_times, segment_rate
+from loaderprobe.analyze.verdict.rule import ablations
 from loaderprobe.analyze.verdict.validity import disturbance_notes
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.records import by_key
 from loaderprobe.records.config import RATES, RunConfig
 from loaderprobe.records.environment import SCHEMA_VERSION, Environment
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import NO_STEP, Measurement, RankSeen, RunFailure, Segment
+from loaderprobe.records.measurement import NO_STEP, Measurement, RunFailure, Segment
 from loaderprobe.records.phases import StorageCeiling, fastest
 from loaderprobe.records.ranks import MOST_SHOWN, RankRow, RanksView, Role
 from loaderprobe.records.remark import Facts, Remark
@@ -81,17 +74,17 @@ def next_limits(verdict: Verdict, workers: int, *, own_threads: bool = False) ->
     if own_threads and verdict.worker_time and not verdict.worker_time.waits:
         verdict = replace(verdict, worker_time=None)
     known = {name: speedup.value for name in (*INPUTS, "compute") if (speedup := verdict.speedups.of(name))}
-    return {name: limit for name, gain in known.items() if (limit := _next_limit(verdict, name, gain, workers))}
-
-
-def _next_limit(verdict: Verdict, free: str, gain: float, workers: int) -> Bottleneck | None:
-    compute, rate = verdict.rates_images_per_s.compute, verdict.images_per_s.value * gain
-    if free != "compute" and compute and rate >= AT_LIMIT * compute:
-        return "compute"
-    cores = verdict.rates_images_per_s.cpu_limit
-    if free != "preprocessing" and cores and rate >= AT_LIMIT * cores:
-        return "cores"
-    return _largest_part(verdict, free, gain, workers)
+    compute, cores = verdict.rates_images_per_s.compute, verdict.rates_images_per_s.cpu_limit
+    found: dict[str, Bottleneck] = {}
+    for free, gain in known.items():
+        rate = verdict.images_per_s.value * gain
+        if free != "compute" and compute and rate >= AT_LIMIT * compute:
+            found[free] = "compute"
+        elif free != "preprocessing" and cores and rate >= AT_LIMIT * cores:
+            found[free] = "cores"
+        elif part := _largest_part(verdict, free, gain, workers):
+            found[free] = part
+    return found
 
 
 def _largest_part(verdict: Verdict, free: str, gain: float, workers: int) -> Bottleneck | None:
@@ -137,7 +130,7 @@ def buffer_effect(measurement: Measurement, verdict: Verdict, study: Prefilled |
     most = max(1.0, compute / steady)
     first = {iteration: over_steady(iteration, free, most) for iteration in ITERATIONS}
     if seen and seen.prefilled:
-        first = {count: rate / steady for count, rate in _rates(seen.prefilled, SEEN).items()}
+        first = {count: rate / steady for count, rate in _rates(seen.prefilled).items()}
     return BufferEffect(
         batches=loader.batches_ahead,
         free=free,
@@ -150,12 +143,12 @@ def buffer_effect(measurement: Measurement, verdict: Verdict, study: Prefilled |
     )
 
 
-def _rates(segment: Segment, counts: tuple[int, ...]) -> dict[int, float]:
-    """Images/s over the first of its steps, to the end of the last of them on the device."""
+def _rates(segment: Segment) -> dict[int, float]:
+    """Images/s over the first `SEEN` of its steps, to the end of the last of them on the device."""
     begin = segment.begin_ns[0]
     return {
         count: count * segment.batch_size * NS / (segment.finished_ns[count - 1] - begin)
-        for count in counts
+        for count in SEEN
         if count <= len(segment.finished_ns) and segment.finished_ns[count - 1] > begin
     }
 
@@ -166,21 +159,18 @@ def _rates(segment: Segment, counts: tuple[int, ...]) -> dict[int, float]:
 def epochs_of(measured: EpochsMeasured, files: FileSet | None) -> Epochs:
     """`files` are those that an epoch reads; None where they are not known."""
     found = files.images_found / files.count if files else 1.0
+    size, memory = measured.set_bytes, measured.memory_bytes
+    fit: Fit | None = None
+    if memory is not None:
+        fit = "fits" if memory >= size else "fits in part" if memory >= FITS_IN_PART * size else "does not fit"
     return Epochs(
         epochs=tuple(_figures(epoch) for epoch in measured.epochs),
-        set_bytes=measured.set_bytes,
-        memory_bytes=measured.memory_bytes,
-        fit=None if measured.memory_bytes is None else fit(measured.set_bytes, measured.memory_bytes),
-        whole_set_bytes=measured.set_bytes * max(1.0, found),
+        set_bytes=size,
+        memory_bytes=memory,
+        fit=fit,
+        whole_set_bytes=size * max(1.0, found),
         reason=measured.reason,
     )
-
-
-def fit(set_bytes: float, memory_bytes: float) -> Fit:
-    """Whether a set fits into memory for files."""
-    if memory_bytes >= set_bytes:
-        return "fits"
-    return "fits in part" if memory_bytes >= FITS_IN_PART * set_bytes else "does not fit"
 
 
 def _figures(epoch: Epoch) -> EpochFigures:
@@ -215,14 +205,13 @@ def outlooks(
         """The rate of a reference does not depend on what was trained here."""
         return row.config.data, row.config.compute.name, row.config.compute.model if devices else ""
 
-    found = []
+    found: list[Outlook] = []
     for (data, _, _), some in by_key(devices or judged, alike).items():
         fewest = min(row.config.ranks for row in some)
         row = cold_and_fastest([row for row in some if row.config.ranks == fewest])
-        if data in by_fingerprint:
-            made = _outlook(row, measurements[row.key], by_fingerprint[data], ceilings.get(data), other)
-            if made:
-                found.append(made)
+        if file_set := by_fingerprint.get(data):
+            made = _outlook(row, measurements[row.key], file_set, ceilings.get(data), other)
+            found += [made] if made else []
     sizes, planned = {each.label: each.mean_size_bytes for each in by_fingerprint.values()}, ""
     if found and len(sizes) > 1:
         planned = nearest_to_imagenet({each.data: sizes.get(each.data, 1.0) for each in found})
@@ -241,7 +230,13 @@ def _outlook(
     one = demand(workload, UTILIZATION, workload.images_an_open)
     specified = other is not None or measurement.compute.specified_images_per_s is not None
     cores = cores_of(workload, UTILIZATION)
-    supply = _supply(workload, ceiling)
+    feed, storage, best = feed_of(workload), workload.storage, fastest(ceiling.phases) if ceiling else None
+    supply: StorageSupply | None = None
+    if feed and storage and best:
+        bandwidth = storage.limits[0]
+        supply = StorageSupply(
+            read_bytes_per_s=bandwidth.limit.value, readers=best.readers, at_least=bandwidth.at_least, feeds=feed.count
+        )
     return Outlook(
         data=row.config.resolution,
         compute=row.config.compute.name,
@@ -267,16 +262,6 @@ def _outlook(
     )
 
 
-def _supply(workload: PlanWorkload, ceiling: StorageCeiling | None) -> StorageSupply | None:
-    feed, storage, best = feed_of(workload), workload.storage, fastest(ceiling.phases) if ceiling else None
-    if feed is None or storage is None or best is None:
-        return None
-    bandwidth = storage.limits[0]
-    return StorageSupply(
-        read_bytes_per_s=bandwidth.limit.value, readers=best.readers, at_least=bandwidth.at_least, feeds=feed.count
-    )
-
-
 # The ranks of a measurement, ordered by how fast each is by itself.
 
 
@@ -284,36 +269,29 @@ def ranks_view(measurement: Measurement, verdict: Verdict) -> RanksView | None:
     """None of one rank, and of those of a script."""
     if len(measurement.by_rank) < 2:
         return None
-    base = measurement.config.mode
-    places = [
-        place
-        for place, each in enumerate(measurement.segments)
-        if (each.mode, each.activity, each.without) == (base, "loader_only", None)
+    in_step, alone = (measurement.config.mode, "loader_only", None), rates_alone(measurement)
+    kinds = [(segment.mode, segment.activity, segment.without) for segment in measurement.segments]
+    places = [place for place, kind in enumerate(kinds) if kind == in_step]
+    rows = [
+        RankRow(
+            rank=seen.rank,
+            host=seen.host,
+            alone_images_per_s=alone.get(seen.rank),
+            input_s=median([seen.input_ns[place] / NS for place in places] or [0.0]),
+            waiting_s=median([seen.meet_ns[place] / NS for place in places] or [0.0]),
+        )
+        for seen in measurement.by_rank
     ]
-    alone = rates_alone(measurement)
-    rows = [_row(rank, places, alone.get(rank.rank)) for rank in measurement.by_rank]
     order = sorted(rows, key=lambda row: (row.alone_images_per_s or 0.0, -row.input_s))
     roles: dict[int, Role] = {order[len(order) // 2].rank: "median"}
     roles |= {order[-1].rank: "fastest", order[0].rank: "slowest"}
     named = [replace(row, role=roles.get(row.rank)) for row in order]
     others = [row for row in named if row.role is None][: MOST_SHOWN - len(roles)]
-    chosen = {row.rank for row in named if row.role} | {row.rank for row in others}
     gains = (verdict.speedups.imbalance, verdict.speedups.straggler)
     return RanksView(
         rows=tuple(rows),
-        shown=tuple(row for row in named if row.rank in chosen),
+        shown=tuple(row for row in named if row.role or row in others),
         uneven=any(gain is not None and gain.value > WORTH for gain in gains),
-    )
-
-
-def _row(seen: RankSeen, places: list[int], alone: float | None) -> RankRow:
-    return RankRow(
-        rank=seen.rank,
-        node=seen.node,
-        host=seen.host,
-        alone_images_per_s=alone,
-        input_s=median([seen.input_ns[place] / NS for place in places]) if places else 0.0,
-        waiting_s=median([seen.meet_ns[place] / NS for place in places]) if places else 0.0,
     )
 
 

@@ -42,13 +42,8 @@ class Truth:
 
     def training(self, workers: int) -> float:
         """Images/s end to end."""
-        return self._loop(workers).end_to_end(self.service().loader(workers))
-
-    def _loop(self, workers: int) -> Loop:
-        return Loop(
-            workers=workers, batch_size=16, synchronous=self.synchronous, compute_images_per_s=self.compute,
-            overhead_s=self.parent_s * 16,
-        )  # fmt: skip
+        loop = Loop(workers=workers, batch_size=16, synchronous=self.synchronous, overhead_s=self.parent_s * 16)
+        return loop.end_to_end(self.service().loader(workers), self.compute)
 
     def point(self, workers: int, **changes: Any) -> Point:
         """The configuration as it would be measured."""

@@ -127,7 +127,7 @@ def test_one_effect_over_another_is_compared_round_by_round() -> None:
     first, other = of_rounds({0: 2.0, 1: 4.0, 2: 9.0}), of_rounds({0: 1.0, 1: 2.0, 3: 0.5})
     lead = first.over(other)
     assert lead is not None and lead.rounds == {0: 2.0, 1: 2.0} and lead.error == 0
-    assert other.over(of_rounds({3: 0.25}), least=1.0) == of_rounds({3: 1.0})
+    assert other.over(of_rounds({3: 0.25})) == of_rounds({3: 1.0})
     assert first.over(of_rounds({7: 1.0})) is None
 
 

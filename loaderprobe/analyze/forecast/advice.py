@@ -110,7 +110,7 @@ def remedies(found: Experiments) -> tuple[Advice, ...]:
 
 
 def _action(found: Experiments, name: SingleCause) -> Action:
-    subject = found.waiting.subjects.get(name, "") if found.waiting else ""
+    subject = found.cost.waiting.subjects.get(name, "") if found.cost and found.cost.waiting else ""
     facts: Facts = {"subject": subject} if subject else {}
     if name == "network":
         facts["workers"] = max(1, found.config.loader.workers) * thresholds.MORE_WORKERS
@@ -124,7 +124,7 @@ def _most(found: Experiments, name: SingleCause) -> float:
     if name != "network" or found.cost is None:
         return without
     cpu_s = found.cost.all_cpu_s / found.cost.images
-    of_cores = found.limits.cores / cpu_s if cpu_s else without
+    of_cores = found.loop.cores / cpu_s if cpu_s else without
     return min(now * thresholds.MORE_WORKERS, of_cores, now * max(1.0, found.free_input_speedup))
 
 

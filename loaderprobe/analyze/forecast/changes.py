@@ -63,7 +63,7 @@ def _trained(fit: Fit, change: Change, service: ServiceTimes, loader: float) -> 
     at = replace(change.at, parent_s=anchor.parent_s if anchor.workers else service.parent_s)
 
     def training(loader: float, compute: float) -> float:
-        return replace(at, compute=compute).loop.end_to_end(loader) * fit.whole
+        return at.loop.end_to_end(loader, compute) * fit.whole
 
     value = training(loader, at.compute)
     down, up = _drift(fit, change, service, loader)

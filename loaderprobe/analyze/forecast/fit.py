@@ -314,7 +314,6 @@ class Point:
             workers=self.workers,
             batch_size=self.batch_size,
             synchronous=self.synchronous,
-            compute_images_per_s=self.compute,
             overhead_s=self.parent_s * self.batch_size,
         )
 
@@ -351,7 +350,7 @@ def point_of(found: Experiments) -> Point | Remark:
         blocked_s=per_image.blocked_s,
         idle_s=_idle_s(measurement.workers, loader_only, cost.wall_s / cost.images),
         bytes_per_image=_read_per_image(measurement, loader_only, cold),
-        parent_s=found.limits.parent_s,
+        parent_s=found.loop.parent_s,
         cores=measurement.cores_available,
         from_storage=from_storage,
         sending_s=max(0.0, (cost.process_cpu_s or 0.0) - cost.cpu_s) / cost.images if measurement.workers else 0.0,
@@ -422,7 +421,7 @@ class Fit:
     @property
     def whole(self) -> float:
         """What measured training is of that of its parts, as far as the loader does not explain it."""
-        return self.anchor.training / self.anchor.loop.end_to_end(self.anchor.loader)
+        return self.anchor.training / self.anchor.loop.end_to_end(self.anchor.loader, self.anchor.compute)
 
 
 def fit(points: Sequence[Point], anchor: Point, storage: Storage) -> Fit | Remark:

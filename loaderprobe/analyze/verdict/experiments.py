@@ -10,14 +10,11 @@ from loaderprobe.analyze.effects import of_rounds
 from loaderprobe.analyze.verdict.rates import (
     BY_TIMES,
     NS,
-    Limits,
     Loop,
     WaitEnd,
-    Waiting,
     WorkerCost,
     bytes_over,
     bytes_per_image,
-    can_be,
     compute_rates,
     cores_in_training,
     loader_rates,
@@ -55,12 +52,8 @@ from loaderprobe.stats import mean, median
 
 # What several ranks lose to each other: to a slow one, to slow batches, and to the exchange of gradients.
 #
-# Waiting names the wrong rank: on a shared disk equal ranks wait unequally, and the same one in every round. So the
-# slowest rank goes without input, and in turn a middle one. On shared storage either leaves more for the others; only
-# the difference is the slowest rank's.
-#
-# Where all ranks of a host are slow, taking one's input changes nothing. Such a host shows in what each rank loads by
-# itself.
+# Waiting names the wrong rank: on a shared disk equal ranks wait unequally. So the slowest goes without input, and in
+# turn a middle one, which leaves as much to the others. A slow host shows in what each rank loads by itself.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,32 +79,39 @@ class AmongRanks:
     host_ratios: Mapping[int, float] = field(default_factory=dict)
     """Speed-up of each round if its ranks were as fast as the slowest elsewhere: an estimate, and the most."""
 
-    def speedups(self) -> dict[ResourceName, Speedup]:
-        """Over the rounds. Ranks cannot gain from waiting: less than 1 is noise."""
-        return {name: of_rounds(found).speedup() for name, found in self.ratios.items()}
-
 
 def among_ranks(seen: Seen) -> AmongRanks:
     """Nothing of one rank. A round is compared with itself."""
     measurement = seen.measurement
     if measurement.ranks < 2:
         return AmongRanks(missing=dict.fromkeys(AMONG_RANKS, Remark(code="one_rank")))
-    pair = _pair(measurement)
     alone = rates_alone(measurement)
+    # The slower and the other of those that go without input in turn.
+    taken = {each.without for each in measurement.segments if each.without is not None} if alone else set()
+    by_rate = sorted(taken, key=lambda rank: alone.get(rank, 0.0))
+    pair = (by_rate[0], by_rate[-1]) if len(taken) > 1 else None
+    imbalance: dict[int, float] = {}
+    if pair:
+        slow, middle = (rates_by_round(measurement, seen.base, "loader_only", without=rank) for rank in pair)
+        imbalance = _over(seen, slow, {n: rate for n, rate in middle.items() if n in slow})
     found: dict[ResourceName, dict[int, float]] = {
-        "imbalance": _imbalance(seen, pair),
-        "straggler": _straggler(seen),
+        "imbalance": imbalance,
+        # The rates alone, added up, over the rate in step.
+        "straggler": _over_in_step(seen, {number: sum(rates) for number, rates in _alone(measurement).items()}),
         "gradients": _with_compute(seen, "no_exchange"),
     }
     hosts = _slow_in_every_round(measurement)
     as_elsewhere = {number: measurement.ranks * host.elsewhere for number, host in hosts.items()}
-    without_one = [each for each in measurement.segments if each.without is not None]
-    by_itself = [each for each in measurement.segments if each.activity == "alone"]
-    missing: dict[ResourceName, Remark | None] = {
-        "imbalance": _why_not(measurement, without_one, found["imbalance"]),
-        "straggler": _why_not(measurement, by_itself, found["straggler"]),
-        "gradients": None if found["gradients"] else Remark(code="exchange_not_measured"),
+    segments: dict[ResourceName, list[Segment]] = {
+        "imbalance": [each for each in measurement.segments if each.without is not None],
+        "straggler": [each for each in measurement.segments if each.activity == "alone"],
     }
+    cold = measurement.config.cache == "cold"
+    missing: dict[ResourceName, Remark | None] = {
+        name: why_not_on_a_rank(measurement, some, cold=cold) if found[name] else Remark(code="ranks_not_apart")
+        for name, some in segments.items()
+    }
+    missing["gradients"] = None if found["gradients"] else Remark(code="exchange_not_measured")
     return AmongRanks(
         ratios={name: each for name, each in found.items() if each and missing[name] is None},
         missing={name: reason for name, reason in missing.items() if reason},
@@ -128,12 +128,8 @@ def among_ranks(seen: Seen) -> AmongRanks:
 def _slow_in_every_round(measurement: Measurement) -> dict[int, SlowHost]:
     """By round, the host whose ranks are slow by themselves; empty unless it is the same in all of them."""
     hosts = host_names([(rank.node, rank.host) for rank in measurement.by_rank])
-    found = {
-        measurement.segments[place].round: slow_host(
-            [(host, _own_rate(measurement, each, place)) for host, each in zip(hosts, measurement.by_rank, strict=True)]
-        )
-        for place in _places_alone(measurement)
-    }
+    rounds = _alone(measurement)
+    found = {number: slow_host(list(zip(hosts, rates, strict=True))) for number, rates in rounds.items()}
     slow = {number: each for number, each in found.items() if each is not None}
     alike = len({each.host for each in slow.values()}) == 1
     return slow if len(slow) == len(found) and alike else {}
@@ -141,73 +137,36 @@ def _slow_in_every_round(measurement: Measurement) -> dict[int, SlowHost]:
 
 def rates_alone(measurement: Measurement) -> dict[int, float]:
     """Images/s of each rank's loader by itself, the median of the rounds; empty where ranks were not alone."""
-    ranks = measurement.by_rank if (places := _places_alone(measurement)) else ()
-    return {rank.rank: median([_own_rate(measurement, rank, place) for place in places]) for rank in ranks}
+    rounds = list(_alone(measurement).values())
+    return {rank.rank: median([rates[at] for rates in rounds]) for at, rank in enumerate(measurement.by_rank) if rounds}
 
 
-def _places_alone(measurement: Measurement) -> list[int]:
-    if not measurement.by_rank:
-        return []
-    return [place for place, each in enumerate(measurement.segments) if each.activity == "alone"]
-
-
-def _own_rate(measurement: Measurement, rank: RankSeen, place: int) -> float:
-    batch = measurement.segments[place].batch_size / measurement.ranks
-    return batch * rank.steps[place] * NS / max(1, rank.span_ns[place])
-
-
-def _pair(measurement: Measurement) -> tuple[int, int] | None:
-    """(the slower, the other) of the ranks that go without input in turn; None without two of them."""
-    alone = rates_alone(measurement)
-    taken = sorted(
-        {s.without for s in measurement.segments if s.without is not None}, key=lambda rank: alone.get(rank, 0.0)
-    )
-    return (taken[0], taken[-1]) if len(taken) > 1 and alone else None
-
-
-def _why_not(measurement: Measurement, segments: Sequence[Segment], ratios: Mapping[int, float]) -> Remark | None:
-    """Segments that were not run, or whose files were not in the state that was asked for."""
-    if not ratios:
-        return Remark(code="ranks_not_apart")
-    return why_not_on_a_rank(measurement, segments, cold=measurement.config.cache == "cold")
-
-
-def _imbalance(seen: Seen, pair: tuple[int, int] | None) -> dict[int, float]:
-    """Without the slowest rank's input, over without a middle one's."""
-    if pair is None:
-        return {}
-    slow, middle = (rates_by_round(seen.measurement, seen.base, "loader_only", without=rank) for rank in pair)
-    loops = _loops_of(seen, slow.keys() & middle)
-    return {n: loop.end_to_end(slow[n]) / loop.end_to_end(middle[n]) for n, loop in loops}
-
-
-def _straggler(seen: Seen) -> dict[int, float]:
-    """The rates alone, added up, over the rate in step."""
-    made = seen.measurement
-    places = _places_alone(made)
-    sums = {made.segments[at].round: sum(_own_rate(made, rank, at) for rank in made.by_rank) for at in places}
-    return _over_in_step(seen, sums)
+def _alone(measurement: Measurement) -> dict[int, list[float]]:
+    """By round, images/s of the loader of each rank by itself, in the order of the ranks."""
+    return {
+        segment.round: [
+            segment.batch_size / measurement.ranks * rank.steps[place] * NS / max(1, rank.span_ns[place])
+            for rank in measurement.by_rank
+        ]
+        for place, segment in enumerate(measurement.segments)
+        if segment.activity == "alone" and measurement.by_rank
+    }
 
 
 def _over_in_step(seen: Seen, rates: Mapping[int, float]) -> dict[int, float]:
-    in_step = _by_round(seen.loader, rates)
-    return {n: loop.end_to_end(rates[n]) / loop.end_to_end(in_step[n]) for n, loop in _loops_of(seen, in_step)}
+    return _over(seen, rates, _by_round(seen.loader, rates))
+
+
+def _over(seen: Seen, rates: Mapping[int, float], others: Mapping[int, float]) -> dict[int, float]:
+    """Training on loaders of these rates over that on loaders of the others, in the rounds of the others."""
+    alone, loop = _by_round(seen.alone, others), seen.loop
+    return {n: loop.end_to_end(rates[n], each) / loop.end_to_end(others[n], each) for n, each in alone.items()}
 
 
 def _with_compute(seen: Seen, mode: Mode) -> dict[int, float]:
     """On the loader as it is, with the steps of a mode: without the exchange, or with nothing but that."""
-    rates, loader = _by_round(rates_by_round(seen.measurement, mode, "training"), seen.loader), seen.loader
-    return {
-        n: replace(loop, compute_images_per_s=rates[n]).end_to_end(loader[n]) / loop.end_to_end(loader[n])
-        for n, loop in seen.loops.items()
-        if n in rates
-    }
-
-
-def _loops_of(seen: Seen, rounds: Mapping[int, float] | set[int]) -> list[tuple[int, Loop]]:
-    """The loop of each round; of one in which compute was not measured, that of the first which has it."""
-    usual = next(iter(seen.loops.values()), None)
-    return [(n, loop) for n in sorted(rounds) if (loop := seen.loops.get(n, usual))]
+    rates = _by_round(rates_by_round(seen.measurement, mode, "training"), seen.predicted)
+    return {n: seen.loop.end_to_end(seen.loader[n], rate) / seen.predicted[n] for n, rate in rates.items()}
 
 
 def _by_round(rates: Mapping[int, float], rounds: Mapping[int, object]) -> dict[int, float]:
@@ -228,22 +187,19 @@ class Seen:
     alone: dict[int, float]
     """Of compute."""
     end_to_end: dict[int, float]
-    loops: dict[int, Loop]
+    loop: Loop
     cost: WorkerCost | None
     """Of the loader's batches in all rounds."""
     run_delay: float | None
     """Share of their time that workers wait for a core, in rounds that others did not disturb where there are any."""
     costs: dict[int, WorkerCost]
     """By round; one whose batches have no record is left out."""
-    limits: Limits
     predicted: dict[int, float]
     """Images/s of training by round, from its parts."""
     predicted_by_bytes: dict[int, float]
     """The same, were the loader's rate inversely proportional to the bytes of an image."""
     spread_of_steps: dict[int, float]
     """By round, half the 95 % interval of training over the loader alone, as the steps of both vary."""
-    overhead_s: float
-    """Seconds a batch that the training thread works on receiving it."""
     estimated_parts: frozenset[str]
     """Of `loader` and `compute`, those whose own rate is estimated, since only training was seen."""
 
@@ -263,40 +219,29 @@ class Seen:
 
         costs = {s.round: cost for s in made if (cost := cost_of([s]))}
         delayed = cost_of([each for each in made if not is_disturbed(measurement, each)] or made)
-        overhead_s = parent_overhead_s(made) if measurement.workers else 0.0
-        limits = _limits(measurement, made, overhead_s, ceiling)
-        loader = rates_by_round(measurement, base, "loader_only") or loader_rates(judged, costs, limits)
+        loop = _loop(measurement, made, ceiling)
+        loader = rates_by_round(measurement, base, "loader_only") or loader_rates(judged, costs, loop)
         given, estimated = measurement.compute.specified_images_per_s, [] if loader_only else ["loader"]
         compute = rates_by_round(measurement, "resident", "training") if given is None else {0: given}
         if estimated and not compute and measurement.compute.synchronous:
             compute, estimated = compute_rates(judged), ["loader", "compute"]
         # Rounds that were only to take resources away did not measure compute again.
         alone = _by_round(compute, loader)
-        images, synchronous = step_images(measurement), measurement.compute.synchronous
-        loops = {
-            number: Loop(
-                workers=measurement.workers, batch_size=images, synchronous=synchronous,
-                compute_images_per_s=rate, overhead_s=overhead_s,
-            )
-            for number, rate in alone.items()
-        }  # fmt: skip
         # How many times as many bytes the loader's images had, on average, as those of training.
         by_bytes = bytes_over(measurement, made, judged)
-        both = sorted(loader.keys() & loops.keys() & by_bytes.keys())
+        both = sorted(alone.keys() & by_bytes.keys())
         return cls(
             measurement=measurement,
             loader=loader,
             alone=alone,
             end_to_end=rates_by_round(measurement, base, judged_activity(measurement)),
-            loops=loops,
+            loop=loop,
             cost=cost_of(made),
             run_delay=delayed.run_delay_s / delayed.wall_s if delayed and delayed.wall_s else None,
             costs={number: each for number, each in costs.items() if number in loader},
-            limits=limits,
-            predicted={n: loops[n].end_to_end(rate) for n, rate in loader.items() if n in loops},
-            predicted_by_bytes={n: loops[n].end_to_end(loader[n] * by_bytes[n]) for n in both},
+            predicted={n: loop.end_to_end(loader[n], rate) for n, rate in alone.items()},
+            predicted_by_bytes={n: loop.end_to_end(loader[n] * by_bytes[n], alone[n]) for n in both},
             spread_of_steps=spread_of_both(measurement, loader_only, judged),
-            overhead_s=overhead_s,
             estimated_parts=frozenset(estimated),
         )
 
@@ -313,10 +258,6 @@ class Seen:
     def compute(self) -> float | None:
         """Images/s of compute alone."""
         return median(list(self.alone.values())) if self.alone else None
-
-    @property
-    def waiting(self) -> Waiting | None:
-        return self.cost.waiting if self.cost else None
 
     @property
     def most(self) -> float:
@@ -352,14 +293,12 @@ class Experiments(Seen):
     """Resource to the reason why its speed-up is not known."""
     at_most: frozenset[SingleCause]
     """Resources whose estimated speed-up is only the most that can be had: storage at its limit would leave less."""
-    bounds: dict[SingleCause, float]
-    """Resource that is missing to the most that its speed-up can be, where that is known."""
     in_training: bool
     """True where resources were removed in training itself: no prediction from the parts is needed then."""
     training_cores: float | None
     """Cores that training keeps busy, workers and training process together."""
     ranges: dict[SingleCause, tuple[float, float]]
-    """Resource to the least and the most that its speed-up can be, where it comes from samples of workers."""
+    """Resource to the least and the most that its speed-up can be, by what workers can have waited for it."""
     met_warm: Remark | None
     """Why files that were to be cold were warm: then nothing is known of cold ones."""
     above_ceiling: tuple[float, float] | None
@@ -384,8 +323,8 @@ class Experiments(Seen):
         """By the formula of the loop; at most, where that did not predict training."""
         if self.in_training:
             return self.most
-        predicted = self.predicted
-        free = [replace(self.loops[n], overhead_s=0.0).end_to_end(math.inf) / rate for n, rate in predicted.items()]
+        loop = replace(self.loop, overhead_s=0.0)
+        free = [loop.end_to_end(math.inf, self.alone[n]) / rate for n, rate in self.predicted.items()]
         return min(median(free), self.most) if free else math.inf
 
 
@@ -415,8 +354,8 @@ class Without:
     missing: Remark | None = None
     overhead_s: float | None = None
     """Seconds a batch that the training thread then works on receiving it; None leaves it as it is."""
-    at_most: dict[int, float] = field(default_factory=dict)
-    """Where it is missing, the most that the loader could deliver without the resource, by round; empty if unknown."""
+    bounded: bool = False
+    """True where it is missing, but the loader gains no more than if its workers did not wait at all."""
 
 
 def _without(seen: Seen) -> dict[SingleCause, Without]:
@@ -438,20 +377,13 @@ def _ablated(seen: Seen, name: SingleCause, mode: Mode) -> Without | None:
         return _without_storage(seen)
     if name == "transport":
         return _without_transport(seen)
-    if (measured := _measured(seen, mode)) or can_be(name):
+    if (measured := _measured(seen, mode)) or name in (*BY_TIMES, *WAITED):
         return measured or _estimated(seen, name)
     return Without(missing=Remark(code="not_measured")) if mode in seen.measurement.modes else None
 
 
 def _looked_at(seen: Seen) -> bool:
     return any(cost.waiting for cost in seen.costs.values())
-
-
-def _ends_of(seen: Seen, resource: str) -> tuple[Without, Without] | None:
-    """Without the least and the most of it, by the 95 % interval of its share of samples; None without samples."""
-    if resource not in WAITED or not _looked_at(seen) or (resource == "storage" and _measured(seen, "warm")):
-        return None
-    return _estimated(seen, resource, "least"), _estimated(seen, resource, "most")
 
 
 def _without_storage(seen: Seen) -> Without:
@@ -470,7 +402,7 @@ def _without_storage(seen: Seen) -> Without:
         # file system that keeps no files in memory.
         reason = None if "warm" in possible_modes(measurement) else _why_not_storage(seen)
         measured = Without(missing=reason) if reason else _estimated(seen, "storage")
-    return measured if measured.missing is None else replace(measured, at_most=_by_costs(seen, "storage", "most"))
+    return replace(measured, bounded=measured.missing is not None and bool(seen.costs))
 
 
 def _why_not_storage(seen: Seen) -> Remark | None:
@@ -490,7 +422,7 @@ def _without_transport(seen: Seen) -> Without:
 
     What little the training thread still does is measured where it was done, and nothing in an estimate.
     """
-    if not seen.limits.workers:
+    if not seen.loop.workers:
         return Without(rates=seen.loader)
     measured = _measured(seen, "no_transport")
     if measured is not None:
@@ -509,16 +441,15 @@ def _measured(seen: Seen, mode: Mode) -> Without | None:
     return Without(rates=beside, missing=why_not_as_asked(seen.measurement, mode) or reason)
 
 
-def _estimated(seen: Seen, resource: str, end: WaitEnd = "seen") -> Without:
-    rates = _by_costs(seen, resource, end)
+def _estimated(seen: Seen, resource: str) -> Without:
+    rates = _by_costs(seen, resource)
     return Without(rates=rates, how="estimated") if rates else Without(missing=Remark(code="no_worker_times"))
 
 
 def _by_costs(seen: Seen, resource: str, end: WaitEnd = "seen") -> dict[int, float]:
     """Images/s without the resource, of each round from what its own batches cost; see `rate_without`."""
     return {
-        number: rate_without(resource, seen.loader[number], cost, seen.limits, end)
-        for number, cost in seen.costs.items()
+        number: rate_without(resource, seen.loader[number], cost, seen.loop, end) for number, cost in seen.costs.items()
     }
 
 
@@ -557,11 +488,27 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
     how |= dict.fromkeys(trained, "measured")
     how["compute"] = "estimated" if seen.estimated_parts else "measured"
     among, failed = among_ranks(seen), bool(trained)
-    ratios = _all_ratios(seen, known, trained, among)
+    # By the formula of the loop or, where resources were removed in training, as measured.
+    ratios = {name: _ratios(seen, each, failed=failed) for name, each in known.items()}
+    ratios["compute"] = {n: seen.loader[n] / rate for n, rate in seen.predicted.items()}
+    ratios |= trained
+    # A free device still exchanges gradients.
+    ratios["compute"] = {n: min(each, among.compute.get(n, each)) for n, each in ratios["compute"].items()}
+    ratios |= {"gradients": dict(among.ratios["gradients"])} if "gradients" in among.ratios else {}
     how |= {name: "measured" for name in ratios if name not in how}
+
+    def gain(name: SingleCause, end: WaitEnd) -> float:
+        """Without the least or the most that workers can have waited for it, by the 95 % interval of its samples."""
+        found = Without(rates=_by_costs(seen, name, end))
+        return median(list(_ratios(seen, found, failed=failed).values()))
+
+    waits = {name for name, each in taken.items() if each.bounded}
+    if _looked_at(seen):
+        waits |= {name for name in known if name != "storage" or not _measured(seen, "warm")}
+    waits = waits - trained.keys() if seen.predicted else set()
     # A ceiling of whole files limits the estimate; one of large blocks says nothing of small reads.
     whole = measurement.access == "files" or measurement.is_remote
-    unlimited = math.isinf(seen.limits.storage_images_per_s) or not whole
+    unlimited = math.isinf(seen.loop.storage_images_per_s) or not whole
     spare = _storage_has_spare(seen, ceiling)
     asked = seen.base == "baseline" and measurement.storage_kind != "memory" and unlimited and not spare
     return Experiments(
@@ -572,40 +519,13 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         rate=rate_interval(measurement, judged) if judged else None,
         missing={name: each.missing for name, each in taken.items() if each.missing and name not in trained},
         at_most=frozenset(n for n in BY_TIMES if asked and how.get(n) == "estimated"),
-        bounds=_bounds(seen, taken, failed=failed),
         in_training=failed,
         training_cores=cores_in_training(measurement, judged),
-        ranges={
-            name: (_middle(seen, ends[0], failed=failed), _middle(seen, ends[1], failed=failed))
-            for name in known
-            if name not in trained and seen.predicted and (ends := _ends_of(seen, name))
-        },
+        ranges={name: (gain(name, "least"), gain(name, "most")) for name in WAITED if name in waits},
         met_warm=_met_warm(seen, taken),
         above_ceiling=_above_ceiling(seen, judged, ceiling),
         among=among,
     )
-
-
-def _all_ratios(
-    seen: Seen, known: Mapping[SingleCause, Without], trained: Mapping[SingleCause, dict[int, float]], among: AmongRanks
-) -> dict[SingleCause, dict[int, float]]:
-    """Speedups by round: by the formula of the loop or, where resources were removed in training, as measured."""
-    ratios = {name: _ratios(seen, each, failed=bool(trained)) for name, each in known.items()}
-    ratios["compute"] = {n: seen.loader[n] / rate for n, rate in seen.predicted.items()}
-    ratios |= trained
-    # A free device still exchanges gradients.
-    ratios["compute"] = {n: min(each, among.compute.get(n, each)) for n, each in ratios["compute"].items()}
-    return ratios | ({"gradients": dict(among.ratios["gradients"])} if "gradients" in among.ratios else {})
-
-
-def _bounds(seen: Seen, taken: Mapping[SingleCause, Without], *, failed: bool) -> dict[SingleCause, float]:
-    """The most that can be gained without what is missing, where that is known."""
-    known = {name: each for name, each in taken.items() if each.missing and each.at_most and seen.predicted}
-    return {name: _middle(seen, replace(each, rates=each.at_most), failed=failed) for name, each in known.items()}
-
-
-def _middle(seen: Seen, found: Without, *, failed: bool) -> float:
-    return median(list(_ratios(seen, found, failed=failed).values()))
 
 
 def _met_warm(seen: Seen, taken: Mapping[SingleCause, Without]) -> Remark | None:
@@ -658,19 +578,16 @@ def _storage_has_spare(seen: Seen, ceiling: StorageCeiling | None) -> bool:
     """
     if seen.cost is None or not seen.cost.wall_s or not seen.loader:
         return False
-    measurement, most = seen.measurement, seen.limits.storage_images_per_s
+    measurement, most = seen.measurement, seen.loop.storage_images_per_s
     if measurement.is_remote and (phase := ceiling.at(measurement.config.readers) if ceiling else None):
         most = phase.files_per_s  # at least, where the cores were the limit of the probe
     waited_s = seen.cost.waited_s("network" if measurement.is_remote else "storage", "most")
-    waiting = max(1, seen.limits.workers) * waited_s / seen.cost.wall_s
+    waiting = max(1, seen.loop.workers) * waited_s / seen.cost.wall_s
     fastest = max(seen.loader.values())
     return OPEN_LEAD * waiting <= 1 and OPEN_LEAD * fastest <= most < math.inf
 
 
-def _limits(
-    measurement: Measurement, made: Sequence[Segment], overhead_s: float, ceiling: StorageCeiling | None
-) -> Limits:
-    workers = measurement.workers
+def _loop(measurement: Measurement, made: Sequence[Segment], ceiling: StorageCeiling | None) -> Loop:
     phase, _ = ceiling_phase(measurement, ceiling)
     images = sum(s.steps * s.batch_size for s in made if s.delivered_bytes)
     bytes_per_image = sum(s.delivered_bytes or 0 for s in made) / images if images else 0.0
@@ -681,25 +598,21 @@ def _limits(
     elif not images and cost is not None:
         bytes_per_image = cost.read_bytes / cost.images
         most = phase.moved_bytes_per_s if phase else math.inf
-    return Limits(
-        workers=workers,
+    return Loop(
+        workers=measurement.workers,
+        batch_size=step_images(measurement),
+        synchronous=measurement.compute.synchronous,
+        overhead_s=parent_overhead_s(made) if measurement.workers else 0.0,
         cores=measurement.cores_available,
-        parent_s=overhead_s / step_images(measurement),
         storage_images_per_s=most / bytes_per_image if bytes_per_image else math.inf,
     )
 
 
 def _ratios(seen: Seen, found: Without, *, failed: bool) -> dict[int, float]:
-    """By round: by the formula of the loop; where that failed, at most the loader's own.
-
-    Training gains no more from a faster loader than the loader itself.
-    """
-
-    def loop(number: int) -> Loop:
-        loop = seen.loops[number]
-        return loop if found.overhead_s is None else replace(loop, overhead_s=found.overhead_s)
-
-    predicted, most = seen.predicted, seen.most
+    """By round: by the formula of the loop; where that failed, at most what the loader itself gains."""
+    predicted, alone, most = seen.predicted, seen.alone, seen.most
     if failed:
         return {n: min(most, max(1.0, rate / seen.loader[n])) for n, rate in found.rates.items()}
-    return {n: min(most, loop(n).end_to_end(rate) / predicted[n]) for n, rate in found.rates.items() if n in predicted}
+    loop = seen.loop if found.overhead_s is None else replace(seen.loop, overhead_s=found.overhead_s)
+    rates = {n: rate for n, rate in found.rates.items() if n in predicted}
+    return {n: min(most, loop.end_to_end(rate, alone[n]) / predicted[n]) for n, rate in rates.items()}

@@ -1,8 +1,7 @@
 """A serial loader whose threads spin: seen by CPU time, and proved by loading with torch on one thread.
 
-torch shares an operation on a tensor among OpenMP's threads, which spin between two of them. The operations of a
-sample are small: its threads keep cores busy and hardly help, and where another process has one of those cores, each
-operation waits for a thread that does not run. It is no resource and never a cause: what is found here is advice.
+torch shares an operation on a tensor among OpenMP's threads, which spin between two of them and hardly help with small
+ones. Where another process has one of the cores, each operation waits for it. That is advice, and never a cause.
 """
 
 from __future__ import annotations

@@ -15,7 +15,6 @@ from itertools import chain
 
 from loaderprobe.analyze.verdict.rates import worker_cost
 from loaderprobe.errors import LoaderprobeError
-from loaderprobe.records.config import RunConfig
 from loaderprobe.records.measurement import Measurement, RankSeen, Segment, WorkerBatches, segments_of
 from loaderprobe.records.rank_processes import shares
 from loaderprobe.records.ranks import RankInput, RankMeasurement
@@ -25,10 +24,6 @@ from loaderprobe.records.verdict import Action, Advice, Interval
 from loaderprobe.stats import mean
 
 _OF_PASS = ("images", "read_bytes", "called_bytes", "again_read_bytes")
-
-
-WAITS = "waits"
-"""The name of the missing samples of workers, which each rank takes of its own."""
 
 
 def as_one(ranks: Sequence[RankMeasurement]) -> Measurement:
@@ -45,15 +40,19 @@ def as_one(ranks: Sequence[RankMeasurement]) -> Measurement:
     seen, size, first_pass = slowest.measurement, len(ranks), slowest.measurement.first_pass
     host = [rank for rank in ranks if (rank.node, rank.host) == (slowest.node, slowest.host)]
     first = host[0].measurement
-    given = seen.compute.specified_images_per_s
+    given, config = seen.compute.specified_images_per_s, seen.config
+    if config.ranks == 1:
+        # A script has no such option, so its batches count as one of all ranks.
+        config = replace(config, compute=replace(config.compute, batch_size=config.compute.batch_size * size))
     return replace(
         seen,
-        config=_config(seen.config, size),
+        config=config,
         compute=replace(seen.compute, specified_images_per_s=None if given is None else given * size),
         segments=tuple(_together(slowest, number, ranks) for number in range(len(seen.segments))),
         worker_batches=_batches(slowest, ranks),
         series=first.series,
-        missing=(*(m for m in first.missing if m.name != WAITS), *(m for m in seen.missing if m.name == WAITS)),
+        # Each rank samples the waits of its own workers.
+        missing=(*(m for m in first.missing if m.name != "waits"), *(m for m in seen.missing if m.name == "waits")),
         first_pass=first_pass and replace(first_pass, **{name: getattr(first_pass, name) * size for name in _OF_PASS}),
         modes=tuple(mode for mode in seen.modes if all(mode in rank.measurement.modes for rank in ranks)),
         alternatives=next((rank.measurement.alternatives for rank in ranks if rank.measurement.alternatives), ()),
@@ -81,13 +80,6 @@ def _rate(segment: Segment) -> float:
 def span_ns(segment: Segment) -> int:
     """Nanoseconds from the first step to the end of the last, or of the device's work."""
     return max(segment.closed_ns, *segment.finished_ns[-1:], 0) - segment.begin_ns[0]
-
-
-def _config(asked: RunConfig, size: int) -> RunConfig:
-    """As asked, where ranks were; a script has no such option, so its batches count as one of all ranks."""
-    if asked.ranks > 1:
-        return asked
-    return replace(asked, compute=replace(asked.compute, batch_size=asked.compute.batch_size * size))
 
 
 def cores(ranks: Sequence[RankMeasurement]) -> float:
@@ -200,10 +192,7 @@ def same_samples(ranks: Sequence[RankInput]) -> Remark | None:
 
 
 def own_shares(notes: Sequence[Remark], now: Interval) -> tuple[Advice, ...]:
-    """To share the data set out, where `notes` say that ranks take the same samples; it changes no rate.
-
-    `now` is the rate of what was measured.
-    """
+    """To share the data set out, where `notes` say that ranks take the same samples: no rate changes, so not `now`."""
     if not any(note.code in ("same_samples", "same_batches") for note in notes):
         return ()
     command = "DataLoader(dataset, ..., sampler=DistributedSampler(dataset))"

@@ -320,10 +320,7 @@ def spread_of_both(measurement: Measurement, some: Iterable[Segment], others: It
 
 
 def parent_overhead_s(segments: Sequence[Segment]) -> float:
-    """Seconds a batch that the training thread itself works on receiving it; with the loader alone, and releasing it.
-
-    0 where training did not note it.
-    """
+    """Seconds a batch that the training thread works on receiving it, alone also on releasing it; 0 if not noted."""
     steps = sum(segment.steps for segment in segments)
     spent = (s.receive_cpu_ns or 0 if s.activity == "training" else s.thread_cpu_ns for s in segments)
     return sum(spent) / steps / NS if steps else 0.0
@@ -487,7 +484,7 @@ def per_second(supply: float, demand: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
-    """A training loop: how it overlaps, and what a batch costs the training thread.
+    """A training loop: how it overlaps, what a batch costs the training thread, and what a loader in it cannot exceed.
 
     The three formulas were chosen in earlier experiments on throttled disks; the prediction_error in every verdict
     holds them against the run at hand.
@@ -496,55 +493,43 @@ class Loop:
     workers: int
     batch_size: int
     synchronous: bool
-    compute_images_per_s: float
     overhead_s: float
     """Seconds a batch that the training thread works on receiving and releasing it."""
+    cores: float = math.inf
+    storage_images_per_s: float = math.inf
+    """What the storage delivers; infinite where that is not known."""
 
-    def end_to_end(self, loader_images_per_s: float) -> float:
-        """Images/s of training on a loader of this rate.
+    @property
+    def parent_s(self) -> float:
+        """The overhead of an image."""
+        return self.overhead_s / self.batch_size
+
+    def end_to_end(self, loader: float, compute: float) -> float:
+        """Images/s of training, from those of the loader and of compute alone.
 
         Without workers nothing loads while the training thread waits for the device: a synchronised loop adds the two
         times. An asynchronous device overlaps its step with the loading of the next batch, which the host begins as
         soon as it has submitted a step.
         """
-        compute = self.compute_images_per_s
         if self.synchronous and not self.workers:
-            return 1 / (1 / loader_images_per_s + 1 / compute)
-        overhead_s = self.overhead_s / self.batch_size if self.workers else 0.0
+            return 1 / (1 / loader + 1 / compute)
+        overhead_s = self.parent_s if self.workers else 0.0
         if self.synchronous:
-            return min(loader_images_per_s, 1 / (1 / compute + overhead_s))
-        return min(loader_images_per_s, compute, per_second(1.0, overhead_s))
+            return min(loader, 1 / (1 / compute + overhead_s))
+        return min(loader, compute, per_second(1.0, overhead_s))
 
 
-# What a loader would deliver without one resource, from what batches cost its workers.
+# What a loader would deliver without one resource, where its mode was not measured: its time is taken off a worker's.
 #
-# Where a mode was not measured, the time that the resource takes is taken off a worker's time. For waiting that is
-# close to the truth. For preprocessing and transport it is the most that can be had: on a device at its limit the
-# workers would wait for it all the longer.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What a loader cannot exceed, however little its workers have to do."""
-
-    workers: int
-    cores: float
-    parent_s: float
-    """CPU time an image of the training thread, for receiving and releasing it."""
-    storage_images_per_s: float = math.inf
-    """What the storage delivers; infinite where that is not known."""
+# For waiting that is close to the truth. For preprocessing and transport it is the most that can be had: on a device at
+# its limit the workers would wait for it all the longer.
 
 
 BY_TIMES: tuple[SingleCause, ...] = ("preprocessing", "transport")
-"""Those that take a worker's time without waiting."""
+"""Those that take a worker's time without waiting. They can be estimated, as what workers are seen to wait for can."""
 
 
-def can_be(resource: str) -> bool:
-    """True where the loader without this can be estimated: from times, or from samples of what workers wait for."""
-    return resource in BY_TIMES or bool(RESOURCE[resource].waits)
-
-
-def rate_without(resource: str, rate: float, cost: WorkerCost, limits: Limits, end: WaitEnd = "seen") -> float:
+def rate_without(resource: str, rate: float, cost: WorkerCost, loop: Loop, end: WaitEnd = "seen") -> float:
     """Images/s of a loader of `rate` images/s without `resource`: at least `rate`, at most `UNBOUNDED` times that.
 
     A wait is taken as it was seen, or as the least or most that it can be.
@@ -552,57 +537,52 @@ def rate_without(resource: str, rate: float, cost: WorkerCost, limits: Limits, e
     per_image = cost.per_image()
     wall_s, busy_s = cost.wall_s / cost.images, per_image.cpu_s + per_image.run_delay_s
     # The serial loader sends nothing: putting a batch together is part of making it.
-    collate_s = min(cost.collate_s / cost.images, busy_s) if limits.workers else 0.0
+    collate_s = min(cost.collate_s / cost.images, busy_s) if loop.workers else 0.0
     # Of putting a batch together, as much is CPU time as of the rest that does not wait for storage.
     collate_cpu_s = collate_s * per_image.cpu_s / busy_s if busy_s else 0.0
     whole_cpu_s, helped_s = cost.all_cpu_s / cost.images, cost.helped_s / cost.images
     by_resource = {
-        "preprocessing": (busy_s - collate_s + helped_s, collate_cpu_s, limits.storage_images_per_s),
-        "transport": (collate_s, whole_cpu_s - collate_cpu_s, limits.storage_images_per_s),
+        "preprocessing": (busy_s - collate_s + helped_s, collate_cpu_s, loop.storage_images_per_s),
+        "transport": (collate_s, whole_cpu_s - collate_cpu_s, loop.storage_images_per_s),
     }
     wait = (cost.waited_s(resource, end) / cost.images, whole_cpu_s, math.inf)
     gone_s, cpu_s, most = by_resource.get(resource, wait)
     # The serial loader is its only worker, and also works outside of fetching.
-    left_s = wall_s - gone_s if limits.workers else 1 / rate - gone_s
-    parent_s = 0.0 if resource == "transport" else limits.parent_s
+    left_s = wall_s - gone_s if loop.workers else 1 / rate - gone_s
+    parent_s = 0.0 if resource == "transport" else loop.parent_s
     # A wait that was not there takes nothing away, however idle the workers were between batches.
     negligible = resource in WAITED and gone_s < thresholds.NEGLIGIBLE_WAIT * wall_s
-    not_there = limits.workers and (negligible or resource in ONLY_WAITED)
+    not_there = loop.workers and (negligible or resource in ONLY_WAITED)
     bounds = (
-        rate * per_second(wall_s, left_s) if not_there else per_second(max(limits.workers, 1), left_s),
-        per_second(limits.cores, cpu_s + parent_s),
-        per_second(1.0, parent_s) if limits.workers else math.inf,
+        rate * per_second(wall_s, left_s) if not_there else per_second(max(loop.workers, 1), left_s),
+        per_second(loop.cores, cpu_s + parent_s),
+        per_second(1.0, parent_s) if loop.workers else math.inf,
         most,
         thresholds.UNBOUNDED * rate,
     )
     return max(rate, min(bounds))
 
 
-def never_idle(cost: WorkerCost, limits: Limits) -> float:
-    """Images/s of workers that make batch after batch, at what these batches cost them."""
-    return min(
-        per_second(limits.workers, cost.wall_s / cost.images),
-        per_second(limits.cores, cost.all_cpu_s / cost.images + limits.parent_s),
-        per_second(1.0, limits.parent_s),
-    )
-
-
 # The rates of loader and compute where only training was seen, estimated from its waits and the workers' clocks.
-#
-# The loader alone makes batches as fast as its workers do when they never stand idle, or as the serial loader does
-# while the training thread waits for it. Compute alone is the steps without their waits: right where a step ends before
-# the host goes on.
 
 
-def loader_rates(trained: Sequence[Segment], costs: Mapping[int, WorkerCost], limits: Limits) -> dict[int, float]:
-    """Images/s of the loader alone by round; with workers, from what the batches of each cost them."""
-    if not limits.workers:
+def loader_rates(trained: Sequence[Segment], costs: Mapping[int, WorkerCost], loop: Loop) -> dict[int, float]:
+    """Images/s of the loader alone by round: of workers that never stand idle, or while training waits for it."""
+    if not loop.workers:
         return _rates(trained, _waited_s)
-    return {number: never_idle(cost, limits) for number, cost in costs.items() if cost.wall_s}
+    return {
+        number: min(
+            per_second(loop.workers, cost.wall_s / cost.images),
+            per_second(loop.cores, cost.all_cpu_s / cost.images + loop.parent_s),
+            per_second(1.0, loop.parent_s),
+        )
+        for number, cost in costs.items()
+        if cost.wall_s
+    }
 
 
 def compute_rates(trained: Sequence[Segment]) -> dict[int, float]:
-    """Images/s of compute alone by round."""
+    """Images/s of compute alone by round, from steps without waits: right where a step ends before the host goes on."""
     return _rates(trained, lambda segment: segment_seconds(segment) - _waited_s(segment))
 
 

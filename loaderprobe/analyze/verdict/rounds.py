@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 
-from loaderprobe.analyze.verdict.ablations import open_causes, times_measured
 from loaderprobe.analyze.verdict.experiments import Experiments, possible_modes, run_experiments
 from loaderprobe.analyze.verdict.one_thread import on_one_thread_beside
 from loaderprobe.analyze.verdict.rule import (
@@ -20,13 +19,15 @@ from loaderprobe.analyze.verdict.rule import (
     lead_of,
     misfits_of,
     noise_of,
+    open_causes,
     prediction_error_of,
+    times_measured,
 )
 from loaderprobe.analyze.verdict.validity import fair
 from loaderprobe.protocols import Round
 from loaderprobe.records import thresholds
 from loaderprobe.records.measurement import NO_STEP, Measurement, Mode, judged_activity
-from loaderprobe.records.resources import ABLATIONS, SingleCause
+from loaderprobe.records.resources import ABLATIONS
 
 
 def next_round(measurement: Measurement, *, thorough: bool) -> Round:
@@ -53,7 +54,9 @@ def _for_the_verdict(measurement: Measurement, *, thorough: bool) -> Round:
         return ()
     if modes and (found.in_training or trained >= min(thresholds.DOUBTED_ROUNDS, rounds)):
         return _rounds_of_training(found, modes)
-    wanted = set(possible) if thorough else _deciding(found)
+    # Without these no firm word is possible; there are none when the estimates leave no doubt.
+    leading = set() if thorough else {ABLATIONS.get(name) for name in open_causes(found)}
+    wanted = {mode for mode in possible if thorough or mode in leading}
     wanted |= {mode for mode in possible if times_measured(measurement, mode)}
     without = _loader_only(tuple(mode for mode in possible if mode in wanted))
     if trained < rounds:
@@ -83,15 +86,11 @@ def deciding(measurement: Measurement, plan: Round) -> Round:
         return plan
     if len(trained) < 2 and len(misfits_of(found)) == 1 and _doubt_of_the_whole(found) >= 1:
         return tuple(each for each in plan if each[0] == base)
-    top = max(found.speedups, key=lambda name: found.speedups[name].value)
-    leading = {ABLATIONS[name] for name in ABLATIONS if name == top or not _far_behind(found, top, name)}
+    most = max(speedup.value for speedup in found.speedups.values())
+    # By as much an estimate is firm.
+    behind = {name for name, speedup in found.speedups.items() if most >= thresholds.OPEN_LEAD * speedup.value}
+    leading = {mode for name, mode in ABLATIONS.items() if name not in behind}
     return tuple(each for each in plan if each[0] == base or each[0] in leading)
-
-
-def _far_behind(found: Experiments, top: SingleCause, other: SingleCause) -> bool:
-    """True when one speed-up is behind another by what makes an estimate firm."""
-    speedup = found.speedups.get(other)
-    return speedup is not None and found.speedups[top].value >= thresholds.OPEN_LEAD * speedup.value
 
 
 def _rests_on_unfair(found: Experiments) -> bool:
@@ -154,12 +153,6 @@ def _screening(measurement: Measurement) -> Round:
 
 def _loader_only(modes: tuple[Mode, ...]) -> Round:
     return tuple((mode, "loader_only") for mode in modes)
-
-
-def _deciding(found: Experiments) -> set[Mode]:
-    """The modes without which no firm word is possible; none when the estimates leave no doubt."""
-    possible = possible_modes(found.measurement)
-    return {ABLATIONS[name] for name in open_causes(found) if ABLATIONS.get(name) in possible}
 
 
 def _settled(found: Experiments) -> bool:

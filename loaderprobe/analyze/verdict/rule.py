@@ -11,13 +11,13 @@ from dataclasses import replace
 from typing import Literal
 
 from loaderprobe.analyze.effects import DRIFT, Effect, half_of_rounds, of_rounds
-from loaderprobe.analyze.verdict.experiments import Experiments
+from loaderprobe.analyze.verdict.experiments import Experiments, run_experiments
 from loaderprobe.analyze.verdict.rates import input_at_most
 from loaderprobe.analyze.verdict.slow_host import SlowHost
-from loaderprobe.analyze.verdict.validity import evidence_of, fair, speedup_evidence, waiting_evidence
+from loaderprobe.analyze.verdict.validity import by_waiting, evidence_of, fair, speedup_evidence, waiting_evidence
 from loaderprobe.records import thresholds
-from loaderprobe.records.measurement import Activity, Mode, judged_activity, segments_of
-from loaderprobe.records.remark import Facts
+from loaderprobe.records.measurement import Activity, Measurement, Mode, judged_activity, segments_of
+from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.resources import (
     ABLATIONS,
     IN_GAPS,
@@ -142,10 +142,10 @@ def judge(found: Experiments) -> Bound:
             return inconclusive(found, taken, evidence)
         if not taken:
             reason = _reason("all_cores_busy", **_speedup(found, top), **waits)
-            return Bound(side="input", cause="cpu", candidates=(), reason=reason, evidence=(*evidence, *cpu_evidence))
+            return Bound(side="input", cause="cpu", reason=reason, evidence=(*evidence, *cpu_evidence))
         # Whoever had the cores, no neighbour makes a lead as far as this one.
     reason = _reason("largest_speedup", **_speedup(found, top), **_waited(found, top), **_beside_compute(found, top))
-    return Bound(side=side_of((top,)), cause=top, candidates=(), reason=reason, evidence=(*evidence, *cpu_evidence))
+    return Bound(side=side_of((top,)), cause=top, reason=reason, evidence=(*evidence, *cpu_evidence))
 
 
 def side_of(names: Sequence[SingleCause]) -> Side:
@@ -177,7 +177,7 @@ def _nothing_gains(found: Experiments, evidence: tuple[Evidence, ...]) -> Bound:
     disturbed, reason = _all_disturbed(found, largest), _reason("no_speedup", least_speedup=thresholds.WORTH)
     if disturbed or _starves(found):
         return inconclusive(found, disturbed or reason, evidence)
-    return Bound(side="balanced", cause="balanced", candidates=(), reason=reason, evidence=evidence)
+    return Bound(side="balanced", cause="balanced", reason=reason, evidence=evidence)
 
 
 def _several(found: Experiments, names: tuple[SingleCause, ...], evidence: tuple[Evidence, ...]) -> Bound:
@@ -185,8 +185,8 @@ def _several(found: Experiments, names: tuple[SingleCause, ...], evidence: tuple
 
     Where the two do not overlap, input only has more names. The side is the input's where that starves training.
     """
-    if len(names) > 1:
-        reason = _why_alike(found, names)
+    if len(names) > 1 and (why := why_alike(found, names[0], names[1])):
+        reason = replace(why, facts=_alike(found, names) | why.facts)
         return Bound(side=side_of(names), cause="either", candidates=names, reason=reason, evidence=evidence)
     names = (*names, *_inputs(found, thresholds.WORTH))
     reason = _reason("input_in_parts", **_alike(found, names), input_speedup=found.free_input_speedup)
@@ -195,27 +195,12 @@ def _several(found: Experiments, names: tuple[SingleCause, ...], evidence: tuple
     return unnamed if known else replace(unnamed, cause="either", candidates=names)
 
 
-def _why_alike(found: Experiments, names: tuple[SingleCause, ...]) -> Reason:
-    """A lead that is too small for a word, also for that of one round; or why a larger one is not clear."""
-    facts, (first, second) = _alike(found, names), names[:2]
-    lead = _lead_over(found, first, second)
-    needed = _least_lead(found, first, second, lead) if lead else math.inf
-    if lead is None or lead.log <= math.log(needed):
-        return _reason("speedups_alike", **facts, **({"rounds": 1.0} if needed == thresholds.LEAD_OF_ONE_ROUND else {}))
-    if _may_be_held(found, first, second):
-        return _reason("limit_not_known", **facts)
-    least, most = _ends(found, first, second)
-    if lead.exceeds() and least < thresholds.CLEAR_LEAD * max(1.0, most):
-        return _reason("ranges_meet", **facts, least=least, most=most)
-    return _reason("lead_within_spread", **facts, lead=math.exp(lead.log), spread=math.expm1(lead.spread))
-
-
 def _waited(found: Experiments, resource: SingleCause) -> Facts:
     """The share of their time that workers wait for a network, a lock or otherwise, and for whom or what."""
-    if resource not in ONLY_WAITED or found.cost is None or found.waiting is None:
+    if resource not in ONLY_WAITED or found.cost is None or found.cost.waiting is None:
         return {}
     share = found.cost.waited_s(resource) / found.cost.wall_s
-    subject = found.waiting.subjects.get(resource)
+    subject = found.cost.waiting.subjects.get(resource)
     return {"waiting_share": share, **({"subject": subject} if subject else {})}
 
 
@@ -283,7 +268,7 @@ def _all_disturbed(found: Experiments, name: SingleCause) -> Reason | None:
 def inconclusive(found: Experiments, reason: Reason, evidence: tuple[Evidence, ...]) -> Bound:
     """No cause; but the side, where enough rounds show that the loader starves training."""
     side: Side = "input" if len(found.end_to_end) >= thresholds.ENOUGH_ROUNDS and _starves(found) else "inconclusive"
-    return Bound(side=side, cause="inconclusive", candidates=(), reason=reason, evidence=evidence)
+    return Bound(side=side, cause="inconclusive", reason=reason, evidence=evidence)
 
 
 def _starves(found: Experiments) -> bool:
@@ -301,10 +286,7 @@ NOT_COLD: tuple[ReasonCode, ...] = ("files_were_warm", "above_ceiling")
 
 
 def judged_by_gaps(gaps: Gaps) -> GapVerdict:
-    """The side that takes most of the device's idle time, if it clearly leads the others and what is not known.
-
-    Of a profiler window and of a recorded trace alike.
-    """
+    """The side that takes most of the device's idle time, if it clearly leads the others and what is not known."""
     sides = {side: gaps.share(*RESOURCE[side].gaps) for side in SIDES_OF_GAPS}
     largest = max(sides.values())
     if gaps.share("device", "unknown") > max(thresholds.LEAST_IDLE, largest):
@@ -355,24 +337,18 @@ def with_gaps(judgement: Bound, window: GpuWindow | None) -> Bound:
             ("gpu_window.gaps.communication_ns", gaps.share("communication") or None, thresholds.LEAST_IDLE),
         ]
     )
-    reason = _idle_reason(gaps, cause)
-    return Bound(
-        side=RESOURCE[cause].side, cause=cause, candidates=(), reason=reason, evidence=(*judgement.evidence, *evidence)
-    )
-
-
-def _idle_reason(gaps: Gaps, cause: SingleCause) -> Reason:
     facts: Facts = {f"{gap}_share": gaps.share(gap) for gap in RESOURCE[cause].gaps}
     if cause == "copy" and 2 * gaps.pageable_ns > gaps.copy_ns:
         facts["copies_from"] = "pageable memory"
-    return _reason("device_idle", **facts)
+    reason, evidence = _reason("device_idle", **facts), (*judgement.evidence, *evidence)
+    return Bound(side=RESOURCE[cause].side, cause=cause, reason=reason, evidence=evidence)
 
 
 def contenders(found: Experiments) -> tuple[SingleCause, ...]:
     """The resource with the largest speed-up, then those not clearly below it; empty when none is large enough."""
     ranked = sorted(found.speedups.items(), key=lambda item: -item[1].value)
     worth = [name for name, speedup in ranked if speedup.value >= thresholds.WORTH]
-    return tuple(name for name in worth if name == worth[0] or not is_clear(found, worth[0], name))
+    return tuple(name for name in worth if name == worth[0] or why_alike(found, worth[0], name))
 
 
 def beyond_noise(found: Experiments, top: SingleCause) -> bool:
@@ -446,28 +422,26 @@ def _why_inconclusive(found: Experiments, prediction_error: float | None, tolera
     lead = thresholds.CLEAR_LEAD if found.is_measured(best) else thresholds.OPEN_LEAD
     for resource, reason in found.missing.items():
         # Whatever the missing experiment would have shown is at most what a free input would gain.
-        most = min(found.free_input_speedup, found.bounds.get(resource, math.inf))
+        most = min(found.free_input_speedup, found.ranges.get(resource, (1.0, math.inf))[1])
         if most >= thresholds.WORTH and found.speedups[best].value < most * lead:
             return _reason("ablation_missing", resource=resource, **reason.because)
     return None
 
 
-def is_clear(found: Experiments, top: SingleCause, second: SingleCause) -> bool:
-    """True when the lead of one speed-up over the other, round by round, is large and beyond noise."""
+def why_alike(found: Experiments, top: SingleCause, second: SingleCause) -> Reason | None:
+    """Why one speed-up does not lead the other, round by round; None where its lead is large and beyond noise."""
+    lead = of_rounds(found.ratios[top]).over(of_rounds(found.ratios[second]))
+    needed = _least_lead(found, top, second, lead) if lead else math.inf
+    if lead is None or lead.log <= math.log(needed):
+        return _reason("speedups_alike", **({"rounds": 1.0} if needed == thresholds.LEAD_OF_ONE_ROUND else {}))
     if _may_be_held(found, top, second):
-        return False
-    least, most = _ends(found, top, second)
-    if least < thresholds.CLEAR_LEAD * max(1.0, most):
-        return False
-    lead = _lead_over(found, top, second)
-    return lead is not None and lead.exceeds(_least_lead(found, top, second, lead))
-
-
-def _ends(found: Experiments, top: SingleCause, second: SingleCause) -> tuple[float, float]:
-    """The least that one speed-up can be, and the most that the other can, by the samples of what workers wait for."""
+        return _reason("limit_not_known")
+    if not lead.exceeds():
+        return _reason("lead_within_spread", lead=math.exp(lead.log), spread=math.expm1(lead.spread))
+    # The least that one can be, and the most that the other can, by the samples of what workers wait for.
     least, _ = found.ranges.get(top, (found.speedups[top].value, 0.0))
     _, most = found.ranges.get(second, (0.0, found.speedups[second].value))
-    return least, most
+    return _reason("ranges_meet", least=least, most=most) if least < thresholds.CLEAR_LEAD * max(1.0, most) else None
 
 
 def _may_be_held(found: Experiments, top: SingleCause, second: SingleCause) -> bool:
@@ -491,20 +465,19 @@ def _least_lead(found: Experiments, top: SingleCause, second: SingleCause, lead:
     return thresholds.OPEN_LEAD if "estimated" in hows else thresholds.CLEAR_LEAD
 
 
-def _lead_over(found: Experiments, top: SingleCause, second: SingleCause) -> Effect | None:
-    """One speed-up over the other, round by round: neither is less than 1 but by noise."""
-    return of_rounds(found.ratios[top]).over(of_rounds(found.ratios[second]), least=1.0)
-
-
 def cores_are_busy(found: Experiments) -> tuple[Evidence, ...]:
     """Evidence that cores limit the loader, so that more workers would only wait for each other; else empty."""
-    if found.run_delay is None or not found.limits.workers:
+    if found.run_delay is None or not found.loop.workers:
         return ()
     metric: EvidenceCode = "loader_cores"
-    in_use = _cores_in_use(found)
+    in_use = 0.0
     if found.in_training and found.training_cores is not None:
         metric, in_use = "training_cores", found.training_cores
-    least = thresholds.CORES_IN_USE_SHARE * found.limits.cores
+    elif found.cost and found.loader:
+        # Reading, preprocessing and receiving keep them busy while the loader runs alone.
+        per_image_s = found.cost.all_cpu_s / found.cost.images + found.loop.parent_s
+        in_use = median(list(found.loader.values())) * per_image_s
+    least = thresholds.CORES_IN_USE_SHARE * found.loop.cores
     if found.run_delay <= thresholds.RUN_DELAY_SHARE and in_use < least:
         return ()
     # Of the whole node: both figures are of one of the ranks that share it.
@@ -521,14 +494,6 @@ def _waiting_for_cores(delay: Evidence, cores: Evidence) -> Facts:
         return {}
     available = cores.threshold / thresholds.CORES_IN_USE_SHARE
     return {"run_delay_share": delay.value, "own_cores": cores.value, "cores": available}
-
-
-def _cores_in_use(found: Experiments) -> float:
-    """Cores that reading, preprocessing and receiving keep busy while the loader runs alone."""
-    if found.cost is None or not found.loader:
-        return 0.0
-    per_image_s = found.cost.all_cpu_s / found.cost.images + found.limits.parent_s
-    return median(list(found.loader.values())) * per_image_s
 
 
 # Where compute is the limit for certain, although the rates of the parts do not predict training well enough.
@@ -575,7 +540,7 @@ def cores_shared(found: Experiments) -> bool:
 
     Not where the most that they can have taken from the steps is far less than what free compute would gain.
     """
-    busy = (found.training_cores or 0.0) >= thresholds.CORES_IN_USE_SHARE * found.limits.cores
+    busy = (found.training_cores or 0.0) >= thresholds.CORES_IN_USE_SHARE * found.loop.cores
     most = input_at_most(found.measurement)
     return "compute" in found.estimated_parts and busy and found.speedups["compute"].value < thresholds.OPEN_LEAD * most
 
@@ -583,7 +548,7 @@ def cores_shared(found: Experiments) -> bool:
 def with_certainty(judgement: Bound, found: Experiments) -> Bound:
     """Compute-bound where the rule names no cause and nothing but compute is left; not where more than that is."""
     if judgement.cause in ("compute", "balanced") and cores_shared(found):
-        reason = _reason("cores_shared", own_cores=found.training_cores or 0.0, cores=found.limits.cores)
+        reason = _reason("cores_shared", own_cores=found.training_cores or 0.0, cores=found.loop.cores)
         return inconclusive(found, reason, judgement.evidence)
     if judgement.cause == "compute" and below_compute(found):
         error, tolerance = prediction_error_of(found)
@@ -600,7 +565,68 @@ def with_certainty(judgement: Bound, found: Experiments) -> Bound:
     alone, how = found.loader_over_training, found.speedups["compute"].how
     reason = _reason("largest_speedup", resource="compute", speedup=alone, how=how)
     evidence = (*evidence, *judgement.evidence)
-    return Bound(side="compute", cause="compute", candidates=(), reason=reason, evidence=evidence)
+    return Bound(side="compute", cause="compute", reason=reason, evidence=evidence)
+
+
+# Among which resources the cause may still be, and which were made free to find it.
+
+
+def ablations(measurement: Measurement) -> Remark:
+    """Which resources were made free in this measurement, and why no more."""
+    found = run_experiments(measurement)
+    measurement = found.measurement
+    measured = {name: times for name, mode in ABLATIONS.items() if (times := times_measured(measurement, mode))}
+    if found.base == "warm":
+        measured.pop("storage", None)
+    if found.in_training:
+        rounds = max(times_measured(measurement, mode, "training") for mode in ABLATIONS.values())
+        return Remark(code="ablated_in_training", facts={"rounds": rounds})
+    if measured:
+        facts: Facts = {name: float(times) for name, times in measured.items()}
+        return Remark(code="ablated", facts=facts | {"rounds": float(max(measured.values()))})
+    if not found.predicted:
+        return Remark(code="nothing_to_ablate", facts={})
+    if input_cannot_matter(found):
+        facts = {"input": found.free_input_speedup, "compute": found.speedups["compute"].value}
+        return Remark(code="ablations_cannot_matter", facts=facts)
+    ranked = sorted(found.speedups.items(), key=lambda item: -item[1].value)
+    code = "ablations_not_possible" if open_causes(found) else "ablations_not_needed"
+    return Remark(code=code, facts={name: speedup.value for name, speedup in ranked})
+
+
+def times_measured(measurement: Measurement, mode: Mode, activity: Activity = "loader_only") -> int:
+    """How many segments of this are there, one a round."""
+    return len(segments_of(measurement, mode, activity))
+
+
+def open_causes(found: Experiments) -> set[SingleCause]:
+    """The resources among which the cause is to be found; empty when it is clear, or when nothing can make it so."""
+    if not found.predicted or input_cannot_matter(found):
+        return set()
+    worth = {name for name, speedup in found.speedups.items() if speedup.value >= thresholds.WORTH}
+    unmeasured = {name for name, why in found.missing.items() if why.code == "not_measured"}
+    if (found.missing.keys() - unmeasured) & ABLATIONS.keys():
+        # Where reads are not counted, warm reads beside cold ones prove them cold. What else is missing stays so.
+        provable = not found.missing.keys() & (ABLATIONS.keys() - {"storage"}) and by_waiting(found.measurement)
+        return {"storage", *worth} if provable and not times_measured(found.measurement, "warm") else set()
+    if not worth or unmeasured:
+        return unmeasured
+    top = max(found.speedups, key=lambda name: found.speedups[name].value)
+    # Parts of an input that lies behind compute one by one may lie before it together.
+    near = {name for name in worth if name != top and (top == "compute" or not _far(found, top, name))}
+    if found.is_open(top):
+        # An estimate is no basis for spending where it can be measured; these two may hide behind each other.
+        beside: set[SingleCause] = {"storage", "preprocessing"} if top in ("storage", "preprocessing") else set()
+        return {top, *near, *beside}
+    return {top, *near} if near else set()
+
+
+def _far(found: Experiments, top: SingleCause, other: SingleCause) -> bool:
+    """True when one speed-up leads the other clearly: with an estimate among them in every round, by a wide margin."""
+    rounds = found.ratios[top].keys() & found.ratios[other].keys()
+    wide = all(found.ratios[top][n] >= thresholds.OPEN_LEAD * max(1.0, found.ratios[other][n]) for n in rounds)
+    measured = found.is_measured(top) and found.is_measured(other)
+    return not why_alike(found, top, other) and (measured or wide)
 
 
 # What several ranks add to a verdict: a slow rank, or host, as its cause, and what else they lose to each other.
@@ -620,13 +646,21 @@ def with_ranks(judgement: Bound, found: Experiments) -> Bound:
         return _with_facts(judgement, _beside_gradients(judgement, found))
     if judgement.side != "input":
         return judgement
-    waited_for = ranks_wait_for(found)
-    if waited_for == "rank":
-        return replace(judgement, cause="imbalance", candidates=(), reason=Reason(code="slow_rank", facts=_slow(found)))
+    waited_for, slowest = ranks_wait_for(found), found.among.slowest
+    if waited_for is None or waited_for == "batches":
+        return _with_facts(judgement, {"straggler_speedup": speedups["straggler"].value} if waited_for else {})
+    facts: Facts = {"speedup": speedups["imbalance"].value, "how": speedups["imbalance"].how}
+    facts |= {"resource": inputs[0]} if (inputs := _inputs(found)) else {}
+    judgement = replace(judgement, cause="imbalance", candidates=())
+    # Numbers of ranks would be worded as a range where several configurations share a sentence.
     if isinstance(waited_for, SlowHost):
-        facts = _slow_host(found, waited_for)
-        return replace(judgement, cause="imbalance", candidates=(), reason=Reason(code="slow_host", facts=facts))
-    return _with_facts(judgement, {"straggler_speedup": speedups["straggler"].value} if waited_for else {})
+        facts |= {"host": waited_for.host, "slow_ranks": str(waited_for.slow), "host_ranks": str(waited_for.ranks)}
+        facts |= {"slow_images_per_s": waited_for.rate, "other_images_per_s": waited_for.elsewhere}
+        return replace(judgement, reason=_reason("slow_host", **facts), host=waited_for.host)
+    assert slowest is not None, "the rank that went without input first"
+    facts |= {"rank": str(slowest.rank), "host": slowest.host}
+    facts |= {"slow_images_per_s": found.among.slowest_alone, "middle_images_per_s": found.among.middle_alone}
+    return replace(judgement, reason=_reason("slow_rank", **facts), rank=slowest.rank, host=slowest.host)
 
 
 def ranks_wait_for(found: Experiments) -> SlowHost | Literal["rank", "batches"] | None:
@@ -656,38 +690,12 @@ def ranks_wait_for(found: Experiments) -> SlowHost | Literal["rank", "batches"] 
 
 def speedups_among(found: Experiments) -> dict[ResourceName, Speedup]:
     """Over the rounds. Where a host is slow, imbalance is that of the host: estimated, and the most that it gains."""
-    speedups = found.among.speedups()
+    speedups = {name: of_rounds(ratios).speedup() for name, ratios in found.among.ratios.items()}
     if not isinstance(ranks_wait_for(found), SlowHost):
         return speedups
     most = median(list(found.among.host_ratios.values()))
     low = min(most, speedups["straggler"].value)
     return {**speedups, "imbalance": Speedup(value=most, low=low, high=most, how="estimated")}
-
-
-def _slow(found: Experiments) -> Facts:
-    """Who all wait for, for what, and how its loader compares with another's."""
-    among = found.among
-    facts: Facts = {"speedup": among.speedups()["imbalance"].value, "how": "measured"}
-    facts |= _resource(found)
-    if among.slowest is None:
-        return facts
-    # A number would be worded as a range where several configurations share a sentence.
-    facts |= {"rank": str(among.slowest.rank), "host": among.slowest.host}
-    return facts | {"slow_images_per_s": among.slowest_alone, "middle_images_per_s": among.middle_alone}
-
-
-def _slow_host(found: Experiments, host: SlowHost) -> Facts:
-    """The host that all wait for, for what, and how its ranks compare with those elsewhere."""
-    most = speedups_among(found)["imbalance"]
-    facts: Facts = {"speedup": most.value, "how": most.how, **_resource(found), "host": host.host}
-    # Numbers would be worded as a range where several configurations share a sentence.
-    facts |= {"slow_ranks": str(host.slow), "host_ranks": str(host.ranks)}
-    return facts | {"slow_images_per_s": host.rate, "other_images_per_s": host.elsewhere}
-
-
-def _resource(found: Experiments) -> Facts:
-    """The part of the input that would gain most if it were free."""
-    return {"resource": inputs[0]} if (inputs := _inputs(found)) else {}
 
 
 def _beside_gradients(judgement: Bound, found: Experiments) -> Facts:

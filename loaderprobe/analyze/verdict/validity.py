@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import get_args
 
 from loaderprobe.analyze.verdict.rates import (
@@ -231,16 +231,11 @@ def _read_from_eviction(measurement: Measurement, segments: Sequence[Segment], i
     """
     loader = measurement.config.loader
     batches = -(-images // step_images(measurement))
-    ends = sorted(s.first_batch + s.steps for s in measurement.segments)
-    begins = [
-        max(s.first_batch - loader.batches_begun - 1, *(end for end in ends if end <= s.first_batch), 0)
-        for s in segments
-    ]
-    wanted = {
-        number
-        for begin, s in zip(begins, segments, strict=True)
-        for number in range(begin, min(begin + batches, s.first_batch + s.steps))
-    }
+    ends = [s.first_batch + s.steps for s in measurement.segments]
+    wanted: set[int] = set()
+    for s in segments:
+        begin = max(s.first_batch - loader.batches_begun - 1, *(end for end in ends if end <= s.first_batch), 0)
+        wanted |= {*range(begin, min(begin + batches, s.first_batch + s.steps))}
     records = measurement.worker_batches
     rows = [row for row, number in enumerate(records.batch) if number in wanted]
     return sum(records.read_bytes[row] for row in rows) / (sum(records.images[row] for row in rows) or 1)
@@ -501,22 +496,18 @@ def disturbance_notes(measurements: Iterable[Measurement]) -> tuple[Remark, ...]
         [(measurement, each) for measurement, each in seen if found(measurement, each)]
         for found in (took_cores, lost_to_host, shared_devices)
     )
-    notes = []
     cores = max((_available(m, each.others) for m, each in [*took, *lost] if each.others), default=0.0)
-    if took:
-        share = mean([pressing_share(measurement, each) or 0.0 for measurement, each in took])
-        notes.append(Remark(code="others_took", facts=_facts(took, seen) | {"share": share, "cores": cores}))
-    if lost:
-        share = mean([steal_share(each) for _, each in lost])
-        notes.append(Remark(code="host_took", facts=_facts(lost, seen) | {"share": share, "cores": cores}))
-    if shared:
-        rate = mean([other_reads(measurement, each) or 0.0 for measurement, each in shared])
-        notes.append(Remark(code="others_read_too", facts=_facts(shared, seen) | {"bytes_per_s": rate}))
+    figures = (
+        ("others_took", "share", [pressing_share(m, each) or 0.0 for m, each in took]),
+        ("host_took", "share", [steal_share(each) for _, each in lost]),
+        ("others_read_too", "bytes_per_s", [other_reads(m, each) or 0.0 for m, each in shared]),
+    )
+    notes = []
+    for code, name, values in figures:
+        if values:
+            facts: Facts = {"segments": len(values), "of": len(seen), name: mean(values)}
+            notes.append(Remark(code=code, facts=facts | ({"cores": cores} if name == "share" else {})))
     return tuple(notes)
-
-
-def _facts(found: Sequence[object], of: Sequence[object]) -> Facts:
-    return {"segments": len(found), "of": len(of)}
 
 
 # Which segments count: those of a slow first round do not, nor those beside which others were at work; if enough do.
@@ -604,49 +595,14 @@ def _slow_start(measurement: Measurement, activity: Activity) -> bool:
 
 # What a configuration reads from storage, against the ceiling of that storage at its concurrency.
 
-_UNCOUNTED = Remark(code="reads_not_counted")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiskUse:
-    """Bytes that one configuration moved while training; None where they are not known, with the reason beside."""
-
-    read_bytes_per_s: float | None
-    """Fetched from storage by the loader, read-ahead included."""
-    cold_fraction: float | None
-    amplification: float | None
-    other_bytes_per_s: float | None
-    """Read from the same devices by others meanwhile."""
-    ceiling_fraction: float | None
-    """Of what the device moves for as many readers as there are workers; above 1 when it did better than then."""
-    readers: int
-    unavailable: dict[str, Remark]
-
-    def evidence(self) -> tuple[Evidence, ...]:
-        return (
-            *evidence_of([("disk_ceiling_fraction", self.ceiling_fraction, thresholds.SATURATED)]),
-            *evidence_of([("cold_fraction", self.cold_fraction, None)]),
-            *evidence_of([("read_amplification", self.amplification, None)], unit="x"),
-            *evidence_of([("other_read_bytes_per_s", self.other_bytes_per_s, None)], unit="bytes/s"),
-        )
-
-    def facts(self) -> Facts:
-        """How near the storage is to its ceiling, for the reason of a verdict; empty when that is not known."""
-        if self.ceiling_fraction is None or self.read_bytes_per_s is None:
-            return {}
-        return {
-            "read_bytes_per_s": self.read_bytes_per_s,
-            "ceiling_share": self.ceiling_fraction,
-            "concurrency": float(self.readers),
-        }
-
 
 def disk_use(
     measurement: Measurement, segments: Sequence[Segment], ceiling: StorageCeiling | None, images_per_s: float
-) -> DiskUse:
-    """The disk's side of some segments of a measurement that serve so many images/s.
+) -> tuple[dict[str, float | None], dict[str, Remark]]:
+    """The figures of a verdict that say what its loader read from storage; and why those that are None are not known.
 
-    Reads are those of an image times that rate, so that both figures are of the same round, the median one.
+    Of segments that serve so many images/s. Reads are those of an image times that rate, so that both figures are of
+    the same round, the median one.
     """
     cost = worker_cost(measurement.worker_batches, segments)
     seconds = cost.images / images_per_s if cost is not None else 0.0
@@ -657,28 +613,22 @@ def disk_use(
     # What a server read for others is in its own count.
     all_moved = sum(each or 0 for each in moved) if measurement.storage_counts_reads and None not in moved else None
     share = cold_share(measurement, segments)
-    cold = share is not None and share >= thresholds.COLD_AT_LEAST
     phase, reason = ceiling_phase(measurement, ceiling)
-    unavailable: dict[str, Remark] = {}
-    if own is None:
-        unavailable |= dict.fromkeys(("disk_read_bytes_per_s", "cold_fraction", "read_amplification"), _UNCOUNTED)
-    elif not cold:
-        code = "not_of_objects" if measurement.is_remote else "files_came_from_memory"
-        unavailable["read_amplification"] = Remark(code=code)
-    if own is None or all_moved is None:
-        unavailable["other_read_bytes_per_s"] = _UNCOUNTED if own is None else Remark(code="devices_not_visible")
-    if own is None or phase is None:
-        unavailable["disk_ceiling_fraction"] = reason or _UNCOUNTED
-    read, most = None if own is None else own / seconds, phase.moved_bytes_per_s if phase else None
-    return DiskUse(
-        read_bytes_per_s=read,
-        cold_fraction=None if share is None else min(1.0, share),  # what is read ahead is in the amplification
-        amplification=share if cold else None,
-        other_bytes_per_s=None if own is None or all_moved is None else max(0, all_moved - own) / seconds,
-        ceiling_fraction=read / most if read is not None and most else None,
-        readers=measurement.config.readers,
-        unavailable=unavailable,
-    )
+    most = phase.moved_bytes_per_s if phase else None
+    figures = {
+        "disk_read_bytes_per_s": None if own is None else own / seconds,
+        "cold_fraction": None if share is None else min(1.0, share),  # what is read ahead is in the amplification
+        "read_amplification": share if share is not None and share >= thresholds.COLD_AT_LEAST else None,
+        "other_read_bytes_per_s": None if own is None or all_moved is None else max(0, all_moved - own) / seconds,
+        "disk_ceiling_fraction": own / seconds / most if own is not None and most else None,
+    }
+    uncounted = Remark(code="reads_not_counted")
+    why = {
+        "read_amplification": Remark(code="not_of_objects" if measurement.is_remote else "files_came_from_memory"),
+        "other_read_bytes_per_s": Remark(code="devices_not_visible"),
+    }
+    why = (dict.fromkeys(figures, uncounted) if own is None else why) | {"disk_ceiling_fraction": reason or uncounted}
+    return figures, {name: each for name, each in why.items() if figures[name] is None}
 
 
 def ceiling_phase(

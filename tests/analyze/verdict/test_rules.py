@@ -105,7 +105,7 @@ def test_an_invalid_mode_never_yields_a_firm_word_that_needs_it(
     assert found.unavailable[f"speedups.{resource}"]
     assert resource not in (found.bound.cause, *found.bound.candidates)
     if found.bound.cause != "inconclusive":
-        most = min(experiments.free_input_speedup, experiments.bounds.get(resource, math.inf))
+        most = min(experiments.free_input_speedup, experiments.ranges.get(resource, (1.0, math.inf))[1])
         assert most < WORTH or max(speedup.value for speedup in experiments.speedups.values()) > most
 
 
