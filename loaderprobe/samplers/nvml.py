@@ -309,7 +309,6 @@ class NvmlSampler(RecordedSampler):
         self._gpm: GpmReader | None = None
         self._final: set[str] = set()
         """Names of figures that are asked for no more."""
-        self._stopped: dict[str, Remark] = {}
         self._begun_ns = 0
 
     def __enter__(self) -> Self:
@@ -342,7 +341,7 @@ class NvmlSampler(RecordedSampler):
         """All readings, and the reasons for figures that were never read or that stopped early."""
         found = list(super().series())
         ends = {series.name: series.time_ns[-1] for series in found if isinstance(series, Series)}
-        for name, reason in dict(self._stopped).items():
+        for name, reason in dict(self._missing).items():
             if name in ends:
                 facts = reason.facts | {"ended_after_s": (ends[name] - self._begun_ns) / 1e9}
                 found.append(Missing(name=name, reason=replace(reason, facts=facts)))
@@ -379,11 +378,9 @@ class NvmlSampler(RecordedSampler):
             yield
         except self._nvml.NVMLError as error:
             every = (*FIGURES, *METRICS) if error.value in FATAL else figures
-            reason = explain(error)
-            self._stop(figures, reason)
             if error.value in FATAL | FINAL:
                 self._final.update(figure.name for figure in every)
-            self._miss(every, reason)
+            self._miss(every, explain(error))
 
     def _sample_gpm(self, device: NvmlDevice) -> None:
         if self._gpm is not None:
@@ -401,20 +398,14 @@ class NvmlSampler(RecordedSampler):
             self._gpm = reader
         else:
             self._final.update(metric.name for metric in METRICS)
-            self._stop(METRICS, reason)
+            self._miss(METRICS, reason)
 
     def _keep(self, figure: NvmlFigure | GpmMetric, answer: float | Remark | None) -> None:
         if isinstance(answer, Remark):
-            self._stop((figure,), answer)
+            self.miss(figure.name, answer)
         elif answer is not None:
-            self._stopped.pop(figure.name, None)
             self.record(figure.name, figure.unit, figure.source, answer)
-
-    def _stop(self, figures: Sequence[NvmlFigure | GpmMetric], reason: Remark) -> None:
-        self._miss(figures, reason)
-        self._stopped.update((figure.name, reason) for figure in figures)
 
     def _miss(self, figures: Sequence[NvmlFigure | GpmMetric], reason: Remark) -> None:
         for figure in figures:
             self.miss(figure.name, reason)
-            self._stopped.setdefault(figure.name, reason)

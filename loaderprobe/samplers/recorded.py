@@ -28,14 +28,17 @@ class RecordedSampler:
 
     def record(self, name: str, unit: str, source: str, value: float) -> None:
         """Keep one reading, stamped now."""
+        self._missing.pop(name, None)
         self._readings.setdefault((name, unit, source), []).append((self._clock.now_ns(), value))
 
     def miss(self, name: str, reason: Remark) -> None:
-        """Keep the reason why there is no reading; the first one stays."""
+        """Keep the reason why there is no reading; the first since the last reading stays."""
         self._missing.setdefault(name, reason)
 
     def series(self) -> Sequence[Series | Missing]:
         """All readings, and the reasons for figures that were never read."""
+        # Copies: the sampling thread may be at work.
+        missing = list(self._missing.items())
         read = [
             Series(
                 name=name,
@@ -44,11 +47,10 @@ class RecordedSampler:
                 time_ns=tuple(time_ns for time_ns, _ in readings),
                 values=tuple(value for _, value in readings),
             )
-            # Copies: the sampling thread may be at work.
             for (name, unit, source), readings in [(key, tuple(kept)) for key, kept in list(self._readings.items())]
         ]
         names = {series.name for series in read}
-        return [*read, *(Missing(name=n, reason=reason) for n, reason in list(self._missing.items()) if n not in names)]
+        return [*read, *(Missing(name=name, reason=reason) for name, reason in missing if name not in names)]
 
 
 PERIOD_S = 0.2
