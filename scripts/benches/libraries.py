@@ -282,7 +282,7 @@ def segment_of(runner: SegmentRunner, scratch: Path) -> float:
     loader = runner.parts.loader
     with (
         WaitsSampler(lambda: threads_of(loader.workers()), scratch) as looking,
-        sampling(runner.parts.clock, runner.parts.location.devices, loader.workers, None),
+        sampling(runner.parts.clock, runner.parts.location.devices, None),
     ):
         if isinstance(loader, OwnThreads):
             loader.new_processes = looking.follow_threads
