@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple
 
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.waits import WaitKind
-from loaderprobe.system.process import stat_fields
+from loaderprobe.system.process import read_proc, stat_fields
 
 # System calls in which threads wait, by their numbers on x86-64 and on 64-bit ARM.
 #
@@ -247,14 +247,6 @@ def peer(field: bytes) -> str | None:
     return f"{text[7:]}:{number}" if text.startswith("::ffff:") and "." in text else f"[{text}]:{number}"
 
 
-def _lines(path: str) -> list[bytes]:
-    try:
-        with open(path, "rb") as file:  # noqa: PTH123  # pathlib takes longer than the reading
-            return file.read().splitlines()
-    except OSError:
-        return []
-
-
 # A process that polls more than these is a server; the first ones are enough.
 MOST_POLLED = 32
 _POLLED = struct.Struct("=ihh")
@@ -307,11 +299,11 @@ class Descriptors:
 
     def _in_tables(self, inode: bytes) -> Descriptor | None:
         for name in TABLES:
-            for line in _lines(f"{self._path}/{name}"):
+            for line in read_proc(f"{self._path}/{name}").splitlines():
                 fields = line.split()
                 if len(fields) > 9 and fields[9] == inode:
                     return Descriptor("listening") if fields[3] == LISTENING else Descriptor("network", peer(fields[2]))
-        unix = (line.split() for line in _lines(f"{self._path}/net/unix"))
+        unix = (line.split() for line in read_proc(f"{self._path}/net/unix").splitlines())
         return LOCAL if any(len(fields) > 6 and fields[6] == inode for fields in unix) else None
 
     def polled(self, address: int, count: int) -> Iterable[Descriptor] | None:
