@@ -14,6 +14,7 @@ from shutil import disk_usage
 from typing import TypeVar
 
 from loaderprobe.system.host import cores_allowed
+from loaderprobe.system.process import read_proc
 
 Found = TypeVar("Found")
 SELF = Path("/proc/self")
@@ -50,10 +51,7 @@ def peak_bytes(process: Path = SELF) -> int:
 
 def _field(file: Path, name: str) -> int | None:
     """A line `name:  123 kB`."""
-    try:
-        found = re.search(rf"^{name}:\s+(\d+) kB".encode(), file.read_bytes(), re.MULTILINE)
-    except OSError:
-        return None
+    found = re.search(rf"^{name}:\s+(\d+) kB".encode(), read_proc(file), re.MULTILINE)
     return int(found[1]) * 1024 if found else None
 
 
@@ -65,12 +63,8 @@ _UNLIMITED = 1 << 60
 
 def cgroup_directories(controller: str, root: Path = ROOT, membership: Path = MEMBERSHIP) -> list[Path]:
     """This process's cgroup directories of one controller and their parents, for both versions; some may not exist."""
-    try:
-        lines = membership.read_text().splitlines()
-    except OSError:
-        return []
     found: list[Path] = []
-    for line in lines:
+    for line in os.fsdecode(read_proc(membership)).splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and controller not in controllers.split(","):
             continue
@@ -150,10 +144,9 @@ def _quota(directory: Path) -> tuple[str, float] | None:
 def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     """The processor's name; the architecture where the kernel gives none, and on ARM `implementer/part` after it."""
     found: dict[str, str] = {}
-    with suppress(OSError):
-        for line in cpuinfo.read_text().splitlines():
-            name, _, value = line.partition(":")
-            found.setdefault(name.strip(), value.strip())
+    for line in read_proc(cpuinfo).decode().splitlines():
+        name, _, value = line.partition(":")
+        found.setdefault(name.strip(), value.strip())
     of_arm = "/".join(found[name] for name in ("CPU implementer", "CPU part") if name in found)
     return found.get("model name") or f"{platform.machine()} {of_arm}".strip()
 

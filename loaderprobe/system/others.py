@@ -85,7 +85,7 @@ class OthersMeter:
     def missing(self) -> Sequence[Missing]:
         if self._machine() is not None:
             return ()
-        there = read_proc(f"{self._proc}/stat")
+        there = Path(self._proc, "stat").is_file()
         return (Missing(name="others", reason=Remark(code="machine_uncounted" if there else "no_proc")),)
 
     def _own_cores(self) -> frozenset[int]:
