@@ -54,10 +54,10 @@ from scripts.benches.harness import (
     LATENCY_S,
     Progress,
     alternated,
+    child,
     device_number,
     device_reads,
     own_disk,
-    part_of,
     photographs,
     planted,
     ran,
@@ -357,24 +357,21 @@ def measure(chosen: argparse.Namespace, out: Path) -> bool:
                     unlimited = str(members.parent.parent / members.name) if members else ""
                     for row in own:
                         where = {"disk": str(place.folder), "url": url, "unlimited": unlimited}
-                        command = part_of("truth", "waits", {**given, **where, "row": row.name})
+                        command = child(measure_row, {**given, **where, "row": row.name})
                         complete &= ran(place.command(command), row.name, CHILD_LIMIT_S)
                         progress.done(row.name)
     return complete
 
 
-def run_child(given: dict[str, Any]) -> None:
-    """A row, or one diagnosis of it."""
+def row_of(given: dict[str, Any]) -> Row:
+    """That of a process of its own."""
     warnings.filterwarnings("ignore", message="This DataLoader will create")  # more workers than cores are meant
-    row = next(row for row in ROWS if row.name == given["row"])
-    if "driver" in given:
-        diagnose_row(row, given)
-    else:
-        measure_row(row, given)
+    return next(row for row in ROWS if row.name == given["row"])
 
 
-def measure_row(row: Row, given: dict[str, Any]) -> None:
+def measure_row(given: dict[str, Any]) -> None:
     """All rounds of the truth but one, what each driver says, and the last round; one or more files."""
+    row = row_of(given)
     disk, out, budget_s = Path(given["disk"]), Path(given["out"]), given["budget_s"] or row.budget_s
     before = max(1, given["rounds"] - 1)
     rounds = truths(row, given, range(before))
@@ -408,7 +405,7 @@ def diagnosed(given: dict[str, Any]) -> dict[str, Any]:
     kept.unlink(missing_ok=True)
     nothing = {"diagnosis": None, "error": "", "seconds": 0.0}
     try:
-        subprocess.run(part_of("truth", "waits", given), check=False, timeout=DIAGNOSIS_LIMIT_S)
+        subprocess.run(child(diagnose_row, given), check=False, timeout=DIAGNOSIS_LIMIT_S)
     except subprocess.TimeoutExpired:
         return {**nothing, "error": f"took more than {DIAGNOSIS_LIMIT_S:g} s"}
     if not kept.exists():
@@ -418,9 +415,9 @@ def diagnosed(given: dict[str, Any]) -> dict[str, Any]:
     return {**nothing, **found}
 
 
-def diagnose_row(row: Row, given: dict[str, Any]) -> None:
+def diagnose_row(given: dict[str, Any]) -> None:
     """As a new user would: a loader, a step, one call; or an unchanged loop."""
-    out, budget_s = Path(given["out"]), given["budget_s"]
+    row, out, budget_s = row_of(given), Path(given["out"]), given["budget_s"]
     with place_of(row, Path(given["disk"]), given["url"]) as place:
         loader, step = make_loader(row, place), make_step(row)
         begin_s = time.monotonic()
