@@ -47,8 +47,6 @@ NOISE = 0.025
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One way of reading."""
-
     order: str = "shuffled"
     share: float
 
@@ -90,7 +88,6 @@ def read_epochs(folder: str) -> None:
 
 
 def orders(row: Row, count: int, seed: int) -> Iterator[list[int]]:
-    """The files of each epoch."""
     chance = random.Random(seed)
     numbers = list(range(count))
     chance.shuffle(numbers)
@@ -125,7 +122,6 @@ def _in_little_memory(undo: ExitStack, count: int) -> SmallMemory:
 
 
 def measure(chosen: argparse.Namespace, out: Path) -> bool:
-    """Each row in each repetition, into one file."""
     only = [row for row in ROWS if any(part in row.name for part in chosen.only.split(","))]
     repeats, seen = chosen.rounds or REPEATS, list[Seen]()
     progress = Progress(len(only))
@@ -139,7 +135,6 @@ def measure(chosen: argparse.Namespace, out: Path) -> bool:
 
 
 def measure_row(place: SmallMemory, folder: Path, row: Row, seed: int) -> Seen:
-    """One repetition."""
     files = photographs_in(folder)
     sizes = [pages_bytes([file]) for file in files]
     hits: list[float] = []

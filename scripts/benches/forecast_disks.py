@@ -124,8 +124,6 @@ def others_had_cores(measurement: Measurement) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A configuration."""
-
     disk: str
     workers: int
     accelerator: int

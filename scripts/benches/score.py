@@ -57,8 +57,6 @@ class Said:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One row of a family."""
-
     name: str
     logs: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """By resource that was removed, the logarithm of the speed-up in each round."""

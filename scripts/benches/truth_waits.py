@@ -312,7 +312,6 @@ def folders_of(rows: Sequence[Row]) -> list[str]:
 
 
 def build(rows: Sequence[Row], source: Path, scratch: Path) -> None:
-    """All formats that the rows need, and nothing of them waiting to be written."""
     files = sorted(photographs(scratch / "photographs", RESOLUTION, PHOTOGRAPHS).rglob("*.JPEG"))
     formats = {(row.format, row.samples) for row in rows}
     formats |= {(row.format, LARGE_SAMPLES) for row in rows if row.large_folder}
@@ -446,20 +445,17 @@ def diagnose_row(given: dict[str, Any]) -> None:
 
 
 def _kept(diagnosis: Diagnosis) -> dict[str, Any]:
-    """What a row needs of it."""
     plain = diagnosis.to_dict()["configuration"]
     bound = {name: plain["bound"][name] for name in ("side", "cause", "candidates", "sentence")}
     return {**bound, **{name: plain[name] for name in ("cache", "files_were", "images_per_s")}}
 
 
 def load(folder: Path, chosen: argparse.Namespace) -> list[Judged]:
-    """All rows that were kept there."""
     kept = {path.name.removesuffix(".row.json"): path for path in sorted(folder.glob("*.row.json"))}
     return [judged(json.loads(kept[name].read_text())) for name in wanted(list(kept), chosen.only)]
 
 
 def judged(stored: dict[str, Any]) -> Judged:
-    """The row, from what was stored of it."""
     rounds: list[dict[str, Any]] = stored["truth"]
     base = [each[BASE] for each in rounds]
     asked = stored["said"]
@@ -514,7 +510,6 @@ def over_storage(stored: dict[str, Any], said: dict[str, Any] | None) -> float |
 
 
 def _read(stored: dict[str, Any], rounds: Sequence[dict[str, Any]], over: dict[str, float | None]) -> Iterator[str]:
-    """Bytes from storage."""
     read = [each[BASE]["read_amplification"] for each in rounds if each[BASE].get("read_amplification") is not None]
     if not read:
         return
