@@ -323,11 +323,8 @@ def drop_all_caches(path: Path = DROP_CACHES) -> None:
     """
     os.sync()
     try:
-        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            os.write(fd, b"3\n")
-        finally:
-            os.close(fd)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CLOEXEC), "wb", buffering=0) as file:
+            file.write(b"3\n")
     except OSError as error:
         raise MissingPart(
             f"no permission to drop the machine's caches ({path}: {error.strerror})",
