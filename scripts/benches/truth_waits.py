@@ -183,22 +183,15 @@ def measure_round(
         if variant == "storage":
             warm(own, unlimited)
             there = resident(own)
-            seen = train(make_loader(row, place, variant), step, "after flush", disk)
+            seen = train(make_loader(row, place, variant), step, "after flush", disk, size)
         else:
             evict(files)
             there = resident(files)
             loader = make_loader(row, place, variant, apart)
-            seen = train(loader, None if variant == "compute" else step, cold, disk)
-        return {**_with_amplification(seen, size), "resident": there}
+            seen = train(loader, None if variant == "compute" else step, cold, disk, size)
+        return {**seen, "resident": there}
 
     return alternated({variant: partial(measured, variant) for variant in (BASE, *row.resources)}, number)
-
-
-def _with_amplification(seen: dict[str, Any], size: float) -> dict[str, Any]:
-    """With bytes from storage over bytes of samples, where both are known."""
-    read_bytes = seen.pop("read_bytes")
-    known = read_bytes is not None and size
-    return {**seen, "read_amplification": read_bytes / (seen["read_samples"] * size) if known else None}
 
 
 class _Loop:
@@ -227,10 +220,12 @@ class _Loop:
         return self.samples, time.perf_counter(), read
 
 
-def train(loader: Any, step: Callable[[Any], Any] | None, timed: Timed, disk: Path | None) -> dict[str, Any]:
-    """Rate and cores in use of a plain training loop, once it is to be timed; bytes from storage.
+def train(
+    loader: Any, step: Callable[[Any], Any] | None, timed: Timed, disk: Path | None, size_bytes: float
+) -> dict[str, float | None]:
+    """Rate and cores in use of a plain training loop, once it is to be timed; bytes from storage over those of samples.
 
-    Bytes are those of the samples timed; in a first pass those of all samples, as a stream is read ahead at first.
+    Of the samples timed; in a first pass of all samples, as a stream is read ahead at first.
     """
     loop = _Loop(loader, step, disk)
     inner, start = loop.inner, loop.now()
@@ -255,14 +250,11 @@ def train(loader: Any, step: Callable[[Any], Any] | None, timed: Timed, disk: Pa
     del loop
     gc.collect()
     first = start if timed == "first pass" else begun
+    read_bytes = None if now[2] is None or not size_bytes else now[2] - (first[2] or 0)
     return {
         "images_per_s": (now[0] - begun[0]) / (now[1] - begun[1]),
-        "samples": now[0] - begun[0],
-        "seconds": now[1] - begun[1],
-        "timed": timed,
         "cores": (after[0] - before[0]) / (after[1] - before[1]) if after and before and after[1] > before[1] else None,
-        "read_samples": now[0] - first[0],
-        "read_bytes": None if now[2] is None else now[2] - (first[2] or 0),
+        "read_amplification": None if read_bytes is None else read_bytes / ((now[0] - first[0]) * size_bytes),
     }
 
 
@@ -385,7 +377,7 @@ def measure_row(given: dict[str, Any]) -> None:
     rounds += truths(row, given, range(before, given["rounds"]))
     stored = {
         "name": row.name, "cores": cores_available(), "read_ahead_kb": ahead,
-        "disk_bytes_per_s": DISKS[row.disk].bytes_per_s or None, "sample_bytes": size or None, "samples": row.samples,
+        "disk_bytes_per_s": DISKS[row.disk].bytes_per_s or None, "sample_bytes": size or None,
         "truth": rounds, "said": said,
     }  # fmt: skip
     (out / f"{row.name}.row.json").write_text(json.dumps(stored, indent=1))
@@ -402,7 +394,7 @@ def diagnosed(given: dict[str, Any]) -> dict[str, Any]:
     """What a driver said, in a process of its own, so that nothing of it meets the plain loops."""
     kept = Path(given["out"], f"{given['row']}.said.json")
     kept.unlink(missing_ok=True)
-    nothing = {"diagnosis": None, "error": "", "seconds": 0.0}
+    nothing = {"diagnosis": None, "error": ""}
     try:
         subprocess.run(child(diagnose_row, given), check=False, timeout=DIAGNOSIS_LIMIT_S)
     except subprocess.TimeoutExpired:
@@ -419,7 +411,6 @@ def diagnose_row(given: dict[str, Any]) -> None:
     row, out, budget_s = row_of(given), Path(given["out"]), given["budget_s"]
     with place_of(row, Path(given["disk"]), given["url"]) as place:
         loader, step = make_loader(row, place), make_step(row)
-        begin_s = time.monotonic()
         found: dict[str, Any] = {}
         try:
             if given["driver"] == "run":
@@ -440,7 +431,6 @@ def diagnose_row(given: dict[str, Any]) -> None:
             found["diagnosis"] = _kept(diagnosis)
             measurement = f"{row.name}{'-run' * (given['driver'] == 'run')}.measurement.json"
             (out / measurement).write_bytes(encode("measurement", diagnosis.measurement))
-        found["seconds"] = time.monotonic() - begin_s
     (out / f"{row.name}.said.json").write_text(json.dumps(found))
 
 
