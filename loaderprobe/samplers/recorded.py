@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Self
@@ -66,8 +65,6 @@ class SamplerThread:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="samplers", daemon=True)
         self._open = ExitStack()
-        self.cpu_s = 0.0
-        """CPU time that sampling itself took."""
 
     def __enter__(self) -> Self:
         for sampler in self._samplers:
@@ -95,11 +92,9 @@ class SamplerThread:
         return series, [*(item for item in found if isinstance(item, Missing)), *self._broken]
 
     def _run(self) -> None:
-        while True:
+        self.sample_all()
+        while not self._stop.wait(self._period_s):
             self.sample_all()
-            self.cpu_s = time.thread_time()
-            if self._stop.wait(self._period_s):
-                return
 
 
 def _stopped(name: str, error: Exception) -> Missing:

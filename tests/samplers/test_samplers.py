@@ -75,9 +75,9 @@ def test_a_sampler_that_raises_is_missing_and_the_others_go_on() -> None:
 def test_the_thread_samples_at_least_once_and_ends() -> None:
     """However short the measurement, there is a reading; every quantity of the product is read or has a reason."""
     readings: list[int] = []
-    with SamplerThread([Scripted(lambda: readings.append(1))], period_s=3600) as thread:
+    with SamplerThread([Scripted(lambda: readings.append(1))], period_s=3600):
         pass
-    assert readings and thread.cpu_s >= 0.0
+    assert readings
     with sampling(FakeClock(), (), None) as thread:
         pass
     series, missing = thread.collected()
