@@ -6,20 +6,18 @@ of its own; files are evicted before each cold one, when no process has them map
 one. How much of them then lies in memory is asked of the kernel, and where the disk is the row's own, its counter says
 how many bytes come from storage for those delivered.
 
-**Cold** is the rate over a set larger than memory: what is read ahead for one sample serves no other. How a plain loop
-gets there goes with how the files are read.
+**Cold** is the rate over a set larger than memory: what is read ahead for one sample serves no other. Beside it stands
+the warm rate, that of later epochs.
 
 - A file a sample: read-ahead ends with the file. The loop is timed once what was prefetched is used up.
 - Shards as a stream: read-ahead is what the next samples need. The first pass after eviction is timed, without its
   first batch, as that is when the workers start.
-- Anywhere in one file: the loop runs on a copy ten times as large, and its samples are drawn at random, but each at
-  least twice the read-ahead from any other. Eviction before each batch would need no copy, but one worker's eviction
-  takes what another's read-ahead has just brought, and a mapping must be undone in each worker first.
+- Anywhere in one file: the loop runs on a copy ten times as large, whose samples are drawn at random, each at least
+  twice the read-ahead from any other. (To evict before each batch takes what another worker's read-ahead has just
+  brought, and a mapping must be undone in each worker first.)
 
-Beside it stands the warm rate, that of later epochs.
-
-**Bytes.** Who says that files were cold, at a rate that takes over 15 % more bytes a second than the disk gives,
-contradicts the storage, whatever the word. So does `run` where its rate is over 10 % off that of `diagnose`.
+Who says that files were cold, at a rate that takes over 15 % more bytes a second than the disk gives, contradicts the
+storage, whatever the word. So does `run` where its rate is over 10 % off that of `diagnose`.
 """
 
 from __future__ import annotations
