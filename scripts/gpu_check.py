@@ -69,7 +69,7 @@ def burst(compute: Any, batch: Any, steps: int = 5) -> None:
 
 def sampled(uuid: str, work: Callable[[], object]) -> Found:
     """The mean of each counter of the GPU while this works, and the reason of each that is missing."""
-    with sampling(SystemClock(), (), lambda: (), uuid) as thread:
+    with sampling(SystemClock(), (), uuid) as thread:
         end_s = time.monotonic() + SAMPLED_S
         while time.monotonic() < end_s:
             work()
@@ -224,7 +224,7 @@ def overhead() -> Found:
         return time.monotonic() - begin_s
 
     def measured_s() -> float:
-        with sampling(clock, (), lambda: (), compute.uuid()):
+        with sampling(clock, (), compute.uuid()):
             begin_s = time.monotonic()
             train(repeat(batch), compute, clock, pace)
             return time.monotonic() - begin_s

@@ -74,7 +74,7 @@ def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
         gpu = compute.uuid() if isinstance(compute, OnGpu) else None
         # What belongs to a whole node is read by its first rank.
         seen = (location.devices, gpu) if placement is None or placement.local_rank == 0 else ((), None)
-        samplers = stack.enter_context(sampling(clock, seen[0], loader.workers, seen[1]))
+        samplers = stack.enter_context(sampling(clock, *seen))
         decide = further_round if order.earlier else next_round
         # The forkserver, by whose other children nothing else is done.
         own = (os.getppid(),)

@@ -109,11 +109,8 @@ def _handle(nvml: Any, uuid: str) -> Any:
         return call(nvml, "nvmlDeviceGetHandleByUUID", uuid.replace("GPU-", "MIG-", 1))
 
 
-# GPM: how many SMs are busy and how many warps they hold, on Hopper and newer GPUs.
-#
-# The driver computes an average between any two samples, neighbours or the first and the last: over 40 s on an H100
-# both gave the same, also while a profiler ran (GPM does not use CUPTI). Samples many minutes apart, where a counter
-# might overflow, were not tried.
+# GPM: how many SMs are busy and how many warps they hold, on Hopper and newer GPUs. It does not use CUPTI, so it reads
+# the same while a profiler runs (tried on an H100).
 
 # nvml.h: samples should be more than 100 ms apart, for the driver refreshes them no faster.
 LEAST_GAP_NS = 110_000_000
@@ -159,18 +156,15 @@ Answers = Mapping[str, float | Remark]
 class GpmReader:
     """Averages between samples of one GPU. NVML's samples are not thread-safe: one thread makes and reads them.
 
-    Another thread may call `whole`, and `close` once that thread has ended. Methods raise nvml.NVMLError.
+    Another thread may call `close` once that thread has ended. Methods raise nvml.NVMLError.
     """
 
     def __init__(self, clock: Clock, device: NvmlDevice) -> None:
         self._clock = clock
         self._device = device
-        self._allocated: list[Any] = []
-        self._first: Any = None
-        self._previous: Any = None
-        self._spare: list[Any] = []
-        self._first_ns = self._last_ns = 0
-        self._whole: Answers = {}
+        self._samples: list[Any] = []
+        """The last, and one to take the next in."""
+        self._last_ns = 0
 
     def start(self) -> Remark | None:
         """Take the first sample. A GPU without GPM gives a reason and no readings."""
@@ -183,48 +177,26 @@ class GpmReader:
             supported = 0
         if not supported:
             return UNSUPPORTED
-        for _ in range(3):
-            self._allocated.append(call(nvml, "nvmlGpmSampleAlloc"))
-        self._first, *self._spare = self._allocated
-        self._take(self._first)
-        self._previous, self._first_ns = self._first, self._last_ns
+        for _ in range(2):
+            self._samples.append(call(nvml, "nvmlGpmSampleAlloc"))
+        self._take(self._samples[0])
         return None
 
     def read(self) -> Answers:
         """Averages since the previous reading; none when that is too recent for the driver."""
         if self._clock.now_ns() - self._last_ns < LEAST_GAP_NS:
             return {}
-        current = self._spare[-1]
-        self._take(current)
-        self._spare.pop()
-        before, self._previous = self._previous, current
-        if before is not self._first:
-            self._spare.append(before)
-        answers = self._between(before, current)
-        self._whole = answers if before is self._first else self._between(self._first, current)
-        return answers
-
-    def whole(self) -> list[Series | Missing]:
-        """One average of each metric from the first sample to the last, as a separate reading."""
-        answers, last_ns = self._whole, self._last_ns
-        over = f"NVML GPM, one average over the {(last_ns - self._first_ns) / 1e9:.1f} s before this reading"
-        found: list[Series | Missing] = []
-        for metric in METRICS:
-            answer = answers.get(metric.name)
-            name = f"{metric.name}_mean"
-            if isinstance(answer, Remark):
-                found.append(Missing(name=name, reason=answer))
-            elif answer is not None:
-                source = f"{over}: {metric.meaning}"
-                found.append(Series(name=name, unit=metric.unit, source=source, time_ns=(last_ns,), values=(answer,)))
-        return found
+        before, now = self._samples
+        self._take(now)
+        self._samples.reverse()
+        return self._between(before, now)
 
     def close(self) -> None:
         """Free the samples; a lost GPU has freed them already."""
-        for sample in self._allocated:
+        for sample in self._samples:
             with suppress(self._device.nvml.NVMLError):
                 call(self._device.nvml, "nvmlGpmSampleFree", sample)
-        self._allocated.clear()
+        self._samples.clear()
 
     def _take(self, sample: Any) -> None:
         device = self._device
@@ -337,7 +309,6 @@ class NvmlSampler(RecordedSampler):
         self._gpm: GpmReader | None = None
         self._final: set[str] = set()
         """Names of figures that are asked for no more."""
-        self._stopped: dict[str, Remark] = {}
         self._begun_ns = 0
 
     def __enter__(self) -> Self:
@@ -370,11 +341,11 @@ class NvmlSampler(RecordedSampler):
         """All readings, and the reasons for figures that were never read or that stopped early."""
         found = list(super().series())
         ends = {series.name: series.time_ns[-1] for series in found if isinstance(series, Series)}
-        for name, reason in dict(self._stopped).items():
+        for name, reason in dict(self._missing).items():
             if name in ends:
                 facts = reason.facts | {"ended_after_s": (ends[name] - self._begun_ns) / 1e9}
                 found.append(Missing(name=name, reason=replace(reason, facts=facts)))
-        return [*found, *(self._gpm.whole() if self._gpm is not None else ())]
+        return found
 
     def _open(self) -> Remark | None:
         """The reason why there is no GPU to read; None when there is one."""
@@ -407,11 +378,9 @@ class NvmlSampler(RecordedSampler):
             yield
         except self._nvml.NVMLError as error:
             every = (*FIGURES, *METRICS) if error.value in FATAL else figures
-            reason = explain(error)
-            self._stop(figures, reason)
             if error.value in FATAL | FINAL:
                 self._final.update(figure.name for figure in every)
-            self._miss(every, reason)
+            self._miss(every, explain(error))
 
     def _sample_gpm(self, device: NvmlDevice) -> None:
         if self._gpm is not None:
@@ -429,20 +398,14 @@ class NvmlSampler(RecordedSampler):
             self._gpm = reader
         else:
             self._final.update(metric.name for metric in METRICS)
-            self._stop(METRICS, reason)
+            self._miss(METRICS, reason)
 
     def _keep(self, figure: NvmlFigure | GpmMetric, answer: float | Remark | None) -> None:
         if isinstance(answer, Remark):
-            self._stop((figure,), answer)
+            self.miss(figure.name, answer)
         elif answer is not None:
-            self._stopped.pop(figure.name, None)
             self.record(figure.name, figure.unit, figure.source, answer)
-
-    def _stop(self, figures: Sequence[NvmlFigure | GpmMetric], reason: Remark) -> None:
-        self._miss(figures, reason)
-        self._stopped.update((figure.name, reason) for figure in figures)
 
     def _miss(self, figures: Sequence[NvmlFigure | GpmMetric], reason: Remark) -> None:
         for figure in figures:
             self.miss(figure.name, reason)
-            self._stopped.setdefault(figure.name, reason)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Self
@@ -28,14 +27,17 @@ class RecordedSampler:
 
     def record(self, name: str, unit: str, source: str, value: float) -> None:
         """Keep one reading, stamped now."""
+        self._missing.pop(name, None)
         self._readings.setdefault((name, unit, source), []).append((self._clock.now_ns(), value))
 
     def miss(self, name: str, reason: Remark) -> None:
-        """Keep the reason why there is no reading; the first one stays."""
+        """Keep the reason why there is no reading; the first since the last reading stays."""
         self._missing.setdefault(name, reason)
 
     def series(self) -> Sequence[Series | Missing]:
         """All readings, and the reasons for figures that were never read."""
+        # Copies: the sampling thread may be at work.
+        missing = list(self._missing.items())
         read = [
             Series(
                 name=name,
@@ -44,11 +46,10 @@ class RecordedSampler:
                 time_ns=tuple(time_ns for time_ns, _ in readings),
                 values=tuple(value for _, value in readings),
             )
-            # Copies: the sampling thread may be at work.
             for (name, unit, source), readings in [(key, tuple(kept)) for key, kept in list(self._readings.items())]
         ]
         names = {series.name for series in read}
-        return [*read, *(Missing(name=n, reason=reason) for n, reason in list(self._missing.items()) if n not in names)]
+        return [*read, *(Missing(name=name, reason=reason) for name, reason in missing if name not in names)]
 
 
 PERIOD_S = 0.2
@@ -64,8 +65,6 @@ class SamplerThread:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="samplers", daemon=True)
         self._open = ExitStack()
-        self.cpu_s = 0.0
-        """CPU time that sampling itself took."""
 
     def __enter__(self) -> Self:
         for sampler in self._samplers:
@@ -93,11 +92,9 @@ class SamplerThread:
         return series, [*(item for item in found if isinstance(item, Missing)), *self._broken]
 
     def _run(self) -> None:
-        while True:
+        self.sample_all()
+        while not self._stop.wait(self._period_s):
             self.sample_all()
-            self.cpu_s = time.thread_time()
-            if self._stop.wait(self._period_s):
-                return
 
 
 def _stopped(name: str, error: Exception) -> Missing:

@@ -9,12 +9,13 @@ import random
 import stat
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from shutil import disk_usage
+from typing import TypeVar
 
 from loaderprobe.errors import BadValue, MissingPart, NoSpace
 from loaderprobe.records.environment import StorageLocation
@@ -24,6 +25,7 @@ from loaderprobe.store.codec import writing
 from loaderprobe.system.device import locate
 from loaderprobe.units import format_bytes
 
+T = TypeVar("T")
 LIMIT_BYTES = 4 * 10**9
 """Of a sample."""
 BLOCK_BYTES = 128 * 1024
@@ -131,67 +133,75 @@ def _one_file(path: Path, size_bytes: int, seed: int) -> Sample:
 
 def _sample_folder(path: Path, seed: int) -> Sample:
     skipped: Counter[str] = Counter()
-    found = sorted(_regular_files(path, skipped))
-    image_files = [file for file in found if os.path.splitext(file[0])[1].lower() in IMAGE_SUFFIXES]  # noqa: PTH122  # names, not paths: there may be millions
-    images = len(image_files) > len(found) / 2
-    if images:
-        # Other files, such as a manifest, are not read by training.
-        found = image_files
-    random.Random(seed).shuffle(found)
-    chosen = _chosen(found, skipped)
-    if not chosen:
+    known: set[tuple[int, int]] = set()
+    left_bytes = LIMIT_BYTES
+
+    def usable(name: str, size_bytes: int) -> tuple[int, str]:
+        """Each once, even if it has several names."""
+        nonlocal left_bytes
+        path = Path(name)
+        if size_bytes == 0 or not os.access(path, os.R_OK):
+            return 0, "empty" if size_bytes == 0 else "not readable"
+        try:
+            status = path.stat()
+        except OSError:
+            return 0, "vanished"
+        if (status.st_dev, status.st_ino) in known:
+            return 0, "another name of a file already chosen"
+        known.add((status.st_dev, status.st_ino))
+        # A shard is cut at the limit; an image is read whole.
+        wanted = min(size_bytes, max(LARGE_FILE_BYTES, left_bytes))
+        left_bytes -= wanted
+        return wanted, ""
+
+    sample, found = choose(_regular_files(path, skipped), usable, skipped, seed)
+    if not sample.pieces:
         why = ", ".join(f"{count} {reason}" for reason, count in skipped.items()) or "it is empty"
         error = MissingPart if set(skipped) == {"not readable"} else BadValue
         raise error(f"{path} holds no file to read ({why})", hint="give a folder of files, or --scratch 1GB")
-    notes = [Remark(code="files_skipped", facts={"files": count, "why": why}) for why, count in skipped.items()]
-    shards = sum(piece.size_bytes for piece in chosen) / len(chosen) > LARGE_FILE_BYTES
-    pieces = tuple(chosen)
-    if any(piece.size_bytes > LARGE_FILE_BYTES for piece in chosen):
-        pieces = shuffled((block for piece in chosen for block in in_blocks(piece, LARGE_BLOCK_BYTES)), seed)
-        notes.append(Remark(code="large_files_in_blocks"))
-    return Sample(
-        pieces=pieces,
-        found=len(found),
-        images=images,
-        block_bytes=LARGE_BLOCK_BYTES if shards else None,
-        large=_large(found),
-        notes=tuple(notes),
-    )
+    shards = sum(piece.size_bytes for piece in sample.pieces) / len(sample.pieces) > LARGE_FILE_BYTES
+    sample = replace(sample, block_bytes=LARGE_BLOCK_BYTES if shards else None, large=_large(found))
+    return in_parts(sample, LARGE_BLOCK_BYTES, seed, Remark(code="large_files_in_blocks"))
 
 
-def _chosen(found: Sequence[tuple[str, int]], skipped: Counter[str]) -> list[Piece]:
-    """The first files, up to `LIMIT_BYTES` in total; each once, even if it has several names."""
-    chosen: list[Piece] = []
-    known: set[tuple[int, int]] = set()
+def choose(
+    listed: Iterable[tuple[str, T]], usable: Callable[[str, T], tuple[int, str]], skipped: Counter[str], seed: int
+) -> tuple[Sample, list[tuple[str, T]]]:
+    """A sample of whole files or objects, until `LIMIT_BYTES` are reached; and all, in the same random order.
+
+    Where most are images, of these alone. `usable` says of a name and what is listed with it how many bytes are to be
+    read, or (0, why none), which `skipped` counts.
+    """
+    found = list(listed)
+    image_files = [row for row in found if os.path.splitext(row[0])[1].lower() in IMAGE_SUFFIXES]  # noqa: PTH122  # names, not paths: there may be millions
+    images = len(image_files) > len(found) / 2
+    # Other files, such as a manifest, are not read by training.
+    found = sorted(image_files if images else found)
+    random.Random(seed).shuffle(found)
+    pieces: list[Piece] = []
     total = 0
     for name, size in found:
         if total >= LIMIT_BYTES:
             break
-        path = Path(name)
-        if size == 0 or not os.access(path, os.R_OK):
-            skipped["empty" if size == 0 else "not readable"] += 1
-            continue
-        try:
-            status = path.stat()
-        except OSError:
-            skipped["vanished"] += 1
-            continue
-        if (status.st_dev, status.st_ino) in known:
-            skipped["another name of a file already chosen"] += 1
-            continue
-        known.add((status.st_dev, status.st_ino))
-        # A shard is cut at the limit; an image is read whole.
-        wanted = min(size, max(LARGE_FILE_BYTES, LIMIT_BYTES - total))
-        chosen.append(Piece(path=path, offset=0, size_bytes=wanted))
-        total += wanted
-    return chosen
+        size_bytes, why = usable(name, size)
+        if size_bytes:
+            pieces.append(Piece(path=Path(name), offset=0, size_bytes=size_bytes))
+            total += size_bytes
+        else:
+            skipped[why] += 1
+    notes = [Remark(code="files_skipped", facts={"files": count, "why": why}) for why, count in skipped.items()]
+    return Sample(pieces=tuple(pieces), found=len(found), images=images, notes=tuple(notes)), found
 
 
-def in_blocks(piece: Piece, block_bytes: int) -> Iterator[Piece]:
-    """A small file or object whole, a large one in blocks."""
-    if piece.size_bytes <= LARGE_FILE_BYTES:
-        return iter([piece])
-    return blocks(piece.path, piece.size_bytes, block_bytes)
+def in_parts(sample: Sample, part_bytes: int, seed: int, note: Remark) -> Sample:
+    """Large ones in parts at random, small ones whole; as it is where none is large."""
+    if all(piece.size_bytes <= LARGE_FILE_BYTES for piece in sample.pieces):
+        return sample
+    parts: list[Piece] = []
+    for piece in sample.pieces:
+        large = piece.size_bytes > LARGE_FILE_BYTES
+        parts += blocks(piece.path, piece.size_bytes, part_bytes) if large else [piece]
+    return replace(sample, pieces=shuffled(parts, seed), notes=(*sample.notes, note))
 
 
 def _large(files: Sequence[tuple[str, int]]) -> tuple[tuple[Path, int], ...]:

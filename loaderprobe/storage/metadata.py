@@ -8,7 +8,6 @@ time; without it the figure is of warm metadata and says so. Reading nothing, it
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,12 +15,10 @@ import numpy as np
 from loaderprobe.protocols import Clock
 from loaderprobe.records.bandwidth import MetadataLabel, MetadataOperation, MetadataPhase
 from loaderprobe.records.environment import StorageLocation
-from loaderprobe.storage.files import Piece, Sample
 from loaderprobe.storage.phase import BUSY_SHARE, PhaseSettings, Total, latency, own_reads, read_until
-from loaderprobe.storage.reader import PIECES_A_READER, Reading, steady_slices
+from loaderprobe.storage.reader import Reading, steady_slices
 from loaderprobe.system.device import name_calls
 
-READERS = (1, 4, 16, 64)
 LEAST_INODE_BYTES = 128
 """Of an inode on disk (ext2, the smallest of the usual ones): a cold operation reads at least its share of a block of
 them. Fewer bytes an operation mean that memory answered."""
@@ -35,18 +32,14 @@ WARM_OPERATIONS = 10_000
 """At least so many in a pass over names in memory, of which few take no time."""
 
 
-def steps_of(readers: Sequence[int] | None, files: int) -> Sequence[int]:
-    """The concurrencies that were asked for; else 1, 4, 16 and so on, as many as these files can occupy."""
-    return readers or [count for count in READERS if count == 1 or PIECES_A_READER * count <= files]
-
-
 def run_metadata(settings: PhaseSettings, operation: MetadataOperation, clock: Clock) -> MetadataPhase:
     """Open or stat every file once after each drop, until the rate is known, the time is up or drops are enough.
 
     Raises BadValue or MissingPart when no file could be reached, MissingPart when dropping is not permitted.
     """
     begin_ns, drops = clock.now_ns(), settings.supply.drop_all is not None
-    pieces = files_of(settings.supply.sample)
+    # One for each file.
+    pieces = list({piece.path: piece for piece in settings.supply.sample.pieces}.values())
     if not drops:
         # In memory they are gone through several times, since few take no time.
         pieces *= -(-WARM_OPERATIONS // len(pieces))
@@ -70,11 +63,6 @@ def run_metadata(settings: PhaseSettings, operation: MetadataOperation, clock: C
 
 def _whole(reading: Reading) -> list[tuple[float, float]]:
     return [(reading.seconds, float(reading.size_bytes.sum()))]
-
-
-def files_of(sample: Sample) -> list[Piece]:
-    """One piece for each file."""
-    return list({piece.path: piece for piece in sample.pieces}.values())
 
 
 def metadata_label(

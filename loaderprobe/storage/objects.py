@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -12,11 +12,10 @@ from loaderprobe.errors import BadValue
 from loaderprobe.protocols import Clock, OnStage
 from loaderprobe.records.bandwidth import BandwidthMeasurement
 from loaderprobe.records.environment import StorageLocation
-from loaderprobe.records.files import IMAGE_SUFFIXES
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.phases import Engine
 from loaderprobe.records.remark import Remark
-from loaderprobe.storage.files import LARGE_FILE_BYTES, LIMIT_BYTES, Piece, Sample, in_blocks, shuffled
+from loaderprobe.storage.files import LARGE_FILE_BYTES, Piece, Sample, choose, in_parts
 from loaderprobe.storage.probe import Probe, ProbeRequest, run_probe
 from loaderprobe.storage.reader import Reading, ReadOrder, ReadRun, Supply
 from loaderprobe.system.objects import TRANSIENT, UNSIZED, ObjectStore, open_store
@@ -82,49 +81,23 @@ def sample_objects(store: ObjectStore, seed: int) -> Sample:
 
     Raises BadValue when there is nothing to read, MissingPart without permission.
     """
-    listed = list(islice(store.listed(), MOST_LISTED + 1))
-    notes = [Remark(code="listing_cut", facts={"objects": MOST_LISTED})] if len(listed) > MOST_LISTED else []
-    images = [row for row in listed if Path(row[0]).suffix.lower() in IMAGE_SUFFIXES]
-    are_images = len(images) > len(listed) / 2
-    found = sorted(images if are_images else listed)
-    random.Random(seed).shuffle(found)
-    skipped: Counter[str] = Counter()
-    pieces: list[Piece] = []
-    total = 0
-    for piece in _usable(store, found, skipped):
-        if total >= LIMIT_BYTES:
-            break
-        pieces.append(piece)
-        total += piece.size_bytes
-    if not pieces:
+    listed, skipped, asked = list(islice(store.listed(), MOST_LISTED + 1)), Counter[str](), 0
+
+    def usable(name: str, listed_bytes: int | None) -> tuple[int, str]:
+        """With a name that a path can have; where a listing has no sizes, of the first only."""
+        nonlocal asked
+        size, why = (0, UNSIZED) if listed_bytes is None and asked >= MOST_SIZED else store.sized(name, listed_bytes)
+        asked += listed_bytes is None
+        odd = size and name not in ("", Path(name).as_posix())
+        return (0, "with an empty part in its name") if odd else (size, why)
+
+    sample, _ = choose(listed, usable, skipped, seed)
+    if not sample.pieces:
         store.check_permitted(skipped)
         why = ", ".join(f"{count} {reason}" for reason, count in skipped.items()) or "nothing is listed"
         raise BadValue(f"{store.url} holds no object to read ({why})", hint="give the URL of a folder of objects")
-    notes += [Remark(code="files_skipped", facts={"files": count, "why": why}) for why, count in skipped.items()]
-    large = sum(piece.size_bytes > LARGE_FILE_BYTES for piece in pieces)
-    if large:
-        notes.append(Remark(code="large_objects_in_ranges"))
-    return Sample(
-        pieces=shuffled((part for piece in pieces for part in in_blocks(piece, RANGE_BYTES)), seed)
-        if large
-        else tuple(pieces),
-        found=len(found),
-        images=are_images,
-        block_bytes=RANGE_BYTES if 2 * large > len(pieces) else None,
-        notes=tuple(notes),
-    )
-
-
-def _usable(store: ObjectStore, found: Sequence[tuple[str, int | None]], skipped: Counter[str]) -> Iterator[Piece]:
-    """Those with bytes and a name that a path can have; where a listing has no sizes, of the first only."""
-    asked = 0
-    for name, listed in found:
-        size, why = (0, UNSIZED) if listed is None and asked >= MOST_SIZED else store.sized(name, listed)
-        asked += listed is None
-        path = Path(name)
-        if not size:
-            skipped[why] += 1
-        elif name not in ("", path.as_posix()):
-            skipped["with an empty part in its name"] += 1
-        else:
-            yield Piece(path=path, offset=0, size_bytes=size)
+    cut = [Remark(code="listing_cut", facts={"objects": MOST_LISTED})] if len(listed) > MOST_LISTED else []
+    large = sum(piece.size_bytes > LARGE_FILE_BYTES for piece in sample.pieces)
+    block_bytes = RANGE_BYTES if 2 * large > len(sample.pieces) else None
+    sample = replace(sample, block_bytes=block_bytes, notes=(*cut, *sample.notes))
+    return in_parts(sample, RANGE_BYTES, seed, Remark(code="large_objects_in_ranges"))

@@ -16,7 +16,7 @@ from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import CEILING_COLD_AT_LEAST, WARM_AT_MOST
 from loaderprobe.stats import half_width_in_time, median
 from loaderprobe.storage.files import Piece
-from loaderprobe.storage.processes import ProcessEngine, processes_for
+from loaderprobe.storage.processes import ProcessEngine
 from loaderprobe.storage.reader import (
     PIECES_A_READER,
     Column,
@@ -210,27 +210,21 @@ def run_fastest(settings: PhaseSettings) -> BandwidthPhase:
     `LEAST_FOR_PROCESSES_S` the storage delivers at least what threads get.
     """
     found = run_phase(settings)
-    if not _threads_may_limit(settings, found):
+    count = min(int(settings.cores_available), found.readers)
+    fast = found.bw_bytes > FAST_BYTES_PER_S or found.files_per_s > FAST_FILES_PER_S or found.at_least
+    if not fast or count < 2 or settings.pause_s_per_byte or settings.location.kind == "object":
         return found
     size_bytes = sum(piece.size_bytes for piece in settings.supply.sample.pieces)
     if size_bytes <= found.bw_bytes * LEAST_FOR_PROCESSES_S:
         return replace(found, at_least=True)
-    engine = ProcessEngine(processes_for(settings.cores_available))
     left_s = max(settings.seconds, settings.longest_s - found.runtime / 1e3)
     try:
-        processes = run_phase(replace(settings, engine=engine, longest_s=left_s))
+        processes = run_phase(replace(settings, engine=ProcessEngine(count), longest_s=left_s))
     except (LoaderprobeError, OSError) as error:
         settings.supply.spoil()
         failed = Remark(code="no_processes", facts={"error": str(error)})
         return replace(found, at_least=True, notes=(*found.notes, failed))
     return max(found, processes, key=lambda phase: phase.bw_bytes)
-
-
-def _threads_may_limit(settings: PhaseSettings, phase: BandwidthPhase) -> bool:
-    if settings.pause_s_per_byte or settings.location.kind == "object":
-        return False
-    fast = phase.bw_bytes > FAST_BYTES_PER_S or phase.files_per_s > FAST_FILES_PER_S or phase.at_least
-    return fast and min(processes_for(settings.cores_available), phase.readers) > 1
 
 
 def more(after: int | None, before: int | None) -> int | None:

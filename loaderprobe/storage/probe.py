@@ -17,7 +17,7 @@ from loaderprobe.records.phases import BandwidthPhase, PhaseName, fastest
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import WORTH
 from loaderprobe.storage.files import BLOCK_BYTES, Sample, locate_pieces, sample_files, scratch_file
-from loaderprobe.storage.metadata import files_of, run_metadata, steps_of
+from loaderprobe.storage.metadata import run_metadata
 from loaderprobe.storage.phase import PhaseSettings, run_fastest
 from loaderprobe.storage.reader import PIECES_A_READER, ReadEngine, Supply, ThreadEngine, why_not_direct
 from loaderprobe.system.limits import cores_available
@@ -28,6 +28,7 @@ LONGEST = 5.0
 """A phase whose rate has not settled ends after this many times its shortest duration."""
 PAUSE = 2.0
 """Pause after a file, as a multiple of its reading time: token-bucket devices then answer at once."""
+METADATA_READERS = (1, 4, 16, 64)
 METADATA_LONGEST = 3.0
 METADATA_SHARE = 0.6
 """Duration of a phase of opens or stats over that of a phase of reads: three slices of steady part, by default."""
@@ -119,7 +120,9 @@ class ProbePolicy:
         return None if flat or len(rates) == len(steps) else Reads(name="files", readers=steps[len(rates)])
 
     def _names(self, phases: Sequence[MetadataPhase]) -> Names | None:
-        steps = steps_of(self.readers, self.files)
+        # As many as the files can occupy.
+        usual = [count for count in METADATA_READERS if count == 1 or PIECES_A_READER * count <= self.files]
+        steps = self.readers or usual
         operations: tuple[MetadataOperation, ...] = ("open", "stat")
         for operation in operations:
             rates = [phase.ops_per_s for phase in phases if phase.operation == operation]
@@ -231,7 +234,7 @@ def _probe(
 def run_probe(probe: Probe, path: str, on_phase: OnStage, missing: Sequence[Missing] = ()) -> BandwidthMeasurement:
     """All phases of a probe; `missing` is what was known before to be no part of it."""
     request, sample, supply, location = probe.request, probe.sample, probe.supply, probe.location
-    policy = ProbePolicy(readers=request.readers, metadata=request.metadata, files=len(files_of(sample)))
+    policy = ProbePolicy(readers=request.readers, metadata=request.metadata, files=len(sample.paths))
     begun: list[BandwidthPhase] = []
 
     def measure(ask: Ask[Step]) -> Measured:

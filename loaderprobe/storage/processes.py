@@ -6,7 +6,6 @@ all start together.
 
 from __future__ import annotations
 
-import math
 import signal
 import subprocess
 import sys
@@ -91,11 +90,6 @@ def _child() -> None:
         sys.exit(1)  # the parent has gone
     sys.stdout.buffer.write(encoded(ThreadEngine().read(pieces, order)) + b"\n")
     sys.stdout.flush()
-
-
-def processes_for(cores_available: float) -> int:
-    """One process per whole core."""
-    return max(1, math.floor(cores_available))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from loaderprobe.errors import masked_text
 from loaderprobe.records.environment import StorageKind, StorageLocation
 from loaderprobe.records.files import is_url
 from loaderprobe.records.remark import Remark, each_once
-from loaderprobe.system.process import io_counters
+from loaderprobe.system.process import io_counters, read_proc
 
 SECTOR_BYTES = 512
 """The unit of /proc/diskstats, whatever the device's own sectors are."""
@@ -29,11 +29,9 @@ NOT_UTF_8 = "backslashreplace"
 
 def _device_read_bytes() -> dict[str, int]:
     """Bytes that each block device has read since boot, for all processes; empty where the file cannot be read."""
-    with suppress(OSError):
-        # major minor name reads merged sectors ...
-        rows = [line.split() for line in (PROC / "diskstats").read_text().splitlines()]
-        return {row[2]: int(row[5]) * SECTOR_BYTES for row in rows if len(row) > 5}
-    return {}
+    # major minor name reads merged sectors ...
+    rows = [line.split() for line in read_proc(PROC / "diskstats").decode().splitlines()]
+    return {row[2]: int(row[5]) * SECTOR_BYTES for row in rows if len(row) > 5}
 
 
 def _fuse_counters(location: StorageLocation) -> dict[str, int]:
@@ -73,9 +71,7 @@ def _servers_of(connection: int, proc: Path) -> tuple[Path, ...]:
 
 
 def _serves(info: Path, connection: int) -> bool:
-    with suppress(OSError):  # it has ended
-        return f"fuse_connection:\t{connection}\n" in info.read_text()
-    return False
+    return b"fuse_connection:\t%d\n" % connection in read_proc(info)
 
 
 def _of_nfs(mount_point: str) -> list[list[str]]:
@@ -83,13 +79,9 @@ def _of_nfs(mount_point: str) -> list[list[str]]:
 
     Empty where the file cannot be read, which only its owner may. Mounts of one export share their counters.
     """
-    try:
-        lines = (PROC / "self/mountstats").read_text(errors=NOT_UTF_8).splitlines()
-    except OSError:
-        return []
     found: list[list[str]] = []
     within = False
-    for line in lines:
+    for line in read_proc(PROC / "self/mountstats").decode(errors=NOT_UTF_8).splitlines():
         if line.startswith(("device ", "no device ")):
             # device SOURCE mounted on POINT with fstype TYPE ..., spaces within a name written as \040
             point = line.partition(" mounted on ")[2].partition(" with fstype ")[0]

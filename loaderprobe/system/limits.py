@@ -14,6 +14,7 @@ from shutil import disk_usage
 from typing import TypeVar
 
 from loaderprobe.system.host import cores_allowed
+from loaderprobe.system.process import read_proc
 
 Found = TypeVar("Found")
 SELF = Path("/proc/self")
@@ -50,10 +51,7 @@ def peak_bytes(process: Path = SELF) -> int:
 
 def _field(file: Path, name: str) -> int | None:
     """A line `name:  123 kB`."""
-    try:
-        found = re.search(rf"^{name}:\s+(\d+) kB".encode(), file.read_bytes(), re.MULTILINE)
-    except OSError:
-        return None
+    found = re.search(rf"^{name}:\s+(\d+) kB".encode(), read_proc(file), re.MULTILINE)
     return int(found[1]) * 1024 if found else None
 
 
@@ -63,21 +61,18 @@ _UNLIMITED = 1 << 60
 """Version 1 writes a number beyond all memory where it means no limit."""
 
 
-def cgroup_directories(controller: str, root: Path = ROOT, membership: Path = MEMBERSHIP) -> list[Path]:
-    """This process's cgroup directories of one controller and their parents, for both versions; some may not exist."""
-    try:
-        lines = membership.read_text().splitlines()
-    except OSError:
-        return []
-    found: list[Path] = []
-    for line in lines:
+def _in_cgroups(ask: Callable[[Path], Found | None], controller: str, root: Path, membership: Path) -> list[Found]:
+    """What this process's cgroups of one controller and their parents say, of both versions; some may not exist."""
+    found: list[Found] = []
+    for line in os.fsdecode(read_proc(membership)).splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and controller not in controllers.split(","):
             continue
         bases = [root / controllers, root / controller] if controllers else [root, root / "unified"]
         for base in bases:
             own = base / path.lstrip("/")
-            found += [own, *(parent for parent in own.parents if parent.is_relative_to(base))]
+            directories = (own, *(parent for parent in own.parents if parent.is_relative_to(base)))
+            found += [each for each in map(ask, directories) if each is not None]
     return found
 
 
@@ -89,12 +84,7 @@ def memory_left_bytes(root: Path = ROOT, membership: Path = MEMBERSHIP, meminfo:
     limit of each cgroup above leaves when everything but files is subtracted.
     """
     available = _field(meminfo, "MemAvailable")
-    return min([*_known(_left, "memory", root, membership), *([available] if available else [])], default=None)
-
-
-def _known(ask: Callable[[Path], Found | None], controller: str, root: Path, membership: Path) -> list[Found]:
-    """What `cgroup_directories` say that is not None."""
-    return [found for each in cgroup_directories(controller, root, membership) if (found := ask(each)) is not None]
+    return min([*_in_cgroups(_left, "memory", root, membership), *([available] if available else [])], default=None)
 
 
 def _limit(directory: Path) -> int | None:
@@ -132,7 +122,7 @@ def core_limits(root: Path = ROOT, membership: Path = MEMBERSHIP) -> dict[str, f
     In cores, by a name that all processes of this host have for the same limit.
     """
     allowed = cores_allowed()
-    return {str(allowed): float(len(allowed)), **dict(_known(_quota, "cpu", root, membership))}
+    return {str(allowed): float(len(allowed)), **dict(_in_cgroups(_quota, "cpu", root, membership))}
 
 
 def _quota(directory: Path) -> tuple[str, float] | None:
@@ -150,10 +140,9 @@ def _quota(directory: Path) -> tuple[str, float] | None:
 def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     """The processor's name; the architecture where the kernel gives none, and on ARM `implementer/part` after it."""
     found: dict[str, str] = {}
-    with suppress(OSError):
-        for line in cpuinfo.read_text().splitlines():
-            name, _, value = line.partition(":")
-            found.setdefault(name.strip(), value.strip())
+    for line in read_proc(cpuinfo).decode().splitlines():
+        name, _, value = line.partition(":")
+        found.setdefault(name.strip(), value.strip())
     of_arm = "/".join(found[name] for name in ("CPU implementer", "CPU part") if name in found)
     return found.get("model name") or f"{platform.machine()} {of_arm}".strip()
 
@@ -164,7 +153,7 @@ SHARED_MEMORY = Path("/dev/shm")
 def memory_bytes(root: Path = ROOT, membership: Path = MEMBERSHIP) -> int:
     """Physical memory of the machine within the smallest limit of this process's cgroups, bytes."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min([physical, *_known(_limit, "memory", root, membership)])
+    return min([physical, *_in_cgroups(_limit, "memory", root, membership)])
 
 
 def shared_memory_bytes(path: Path = SHARED_MEMORY) -> int | None:

@@ -39,8 +39,8 @@ def held_files() -> dict[str, int]:
     return _sizes({*_open_for_reading(), *(mapping.path for mapping in _of_files())})
 
 
-def let_go(paths: Collection[str] | None = None, clean: set[Mapping] | None = None) -> int:
-    """Unmap the pages of these files, else of all that are mapped and not as code; returns how many mappings there are.
+def let_go(paths: Collection[str] | None = None, clean: set[Mapping] | None = None) -> None:
+    """Unmap the pages of these files, else of all that are mapped and not as code.
 
     A later read brings them back. Private mappings that can be, or have been, written to are skipped, because
     changes would be lost. `clean` keeps those that cannot be written and were found unchanged: they stay so.
@@ -53,10 +53,9 @@ def let_go(paths: Collection[str] | None = None, clean: set[Mapping] | None = No
         clean.update(mapping for mapping in mapped if "w" not in mapping.access and mapping.begin not in changed)
         # That took some ms, in which another thread may have unmapped a file.
         mapped = _of_files(paths)
-    found = [mapping for mapping in mapped if mapping.shared or mapping in clean]
-    for mapping in found:
-        _libc.madvise(mapping.begin, mapping.end - mapping.begin, MADV_DONTNEED)
-    return len(found)
+    for mapping in mapped:
+        if mapping.shared or mapping in clean:
+            _libc.madvise(mapping.begin, mapping.end - mapping.begin, MADV_DONTNEED)
 
 
 class Evicted:

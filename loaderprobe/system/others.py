@@ -12,12 +12,12 @@ from pathlib import Path
 from loaderprobe.records.measurement import Missing, Others
 from loaderprobe.records.remark import Remark
 from loaderprobe.system.host import cores_allowed, cores_total
+from loaderprobe.system.process import io_counters, read_proc, stat_fields
 
 PROC = Path("/proc")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 TICK_NS = 1_000_000_000 // TICKS_PER_S
-MOST_BYTES = 65536
-# Places in /proc/PID/stat after the brackets: ppid, utime, stime, cutime, cstime, starttime.
+# Places in the fields of /proc/PID/stat: ppid, utime, stime, cutime, cstime, starttime.
 _PARENT, _USER, _SYSTEM, _USER_REAPED, _SYSTEM_REAPED, _START = 1, 11, 12, 13, 14, 19
 # Places in /proc/stat after the name: user, nice, system, idle, iowait, irq, softirq, steal. Interrupts are left out:
 # they serve own reads as much as anything else.
@@ -121,11 +121,9 @@ class OthersMeter:
 
     def _machine(self) -> tuple[int, int] | None:
         """(busy, stolen) ticks of the cores since boot; None where nothing counts them, as in some sandboxes."""
-        text = self._text("stat")
-        if text is None:
-            return None
-        wanted = {f"cpu{core}" for core in self._cores} or {"cpu"}
-        rows = [line.split()[1:] for line in text.splitlines() if line.partition(" ")[0] in wanted]
+        wanted = {b"cpu%d" % core for core in self._cores} or {b"cpu"}
+        lines = read_proc(f"{self._proc}/stat").splitlines()
+        rows = [line.split()[1:] for line in lines if line.partition(b" ")[0] in wanted]
         busy = sum(int(row[place]) for row in rows for place in _BUSY)
         steal = sum(int(row[_STEAL]) for row in rows if len(row) > _STEAL)
         return (busy, steal) if busy else None
@@ -134,7 +132,7 @@ class OthersMeter:
         """The roots and all below them, and those seen before whose parent has ended."""
         found: dict[int, _Process] = {}
         # A kernel without CONFIG_PROC_CHILDREN lists no children: then all processes are looked at.
-        lists = self._text(f"{os.getpid()}/task/{os.getpid()}/children") is not None
+        lists = os.access(f"{self._proc}/{os.getpid()}/task/{os.getpid()}/children", os.F_OK)
         below = None if lists else self._by_parent()
         pending = list(self._roots)
         orphans = [pid for pid in self._known if pid not in pending]
@@ -152,15 +150,15 @@ class OthersMeter:
     def _children(self, pid: int) -> Iterator[int]:
         """Also those that have ended and were not waited for."""
         try:
-            threads = os.listdir(f"{self._proc}/{pid}/task")  # noqa: PTH208  # as below
+            threads = os.listdir(f"{self._proc}/{pid}/task")  # noqa: PTH208  # a reading lists many: Path is slow
         except OSError:
             return
         for thread in threads:
-            yield from map(int, (self._text(f"{pid}/task/{thread}/children") or "").split())
+            yield from map(int, read_proc(f"{self._proc}/{pid}/task/{thread}/children").split())
 
     def _by_parent(self) -> defaultdict[int, list[int]]:
         found: defaultdict[int, list[int]] = defaultdict(list)
-        for name in os.listdir(self._proc):  # noqa: PTH208  # as below
+        for name in os.listdir(self._proc):  # noqa: PTH208
             each = self._process(int(name)) if name.isdecimal() else None
             if each:
                 found[each.parent].append(int(name))
@@ -174,8 +172,7 @@ class OthersMeter:
 
     def _process(self, pid: int) -> _Process | None:
         """None when it has ended."""
-        # The command's name, in brackets, may hold anything; the fields after it are numbers.
-        row = (self._text(f"{pid}/stat") or "").rpartition(")")[2].split()
+        row = stat_fields(f"{self._proc}/{pid}")
         if len(row) <= _START:
             return None
         return _Process(
@@ -183,28 +180,8 @@ class OthersMeter:
             start=int(row[_START]),
             own=int(row[_USER]) + int(row[_SYSTEM]),
             reaped=int(row[_USER_REAPED]) + int(row[_SYSTEM_REAPED]),
-            read_bytes=self._read_bytes(pid),
+            read_bytes=io_counters(f"{self._proc}/{pid}").get("read_bytes"),
         )
-
-    def _read_bytes(self, pid: int) -> int | None:
-        lines = (self._text(f"{pid}/io") or "").splitlines()
-        return next((int(line.split()[1]) for line in lines if line.startswith("read_bytes: ")), None)
-
-    def _text(self, name: str) -> str | None:
-        """Of a file of /proc; None where it is not there. A reading opens many, for which Path is too slow."""
-        try:
-            file = os.open(f"{self._proc}/{name}", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return None
-        try:
-            parts = []
-            while part := os.read(file, MOST_BYTES):
-                parts.append(part)
-            return b"".join(parts).decode(errors="replace")
-        except OSError:
-            return None  # it has ended, or this kernel was built without it
-        finally:
-            os.close(file)
 
 
 def _used(before: _Reading, after: _Reading) -> int:

@@ -19,6 +19,7 @@ from typing import TypeVar
 
 from loaderprobe.errors import MissingPart
 from loaderprobe.records.remark import Remark
+from loaderprobe.system.process import read_proc
 
 # The share of files in the page cache: from mincore, or page by page where mincore is wrong.
 #
@@ -108,20 +109,14 @@ def _not_examined(path: Path, error: OSError) -> Remark:
 
 def acts_as_owner(status: Path = Path("/proc/thread-self/status")) -> bool:
     """Whether this thread may act as the owner of any file, as root may unless a container forbids it."""
-    try:
-        lines = status.read_bytes().splitlines()  # a command's name may hold any bytes
-    except OSError:
-        return False
+    lines = read_proc(status).splitlines()  # a command's name may hold any bytes
     effective = next((int(line.split()[1], 16) for line in lines if line.startswith(b"CapEff:")), 0)
     return bool(effective >> CAP_FOWNER & 1)
 
 
 def knows_all_users(uid_map: Path = Path("/proc/self/uid_map")) -> bool:
     """False in a user namespace, where all other users' files appear to have one owner."""
-    try:
-        return uid_map.read_text().split() == ["0", "0", str(2**32 - 1)]
-    except OSError:
-        return False
+    return read_proc(uid_map).split() == [b"0", b"0", b"%d" % (2**32 - 1)]
 
 
 def filesystem_magic(path: Path) -> int:
@@ -328,11 +323,8 @@ def drop_all_caches(path: Path = DROP_CACHES) -> None:
     """
     os.sync()
     try:
-        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            os.write(fd, b"3\n")
-        finally:
-            os.close(fd)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CLOEXEC), "wb", buffering=0) as file:
+            file.write(b"3\n")
     except OSError as error:
         raise MissingPart(
             f"no permission to drop the machine's caches ({path}: {error.strerror})",

@@ -40,21 +40,22 @@ def read_process(pid: int, proc: Path = Path("/proc")) -> ProcessCounters | None
     return ProcessCounters(cpu_s, io_counters(directory).get("read_bytes"))
 
 
-def stat_fields(directory: Path) -> list[bytes]:
+def read_proc(path: Path | str) -> bytes:
+    """A whole file of /proc; empty where it is not there, or may not be read."""
+    with suppress(OSError), open(path, "rb", buffering=0) as file:  # noqa: PTH123  # Path takes longer than reading
+        return file.read()
+    return b""
+
+
+def stat_fields(directory: Path | str) -> list[bytes]:
     """Of the process with this directory of /proc, from the letter of its state on; empty where it has ended."""
-    try:
-        # The command's name, in brackets, may hold any bytes; the fields after it are numbers.
-        return (directory / "stat").read_bytes().rpartition(b")")[2].split()
-    except OSError:
-        return []
+    # The command's name, in brackets, may hold any bytes; the fields after it are numbers.
+    return read_proc(f"{directory}/stat").rpartition(b")")[2].split()
 
 
-def io_counters(directory: Path) -> dict[str, int]:
+def io_counters(directory: Path | str) -> dict[str, int]:
     """Of the process with this directory of /proc, by the kernel's names; empty without permission."""
-    try:
-        lines = (directory / "io").read_text().splitlines()
-    except OSError:
-        return {}  # needs the same user; the caller sees None
+    lines = read_proc(f"{directory}/io").decode().splitlines()
     return {name: int(value) for name, _, value in (line.partition(": ") for line in lines)}
 
 

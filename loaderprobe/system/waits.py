@@ -14,15 +14,14 @@ import socket
 import stat
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.waits import WaitKind
-from loaderprobe.system.process import stat_fields
+from loaderprobe.system.process import read_proc, stat_fields
 
 # System calls in which threads wait, by their numbers on x86-64 and on 64-bit ARM.
 #
@@ -160,37 +159,6 @@ class ThreadFiles(OpenFiles):
         return "" if channel == "0" else channel
 
 
-class ThreadTable:
-    """The files of all sampled threads of a process."""
-
-    def __init__(self, process: OpenFiles) -> None:
-        self._process = process
-        self._files: dict[int, ThreadFiles] = {}
-
-    def close(self) -> None:
-        for tid in list(self._files):
-            self.forget(tid)
-
-    def files(self, tid: int) -> ThreadFiles:
-        if tid not in self._files:
-            self._files[tid] = ThreadFiles(self._process.directory, tid)
-        return self._files[tid]
-
-    def forget(self, tid: int) -> None:
-        files = self._files.pop(tid, None)
-        if files is not None:
-            files.close()
-
-    def others(self, tid: int) -> Iterator[int]:
-        try:
-            listed = {int(name) for name in os.listdir(self._process.file("task"))}  # noqa: PTH208  # of a descriptor
-        except OSError:
-            return
-        for ended in self._files.keys() - listed:
-            self.forget(ended)
-        yield from sorted(listed - {tid})
-
-
 # The kernel function in which a thread sleeps (`/proc/PID/wchan`), as a kind of waiting.
 #
 # Names differ between kernels; the parts used here are the same on Linux 5.4 to 6.18.
@@ -264,47 +232,6 @@ class TableBudget:
         return found
 
 
-class Sockets:
-    """The sockets of one process. Peers are remembered by the socket's inode."""
-
-    def __init__(self, directory: str, budget: TableBudget) -> None:
-        self._directory, self._budget = directory, budget
-        self._known: dict[str, Descriptor] = {}
-
-    def find(self, number: int, inode: str) -> Descriptor:
-        """The socket behind descriptor `number`; a network socket has no peer where no table lists it."""
-        known = self._known.get(inode)
-        if known is not None:
-            return known
-        protocol = self._protocol(number)
-        local = protocol.startswith(("UNIX", "NETLINK", "PACKET"))
-        found = LOCAL if local else self._budget.spend(lambda: self._in_tables(inode.encode()))
-        if found is None:
-            return Descriptor("network")
-        if len(self._known) >= MOST_REMEMBERED:
-            self._known.clear()
-        self._known[inode] = found
-        return found
-
-    def _protocol(self, number: int) -> str:
-        """`TCP`, `UNIX-STREAM`; empty where the kernel gives no protocol."""
-        try:
-            return os.getxattr(f"{self._directory}/fd/{number}", "system.sockprotoname").decode()
-        except OSError:
-            return ""
-
-    def _in_tables(self, inode: bytes) -> Descriptor | None:
-        for name in TABLES:
-            for line in _lines(f"{self._directory}/{name}"):
-                fields = line.split()
-                if len(fields) > 9 and fields[9] == inode:
-                    return Descriptor("listening") if fields[3] == LISTENING else Descriptor("network", peer(fields[2]))
-        unix = (line.split() for line in _lines(f"{self._directory}/net/unix"))
-        if any(len(fields) > 6 and fields[6] == inode for fields in unix):
-            return LOCAL
-        return None
-
-
 def peer(field: bytes) -> str | None:
     """`10.0.0.5:443` of the kernel's hexadecimal words, each in the machine's order; None where there is no peer."""
     address, _, port = field.partition(b":")
@@ -320,14 +247,6 @@ def peer(field: bytes) -> str | None:
     return f"{text[7:]}:{number}" if text.startswith("::ffff:") and "." in text else f"[{text}]:{number}"
 
 
-def _lines(path: str) -> list[bytes]:
-    try:
-        with open(path, "rb") as file:  # noqa: PTH123  # pathlib takes longer than the reading
-            return file.read().splitlines()
-    except OSError:
-        return []
-
-
 # A process that polls more than these is a server; the first ones are enough.
 MOST_POLLED = 32
 _POLLED = struct.Struct("=ihh")
@@ -339,11 +258,11 @@ _INSIDE: dict[str, Descriptor] = {
 
 
 class Descriptors:
-    """The descriptors of one process. `path` is its folder in /proc."""
+    """The descriptors of one process. `path` is its folder in /proc; sockets are remembered by their inode."""
 
     def __init__(self, process: OpenFiles, path: str, budget: TableBudget) -> None:
-        self._process = process
-        self._sockets = Sockets(path, budget)
+        self._process, self._path, self._budget = process, path, budget
+        self._sockets: dict[str, Descriptor] = {}
 
     def find(self, number: int) -> Descriptor:
         """The target of this descriptor; unknown where it is closed or access is denied."""
@@ -352,22 +271,40 @@ class Descriptors:
         except OSError:
             return UNKNOWN
         if link.startswith("/"):
+            with suppress(OSError):
+                if stat.S_ISFIFO(os.stat(f"fd/{number}", dir_fd=self._process.directory).st_mode):
+                    return Descriptor("pipe", link)
             device = link.startswith("/dev/") and not link.startswith("/dev/shm/")
-            if self._is_named_pipe(number):
-                return Descriptor("pipe", link)
             return Descriptor("device" if device else "file", link)
         name, _, rest = link.partition(":")
         if name == "socket":
-            return self._sockets.find(number, rest.strip("[]"))
-        if name == "pipe":
-            return Descriptor("pipe")
-        return _INSIDE.get(rest, UNKNOWN)
+            return self._socket(number, rest.strip("[]"))
+        return Descriptor("pipe") if name == "pipe" else _INSIDE.get(rest, UNKNOWN)
 
-    def _is_named_pipe(self, number: int) -> bool:
-        try:
-            return stat.S_ISFIFO(os.stat(f"fd/{number}", dir_fd=self._process.directory).st_mode)
-        except OSError:
-            return False
+    def _socket(self, number: int, inode: str) -> Descriptor:
+        """A socket of the network has no peer where no table lists it."""
+        if inode in self._sockets:
+            return self._sockets[inode]
+        protocol = b""
+        with suppress(OSError):  # the kernel may give none
+            protocol = os.getxattr(f"{self._path}/fd/{number}", "system.sockprotoname")
+        local = protocol.startswith((b"UNIX", b"NETLINK", b"PACKET"))
+        found = LOCAL if local else self._budget.spend(lambda: self._in_tables(inode.encode()))
+        if found is None:
+            return Descriptor("network")
+        if len(self._sockets) >= MOST_REMEMBERED:
+            self._sockets.clear()
+        self._sockets[inode] = found
+        return found
+
+    def _in_tables(self, inode: bytes) -> Descriptor | None:
+        for name in TABLES:
+            for line in read_proc(f"{self._path}/{name}").splitlines():
+                fields = line.split()
+                if len(fields) > 9 and fields[9] == inode:
+                    return Descriptor("listening") if fields[3] == LISTENING else Descriptor("network", peer(fields[2]))
+        unix = (line.split() for line in read_proc(f"{self._path}/net/unix").splitlines())
+        return LOCAL if any(len(fields) > 6 and fields[6] == inode for fields in unix) else None
 
     def polled(self, address: int, count: int) -> Iterable[Descriptor] | None:
         """Those in an array of `struct pollfd`; None where the memory may not be read."""
@@ -394,14 +331,10 @@ class Descriptors:
         """Those that an epoll descriptor watches, as /proc/PID/fdinfo lists them, or None."""
         try:
             file = os.open(f"fdinfo/{number}", os.O_RDONLY, dir_fd=self._process.directory)
+            with os.fdopen(file, "rb", buffering=0) as info:
+                lines = info.read(16384).splitlines()
         except OSError:
             return None
-        try:
-            lines = os.read(file, 16384).splitlines()
-        except OSError:
-            return None
-        finally:
-            os.close(file)
         numbers = [line.split()[1] for line in lines if line.startswith(b"tfd:")]
         return [self.find(int(number)) for number in numbers[:MOST_POLLED] if number.isdigit()]
 
@@ -435,80 +368,6 @@ class Wait(NamedTuple):
 RUNNING = Wait("running")
 # A pair of sockets to itself is how threads wake an event loop; another process may hold one end as well.
 WOKEN_FROM_INSIDE = Wait("pipe", "a socket of this machine", inside=True)
-
-
-class CallWaits:
-    """Finds what the system calls of one process wait for."""
-
-    def __init__(self, descriptors: Descriptors) -> None:
-        self._descriptors = descriptors
-        self._read: dict[Group, Callable[[ThreadFiles, Call, list[int]], Wait]] = {
-            "descriptor": lambda files, call, found: self._on_descriptor(files, call, found[0]),
-            "second": lambda files, call, found: self._on_descriptor(files, call, found[1]),
-            "path": self._on_path,
-            # Threads that wait for nothing sleep here as well, and so do all that want Python's global lock.
-            "futex": lambda files, call, found: Wait("lock", None, inside=True),
-            "lock": lambda files, call, found: Wait("lock", self._descriptors.find(found[0]).subject),
-            "fcntl": self._in_fcntl,
-            "sleep": lambda files, call, found: Wait("sleep"),
-            "poll": lambda files, call, found: _polling(call, self._descriptors.polled(found[0], found[1])),
-            "select": lambda files, call, found: _polling(call, self._descriptors.selected(found[1:4], found[0])),
-            "epoll": self._in_epoll,
-            # Rings serve sockets too, which nothing here separates; data loaders use them for files.
-            "ring": lambda files, call, found: _for_file(files, None),
-            "child": lambda files, call, found: Wait("pipe", "a child process"),
-        }
-
-    def read(self, files: ThreadFiles, call: Call, arguments: list[int]) -> Wait:
-        """What a thread waits for in this call; the first four arguments. Raises ThreadGone."""
-        return self._read[call.group](files, call, arguments)
-
-    def _on_descriptor(self, files: ThreadFiles, call: Call, number: int) -> Wait:
-        found = self._descriptors.find(number)
-        match found.kind:
-            case "file":
-                return _for_file(files, found.subject)
-            case "network":
-                return Wait("network", found.subject)
-            case "pipe" | "local":
-                return Wait("pipe")
-            case "event":
-                return Wait("lock", None, inside=True)
-            case "timer":
-                return Wait("sleep")
-            case "listening":
-                return Wait("other", OUTSIDE)
-            case _:
-                return by_channel(files.channel(), files.letter(), call.name if found is UNKNOWN else found.subject)
-
-    def _on_path(self, files: ThreadFiles, call: Call, arguments: list[int]) -> Wait:
-        kind = kind_of_channel(files.channel())
-        if kind == "memory":
-            return Wait("memory")
-        if kind == "pipe":
-            # One with a name: it opens when the other end does.
-            return Wait("pipe", self._path(call, arguments))
-        return Wait("metadata", self._path(call, arguments) or call.name)
-
-    def _path(self, call: Call, arguments: list[int]) -> str | None:
-        directory = arguments[0]
-        if call.name in _OF_DESCRIPTOR:
-            return self._descriptors.find(directory).subject
-        data = self._descriptors.memory(arguments[call.name in _AFTER_DIRECTORY], LONGEST_PATH) or b""
-        path = os.fsdecode(data.partition(b"\0")[0])
-        # With an empty path, newfstatat and statx are about the descriptor itself.
-        return path or self._descriptors.find(directory).subject
-
-    def _in_fcntl(self, files: ThreadFiles, call: Call, arguments: list[int]) -> Wait:
-        if arguments[1] in (F_SETLKW, F_OFD_SETLKW):
-            return Wait("lock", self._descriptors.find(arguments[0]).subject)
-        return self._on_descriptor(files, call, arguments[0])
-
-    def _in_epoll(self, files: ThreadFiles, call: Call, arguments: list[int]) -> Wait:
-        seen = _polling(call, self._descriptors.watched_by_epoll(arguments[0]))
-        # An event loop that nothing but its own threads can wake waits for a timer, if it has a timeout.
-        timed = call.name != "epoll_pwait2" and arguments[3] < LONGEST_TIMEOUT_MS
-        return Wait("sleep", None, inside=True) if timed and seen == WOKEN_FROM_INSIDE else seen
 
 
 def _polling(call: Call, found: Iterable[Descriptor] | None) -> Wait:
@@ -610,16 +469,33 @@ class WatchedProcess:
             self._files = OpenFiles(os.open(path, os.O_RDONLY | os.O_DIRECTORY))
         except OSError as error:
             raise ThreadGone from error
-        self._threads = ThreadTable(self._files)
-        self._waits = CallWaits(Descriptors(self._files, str(path), budget or TableBudget()))
+        self._threads: dict[int, ThreadFiles] = {}
+        self._descriptors = Descriptors(self._files, str(path), budget or TableBudget())
+        self._read: dict[Group, Callable[[ThreadFiles, Call, list[int]], Wait]] = {
+            "descriptor": lambda files, call, found: self._on_descriptor(files, call, found[0]),
+            "second": lambda files, call, found: self._on_descriptor(files, call, found[1]),
+            "path": self._on_path,
+            # Threads that wait for nothing sleep here as well, and so do all that want Python's global lock.
+            "futex": lambda files, call, found: Wait("lock", None, inside=True),
+            "lock": lambda files, call, found: Wait("lock", self._descriptors.find(found[0]).subject),
+            "fcntl": self._in_fcntl,
+            "sleep": lambda files, call, found: Wait("sleep"),
+            "poll": lambda files, call, found: _polling(call, self._descriptors.polled(found[0], found[1])),
+            "select": lambda files, call, found: _polling(call, self._descriptors.selected(found[1:4], found[0])),
+            "epoll": self._in_epoll,
+            # Rings serve sockets too, which nothing here separates; data loaders use them for files.
+            "ring": lambda files, call, found: _for_file(files, None),
+            "child": lambda files, call, found: Wait("pipe", "a child process"),
+        }
+        """By the files of a thread, its call, and the first four arguments; raise ThreadGone."""
         # From here on the folder is that of the process it shows now, whatever becomes of the number.
         if started is not None and start_ticks(pid, proc) != started:
             self.close()
             raise ThreadGone
 
     def close(self) -> None:
-        self._threads.close()
-        self._files.close()
+        for files in (*self._threads.values(), self._files):
+            files.close()
         os.close(self._files.directory)
 
     def look(self, tid: int) -> Wait:
@@ -630,7 +506,7 @@ class WatchedProcess:
     def _look_at_others(self, tid: int, own: Wait) -> Wait:
         """The work of the threads waited for; `own` where they do none."""
         best, rank = own, len(_WORK)
-        for other in islice(self._threads.others(tid), MOST_THREADS):
+        for other in self._others(tid)[:MOST_THREADS]:
             with suppress(ThreadGone):
                 seen = self._look(other)
                 if seen.kind in _WORK[:rank]:
@@ -639,8 +515,19 @@ class WatchedProcess:
                 break
         return best
 
+    def _others(self, tid: int) -> list[int]:
+        try:
+            listed = {int(name) for name in os.listdir(self._files.file("task"))}  # noqa: PTH208  # of a descriptor
+        except OSError:
+            return []
+        for ended in self._threads.keys() - listed:
+            self._threads.pop(ended).close()
+        return sorted(listed - {tid})
+
     def _look(self, tid: int) -> Wait:
-        files = self._threads.files(tid)
+        if tid not in self._threads:
+            self._threads[tid] = ThreadFiles(self._files.directory, tid)
+        files = self._threads[tid]
         try:
             try:
                 text = files.read("syscall")
@@ -649,7 +536,7 @@ class WatchedProcess:
             self.letters_only = self._unknown
             return RUNNING if text.startswith(b"running") else self._in_call(files, text.split())
         except ThreadGone:
-            self._threads.forget(tid)
+            self._threads.pop(tid).close()
             raise
 
     def _in_call(self, files: ThreadFiles, fields: list[bytes]) -> Wait:
@@ -659,7 +546,7 @@ class WatchedProcess:
         call = self._calls.get(number)
         if call is None:
             return by_channel(files.channel(), files.letter(), f"system call {number}")
-        return self._waits.read(files, call, [int(field, 16) for field in fields[1:5]])
+        return self._read[call.group](files, call, [int(field, 16) for field in fields[1:5]])
 
     def _by_letter(self, files: ThreadFiles, error: OSError) -> Wait:
         """The wait without a system call: from the letter of the state and, where readable, the kernel function."""
@@ -670,6 +557,53 @@ class WatchedProcess:
         seen = by_channel(files.channel(), letter, None)
         # A lock, or an unknown wait, may be another thread of this process.
         return seen._replace(inside=seen.kind in ("lock", "other"))
+
+    def _on_descriptor(self, files: ThreadFiles, call: Call, number: int) -> Wait:
+        found = self._descriptors.find(number)
+        match found.kind:
+            case "file":
+                return _for_file(files, found.subject)
+            case "network":
+                return Wait("network", found.subject)
+            case "pipe" | "local":
+                return Wait("pipe")
+            case "event":
+                return Wait("lock", None, inside=True)
+            case "timer":
+                return Wait("sleep")
+            case "listening":
+                return Wait("other", OUTSIDE)
+            case _:
+                return by_channel(files.channel(), files.letter(), call.name if found is UNKNOWN else found.subject)
+
+    def _on_path(self, files: ThreadFiles, call: Call, arguments: list[int]) -> Wait:
+        kind = kind_of_channel(files.channel())
+        if kind == "memory":
+            return Wait("memory")
+        if kind == "pipe":
+            # One with a name: it opens when the other end does.
+            return Wait("pipe", self._path(call, arguments))
+        return Wait("metadata", self._path(call, arguments) or call.name)
+
+    def _path(self, call: Call, arguments: list[int]) -> str | None:
+        directory = arguments[0]
+        if call.name in _OF_DESCRIPTOR:
+            return self._descriptors.find(directory).subject
+        data = self._descriptors.memory(arguments[call.name in _AFTER_DIRECTORY], LONGEST_PATH) or b""
+        path = os.fsdecode(data.partition(b"\0")[0])
+        # With an empty path, newfstatat and statx are about the descriptor itself.
+        return path or self._descriptors.find(directory).subject
+
+    def _in_fcntl(self, files: ThreadFiles, call: Call, arguments: list[int]) -> Wait:
+        if arguments[1] in (F_SETLKW, F_OFD_SETLKW):
+            return Wait("lock", self._descriptors.find(arguments[0]).subject)
+        return self._on_descriptor(files, call, arguments[0])
+
+    def _in_epoll(self, files: ThreadFiles, call: Call, arguments: list[int]) -> Wait:
+        seen = _polling(call, self._descriptors.watched_by_epoll(arguments[0]))
+        # An event loop that nothing but its own threads can wake waits for a timer, if it has a timeout.
+        timed = call.name != "epoll_pwait2" and arguments[3] < LONGEST_TIMEOUT_MS
+        return Wait("sleep", None, inside=True) if timed and seen == WOKEN_FROM_INSIDE else seen
 
 
 def _why_refused(error: OSError) -> Remark:

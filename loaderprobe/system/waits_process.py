@@ -26,18 +26,16 @@ from loaderprobe.records.waits import WAIT_KINDS, WaitSamples
 from loaderprobe.system.process import die_with_parent
 from loaderprobe.system.waits import TableBudget, ThreadGone, Wait, WatchedProcess
 
-# The file format of the sampling process: rows of fixed size, and a second file with names.
+# The file format of the sampling process: rows of fixed size, a second file with names, and a third that says, as JSON,
+# why system calls are hidden, empty while they are seen.
 #
-# Each sampling round is one write, so a reader finds whole rounds at any time. Rows with a negative worker are about
-# the sampling itself.
+# Each sampling round is one write, so a reader finds whole rounds at any time.
 
 # time in ns, number of the subject or -1, worker, number of the kind
 ROW = struct.Struct("<qqii")
-# The value is CPU time in ns that this process has used; the first such row is from before the first look.
+# A worker whose number is CPU time in ns that this process has used; the first such row is from before the first look.
 OWN_CPU = -1
-# The value is the subject that says, as JSON, why system calls are hidden, or -1 when they are seen again.
-LETTERS_ONLY = -2
-ROWS, SUBJECTS = "rows", "subjects"
+ROWS, SUBJECTS, HIDDEN = "rows", "subjects", "hidden"
 # In orders to that process: a worker that has gone.
 GONE = "-"
 # A million images are a million paths; so many are enough to see which files they are.
@@ -53,6 +51,8 @@ class RowWriter:
         # Names before rows: a reader never meets a number without its name.
         self._subjects_file = os.open(folder / SUBJECTS, flags)
         self._rows_file = os.open(folder / ROWS, flags)
+        self._hidden = folder / HIDDEN
+        self._hidden.touch()
         self._subjects: dict[str, int] = {}
         self._letters_only: Remark | None = None
         self._round = bytearray()
@@ -64,20 +64,20 @@ class RowWriter:
         """Write the added samples, and this process's CPU time so far where it is requested."""
         if letters_only != self._letters_only:
             self._letters_only = letters_only
-            why = json.dumps([letters_only.code, letters_only.facts]) if letters_only else None
-            self._round += ROW.pack(time_ns, self._number(why, most=MOST_SUBJECTS + 100), LETTERS_ONLY, 0)
+            why = {"code": letters_only.code, "facts": letters_only.facts} if letters_only else None
+            self._hidden.write_text(json.dumps(why) if why else "")
         if own_cpu_ns is not None:
             self._round += ROW.pack(time_ns, own_cpu_ns, OWN_CPU, 0)
         if self._round:
             os.write(self._rows_file, self._round)
             self._round.clear()
 
-    def _number(self, subject: str | None, most: int = MOST_SUBJECTS) -> int:
+    def _number(self, subject: str | None) -> int:
         if subject is None:
             return -1
         number = self._subjects.get(subject)
         if number is None:
-            if len(self._subjects) >= most:
+            if len(self._subjects) >= MOST_SUBJECTS:
                 return -1
             number = self._subjects[subject] = len(self._subjects)
             # Names of files may be no text at all.
@@ -92,22 +92,17 @@ def read_rows(folder: Path) -> WaitSamples:
     rows = list(ROW.iter_unpack(data[: len(data) - len(data) % ROW.size]))
     samples = [row for row in rows if row[2] >= 0]
     own = [(time_ns, cpu_ns) for time_ns, cpu_ns, worker, _ in rows if worker == OWN_CPU]
-    reasons = [value for _, value, worker, _ in rows if worker == LETTERS_ONLY]
+    hidden = (folder / HIDDEN).read_text()
     return WaitSamples(
         time_ns=tuple(row[0] for row in samples),
         worker=tuple(row[2] for row in samples),
         kind=tuple(row[3] for row in samples),
         subject=tuple(row[1] for row in samples),
         subjects=subjects,
-        letters_only=_reason(subjects[reasons[-1]]) if reasons and reasons[-1] >= 0 else None,
+        letters_only=Remark(**json.loads(hidden)) if hidden else None,
         cpu_ns=own[-1][1] - own[0][1] if own else 0,
         wall_ns=own[-1][0] - own[0][0] if own else 0,
     )
-
-
-def _reason(text: str) -> Remark:
-    code, facts = json.loads(text)
-    return Remark(code=code, facts=facts)
 
 
 # Asking the scheduler costs a tenth of a round.

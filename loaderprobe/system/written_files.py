@@ -20,8 +20,8 @@ MODELS = frozenset((".ckpt", ".distcp", ".onnx", ".params", ".pt", ".pth", ".saf
 WRITING = os.O_WRONLY | os.O_RDWR
 EVENTS = ("open", "os.link", "os.remove", "os.rename", "os.symlink", "shutil.rmtree")
 
-_watching: list[WrittenFiles] = []
-"""At most one: an audit hook cannot be removed, so there is one for all."""
+_watching: list[WrittenFiles | None] = []
+"""The one that hears, if any: an audit hook cannot be removed, so there is one for all from the first on."""
 
 
 class WrittenFiles:
@@ -37,14 +37,13 @@ class WrittenFiles:
         self._inside = False
 
     def begin(self) -> None:
-        if not _hooked:
-            _hooked.append(True)
+        if not _watching:
             sys.addaudithook(_heard)
         _watching[:] = [self]
 
     def end(self) -> None:
         if self in _watching:
-            _watching.remove(self)
+            _watching[:] = [None]
 
     def saving(self, target: Any) -> None:
         """A model is going to be saved there by code that raises no audit event."""
@@ -106,12 +105,9 @@ class WrittenFiles:
         return any(each.suffix in CHECKPOINTS and str(each) not in self.new for each in (found, *beside))
 
 
-_hooked: list[bool] = []
-
-
 def _heard(event: str, given: tuple[Any, ...]) -> None:
-    if _watching and event in EVENTS:
-        _watching[0].heard(event, given)
+    if _watching and (files := _watching[0]) and event in EVENTS:
+        files.heard(event, given)
 
 
 def _path(value: Any) -> str:

@@ -142,14 +142,14 @@ def _reads(pieces: Sequence[Piece], direct: bool, links: str) -> list[str]:
     return lines
 
 
-def rates(folder: Path, rounds: int, seconds: float) -> dict[str, list[dict[str, float]]]:
+def rates(folder: str, rounds: int, seconds: float) -> dict[str, list[dict[str, float]]]:
     """Bytes/s of fio and of the probe in every round, by pattern. Run inside the limit."""
     found = {}
     for name, (phase, part) in PATTERNS.items():
         settings = PhaseSettings(
             name=phase, engine=ThreadEngine(),
-            supply=Supply(sample_files(folder / part, seed=0), LinuxPageCache(), seed=0),
-            location=locate(folder), cores_available=cores_available(),
+            supply=Supply(sample_files(Path(folder, part), seed=0), LinuxPageCache(), seed=0),
+            location=locate(Path(folder)), cores_available=cores_available(),
             readers=READERS, seconds=seconds, longest_s=3 * seconds, direct=phase == "direct",
         )  # fmt: skip
         runs = {"fio": partial(fio_rate, settings), "probe": partial(_probe_rate, settings)}
@@ -178,8 +178,7 @@ def compare_with_fio(chosen: argparse.Namespace) -> int:
                 fill(Path(scratch))
             if plant is None:
                 continue
-            asked = ("--rounds", rounds, "--seconds", seconds, "--inside", plant.folder)
-            for pattern, found in answer(plant.command(child("bandwidth", *asked))).items():
+            for pattern, found in answer(plant.command(child(rates, plant.folder, rounds, seconds))).items():
                 probe, fio = (median([each[side] for each in found]) / 1e6 for side in ("probe", "fio"))
                 ratios = spread([each["probe"] / each["fio"] for each in found])
                 print(f"{name:12} {pattern:24} {probe:9.1f} {fio:9.1f}  {ratios}")
@@ -191,11 +190,7 @@ def main() -> int:
     options.add_argument("--fio", action="store_true", help="compare rates with fio")
     options.add_argument("--rounds", type=int, help="20; with --fio 6")
     options.add_argument("--seconds", type=float, default=1.0, help="of the shortest phase; with --fio at least 4")
-    options.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     chosen = options.parse_args()
-    if chosen.inside:
-        print(json.dumps(rates(chosen.inside, chosen.rounds, chosen.seconds)))
-        return 0
     if chosen.fio:
         return compare_with_fio(chosen)
     probe = program("bandwidth", "--json", "--readers", "1,4,16", "--seconds", chosen.seconds)

@@ -36,8 +36,7 @@ def neighbour(seed: str, longest_s: float = LONGEST_S) -> Iterator[None]:
 
     Raises RuntimeError when it has ended before its time: what was measured had less of a neighbour than it says.
     """
-    command = child("beside", "neighbour", os.getpid(), seed, longest_s)
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL) as process:
+    with subprocess.Popen(child(come_and_go, os.getpid(), seed, longest_s), stdin=subprocess.DEVNULL) as process:
         try:
             yield
             if process.poll() is not None:
@@ -87,9 +86,7 @@ class Objects(BaseHTTPRequestHandler):
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
     """The address of a server of these files, in a process of its own."""
-    with subprocess.Popen(
-        child("beside", "server", folder), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
+    with subprocess.Popen(child(serve, folder), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         assert process.stdin
         try:
@@ -99,9 +96,9 @@ def served(folder: Path) -> Iterator[str]:
             process.wait(SECONDS_UNTIL_UP)
 
 
-def serve(folder: Path) -> None:
+def serve(folder: str) -> None:
     """Until standard input ends."""
-    Objects.objects = {file.name: file.read_bytes() for file in folder.rglob("*.JPEG")}
+    Objects.objects = {file.name: file.read_bytes() for file in Path(folder).rglob("*.JPEG")}
     server = ThreadingHTTPServer(("127.0.0.1", 0), Objects)
     server.daemon_threads = True
     Thread(target=server.serve_forever, daemon=True).start()
@@ -136,11 +133,3 @@ def held_lock() -> Iterator[Any]:
     finally:
         holder.terminate()
         holder.join()
-
-
-if __name__ == "__main__":
-    _, what, *given = sys.argv
-    if what == "neighbour":
-        come_and_go(int(given[0]), given[1], float(given[2]))
-    else:
-        serve(Path(given[0]))

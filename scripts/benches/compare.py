@@ -89,7 +89,6 @@ def noise_of(runs: Sequence[Path]) -> list[float]:
 
 
 def recorded(place: Path) -> Path:
-    """A sweep measured now."""
     return loaderprobe.sweep(
         workers=2, compute="emulated:mlperf-h100", resolutions="256x256,500x375", rounds=6, thorough=True,
         data_dir=place / "data", out=place / "run",

@@ -27,7 +27,7 @@ from typing import Any
 from loaderprobe.analyze.caches import lru_hits, page_cache_hits
 from loaderprobe.stats import mean
 from scripts.benches.compared import Compared, Limits
-from scripts.benches.harness import Progress, part_of, photographs, photographs_in
+from scripts.benches.harness import Progress, child, photographs, photographs_in
 from tests.planted.slow_reader import evict
 from tests.planted.small_memory import SmallMemory, pages_bytes, small_memory
 
@@ -47,8 +47,6 @@ NOISE = 0.025
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One way of reading."""
-
     order: str = "shuffled"
     share: float
 
@@ -77,9 +75,9 @@ def read_file(path: Path) -> int:
     return len(path.read_bytes())
 
 
-def run_child(given: dict[str, Any]) -> None:
+def read_epochs(folder: str) -> None:
     """In the cgroup: an epoch for each line of standard input, which has the numbers of its files."""
-    files = photographs_in(Path(given["folder"]))
+    files = photographs_in(Path(folder))
     with multiprocessing.get_context("fork").Pool(READERS) as pool:
         # Without a limit as yet: all processes have started, and have what memory they need.
         pool.map(read_file, files[:WARM_UP])
@@ -90,7 +88,6 @@ def run_child(given: dict[str, Any]) -> None:
 
 
 def orders(row: Row, count: int, seed: int) -> Iterator[list[int]]:
-    """The files of each epoch."""
     chance = random.Random(seed)
     numbers = list(range(count))
     chance.shuffle(numbers)
@@ -125,7 +122,6 @@ def _in_little_memory(undo: ExitStack, count: int) -> SmallMemory:
 
 
 def measure(chosen: argparse.Namespace, out: Path) -> bool:
-    """Each row in each repetition, into one file."""
     only = [row for row in ROWS if any(part in row.name for part in chosen.only.split(","))]
     repeats, seen = chosen.rounds or REPEATS, list[Seen]()
     progress = Progress(len(only))
@@ -139,12 +135,11 @@ def measure(chosen: argparse.Namespace, out: Path) -> bool:
 
 
 def measure_row(place: SmallMemory, folder: Path, row: Row, seed: int) -> Seen:
-    """One repetition."""
     files = photographs_in(folder)
     sizes = [pages_bytes([file]) for file in files]
     hits: list[float] = []
     held: list[float] = []
-    command = place.command(part_of("forecast", "caches", {"folder": str(folder)}))
+    command = place.command(child(read_epochs, folder))
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin
         assert process.stdout

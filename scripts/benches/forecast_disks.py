@@ -1,22 +1,17 @@
 """Kind `disks`: sweeps of planted disks of two speeds and two kinds, and of warm files, for several accelerators.
 
-All disks stand side by side, and each is visited several times, so that the same configuration is measured again
-minutes later. A visit is one sweep of all numbers of workers and all emulated accelerators, which finds the ceiling of
-the storage, too.
+All disks stand side by side, and each is visited several times: a visit is one sweep of all numbers of workers and all
+emulated accelerators, which finds the ceiling of the storage, too. From each visit are forecast more workers than one
+and two, fewer than four, each other accelerator, and the faster disk of the same kind, as much faster as the two sweeps
+found. Each is compared with what *other* visits measured there, minutes later, so that its error holds what the machine
+changes meanwhile, as does the error beside it: that of one visit's rate taken for another's (repeat), of which the
+median error may be 1.5 times. The lines of one kind of disk each have few rows, and are not judged.
 
-From each visit is forecast: more workers, from one and two; fewer, from four; each other accelerator; and the faster
-disk of the same kind, from the slower, as much faster as the two sweeps found. Each forecast is compared with what
-*other* visits measured there, so that its error holds what the machine changes meanwhile, as does the error beside it:
-that of one visit's rate taken for another's (repeat). Rows where the accelerator's own rate is all there is to it, by
-forecast as by measurement, are counted apart. A measurement during which other processes had the cores is left out on
-both sides, and named: its workers waited for cores that they did not use, on warm files as well.
+Rows where the accelerator's own rate is all there is to it are counted apart. A measurement during which other
+processes had the cores is left out on both sides, and named.
 
-The median error may be 1.5 times that of repeats. The lines of one kind of disk each have few rows, and are not judged.
-
-The server of a single_server disk is a process of this machine and uses its cores while it serves. That is part
-of every figure: it is in what is fitted as in what comes of it, as waiting for storage and, where the cores are the
-limit, as fewer cores. Where they are that only in the forecast, the law does not know of it, and is too high by that
-much.
+The server of a single_server disk uses the cores of this machine, in what is fitted as in what comes of it. Where they
+are the limit only in the forecast, the law does not know of it, and is too high by that much.
 """
 
 from __future__ import annotations
@@ -124,8 +119,6 @@ def others_had_cores(measurement: Measurement) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A configuration."""
-
     disk: str
     workers: int
     accelerator: int

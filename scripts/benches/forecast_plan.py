@@ -32,7 +32,7 @@ from loaderprobe.stats import mean
 from loaderprobe.system.clock import SystemClock
 from loaderprobe.testing import example_arguments
 from scripts.benches.compared import Compared, Limits
-from scripts.benches.harness import device_reads, part_of, photographs, photographs_in, planted, program
+from scripts.benches.harness import child, device_reads, photographs, photographs_in, planted, program
 from scripts.benches.loaders import PythonFiles, Work
 from tests.planted.slow_disk import SlowDisk
 from tests.planted.slow_reader import evict
@@ -114,10 +114,10 @@ def limit_of(kind: str, photos: Path) -> float:
     return images * pages_bytes(files) / len(files)
 
 
-def run_child(given: dict[str, Any]) -> None:
+def train_alone(folder: str, part: int, parts: int) -> None:
     """One accelerator, until standard input ends; then the end of each of its steps, in ns, as JSON."""
     device, ended = EmulatedCompute(example_arguments(SystemClock(), compute=f"emulated:{RATE:g}")), threading.Event()
-    files = ColdFiles(Path(given["folder"]), given["part"], given["parts"])
+    files = ColdFiles(Path(folder), part, parts)
     loader = DataLoader(files, batch_size=BATCH_SIZE, sampler=Endless(len(files)), num_workers=WORKERS)
     threading.Thread(target=_at_end_of_input, args=[ended], daemon=True).start()
     for number, batch in enumerate(loader):
@@ -134,8 +134,7 @@ def run_child(given: dict[str, Any]) -> None:
 def together(place: SlowDisk, folder: Path, count: int) -> Seen:
     """So many accelerators at once, once all of them have begun and settled."""
     with ExitStack() as undo:
-        given = [{"folder": str(folder), "part": part, "parts": count} for part in range(count)]
-        commands = [place.command(part_of("forecast", "plan", each)) for each in given]
+        commands = [place.command(child(train_alone, folder, part, count)) for part in range(count)]
         running = [
             undo.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
             for command in commands

@@ -33,7 +33,6 @@ LIMITS = Limits(error=0.15, held=0.9)
 
 
 def measure(chosen: argparse.Namespace, out: Path) -> bool:
-    """A sweep on each disk, into a folder of `out`."""
     names, complete = wanted([*DISKS], chosen.only), True
     with tempfile.TemporaryDirectory(prefix="loaderprobe-shards-") as scratch:
         source, progress = Path(scratch, "source"), Progress(len(names))
@@ -52,7 +51,6 @@ def measure(chosen: argparse.Namespace, out: Path) -> bool:
 
 
 def load(folder: Path, _: argparse.Namespace) -> list[Compared]:
-    """A row for each disk and resolution."""
     return [row for name in DISKS if (folder / name / "run.json").exists() for row in _compared(name, folder / name)]
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from scripts.benches.harness import child, parser, photographs, program
+from scripts.benches.harness import parser, photographs, program
 
 ROWS = Path(__file__).with_name("scripts.toml")
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -80,7 +80,7 @@ def written(folder: Path) -> Files:
 
 def run(words: list[str], folder: Path, options: list[str] | None) -> Seen:
     """The script in a folder, alone or under `run` with these options."""
-    command = child("harmless", "--seeded", *words)
+    command = [sys.executable, "-m", "scripts.benches.harmless", "--seeded", *words]
     if options is not None:
         command = program("run", "--out", "found", *options, "--", *command)
     env = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}

@@ -1,11 +1,12 @@
 """What benches share: photographs, planted disks, children, raw results, runs in turn, spreads, options.
 
-`scripts/bench` runs a bench as a module from the repository root; so are its children, which inherit that folder.
+`scripts/bench` runs a bench from the repository root; its children inherit that folder.
 """
 
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import os
 import shutil
@@ -49,7 +50,6 @@ def parser_of_kept(doc: str | None) -> argparse.ArgumentParser:
     found.add_argument("--keep", type=Path, help="keep the raw results in this folder")
     found.add_argument("--from", dest="source", type=Path, help="judge what was kept there, and measure nothing")
     found.add_argument("--all", action="store_true", help="show all of every row")
-    found.add_argument("--child", help=argparse.SUPPRESS)
     return found
 
 
@@ -102,9 +102,20 @@ def planted(
     return disk
 
 
-def child(module: str, *arguments: object) -> list[str]:
-    """The command of a bench's module, in a process of its own."""
-    return [sys.executable, "-m", f"scripts.benches.{module}", *map(str, arguments)]
+def child(function: Callable[..., object], *given: object) -> list[str]:
+    """The command that calls a function of a bench in a process of its own, and prints what it returns as JSON.
+
+    `given` is what JSON can hold; paths become text.
+    """
+    module = f"scripts.benches.{Path(inspect.getfile(function)).stem}"
+    code = f"""
+import json, sys
+from {module} import {function.__name__} as run
+found = run(*json.loads(sys.argv[1]))
+if found is not None:
+    print(json.dumps(found), flush=True)
+"""
+    return [sys.executable, "-c", code, json.dumps(given, default=str)]
 
 
 def program(*words: object) -> list[str]:
@@ -119,11 +130,6 @@ def measurements(run: Path) -> Iterator[Measurement]:
         found = directory.result(config.key)
         if isinstance(found, Measurement):
             yield found
-
-
-def part_of(bench: str, name: str, given: Mapping[str, Any]) -> list[str]:
-    """The command of a part of `truth NAME` or `forecast NAME`, in a process of its own, which is given this."""
-    return child(bench, name, "--child", json.dumps(given))
 
 
 def wanted(names: Sequence[str], only: str) -> list[str]:
@@ -191,14 +197,11 @@ def raw_results(chosen: argparse.Namespace, measure: Callable[[Path], bool]) -> 
 
 
 def run_part(chosen: argparse.Namespace, part: ModuleType, report: Callable[[list[Any]], bool]) -> int:
-    """The exit code of a family of `truth` or a kind of `forecast`, or of a process of its own (`part_of`).
+    """The exit code of a family of `truth` or a kind of `forecast`.
 
     `part` is a module. Its `measure(chosen, folder)` is True when all was measured, `load(folder, chosen)` has the rows
-    that were kept there, `run_child(given)` is what such a process does. `report` is True for rows that are good.
+    that were kept there. `report` is True for rows that are good.
     """
-    if chosen.child:
-        part.run_child(json.loads(chosen.child))
-        return 0
     with raw_results(chosen, partial(part.measure, chosen)) as (source, complete):
         rows = part.load(source, chosen)
         if not rows:

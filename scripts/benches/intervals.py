@@ -12,7 +12,6 @@ times as wide as need be at the median over the rows. Rows of a device that is e
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import random
@@ -159,7 +158,7 @@ def loops_in(folder: Path, seconds: float) -> Iterator[tuple[str, dict[str, Any]
         path = folder / f"{name}.json"
         if not path.exists():
             pictures = photographs(folder / "data", "256x256", 640)
-            path.write_text(json.dumps(answer(child("intervals", "--child", name, pictures, "--seconds", seconds))))
+            path.write_text(json.dumps(answer(child(stamps, name, pictures, seconds))))
             print(f"{name}: {seconds:g} s", file=sys.stderr, flush=True)
         yield name, json.loads(path.read_text())
 
@@ -193,21 +192,24 @@ class Samples(Dataset[Any]):
         return torch.from_numpy(np.array(self.change(Image.open(path).convert("RGB"))))
 
 
-def stamps(kind: str, folder: Path, seconds: float) -> dict[str, Any]:
+def stamps(name: str, folder: str, seconds: float) -> dict[str, Any]:
     """Of one loop: `begin_ns`, `closed_ns`, `finished_ns`, its workers, the specified rate of an emulated device."""
+    kind, _, beside = name.partition("+")
     torch.set_num_threads(1)
     workers = 0 if kind.endswith("serial") else 2
-    loader: Any = DataLoader(Samples("decoding" if "emulated" in kind else kind, folder), BATCH, num_workers=workers)
-    batches, clock = iter(loader), SystemClock()
-    for _ in range(WARM_UP):
-        next(batches)
+    samples = Samples("decoding" if "emulated" in kind else kind, Path(folder))
+    loader: Any = DataLoader(samples, BATCH, num_workers=workers)
     pace = Pace(min_s=seconds, max_s=seconds, min_batches=1, max_batches=10**6)
     rate = {"emulated-steady": 75.0, "emulated-hungry": 3000.0}.get(kind)
-    if rate is None:
-        steps = load_only(batches, clock, pace)
-    else:
-        arguments = example_arguments(clock, compute=f"emulated:{rate:g}")
-        steps = train(batches, EmulatedCompute(arguments), clock, pace)
+    with neighbour(name) if beside else nullcontext():
+        batches, clock = iter(loader), SystemClock()
+        for _ in range(WARM_UP):
+            next(batches)
+        if rate is None:
+            steps = load_only(batches, clock, pace)
+        else:
+            arguments = example_arguments(clock, compute=f"emulated:{rate:g}")
+            steps = train(batches, EmulatedCompute(arguments), clock, pace)
     return {
         "begin_ns": steps.begin_ns, "closed_ns": steps.closed_ns, "finished_ns": steps.finished_ns,
         "workers": workers, "specified": rate,
@@ -218,13 +220,7 @@ def main() -> int:
     options = parser(__doc__)
     options.add_argument("--loops", type=Path, help="keep the long loops there; what is there is not measured again")
     options.add_argument("--seconds", type=float, default=40.0, help="of each loop that is measured")
-    options.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     asked = options.parse_args()
-    if asked.child:
-        kind, folder = asked.child
-        with neighbour(kind) if kind.endswith("+neighbours") else nullcontext():
-            print(json.dumps(stamps(kind.removesuffix("+neighbours"), Path(folder), asked.seconds)))
-        return 0
     with tempfile.TemporaryDirectory(prefix="loaderprobe-loops-") as scratch:
         loops = loops_in(asked.loops or Path(scratch), asked.seconds)
         rows = [row for name, loop in loops for row in rows_of(name, loop)]

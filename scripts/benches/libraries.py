@@ -11,7 +11,6 @@ Bare it is a plain loop over the library, written as its own documentation does,
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import os
@@ -282,7 +281,7 @@ def segment_of(runner: SegmentRunner, scratch: Path) -> float:
     loader = runner.parts.loader
     with (
         WaitsSampler(lambda: threads_of(loader.workers()), scratch) as looking,
-        sampling(runner.parts.clock, runner.parts.location.devices, loader.workers, None),
+        sampling(runner.parts.clock, runner.parts.location.devices, None),
     ):
         if isinstance(loader, OwnThreads):
             loader.new_processes = looking.follow_threads
@@ -291,8 +290,8 @@ def segment_of(runner: SegmentRunner, scratch: Path) -> float:
         return found.batch_size * found.steps / segment_seconds(found)
 
 
-def run_child(name: str, folder: str, rounds: int, seconds: float) -> dict[str, list[float]]:
-    """Images/s of each round: through loaderprobe, and bare."""
+def rates(name: str, folder: str, rounds: int, seconds: float) -> None:
+    """Prints images/s of each round: through loaderprobe, and bare."""
     files = generated_set(Path(folder), sample=IMAGES, seed=0)
     config = example_config(
         data=files.fingerprint, cache="warm", loader=name, workers=WORKERS, prefetch_factor=AHEAD, batch_size=BATCH,
@@ -309,7 +308,8 @@ def run_child(name: str, folder: str, rounds: int, seconds: float) -> dict[str, 
         }
         alternated(runs, 0)  # all that begins late has begun
         made = [alternated(runs, number) for number in range(rounds)]
-    return {way: [each[way] for each in made] for way in runs}
+    print(json.dumps({way: [each[way] for each in made] for way in runs}), flush=True)
+    os._exit(0)  # torchdata's threads would end the process with a signal
 
 
 def installed(name: str) -> bool:
@@ -331,10 +331,10 @@ def measure(only: str, rounds: int, seconds: float) -> int:
         for name in filter(installed, wanted([*BARE], only)):
             layout = ONE_LAYOUT.get(name, "files")
             folder = photographs(Path(scratch), RESOLUTION, IMAGES, layout, shard_images=SHARD_IMAGES)
-            found = answer(child("libraries", "--child", name, folder, rounds, seconds), quiet=True)
+            found = answer(child(rates, name, folder, rounds, seconds), quiet=True)
             ratios = [ours / bare for ours, bare in zip(found["loaderprobe"], found["bare"], strict=True)]
-            rates = " | ".join(f"{median(values):.0f}" for values in found.values())
-            print(f"| {name} | {rates} | {spread(ratios)} |", flush=True)
+            medians = " | ".join(f"{median(values):.0f}" for values in found.values())
+            print(f"| {name} | {medians} | {spread(ratios)} |", flush=True)
             wrong += abs(median(ratios) - 1) > EQUAL
     return int(wrong > 0)
 
@@ -345,12 +345,7 @@ def main() -> int:
     options.add_argument("--only", default="", help="loaders, with commas; all that are installed")
     options.add_argument("--rounds", type=int, default=24)
     options.add_argument("--seconds", type=float, default=0.6, help="of a turn (%(default)s)")
-    options.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
     asked, rest = options.parse_known_args()
-    if asked.child:
-        name, folder, rounds, seconds = asked.child
-        print(json.dumps(run_child(name, folder, int(rounds), float(seconds))), flush=True)
-        os._exit(0)  # torchdata's threads would end the process with a signal
     if asked.rates:
         return measure(asked.only, asked.rounds, asked.seconds)
     return subprocess.run([sys.executable, "-m", "pytest", "tests/libraries", *rest], check=False).returncode

@@ -102,8 +102,6 @@ class Finish:
 
 
 class Pixels(Finish):
-    """Pixels that are stored as they are."""
-
     def decode(self, data: Any) -> torch.Tensor:
         pixels = np.array(data, dtype=np.uint8).reshape(SIDE, SIDE, 3)
         return _AUGMENT_TENSOR(torch.from_numpy(pixels).permute(2, 0, 1))
@@ -148,8 +146,6 @@ class PythonFiles(Samples):
 
 
 class TinyFiles(PythonFiles):
-    """Thousands of them, each of a few pages."""
-
     ready = READY_TINY
     augment = _AUGMENT_TINY
 
@@ -184,8 +180,6 @@ class LazyFiles(PythonFiles):
 
 
 class MappedFiles(PythonFiles):
-    """Each file mapped into memory."""
-
     def read(self, index: int) -> Any:
         with (
             Path(self.files[index]).open("rb") as opened,
@@ -214,8 +208,6 @@ class LockedFiles(PythonFiles):
 
 
 class Made(Samples):
-    """Nothing is read."""
-
     ready = READY_TINY
 
     def read(self, index: int) -> Any:
@@ -249,8 +241,6 @@ TINY_CROP = 128
 
 
 class Opened(Samples):
-    """What is opened once in each worker."""
-
     @cached_property
     def handle(self) -> Any:
         return self.open()
@@ -260,8 +250,6 @@ class Opened(Samples):
 
 
 class BigMap(Pixels, Opened):
-    """One big array, np.memmap."""
-
     def open(self) -> Any:
         return np.load(self.folder / "pixels.npy", mmap_mode="r")
 
@@ -390,8 +378,6 @@ Access = Literal["file", "stream", "random", "none"]
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A way to read samples."""
-
     make: Callable[..., Any]
     """The data set, from its folder and `Work`; a remote one takes the address of its server as well."""
     format: str = "files"
@@ -534,7 +520,6 @@ WRITERS: dict[str, Callable[[Sequence[Path], Path], None]] = {
 
 
 def folder_of(kind: str, samples: int) -> str:
-    """The name of the folder with so many samples in this format."""
     return f"{kind}-{samples}"
 
 
@@ -556,8 +541,6 @@ READ_AHEAD_KB = (128, 2560, 8192)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
-    """A slow disk, or this machine's own."""
-
     kind: Literal["token_bucket", "single_server", "latency", "own"] = "token_bucket"
     bytes_per_s: float = 0.0
     read_ahead_kb: int | None = None
@@ -641,7 +624,6 @@ class Row:
 
     @property
     def budget_s(self) -> float:
-        """Of a driver."""
         return 30.0 if len(self.drivers) == 1 else 12.0
 
     @property

@@ -7,11 +7,9 @@ next, or 1 where there is none, by over 15 % and over 2 standard errors; or when
 
 **Outcome.** A firm word is one cause, or `balanced`. On a clear row it is right when it is the truth, else wrong; on
 others it is wrong when following it gains over 10 % less than following what leads, beyond 2 standard errors, else
-unclear. `either` and `inconclusive` are not firm; `either` that does not name a clear truth is wrong. `cpu` is
-`preprocessing` with the addition that the cores are full: each family says what it is worth where preprocessing is
-true. A side said firmly is wrong where the best of its resources falls behind as far.
-
-A rule that says nothing is never wrong: so a family also asks for a share of clear rows that are right.
+unclear. `either` that does not name a clear truth is wrong. `cpu` is `preprocessing` with full cores: each family says
+what it is worth where preprocessing is true. A side said firmly is wrong where the best of its resources falls behind
+as far. A rule that says nothing is never wrong: so a family also asks for a share of clear rows that are right.
 """
 
 from __future__ import annotations
@@ -57,8 +55,6 @@ class Said:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One row of a family."""
-
     name: str
     logs: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """By resource that was removed, the logarithm of the speed-up in each round."""

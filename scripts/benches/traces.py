@@ -76,7 +76,6 @@ class Sampled:
 
 
 def whole_in(path: Path) -> Any:
-    """All of a recording, at once."""
     data = path.read_bytes()
     return json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data, strict=False)
 
@@ -238,7 +237,6 @@ def long_recording(source: Path, path: Path, megabytes: float) -> None:
 
 
 def in_little_memory(source: Path, megabytes: float) -> bool:
-    """Whether a long recording is read so."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "long.json")
         long_recording(source, path, megabytes)

@@ -181,7 +181,6 @@ def _ladder(scratch: Path) -> Any:
 
 
 def load(folder: Path, chosen: argparse.Namespace) -> list[Row]:
-    """All rows that were kept there."""
     only = wanted(names(), chosen.only)
     rows: list[Row] = []
     for case in (each for each in CASES if each.name in only and (folder / each.name / "run.json").exists()):

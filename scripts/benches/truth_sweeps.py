@@ -40,7 +40,6 @@ def measure(chosen: argparse.Namespace, out: Path) -> bool:
 
 
 def load(folder: Path, _: argparse.Namespace) -> list[Row]:
-    """All rows of the runs that are kept there."""
     return list(_watched([path.parent for path in sorted([*folder.glob("run.json"), *folder.glob("*/run.json")])]))
 
 
@@ -77,6 +76,5 @@ def as_watched(measured: Measurement) -> Measurement:
 
 
 def _over(estimated: Verdict, experiment: Verdict, name: str) -> float | None:
-    """The estimated rate over the measured one."""
     rates = [getattr(each.rates_images_per_s, name) for each in (estimated, experiment)]
     return rates[0] / rates[1] if all(rates) else None

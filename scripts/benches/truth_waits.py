@@ -6,20 +6,18 @@ of its own; files are evicted before each cold one, when no process has them map
 one. How much of them then lies in memory is asked of the kernel, and where the disk is the row's own, its counter says
 how many bytes come from storage for those delivered.
 
-**Cold** is the rate over a set larger than memory: what is read ahead for one sample serves no other. How a plain loop
-gets there goes with how the files are read.
+**Cold** is the rate over a set larger than memory: what is read ahead for one sample serves no other. Beside it stands
+the warm rate, that of later epochs.
 
 - A file a sample: read-ahead ends with the file. The loop is timed once what was prefetched is used up.
 - Shards as a stream: read-ahead is what the next samples need. The first pass after eviction is timed, without its
   first batch, as that is when the workers start.
-- Anywhere in one file: the loop runs on a copy ten times as large, and its samples are drawn at random, but each at
-  least twice the read-ahead from any other. Eviction before each batch would need no copy, but one worker's eviction
-  takes what another's read-ahead has just brought, and a mapping must be undone in each worker first.
+- Anywhere in one file: the loop runs on a copy ten times as large, whose samples are drawn at random, each at least
+  twice the read-ahead from any other. (To evict before each batch takes what another worker's read-ahead has just
+  brought, and a mapping must be undone in each worker first.)
 
-Beside it stands the warm rate, that of later epochs.
-
-**Bytes.** Who says that files were cold, at a rate that takes over 15 % more bytes a second than the disk gives,
-contradicts the storage, whatever the word. So does `run` where its rate is over 10 % off that of `diagnose`.
+Who says that files were cold, at a rate that takes over 15 % more bytes a second than the disk gives, contradicts the
+storage, whatever the word. So does `run` where its rate is over 10 % off that of `diagnose`.
 """
 
 from __future__ import annotations
@@ -54,10 +52,10 @@ from scripts.benches.harness import (
     LATENCY_S,
     Progress,
     alternated,
+    child,
     device_number,
     device_reads,
     own_disk,
-    part_of,
     photographs,
     planted,
     ran,
@@ -185,22 +183,15 @@ def measure_round(
         if variant == "storage":
             warm(own, unlimited)
             there = resident(own)
-            seen = train(make_loader(row, place, variant), step, "after flush", disk)
+            seen = train(make_loader(row, place, variant), step, "after flush", disk, size)
         else:
             evict(files)
             there = resident(files)
             loader = make_loader(row, place, variant, apart)
-            seen = train(loader, None if variant == "compute" else step, cold, disk)
-        return {**_with_amplification(seen, size), "resident": there}
+            seen = train(loader, None if variant == "compute" else step, cold, disk, size)
+        return {**seen, "resident": there}
 
     return alternated({variant: partial(measured, variant) for variant in (BASE, *row.resources)}, number)
-
-
-def _with_amplification(seen: dict[str, Any], size: float) -> dict[str, Any]:
-    """With bytes from storage over bytes of samples, where both are known."""
-    read_bytes = seen.pop("read_bytes")
-    known = read_bytes is not None and size
-    return {**seen, "read_amplification": read_bytes / (seen["read_samples"] * size) if known else None}
 
 
 class _Loop:
@@ -229,10 +220,12 @@ class _Loop:
         return self.samples, time.perf_counter(), read
 
 
-def train(loader: Any, step: Callable[[Any], Any] | None, timed: Timed, disk: Path | None) -> dict[str, Any]:
-    """Rate and cores in use of a plain training loop, once it is to be timed; bytes from storage.
+def train(
+    loader: Any, step: Callable[[Any], Any] | None, timed: Timed, disk: Path | None, size_bytes: float
+) -> dict[str, float | None]:
+    """Rate and cores in use of a plain training loop, once it is to be timed; bytes from storage over those of samples.
 
-    Bytes are those of the samples timed; in a first pass those of all samples, as a stream is read ahead at first.
+    Of the samples timed; in a first pass of all samples, as a stream is read ahead at first.
     """
     loop = _Loop(loader, step, disk)
     inner, start = loop.inner, loop.now()
@@ -257,14 +250,11 @@ def train(loader: Any, step: Callable[[Any], Any] | None, timed: Timed, disk: Pa
     del loop
     gc.collect()
     first = start if timed == "first pass" else begun
+    read_bytes = None if now[2] is None or not size_bytes else now[2] - (first[2] or 0)
     return {
         "images_per_s": (now[0] - begun[0]) / (now[1] - begun[1]),
-        "samples": now[0] - begun[0],
-        "seconds": now[1] - begun[1],
-        "timed": timed,
         "cores": (after[0] - before[0]) / (after[1] - before[1]) if after and before and after[1] > before[1] else None,
-        "read_samples": now[0] - first[0],
-        "read_bytes": None if now[2] is None else now[2] - (first[2] or 0),
+        "read_amplification": None if read_bytes is None else read_bytes / ((now[0] - first[0]) * size_bytes),
     }
 
 
@@ -314,7 +304,6 @@ def folders_of(rows: Sequence[Row]) -> list[str]:
 
 
 def build(rows: Sequence[Row], source: Path, scratch: Path) -> None:
-    """All formats that the rows need, and nothing of them waiting to be written."""
     files = sorted(photographs(scratch / "photographs", RESOLUTION, PHOTOGRAPHS).rglob("*.JPEG"))
     formats = {(row.format, row.samples) for row in rows}
     formats |= {(row.format, LARGE_SAMPLES) for row in rows if row.large_folder}
@@ -359,24 +348,21 @@ def measure(chosen: argparse.Namespace, out: Path) -> bool:
                     unlimited = str(members.parent.parent / members.name) if members else ""
                     for row in own:
                         where = {"disk": str(place.folder), "url": url, "unlimited": unlimited}
-                        command = part_of("truth", "waits", {**given, **where, "row": row.name})
+                        command = child(measure_row, {**given, **where, "row": row.name})
                         complete &= ran(place.command(command), row.name, CHILD_LIMIT_S)
                         progress.done(row.name)
     return complete
 
 
-def run_child(given: dict[str, Any]) -> None:
-    """A row, or one diagnosis of it."""
+def row_of(given: dict[str, Any]) -> Row:
+    """That of a process of its own."""
     warnings.filterwarnings("ignore", message="This DataLoader will create")  # more workers than cores are meant
-    row = next(row for row in ROWS if row.name == given["row"])
-    if "driver" in given:
-        diagnose_row(row, given)
-    else:
-        measure_row(row, given)
+    return next(row for row in ROWS if row.name == given["row"])
 
 
-def measure_row(row: Row, given: dict[str, Any]) -> None:
+def measure_row(given: dict[str, Any]) -> None:
     """All rounds of the truth but one, what each driver says, and the last round; one or more files."""
+    row = row_of(given)
     disk, out, budget_s = Path(given["disk"]), Path(given["out"]), given["budget_s"] or row.budget_s
     before = max(1, given["rounds"] - 1)
     rounds = truths(row, given, range(before))
@@ -392,7 +378,7 @@ def measure_row(row: Row, given: dict[str, Any]) -> None:
     rounds += truths(row, given, range(before, given["rounds"]))
     stored = {
         "name": row.name, "cores": cores_available(), "read_ahead_kb": ahead,
-        "disk_bytes_per_s": DISKS[row.disk].bytes_per_s or None, "sample_bytes": size or None, "samples": row.samples,
+        "disk_bytes_per_s": DISKS[row.disk].bytes_per_s or None, "sample_bytes": size or None,
         "truth": rounds, "said": said,
     }  # fmt: skip
     (out / f"{row.name}.row.json").write_text(json.dumps(stored, indent=1))
@@ -409,9 +395,9 @@ def diagnosed(given: dict[str, Any]) -> dict[str, Any]:
     """What a driver said, in a process of its own, so that nothing of it meets the plain loops."""
     kept = Path(given["out"], f"{given['row']}.said.json")
     kept.unlink(missing_ok=True)
-    nothing = {"diagnosis": None, "error": "", "seconds": 0.0}
+    nothing = {"diagnosis": None, "error": ""}
     try:
-        subprocess.run(part_of("truth", "waits", given), check=False, timeout=DIAGNOSIS_LIMIT_S)
+        subprocess.run(child(diagnose_row, given), check=False, timeout=DIAGNOSIS_LIMIT_S)
     except subprocess.TimeoutExpired:
         return {**nothing, "error": f"took more than {DIAGNOSIS_LIMIT_S:g} s"}
     if not kept.exists():
@@ -421,12 +407,11 @@ def diagnosed(given: dict[str, Any]) -> dict[str, Any]:
     return {**nothing, **found}
 
 
-def diagnose_row(row: Row, given: dict[str, Any]) -> None:
+def diagnose_row(given: dict[str, Any]) -> None:
     """As a new user would: a loader, a step, one call; or an unchanged loop."""
-    out, budget_s = Path(given["out"]), given["budget_s"]
+    row, out, budget_s = row_of(given), Path(given["out"]), given["budget_s"]
     with place_of(row, Path(given["disk"]), given["url"]) as place:
         loader, step = make_loader(row, place), make_step(row)
-        begin_s = time.monotonic()
         found: dict[str, Any] = {}
         try:
             if given["driver"] == "run":
@@ -447,25 +432,21 @@ def diagnose_row(row: Row, given: dict[str, Any]) -> None:
             found["diagnosis"] = _kept(diagnosis)
             measurement = f"{row.name}{'-run' * (given['driver'] == 'run')}.measurement.json"
             (out / measurement).write_bytes(encode("measurement", diagnosis.measurement))
-        found["seconds"] = time.monotonic() - begin_s
     (out / f"{row.name}.said.json").write_text(json.dumps(found))
 
 
 def _kept(diagnosis: Diagnosis) -> dict[str, Any]:
-    """What a row needs of it."""
     plain = diagnosis.to_dict()["configuration"]
     bound = {name: plain["bound"][name] for name in ("side", "cause", "candidates", "sentence")}
     return {**bound, **{name: plain[name] for name in ("cache", "files_were", "images_per_s")}}
 
 
 def load(folder: Path, chosen: argparse.Namespace) -> list[Judged]:
-    """All rows that were kept there."""
     kept = {path.name.removesuffix(".row.json"): path for path in sorted(folder.glob("*.row.json"))}
     return [judged(json.loads(kept[name].read_text())) for name in wanted(list(kept), chosen.only)]
 
 
 def judged(stored: dict[str, Any]) -> Judged:
-    """The row, from what was stored of it."""
     rounds: list[dict[str, Any]] = stored["truth"]
     base = [each[BASE] for each in rounds]
     asked = stored["said"]
@@ -520,7 +501,6 @@ def over_storage(stored: dict[str, Any], said: dict[str, Any] | None) -> float |
 
 
 def _read(stored: dict[str, Any], rounds: Sequence[dict[str, Any]], over: dict[str, float | None]) -> Iterator[str]:
-    """Bytes from storage."""
     read = [each[BASE]["read_amplification"] for each in rounds if each[BASE].get("read_amplification") is not None]
     if not read:
         return

@@ -165,11 +165,10 @@ def two_workers(photographs: FileSet, measure_real: MeasureReal) -> Measurement:
 
 @pytest.mark.usefixtures("on_disk")
 def test_cold_reads_of_workers_agree_with_the_files_consumed(two_workers: Measurement) -> None:
-    """Bytes that the workers read from storage are the sizes of the files, within 5 %; both CPUs were sampled."""
+    """Bytes that the workers read from storage are the sizes of the files, within 5 %; that there is no GPU is said."""
     assert cold_fraction(two_workers, [s for s in two_workers.segments if s.mode == "baseline"]) == pytest.approx(
         1.0, abs=0.05
     )
-    assert {"worker_cpu", "machine_cpu"} <= {series.name for series in two_workers.series}
     assert "no GPU" in next(said(m.reason) for m in two_workers.missing if m.name == "gpu_utilization")
 
 

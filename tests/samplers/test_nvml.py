@@ -235,7 +235,7 @@ def test_one_unanswered_question_removes_no_other_gpu(
 def test_a_lost_gpu_keeps_what_was_read_and_is_asked_no_more(gpu: Gpu) -> None:
     """After GPU_IS_LOST every figure has its readings, the reason, and when they ended; no call follows.
 
-    Readings of GPM and the mean up to the loss stay, too; a failing free stops nothing.
+    Readings of GPM up to the loss stay, too; a failing free stops nothing.
     """
     found = gpu.sample({}, {}, {"ENERGY": 15}, {}, period_s=3.0)
     assert len(values(found)["gpu_utilization"]) == 3 and len(values(found)["gpu_sm_clock"]) == 2
@@ -243,7 +243,6 @@ def test_a_lost_gpu_keeps_what_was_read_and_is_asked_no_more(gpu: Gpu) -> None:
     assert set(reasons(found)) >= PLAIN
     found = gpu.sample(*[{"GPM": 1}] * 3, {"GPM_SAMPLE": 15, "GPM_FREE": 15}, {"GPM_FREE": 15})
     assert values(found)["gpu_sm_occupancy"] == pytest.approx([0.06, 0.08])
-    assert values(found)["gpu_sm_occupancy_mean"] == pytest.approx([0.07])
     assert reasons(found)["gpu_sm_occupancy"].startswith("GPM: the GPU has been lost; its readings end 400 ms")
 
 
@@ -294,19 +293,13 @@ def test_mig_is_named_where_it_is_why(gpu: Gpu, settings: dict[str, object], wor
 
 
 def test_a_reading_is_the_average_since_the_one_before(gpu: Gpu) -> None:
-    """The first sample alone is no reading; each later one is compared with its neighbour, in our units.
-
-    The mean of each metric compares the first sample with the last, and says over how long.
-    """
+    """The first sample alone is no reading; each later one is compared with its neighbour, in our units."""
     found = gpu.sample({"GPM": 1}, times=5)
     # Samples are numbered 1 to 5; metric m between a and b is m + a + b.
     assert values(found)["gpu_sm_occupancy"] == pytest.approx([0.06, 0.08, 0.1, 0.12])
     assert values(found)["gpu_jpeg_utilization"] == pytest.approx([0.5, 0.52, 0.54, 0.56])
     assert values(found)["gpu_pcie_to_device"] == pytest.approx([each * 2**20 for each in (24, 26, 28, 30)])
-    mean = series(found, "gpu_sm_occupancy_mean")
-    assert mean.values == pytest.approx([0.09]) and "over the 0.8 s before" in mean.source
-    assert mean.time_ns == (series(found, "gpu_sm_occupancy").time_ns[-1],)
-    assert set(values(found)) == PLAIN | GPM | {f"{name}_mean" for name in GPM} and gpu.left == (0, 0)
+    assert set(values(found)) == PLAIN | GPM and gpu.left == (0, 0)
 
 
 def test_samples_are_never_closer_than_the_driver_refreshes(gpu: Gpu) -> None:
@@ -317,12 +310,12 @@ def test_samples_are_never_closer_than_the_driver_refreshes(gpu: Gpu) -> None:
 
 @pytest.mark.parametrize("status", [3, 4, 6, 21, 999, 1234])
 def test_each_metric_has_a_status_of_its_own(gpu: Gpu, status: int) -> None:
-    """A metric that failed within a good answer is missing with its reason, series and mean, and the others stay.
+    """A metric that failed within a good answer is missing with its reason, and the others stay.
 
     Of the JPEG engines the busiest counts, and those that are absent do not.
     """
     found = gpu.sample({"GPM": 1, "STATUS_3": status, "STATUS_46": 3, "STATUS_47": 3}, times=2)
-    assert reasons(found) == dict.fromkeys(("gpu_sm_occupancy", "gpu_sm_occupancy_mean"), f"GPM: {ERRORS[status]}")
+    assert reasons(found) == {"gpu_sm_occupancy": f"GPM: {ERRORS[status]}"}
     assert GPM - set(values(found)) == {"gpu_sm_occupancy"}
     assert values(found)["gpu_jpeg_utilization"] == pytest.approx([0.48])
     found = gpu.sample({"GPM": 1, **{f"STATUS_{engine}": status for engine in range(40, 48)}}, times=2)

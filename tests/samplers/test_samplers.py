@@ -1,4 +1,4 @@
-"""Counters of disk, workers and machine on a fake clock, and the thread that samples them."""
+"""Counters of disk and cores on a fake clock, and the thread that samples them."""
 
 from __future__ import annotations
 
@@ -7,16 +7,10 @@ from typing import Self
 
 from loaderprobe.records.measurement import Missing, Series
 from loaderprobe.samplers import sampling
-from loaderprobe.samplers.host import CoresSampler, DiskSampler, MachineSampler, WorkerSampler
+from loaderprobe.samplers.host import CoresSampler, DiskSampler
 from loaderprobe.samplers.recorded import SamplerThread
-from loaderprobe.system.process import ProcessCounters
 from loaderprobe.testing import FakeClock
 from tests.said import all_said
-
-
-def values(found: Sequence[Series | Missing]) -> dict[str, tuple[float, ...] | None]:
-    """By name; None for what is missing."""
-    return {item.name: item.values if isinstance(item, Series) else None for item in found}
 
 
 def test_disk_readings_are_stamped() -> None:
@@ -36,40 +30,16 @@ def test_disk_readings_are_stamped() -> None:
     assert isinstance(missing, Missing) and missing.name == "disk_read" and missing.reason
 
 
-def test_workers_add_up_and_keep_what_the_dead_used() -> None:
-    """The sum does not fall when a worker has gone; workers may come later, and nothing stays missing then."""
-    alive: dict[int, ProcessCounters] = {}
-    sampler = WorkerSampler(FakeClock(), lambda: tuple(alive), lambda pid: alive.get(pid))
-    sampler.sample()
-    assert set(values(sampler.series()).values()) == {None}
-    alive |= {1: ProcessCounters(1.0, 10), 2: ProcessCounters(2.0, 20)}
-    sampler.sample()
-    alive[1] = ProcessCounters(1.5, 15)
-    del alive[2]
-    sampler.sample()
-    assert values(sampler.series()) == {"worker_cpu": (3.0, 3.5), "worker_read": (30, 35)}
-
-
-def test_hidden_bytes_are_missing() -> None:
-    """A worker whose bytes may not be read leaves a reason; its CPU time is still given."""
-    sampler = WorkerSampler(
-        FakeClock(), lambda: (1, 2), {1: ProcessCounters(1.0, None), 2: ProcessCounters(1.0, 5)}.get
-    )
-    sampler.sample()
-    assert values(sampler.series()) == {"worker_cpu": (2.0,), "worker_read": None}
-
-
 def test_a_share_is_between_readings() -> None:
-    """Of the machine, and of what this process takes of two cores; the first has nothing to compare with."""
-    clock, percents = FakeClock(), iter((0.0, 50.0, 100.0))
-    machine, own = MachineSampler(clock, lambda: next(percents)), CoresSampler(clock, cores=2)
+    """Of what this process takes of two cores; the first has nothing to compare with."""
+    clock = FakeClock()
+    own = CoresSampler(clock, cores=2)
     for work_s, sleep_s in ((0.0, 0.0), (1.0, 0.0), (0.0, 1.0)):
         clock.work(work_s)
         clock.sleep(sleep_s)
-        machine.sample()
         own.sample()
-    assert values(machine.series()) == {"machine_cpu": (0.5, 1.0)}
-    assert values(own.series()) == {"own_cpu": (0.5, 0.0)}
+    (series,) = own.series()
+    assert isinstance(series, Series) and (series.name, series.values) == ("own_cpu", (0.5, 0.0))
 
 
 class Scripted:
@@ -105,11 +75,11 @@ def test_a_sampler_that_raises_is_missing_and_the_others_go_on() -> None:
 def test_the_thread_samples_at_least_once_and_ends() -> None:
     """However short the measurement, there is a reading; every quantity of the product is read or has a reason."""
     readings: list[int] = []
-    with SamplerThread([Scripted(lambda: readings.append(1))], period_s=3600) as thread:
+    with SamplerThread([Scripted(lambda: readings.append(1))], period_s=3600):
         pass
-    assert readings and thread.cpu_s >= 0.0
-    with sampling(FakeClock(), (), lambda: (), None) as thread:
+    assert readings
+    with sampling(FakeClock(), (), None) as thread:
         pass
     series, missing = thread.collected()
     names = {item.name for item in series} | {item.name for item in missing}
-    assert {"disk_read", "worker_cpu", "worker_read", "gpu_utilization"} <= names
+    assert {"disk_read", "gpu_utilization"} <= names

@@ -155,7 +155,7 @@ def test_rows_come_back_as_written(tmp_path: Path) -> None:
     assert read_rows(tmp_path) == WaitSamples(
         time_ns=(1100, 1110, 1200), worker=(0, 1, 0),
         kind=tuple(WAIT_KINDS.index(kind) for kind in ("storage", "network", "storage")), subject=(0, -1, 0),
-        subjects=("/data/\\udcff.jpg", '["ptrace_scope", {"scope": 2}]'), letters_only=HIDDEN, cpu_ns=40, wall_ns=220,
+        subjects=("/data/\\udcff.jpg",), letters_only=HIDDEN, cpu_ns=40, wall_ns=220,
     )  # fmt: skip
 
 
@@ -172,15 +172,13 @@ def test_half_a_row_is_not_read(tmp_path: Path) -> None:
 
 
 def test_subjects_are_bounded(tmp_path: Path) -> None:
-    """A million images must not be a million names; the reason for letters is never left out."""
+    """A million images must not be a million names."""
     rows = RowWriter(tmp_path)
     for number in range(MOST_SUBJECTS + 5):
         rows.add(number, 0, Wait("storage", f"/data/{number}.jpg"))
     rows.end_round(0, 0, None)
     samples = read_rows(tmp_path)
     assert len(samples.subjects) == MOST_SUBJECTS and samples.subject[-5:] == (-1,) * 5
-    rows.end_round(0, 0, HIDDEN)
-    assert read_rows(tmp_path).letters_only == HIDDEN
 
 
 def test_a_process_that_ends_later_is_a_reason(tmp_path: Path) -> None:
