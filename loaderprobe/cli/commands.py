@@ -12,6 +12,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import loaderprobe
 from loaderprobe.cli.border import (
     Invocation,
     command,
@@ -30,10 +31,6 @@ from loaderprobe.records import options
 from loaderprobe.units import format_bytes, join_words
 
 if TYPE_CHECKING:
-    from loaderprobe.api.bandwidth import Bandwidth
-    from loaderprobe.api.batch_size import BatchSize
-    from loaderprobe.api.diagnose import Diagnosis
-    from loaderprobe.api.layers import Layers
     from loaderprobe.api.shown import Tabled
     from loaderprobe.records.config import CacheState
 
@@ -92,13 +89,12 @@ def diagnose(call: Invocation, **asked: Any) -> int:
     FUNCTION is called without arguments, in each rank. The step really trains.
     In Python: loaderprobe.diagnose(loader, step).
     """
-    from loaderprobe.api.diagnose import diagnose as verb
     from loaderprobe.api.diagnose import prints_to_stderr
 
-    def measure() -> Diagnosis:
+    def measure() -> loaderprobe.Diagnosis:
         # The user's code may go to another folder.
         with chdir("."), prints_to_stderr(), timed(call.silent) as progress:
-            return verb(**asked, command=command_line(), progress=progress)
+            return loaderprobe.diagnose(**asked, command=command_line(), progress=progress)
 
     call.show_and_keep(measure, "diagnose")
     return EXIT_DONE
@@ -114,14 +110,12 @@ def trace(call: Invocation, *, files: list[Path], **asked: Any) -> int:
     Measures nothing, and needs neither a GPU nor the machine that trained. Several files are the ranks of one training.
     """  # fmt: skip
     call.check()
-    from loaderprobe.api.trace import trace as verb
-
     with counting(call.quiet) as on_count:
 
         def progress(name: str, done: int, size: int) -> None:
             on_count(f"{name}, {format_bytes(size)}", -(-done // MEGABYTE), -(-size // MEGABYTE))
 
-        found = verb(files, **asked, command=command_line(), progress=progress)
+        found = loaderprobe.trace(files, **asked, command=command_line(), progress=progress)
     page = "Trace" if call.out else f"{found.document().title}\nTrace"
     call.show_then_keep(found, page, beside=call.out is not None)
     return ended(interrupted=False, failed=bool(found.unread))
@@ -141,11 +135,9 @@ def bandwidth(call: Invocation, **asked: Any) -> int:
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup
         signal.signal(signal.SIGHUP, signal.default_int_handler)
 
-    def measure() -> Bandwidth:
-        from loaderprobe.api.bandwidth import bandwidth as verb
-
+    def measure() -> loaderprobe.Bandwidth:
         with counting(call.silent) as on_count:
-            return verb(**asked, command=command_line(), progress=on_count)
+            return loaderprobe.bandwidth(**asked, command=command_line(), progress=on_count)
 
     found = call.show_and_keep(measure)
     return ended(interrupted=found.interrupted, failed=bool(found.failed))
@@ -161,14 +153,13 @@ def generate(call: Invocation, *, directory: Path, verify: bool, **asked: Any) -
     Sizes, qualities and content match ImageNet's for storage and decoders.
     Every block of every file is different. The same seed gives the same files.
     """
-    from loaderprobe.api.generate import generate as verb
     from loaderprobe.datasets.generate.generate import GO_ON
 
     if verify:
         return _verify(call, directory)
     try:
         with counting(call.quiet) as on_data:
-            made = verb(directory, **asked, progress=on_data)
+            made = loaderprobe.generate(directory, **asked, progress=on_data)
     except KeyboardInterrupt:
         stderr().print(f"interrupted; the files written so far are kept. To resume: {GO_ON}")
         return EXIT_INTERRUPTED
@@ -298,9 +289,7 @@ def plan(call: Invocation, *, run: Path | None, catalogue: bool, schema: bool, *
     elif run is None:
         raise BadValue("no run is given", hint="loaderprobe plan loaderprobe-runs/DATE-TIME")
     else:
-        from loaderprobe.api.plan import plan as verb
-
-        found = verb(run, **asked)
+        found = loaderprobe.plan(run, **asked)
         if call.html is not None:
             write_file(call.html, found.html().encode(), "--html", "Plan")
         else:
@@ -334,9 +323,7 @@ def compare(call: Invocation, *, results: list[Path], others: list[Path], **aske
         several = "for several a side: A1 A2 --with B1 --with B2"
         raise BadValue(f"A and B are two results, but {len(results)} are given", hint=several)
     call.check()
-    from loaderprobe.api.compare import compare as verb
-
-    found = verb(before, after, **asked, command=command_line())
+    found = loaderprobe.compare(before, after, **asked, command=command_line())
     call.show_then_keep(found, "Comparison")
     return EXIT_DONE if found.passed else EXIT_GATE_FAILED
 
@@ -352,7 +339,7 @@ def layers(call: Invocation, **asked: Any) -> int:
     """
     _check_data(asked)
 
-    def measure() -> Layers:
+    def measure() -> loaderprobe.Layers:
         # torch's profiler prints lines of its own, even where nothing is wrong.
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")
         from loaderprobe.api.layers import named_layers
@@ -381,7 +368,7 @@ def batch_size(call: Invocation, **asked: Any) -> int:
     _check_data(asked)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
 
-    def measure() -> BatchSize:
+    def measure() -> loaderprobe.BatchSize:
         if not call.quiet:
             most = "32 probes of about 2 s each, longer where a step is"
             most = most if asked["strategy"] == "throughput" else "100 loops"
@@ -401,10 +388,8 @@ def batch_size(call: Invocation, **asked: Any) -> int:
 @command(options.DOCTOR)
 def doctor(call: Invocation, *, path: Path) -> int:
     """Report what can and cannot be measured on this machine, why, and how to get the rest."""
-    from loaderprobe.api.doctor import doctor as verb
-
     width, color = width_and_color()
-    show(verb(path).text(width=width, color=color))
+    show(loaderprobe.doctor(path).text(width=width, color=color))
     return EXIT_DONE
 
 
