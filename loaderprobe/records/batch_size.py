@@ -13,8 +13,6 @@ from loaderprobe.records.layers import Milliseconds
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Bound, Interval
 
-BATCH_SIZE_SCHEMA = "loaderprobe/batch-size"
-
 StrategyName = Literal["throughput", "gpu-usage", "epoch-time"]
 StopCode = Literal[
     "no_candidate_better",
@@ -125,7 +123,7 @@ class BatchSizeReport:
     """The verdict of `diagnose` on a loader of the chosen size."""
     no_findings: Remark | None = None
     """Why there is no verdict although batches are loaded."""
-    schema: str = BATCH_SIZE_SCHEMA
+    schema: str = "loaderprobe/batch-size"
     schema_version: int = SCHEMA_VERSION
 
     @property

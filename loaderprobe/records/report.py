@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from loaderprobe.records.config import RunConfig
-from loaderprobe.records.environment import Environment
+from loaderprobe.records.environment import SCHEMA_VERSION, Environment
 from loaderprobe.records.files import Staged
 from loaderprobe.records.ranks import RanksView
 from loaderprobe.records.remark import Facts, Remark
@@ -238,8 +238,8 @@ class NextStep:
 class Summary:
     """`summary.json` and `--json`."""
 
-    schema: str
-    schema_version: int
+    schema: str = SUMMARY_SCHEMA
+    schema_version: int = SCHEMA_VERSION
     run: RunInfo
     environment: Environment
     configurations: tuple[ConfigurationRow, ...]
