@@ -209,7 +209,9 @@ def compare(
     """
     named = differ.split(",") if isinstance(differ, str) else differ
     names = check_names(name for each in named if (name := each.strip()))
-    matters = MATTERS if fail_if_slower is None else _size(fail_if_slower)
+    matters = MATTERS if fail_if_slower is None else share(fail_if_slower, "--fail-if-slower")
+    if matters > MOST_MATTERS:
+        raise BadValue(f"--fail-if-slower {fail_if_slower} lets B be half as fast", hint="write --fail-if-slower 5%")
     before, after = sources(a), sources(b)
     paths = {each.kind: each.path for each in (*before, *after)}
     if len(paths) > 1:
@@ -250,23 +252,15 @@ def compare(
     )
 
 
-def _named(side: str, runs: Sequence[Source]) -> list[tuple[str, Source]]:
-    """(A, or A1 and so on where there are several; the run)."""
-    return [(f"{side}{number}" if len(runs) > 1 else side, run) for number, run in enumerate(runs, 1)]
-
-
-def _size(value: str | float) -> float:
-    found = share(value, "--fail-if-slower")
-    if found > MOST_MATTERS:
-        raise BadValue(f"--fail-if-slower {value} lets B be half as fast", hint="write --fail-if-slower 5%")
-    return found
-
-
 def _differences(
     before: Sequence[Source], after: Sequence[Source], others: Sequence[Difference]
 ) -> tuple[Difference, ...]:
-    """Of every result from the first, each field once."""
-    first, *rest = [*_named("A", before), *_named("B", after)]
+    """Of every result from the first, each field once; they are A and B, or A1 and so on where a side has several."""
+    first, *rest = [
+        (f"{side}{number}" if len(runs) > 1 else side, run)
+        for side, runs in (("A", before), ("B", after))
+        for number, run in enumerate(runs, 1)
+    ]
     # Of a field that differs within A, too, the value of B is shown.
     ordered = sorted(rest, key=lambda pair: pair[0].startswith("A"))
     found = [

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable
 from contextlib import chdir, nullcontext
 from importlib.resources import files as resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -397,24 +396,21 @@ def doctor(call: Invocation, *, path: Path) -> int:
 def explain(call: Invocation, *, topic: str | None) -> int:
     """Print a page of the guide: how loaderprobe measures and how it finds a verdict."""
     pages = {
-        page.name.removesuffix(".md"): page
+        page.name.removesuffix(".md"): page.read_text()
         for page in resources("loaderprobe").joinpath("guide").iterdir()
         if page.name.endswith(".md")
     }
     names = sorted(pages)
     if topic is None:
         width = max(map(len, names))
-        show("\n".join(f"loaderprobe explain {name:{width}}  {_title(pages[name])}" for name in names))
+        titles = {name: pages[name].partition("\n")[0].removeprefix("# ") for name in names}
+        show("\n".join(f"loaderprobe explain {name:{width}}  {title}" for name, title in titles.items()))
         return EXIT_DONE
     if topic not in pages:
         raise BadValue(f"the guide has no topic '{topic}'", hint=f"choose {join_words(names, 'or')}")
     from loaderprobe.render.guide import guide_text, threshold_tables
 
     width, color = width_and_color()
-    page = pages[topic].read_text() + (threshold_tables() if topic == "thresholds" else "")
+    page = pages[topic] + (threshold_tables() if topic == "thresholds" else "")
     show(guide_text(page, width=width, color=color))
     return EXIT_DONE
-
-
-def _title(page: Traversable) -> str:
-    return page.read_text().partition("\n")[0].removeprefix("# ")

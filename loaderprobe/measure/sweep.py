@@ -236,7 +236,7 @@ def sweep(
     def added() -> Sequence[RunConfig]:
         """They are kept as asked for before they are measured."""
         if configs := more():
-            run.add(configs)
+            run.ask(replace(run.record.spec, configs=(*run.record.spec.configs, *configs)))
         return configs
 
     policy = SweepPolicy(spec=spec, todo=pending(run), more=added)

@@ -15,7 +15,7 @@ RUN/  run.json               sweep spec, environment
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from typing import TypeVar
 import filelock
 
 from loaderprobe.errors import MEASURE_AGAIN, BadValue, DamagedRun, Locked, Refused
-from loaderprobe.records.config import RunConfig, SweepSpec
+from loaderprobe.records.config import SweepSpec
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
@@ -117,17 +117,8 @@ class RunDirectory:
                 held.enter_context(lock_directory(self.path))
             yield
 
-    def set_budget(self, budget_s: float) -> None:
-        """Keep another budget for what is still to be measured. Raises Locked, MissingPart without permission."""
-        with self.lock():
-            self._keep(replace(self.record.spec, budget_s=budget_s))
-
-    def add(self, configs: Iterable[RunConfig]) -> None:
-        """More to measure; for whoever holds the lock. Raises MissingPart without permission."""
-        spec = self.record.spec
-        self._keep(replace(spec, configs=(*spec.configs, *configs)))
-
-    def _keep(self, spec: SweepSpec) -> None:
+    def ask(self, spec: SweepSpec) -> None:
+        """Keep another spec: more to measure, a budget. For whoever holds the lock. Raises MissingPart, NoSpace."""
         record = replace(self.record, spec=spec)
         write_atomically(self.path / "run.json", encode("run", record))
         self.record = record

@@ -95,7 +95,7 @@ def test_a_run_opens_with_what_was_asked_and_its_files(run: RunDirectory) -> Non
     assert opened.files(CONFIG.data) == FILES
     assert opened.result(CONFIG.key) is None
     asked = run.record
-    run.set_budget(77.0)
+    run.ask(replace(asked.spec, budget_s=77.0))
     found = RunDirectory.open(run.path).record
     assert found == run.record and found.spec.budget_s == 77.0
     assert replace(found, spec=replace(found.spec, budget_s=asked.spec.budget_s)) == asked
