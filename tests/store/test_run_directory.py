@@ -23,9 +23,16 @@ from loaderprobe.records.config import SweepSpec
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.report import DamagedFile
 from loaderprobe.store.codec import encode
-from loaderprobe.store.rank_files import MOST_SEGMENTS, read_rank, shortened, write_ranks
 from loaderprobe.store.results import check_out
-from loaderprobe.store.run_directory import RunDirectory, RunRecord, lock_directory
+from loaderprobe.store.run_directory import (
+    MOST_SEGMENTS,
+    RunDirectory,
+    RunRecord,
+    lock_directory,
+    read_rank,
+    shortened,
+    write_ranks,
+)
 from loaderprobe.testing import example_environment
 from tests.analyze.measured import FILES, measured
 from tests.analyze.rank_runs import rank_run
