@@ -105,13 +105,11 @@ class Run(Tabled):
     def __init__(self, directory: RunDirectory, report: Report | None = None) -> None:
         """`report` is what is in it, where that was judged already."""
         self.directory = directory
-        """The files of the run."""
         self._report = report
         self._document: Document | None = None
 
     @property
     def path(self) -> Path:
-        """The directory of the run."""
         return self.directory.path
 
     def report(self) -> Report:

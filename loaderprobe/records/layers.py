@@ -58,7 +58,6 @@ class LayerTime:
     backward: Milliseconds
     operators: tuple[OperatorTime, ...]
     in_place: bool
-    """True when it overwrites its input."""
     parameters: int
     """Of this layer alone."""
     inputs: tuple[Shape, ...]

@@ -67,13 +67,11 @@ class Outlook:
     compute: str
     """Name of the compute of the configurations that it follows from."""
     model: str
-    """The model that they train."""
     accelerator: str
     """Its name, or that of the device that was measured."""
     images_per_s: float
     """Of one accelerator alone."""
     source: str
-    """Where that rate comes from."""
     specified: bool
     """True when it is specified, not measured."""
     utilization: float

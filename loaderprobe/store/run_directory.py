@@ -296,7 +296,6 @@ def expanded(kept: RankSeen, segments: Sequence[Segment]) -> RankSeen:
 
 
 def _columns(seen: RankSeen) -> Iterator[tuple[str, tuple[int | None, ...]]]:
-    """The columns that it has, by name."""
     yield from ((name, getattr(seen, name)) for name in COLUMNS if getattr(seen, name))
 
 
