@@ -77,16 +77,16 @@ class SideRow:
 Pair = tuple[SideRow, SideRow]
 
 
-def compare_rows(
-    pairs: Sequence[Pair], *, matters: float, averaged: Sequence[int] = ()
-) -> tuple[tuple[Compared, ...], Compared | None]:
-    """Every pair as a row, and the mean of the rows, of those in `averaged` if any.
+def compare_rows(pairs: Sequence[Pair], *, matters: float) -> tuple[tuple[Compared, ...], Compared | None]:
+    """Every pair as a row, and the mean of the rows, of those of a ladder if any.
 
     `matters` is the size of a change that matters, as a share of the speed of A. A row that fewer runs have than there
     are on its side is compared as what it is: the drift between runs counts, unless its own runs show it.
     """
     effects = [_effect(pair) for pair in pairs]
-    whole = _whole(effects, averaged)
+    of_ladder = [effect for (before, _), effect in zip(pairs, effects, strict=True) if in_ladder(before)]
+    averaged = [effect for effect in of_ladder or effects if effect is not None]
+    whole = mean_effect(averaged) if len(averaged) > 1 else None
     known = [effect for effect in (*effects, whole) if effect is not None]
     adjusted = iter(holm([effect.p for effect in known]))
     # The first of Holm's steps: what is seen at that level is seen among any others.
@@ -114,13 +114,6 @@ def _effect(pair: Pair) -> Unpaired | None:
     if before is None or after is None or drift + before.variance + after.variance == 0:
         return None
     return unpaired(before, after, drift=drift)
-
-
-def _whole(effects: Sequence[Unpaired | None], averaged: Sequence[int]) -> Unpaired | None:
-    """The mean of the rows that have an effect; None where that is no more than one row."""
-    chosen = [effects[place] for place in averaged] if averaged else effects
-    known = [each for each in chosen if each is not None]
-    return mean_effect(known) if len(known) > 1 else None
 
 
 def _judged(subject: Subject, effect: Unpaired | None, p: float | None, size: float, level: float) -> Compared:
