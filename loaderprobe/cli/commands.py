@@ -199,35 +199,23 @@ def report(call: Invocation, *, run: Path | None, form: str | None, output: Path
         raise BadValue(f"--json and --format {form} exclude each other", hint="use one of them")
     if schema and (call.json or form):
         raise BadValue("--schema excludes --format and --json", hint="use one of them")
-    if schema:
-        _put(_schema(run).encode(), output)
-        return EXIT_DONE
-    if run is None:
+    if run is None and not schema:
         raise BadValue("no run is given", hint="loaderprobe report loaderprobe-runs/DATE-TIME")
-    chosen = "json" if call.json else form or _by_ending(output)
+    chosen = "json" if schema or call.json else form or _by_ending(output)
     if chosen == "parquet" and output is None and sys.stdout.isatty():
         raise BadValue("parquet cannot be printed on a terminal", hint="give a file: -o run.parquet")
     from loaderprobe.api.load import load_any
     from loaderprobe.api.shown import Documented
 
-    found = load_any(run)
+    found = None if run is None else load_any(run)
+    if schema or found is None:
+        from loaderprobe.render.json import result_schema, summary_schema
+
+        _put((result_schema(type(found)) if isinstance(found, Documented) else summary_schema()).encode(), output)
+        return EXIT_DONE
     _put(_rendered(found, chosen, to_file=output is not None), output, text=chosen != "parquet")
     damaged = not isinstance(found, Documented) and found.report().summary.run.damaged
     return EXIT_SOME_FAILED if damaged else EXIT_DONE
-
-
-def _schema(path: Path | None) -> str:
-    """The JSON Schema of what a directory holds; without one, of a sweep."""
-    from loaderprobe.render.json import result_schema, summary_schema
-
-    if path is not None:
-        from loaderprobe.api.load import load_any
-        from loaderprobe.api.shown import Documented
-
-        found = load_any(path)
-        if isinstance(found, Documented):
-            return result_schema(type(found))
-    return summary_schema()
 
 
 def _put(data: bytes, output: Path | None, *, text: bool = True) -> None:
