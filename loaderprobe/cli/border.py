@@ -185,7 +185,7 @@ def called(
 
 
 def _python_value(option: Option, given: Any) -> Any:
-    if option.negative:
+    if option.type is bool and option.default is True:  # typed to be off: --no-serial
         return not given
     for path in given if isinstance(given, list) else [given]:
         if isinstance(path, Path):

@@ -131,7 +131,3 @@ class BatchSizeReport:
         """True where Ctrl-C ended the search, or came before the loader was judged."""
         why = self.no_findings
         return self.stop.code == "interrupted" or (why is not None and why.code == "interrupted")
-
-    def improvement(self, probe: BatchSizeProbe) -> float:
-        """By what share an epoch is shorter than in the first probe; below 0 where it is longer."""
-        return 1 - probe.epoch_s(self.dataset_images) / self.probes[0].epoch_s(self.dataset_images)

@@ -71,11 +71,6 @@ class Option:
         """As messages name it: `--batch-size`; of an argument `DATA`."""
         return self.name.upper() if self.panel == ARGUMENT else self.flags[0]
 
-    @property
-    def negative(self) -> bool:
-        """True for what is on, and typed to be off: `--no-serial`."""
-        return self.type is bool and self.default is True
-
     def check(self, value: Any) -> None:
         """Raises BadValue for what the command line would not take. Texts and lists are read by the verb itself."""
         if not (self.several or (value is None and self.default is None)) and (why := self._not(value)):
@@ -122,10 +117,9 @@ RESOLUTIONS = ("256x256", "500x375", "1024x768")
 MODELS = (
     "mlp, convnet (LeNet-5), resnet18, resnet50, resnet152, vgg16, or package.module:factory (see explain plug-ins)"
 )
-IMAGES_IN = "Folder of images to load. Without it, images in memory."
 USUAL_BATCH = "256 on CUDA, 4 on the CPU"
 
-LOADED_IMAGES = Option("data", Path, None, ARGUMENT, IMAGES_IN)
+LOADED_IMAGES = Option("data", Path, None, ARGUMENT, "Folder of images to load. Without it, images in memory.")
 LOADING_WORKERS = Option(
     "workers", int, 0, DATA, "Workers that load DATA; 0 is the serial loader.", least=0, most=4096
 )  # fmt: skip

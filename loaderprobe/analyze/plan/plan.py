@@ -120,7 +120,7 @@ _UNITS: dict[SupplyResource, str] = {"bandwidth": "B/s", "opens": "1/s", "reques
 
 def catalogue_offer(entry: CatalogueEntry, name: str, size: float | None, today: date) -> PlanSupply:
     """An entry of the catalogue, or a tier of it, at the size that is bought. Raises BadValue for another size."""
-    tier = entry.tier(name)
+    tier = next((tier for tier in entry.tiers if name == f"{entry.name}-{tier.name}"), None)
     size = _checked_size(entry, name, size, tier.least_size if tier else entry.least_size)
     limits: list[SupplyLimit] = []
     missing: list[str] = []
