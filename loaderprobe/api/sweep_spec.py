@@ -74,8 +74,6 @@ AUTO = "auto"
 FIRST = {"workers": "1", "prefetch_factor": str(PREFETCH_FACTORS[0])}
 """What is measured first with `auto`."""
 LEAST_IMAGES = 512
-DEFAULT_BATCH_SIZE = {"cuda": 256, "cpu": 4}
-USUAL_BATCH_SIZE = 32
 
 
 def spec_of(*, command: tuple[str, ...] = (), nodes: Sequence[Node] | None = None, **options: Any) -> SweepSpec:
@@ -202,7 +200,7 @@ def compute_names(compute: str | Iterable[str]) -> tuple[str, ...]:
 
 def usual_batch(compute: str) -> int:
     """As many images as keep the device busy."""
-    return DEFAULT_BATCH_SIZE.get(compute.partition(":")[0], USUAL_BATCH_SIZE)
+    return {"cuda": 256, "cpu": 4}.get(compute.partition(":")[0], 32)
 
 
 def parse_cache(text: str) -> Any:

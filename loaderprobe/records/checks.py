@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 from loaderprobe.errors import BadValue
@@ -30,9 +29,3 @@ def check_at_least(what: str, record: object, least: Mapping[str, Number]) -> No
         if lowest is not None and not lowest >= bound:
             raise BadValue(f"{what}: {name} is {lowest}, below {bound}")
 
-
-def check_order(what: str, *stamps: Sequence[int]) -> None:
-    """Raises BadValue when an entry of a column of `stamps`, in ns, lies before its entry in the column before."""
-    for earlier, later in pairwise(stamps):
-        if any(end < begin for begin, end in zip(earlier, later, strict=True)):
-            raise BadValue(f"{what}: time runs backwards")
