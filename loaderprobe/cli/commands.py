@@ -1,4 +1,4 @@
-"""All commands but `sweep`: of each the rows of its options, the verb that it calls, and how its result is shown."""
+"""The commands: of each the rows of its options, the verb that it calls, and how its result is shown."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from collections.abc import Callable
 from contextlib import chdir, nullcontext
 from importlib.resources import files as resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
 
 import loaderprobe
 from loaderprobe.cli.border import (
@@ -18,6 +21,7 @@ from loaderprobe.cli.border import (
     command_line,
     counting,
     ended,
+    report_error,
     say,
     show,
     stderr,
@@ -25,6 +29,7 @@ from loaderprobe.cli.border import (
     width_and_color,
     write_file,
 )
+from loaderprobe.cli.sweep import sweep
 from loaderprobe.errors import EXIT_DONE, EXIT_GATE_FAILED, EXIT_INTERRUPTED, EXIT_SOME_FAILED, BadValue
 from loaderprobe.records import options
 from loaderprobe.units import format_bytes, join_words
@@ -402,3 +407,52 @@ def explain(call: Invocation, *, topic: str | None) -> int:
     page = pages[topic] + (threshold_tables() if topic == "thresholds" else "")
     show(guide_text(page, width=width, color=color))
     return EXIT_DONE
+
+
+# The program that has them.
+
+RETIRED = {
+    "devices": "loaderprobe sweep --model mlp,convnet --compute cpu,cuda --ranks 1,2",
+    "tune": "loaderprobe sweep --workers auto, or loaderprobe batch-size",
+}
+"""Commands that went: what answers their question now."""
+
+
+class Commands(TyperGroup):
+    """The commands; one that went says what came in its place."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Exits with code 2 for a command that went, and as usual for a name that is none."""
+        if instead := RETIRED.get(args[0]):
+            error = BadValue(f"'{args[0]}' is no command any more", hint=f"{instead}; see loaderprobe explain changes")
+            raise typer.Exit(report_error(error))
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(
+    cls=Commands,
+    epilog="Your own DataLoader: loaderprobe explain diagnose.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for verb in (
+    sweep, run, diagnose, trace, bandwidth, generate, report, plan, compare, batch_size, layers, doctor, explain,
+):  # fmt: skip
+    app.command()(verb)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"loaderprobe {loaderprobe.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def program(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Is this training compute-bound or input-bound, which part of the input limits it, and what would change that?"""
