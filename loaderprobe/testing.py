@@ -228,9 +228,6 @@ def example_arguments(clock: Clock, **changes: Any) -> ComputeArguments:
     return ComputeArguments(spec=config.compute, loader=config.loader, clock=clock)
 
 
-NO_GPU = Remark(code="nvml_not_started", facts={"error": "NVML Shared Library Not Found"})
-
-
 def example_location(path: str) -> StorageLocation:
     """A local disk that counts its reads."""
     return StorageLocation(
@@ -252,7 +249,7 @@ def example_environment() -> Environment:
         memory_bytes=16_800_000_000,
         shared_memory_bytes=64_000_000,
         gpus=(),
-        gpu_reason=NO_GPU,
+        gpu_reason=Remark(code="nvml_not_started", facts={"error": "NVML Shared Library Not Found"}),
         storage=(example_location("/data/imagenet-like"),),
     )
 

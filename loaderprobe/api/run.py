@@ -99,12 +99,9 @@ def run_command(command: Sequence[str], request: AttachRequest, environment: Map
 @contextmanager
 def _signals_left_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
     """Ctrl-C reaches the command by itself; SIGTERM is passed on. Both leave this process to show what was found."""
-
-    def passed_on(number: int, _: object) -> None:
-        process.send_signal(number)
-
-    before = {signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None)}
-    before[signal.SIGTERM] = signal.signal(signal.SIGTERM, passed_on)
+    handlers: dict[int, Callable[..., object]] = {signal.SIGINT: lambda *_: None}
+    handlers[signal.SIGTERM] = lambda number, _: process.send_signal(number)
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:

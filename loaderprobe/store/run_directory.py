@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 import filelock
 
 from loaderprobe.errors import MEASURE_AGAIN, BadValue, DamagedRun, Locked, Refused
+from loaderprobe.records import by_key
 from loaderprobe.records.config import SweepSpec
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.files import FileSet
@@ -247,8 +248,6 @@ def _check_paths(files: FileSet, source: Path) -> None:
 # slowest and one in the middle) keep all figures; the others keep the mean of segments that are alike, which keeps
 # their sums.
 
-RANK = "rank"
-"""The kind of the file of one rank."""
 MOST_SEGMENTS = 40
 
 
@@ -257,7 +256,7 @@ def write_ranks(measurement: Path, measured: Measurement) -> None:
     whole = {0, *(segment.without for segment in measured.segments)}
     for rank in measured.by_rank:
         kept = rank if rank.rank in whole else shortened(rank, measured.segments)
-        write_in_folder(_path(measurement, rank.rank), encode(RANK, kept))
+        write_in_folder(_path(measurement, rank.rank), encode("rank", kept))
 
 
 def read_rank(measurement: Path, rank: int, of: Measurement) -> RankSeen:
@@ -266,7 +265,7 @@ def read_rank(measurement: Path, rank: int, of: Measurement) -> RankSeen:
     data = read(path)
     if data is None:
         raise DamagedRun(str(path), "is missing from the run")
-    seen = expanded(decode(RANK, data, RankSeen, str(path)), of.segments)
+    seen = expanded(decode("rank", data, RankSeen, str(path)), of.segments)
     if seen.rank != rank or len(seen.steps) != len(of.segments):
         raise DamagedRun(str(path), "is damaged: it is of another measurement")
     return seen
@@ -301,12 +300,12 @@ def _columns(seen: RankSeen) -> Iterator[tuple[str, tuple[int | None, ...]]]:
 
 def _alike(segments: Sequence[Segment]) -> list[list[int]]:
     """The indices of segments that are alike. Ranks alone are compared by round: of these each stands for itself."""
-    groups: dict[Hashable, list[int]] = {}
-    for index, segment in enumerate(segments):
-        alone = segment.activity == "alone"
-        key = (segment.activity, index) if alone else (segment.mode, segment.activity, segment.without)
-        groups.setdefault(key, []).append(index)
-    return list(groups.values())
+
+    def kind(index: int) -> Hashable:
+        segment = segments[index]
+        return index if segment.activity == "alone" else (segment.mode, segment.activity, segment.without)
+
+    return list(by_key(range(len(segments)), kind).values())
 
 
 def _mean(values: Sequence[int | None]) -> int | None:
