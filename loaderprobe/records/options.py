@@ -134,7 +134,7 @@ CACHE = Option(
     "cache", Literal["cold", "warm"], "cold", MEASURING, "Files from storage (cold) or from memory (warm)."
 )  # fmt: skip
 RANKS = Option(
-    "ranks", str, None, MEASURING, usual="1; under torchrun, all that it started", several=True, typed_only=True,
+    "ranks", str, None, MEASURING, usual="1; under torchrun, all that it started", several=True,
     help="Processes that train in step: 1,2,4 measures each. 4x8: on 4 nodes, 8 on each (see explain ranks).",
 )  # fmt: skip
 JOIN = Option(
@@ -240,7 +240,7 @@ SWEEP = (
         "cache", str, "cold", MEASURING, "Files from storage (cold), from memory (warm), or both: cold,warm.",
         several=True, label="{} files",
     ),
-    replace(RANKS, typed_only=False),
+    RANKS,
     JOIN,
     Option(
         "rounds", int, 3, MEASURING, least=1,
@@ -302,7 +302,7 @@ DIAGNOSE = (
     ),
     CACHE,
     replace(
-        RANKS, typed_only=False,
+        RANKS,
         help="Processes that train in step, each of which calls FUNCTION; 4x8: on 4 nodes, 8 on each (explain ranks).",
     ),
     JOIN,
@@ -335,7 +335,7 @@ BANDWIDTH = (
     ),
     Option("seed", int, 0, DATA, "Seed for the choice and order of the files."),
     replace(
-        RANKS, usual="1; under torchrun, up to all that it started", typed_only=False,
+        RANKS, usual="1; under torchrun, up to all that it started",
         help="Processes that read at once, each its own share, with commas; 4x8: on 4 nodes, 8 on each (explain "
         "ranks).",
     ),
