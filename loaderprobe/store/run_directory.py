@@ -15,7 +15,7 @@ RUN/  run.json               sweep spec, environment
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -249,6 +249,7 @@ def _check_paths(files: FileSet, source: Path) -> None:
 # their sums.
 
 MOST_SEGMENTS = 40
+Column = tuple[int | None, ...]
 
 
 def write_ranks(measurement: Path, measured: Measurement) -> None:
@@ -276,10 +277,7 @@ def shortened(seen: RankSeen, segments: Sequence[Segment]) -> RankSeen:
     if len(segments) <= MOST_SEGMENTS:
         return seen
     groups = _alike(segments)
-    short: dict[str, Any] = {
-        name: tuple(_mean([column[n] for n in entry]) for entry in groups) for name, column in _columns(seen)
-    }
-    return replace(seen, **short)
+    return _changed(seen, lambda column: tuple(_mean([column[n] for n in group]) for group in groups))
 
 
 def expanded(kept: RankSeen, segments: Sequence[Segment]) -> RankSeen:
@@ -288,14 +286,13 @@ def expanded(kept: RankSeen, segments: Sequence[Segment]) -> RankSeen:
     if len(kept.steps) == len(segments) or len(kept.steps) != len(groups):
         return kept
     entry = {index: number for number, group in enumerate(groups) for index in group}
-    long: dict[str, Any] = {
-        name: tuple(column[entry[n]] for n in range(len(segments))) for name, column in _columns(kept)
-    }
-    return replace(kept, **long)
+    return _changed(kept, lambda column: tuple(column[entry[n]] for n in range(len(segments))))
 
 
-def _columns(seen: RankSeen) -> Iterator[tuple[str, tuple[int | None, ...]]]:
-    yield from ((name, getattr(seen, name)) for name in COLUMNS if getattr(seen, name))
+def _changed(seen: RankSeen, change: Callable[[Column], Column]) -> RankSeen:
+    """With other columns, where it has them."""
+    columns: dict[str, Any] = {name: change(column) for name in COLUMNS if (column := getattr(seen, name))}
+    return replace(seen, **columns)
 
 
 def _alike(segments: Sequence[Segment]) -> list[list[int]]:
