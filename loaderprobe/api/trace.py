@@ -239,11 +239,7 @@ def _steps(found: Recording, calls: Sequence[RawEvent], work: Sequence[RawEvent]
 
 
 def _timeline(found: Recording, events: Sequence[RawEvent], device: int, steps: StepSpans) -> Timeline:
-    waits = sorted(
-        (loader_span.begin_ns, loader_span.end_ns)
-        for loader_span in loader_spans(found.spans)
-        if loader_span.thread == steps.thread
-    )
+    waits = sorted((span.begin_ns, span.end_ns) for span in loader_spans(found.spans) if span.thread == steps.thread)
     window = Window(
         begin_ns=steps.begin_ns,
         end_ns=steps.end_ns,

@@ -66,9 +66,7 @@ class BatchSizeProbe:
     @property
     def usage(self) -> float | None:
         """The paper's utilization: the mean of the upper half of the readings above 0; None without readings."""
-        readings = sorted(
-            utilization_sample for utilization_sample in self.utilization_samples if utilization_sample > 0
-        )
+        readings = sorted(reading for reading in self.utilization_samples if reading > 0)
         upper = readings[len(readings) - len(readings) // 2 :]
         if not self.utilization_samples:
             return None
