@@ -182,8 +182,7 @@ def _judged(
 def named_batch_size(
     model: str, data: Path | None = None, *, workers: int = 0, device: str = "auto", image_size: int = 224,
     precision: str = "auto", strategy: StrategyName = "throughput", most: int | None = None,
-    memory: str | None = None, iterations: int | None = None, images: int = IMAGENET_IMAGES,
-    progress: OnStage = unheard, command: str = "",
+    memory: str | None = None, iterations: int | None = None, progress: OnStage = unheard, command: str = "",
 ) -> BatchSize:  # fmt: skip
     """The batch size for a model by name, on images of `data`, else on random ones in memory.
 
@@ -207,7 +206,7 @@ def named_batch_size(
 
     found = batch_size(
         model_on(chosen, model, make_model), batches, strategy=strategy, most=most, memory=memory,
-        iterations=iterations, images=files.images_found if files else images, precision=precision,
+        iterations=iterations, images=files.images_found if files else IMAGENET_IMAGES, precision=precision,
         progress=progress, name=model,
     )  # fmt: skip
     origin = origin_now(command, *([data] if data else []))
