@@ -84,7 +84,8 @@ def compare_rows(pairs: Sequence[Pair], *, matters: float) -> tuple[tuple[Compar
     are on its side is compared as what it is: the drift between runs counts, unless its own runs show it.
     """
     effects = [_effect(pair) for pair in pairs]
-    of_ladder = [effect for (before, _), effect in zip(pairs, effects, strict=True) if in_ladder(before)]
+    steps = [(before.subject.kind, before.subject.name) == ("phase", "files") for before, _ in pairs]
+    of_ladder = [effect for effect, is_step in zip(effects, steps, strict=True) if is_step]
     averaged = [effect for effect in of_ladder or effects if effect is not None]
     whole = mean_effect(averaged) if len(averaged) > 1 else None
     known = [effect for effect in (*effects, whole) if effect is not None]
@@ -289,9 +290,6 @@ def refuse_others(found: Sequence[Difference], names: frozenset[str]) -> None:
 
 # Two bandwidth results: phase by phase, at the same concurrency.
 
-LADDER = "files"
-
-
 def bandwidth_facts(found: BandwidthReport) -> Facts:
     """What the probe ran on, and how."""
     engines = {"ranks" if phase.by_rank else phase.engine for phase in found.phases}
@@ -339,11 +337,6 @@ def _rates(run: BandwidthMeasurement) -> dict[Subject, Interval]:
         for each in run.metadata
         if each.metadata != "warm"  # names and inodes from memory say nothing of the storage
     }
-
-
-def in_ladder(row: SideRow) -> bool:
-    """True for a step of the ladder: the mean of all is made of these."""
-    return row.subject.kind == "phase" and row.subject.name == LADDER
 
 
 def bandwidth_notes(side: Literal["A", "B"], runs: Sequence[BandwidthMeasurement]) -> tuple[CompareNote, ...]:
