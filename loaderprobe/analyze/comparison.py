@@ -290,6 +290,7 @@ def refuse_others(found: Sequence[Difference], names: frozenset[str]) -> None:
 
 # Two bandwidth results: phase by phase, at the same concurrency.
 
+
 def bandwidth_facts(found: BandwidthReport) -> Facts:
     """What the probe ran on, and how."""
     engines = {"ranks" if phase.by_rank else phase.engine for phase in found.phases}

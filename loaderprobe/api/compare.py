@@ -43,8 +43,7 @@ from loaderprobe.records.thresholds import MATTERS
 from loaderprobe.render.compare import compare_columns, compare_document
 from loaderprobe.render.json import result_json
 
-Comparable = Run | BandwidthReport | Diagnosis
-Result = Comparable | str | PathLike[str]
+Result = Run | BandwidthReport | Diagnosis | str | PathLike[str]
 """What can be compared: a result, or the path of its directory or file."""
 
 

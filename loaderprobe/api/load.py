@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-LEFT = Remark(code="study_left")
-
 
 def beside_results(
     run: RunDirectory, fingerprints: Iterable[str]
@@ -72,7 +70,7 @@ def studies_of(run: RunDirectory) -> tuple[list[Study], list[DamagedFile]]:
 
         for asked, config, files in pending_studies(run):
             if run.study(asked, config.key) is None:
-                found.append(without(asked, config, files, LEFT))
+                found.append(without(asked, config, files, Remark(code="study_left")))
     return found, damaged
 
 
