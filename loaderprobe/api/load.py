@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-
 def beside_results(
     run: RunDirectory, fingerprints: Iterable[str]
 ) -> tuple[list[FileSet], dict[str, StorageCeiling], list[DamagedFile]]:
