@@ -150,12 +150,11 @@ def _of_sizes(found: BatchSizeReport) -> tuple[Column, ...]:
 
 def _loops(found: BatchSizeReport) -> tuple[Column, ...]:
     images = found.dataset_images
-    epoch = Column("epoch", lambda loop: format_duration(loop[1].epoch_s(images)) if loop[1].fits else "")
     return (
         Column("loop", lambda loop: str(loop[0])),
         Column("batch", lambda loop: str(loop[1].batch_size)),
         Column("usage", lambda loop: percent(loop[1].usage)),
-        epoch,
+        Column("epoch", lambda loop: format_duration(loop[1].epoch_s(images)) if loop[1].fits else ""),
         Column(
             "improvement",
             lambda loop: percent(1 - loop[1].epoch_s(images) / found.probes[0].epoch_s(images)) if loop[1].fits else "",
