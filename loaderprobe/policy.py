@@ -16,15 +16,16 @@ Q = TypeVar("Q")
 """What is asked."""
 R = TypeVar("R")
 """What comes of it."""
-S = TypeVar("S")
+S = TypeVar("S", covariant=True)
 """Why nothing more is."""
+Q_co = TypeVar("Q_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask(Generic[Q]):
+class Ask(Generic[Q_co]):
     """What to measure next, and how far everything is: in seconds, or in numbers where no time is known."""
 
-    what: Q
+    what: Q_co
     done: float = 0.0
     """Before it."""
     takes: float = 1.0

@@ -28,4 +28,3 @@ def check_at_least(what: str, record: object, least: Mapping[str, Number]) -> No
         lowest = min(value, default=bound) if isinstance(value, tuple) else value
         if lowest is not None and not lowest >= bound:
             raise BadValue(f"{what}: {name} is {lowest}, below {bound}")
-
