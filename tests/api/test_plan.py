@@ -534,8 +534,9 @@ READ: tuple[tuple[Any, tuple[Any, ...], list[Any]], ...] = (
     (lambda text: quantities.count(text, "-"), ("64", 64, "1.28M", "60k"), [64, 64, 1_280_000, 60_000]),
     (lambda text: quantities.size(text, "-"), ("115kB", "1MiB", 2048, 115_000.4), [115_000, 2**20, 2048, 115_000]),
     (
-        lambda text: quantities.byte_rate(text, "-"), ("12.5GB/s", "100Gb/s", "100Gbit/s", "1KiB/s", "1MB/s", 12.5e9),
-        [12.5e9, 12.5e9, 12.5e9, 2**10, 1e6, 12.5e9],
+        lambda text: quantities.byte_rate(text, "-"),
+        ("12.5GB/s", "100Gb/s", "100Gbit/s", "1MiB/s", "1KiB/s", "1MB/s", 12.5e9),
+        [12.5e9, 12.5e9, 12.5e9, 2**20, 2**10, 1e6, 12.5e9],
     ),
     (quantities.layout, ("folder", "shards:1251"), [1, 1251]),
     (
