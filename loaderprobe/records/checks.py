@@ -7,8 +7,6 @@ from typing import Any
 
 from loaderprobe.errors import BadValue
 
-Number = int | float
-
 
 def check_equal_lengths(what: str, record: object, columns: Sequence[str], optional: Collection[str] = ()) -> None:
     """Raises BadValue when `columns` of `record` differ in length; those in `optional` may be empty instead."""
@@ -18,7 +16,7 @@ def check_equal_lengths(what: str, record: object, columns: Sequence[str], optio
         raise BadValue(f"{what}: the columns differ in length")
 
 
-def check_at_least(what: str, record: object, least: Mapping[str, Number]) -> None:
+def check_at_least(what: str, record: object, least: Mapping[str, float]) -> None:
     """Raises BadValue when a field of `record`, or a number in one of its columns, is below the `least` of its name.
 
     A field that is None is not known, and passes.
