@@ -128,7 +128,6 @@ DEVICE = Option(
     "device", Literal["auto", "cuda", "cpu"], "auto", COMPUTE, "auto: cuda if present, else cpu.", typed="--compute"
 )
 BATCH_SIZE = Option("batch_size", int, None, COMPUTE, "Images per batch.", least=1, usual=USUAL_BATCH)
-ANY_BATCH_SIZE = replace(BATCH_SIZE, usual=f"{USUAL_BATCH}, else 32", label="batch {}")
 IMAGE_SIZE = Option("image_size", int, 224, COMPUTE, "Pixels a side of the images.", least=1, most=4096)
 CACHE = Option(
     "cache", Literal["cold", "warm"], "cold", MEASURING, "Files from storage (cold) or from memory (warm)."
@@ -213,7 +212,7 @@ SWEEP = (
         help="auto (cuda if present, else cpu), cuda, cpu, emulated:NAME or emulated:IMAGES_PER_S; several, separated "
         "by commas.",
     ),
-    ANY_BATCH_SIZE,
+    replace(BATCH_SIZE, usual=f"{USUAL_BATCH}, else 32", label="batch {}"),
     replace(MODEL, help=f"{MODELS}; several, separated by commas.", several=True),
     Option(
         "precision", Precision, "auto", COMPUTE, metavar="NAME", label="{} precision",
