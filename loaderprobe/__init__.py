@@ -47,32 +47,22 @@ __all__ = [
     "sweep",
     "trace",
 ]
-_MODULES = {
-    "Bandwidth": "api.bandwidth",
-    "BatchSize": "api.batch_size",
-    "Capabilities": "api.doctor",
-    "Comparison": "api.compare",
-    "DataSets": "api.generate",
-    "Diagnosis": "api.diagnose",
-    "Layers": "api.layers",
-    "LoaderprobeError": "errors",
-    "Plan": "api.plan",
-    "Run": "api.load",
-    "Trace": "api.trace",
-    "attached": "api.run",
-    "bandwidth": "api.bandwidth",
-    "batch_size": "api.batch_size",
-    "compare": "api.compare",
-    "diagnose": "api.diagnose",
-    "doctor": "api.doctor",
-    "generate": "api.generate",
-    "layers": "api.layers",
-    "load": "api.load",
-    "plan": "api.plan",
-    "resume": "api.sweep",
-    "sweep": "api.sweep",
-    "trace": "api.trace",
+_NAMES = {
+    "api.bandwidth": ("Bandwidth", "bandwidth"),
+    "api.batch_size": ("BatchSize", "batch_size"),
+    "api.compare": ("Comparison", "compare"),
+    "api.diagnose": ("Diagnosis", "diagnose"),
+    "api.doctor": ("Capabilities", "doctor"),
+    "api.generate": ("DataSets", "generate"),
+    "api.layers": ("Layers", "layers"),
+    "api.load": ("Run", "load"),
+    "api.plan": ("Plan", "plan"),
+    "api.run": ("attached",),
+    "api.sweep": ("resume", "sweep"),
+    "api.trace": ("Trace", "trace"),
+    "errors": ("LoaderprobeError",),
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:

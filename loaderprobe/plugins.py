@@ -63,6 +63,8 @@ MADE_WITH: dict[Kind, tuple[str, ...]] = {
     "compute": ("arguments",),
     "model": ("num_classes",),
 }
+NOUNS: dict[Kind, str] = {"loader": "Class", "compute": "Class", "model": "factory"}
+"""What one without an entry point is, as it is named: package.module:Class."""
 GUIDE = "`loaderprobe explain plug-ins` shows what it must do"
 
 
@@ -124,24 +126,16 @@ def foreign_module(kind: Kind, name: str) -> str | None:
     return None if name in BUILT_IN[kind] else module_name
 
 
-def methods(kind: Kind) -> tuple[str, ...]:
-    """What a class of this kind must have: the methods of its protocol, inherited or not; none for a model."""
-    classes = PROTOCOLS[kind].mro() if kind in PROTOCOLS else ()
-    found = (name for each in classes for name, method in vars(each).items() if inspect.isfunction(method))
-    return tuple(name for name in found if name not in _OF_EVERY_PROTOCOL)
-
-
-_OF_EVERY_PROTOCOL = ("__init__", "__subclasshook__")
-
-
 def _lack(kind: Kind, found: Any) -> str | None:
     """What keeps it from being of this kind; None when nothing does."""
     if kind in PROTOCOLS and not inspect.isclass(found):
         return "is not a class"
     if not callable(found):
         return "is not a function"
-    missing = [name for name in methods(kind) if not callable(getattr(found, name, None))]
-    if missing:
+    protocols = PROTOCOLS[kind].mro() if kind in PROTOCOLS else ()  # methods are inherited by protocols, too
+    methods = [name for each in protocols for name, method in vars(each).items() if inspect.isfunction(method)]
+    methods = [name for name in methods if name not in ("__init__", "__subclasshook__")]
+    if missing := [name for name in methods if not callable(getattr(found, name, None))]:
         return f"has no {join_words(missing, 'or')}"
     arguments = MADE_WITH[kind]
     try:
@@ -150,7 +144,7 @@ def _lack(kind: Kind, found: Any) -> str | None:
         else:
             inspect.signature(found).bind(*arguments)
     except TypeError:
-        return f"is not made by {_noun(kind)}({'num_classes=1000' if kind == 'model' else ', '.join(arguments)})"
+        return f"is not made by {NOUNS[kind]}({'num_classes=1000' if kind == 'model' else ', '.join(arguments)})"
     except ValueError:
         return None  # what is not written in Python may show no signature
     return None
@@ -158,7 +152,7 @@ def _lack(kind: Kind, found: Any) -> str | None:
 
 def _target(kind: Kind, name: str) -> tuple[str, str]:
     """(module, class) behind a name, checked and not imported. Raises BadValue."""
-    points = list(entry_points(group=f"loaderprobe.{kind}s"))
+    points, own = list(entry_points(group=f"loaderprobe.{kind}s")), f"package.module:{NOUNS[kind]}"
     taken = [point for point in points if point.name == name]
     targets = {each for each in (BUILT_IN[kind].get(name), *(point.value for point in taken)) if each}
     if len(targets) > 1:
@@ -166,20 +160,11 @@ def _target(kind: Kind, name: str) -> tuple[str, str]:
     target = next(iter(targets), name if ":" in name else None)
     if target is None:
         known = join_words(sorted({*BUILT_IN[kind], *(point.name for point in points)}), "or")
-        raise BadValue(f"there is no {kind} named '{name}'", hint=f"use {known}, or {_written(kind)} of your own")
+        raise BadValue(f"there is no {kind} named '{name}'", hint=f"use {known}, or {own} of your own")
     module_name, _, attribute = target.partition(":")
     if not all(part.isidentifier() for part in (*module_name.split("."), attribute)):
-        raise BadValue(f"'{target}' names no {kind}", hint=f"write {_written(kind)} for one of your own")
+        raise BadValue(f"'{target}' names no {kind}", hint=f"write {own} for one of your own")
     return module_name, attribute
-
-
-def _written(kind: Kind) -> str:
-    """How one without an entry point is named: package.module:Class."""
-    return f"package.module:{_noun(kind)}"
-
-
-def _noun(kind: Kind) -> str:
-    return "Class" if kind in PROTOCOLS else "factory"
 
 
 def _ambiguous(kind: Kind, name: str, taken: list[EntryPoint]) -> BadValue:

@@ -16,12 +16,9 @@ Q = TypeVar("Q")
 """What is asked."""
 R = TypeVar("R")
 """What comes of it."""
-S = TypeVar("S")
+S = TypeVar("S", covariant=True)
 """Why nothing more is."""
 Q_co = TypeVar("Q_co", covariant=True)
-R_co = TypeVar("R_co", covariant=True)
-R_contra = TypeVar("R_contra", contravariant=True)
-S_co = TypeVar("S_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,10 +39,10 @@ class Ask(Generic[Q_co]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stop(Generic[S_co]):
+class Stop(Generic[S]):
     """Nothing more is to be measured."""
 
-    reason: S_co
+    reason: S
 
 
 Ended = Literal["complete", "no_time"]
@@ -53,31 +50,23 @@ Ended = Literal["complete", "no_time"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result(Generic[Q_co, R_co]):
-    """What came of an ask."""
-
-    what: Q_co
-    found: R_co
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Results(Generic[Q_co, R_co]):
+class Results(Generic[Q, R]):
     """What came of all asks so far."""
 
-    done: Sequence[Result[Q_co, R_co]] = ()
-    """In their order."""
+    done: Sequence[tuple[Q, R]] = ()
+    """(what was asked, what came of it) in their order."""
     spent_s: float = 0.0
     """Since the first was asked, with all that was done between them."""
 
     @property
-    def found(self) -> list[R_co]:
-        return [each.found for each in self.done]
+    def found(self) -> list[R]:
+        return [found for _, found in self.done]
 
 
-class Policy(Protocol[Q, R_contra, S_co]):
+class Policy(Protocol[Q, R, S]):
     """Decides what to measure next."""
 
-    def next(self, results: Results[Q, R_contra]) -> Ask[Q] | Stop[S_co]:
+    def next(self, results: Results[Q, R]) -> Ask[Q] | Stop[S]:
         """What follows from these results; the same again for the same results."""
         ...
 
@@ -94,10 +83,10 @@ class Fixed(Generic[Q]):
 
     def next(self, results: Results[Q, R]) -> Ask[Q] | Stop[Ended]:
         """The next that there is time for."""
-        begun = self.asks.index(results.done[-1].what) + 1 if results.done else 0
+        begun = self.asks.index(results.done[-1][0]) + 1 if results.done else 0
         for ask in self.asks[begun:]:
             if self.left_s is None or results.spent_s + self.takes(ask) <= self.left_s:
-                done = sum(self.takes(each.what) for each in results.done)
+                done = sum(self.takes(what) for what, _ in results.done)
                 return Ask(what=ask, done=done, takes=self.takes(ask), total=sum(map(self.takes, self.asks)))
         return Stop(reason="complete" if len(results.done) == len(self.asks) else "no_time")
 
@@ -111,7 +100,7 @@ def follow(
     `measure` stores what is to be kept before it returns. Ctrl-C ends it: then the reason is None where the results so
     far are `enough`, else KeyboardInterrupt is passed on, as is each error.
     """
-    done: list[Result[Q, R]] = []
+    done: list[tuple[Q, R]] = []
     begin_ns = clock.now_ns()
 
     def so_far() -> Results[Q, R]:
@@ -119,7 +108,7 @@ def follow(
 
     try:
         while isinstance(asked := policy.next(so_far()), Ask):
-            done.append(Result(what=asked.what, found=measure(asked)))
+            done.append((asked.what, measure(asked)))
     except KeyboardInterrupt:
         if not enough(so_far()):
             raise

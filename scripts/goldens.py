@@ -30,7 +30,7 @@ from typer.testing import CliRunner
 
 from loaderprobe.analyze.forecast.advice import Surroundings, recommend
 from loaderprobe.analyze.judge import Judged, verdict
-from loaderprobe.cli.app import app
+from loaderprobe.cli.commands import app
 from loaderprobe.measure import pace
 from loaderprobe.records.measurement import Measurement, Segment
 from loaderprobe.testing import FakePageCache, Service, example_files

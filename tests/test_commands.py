@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from loaderprobe.api.generate import generate
-from loaderprobe.cli.app import RETIRED
+from loaderprobe.cli.commands import RETIRED
 from loaderprobe.system.environment import ROCM, list_gpus
 from scripts.goldens import FORMATS
 from tests.cli.invoke import invoke

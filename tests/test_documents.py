@@ -16,7 +16,7 @@ import typer
 
 import loaderprobe
 from loaderprobe.api.diagnose import Diagnosis
-from loaderprobe.cli.app import app
+from loaderprobe.cli.commands import app
 from loaderprobe.records.diagnosis import DIAGNOSIS_VERSION
 from loaderprobe.records.environment import SCHEMA_VERSION
 from loaderprobe.records.plan import PLAN_VERSION

@@ -37,7 +37,7 @@ from loaderprobe.system.process import die_with_parent
 
 ROOT = Path(__file__).parent.parent
 IMPORTED = (
-    "torch", "torch.distributed", "torchvision", "loaderprobe", "loaderprobe.measure.child", "loaderprobe.cli.app",
+    "torch", "torch.distributed", "torchvision", "loaderprobe", "loaderprobe.measure.child", "loaderprobe.cli.commands",
     "loaderprobe.cli.attached", "loaderprobe.compute.torch", "loaderprobe.loaders.torch",
 )  # fmt: skip
 PROGRAM = """#!/bin/sh

@@ -77,18 +77,17 @@ class SideRow:
 Pair = tuple[SideRow, SideRow]
 
 
-def compare_rows(
-    pairs: Sequence[Pair], *, matters: float, averaged: Sequence[int] = ()
-) -> tuple[tuple[Compared, ...], Compared | None]:
-    """Every pair as a row, and the mean of the rows, of those in `averaged` if any.
+def compare_rows(pairs: Sequence[Pair], *, matters: float) -> tuple[tuple[Compared, ...], Compared | None]:
+    """Every pair as a row, and the mean of the rows, of those of a ladder if any.
 
     `matters` is the size of a change that matters, as a share of the speed of A. A row that fewer runs have than there
     are on its side is compared as what it is: the drift between runs counts, unless its own runs show it.
     """
     effects = [_effect(pair) for pair in pairs]
-    chosen = [effects[place] for place in averaged] if averaged else effects
-    measured = [effect for effect in chosen if effect is not None]
-    whole = mean_effect(measured) if len(measured) > 1 else None
+    steps = [(before.subject.kind, before.subject.name) == ("phase", "files") for before, _ in pairs]
+    of_ladder = [effect for effect, is_step in zip(effects, steps, strict=True) if is_step]
+    averaged = [effect for effect in of_ladder or effects if effect is not None]
+    whole = mean_effect(averaged) if len(averaged) > 1 else None
     known = [effect for effect in (*effects, whole) if effect is not None]
     adjusted = iter(holm([effect.p for effect in known]))
     # The first of Holm's steps: what is seen at that level is seen among any others.
@@ -276,8 +275,6 @@ def refuse_others(found: Sequence[Difference], names: frozenset[str]) -> None:
 
 # Two bandwidth results: phase by phase, at the same concurrency.
 
-LADDER = "files"
-
 
 def bandwidth_facts(found: BandwidthReport) -> Facts:
     """What the probe ran on, and how."""
@@ -326,11 +323,6 @@ def _rates(run: BandwidthMeasurement) -> dict[Subject, Interval]:
         for each in run.metadata
         if each.metadata != "warm"  # names and inodes from memory say nothing of the storage
     }
-
-
-def in_ladder(row: SideRow) -> bool:
-    """True for a step of the ladder: the mean of all is made of these."""
-    return row.subject.kind == "phase" and row.subject.name == LADDER
 
 
 def bandwidth_notes(side: Literal["A", "B"], runs: Sequence[BandwidthMeasurement]) -> tuple[CompareNote, ...]:

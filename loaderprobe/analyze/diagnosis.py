@@ -14,10 +14,10 @@ from loaderprobe.analyze.verdict.ranks import own_shares
 from loaderprobe.analyze.verdict.rates import rate_interval, rates_by_round
 from loaderprobe.analyze.verdict.validity import ceiling_phase, disturbance_notes
 from loaderprobe.records.diagnosis import DataFound
-from loaderprobe.records.environment import SCHEMA_VERSION, Origin
+from loaderprobe.records.environment import Origin
 from loaderprobe.records.measurement import NO_STEP, Measurement, judged_activity, segments_of
 from loaderprobe.records.remark import Facts, Remark
-from loaderprobe.records.report import SUMMARY_SCHEMA, ConfigurationRow, Report, Summary
+from loaderprobe.records.report import ConfigurationRow, Report, Summary
 from loaderprobe.records.thresholds import AMPLIFIED, MEMORY_SHARE
 from loaderprobe.records.verdict import Verdict
 from loaderprobe.stats import median
@@ -43,8 +43,6 @@ def report_of(judged: Judged, data: DataFound, origin: Origin) -> Report:
     then = {name: limit for name, limit in detail.then.items() if not (alone and name == "compute")}
     detail = replace(detail, key=row.key, notes=notes, then=then)
     summary = Summary(
-        schema=SUMMARY_SCHEMA,
-        schema_version=SCHEMA_VERSION,
         run=run_info("", origin.created_utc, origin.command, (), [measurement], ()),
         environment=origin.environment,
         configurations=(row,),

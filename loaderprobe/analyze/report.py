@@ -24,14 +24,13 @@ from loaderprobe.analyze.verdict.validity import disturbance_notes
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.records import by_key
 from loaderprobe.records.config import RATES, RunConfig
-from loaderprobe.records.environment import SCHEMA_VERSION, Environment
+from loaderprobe.records.environment import Environment
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import NO_STEP, Measurement, RunFailure, Segment
 from loaderprobe.records.phases import StorageCeiling, fastest
 from loaderprobe.records.ranks import MOST_SHOWN, RankRow, RanksView, Role
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.report import (
-    SUMMARY_SCHEMA,
     ConfigurationRow,
     DamagedFile,
     DataInfo,
@@ -330,8 +329,6 @@ def build_report(
     measurements = {key: each.measurement for key, each in judged.items()}
     outcomes = [each.measurement if isinstance(each, Judged) else each for _, each in found]
     summary = Summary(
-        schema=SUMMARY_SCHEMA,
-        schema_version=SCHEMA_VERSION,
         run=run_info(name, created_utc, command, files, outcomes, damaged),
         environment=environment,
         configurations=tuple(rows),

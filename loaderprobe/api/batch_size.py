@@ -43,8 +43,6 @@ MEMORY_SHARE = 0.7
 """Of the memory that is available, for training on the CPU."""
 SAMPLE = 2000
 """Images of a folder that take part; they come round again."""
-NEEDS_STEPS = "the loops of {} have 1,000 updates each, which take days without a GPU"
-SHORTER = "use a machine with a GPU, or shorter loops: --iterations 20"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -99,7 +97,10 @@ def batch_size(
     largest = most or (MOST if strategy == "throughput" else MOST_OF_PAPER)
     prober, limit = _prober(model, batches, loss, strategy, memory, iterations, precision)
     probe = with_readings(prober.probe, remark_words) if strategy == "gpu-usage" else prober.probe
-    probes, stop = search(_policy(strategy, largest, images), probe, clock=SystemClock(), progress=progress)
+    policy: Policy[int, BatchSizeProbe, BatchSizeStop] = Throughput(most=largest)
+    if strategy != "throughput":
+        policy = PaperStrategy(name=strategy, images=images, first=min(PAPER_FIRST_SIZE, largest), most=largest)
+    probes, stop = search(policy, probe, clock=SystemClock(), progress=progress)
     if not stop.chosen:
         at = f" into {format_bytes(limit)}" if limit else ""
         raise BadValue(
@@ -133,12 +134,6 @@ def batch_size(
     )
 
 
-def _policy(strategy: StrategyName, most: int, images: int) -> Policy[int, BatchSizeProbe, BatchSizeStop]:
-    if strategy == "throughput":
-        return Throughput(most=most)
-    return PaperStrategy(name=strategy, images=images, first=min(PAPER_FIRST_SIZE, most), most=most)
-
-
 def _prober(
     model: Any, batches: Callable[[int], Any], loss: Callable[[Any, Any], Any] | None, strategy: StrategyName,
     memory: str | int | None, iterations: int | None, precision: str,
@@ -149,7 +144,10 @@ def _prober(
 
     clock, uuid, ours = SystemClock(), gpu_of(model), strategy == "throughput"
     if not ours and iterations is None and uuid is None:
-        raise MissingPart(NEEDS_STEPS.format(strategy), hint=SHORTER)
+        raise MissingPart(
+            f"the loops of {strategy} have 1,000 updates each, which take days without a GPU",
+            hint="use a machine with a GPU, or shorter loops: --iterations 20",
+        )
     limit = parse_bytes(str(memory)) if memory is not None else None
     if limit is None and uuid is None:
         limit = round(MEMORY_SHARE * (memory_left_bytes() or 0)) or None
@@ -184,8 +182,7 @@ def _judged(
 def named_batch_size(
     model: str, data: Path | None = None, *, workers: int = 0, device: str = "auto", image_size: int = 224,
     precision: str = "auto", strategy: StrategyName = "throughput", most: int | None = None,
-    memory: str | None = None, iterations: int | None = None, images: int = IMAGENET_IMAGES,
-    progress: OnStage = unheard, command: str = "",
+    memory: str | None = None, iterations: int | None = None, progress: OnStage = unheard, command: str = "",
 ) -> BatchSize:  # fmt: skip
     """The batch size for a model by name, on images of `data`, else on random ones in memory.
 
@@ -209,7 +206,7 @@ def named_batch_size(
 
     found = batch_size(
         model_on(chosen, model, make_model), batches, strategy=strategy, most=most, memory=memory,
-        iterations=iterations, images=files.images_found if files else images, precision=precision,
+        iterations=iterations, images=files.images_found if files else IMAGENET_IMAGES, precision=precision,
         progress=progress, name=model,
     )  # fmt: skip
     origin = origin_now(command, *([data] if data else []))

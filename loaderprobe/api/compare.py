@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from loaderprobe.analyze.comparison import (
     Facts,
     MeasuredRow,
-    Pair,
     SideRow,
     bandwidth_facts,
     bandwidth_notes,
@@ -21,7 +20,6 @@ from loaderprobe.analyze.comparison import (
     differences,
     environment_facts,
     ignored_options,
-    in_ladder,
     judge_gates,
     loader_facts,
     loader_row,
@@ -38,23 +36,14 @@ from loaderprobe.api.quantities import share
 from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.errors import BadValue, NotComparable
 from loaderprobe.records.bandwidth import BandwidthReport
-from loaderprobe.records.compare import (
-    ComparedSide,
-    CompareNote,
-    ComparisonReport,
-    Difference,
-    GateName,
-    ResultKind,
-    Subject,
-)
+from loaderprobe.records.compare import ComparedSide, CompareNote, ComparisonReport, Difference, GateName, ResultKind
 from loaderprobe.records.environment import Origin
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.thresholds import MATTERS
 from loaderprobe.render.compare import compare_columns, compare_document
 from loaderprobe.render.json import result_json
 
-Comparable = Run | BandwidthReport | Diagnosis
-Result = Comparable | str | PathLike[str]
+Result = Run | BandwidthReport | Diagnosis | str | PathLike[str]
 """What can be compared: a result, or the path of its directory or file."""
 
 
@@ -126,48 +115,29 @@ def _of_run(run: Run) -> Source:
     return Source("sweep", str(run.path), origin, environment_facts(record.environment), roots, tuple(found))
 
 
-Key = TypeVar("Key")
+Rows = Mapping[Any, SideRow]
+"""Of a side, by what makes rows of both sides the same thing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Matched:
-    """The rows of both sides."""
-
-    pairs: tuple[Pair, ...]
-    only_before: tuple[Subject, ...] = ()
-    only_after: tuple[Subject, ...] = ()
-    differences: tuple[Difference, ...] = ()
-    notes: tuple[CompareNote, ...] = ()
-    averaged: tuple[int, ...] = ()
-
-
-def match(kind: ResultKind, before: Sequence[Source], after: Sequence[Source], names: frozenset[str]) -> Matched:
-    """The rows of both sides; `names` are those of what may differ."""
+def match(
+    kind: ResultKind, before: Sequence[Source], after: Sequence[Source], names: frozenset[str]
+) -> tuple[Rows, Rows, list[Difference], tuple[CompareNote, ...]]:
+    """(the rows of A, of B, in what those of both differ, notes); `names` are those of what may differ."""
     sides = [each.result for each in before], [each.result for each in after]
+    mine: Rows
+    other: Rows
     if kind == "diagnosis":
-        return Matched(pairs=((loader_row(sides[0]), loader_row(sides[1])),))
+        mine, other = ({"loader": loader_row(side)} for side in sides)
+        return mine, other, [], ()
     if kind == "bandwidth":
-        found = _matched(*(bandwidth_rows(side) for side in sides))
-        ladder = tuple(place for place, pair in enumerate(found.pairs) if in_ladder(pair[0]))
-        notes = (*bandwidth_notes("A", sides[0]), *bandwidth_notes("B", sides[1]))
-        return replace(found, averaged=ladder, notes=notes)
+        mine, other = (bandwidth_rows(side) for side in sides)
+        return mine, other, [], (*bandwidth_notes("A", sides[0]), *bandwidth_notes("B", sides[1]))
     ignored = ignored_options(*sides, names)
-    mine, other = (partners(side, ignored) for side in sides)
-    common = {key: (mine[key], other[key]) for key in mine if key in other}
-    rows = ({key: side_row(found) for key, found in side.items()} for side in (mine, other))
-    return replace(
-        _matched(*rows),
-        differences=(*option_differences(*sides, ignored), *row_differences(common)),
-        notes=sweep_notes(list(common.values())),
-    )
-
-
-def _matched(mine: Mapping[Key, SideRow], other: Mapping[Key, SideRow]) -> Matched:
-    return Matched(
-        pairs=tuple((row, other[key]) for key, row in mine.items() if key in other),
-        only_before=tuple(row.subject for key, row in mine.items() if key not in other),
-        only_after=tuple(row.subject for key, row in other.items() if key not in mine),
-    )
+    found, others = (partners(side, ignored) for side in sides)
+    common = {key: (found[key], others[key]) for key in found if key in others}
+    mine, other = ({key: side_row(rows) for key, rows in side.items()} for side in (found, others))
+    differ = [*option_differences(*sides, ignored), *row_differences(common)]
+    return mine, other, differ, sweep_notes(list(common.values()))
 
 
 MOST_MATTERS = 0.5
@@ -209,7 +179,9 @@ def compare(
     """
     named = differ.split(",") if isinstance(differ, str) else differ
     names = check_names(name for each in named if (name := each.strip()))
-    matters = MATTERS if fail_if_slower is None else _size(fail_if_slower)
+    matters = MATTERS if fail_if_slower is None else share(fail_if_slower, "--fail-if-slower")
+    if matters > MOST_MATTERS:
+        raise BadValue(f"--fail-if-slower {fail_if_slower} lets B be half as fast", hint="write --fail-if-slower 5%")
     before, after = sources(a), sources(b)
     paths = {each.kind: each.path for each in (*before, *after)}
     if len(paths) > 1:
@@ -220,17 +192,22 @@ def compare(
         raise BadValue("rows that are unclear cannot both fail a gate and be allowed", hint="give one of the two")
     if fail_if_verdict_changes and kind == "bandwidth":
         raise BadValue("results of bandwidth have no verdicts", hint="leave --fail-if-verdict-changes out")
-    matched = match(kind, before, after, names)
-    found = _differences(before, after, matched.differences)
+    mine, other, differ_in_rows, notes = match(kind, before, after, names)
+    found = _differences(before, after, differ_in_rows)
     refuse_others(found, names)
-    if not matched.pairs:
+    pairs = [(row, other[key]) for key, row in mine.items() if key in other]
+    only_before, only_after = (
+        tuple(row.subject for key, row in side.items() if key not in beside)
+        for side, beside in ((mine, other), (other, mine))
+    )
+    if not pairs:
         raise NotComparable("A and B have nothing in common to compare", fields=(), hint="measure both alike")
-    rows, whole = compare_rows(matched.pairs, matters=matters, averaged=matched.averaged)
+    rows, whole = compare_rows(pairs, matters=matters)
     asked: dict[GateName, bool] = {
         "slower": fail_if_slower is not None, "unclear": fail_if_unclear, "verdict_changes": fail_if_verdict_changes,
     }  # fmt: skip
     gates = judge_gates(
-        [name for name in asked if asked[name]], rows, whole, matters=matters, missing=len(matched.only_before),
+        [name for name in asked if asked[name]], rows, whole, matters=matters, missing=len(only_before),
         kind=kind, allow_unclear=allow_unclear,
     )  # fmt: skip
     return Comparison(
@@ -241,32 +218,24 @@ def compare(
         after=side_of(after),
         rows=rows,
         whole=whole,
-        only_before=matched.only_before,
-        only_after=matched.only_after,
+        only_before=only_before,
+        only_after=only_after,
         differences=found,
         gates=gates,
         allow_unclear=allow_unclear,
-        notes=matched.notes,
+        notes=notes,
     )
-
-
-def _named(side: str, runs: Sequence[Source]) -> list[tuple[str, Source]]:
-    """(A, or A1 and so on where there are several; the run)."""
-    return [(f"{side}{number}" if len(runs) > 1 else side, run) for number, run in enumerate(runs, 1)]
-
-
-def _size(value: str | float) -> float:
-    found = share(value, "--fail-if-slower")
-    if found > MOST_MATTERS:
-        raise BadValue(f"--fail-if-slower {value} lets B be half as fast", hint="write --fail-if-slower 5%")
-    return found
 
 
 def _differences(
     before: Sequence[Source], after: Sequence[Source], others: Sequence[Difference]
 ) -> tuple[Difference, ...]:
-    """Of every result from the first, each field once."""
-    first, *rest = [*_named("A", before), *_named("B", after)]
+    """Of every result from the first, each field once; they are A and B, or A1 and so on where a side has several."""
+    first, *rest = [
+        (f"{side}{number}" if len(runs) > 1 else side, run)
+        for side, runs in (("A", before), ("B", after))
+        for number, run in enumerate(runs, 1)
+    ]
     # Of a field that differs within A, too, the value of B is shown.
     ordered = sorted(rest, key=lambda pair: pair[0].startswith("A"))
     found = [

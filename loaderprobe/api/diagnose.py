@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, redirect_stdout, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, cast
@@ -27,7 +27,6 @@ from loaderprobe.records.environment import Origin
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.options import DIAGNOSE, check
 from loaderprobe.records.phases import StorageCeiling
-from loaderprobe.records.rank_processes import Layout
 from loaderprobe.records.report import ConfigurationRow, Detail, Report
 from loaderprobe.records.verdict import Bound, Verdict
 from loaderprobe.render.diagnosis import diagnosis_document
@@ -140,6 +139,8 @@ def diagnose(
     of several processes that train together; LoaderprobeError, with its cause, when the data set or the step raises,
     or a worker dies, and named with its rank and host what a rank ended with.
     """
+    from loaderprobe.measure.user.function import made, measure_in_ranks, named
+
     check(DIAGNOSE, {"cache": cache})
     state = cast(CacheState, cache)
     check_seconds("budget", budget_s)
@@ -151,10 +152,17 @@ def diagnose(
     if coordinator is not None or spread(layout, None)[0] > 1:
         if not isinstance(loader, str) or step is not None:
             raise BadValue("each rank makes its own loader and step", hint="name a function: train.py:make_loader")
-        measured = _in_ranks(loader, layout, coordinator, state, budget_s or RANKS_BUDGET_S, progress or unheard)
+        function, budget_s = named(loader), budget_s or RANKS_BUDGET_S
+        with nullcontext(coordinator) if coordinator else on_this_machine(layout.ranks) as processes:
+            count, over = spread(layout, processes.nodes)
+            if count == 1:
+                why = "one rank is measured by a process that no launcher started"
+                raise BadValue(why, hint="start it without one")
+            measured = measure_in_ranks(
+                function, processes, count, over, cache=state, budget_s=budget_s,
+                on_stage=_over(budget_s, progress or unheard),
+            )  # fmt: skip
         return diagnosis(measured, command)
-    from loaderprobe.measure.user.function import made, named
-
     own = named(loader) if isinstance(loader, str) else None
     _check_alone()
     beyond_s, budget_s = 0.0 if budget_s else BUDGET_S, budget_s or BUDGET_S
@@ -187,29 +195,6 @@ def _check_alone() -> None:
             "this program is one of several that train together, and each would measure its loader out of step",
             hint="torchrun ... -m loaderprobe diagnose train.py:make_loader, or loaderprobe run -- torchrun ...",
         )
-
-
-def _in_ranks(
-    loader: str,
-    layout: Layout,
-    coordinator: Coordinator | None,
-    cache: CacheState,
-    budget_s: float,
-    progress: OnStage,
-) -> OwnMeasured:
-    """What all ranks measured, each in a child of its own. Without a launcher (None) they are of this machine."""
-    from loaderprobe.measure.user.function import measure_in_ranks, named
-
-    own = named(loader)
-    if coordinator is None:
-        with on_this_machine(layout.ranks) as coordinator:
-            return _in_ranks(loader, layout, coordinator, cache, budget_s, progress)
-    count, over = spread(layout, coordinator.nodes)
-    if count == 1:
-        raise BadValue("one rank is measured by a process that no launcher started", hint="start it without one")
-    return measure_in_ranks(
-        own, coordinator, count, over, cache=cache, budget_s=budget_s, on_stage=_over(budget_s, progress)
-    )
 
 
 def _over(budget_s: float, progress: OnStage) -> Callable[[str, int, int], None]:

@@ -20,7 +20,6 @@ class Capabilities(Shown, tuple[Capability, ...]):
     __slots__ = ()
 
     def document(self) -> Document:
-        """A table with the reasons."""
         return capabilities_document(self)
 
 

@@ -18,7 +18,6 @@ from loaderprobe.render.layers import layer_columns, layers_document, sums
 from loaderprobe.system.clock import SystemClock
 
 FEWEST_STEPS = 4
-IMAGE_SIZE = 224
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -68,7 +67,7 @@ def layers(
 
 def named_layers(
     model: str, data: Path | None = None, *, workers: int = 0, device: str = "auto", batch_size: int | None = None,
-    image_size: int = IMAGE_SIZE, steps: int = 10, drill: bool = False, command: str = "",
+    image_size: int = 224, steps: int = 10, drill: bool = False, command: str = "",
 ) -> Layers:  # fmt: skip
     """The layers of a model by name, on images of `data`, else on one batch of random ones in memory.
 

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-LEFT = Remark(code="study_left")
-
-
 def beside_results(
     run: RunDirectory, fingerprints: Iterable[str]
 ) -> tuple[list[FileSet], dict[str, StorageCeiling], list[DamagedFile]]:
@@ -72,7 +69,7 @@ def studies_of(run: RunDirectory) -> tuple[list[Study], list[DamagedFile]]:
 
         for asked, config, files in pending_studies(run):
             if run.study(asked, config.key) is None:
-                found.append(without(asked, config, files, LEFT))
+                found.append(without(asked, config, files, Remark(code="study_left")))
     return found, damaged
 
 
@@ -105,13 +102,11 @@ class Run(Tabled):
     def __init__(self, directory: RunDirectory, report: Report | None = None) -> None:
         """`report` is what is in it, where that was judged already."""
         self.directory = directory
-        """The files of the run."""
         self._report = report
         self._document: Document | None = None
 
     @property
     def path(self) -> Path:
-        """The directory of the run."""
         return self.directory.path
 
     def report(self) -> Report:

@@ -47,8 +47,6 @@ RECORDED = "as in ImageNet: a recording holds no files"
 MEASURED = "measured"
 Accelerator = tuple[str, Quantity]
 """Its name and its rate."""
-
-
 Basis = tuple[PlanWorkload, PlanSource]
 """The figures of a plan, and what they come from."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 
 from loaderprobe.errors import BadValue
 from loaderprobe.records.supply import CacheAsked, CacheKind, CheckpointAsked
@@ -11,22 +12,35 @@ from loaderprobe.units import parse_bytes
 
 MOST = 1e15
 """Of anything: more is a mistake, and arithmetic with it would overflow."""
-_NUMBER = r"(\d{1,15}(?:\.\d{1,15})?)"
-_COUNT = re.compile(rf"{_NUMBER}([kMG]?)")
-_SHARE = re.compile(rf"{_NUMBER}\s*%")
-_RATE = re.compile(rf"{_NUMBER}\s*([kMGT]i?)?(B|b|bit)/s")
-_OPERATIONS = re.compile(rf"{_NUMBER}\s*([kMG]?)\s*(opens/s|files/s|IOPS)")
-_TIME = re.compile(rf"{_NUMBER}\s*(us|ms|s)")
-_THOUSANDS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-_BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
-_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+_FIGURE = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)(.*)", re.DOTALL)
+_THOUSANDS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
+_PREFIXES = {**_THOUSANDS, "T": 1e12, "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
+_BYTE_RATES = {
+    f"{prefix}{unit}/s": scale * size for prefix, scale in _PREFIXES.items()
+    for unit, size in {"B": 1.0, "b": 1 / 8, "bit": 1 / 8}.items()
+}  # fmt: skip
+_OF_STORAGE: dict[str, Mapping[str, float]] = {
+    "bandwidth": _BYTE_RATES,
+    "client": {f"{unit}/{of}": scale for unit, scale in _BYTE_RATES.items() for of in ("client", "node")},
+    "opens": {f"{prefix}{unit}": scale for prefix, scale in _THOUSANDS.items() for unit in ("opens/s", "files/s")},
+    "requests": {f"{prefix}IOPS": scale for prefix, scale in _THOUSANDS.items()},
+    "latency": {"us": 1e-6, "ms": 1e-3, "s": 1.0},
+}
+"""The units of each figure of a storage."""
+
+
+def _scaled(text: str, units: Mapping[str, float]) -> float | None:
+    """The number that the text begins with, in one of these units; None for any other text."""
+    match = _FIGURE.fullmatch(text.strip())
+    scale = units.get("".join(match[2].split())) if match else None
+    return float(match[1]) * scale if match and scale else None
 
 
 def share(value: str | float, option: str) -> float:
     """A share above 0 and up to 1, from `90%` or `0.9`. Raises BadValue."""
     text = str(value).strip()
-    match = _SHARE.fullmatch(text)
-    found = float(match[1]) / 100 if match else _float(text)
+    percent = _scaled(text, {"%": 1.0})
+    found = _float(text) if percent is None else percent / 100
     if not 0 < found <= 1:
         raise BadValue(f"{option} {text} is no share above 0 and up to 100 %", hint=f"write {option} 90%, or 0.9")
     return found
@@ -34,8 +48,7 @@ def share(value: str | float, option: str) -> float:
 
 def count(value: str | float, option: str, *, most: float = 1e9) -> int:
     """A whole number of at least 1, from `64`, `1281167`, `1.28M`. Raises BadValue."""
-    match = _COUNT.fullmatch(str(value).strip())
-    found = float(match[1]) * _THOUSANDS[match[2]] if match else 0.0
+    found = _scaled(str(value), _THOUSANDS) or 0.0
     if not 1 <= found <= most or found != int(found):
         raise BadValue(f"{option} {value} is not a whole number from 1 to {most:g}")
     return int(found)
@@ -60,7 +73,7 @@ def size(value: str | float, option: str) -> float:
 
 def byte_rate(value: str | float, option: str) -> float:
     """Bytes/s from `12.5GB/s`, `100Gb/s` (bits) or a number. Raises BadValue."""
-    found = _byte_rate(str(value).strip())
+    found = _scaled(str(value), _BYTE_RATES)
     if found is None:
         found = _float(str(value))
     if not 0 < found <= MOST:
@@ -106,7 +119,11 @@ def storage_figures(text: str) -> dict[str, float]:
     """`5GB/s,60kopens/s,2ms,1.5GB/s/client` as figures by resource, and `latency`. Raises BadValue."""
     found: dict[str, float] = {}
     for item in (word.strip() for word in text.split(",")):
-        name, value = _figure(item)
+        values = {name: value for name, units in _OF_STORAGE.items() if (value := _scaled(item, units)) is not None}
+        if not values:
+            hint = "write 5GB/s,60kopens/s,100kIOPS,2ms,1.5GB/s/client"
+            raise BadValue(f"--storage: '{item}' is no figure of a storage", hint=hint)
+        ((name, value),) = values.items()
         if name in found:
             raise BadValue(f"--storage {text} gives its {name} twice")
         if not 0 < value <= MOST:
@@ -115,31 +132,6 @@ def storage_figures(text: str) -> dict[str, float]:
     if set(found) == {"latency"}:
         raise BadValue(f"--storage {text} gives no limit", hint="add a bandwidth, like 5GB/s")
     return found
-
-
-def _figure(item: str) -> tuple[str, float]:
-    whole = item.removesuffix("/client").removesuffix("/node")
-    rate = _byte_rate(whole)
-    if rate is not None:
-        return ("bandwidth" if whole == item else "client"), rate
-    operations, time = _OPERATIONS.fullmatch(item), _TIME.fullmatch(item)
-    if operations:
-        name = "requests" if operations[3] == "IOPS" else "opens"
-        return name, float(operations[1]) * _THOUSANDS[operations[2]]
-    if time:
-        return "latency", float(time[1]) * _SECONDS[time[2]]
-    raise BadValue(
-        f"--storage: '{item}' is no figure of a storage", hint="write 5GB/s,60kopens/s,100kIOPS,2ms,1.5GB/s/client"
-    )
-
-
-def _byte_rate(text: str) -> float | None:
-    """Bytes/s; a small b is a bit."""
-    match = _RATE.fullmatch(text)
-    if match is None:
-        return None
-    scale = {**_THOUSANDS, **_BINARY}[match[2] or ""]
-    return float(match[1]) * scale / (1 if match[3] == "B" else 8)
 
 
 def _float(text: str) -> float:

@@ -23,7 +23,7 @@ from loaderprobe.measure.attach.watcher import Watcher
 from loaderprobe.protocols import Say
 from loaderprobe.records.config import CacheState
 from loaderprobe.records.diagnosis import Attached, AttachRequest, OwnMeasured, WatchReport
-from loaderprobe.records.files import names_back, to_json
+from loaderprobe.records.files import from_json, to_json
 from loaderprobe.records.remark import Remark
 from loaderprobe.render.watch import watch_columns, watch_document
 from loaderprobe.store.codec import decode, encode, write_atomically
@@ -99,12 +99,9 @@ def run_command(command: Sequence[str], request: AttachRequest, environment: Map
 @contextmanager
 def _signals_left_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
     """Ctrl-C reaches the command by itself; SIGTERM is passed on. Both leave this process to show what was found."""
-
-    def passed_on(number: int, _: object) -> None:
-        process.send_signal(number)
-
-    before = {signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None)}
-    before[signal.SIGTERM] = signal.signal(signal.SIGTERM, passed_on)
+    handlers: dict[int, Callable[..., object]] = {signal.SIGINT: lambda *_: None}
+    handlers[signal.SIGTERM] = lambda number, _: process.send_signal(number)
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:
@@ -137,7 +134,7 @@ def _noted(found: Diagnosis, notes: tuple[Remark, ...]) -> Diagnosis:
 
 def requested(text: str) -> AttachRequest:
     """The request in the environment of a process that `run_command` started."""
-    return msgspec.convert(names_back(msgspec.json.decode(text)), AttachRequest)
+    return msgspec.convert(from_json(text.encode()), AttachRequest)
 
 
 def keep(found: Documented, request: AttachRequest, *, raw: bool = False) -> None:

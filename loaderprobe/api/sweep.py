@@ -8,6 +8,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -210,7 +211,8 @@ def resume(
         configs = directory.record.spec.configs
         coordinator.admit(configs, beside_results(directory, {config.data for config in configs})[0])
     if budget_s is not None:
-        directory.set_budget(budget_s)
+        with directory.lock():
+            directory.ask(replace(directory.record.spec, budget_s=budget_s))
     return _completed(directory, heard, coordinator, foreign_modules(directory))
 
 

@@ -74,8 +74,6 @@ AUTO = "auto"
 FIRST = {"workers": "1", "prefetch_factor": str(PREFETCH_FACTORS[0])}
 """What is measured first with `auto`."""
 LEAST_IMAGES = 512
-DEFAULT_BATCH_SIZE = {"cuda": 256, "cpu": 4}
-USUAL_BATCH_SIZE = 32
 
 
 def spec_of(*, command: tuple[str, ...] = (), nodes: Sequence[Node] | None = None, **options: Any) -> SweepSpec:
@@ -96,11 +94,14 @@ def spec_of(*, command: tuple[str, ...] = (), nodes: Sequence[Node] | None = Non
     def own(record: type) -> dict[str, Any]:
         return {field.name: single[field.name] for field in fields(record) if field.name in single}
 
-    numbers = worker_counts(asked["workers"], asked["serial"]), prefetch_factors(asked["prefetch_factor"])
-    if chosen["workers"] and not chosen["prefetch_factor"] and len(numbers[1]) > 1:
+    numbers = worker_counts(asked["workers"], asked["serial"])
+    factors = counts(asked["prefetch_factor"], "--prefetch-factor")
+    if 0 in factors:
+        raise BadValue("a prefetch factor is 1 or more", hint="--no-serial and --workers choose the loaders")
+    if chosen["workers"] and not chosen["prefetch_factor"] and len(factors) > 1:
         raise BadValue("--workers auto searches with one prefetch factor", hint="use --prefetch-factor auto, or one")
     # The serial loader has nothing ahead, and is there once; some libraries have none.
-    pairs = dict.fromkeys((count, factor if count else 0) for factor in numbers[1] for count in numbers[0])
+    pairs = dict.fromkeys((count, factor if count else 0) for factor in factors for count in numbers)
     loaders = [
         LoaderSpec(name=name, workers=count, prefetch_factor=factor, **own(LoaderSpec))
         for name in listed(asked["loader"], str)
@@ -197,17 +198,9 @@ def compute_names(compute: str | Iterable[str]) -> tuple[str, ...]:
     return names
 
 
-def prefetch_factors(value: str | int | Iterable[int | str]) -> tuple[int, ...]:
-    """The factors in the order given. Raises BadValue for 0, with which workers would make nothing."""
-    found = counts(value, "--prefetch-factor")
-    if 0 in found:
-        raise BadValue("a prefetch factor is 1 or more", hint="--no-serial and --workers choose the loaders")
-    return found
-
-
 def usual_batch(compute: str) -> int:
     """As many images as keep the device busy."""
-    return DEFAULT_BATCH_SIZE.get(compute.partition(":")[0], USUAL_BATCH_SIZE)
+    return {"cuda": 256, "cpu": 4}.get(compute.partition(":")[0], 32)
 
 
 def parse_cache(text: str) -> Any:

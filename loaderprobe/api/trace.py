@@ -165,17 +165,14 @@ def _rank(path: Path, annotation: str, device: int | None, batch_size: int | Non
             f"{path} holds no kernel of GPU {device}", hint=f"--device is one of {', '.join(map(str, sorted(kernels)))}"
         )
     if annotation and not loader_spans(found.spans):
-        raise BadValue(f"{path} has no span named {annotation!r}", hint=_names(found))
+        names = ", ".join(name for name, _ in found.annotations.most_common(8))
+        hint = f"it has {names}" if names else "wrap next() in torch.profiler.record_function(NAME)"
+        raise BadValue(f"{path} has no span named {annotation!r}", hint=hint)
     chosen = kernels.most_common(1)[0][0] if device is None else device
     try:
         return _read(found, chosen, batch_size)
     except LoaderprobeError as error:
         raise BadValue(f"{path}: {error.message}", hint=error.hint) from error
-
-
-def _names(found: Recording) -> str:
-    names = [name for name, _ in found.annotations.most_common(8)]
-    return f"it has {', '.join(names)}" if names else "wrap next() in torch.profiler.record_function(NAME)"
 
 
 def _read(found: Recording, device: int, batch_size: int | None) -> TraceRank:

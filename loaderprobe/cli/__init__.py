@@ -11,7 +11,7 @@ import sys
 
 def main() -> int:
     """Run the command in argv; returns the exit code."""
-    from loaderprobe.cli.app import app
+    from loaderprobe.cli.commands import app
 
     # Where it is closed, a file that is opened later would get its number.
     sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")

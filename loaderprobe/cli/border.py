@@ -54,7 +54,6 @@ class Invocation:
     """How a command was called: which of its options were typed, and what it shows and keeps."""
 
     options: Sequence[Option]
-    """Of the command."""
     typed: Collection[str]
     """The names of those that were typed."""
     out: Path | None = None
@@ -65,7 +64,6 @@ class Invocation:
 
     @property
     def silent(self) -> bool:
-        """True where progress is not shown."""
         return self.quiet or self.json
 
     def check(self) -> None:
@@ -187,7 +185,7 @@ def called(
 
 
 def _python_value(option: Option, given: Any) -> Any:
-    if option.negative:
+    if option.type is bool and option.default is True:  # typed to be off: --no-serial
         return not given
     for path in given if isinstance(given, list) else [given]:
         if isinstance(path, Path):

@@ -1,4 +1,4 @@
-"""All commands but `sweep`: of each the rows of its options, the verb that it calls, and how its result is shown."""
+"""The commands: of each the rows of its options, the verb that it calls, and how its result is shown."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ import sys
 from collections.abc import Callable
 from contextlib import chdir, nullcontext
 from importlib.resources import files as resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+from typer.core import TyperGroup
+
+import loaderprobe
 from loaderprobe.cli.border import (
     Invocation,
     command,
     command_line,
     counting,
     ended,
+    report_error,
     say,
     show,
     stderr,
@@ -25,15 +29,12 @@ from loaderprobe.cli.border import (
     width_and_color,
     write_file,
 )
+from loaderprobe.cli.sweep import sweep
 from loaderprobe.errors import EXIT_DONE, EXIT_GATE_FAILED, EXIT_INTERRUPTED, EXIT_SOME_FAILED, BadValue
 from loaderprobe.records import options
 from loaderprobe.units import format_bytes, join_words
 
 if TYPE_CHECKING:
-    from loaderprobe.api.bandwidth import Bandwidth
-    from loaderprobe.api.batch_size import BatchSize
-    from loaderprobe.api.diagnose import Diagnosis
-    from loaderprobe.api.layers import Layers
     from loaderprobe.api.shown import Tabled
     from loaderprobe.records.config import CacheState
 
@@ -92,13 +93,12 @@ def diagnose(call: Invocation, **asked: Any) -> int:
     FUNCTION is called without arguments, in each rank. The step really trains.
     In Python: loaderprobe.diagnose(loader, step).
     """
-    from loaderprobe.api.diagnose import diagnose as verb
     from loaderprobe.api.diagnose import prints_to_stderr
 
-    def measure() -> Diagnosis:
+    def measure() -> loaderprobe.Diagnosis:
         # The user's code may go to another folder.
         with chdir("."), prints_to_stderr(), timed(call.silent) as progress:
-            return verb(**asked, command=command_line(), progress=progress)
+            return loaderprobe.diagnose(**asked, command=command_line(), progress=progress)
 
     call.show_and_keep(measure, "diagnose")
     return EXIT_DONE
@@ -114,14 +114,12 @@ def trace(call: Invocation, *, files: list[Path], **asked: Any) -> int:
     Measures nothing, and needs neither a GPU nor the machine that trained. Several files are the ranks of one training.
     """  # fmt: skip
     call.check()
-    from loaderprobe.api.trace import trace as verb
-
     with counting(call.quiet) as on_count:
 
         def progress(name: str, done: int, size: int) -> None:
             on_count(f"{name}, {format_bytes(size)}", -(-done // MEGABYTE), -(-size // MEGABYTE))
 
-        found = verb(files, **asked, command=command_line(), progress=progress)
+        found = loaderprobe.trace(files, **asked, command=command_line(), progress=progress)
     page = "Trace" if call.out else f"{found.document().title}\nTrace"
     call.show_then_keep(found, page, beside=call.out is not None)
     return ended(interrupted=False, failed=bool(found.unread))
@@ -141,11 +139,9 @@ def bandwidth(call: Invocation, **asked: Any) -> int:
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup
         signal.signal(signal.SIGHUP, signal.default_int_handler)
 
-    def measure() -> Bandwidth:
-        from loaderprobe.api.bandwidth import bandwidth as verb
-
+    def measure() -> loaderprobe.Bandwidth:
         with counting(call.silent) as on_count:
-            return verb(**asked, command=command_line(), progress=on_count)
+            return loaderprobe.bandwidth(**asked, command=command_line(), progress=on_count)
 
     found = call.show_and_keep(measure)
     return ended(interrupted=found.interrupted, failed=bool(found.failed))
@@ -161,14 +157,13 @@ def generate(call: Invocation, *, directory: Path, verify: bool, **asked: Any) -
     Sizes, qualities and content match ImageNet's for storage and decoders.
     Every block of every file is different. The same seed gives the same files.
     """
-    from loaderprobe.api.generate import generate as verb
     from loaderprobe.datasets.generate.generate import GO_ON
 
     if verify:
         return _verify(call, directory)
     try:
         with counting(call.quiet) as on_data:
-            made = verb(directory, **asked, progress=on_data)
+            made = loaderprobe.generate(directory, **asked, progress=on_data)
     except KeyboardInterrupt:
         stderr().print(f"interrupted; the files written so far are kept. To resume: {GO_ON}")
         return EXIT_INTERRUPTED
@@ -209,35 +204,23 @@ def report(call: Invocation, *, run: Path | None, form: str | None, output: Path
         raise BadValue(f"--json and --format {form} exclude each other", hint="use one of them")
     if schema and (call.json or form):
         raise BadValue("--schema excludes --format and --json", hint="use one of them")
-    if schema:
-        _put(_schema(run).encode(), output)
-        return EXIT_DONE
-    if run is None:
+    if run is None and not schema:
         raise BadValue("no run is given", hint="loaderprobe report loaderprobe-runs/DATE-TIME")
-    chosen = "json" if call.json else form or _by_ending(output)
+    chosen = "json" if schema or call.json else form or _by_ending(output)
     if chosen == "parquet" and output is None and sys.stdout.isatty():
         raise BadValue("parquet cannot be printed on a terminal", hint="give a file: -o run.parquet")
     from loaderprobe.api.load import load_any
     from loaderprobe.api.shown import Documented
 
-    found = load_any(run)
+    found = None if run is None else load_any(run)
+    if schema or found is None:
+        from loaderprobe.render.json import result_schema, summary_schema
+
+        _put((result_schema(type(found)) if isinstance(found, Documented) else summary_schema()).encode(), output)
+        return EXIT_DONE
     _put(_rendered(found, chosen, to_file=output is not None), output, text=chosen != "parquet")
     damaged = not isinstance(found, Documented) and found.report().summary.run.damaged
     return EXIT_SOME_FAILED if damaged else EXIT_DONE
-
-
-def _schema(path: Path | None) -> str:
-    """The JSON Schema of what a directory holds; without one, of a sweep."""
-    from loaderprobe.render.json import result_schema, summary_schema
-
-    if path is not None:
-        from loaderprobe.api.load import load_any
-        from loaderprobe.api.shown import Documented
-
-        found = load_any(path)
-        if isinstance(found, Documented):
-            return result_schema(type(found))
-    return summary_schema()
 
 
 def _put(data: bytes, output: Path | None, *, text: bool = True) -> None:
@@ -298,9 +281,7 @@ def plan(call: Invocation, *, run: Path | None, catalogue: bool, schema: bool, *
     elif run is None:
         raise BadValue("no run is given", hint="loaderprobe plan loaderprobe-runs/DATE-TIME")
     else:
-        from loaderprobe.api.plan import plan as verb
-
-        found = verb(run, **asked)
+        found = loaderprobe.plan(run, **asked)
         if call.html is not None:
             write_file(call.html, found.html().encode(), "--html", "Plan")
         else:
@@ -334,9 +315,7 @@ def compare(call: Invocation, *, results: list[Path], others: list[Path], **aske
         several = "for several a side: A1 A2 --with B1 --with B2"
         raise BadValue(f"A and B are two results, but {len(results)} are given", hint=several)
     call.check()
-    from loaderprobe.api.compare import compare as verb
-
-    found = verb(before, after, **asked, command=command_line())
+    found = loaderprobe.compare(before, after, **asked, command=command_line())
     call.show_then_keep(found, "Comparison")
     return EXIT_DONE if found.passed else EXIT_GATE_FAILED
 
@@ -352,7 +331,7 @@ def layers(call: Invocation, **asked: Any) -> int:
     """
     _check_data(asked)
 
-    def measure() -> Layers:
+    def measure() -> loaderprobe.Layers:
         # torch's profiler prints lines of its own, even where nothing is wrong.
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")
         from loaderprobe.api.layers import named_layers
@@ -381,7 +360,7 @@ def batch_size(call: Invocation, **asked: Any) -> int:
     _check_data(asked)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
 
-    def measure() -> BatchSize:
+    def measure() -> loaderprobe.BatchSize:
         if not call.quiet:
             most = "32 probes of about 2 s each, longer where a step is"
             most = most if asked["strategy"] == "throughput" else "100 loops"
@@ -401,10 +380,8 @@ def batch_size(call: Invocation, **asked: Any) -> int:
 @command(options.DOCTOR)
 def doctor(call: Invocation, *, path: Path) -> int:
     """Report what can and cannot be measured on this machine, why, and how to get the rest."""
-    from loaderprobe.api.doctor import doctor as verb
-
     width, color = width_and_color()
-    show(verb(path).text(width=width, color=color))
+    show(loaderprobe.doctor(path).text(width=width, color=color))
     return EXIT_DONE
 
 
@@ -412,24 +389,70 @@ def doctor(call: Invocation, *, path: Path) -> int:
 def explain(call: Invocation, *, topic: str | None) -> int:
     """Print a page of the guide: how loaderprobe measures and how it finds a verdict."""
     pages = {
-        page.name.removesuffix(".md"): page
+        page.name.removesuffix(".md"): page.read_text()
         for page in resources("loaderprobe").joinpath("guide").iterdir()
         if page.name.endswith(".md")
     }
     names = sorted(pages)
     if topic is None:
         width = max(map(len, names))
-        show("\n".join(f"loaderprobe explain {name:{width}}  {_title(pages[name])}" for name in names))
+        titles = {name: pages[name].partition("\n")[0].removeprefix("# ") for name in names}
+        show("\n".join(f"loaderprobe explain {name:{width}}  {title}" for name, title in titles.items()))
         return EXIT_DONE
     if topic not in pages:
         raise BadValue(f"the guide has no topic '{topic}'", hint=f"choose {join_words(names, 'or')}")
     from loaderprobe.render.guide import guide_text, threshold_tables
 
     width, color = width_and_color()
-    page = pages[topic].read_text() + (threshold_tables() if topic == "thresholds" else "")
+    page = pages[topic] + (threshold_tables() if topic == "thresholds" else "")
     show(guide_text(page, width=width, color=color))
     return EXIT_DONE
 
 
-def _title(page: Traversable) -> str:
-    return page.read_text().partition("\n")[0].removeprefix("# ")
+# The program that has them.
+
+RETIRED = {
+    "devices": "loaderprobe sweep --model mlp,convnet --compute cpu,cuda --ranks 1,2",
+    "tune": "loaderprobe sweep --workers auto, or loaderprobe batch-size",
+}
+"""Commands that went: what answers their question now."""
+
+
+class Commands(TyperGroup):
+    """The commands; one that went says what came in its place."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Exits with code 2 for a command that went, and as usual for a name that is none."""
+        if instead := RETIRED.get(args[0]):
+            error = BadValue(f"'{args[0]}' is no command any more", hint=f"{instead}; see loaderprobe explain changes")
+            raise typer.Exit(report_error(error))
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(
+    cls=Commands,
+    epilog="Your own DataLoader: loaderprobe explain diagnose.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for verb in (
+    sweep, run, diagnose, trace, bandwidth, generate, report, plan, compare, batch_size, layers, doctor, explain,
+):  # fmt: skip
+    app.command()(verb)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"loaderprobe {loaderprobe.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def program(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Is this training compute-bound or input-bound, which part of the input limits it, and what would change that?"""

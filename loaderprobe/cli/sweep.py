@@ -8,13 +8,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import loaderprobe
 from loaderprobe.cli.border import Invocation, command, command_line, counting, ended, say, show, timed
 from loaderprobe.errors import EXIT_INTERRUPTED, BadValue, NoSpace
 from loaderprobe.records.options import SWEEP
 from loaderprobe.units import format_bytes, parse_list
 
 if TYPE_CHECKING:
-    from loaderprobe.api.load import Run
     from loaderprobe.measure.ranks.launch import Coordinator
     from loaderprobe.protocols import OnStage
     from loaderprobe.records.config import SweepPlan, SweepSpec
@@ -30,7 +30,6 @@ def sweep(call: Invocation, *, coordinator: Coordinator | None, resume: Path | N
     Trains a model on generated data sets, or on DATA, with the serial loader and with each number of workers.
     Each verdict comes from an experiment.
     """
-    from loaderprobe.api import sweep as verb
     from loaderprobe.render.format import counted
 
     if resume is not None:
@@ -39,9 +38,9 @@ def sweep(call: Invocation, *, coordinator: Coordinator | None, resume: Path | N
     with told.bars:
         try:
             if resume is None:
-                run = verb.sweep(**asked, command=command_line(), coordinator=coordinator, listener=told)
+                run = loaderprobe.sweep(**asked, command=command_line(), coordinator=coordinator, listener=told)
             else:
-                run = verb.resume(resume, budget_s=asked["budget_s"], coordinator=coordinator, listener=told)
+                run = loaderprobe.resume(resume, budget_s=asked["budget_s"], coordinator=coordinator, listener=told)
         except KeyboardInterrupt:
             if told.run is None:
                 raise
@@ -68,7 +67,7 @@ def _refuse_ignored(call: Invocation) -> None:
             )
 
 
-def _say_resume(said: str, run: Run) -> None:
+def _say_resume(said: str, run: loaderprobe.Run) -> None:
     say(f"{said}. Resume with: {shlex.join(['loaderprobe', 'sweep', '--resume', str(run.path)])}", soft_wrap=True)
 
 
@@ -76,7 +75,7 @@ class Told:
     """The `Listener` that prints: what a sweep says of itself, how far it is, and its report."""
 
     def __init__(self, call: Invocation, asked: Mapping[str, Any], resume: Path | None) -> None:
-        self.run: Run | None = None
+        self.run: loaderprobe.Run | None = None
         """Once it is judged."""
         self.bars = ExitStack()
         self._call, self._asked, self._resume = call, asked, resume
@@ -105,7 +104,7 @@ class Told:
             say(sentence)
         self.progress = self.bars.enter_context(timed(self._call.silent, "about", ends=""))
 
-    def judged(self, run: Run) -> None:
+    def judged(self, run: loaderprobe.Run) -> None:
         self.bars.close()
         self.run = run
         self._call.show(run)

@@ -174,7 +174,7 @@ class SweepPolicy:
 
     def next(self, results: Results[RunConfig, SweepResult]) -> Ask[RunConfig] | Stop[Ended]:
         """The next configuration without a result, else the next that has time for more."""
-        number = len({result.what for result in results.done})
+        number = len({config for config, _ in results.done})
         if number >= len(self.todo):
             self.todo.extend(self.more())
         if number >= len(self.todo):
@@ -199,8 +199,8 @@ class SweepPolicy:
     def _further(self, results: Results[RunConfig, SweepResult]) -> Ask[RunConfig] | Stop[Ended]:
         if self.whole_s is None:
             return Stop(reason="complete")
-        times = Counter(result.what for result in results.done)
-        last = {result.what: result.found for result in results.done}
+        times = Counter(config for config, _ in results.done)
+        last = dict(results.done)
         left_s = self.whole_s - results.spent_s
         needed = {config: found.needed_s for config, found in last.items() if found.needed_s is not None}
         groups = (
@@ -236,7 +236,7 @@ def sweep(
     def added() -> Sequence[RunConfig]:
         """They are kept as asked for before they are measured."""
         if configs := more():
-            run.add(configs)
+            run.ask(replace(run.record.spec, configs=(*run.record.spec.configs, *configs)))
         return configs
 
     policy = SweepPolicy(spec=spec, todo=pending(run), more=added)

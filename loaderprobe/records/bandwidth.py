@@ -44,8 +44,6 @@ class Limit:
     """The limit in words; `render` adds it where the result leaves the program."""
 
 
-BANDWIDTH_SCHEMA = "loaderprobe/bandwidth"
-
 MetadataOperation = Literal["open", "stat"]
 """open: open and close, without a read. stat: ask for size and times by name."""
 MetadataLabel = Literal["cold", "asked", "warm", "unproved"]
@@ -94,7 +92,7 @@ class MetadataPhase:
 class BandwidthMeasurement:
     """All phases, the files they read, and where those live, as rank 0 sees it."""
 
-    schema: str = BANDWIDTH_SCHEMA
+    schema: str = "loaderprobe/bandwidth"
     schema_version: int = SCHEMA_VERSION
     path: str
     location: StorageLocation

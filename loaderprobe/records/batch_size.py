@@ -13,8 +13,6 @@ from loaderprobe.records.layers import Milliseconds
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Bound, Interval
 
-BATCH_SIZE_SCHEMA = "loaderprobe/batch-size"
-
 StrategyName = Literal["throughput", "gpu-usage", "epoch-time"]
 StopCode = Literal[
     "no_candidate_better",
@@ -68,9 +66,7 @@ class BatchSizeProbe:
     @property
     def usage(self) -> float | None:
         """The paper's utilization: the mean of the upper half of the readings above 0; None without readings."""
-        readings = sorted(
-            utilization_sample for utilization_sample in self.utilization_samples if utilization_sample > 0
-        )
+        readings = sorted(reading for reading in self.utilization_samples if reading > 0)
         upper = readings[len(readings) - len(readings) // 2 :]
         if not self.utilization_samples:
             return None
@@ -125,7 +121,7 @@ class BatchSizeReport:
     """The verdict of `diagnose` on a loader of the chosen size."""
     no_findings: Remark | None = None
     """Why there is no verdict although batches are loaded."""
-    schema: str = BATCH_SIZE_SCHEMA
+    schema: str = "loaderprobe/batch-size"
     schema_version: int = SCHEMA_VERSION
 
     @property
@@ -133,7 +129,3 @@ class BatchSizeReport:
         """True where Ctrl-C ended the search, or came before the loader was judged."""
         why = self.no_findings
         return self.stop.code == "interrupted" or (why is not None and why.code == "interrupted")
-
-    def improvement(self, probe: BatchSizeProbe) -> float:
-        """By what share an epoch is shorter than in the first probe; below 0 where it is longer."""
-        return 1 - probe.epoch_s(self.dataset_images) / self.probes[0].epoch_s(self.dataset_images)

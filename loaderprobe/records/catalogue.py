@@ -101,10 +101,6 @@ class CatalogueEntry:
         """What `--storage` takes: the name, or one for each tier."""
         return tuple(f"{self.name}-{tier.name}" for tier in self.tiers) or (self.name,)
 
-    def tier(self, name: str) -> Tier | None:
-        """The tier that one of `names` means."""
-        return next((tier for tier in self.tiers if name == f"{self.name}-{tier.name}"), None)
-
     def stale(self, today: date) -> bool:
         """True when the source was read twelve months ago or longer."""
         read = date.fromisoformat(self.read_on)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 from loaderprobe.errors import BadValue
-
-Number = int | float
 
 
 def check_equal_lengths(what: str, record: object, columns: Sequence[str], optional: Collection[str] = ()) -> None:
@@ -19,7 +16,7 @@ def check_equal_lengths(what: str, record: object, columns: Sequence[str], optio
         raise BadValue(f"{what}: the columns differ in length")
 
 
-def check_at_least(what: str, record: object, least: Mapping[str, Number]) -> None:
+def check_at_least(what: str, record: object, least: Mapping[str, float]) -> None:
     """Raises BadValue when a field of `record`, or a number in one of its columns, is below the `least` of its name.
 
     A field that is None is not known, and passes.
@@ -29,10 +26,3 @@ def check_at_least(what: str, record: object, least: Mapping[str, Number]) -> No
         lowest = min(value, default=bound) if isinstance(value, tuple) else value
         if lowest is not None and not lowest >= bound:
             raise BadValue(f"{what}: {name} is {lowest}, below {bound}")
-
-
-def check_order(what: str, *stamps: Sequence[int]) -> None:
-    """Raises BadValue when an entry of a column of `stamps`, in ns, lies before its entry in the column before."""
-    for earlier, later in pairwise(stamps):
-        if any(end < begin for begin, end in zip(earlier, later, strict=True)):
-            raise BadValue(f"{what}: time runs backwards")

@@ -9,8 +9,6 @@ from loaderprobe.records.config import RunConfig
 from loaderprobe.records.environment import SCHEMA_VERSION, Environment, Origin
 from loaderprobe.records.verdict import Interval, ShortVerdict
 
-COMPARE_SCHEMA = "loaderprobe/compare"
-
 ResultKind = Literal["sweep", "bandwidth", "diagnosis"]
 Word = Literal["slower", "faster", "same", "unclear"]
 WordReason = Literal["beyond_noise", "within_size", "too_noisy", "one_of_many", "near_size", "no_spread"]
@@ -139,7 +137,7 @@ class ComparisonReport:
     allow_unclear: bool = False
     """Gates hold where rows are too noisy to show what is asked."""
     notes: tuple[CompareNote, ...]
-    schema: str = COMPARE_SCHEMA
+    schema: str = "loaderprobe/compare"
     schema_version: int = SCHEMA_VERSION
 
     @property

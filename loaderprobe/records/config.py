@@ -196,11 +196,6 @@ class RunConfig:
         """That read at the same time: the workers of all ranks, or their training threads."""
         return max(1, self.loader.workers) * self.ranks
 
-    @property
-    def step_images(self) -> int:
-        """Images of one step: the batches of all ranks together."""
-        return self.compute.batch_size * self.ranks
-
 
 def _unusual(spec: Any) -> dict[str, Any]:
     """The fields of a record that have no default or another value than it, nested."""

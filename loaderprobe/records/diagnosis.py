@@ -158,9 +158,6 @@ class Attached:
     """Set where training takes no batches from a DataLoader, and was looked at for long enough."""
 
 
-WATCH_SCHEMA = "loaderprobe/watch"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchedInterval:
     """Some seconds of training."""
@@ -186,7 +183,7 @@ class WatchedInterval:
 class WatchReport:
     """A training, watched from its beginning to its end."""
 
-    schema: str = WATCH_SCHEMA
+    schema: str = "loaderprobe/watch"
     schema_version: int = SCHEMA_VERSION
     origin: Origin
     loader: str

@@ -43,8 +43,11 @@ def to_json(value: object, order: Literal["sorted"] | None = None) -> bytes:
         return msgspec.json.encode(_texts(msgspec.to_builtins(value), _NOT_UTF8, _escaped), order=order)
 
 
-def names_back(tree: Any) -> Any:
-    """What JSON of `to_json` holds, with such names as Python has them."""
+def from_json(data: bytes, type_: Any = Any) -> Any:
+    """What `to_json` wrote, with such names as Python has them. Raises DecodeError also for another type."""
+    tree = msgspec.json.decode(data, type=type_)
+    if b"\\u0000" not in data:
+        return tree
     return _texts(tree, _ESCAPED, lambda found: chr(0xDC00 + int(found[1], 16)))
 
 

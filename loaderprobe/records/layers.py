@@ -8,7 +8,6 @@ from typing import Literal
 from loaderprobe.records.environment import SCHEMA_VERSION, Origin
 from loaderprobe.records.verdict import Interval
 
-LAYERS_SCHEMA = "loaderprobe/layers"
 LAST_CALL = 99
 """Calls of a layer from this one on are one row: a layer in a loop may be called any number of times."""
 PartName = Literal["load", "copy", "zero_grad", "forward", "loss", "backward", "optimizer"]
@@ -59,7 +58,6 @@ class LayerTime:
     backward: Milliseconds
     operators: tuple[OperatorTime, ...]
     in_place: bool
-    """True when it overwrites its input."""
     parameters: int
     """Of this layer alone."""
     inputs: tuple[Shape, ...]
@@ -112,5 +110,5 @@ class LayersReport:
     """
     drill: tuple[DrillLevel, ...] = ()
     """From the step to the slowest source line; empty unless asked for."""
-    schema: str = LAYERS_SCHEMA
+    schema: str = "loaderprobe/layers"
     schema_version: int = SCHEMA_VERSION

@@ -71,11 +71,6 @@ class Option:
         """As messages name it: `--batch-size`; of an argument `DATA`."""
         return self.name.upper() if self.panel == ARGUMENT else self.flags[0]
 
-    @property
-    def negative(self) -> bool:
-        """True for what is on, and typed to be off: `--no-serial`."""
-        return self.type is bool and self.default is True
-
     def check(self, value: Any) -> None:
         """Raises BadValue for what the command line would not take. Texts and lists are read by the verb itself."""
         if not (self.several or (value is None and self.default is None)) and (why := self._not(value)):
@@ -122,10 +117,9 @@ RESOLUTIONS = ("256x256", "500x375", "1024x768")
 MODELS = (
     "mlp, convnet (LeNet-5), resnet18, resnet50, resnet152, vgg16, or package.module:factory (see explain plug-ins)"
 )
-IMAGES_IN = "Folder of images to load. Without it, images in memory."
 USUAL_BATCH = "256 on CUDA, 4 on the CPU"
 
-LOADED_IMAGES = Option("data", Path, None, ARGUMENT, IMAGES_IN)
+LOADED_IMAGES = Option("data", Path, None, ARGUMENT, "Folder of images to load. Without it, images in memory.")
 LOADING_WORKERS = Option(
     "workers", int, 0, DATA, "Workers that load DATA; 0 is the serial loader.", least=0, most=4096
 )  # fmt: skip
@@ -134,13 +128,12 @@ DEVICE = Option(
     "device", Literal["auto", "cuda", "cpu"], "auto", COMPUTE, "auto: cuda if present, else cpu.", typed="--compute"
 )
 BATCH_SIZE = Option("batch_size", int, None, COMPUTE, "Images per batch.", least=1, usual=USUAL_BATCH)
-ANY_BATCH_SIZE = replace(BATCH_SIZE, usual=f"{USUAL_BATCH}, else 32", label="batch {}")
 IMAGE_SIZE = Option("image_size", int, 224, COMPUTE, "Pixels a side of the images.", least=1, most=4096)
 CACHE = Option(
     "cache", Literal["cold", "warm"], "cold", MEASURING, "Files from storage (cold) or from memory (warm)."
 )  # fmt: skip
 RANKS = Option(
-    "ranks", str, None, MEASURING, usual="1; under torchrun, all that it started", several=True, typed_only=True,
+    "ranks", str, None, MEASURING, usual="1; under torchrun, all that it started", several=True,
     help="Processes that train in step: 1,2,4 measures each. 4x8: on 4 nodes, 8 on each (see explain ranks).",
 )  # fmt: skip
 JOIN = Option(
@@ -219,7 +212,7 @@ SWEEP = (
         help="auto (cuda if present, else cpu), cuda, cpu, emulated:NAME or emulated:IMAGES_PER_S; several, separated "
         "by commas.",
     ),
-    ANY_BATCH_SIZE,
+    replace(BATCH_SIZE, usual=f"{USUAL_BATCH}, else 32", label="batch {}"),
     replace(MODEL, help=f"{MODELS}; several, separated by commas.", several=True),
     Option(
         "precision", Precision, "auto", COMPUTE, metavar="NAME", label="{} precision",
@@ -246,7 +239,7 @@ SWEEP = (
         "cache", str, "cold", MEASURING, "Files from storage (cold), from memory (warm), or both: cold,warm.",
         several=True, label="{} files",
     ),
-    replace(RANKS, typed_only=False),
+    RANKS,
     JOIN,
     Option(
         "rounds", int, 3, MEASURING, least=1,
@@ -308,7 +301,7 @@ DIAGNOSE = (
     ),
     CACHE,
     replace(
-        RANKS, typed_only=False,
+        RANKS,
         help="Processes that train in step, each of which calls FUNCTION; 4x8: on 4 nodes, 8 on each (explain ranks).",
     ),
     JOIN,
@@ -341,7 +334,7 @@ BANDWIDTH = (
     ),
     Option("seed", int, 0, DATA, "Seed for the choice and order of the files."),
     replace(
-        RANKS, usual="1; under torchrun, up to all that it started", typed_only=False,
+        RANKS, usual="1; under torchrun, up to all that it started",
         help="Processes that read at once, each its own share, with commas; 4x8: on 4 nodes, 8 on each (explain "
         "ranks).",
     ),

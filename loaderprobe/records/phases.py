@@ -157,11 +157,6 @@ class BandwidthPhase:
             raise BadValue(f"a phase of {self.ranks} ranks on {self.nodes} nodes has figures of {len(self.by_rank)}")
 
     @property
-    def readers_a_rank(self) -> int:
-        """Of the `readers` of all ranks."""
-        return self.readers // self.ranks
-
-    @property
     def last_done_bw_bytes(self) -> float:
         """All bytes over the time of the rank that was last."""
         return self.io_bytes / (self.runtime / 1e3)

@@ -8,7 +8,6 @@ from typing import Literal
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.supply import Asked, PlanPart, PlanSupply, Quantity
 
-PLAN_SCHEMA = "loaderprobe/plan"
 # History of the plan as JSON, which no other file holds:
 # 1  2026-11  first version
 # 2  2026-11  inputs by name; one figure of caches; no replay of ranks, stragglers, curves, scenarios, listing
@@ -97,7 +96,7 @@ class Acceptance:
 class PlanReport:
     """The whole plan."""
 
-    schema: str = PLAN_SCHEMA
+    schema: str = "loaderprobe/plan"
     schema_version: int = PLAN_VERSION
     loaderprobe: str
     created_utc: str

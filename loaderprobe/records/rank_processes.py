@@ -110,7 +110,6 @@ class RankOutcome:
     stage: str = ""
     """The last stage that it reported."""
     events: int = 0
-    """How many events it reported."""
     first: bool = False
     """True for the first rank that could not go on."""
     consequence: bool = False

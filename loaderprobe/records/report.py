@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from loaderprobe.records.config import RunConfig
-from loaderprobe.records.environment import Environment
+from loaderprobe.records.environment import SCHEMA_VERSION, Environment
 from loaderprobe.records.files import Staged
 from loaderprobe.records.ranks import RanksView
 from loaderprobe.records.remark import Facts, Remark
@@ -67,13 +67,11 @@ class Outlook:
     compute: str
     """Name of the compute of the configurations that it follows from."""
     model: str
-    """The model that they train."""
     accelerator: str
     """Its name, or that of the device that was measured."""
     images_per_s: float
     """Of one accelerator alone."""
     source: str
-    """Where that rate comes from."""
     specified: bool
     """True when it is specified, not measured."""
     utilization: float
@@ -238,8 +236,8 @@ class NextStep:
 class Summary:
     """`summary.json` and `--json`."""
 
-    schema: str
-    schema_version: int
+    schema: str = SUMMARY_SCHEMA
+    schema_version: int = SCHEMA_VERSION
     run: RunInfo
     environment: Environment
     configurations: tuple[ConfigurationRow, ...]

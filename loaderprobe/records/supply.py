@@ -59,10 +59,8 @@ class Asked:
     accelerators: int
     utilization: float = UTILIZATION
     utilization_given: bool = False
-    """False when `utilization` is the default."""
     use: float = USE
     use_given: bool = False
-    """False when `use` is the default."""
     per_node: int = 8
     nic_bytes_per_s: float | None = None
     images_per_file: int = 1
@@ -149,6 +147,5 @@ class Feed:
     use: float
     """Share of a limit of the storage that is used."""
     first_limit: SupplyResource
-    """The limit that is reached first."""
     at_least: bool = False
     """True when that limit may be higher."""

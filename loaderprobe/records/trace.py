@@ -11,8 +11,6 @@ from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import TimePart
 from loaderprobe.records.verdict import DeviceUse, Gaps, GapVerdict, TimelineView
 
-TRACE_SCHEMA = "loaderprobe/trace"
-
 MarkName = Literal["profiler_steps", "batches", "optimizer_steps", "none"]
 """What separates the steps of a recording."""
 
@@ -134,7 +132,7 @@ class TraceRank(Recorded):
 class TraceReport(Recorded):
     """What limits the training in some recordings. The figures of the whole are means over its ranks."""
 
-    schema: str = TRACE_SCHEMA
+    schema: str = "loaderprobe/trace"
     schema_version: int = SCHEMA_VERSION
     origin: Origin
     ranks: tuple[TraceRank, ...]

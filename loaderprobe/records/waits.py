@@ -47,7 +47,6 @@ class StackSamples:
     stacks: tuple[tuple[int, ...], ...]
     """Indices into `functions`, the outermost first, from where torch asks the data set for samples."""
     counts: tuple[int, ...]
-    """How often each stack was seen."""
     cpu_ns: int
     """CPU time of looking, of all workers."""
 

@@ -432,7 +432,7 @@ def _phase_cells(phase: BandwidthPhase | MetadataPhase) -> dict[str, Value]:
             cells[_WITH_UNIT.get(name, name)] = value
     if isinstance(phase, BandwidthPhase) and phase.slowest:
         cells |= {
-            "readers_a_rank": phase.readers_a_rank,
+            "readers_a_rank": phase.readers // phase.ranks,
             "last_done_bw_bytes_per_s": phase.last_done_bw_bytes,
             "in_step_bw_bytes_per_s": phase.in_step_bw_bytes,
             "slowest_rank": phase.slowest.rank,

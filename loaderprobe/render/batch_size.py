@@ -134,13 +134,16 @@ def _of_sizes(found: BatchSizeReport) -> tuple[Column, ...]:
 
 
 def _loops(found: BatchSizeReport) -> tuple[Column, ...]:
-    epoch = Column("epoch", lambda loop: format_duration(loop[1].epoch_s(found.dataset_images)) if loop[1].fits else "")
+    images = found.dataset_images
     return (
         Column("loop", lambda loop: str(loop[0])),
         Column("batch", lambda loop: str(loop[1].batch_size)),
         Column("usage", lambda loop: percent(loop[1].usage)),
-        epoch,
-        Column("improvement", lambda loop: percent(found.improvement(loop[1])) if loop[1].fits else ""),
+        Column("epoch", lambda loop: format_duration(loop[1].epoch_s(images)) if loop[1].fits else ""),
+        Column(
+            "improvement",
+            lambda loop: percent(1 - loop[1].epoch_s(images) / found.probes[0].epoch_s(images)) if loop[1].fits else "",
+        ),
         Column("memory", lambda loop: _memory(loop[1])),
     )
 

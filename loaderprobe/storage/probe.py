@@ -107,7 +107,7 @@ class ProbePolicy:
         if step is None and self.metadata and "metadata" not in missing:
             step, left = self._names([each for each in found if isinstance(each, MetadataPhase)]), 4
         if step is None:
-            names = [name for name in last if name not in [each.what.name for each in results.done]]
+            names = [name for name in last if name not in [asked.name for asked, _ in results.done]]
             if not names:
                 return Stop(reason="complete")
             step, left = self._of_device(names[0], ladder), len(names)

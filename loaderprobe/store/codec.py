@@ -14,7 +14,7 @@ import msgspec
 
 from loaderprobe.errors import BadValue, DamagedRun, MissingPart, NoSpace, masked_text
 from loaderprobe.records.environment import SCHEMA_VERSION
-from loaderprobe.records.files import names_back, to_json
+from loaderprobe.records.files import from_json, to_json
 
 T = TypeVar("T")
 
@@ -32,11 +32,9 @@ def encode(kind: str, value: object) -> bytes:
 def decode(kind: str, data: bytes, type_: type[T], source: str) -> T:
     """The value in an envelope, with all types checked. Raises DamagedRun naming `source`."""
     try:
-        envelope: dict[str, Any] = msgspec.json.decode(data, type=dict[str, Any])
+        envelope: dict[str, Any] = from_json(data, dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DamagedRun(source, f"is damaged: {error}") from error
-    if b"\\u0000" in data:
-        envelope = names_back(envelope)
     found: tuple[Any, Any] = (envelope.get("schema"), envelope.get("schema_version"))
     if found != (f"loaderprobe/{kind}", SCHEMA_VERSION):
         shown = " version ".join(str(each)[:60] for each in found)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from loaderprobe.errors import BadValue, DamagedRun, ForeignDirectory, LoaderprobeError, Refused, masked_text
-from loaderprobe.records.files import names_back
+from loaderprobe.records.files import from_json
 from loaderprobe.store.codec import check_numbers, check_place, read, write_atomically, writing
 
 RESULT = "result.json"
@@ -64,7 +64,7 @@ def _tree(path: Path) -> Any:
             f"{path} does not exist", hint="give a run's directory, or a file: loaderprobe bandwidth PATH --json > FILE"
         )
     try:
-        tree = names_back(msgspec.json.decode(data)) if b"\\u0000" in data else msgspec.json.decode(data)
+        tree = from_json(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         if path.name.endswith((".gz", ".trace.json")):
             raise BadValue(f"{path} is no result", hint=TRACE_FIRST) from error

@@ -42,7 +42,7 @@ from pathlib import Path
 
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rounds import next_round
-from loaderprobe.cli.app import app
+from loaderprobe.cli.commands import app
 from loaderprobe.records.config import SweepSpec
 from loaderprobe.render.messages import MESSAGES
 from loaderprobe.store.run_directory import RunDirectory, RunRecord

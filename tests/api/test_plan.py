@@ -534,8 +534,9 @@ READ: tuple[tuple[Any, tuple[Any, ...], list[Any]], ...] = (
     (lambda text: quantities.count(text, "-"), ("64", 64, "1.28M", "60k"), [64, 64, 1_280_000, 60_000]),
     (lambda text: quantities.size(text, "-"), ("115kB", "1MiB", 2048, 115_000.4), [115_000, 2**20, 2048, 115_000]),
     (
-        lambda text: quantities.byte_rate(text, "-"), ("12.5GB/s", "100Gb/s", "100Gbit/s", "1MiB/s", "1MB/s", 12.5e9),
-        [12.5e9, 12.5e9, 12.5e9, 2**20, 1e6, 12.5e9],
+        lambda text: quantities.byte_rate(text, "-"),
+        ("12.5GB/s", "100Gb/s", "100Gbit/s", "1MiB/s", "1KiB/s", "1MB/s", 12.5e9),
+        [12.5e9, 12.5e9, 12.5e9, 2**20, 2**10, 1e6, 12.5e9],
     ),
     (quantities.layout, ("folder", "shards:1251"), [1, 1251]),
     (
@@ -564,7 +565,7 @@ BAD: dict[str, tuple[Any, ...]] = {
     "per_node": ("0",), "images": ("0",), "checkpoint": ("2GB",), "kind": ("abacus", "0", "nan", "measured"),
     "growth": ("0", "0.5", "1001", "nan", "inf", "", "twice", -1),
     "mean_size": ("0", "-1MB", "1e300", "1e400", "", "MB", "999999999TB", math.nan, math.inf, -1),
-    "nic": ("0GB/s", "5GB", "-1GB/s", "nan", "inf", "fast", "1e300", "", math.nan),
+    "nic": ("0GB/s", "5GB", "-1GB/s", "1kiB/s", "nan", "inf", "fast", "1e300", "", math.nan),
     "layout": ("shards", "shards:1", "shards:0", "folder:3", "tar", "", "shards:x"),
     "cache": ("page", "page:", "pinned:0", "none:5GB", "memory:1TB", "", "page:-1GB"),
     "storage": (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typer.testing import CliRunner, Result
 
-from loaderprobe.cli.app import app
+from loaderprobe.cli.commands import app
 
 
 def invoke(*arguments: object) -> Result:

@@ -36,7 +36,7 @@ VERBS: dict[str, tuple[Callable[..., Any], Sequence[Option]]] = {
     "layers": (layers.named_layers, options.LAYERS),
     "batch-size": (batch_size.named_batch_size, options.BATCH_SIZES),
 }
-UNTYPED = {"diagnose": ["step"], "plan": ["now"], "batch-size": ["images"]}
+UNTYPED = {"diagnose": ["step"], "plan": ["now"]}
 """Arguments of verbs that no command has."""
 USUAL_TIMES = (
     f"{sweep.USUAL_SECONDS:g} a configuration, {sweep.USUAL_SECONDS_ON_GPU:g} with a GPU; {sweep.RANKS_SECONDS:g} more "

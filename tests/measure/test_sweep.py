@@ -30,7 +30,7 @@ from loaderprobe.measure.sweep import (
     sweep,
     usual_seconds,
 )
-from loaderprobe.policy import Fixed, Result, Results, Stop
+from loaderprobe.policy import Fixed, Results, Stop
 from loaderprobe.records.config import RunConfig, SweepSpec, asks_for
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, Missing, RunFailure, Series
@@ -209,7 +209,7 @@ def test_the_budget_is_kept_by_further_rounds(tmp_path: Path, budget_s: float) -
 def asked(*done: tuple[int, SweepResult], spent_s: float = 0.0, **options: Any) -> Any:
     """(workers, budget) of what is measured next of three configurations, or why nothing is, after these results."""
     policy = SweepPolicy(spec=SweepSpec(configs=CONFIGS, **options), todo=list(CONFIGS))
-    so_far = [Result(what=CONFIGS[n], found=found) for n, found in done]
+    so_far = [(CONFIGS[n], found) for n, found in done]
     found = policy.next(Results(done=so_far, spent_s=spent_s))
     if isinstance(found, Stop):
         return found.reason
@@ -600,7 +600,7 @@ def test_what_a_budget_has_no_time_for_waits(
     done: tuple[int, ...], left_s: float | None, spent_s: float, expected: int | str
 ) -> None:
     """A study that takes longer than is left is passed over, and the policy says that not all is measured."""
-    so_far = Results(done=[Result(what=n, found=None) for n in done], spent_s=spent_s)
+    so_far = Results(done=[(n, None) for n in done], spent_s=spent_s)
     found = Fixed(asks=tuple(TAKES), takes=TAKES.__getitem__, left_s=left_s).next(so_far)
     assert (found.reason if isinstance(found, Stop) else found.what) == expected
 

@@ -39,8 +39,7 @@ from loaderprobe.store.codec import decode, encode
 from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.device import locate
 from loaderprobe.system.pagecache import LinuxPageCache
-from loaderprobe.testing import FakeClock, FakePageCache, example_files, example_location
-from loaderprobe.testing.ranks import FakeGroup
+from loaderprobe.testing import FakeClock, FakeGroup, FakePageCache, example_files, example_location
 from tests.examples.bandwidth import example_operations, example_phase
 from tests.skips import needs_cold_reads
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart, NoSpace
-from loaderprobe.records.bandwidth import BANDWIDTH_SCHEMA, BandwidthReport
+from loaderprobe.records.bandwidth import BandwidthReport
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.environment import SCHEMA_VERSION
 from loaderprobe.render.json import result_json
@@ -114,7 +114,7 @@ def test_a_file_that_could_not_be_written_is_refused_before(
 
 
 def read_bandwidth(file: Path) -> BandwidthReport:
-    found: BandwidthReport = read_result(file, {BANDWIDTH_SCHEMA: BandwidthReport}.get)
+    found: BandwidthReport = read_result(file, {"loaderprobe/bandwidth": BandwidthReport}.get)
     return found
 
 

@@ -23,9 +23,16 @@ from loaderprobe.records.config import SweepSpec
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.report import DamagedFile
 from loaderprobe.store.codec import encode
-from loaderprobe.store.rank_files import MOST_SEGMENTS, read_rank, shortened, write_ranks
 from loaderprobe.store.results import check_out
-from loaderprobe.store.run_directory import RunDirectory, RunRecord, lock_directory
+from loaderprobe.store.run_directory import (
+    MOST_SEGMENTS,
+    RunDirectory,
+    RunRecord,
+    lock_directory,
+    read_rank,
+    shortened,
+    write_ranks,
+)
 from loaderprobe.testing import example_environment
 from tests.analyze.measured import FILES, measured
 from tests.analyze.rank_runs import rank_run
@@ -95,7 +102,7 @@ def test_a_run_opens_with_what_was_asked_and_its_files(run: RunDirectory) -> Non
     assert opened.files(CONFIG.data) == FILES
     assert opened.result(CONFIG.key) is None
     asked = run.record
-    run.set_budget(77.0)
+    run.ask(replace(asked.spec, budget_s=77.0))
     found = RunDirectory.open(run.path).record
     assert found == run.record and found.spec.budget_s == 77.0
     assert replace(found, spec=replace(found.spec, budget_s=asked.spec.budget_s)) == asked

@@ -135,7 +135,7 @@ def _limits(
 
 def catalogue_offer(entry: CatalogueEntry, name: str, size: float | None, today: date) -> PlanSupply:
     """An entry of the catalogue, or a tier of it, at the size that is bought. Raises BadValue for another size."""
-    tier = entry.tier(name)
+    tier = next((tier for tier in entry.tiers if name == f"{entry.name}-{tier.name}"), None)
     size = _checked_size(entry, name, size, tier.least_size if tier else entry.least_size)
     bandwidth = tier.read_bytes_per_s_per_unit * size if tier else None
     if entry.read_bytes_per_s is not None:

@@ -202,7 +202,8 @@ class WorkerCost:
 
 def step_images(measurement: Measurement) -> int:
     """Images of one step: of all ranks, where several were gathered."""
-    return measurement.segments[0].batch_size if measurement.segments else measurement.config.step_images
+    config = measurement.config
+    return measurement.segments[0].batch_size if measurement.segments else config.compute.batch_size * config.ranks
 
 
 def segment_rate(measurement: Measurement, segment: Segment) -> float:
