@@ -26,7 +26,7 @@ from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.assembly import alternatives, make_compute, make_loader
 from loaderprobe.measure.epochs import in_epochs, study_epochs
 from loaderprobe.measure.full_buffer import PrefilledStudy
-from loaderprobe.measure.parts import UNSEEN, Parts, join_parts
+from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.ranks.child import RankChild, read_rank
 from loaderprobe.measure.runner import MOST_BYTES, Event, Order, kill_group
 from loaderprobe.measure.session import Recorder, Session
@@ -46,6 +46,7 @@ from loaderprobe.system.device import locate_root
 from loaderprobe.system.environment import list_gpus
 from loaderprobe.system.launcher import VISIBLE, own_gpu
 from loaderprobe.system.limits import memory_left_bytes
+from loaderprobe.system.others import OthersMeter
 from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.system.process import SHARED_MEMORY_HINT, die_with_parent, how_worker_ended, threads_of
 from loaderprobe.system.scratch import written_in
@@ -75,10 +76,12 @@ def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
         # What belongs to a whole node is read by its first rank.
         seen = (location.devices, gpu) if placement is None or placement.local_rank == 0 else ((), None)
         samplers = stack.enter_context(sampling(clock, seen[0], loader.workers, seen[1]))
-        decide = further_round if order.earlier else next_round
-        # The forkserver, by whose other children nothing else is done.
-        own = (os.getppid(),)
-        parts = join_parts(loader, compute, clock, LinuxPageCache(), location, looking.samples, decide, own)
+        parts = Parts(
+            loader=loader, compute=compute, clock=clock, cache=LinuxPageCache(), location=location,
+            next_round=further_round if order.earlier else next_round, waits=looking.samples,
+            # By the other children of the forkserver nothing else is done: they count as own.
+            disturbance=OthersMeter((os.getppid(),)),
+        )  # fmt: skip
         access: Access = "none" if files.remote else "parts" if files.parts else "files"
         recorder = Recorder(
             config, access, sample_bytes=None if access == "files" else files.mean_size_bytes, alternatives=others,
@@ -146,7 +149,7 @@ def _parts(order: Order, files: FileSet, scratch: Path, stack: ExitStack) -> Par
     loader = stack.enter_context(make_loader(order.config, files, scratch))
     compute = make_compute(order.config, clock)
     location = locate_root(order.files.root)
-    return join_parts(loader, compute, clock, LinuxPageCache(), location, lambda: UNSEEN)
+    return Parts(loader=loader, compute=compute, clock=clock, cache=LinuxPageCache(), location=location)
 
 
 def result_of(order: Order, scratch: Path, on_stage: OnStage) -> Any:

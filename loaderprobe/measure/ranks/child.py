@@ -163,14 +163,14 @@ class RankChild:
     def joined(self, parts: Parts) -> Parts:
         group, node = self._groups.group, self._placement.node
         self._gathered = RankGather(group, parts.next_round, node=node, earlier=self._order.earlier)
-        of_rank = replace(
+        return replace(
             parts,
             collectives=Collectives(group),
             cores_available=self._cores,
             next_round=self._gathered.next_round,
             disturbance=OthersMeter(self._ranks_here),
+            counts_devices=self._placement.local_rank == 0,
         )
-        return replace(of_rank, read_devices=lambda: None) if self._placement.local_rank else of_rank
 
     def together(self, measured: Measurement) -> Measurement:
         """The measurement of all ranks and of earlier rounds, on rank 0; on the others their own."""

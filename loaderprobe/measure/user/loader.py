@@ -16,7 +16,7 @@ from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.measure.ceilings import CEILING_S, ceiling_of
 from loaderprobe.measure.further import BUDGET_STEP_S, enough_said
 from loaderprobe.measure.pace import SEGMENTS_A_ROUND
-from loaderprobe.measure.parts import Parts, join_parts
+from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.session import GivenUp, Recorder, Session
 from loaderprobe.protocols import Compute, ComputeArguments, MakeCompute, NextRound, OnStage, PageCache
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig, with_options
@@ -487,7 +487,10 @@ def _measure(
                 config = _config(driver, loader, asked, properties)
                 device = compute(ComputeArguments(spec=config.compute, loader=config.loader, clock=limit))
                 location = _location(properties.files)
-                parts = join_parts(driver, device, clock, cache, location, sampler.samples, asked.decide)
+                parts = Parts(
+                    loader=driver, compute=device, clock=clock, cache=cache, location=location,
+                    next_round=asked.decide, waits=sampler.samples,
+                )  # fmt: skip
                 session = _session(config, parts, asked, on_stage, properties)
                 wanted = asked.ceiling and process_reads_counted(location) and asked.cache == "cold"
                 ceiling_s = CEILING_S if wanted else 0.0
