@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,6 @@ from loaderprobe.stats import median
 from loaderprobe.system.written_files import WrittenFiles
 from loaderprobe.units import join_words
 
-BEGUN_EACH_BATCH = Remark(code="begun_each_batch")
 LEAST_BUDGET_S = 60.0
 BUDGET_STEPS = 60
 """The usual budget is that of so many steps: twenty to warm up, and three rounds of training and of compute alone."""
@@ -39,9 +39,6 @@ MOST_FILES = 5
 """Of the script's new files, so many are named."""
 MEASURED = "loaderprobe has measured the training, and ends the script here"
 CANNOT_GO_ON = "loaderprobe cannot go on measuring, and ends the script here"
-
-Judge = Callable[[OwnMeasured, Callable[[], tuple[Remark, ...]]], Any]
-"""Makes a result of what was measured; once that is judged, it asks for the notes that the result has first."""
 
 
 def budget_of(request: AttachRequest, seen: ScriptLoader, *, in_ranks: bool) -> tuple[float, float]:
@@ -98,16 +95,16 @@ class Finished(SystemExit):
 class Attachment:
     """Follows the script until a loader has trained for some steps, then measures it with the loop as the step.
 
-    `say(code, facts)` is how it speaks. `judge` makes the result of what was measured, and `found(result, notes)` is
-    called with it and what is to be noted besides. Its methods are those of `ScriptHooks`.
+    `say(code, facts)` is how it speaks. `judge` makes the result of what was measured, and `found` is called with it.
+    Its methods are those of `ScriptHooks`.
     """
 
     def __init__(
         self,
         request: AttachRequest,
         say: Say,
-        judge: Judge,
-        found: Callable[[Any, tuple[Remark, ...]], None],
+        judge: Callable[[OwnMeasured], Any],
+        found: Callable[[Any], None],
         launched: int = 1,
         clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
@@ -291,23 +288,24 @@ class Attachment:
                 "others": self._loaders.others(seen),
             }
             self._say("script.begins", facts)
-        measure = partial(self._measured, seen, budget_s, beyond_s)
+        pauses = Pauses(self._clock)
+        measure = partial(self._measured, seen, pauses, budget_s, beyond_s)
         coroutine = SessionCoroutine(measure) if ranks is None else ranks.coroutine(measure)
         most_s = None if ranks is not None else budget_s
         others = OtherTraining(seen, self._request.after_steps, self._loaders.passes, most_s, self._clock)
-        pauses = Pauses(self._clock)
         self._takeover = Takeover(seen, real, take, coroutine, pauses, others, budget_s)
         self._files.begin()
         pauses.watch(threading.get_ident(), step_s(seen))
         return None
 
-    def _measured(self, seen: ScriptLoader, budget_s: float, beyond_s: float, step: Callable[[Any], None]) -> Any:
+    def _measured(
+        self, seen: ScriptLoader, pauses: Pauses, budget_s: float, beyond_s: float, step: Callable[[Any], None]
+    ) -> Any:
         """What is judged of the loops over one loader, measured alone or in step with those of all ranks.
 
         None on ranks other than the first.
         """
         request, ranks = self._request, self._choice.ranks
-        begun = (BEGUN_EACH_BATCH,) if ranks is None and seen.begun_each_batch else ()
         measured: OwnMeasured | None
         if ranks is not None:
             measured = ranks.measure(seen, step, request, budget_s, self._on_stage)
@@ -318,12 +316,16 @@ class Attachment:
             return None
         measurement = measured.measurement
         self._interrupted = INTERRUPTED in measurement.notes
-
-        def first() -> tuple[Remark, ...]:
-            kept = () if ranks is None else ranks.kept(measurement, request.run)
-            return (*kept, *workers_start(seen, measurement), *begun)
-
-        return self._judge(measured, first)
+        notes = [*(() if ranks is None else ranks.notes(measurement)), *workers_start(seen, measurement)]
+        if ranks is None and seen.begun_each_batch:
+            notes.append(Remark(code="begun_each_batch"))
+        notes += measurement.notes
+        if pauses.total_s:
+            notes.append(Remark(code="script_paused", facts={"paused_s": pauses.total_s}))
+        result = self._judge(replace(measured, measurement=replace(measurement, notes=tuple(notes))))
+        if ranks is not None:
+            ranks.keep(request.run)
+        return result
 
     def _on_stage(self, stage: str, done: int, total: int) -> None:
         """One line a round. Raises BadValue where another process has begun to train meanwhile."""
@@ -408,11 +410,10 @@ class Attachment:
 
     def _conclude(self, takeover: Takeover) -> None:
         self._over = self._finished = self._keeping = True
-        paused_s = takeover.pauses.total_s
         result = takeover.coroutine.result if takeover.coroutine.over else None
         try:
             if result is not None:
-                self._found(result, (Remark(code="script_paused", facts={"paused_s": paused_s}),) if paused_s else ())
+                self._found(result)
             else:
                 self._no_verdict = NoVerdict("ended_early" if self._choice.is_coordinator else "follows")
         except LoaderprobeError as error:

@@ -323,14 +323,17 @@ class Ranks:
         measured = measure_loader(seen.known.to_measure(), compute_of(step), asked, on_stage)
         return measured if self.is_coordinator else None
 
-    def kept(self, measured: Measurement, run: str) -> tuple[Remark, ...]:
-        """Write what each rank measured into the directory of a run; the notes on what all measured."""
+    def keep(self, run: str) -> None:
+        """Write what each rank measured into the directory of a run."""
         assert self._gathered is not None
-        by_rank = self._gathered.by_rank
         make_directory(Path(run) / RANKS)
-        for rank in by_rank:
+        for rank in self._gathered.by_rank:
             write_atomically(Path(run) / RANKS / f"rank-{rank.rank}.json", encode(KIND, rank))
-        hosts = len({rank.host for rank in by_rank})
+
+    def notes(self, measured: Measurement) -> tuple[Remark, ...]:
+        """The notes on what all measured."""
+        assert self._gathered is not None
+        hosts = len({rank.host for rank in self._gathered.by_rank})
         together = Remark(code="ranks_together", facts={"ranks": self.size, "hosts": hosts})
         trained = segments_of(measured, measured.config.mode, "training")
         return together, *meeting_notes("ranks_meet", self._barrier_s, trained)
