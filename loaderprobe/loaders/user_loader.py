@@ -339,6 +339,10 @@ class UserLoader(SwitchedLoader):
                     raise
                 raise self._trouble(error) from error
 
+    @property
+    def taken(self) -> int:
+        return self._epochs.taken
+
     def still(self, taken: int) -> bool:
         """As of any loader, but raises as taking a batch does; a wrapper that prefetches has taken more than given."""
         self._before_batch()

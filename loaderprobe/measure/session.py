@@ -176,7 +176,6 @@ class Session:
     more_s: float | None = field(init=False, default=None)
     """Seconds that `budget_s` lacked for `enough_rounds` whole ones; None where it ended nothing."""
     enough_rounds: int = field(init=False, default=0)
-    _batches: Counted = field(init=False)
     _durations: Durations = field(init=False)
     _runner: SegmentRunner = field(init=False)
     _until_s: float = field(init=False, default=0.0)
@@ -187,10 +186,6 @@ class Session:
     @property
     def config(self) -> RunConfig:
         return self.recorder.config
-
-    @property
-    def taken(self) -> int:
-        return self._batches.count
 
     def run(self) -> None:
         """Measure round after round, until more cannot change the verdict or the budget is spent."""
@@ -370,7 +365,7 @@ class Session:
         pace = replace(pace, multiple=lcm(pace.multiple, self.period or 1))
         self._durations = Durations.of(earlier) if earlier else Durations(usual_s=OVERHEAD * pace.max_s)
         self.on_stage("first batch", 0, 0)
-        batches = self._batches = Counted(self.parts.loader.batches(), self.begun_with)
+        batches = Counted(self.parts.loader.batches(), self.begun_with)
         recorder, parts = self.recorder, self.parts
         ready = Readiness(
             self.config, self.files, recorder.access, parts.loader, parts.cache, lambda count: flush(batches, count),

@@ -218,7 +218,7 @@ def test_two_passes_say_how_files_are_made_cold(changes: dict[str, Any], expecte
     discovery = Discovery(
         loader=loader,  # type: ignore[arg-type]  # only what deciding needs
         cache=FakePageCache(), workers=2, ahead=4, spent_s=lambda: 0.0, budget_s=None,
-        ended=lambda taken: ValueError(str(taken)), counts_reads=lambda files: given["counts"],
+        counts_reads=lambda files: given["counts"],
     )  # fmt: skip
     first_pass = FirstPass(**{name: given[name] for name in PASS})
     properties = LoaderProperties(
@@ -300,7 +300,7 @@ def test_all_batches_of_a_pool_are_made_before_their_files_are_evicted(fails: bo
         loader=loader,  # type: ignore[arg-type]  # as far as it is discovered
         cache=FakePageCache(), workers=loader.workers, ahead=loader.ahead,
         spent_s=lambda: (clock.now_ns() - begun_ns) / 1e9, budget_s=85.0,
-        ended=lambda taken: ValueError(str(taken)), counts_reads=lambda files: True,
+        counts_reads=lambda files: True,
     ).run()  # fmt: skip
     assert loader.evicted_ns is not None and max(loader.made_ns[: found.pool]) <= loader.evicted_ns
     assert (found.pool, found.taken) == (56, loader.taken)

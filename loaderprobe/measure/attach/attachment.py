@@ -278,7 +278,8 @@ class Attachment:
                 budget_s = ranks.same_budget(budget_s)
             except LostRank as error:
                 ranks.refuse("lost", error.message, error.hint)
-                return self._leave(NoVerdict("ranks_apart"))
+                self._leave(NoVerdict("ranks_apart"))
+                return
         if self._choice.is_coordinator:
             facts = {
                 "loader": seen.record(),
@@ -296,7 +297,6 @@ class Attachment:
         self._takeover = Takeover(seen, real, take, coroutine, pauses, others, budget_s)
         self._files.begin()
         pauses.watch(threading.get_ident(), step_s(seen))
-        return None
 
     def _measured(
         self, seen: ScriptLoader, pauses: Pauses, budget_s: float, beyond_s: float, step: Callable[[Any], None]
@@ -306,7 +306,6 @@ class Attachment:
         None on ranks other than the first.
         """
         request, ranks = self._request, self._choice.ranks
-        measured: OwnMeasured | None
         if ranks is not None:
             measured = ranks.measure(seen, step, request, budget_s, self._on_stage)
         else:

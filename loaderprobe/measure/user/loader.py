@@ -117,14 +117,12 @@ class Discovery:
     """Batches made ahead of the one that is taken."""
     spent_s: Callable[[], float]
     budget_s: float | None
-    ended: Callable[[int], Exception]
-    """The error for a loader that ends after so many batches."""
-    counts_reads: Callable[[LoaderFiles], bool]
+    counts_reads: Callable[[LoaderFiles], bool] = lambda files: process_reads_counted(_location(files))
     samples: int | None = None
     """In the data set; None where it has no length."""
 
     def run(self) -> LoaderProperties:
-        """Take the batches twice. Raises the error from `ended` when the loader yields too few."""
+        """Take the batches twice. Raises StopIteration when the loader yields too few."""
         taken, pool, images, resident = self._first()
         batch_size = _mean_size(self.loader.records())
         files = self.loader.files(batch_size)
@@ -155,9 +153,7 @@ class Discovery:
         resident, begin_s = Resident(), 0.0
         wanted = POOL_BATCHES + 3 * self.ahead + 3 * self.workers
         while not pool or taken < must_take:
-            batch = next(batches, _END)
-            if batch is _END:
-                raise self.ended(taken)
+            batch = next(batches)
             # The start of the workers, which takes seconds where they are spawned, does not count.
             begin_s = begin_s or self.spent_s()
             spent_s = self.spent_s() - begin_s
@@ -191,8 +187,7 @@ class Discovery:
             late = self.budget_s is not None and spent_s > DISCOVERY_SHARE * self.budget_s
             if taken >= first + max(2, self.workers) and (late or spent_s > DISCOVERY_AT_LEAST_S):
                 break
-            if next(batches, _END) is _END:
-                raise self.ended(taken)
+            next(batches)
             taken += 1
         return taken
 
@@ -314,9 +309,6 @@ def measured_first_pass(
         again_cpu_s=total(records.cpu_ns, 1) / 1e9,
         again_read_bytes=total(records.read_bytes, 1),
     )
-
-
-_END = object()
 
 
 # Measuring it, as one configuration.
@@ -500,6 +492,8 @@ def _measure(
                 notes = (*_run(session, driver, loader), *_uneven(driver.records(), properties.batch_size))
             except OutOfTimeError as error:
                 raise _no_round(error, driver.records(), limit.spent_s, loader, asked) from error
+            except StopIteration as error:
+                raise _ended(driver.taken, loader) from error
             measured = replace(session.measurement((), ()), stacks=driver.stacks())
             measured = asked.joined(replace(measured, notes=(*measured.notes, *driver.notes(), *notes)))
     # When the script ends, nothing can be started any more.
@@ -562,13 +556,10 @@ def _threads(driver: Any, loader: Any, *, own: bool) -> list[tuple[int, int]]:
 
 
 def _learned(driver: Any, limit: Deadline, asked: LoaderRequest) -> LoaderProperties:
-    """Of an iterable that is no DataLoader: files are not looked for. Raises BadValue where it ends."""
+    """Of an iterable that is no DataLoader: files are not looked for. Raises StopIteration where it ends."""
     begin_s, resident = limit.spent_s, Resident()
     share_s = math.inf if asked.budget_s is None else DISCOVERY_SHARE * asked.budget_s
-    try:
-        driver.learn(resident.keep, lambda: limit.spent_s - begin_s >= min(share_s, DISCOVERY_AT_LEAST_S))
-    except StopIteration as error:
-        raise _ended(driver.taken, driver.given) from error
+    driver.learn(resident.keep, lambda: limit.spent_s - begin_s >= min(share_s, DISCOVERY_AT_LEAST_S))
     return LoaderProperties(
         taken=driver.taken, pool=0, batch_size=_mean_size(driver.records()), images=holds_images(resident.batches),
         files=UnknownFiles(code="no_data_loader"), access="none", resident_batches=tuple(resident.batches),
@@ -593,8 +584,6 @@ def _discovery(driver: Any, loader: Any, limit: Deadline, asked: LoaderRequest, 
         ahead=loader.num_workers * (loader.prefetch_factor or 0),
         spent_s=lambda: limit.spent_s,
         budget_s=asked.budget_s,
-        ended=lambda taken: _ended(taken, loader),
-        counts_reads=lambda files: process_reads_counted(_location(files)),
         samples=driver.samples_in_files(),
     )
 
@@ -627,17 +616,17 @@ def _session(
 
 
 def _run(session: Session, driver: Any, loader: Any) -> tuple[Remark, ...]:
-    """Measure; a note says when a round was broken off. Raises OutOfTimeError when that was the first.
+    """Measure; a note says when a round was broken off. Raises OutOfTimeError or StopIteration when that was the first.
 
     A script of one process gets its KeyboardInterrupt once whole rounds are judged; any other is raised.
     """
     notes: tuple[Remark, ...] = ()
     try:
         session.run()
-    except StopIteration as error:
-        if hasattr(loader, "begin_again") and _has_round(session):
-            return (Remark(code="iterable_ended"),)
-        raise _ended(session.taken, loader) from error
+    except StopIteration:
+        if not hasattr(loader, "begin_again") or not _has_round(session):
+            raise
+        return (Remark(code="iterable_ended"),)
     except (OutOfTimeError, GivenUp) as error:
         given_up = isinstance(error, GivenUp)
         if not _has_round(session):
