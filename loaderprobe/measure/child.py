@@ -25,7 +25,7 @@ from loaderprobe.analyze.verdict.rounds import further_round, next_round
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.assembly import alternatives, make_compute, make_loader
 from loaderprobe.measure.epochs import in_epochs, study_epochs
-from loaderprobe.measure.full_buffer import PrefilledStudy
+from loaderprobe.measure.full_buffer import study_prefilled
 from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.ranks.child import RankChild, read_rank
 from loaderprobe.measure.runner import MOST_BYTES, Event, Order, kill_group
@@ -131,7 +131,7 @@ def study(order: Order, scratch: Path, on_stage: OnStage) -> Prefilled | EpochsM
     with ExitStack() as stack:
         if order.study == "prefilled":
             files = order.files.dealt(order.config.loader.workers, order.config.compute.batch_size)
-            return PrefilledStudy(order.config, files, _parts(order, files, scratch, stack), on_stage).run()
+            return study_prefilled(order.config, files, _parts(order, files, scratch, stack), on_stage)
         everything = order.files.absolute(0, order.files.count)
         on_stage("making the files cold", 0, order.epochs)
         LinuxPageCache().evict(everything)
