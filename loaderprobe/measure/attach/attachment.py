@@ -356,8 +356,11 @@ class Attachment:
             batch = takeover.coroutine.next()
         except LoaderprobeError as error:
             return self._refused(takeover, error)
-        except Withdrawn:
-            return self._withdrawn(takeover)
+        except Withdrawn as error:
+            assert self._choice.ranks is not None
+            self._choice.ranks.not_together = error.why
+            self._leave(NoVerdict("ranks_apart"))
+            return self._own_batch(takeover)
         except Exception as error:
             if takeover.handed_over:
                 raise
@@ -372,11 +375,12 @@ class Attachment:
         return batch
 
     def _refused(self, takeover: Takeover, error: LoaderprobeError) -> Any:
-        """Before the first batch the script goes on as if nothing had happened; later it ends."""
+        """Before the first batch the script goes on as if nothing had happened, on all ranks; later it ends."""
         ranks = self._choice.ranks
         if ranks is not None and not takeover.handed_over:
             ranks.refuse("refused", error.message, error.hint)
-            return self._withdrawn(takeover)
+            self._leave(NoVerdict("ranks_apart"))
+            return self._own_batch(takeover)
         self._over, self._no_verdict = True, NoVerdict("refused", error.message, error.hint)
         self._outside.close()
         self._say("script.no_verdict", {"attached": self.record()})
@@ -384,15 +388,6 @@ class Attachment:
             takeover.pauses.close()
             self._finished = True
             raise Finished(error.exit_code, CANNOT_GO_ON)
-        return self._own_batch(takeover)
-
-    def _withdrawn(self, takeover: Takeover) -> Any:
-        """A rank cannot be measured, so the script goes on, on all of them."""
-        ranks = self._choice.ranks
-        assert ranks is not None
-        if ranks.not_together is None:
-            ranks.withdraw()
-        self._leave(NoVerdict("ranks_apart"))
         return self._own_batch(takeover)
 
     def _own_batch(self, takeover: Takeover) -> Any:
