@@ -24,12 +24,11 @@ import msgspec
 from loaderprobe.analyze.verdict.rounds import further_round, next_round
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.assembly import alternatives, make_compute, make_loader
-from loaderprobe.measure.epochs import in_epochs, study_epochs
-from loaderprobe.measure.full_buffer import study_prefilled
 from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.ranks.child import RankChild, read_rank
 from loaderprobe.measure.runner import MOST_BYTES, Event, Order, kill_group
 from loaderprobe.measure.session import Recorder, Session
+from loaderprobe.measure.study import in_epochs, study_epochs, study_prefilled
 from loaderprobe.measure.user.function import measure_own
 from loaderprobe.plugins import resolve
 from loaderprobe.protocols import Clock, OnGpu, OnStage, OwnThreads
