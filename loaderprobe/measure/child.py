@@ -31,7 +31,7 @@ from loaderprobe.measure.session import Recorder, Session
 from loaderprobe.measure.study import in_epochs, study_epochs, study_prefilled
 from loaderprobe.measure.user.function import measure_own
 from loaderprobe.plugins import resolve
-from loaderprobe.protocols import Clock, OnGpu, OnStage, OwnThreads
+from loaderprobe.protocols import OnGpu, OnStage, OwnThreads
 from loaderprobe.records.config import ComputeSpec
 from loaderprobe.records.files import FileSet, to_json
 from loaderprobe.records.measurement import Access, Alternative, Measurement
@@ -92,7 +92,7 @@ def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
             pool=files.count // config.compute.batch_size if files.parts else 0,
             parts=rank.joined(parts) if rank else parts,
             on_stage=on_stage,
-            budget_s=_left_s(order, clock),
+            budget_s=None if order.budget_s is None else order.budget_s - (clock.now_ns() - order.begin_ns) / 1e9,
             thorough=order.thorough,
         )
         session.run()
@@ -116,13 +116,6 @@ def _alternatives(order: Order, files: FileSet, on_stage: OnStage) -> tuple[Alte
         return order.earlier.alternatives
     on_stage("alternative decoders", 0, 0)
     return alternatives(order.config, files) if order.placement is None or order.placement.rank == 0 else ()
-
-
-def _left_s(order: Order, clock: Clock) -> float | None:
-    """Seconds left for the session; None where all is measured that is asked for."""
-    if order.budget_s is None:
-        return None
-    return order.budget_s - (clock.now_ns() - order.begin_ns) / 1e9
 
 
 def study(order: Order, scratch: Path, on_stage: OnStage) -> Prefilled | EpochsMeasured:

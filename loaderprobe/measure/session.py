@@ -66,7 +66,8 @@ class Recorder:
     timeline: Timeline | Missing = field(init=False, default=NOT_ASKED)
     _started_utc: str = field(init=False)
     _started_ns: int = field(init=False)
-    _first_batch_s: float = field(init=False, default=0.0)
+    first_batch_s: float = field(init=False, default=0.0)
+    """For the first batch, which is part of no rate."""
 
     @property
     def rounds_before(self) -> int:
@@ -76,10 +77,6 @@ class Recorder:
         """The loader is asked for its first batch."""
         self._started_utc = utc_timestamp()
         self._started_ns = now_ns
-
-    def got_first_batch(self, now_ns: int) -> None:
-        """The first batch, which is part of no rate, came."""
-        self._first_batch_s = self.seconds(now_ns)
 
     def seconds(self, now_ns: int) -> float:
         return (now_ns - self._started_ns) / 1e9
@@ -94,7 +91,7 @@ class Recorder:
             config=self.config,
             compute=parts.compute.info(),
             started_utc=self._started_utc,
-            first_batch_s=self._first_batch_s,
+            first_batch_s=self.first_batch_s,
             segments=tuple(self.segments),
             worker_batches=parts.loader.records(),
             series=tuple(series),
@@ -374,7 +371,7 @@ class Session:
         )  # fmt: skip
         self._runner = SegmentRunner(self.config, parts, batches, pace, ready, self.period)
         first = next(batches)
-        recorder.got_first_batch(clock.now_ns())
+        recorder.first_batch_s = recorder.seconds(clock.now_ns())
         self._runner.stand_in = self.resident_batches or (first,)
         if parts.compute.info().specified_images_per_s is None:
             self.on_stage("warming up the device", 0, 0)

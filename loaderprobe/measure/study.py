@@ -88,17 +88,13 @@ def _from_full_buffer(runner: SegmentRunner, loader: Switched, files: FileSet, p
 
 def in_epochs(files: FileSet, config: RunConfig, epochs: int) -> FileSet:
     """The files once for each epoch, each time in another order; what fills no batch is left out of an epoch."""
-    whole = _batches(files, config) * config.compute.batch_size
+    whole = files.count // config.compute.batch_size * config.compute.batch_size
     chosen: list[int] = []
     for number in range(epochs):
         order = list(range(files.count))
         random.Random(config.seed + number).shuffle(order)
         chosen += order[:whole]
     return files.chosen(chosen)
-
-
-def _batches(files: FileSet, config: RunConfig) -> int:
-    return files.count // config.compute.batch_size
 
 
 def study_epochs(
@@ -119,12 +115,14 @@ def study_epochs(
     # Those were loaded while the device was being made; an epoch begins with an empty buffer.
     early = config.loader.batches_begun
     flush(batches, early)
-    number, each, size = 1 + early, _batches(files, config), config.compute.batch_size
+    number, size = 1 + early, config.compute.batch_size
+    each = files.count // size
     found: list[Epoch] = []
     for epoch in range(epochs):
         on_stage(f"epoch {epoch + 1}", epoch, epochs)
         first, end = epoch * each, (epoch + 1) * each
-        steps = train(batches, compute, clock, _exactly(end - number))
+        pace = Pace(min_s=0.0, min_batches=end - number, max_s=inf, max_batches=end - number)
+        steps = train(batches, compute, clock, pace)
         number = end
         end_ns = max(steps.closed_ns, *steps.finished_ns[-1:])
         found.append(
@@ -153,7 +151,3 @@ def _from_storage(parts: Parts, numbers: range) -> int | None:
     records = parts.loader.records()
     of = [read for batch, read in zip(records.batch, records.read_bytes, strict=True) if batch in numbers]
     return sum(of) if len(of) == len(numbers) else None
-
-
-def _exactly(steps: int) -> Pace:
-    return Pace(min_s=0.0, min_batches=steps, max_s=inf, max_batches=steps)

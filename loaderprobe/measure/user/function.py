@@ -121,18 +121,16 @@ def _of_file(name: str, file: Path) -> ModuleType:
     """
     state = file.stat().st_mtime_ns, file.stat().st_size
     known = sys.modules.get(name)
-    if known is not None and _is_of(known, file) and _is_changed(file, state):
-        del sys.modules[name]
+    if known is not None and _is_of(known, file):
+        changed = _IMPORTED[file] != state if file in _IMPORTED else state[0] > _began_ns()
+        if changed:
+            del sys.modules[name]
     module = import_module(name)
     if not _is_of(module, file):
         where = getattr(module, "__file__", None) or "Python itself"
         raise BadValue(f"{file} has the name of another module, {where}", hint="give the file another name")
     _IMPORTED[file] = state
     return module
-
-
-def _is_changed(file: Path, state: tuple[int, int]) -> bool:
-    return _IMPORTED[file] != state if file in _IMPORTED else state[0] > _began_ns()
 
 
 def _is_of(module: ModuleType, file: Path) -> bool:

@@ -138,7 +138,8 @@ class Discovery:
         )
         return self._decided(
             LoaderProperties(
-                taken=last, pool=pool, batch_size=batch_size, images=images, files=files, access=_usual(files),
+                taken=last, pool=pool, batch_size=batch_size, images=images, files=files,
+                access="none" if isinstance(files, UnknownFiles) else "files" if isinstance(files, BatchFiles) else "parts",
                 resident_batches=tuple(resident), first_pass=first_pass,
                 sample_bytes=bytes_of_sample(files, first_pass, self.samples), stream=not self.loader.repeats(),
                 read_again=read_since(
@@ -243,12 +244,6 @@ def _waits_for_nothing(properties: LoaderProperties) -> bool:
 
 def _mean_size(records: WorkerBatches) -> int:
     return max(1, round(mean([float(count) for count in records.images])))
-
-
-def _usual(files: LoaderFiles) -> Access:
-    if isinstance(files, UnknownFiles):
-        return "none"
-    return "files" if isinstance(files, BatchFiles) else "parts"
 
 
 def read_since(records: WorkerBatches, first: int, by_all_threads: int = 0) -> float | None:
