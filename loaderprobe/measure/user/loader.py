@@ -127,6 +127,7 @@ class Discovery:
         batch_size = _mean_size(self.loader.records())
         files = self.loader.files(batch_size)
         self._evict(files, taken)
+        whole: Access = "files" if isinstance(files, BatchFiles) else "parts"
         _, read_before = process_usage()
         last = self._again(taken, pool)
         first_pass = measured_first_pass(
@@ -139,7 +140,7 @@ class Discovery:
         return self._decided(
             LoaderProperties(
                 taken=last, pool=pool, batch_size=batch_size, images=images, files=files,
-                access="none" if isinstance(files, UnknownFiles) else "files" if isinstance(files, BatchFiles) else "parts",
+                access="none" if isinstance(files, UnknownFiles) else whole,
                 resident_batches=tuple(resident), first_pass=first_pass,
                 sample_bytes=bytes_of_sample(files, first_pass, self.samples), stream=not self.loader.repeats(),
                 read_again=read_since(
