@@ -92,8 +92,6 @@ class BatchReads:
     """The same for files that were open or mapped afterwards, opened by any code; not checked after every batch."""
     called_bytes: int = 0
     """Bytes returned by read calls, from storage, memory or a pipe."""
-    restarted: bool = False
-    """True when an iterable restarted."""
 
 
 class ReadsRecorder:
@@ -121,17 +119,17 @@ class ReadsRecorder:
             self._called = self._read_calls()
         return True
 
-    def end(self, *, restarted: bool) -> None:
+    def end(self) -> None:
         """Call after a batch that is recorded. Raises NoSpace on a full file system."""
         called, before = self._read_calls(), self._called or 0
         files = dict(OPENED.stop(and_restart=self._alone))
-        reads = BatchReads(files=files, called_bytes=max(0, called - before), restarted=restarted)
+        reads = BatchReads(files=files, called_bytes=max(0, called - before))
         if time.perf_counter() >= self._list_at_s:
             ours = str(self._path.parent)
             reads.kept_open = {path: size for path, size in held_files().items() if not path.startswith(ours)}
             self._list_at_s = time.perf_counter() + LIST_EVERY_S
         with written_in(self._path.parent), self._path.open("a") as out:
-            out.write(json.dumps([reads.files, reads.kept_open, reads.called_bytes, reads.restarted]) + "\n")
+            out.write(json.dumps([reads.files, reads.kept_open, reads.called_bytes]) + "\n")
         self.batches.append(reads)
         # Writing, listing and asking read files, too.
         self._called = self._read_calls()
@@ -156,13 +154,6 @@ def pool_reads(log: FetchLog, batches: int) -> list[BatchReads]:
     lanes = [lane_reads(log, lane) for lane in range(log.lanes)]
     numbers = ((lanes[number % log.lanes], number // log.lanes) for number in range(batches))
     return [lane[made] if made < len(lane) else BatchReads() for lane, made in numbers]
-
-
-def batches_before_restart(log: FetchLog) -> int | None:
-    """Batches of the worker whose iterable restarted first; None where none has restarted."""
-    lanes = [lane_reads(log, lane) for lane in range(log.lanes)]
-    restarts = [made for lane in lanes for made, reads in enumerate(lane) if reads.restarted and made]
-    return min(restarts, default=None)
 
 
 def loader_files(pool: Sequence[BatchReads], dataset: Any, *, batch_size: int, in_order: bool) -> LoaderFiles:

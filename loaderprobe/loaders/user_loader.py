@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, IterableDataset, Subset
 from loaderprobe.batches import length_of
 from loaderprobe.errors import BadValue, LoaderprobeError, NoSpace
 from loaderprobe.loaders.fetch_log import ALWAYS_NEW, FetchLog
-from loaderprobe.loaders.reads import BatchReads, batches_before_restart, loader_files, pool_reads
+from loaderprobe.loaders.reads import BatchReads, loader_files, pool_reads
 from loaderprobe.loaders.switched import MOST_RELEASE_S, SwitchedLoader, wait_for
 from loaderprobe.loaders.unwrap import (
     FOREIGN,
@@ -173,7 +173,7 @@ class StreamPool:
 
     def settle(self, taken: int, ahead: int) -> int:
         """A short iterable begins again by itself: the pool is what comes before."""
-        lanes, once = self._name.lanes, batches_before_restart(self._name)
+        lanes, once = self._name.lanes, self._log.first_pass
         share = -(-(taken + ahead) // lanes)
         return (share if once is None else min(share, once)) * lanes
 

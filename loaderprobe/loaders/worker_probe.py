@@ -27,7 +27,7 @@ from torch.utils.data import default_collate, default_convert, get_worker_info
 from torch.utils.data._utils import fetch as torch_fetch
 
 from loaderprobe.batches import samples_asked_for, samples_without_collation
-from loaderprobe.loaders.fetch_log import PASSES, RELEASED, ROWS, FetchLog, OpenLog
+from loaderprobe.loaders.fetch_log import FIRST_PASS, PASSES, RELEASED, ROWS, FetchLog, OpenLog
 from loaderprobe.loaders.reads import ReadsRecorder
 from loaderprobe.loaders.state import Restore, global_random_state
 from loaderprobe.records.measurement import Mode
@@ -377,14 +377,11 @@ class EndlessFetch:
         self._log, self._head, self._lanes = log, log.lane_heads[lane], len(log.lane_heads)
         self._collation = collation
         self._restore_random_state = begin_again
-        self.restarted = False
-        """True where the iterable began again for the last batch."""
         self._since = self._released = 0
         self._full: int | None = None
         """Samples of the largest batch so far; None before the first."""
 
     def make_batch(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
-        self.restarted = False
         share, released = self._log.pool // self._lanes, self._log.release
         if share > 0 and hasattr(fetcher, "dataset_iter") and (self._since >= share or released != self._released):
             # An iterable begins again with the pool, so that its files come again; and after an eviction, which takes
@@ -406,6 +403,7 @@ class EndlessFetch:
         except StopIteration:
             if self._full is None:
                 raise
+        self._head[FIRST_PASS] = self._head[FIRST_PASS] or self._since - 1
         self._restart(fetcher)
         self._since = 1
         return original(index)
@@ -415,7 +413,7 @@ class EndlessFetch:
         self._restore_random_state()
         self._head[PASSES] += 1
         fetcher.dataset_iter, fetcher.ended = iter(fetcher.dataset), False
-        self.restarted, self._since = True, 0
+        self._since = 0
 
 
 class WorkerProbe:
@@ -476,7 +474,7 @@ class WorkerProbe:
         row[7:9] = self._collation.images, self._collation.collate_ns
         self._made += 1
         if recorded:
-            self._reads.end(restarted=self._fetching.restarted)
+            self._reads.end()
         if self._stacks is not None:
             self._stacks.write()
         row[9] = time.thread_time_ns() - entered - row[3]
