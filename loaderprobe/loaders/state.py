@@ -49,10 +49,8 @@ DULL = frozenset({type(None), bool, int, float, complex, bytes, bytearray, type(
 CLOSED = (str, PurePath, type, types.ModuleType, torch.Tensor, torch.Generator, memoryview)
 
 
-def reachable(
-    roots: Iterable[Any], *, most: int = MOST, depth: int = DEPTH, closed: tuple[type, ...] = ()
-) -> Iterator[Any]:  # fmt: skip
-    """The roots and all values that they hold, each once, nearest first: at most `most`, no deeper than `depth`.
+def reachable(roots: Iterable[Any], *, closed: tuple[type, ...] = ()) -> Iterator[Any]:
+    """The roots and all values that they hold, each once, nearest first: at most `MOST`, no deeper than `DEPTH`.
 
     Numbers, None, bytes and plain containers are left out; objects come before their values. Large containers
     come last, and in turns. Objects of the types in `closed` are found, but not opened.
@@ -61,7 +59,7 @@ def reachable(
     large: deque[tuple[Iterator[Any], int]] = deque()
     # Each opened object is reachable from a root and cannot go away meanwhile, so its id stays its own.
     opened: set[int] = set()
-    passed = 0
+    passed, most = 0, MOST
     while (small or large) and most > 0 and passed < MOST_PASSED:
         items, level = (small or large).popleft()
         chunk = list(islice(items, CHUNK))
@@ -76,7 +74,7 @@ def reachable(
                 if id(value) in opened:
                     continue
                 opened.add(id(value))
-                inside = None if level >= depth or issubclass(kind, closed) else _inside(value, kind)
+                inside = None if level >= DEPTH or issubclass(kind, closed) else _inside(value, kind)
                 if inside is not None:
                     small.append((inside, level + 1))
             if kind in CONTAINERS:

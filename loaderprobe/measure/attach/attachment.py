@@ -117,7 +117,7 @@ class Attachment:
         self._choice = LoaderChoice(request, self._loaders, launched)
         self._takeover: Takeover | None = None
         """None before the measurement; and after it, where the script goes on."""
-        self._files = WrittenFiles(self._endangered, ours=self._is_ours)
+        self._files = WrittenFiles(self._endangered, ours=lambda: self._keeping or self._measures())
         self._over = False
         """True once there is nothing more to measure."""
         self._finished = False
@@ -243,10 +243,6 @@ class Attachment:
     def _measures(self) -> bool:
         """True while the measurement runs, and not the script."""
         return self._takeover is not None and self._takeover.coroutine.inside
-
-    def _is_ours(self) -> bool:
-        """True while files are written by the measurement."""
-        return self._keeping or self._measures()
 
     # The measurement, from its begin to its end.
 

@@ -152,10 +152,6 @@ class KnownLoader:
         """True where the loader keeps an iterator for all its epochs, which has no end."""
         return any(value is real for name, value in vars(self.loader).items() if name != "_iterator")
 
-    def is_original(self, loader: Any) -> bool:
-        """True for the loader itself, False for one made again."""
-        return self._original() is loader
-
     def is_same_as(self, loader: Any) -> bool:
         """True for the loader itself, and for one in its place, which is the known one from now on.
 
@@ -286,7 +282,7 @@ class SeenLoaders(Generic[L]):
         return self.all[-1]
 
     def known(self, loader: Any) -> L | None:
-        return next((seen for seen in self.all if seen.known.is_original(loader)), None)
+        return next((seen for seen in self.all if seen.loader is loader), None)
 
     @property
     def taken(self) -> list[L]:

@@ -572,14 +572,11 @@ class Coordinator:
 
     def __init__(self, process: RankProcess, start: Start) -> None:
         self._process, self.start = process, start
+        self.nodes = process.nodes
+        """The nodes of all processes, that of this one first."""
         self._number = 0
         self._lost: tuple[int, str] | None = None
         """The rank and host of a process that did not answer."""
-
-    @property
-    def nodes(self) -> tuple[Node, ...]:
-        """The nodes of all processes, that of this one first."""
-        return self._process.nodes
 
     def run(
         self, order: Order, type_: type[M], *, time_limit_s: float, on_event: Callable[[Event], None]

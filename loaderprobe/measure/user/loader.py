@@ -407,11 +407,9 @@ def compute_of(step: Callable[[Any], Any] | None, *, in_ranks: bool = False) -> 
 def data_found(loader: Any, files: LoaderFiles) -> DataFound:
     """What is known of a whole data set, from what was learned of the files of some batches."""
     samples = length_of(loader.dataset)
-    if isinstance(files, UnknownFiles):
-        return DataFound(hidden=files, samples=samples, size_bytes=None, root="")
-    if isinstance(files, PartFiles):
-        # Files that are opened only later are not among them.
-        return DataFound(hidden=None, samples=samples, size_bytes=None, root="")
+    if not isinstance(files, BatchFiles):  # files that are opened only later are not among those read in parts
+        hidden = files if isinstance(files, UnknownFiles) else None
+        return DataFound(hidden=hidden, samples=samples, size_bytes=None, root="")
     size = None if samples is None else files.delivered_bytes(0, files.count) / files.count * samples
     root = Path(os.path.commonpath([Path(path).parent for batch in files.paths for path in batch]))
     folder = str(root) if len(root.parts) >= LEAST_DEPTH else ""
@@ -470,7 +468,11 @@ def _measure(
                     properties = _learned(driver, limit, asked)
                 else:
                     on_stage("learning which files are read", 0, 0)
-                    properties = _discovery(driver, loader, limit, asked, cache).run()
+                    properties = Discovery(
+                        loader=driver, cache=cache, workers=loader.num_workers,
+                        ahead=loader.num_workers * (loader.prefetch_factor or 0), spent_s=lambda: limit.spent_s,
+                        budget_s=asked.budget_s, samples=driver.samples_in_files(),
+                    ).run()  # fmt: skip
                 sampler.follow_threads()
                 config = _config(driver, loader, asked, properties)
                 device = compute(ComputeArguments(spec=config.compute, loader=config.loader, clock=limit))
@@ -570,18 +572,6 @@ def _name(files: LoaderFiles, loader: Any) -> str:
         if folder.name:
             return folder.name.encode(errors="replace").decode()
     return str(getattr(loader, "name", type(loader.dataset).__name__))
-
-
-def _discovery(driver: Any, loader: Any, limit: Deadline, asked: LoaderRequest, cache: PageCache) -> Discovery:
-    return Discovery(
-        loader=driver,
-        cache=cache,
-        workers=loader.num_workers,
-        ahead=loader.num_workers * (loader.prefetch_factor or 0),
-        spent_s=lambda: limit.spent_s,
-        budget_s=asked.budget_s,
-        samples=driver.samples_in_files(),
-    )
 
 
 def _location(files: LoaderFiles) -> StorageLocation:
