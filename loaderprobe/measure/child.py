@@ -84,7 +84,7 @@ def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
         access: Access = "none" if files.remote else "parts" if files.parts else "files"
         recorder = Recorder(
             config, access, sample_bytes=None if access == "files" else files.mean_size_bytes, alternatives=others,
-            earlier=order.earlier, joins=rank is None,
+            earlier=order.earlier,
         )  # fmt: skip
         session = Session(
             recorder=recorder,

@@ -179,7 +179,7 @@ class Rank:
         gathered = RankGather(group, earlier=self._earlier)
         parts = scripted_parts(self._service, clock, compute, config, self._files, FakePageCache())
         measures = Session(
-            recorder=Recorder(config, earlier=self._earlier, joins=False), files=self._files,
+            recorder=Recorder(config, earlier=self._earlier), files=self._files,
             parts=replace(parts, next_round=gathered.next_round, collectives=Collectives(group)),
             on_stage=lambda *_: None, budget_s=self._budget_s,
         )  # fmt: skip
