@@ -142,16 +142,12 @@ class ReadsRecorder:
         return io_counters(self._counted).get("rchar", 0)
 
 
-def lane_reads(log: FetchLog, lane: int) -> list[BatchReads]:
-    """What was read in a lane so far, by batch."""
-    path = log.beside("files", lane)
-    lines: list[Any] = path.read_text().split("\n")[:-1] if path.is_file() else []
-    return [BatchReads(*json.loads(line)) for line in lines]
-
-
 def pool_reads(log: FetchLog, batches: int) -> list[BatchReads]:
     """What was read for the first batches, in order; nothing for batches not made yet."""
-    lanes = [lane_reads(log, lane) for lane in range(log.lanes)]
+    lanes: list[list[BatchReads]] = []
+    for path in (log.beside("files", lane) for lane in range(log.lanes)):
+        lines = path.read_text().split("\n")[:-1] if path.is_file() else []
+        lanes.append([BatchReads(*json.loads(line)) for line in lines])
     numbers = ((lanes[number % log.lanes], number // log.lanes) for number in range(batches))
     return [lane[made] if made < len(lane) else BatchReads() for lane, made in numbers]
 
