@@ -438,21 +438,14 @@ class UserLoader(SwitchedLoader):
         """Where workers were in the code that makes batches; None before they were sampled."""
         return stacks_seen(self._log_name)
 
-    def _pool_reads(self) -> list[BatchReads]:
+    def pool_reads(self) -> list[BatchReads]:
+        """What was read for each batch of the settled pool."""
         return pool_reads(self._log_name, self._log.pool)
-
-    def called_bytes(self) -> tuple[int, ...]:
-        """Bytes that read calls returned, by batch of the pool."""
-        return tuple(reads.called_bytes for reads in self._pool_reads())
-
-    def keeps_open(self) -> bool:
-        """True where files were open, or mapped, while batches of the settled pool were made."""
-        return any(reads.kept_open for reads in self._pool_reads())
 
     def files(self, batch_size: int) -> LoaderFiles:
         """The files of the settled pool, batch by batch or as a whole; or why they are not known."""
         in_order, dataset = not self._iterable, self._users.dataset
-        return loader_files(self._pool_reads(), dataset, batch_size=batch_size, in_order=in_order)
+        return loader_files(self.pool_reads(), dataset, batch_size=batch_size, in_order=in_order)
 
     def take_new(self) -> None:
         self._pool.take_new()

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
+from loaderprobe.loaders.reads import BatchReads
 from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.segments import MOST_EVICTED_AHEAD, REST_S, Readiness, rest
 from loaderprobe.measure.user.function import made, module_file, named
@@ -171,8 +172,8 @@ class Renewable:
     def new_left(self) -> float:
         return self.left
 
-    def keeps_open(self) -> bool:
-        return self.holds
+    def pool_reads(self) -> list[BatchReads]:
+        return [BatchReads(kept_open={"/a": 1} if self.holds else {})]
 
     def take_new(self) -> None:
         self.took_new = True
@@ -282,8 +283,8 @@ class Virtual:
         columns: dict[str, Any] = {name: (value,) * len(made) for name, value in row.items()}
         return WorkerBatches(batch=tuple(made), worker=tuple(number % self.workers for number in made), **columns)
 
-    def called_bytes(self) -> tuple[int, ...]:
-        return (9,) * self.pool
+    def pool_reads(self) -> list[BatchReads]:
+        return [BatchReads(called_bytes=9)] * self.pool
 
     def repeats(self) -> bool:
         return True

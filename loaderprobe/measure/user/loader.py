@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -132,7 +132,7 @@ class Discovery:
         last = self._again(taken, pool)
         first_pass = measured_first_pass(
             self.loader.records(),
-            self.loader.called_bytes(),
+            [reads.called_bytes for reads in self.loader.pool_reads()],
             pool=pool,
             skipped=max(self.workers, 1),
             again=range(taken + self.ahead + self.workers, last),
@@ -198,7 +198,8 @@ class Discovery:
         first_pass = properties.first_pass
         if first_pass is None or not first_pass.images:
             return properties
-        names_alone = isinstance(properties.files, PartFiles) and not self.loader.keeps_open()
+        held = any(reads.kept_open for reads in self.loader.pool_reads())
+        names_alone = isinstance(properties.files, PartFiles) and not held
         if names_alone and self.counts_reads(properties.files) and _reads_nothing(properties, first_pass):
             properties = replace(properties, files=UnknownFiles(code="none_read"), access="none")
             kept = False
@@ -272,7 +273,7 @@ def bytes_of_sample(files: LoaderFiles, first_pass: FirstPass | None, samples: i
 
 
 def measured_first_pass(
-    records: WorkerBatches, called: tuple[int, ...], *, pool: int, skipped: int, again: range
+    records: WorkerBatches, called: Sequence[int], *, pool: int, skipped: int, again: range
 ) -> FirstPass | None:
     """Sums over the batches that were made twice: first as found, then as numbers `again`; None without such batches.
 
