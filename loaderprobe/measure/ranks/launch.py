@@ -333,6 +333,7 @@ def take(store: SharedStore, key: str, type_: type[T]) -> T:
 
 KEY_OF_ONE, KEY_OF_ALL = "seat", "seats"
 """Keys of what processes store about themselves. Every version has the same, so that a different one is reported."""
+NOT_STARTED = "check that the launcher started it on all nodes"
 
 
 class RankProcess:
@@ -348,9 +349,13 @@ class RankProcess:
         """Wait until all processes have joined. Raises LostRank where one does not, BadValue for different versions."""
         put(self.store, f"{KEY_OF_ONE}/{self.here.rank}", self._info)
         if self.here.rank == 0:
-            processes = [self._info_of(rank) for rank in range(self.here.size)]
-            put(self.store, KEY_OF_ALL, processes)
-        self.wait_for(KEY_OF_ALL, JOIN_S + LATER_S, "not all processes have come")
+            ranks = {f"{KEY_OF_ONE}/{rank}": rank for rank in range(self.here.size)}
+            if late := self.missing(ranks, JOIN_S):
+                why = f"rank {ranks[late[0]]} of {self.here.size} has not come after {JOIN_S:.0f} s"
+                raise LostRank(why, hint=NOT_STARTED)
+            put(self.store, KEY_OF_ALL, [take(self.store, key, ProcessInfo) for key in ranks])
+        if self.missing([KEY_OF_ALL], JOIN_S + LATER_S):
+            raise LostRank(f"not all processes have come after {JOIN_S + LATER_S:.0f} s", hint=NOT_STARTED)
         processes = take(self.store, KEY_OF_ALL, list[ProcessInfo])
         other = next((process for process in processes if process.version != self._info.version), None)
         if other:
@@ -359,16 +364,6 @@ class RankProcess:
                 hint="install the same version on all nodes",
             )
         self.nodes = nodes_of(processes)
-
-    def _info_of(self, rank: int) -> ProcessInfo:
-        key = f"{KEY_OF_ONE}/{rank}"
-        self.wait_for(key, JOIN_S, f"rank {rank} of {self.here.size} has not come")
-        return take(self.store, key, ProcessInfo)
-
-    def wait_for(self, key: str, limit_s: float, why: str) -> None:
-        """Wait until the store has a key. Raises LostRank after `limit_s` seconds."""
-        if self.missing([key], limit_s):
-            raise LostRank(f"{why} after {limit_s:.0f} s", hint="check that the launcher started it on all nodes")
 
     def missing(self, keys: Iterable[str], limit_s: float | None) -> list[str]:
         """Those of the keys that the store does not have after so many seconds."""
