@@ -427,10 +427,7 @@ class UserLoader(SwitchedLoader):
         return self._pool.size > 0
 
     def settle(self, taken: int) -> int:
-        """Make the batches requested so far the pool; returns how many must be made until its files are learned.
-
-        `taken` batches have been taken so far.
-        """
+        """Make the batches requested so far the pool; returns how many must be made until its files are learned."""
         self._log.pool = self._pool.settle(taken, self._ahead)
         return self._log.pool
 

@@ -269,10 +269,7 @@ def run_order(
     order: Order, type_: type[R], *, clock: Clock, time_limit_s: float, on_event: Callable[[Event], None], start: Start,
     abort: Abort | None = None,
 ) -> R | RunFailure:  # fmt: skip
-    """Do what an order asks for in a child that `start` starts, and end it and its workers in any case.
-
-    `type_` is the record that it asks for.
-    """
+    """Do what an order asks for in a child that `start` starts, and end it and its workers in any case."""
     started_utc, started_ns = utc_timestamp(), clock.now_ns()
     with scratch_directory() as scratch:
         order_path, result_path, log_path = (scratch / name for name in ("order.json", "result.json", "log.txt"))

@@ -297,10 +297,7 @@ class Attachment:
     def _measured(
         self, seen: ScriptLoader, pauses: Pauses, budget_s: float, beyond_s: float, step: Callable[[Any], None]
     ) -> Any:
-        """What is judged of the loops over one loader, measured alone or in step with those of all ranks.
-
-        None on ranks other than the first.
-        """
+        """What is judged of the loops over one loader, alone or in step with all ranks; None on ranks but the first."""
         request, ranks = self._request, self._choice.ranks
         if ranks is not None:
             measured = ranks.measure(seen, step, request, budget_s, self._on_stage)

@@ -140,8 +140,8 @@ class StartAgreement:
     def end(self) -> None:
         """End the agreement with the script, where nothing was settled."""
         silent = self._without("offer") if self.rank == 0 else ()
-        not_together = NotTogether(code="ended", ranks=(self.rank,))
-        self.refuse(replace(not_together, code="silent", ranks=silent) if silent else not_together)
+        ended = NotTogether(code="ended", ranks=(self.rank,))
+        self.refuse(NotTogether(code="silent", ranks=silent) if silent else ended)
 
     def _decide(self, decision: str, passes: int, offer: RankOffer) -> None:
         if self.proposed is None:
