@@ -36,13 +36,15 @@ CONNECT_S = 300.0
 def client_of(address: str, port: int, wait_s: float, *, is_master: bool = False) -> Any:
     """A client of torch's TCPStore, which waits so long for it, and for keys. `is_master` makes the store itself, here.
 
-    Raises torch's RuntimeError or ValueError where there is none. Where the store no longer answers, a call raises
-    RuntimeError after CALL_S.
+    Raises LostRank where there is none. Where the store no longer answers, a call raises RuntimeError after CALL_S.
     """
-    # Not torch's env://, which under torchrun takes every process for a client of a store that no process makes.
-    client = dist.TCPStore(  # type: ignore[attr-defined]  # torch does not list it
-        address, port, None, is_master=is_master, timeout=timedelta(seconds=wait_s), wait_for_workers=False
-    )
+    try:
+        # Not torch's env://, which under torchrun takes every process for a client of a store that no process makes.
+        client = dist.TCPStore(  # type: ignore[attr-defined]  # torch does not list it
+            address, port, None, is_master=is_master, timeout=timedelta(seconds=wait_s), wait_for_workers=False
+        )
+    except (RuntimeError, ValueError) as error:
+        raise LostRank(f"no store answers at {address}:{port} ({_first_line(error)})", hint=_HINT) from error
     # Torch waits without end for an answer; its timeout is for keys.
     bound_calls(port, CALL_S)
     return client
@@ -53,10 +55,7 @@ class TorchStore:
 
     def __init__(self, address: str, port: int, prefix: str, *, is_master: bool = False) -> None:
         """`is_master` makes the store itself, here; port 0 is any that is free. Raises LostRank where there is none."""
-        try:
-            client = client_of(address, port, CONNECT_S, is_master=is_master)
-        except (RuntimeError, ValueError) as error:
-            raise LostRank(f"no store answers at {address}:{port} ({_first_line(error)})", hint=_HINT) from error
+        client = client_of(address, port, CONNECT_S, is_master=is_master)
         client.set_timeout(timedelta(seconds=CALL_S))
         self.port = int(client.port)
         self._store = _below(prefix, client)
@@ -165,10 +164,7 @@ def store_of(placement: RankPlacement, name: str) -> Any:
 
 def _member(placement: RankPlacement, name: str) -> Member:
     """The rank with a client of its own: one that waits in a thread delays all that use it."""
-    try:
-        client = client_of(placement.address, placement.port, placement.timeout_s)
-    except (RuntimeError, ValueError) as error:
-        raise _lost(error) from error
+    client = client_of(placement.address, placement.port, placement.timeout_s)
     return Member(rank=placement.rank, size=placement.size, store=_below(f"{placement.prefix}/{name}", client))
 
 
@@ -251,7 +247,7 @@ def _below(prefix: str, store: Any) -> Any:
     return dist.PrefixStore(prefix, store)  # type: ignore[attr-defined]  # torch does not list it
 
 
-def _lost(error: Exception, missing: Sequence[int] = ()) -> LostRank:
+def _lost(error: Exception, missing: Sequence[int]) -> LostRank:
     # Of gloo's words, without the line of its source before them and its advice after.
     words = re.sub(r"^\[[^]]*\] *", "", _first_line(error).partition(". ")[0])
     numbers = join_words([str(rank) for rank in missing])

@@ -49,6 +49,7 @@ from loaderprobe.units import join_words
 
 LOST = (
     "another rank has gone",
+    "no store answers",
     "failed to pass monitoredBarrier",
     "Connection closed by peer",
     "Connection reset by peer",
