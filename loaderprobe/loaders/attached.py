@@ -157,6 +157,12 @@ class ScriptHooks(Protocol):
 def attach(hooks: ScriptHooks) -> Callable[[], None]:
     """Let `hooks` hear of this process from now on; returns what ends that. Workers of loaders are left alone."""
     undo = ExitStack()
+
+    def get_lr(original: Any, schedule: OneCycleLR) -> Any:
+        """The one schedule of torch that raises once its steps are used up keeps its last rate."""
+        used_up = schedule.last_epoch > schedule.total_steps
+        return schedule.get_last_lr() if used_up and hooks.drives else original(schedule)
+
     # Of `save(what, f)` and `serialize_file(what, filename)`, called by position or by name.
     saving = _before(
         lambda *given, **named: hooks.saving(given[1] if len(given) > 1 else named.get("f", named.get("filename")))
@@ -176,7 +182,7 @@ def attach(hooks: ScriptHooks) -> Callable[[], None]:
         if find_spec("safetensors") is not None:
             # What `save_file` calls, since scripts import that one by its name.
             undo.callback(hook(import_module("safetensors.torch"), "serialize_file", saving))
-        undo.callback(hook(OneCycleLR, "get_lr", _lasting(hooks)))
+        undo.callback(hook(OneCycleLR, "get_lr", get_lr))
         undo.callback(register_optimizer_step_post_hook(lambda *_: hooks.optimizer_stepped()).remove)
     except BaseException:
         undo.close()
@@ -288,16 +294,6 @@ def _before(call: Callable[..., None]) -> Callable[..., Any]:
         return original(*given, **named)
 
     return called
-
-
-def _lasting(hooks: ScriptHooks) -> Callable[..., Any]:
-    """The one schedule of torch that raises once its steps are used up keeps its last rate."""
-
-    def get_lr(original: Any, schedule: OneCycleLR) -> Any:
-        used_up = schedule.last_epoch > schedule.total_steps
-        return schedule.get_last_lr() if used_up and hooks.drives else original(schedule)
-
-    return get_lr
 
 
 def shut_down(real: Any, loader: Any) -> None:

@@ -118,6 +118,7 @@ class Attachment:
         self._takeover: Takeover | None = None
         """None before the measurement; and after it, where the script goes on."""
         self._files = WrittenFiles(self._endangered, ours=lambda: self._keeping or self._measures())
+        self.saving = self._files.saving
         self._over = False
         """True once there is nothing more to measure."""
         self._finished = False
@@ -211,9 +212,6 @@ class Attachment:
     def optimizer_stepped(self) -> None:
         self._loaders.optimizer_stepped()
         self._outside.optimizer_stepped()
-
-    def saving(self, target: Any) -> None:
-        self._files.saving(target)
 
     def _endangered(self, path: str) -> None:
         """A model that trained on the same batches over and over must not take the place of a real one."""

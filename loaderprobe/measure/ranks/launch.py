@@ -551,10 +551,7 @@ class Coordinator:
         return failure_of(order, outcomes, started_utc=started_utc, wall_s=(clock.now_ns() - begin_ns) / 1e9)
 
     def admit(self, configs: Sequence[RunConfig], sets: Iterable[FileSet], what: str = "data set") -> None:
-        """Raises BadValue, MissingPart or LostRank where these processes cannot measure the configurations.
-
-        `what` is the word for a set of files.
-        """
+        """Raises BadValue, MissingPart or LostRank for what these processes cannot measure; `what` names a set."""
         for config in configs:
             check_processes(config.ranks, config.nodes, self.nodes)
             check_gpus(config, self.nodes)
