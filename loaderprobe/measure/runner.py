@@ -10,7 +10,7 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -40,15 +40,6 @@ from loaderprobe.system.process import (
     signal_name,
 )
 from loaderprobe.system.scratch import remove_batches, scratch_directory, written_in
-
-
-def explain_death(return_code: int, log: Sequence[str]) -> tuple[str, str, str | None]:
-    """(reason, hint, signal) for a child that ended without a message."""
-    how, hint = how_ended(return_code)
-    if return_code < 0:
-        return f"the measuring process {how}", hint, signal_name(-return_code)
-    last = next((line for line in reversed(log) if line.strip()), "no output")
-    return f"the measuring process {how}: {last}", hint, None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,7 +280,10 @@ def run_order(
             return _checked(order, type_, result_path)
         log_lines = tuple(masked_text(log_path.read_text(errors="replace")).splitlines()[-LOG_LINES:])
     code = -signal.SIGKILL if child.returncode is None else child.returncode
-    reason, hint, by_signal = explain_death(code, log_lines)
+    how, hint = how_ended(code)
+    reason, by_signal = f"the measuring process {how}", signal_name(-code) if code < 0 else None
+    if code >= 0:
+        reason = f"{reason}: {next((line for line in reversed(log_lines) if line.strip()), 'no output')}"
     if isinstance(child, ForkServerChild) and child.orphaned:
         reason = GONE
     if timed_out:
