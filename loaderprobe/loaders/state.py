@@ -249,6 +249,7 @@ def _restorer(generator: Any) -> Restore:
 # How /proc names shared memory that is no file of the user's: blocks by name, and anonymous ones.
 NO_FILE = ("/dev/shm/", "/dev/zero", "/memfd:", "/SYSV")
 CDATA = ctypes.Structure.__mro__[1]
+MAY_BE_SHARED = (torch.Tensor, np.ndarray, memoryview, mmap.mmap, CDATA, BaseProxy)
 
 
 @contextmanager
@@ -260,7 +261,8 @@ def shared_state_kept(loader: DataLoader[Any]) -> Iterator[list[Remark]]:
     """
     parts = [value for value in vars(loader).values() if not isinstance(value, _BaseDataLoaderIter)]
     # The values that were found keep their memory mapped, unless they are closed.
-    values = [value for value in reachable(parts, closed=(_BaseDataLoaderIter,)) if _may_be_shared(type(value))]
+    found = reachable(parts, closed=(_BaseDataLoaderIter,))
+    values = [value for value in found if issubclass(type(value), MAY_BE_SHARED)]
     mapped, in_use = mappings(), {piece for value in values if (piece := _memory(value))}
     pieces = [piece for piece in in_use if (mapping := _mapping_of(piece, mapped)) and _is_shared(mapping)]
     saved, left_out = _within(_merged(pieces))
@@ -281,10 +283,6 @@ def shared_state_kept(loader: DataLoader[Any]) -> Iterator[list[Remark]]:
             namespace.update(before)
         for namespace, before in places_in_epoch:
             namespace.update(before)
-
-
-def _may_be_shared(kind: type) -> bool:
-    return kind is torch.Tensor or issubclass(kind, np.ndarray | memoryview | mmap.mmap | CDATA | BaseProxy)
 
 
 def _memory(value: Any) -> range | None:

@@ -43,9 +43,6 @@ class Passes:
         self._passed = False
         self._batches_per_pass: deque[int] = deque(maxlen=REMEMBERED_PASSES)
 
-    def loop_began(self) -> None:
-        self.since = 0
-
     def took(self) -> None:
         self.since += 1
         self.updates = 0
@@ -239,7 +236,7 @@ class ScriptLoader:
     def begins(self) -> None:
         self.begun += 1
         self.in_epoch = 0
-        self.passes.loop_began()
+        self.passes.since = 0
 
     def record(self) -> SeenLoader:
         loader = self.loader

@@ -226,7 +226,10 @@ def spread(layout: Layout, nodes: Sequence[Node] | None) -> tuple[int, int]:
                 hint="start it on all nodes, as training is: loaderprobe explain ranks",
             )
         return layout.ranks, 1
-    over = layout.nodes or fewest_nodes(layout.ranks, nodes)
+    # Without a number, the fewest with as many processes over which they spread evenly; all nodes, where none do.
+    fewest = [min(len(node.processes) for node in nodes[:count]) for count in range(1, len(nodes) + 1)]
+    even = (n for n, each in enumerate(fewest, 1) if layout.ranks % n == 0 and layout.ranks // n <= each)
+    over = layout.nodes or next(even, len(nodes))
     check_processes(layout.ranks, over, nodes)
     return layout.ranks, over
 
@@ -235,12 +238,6 @@ def check_one_node(configs: Iterable[RunConfig]) -> None:
     """Raises BadValue for configurations of several nodes, where no launcher started processes there."""
     for config in configs:
         spread(Layout(ranks=config.ranks, nodes=config.nodes), None)
-
-
-def fewest_nodes(ranks: int, nodes: Sequence[Node]) -> int:
-    """The fewest nodes with as many processes over which the ranks spread evenly; all nodes, where none do."""
-    fewest = [min(len(node.processes) for node in nodes[:count]) for count in range(1, len(nodes) + 1)]
-    return next((n for n, each in enumerate(fewest, 1) if ranks % n == 0 and ranks // n <= each), len(nodes))
 
 
 def check_processes(ranks: int, over: int, nodes: Sequence[Node]) -> None:
