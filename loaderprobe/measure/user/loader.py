@@ -484,8 +484,7 @@ def _measure(
                 )  # fmt: skip
                 session = _session(config, parts, asked, on_stage, properties)
                 wanted = asked.ceiling and process_reads_counted(location) and asked.cache == "cold"
-                ceiling_s = CEILING_S if wanted else 0.0
-                spent_s = limit.spent_s + ceiling_s
+                spent_s = limit.spent_s + (CEILING_S if wanted else 0.0)
                 session.budget_s = None if asked.budget_s is None else max(0.0, asked.budget_s - spent_s)
                 session.beyond_s = lambda so_far: asked.beyond_s if Judged(measurement=so_far).is_unsure else 0.0
                 notes = (*_run(session, driver, loader), *_uneven(driver.records(), properties.batch_size))
