@@ -157,13 +157,8 @@ def join_groups(placement: RankPlacement) -> RankGroups:
     return RankGroups(group=group, device=device, store=_member(placement, "gradients").store)
 
 
-def store_of(placement: RankPlacement, name: str) -> Any:
-    """torch's store for a rank, with a client and keys of its own. Raises LostRank where there is none."""
-    return _member(placement, name).store
-
-
 def _member(placement: RankPlacement, name: str) -> Member:
-    """The rank with a client of its own: one that waits in a thread delays all that use it."""
+    """The rank with a client and keys of its own: one client that waits in a thread delays all that use it."""
     client = client_of(placement.address, placement.port, placement.timeout_s)
     return Member(rank=placement.rank, size=placement.size, store=_below(f"{placement.prefix}/{name}", client))
 
@@ -281,8 +276,9 @@ def join_group(placement: RankPlacement, variables: MutableMapping[str, str] = o
     # A number, which code may read. Each rank makes its loader once in the life of the store.
     variables.setdefault("TORCHELASTIC_RESTART_COUNT", "0")
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    own: Any = _member(placement, "own")
     # With torch's own timeout: that code may have ranks wait while one prepares the data.
-    dist.init_process_group(backend, store=store_of(placement, "own"), rank=placement.rank, world_size=placement.size)
+    dist.init_process_group(backend, store=own.store, rank=own.rank, world_size=own.size)
     module: Any = dist
     module.init_process_group = module.distributed_c10d.init_process_group = _joined_already
 

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, IterableDataset, Subset
 
 from loaderprobe.batches import length_of
 from loaderprobe.errors import BadValue, LoaderprobeError, NoSpace
-from loaderprobe.loaders.fetch_log import ALWAYS_NEW, FetchLog
+from loaderprobe.loaders.fetch_log import ALWAYS_NEW, OpenLog
 from loaderprobe.loaders.reads import BatchReads, loader_files, pool_reads
 from loaderprobe.loaders.switched import MOST_RELEASE_S, SwitchedLoader, wait_for
 from loaderprobe.loaders.unwrap import (
@@ -166,21 +166,20 @@ class StreamPool:
 
     odd = size = 0
 
-    def __init__(self, name: FetchLog) -> None:
-        self._name, self._log = name, name.open("r+")
+    def __init__(self, log: OpenLog) -> None:
+        self._log, self._lanes = log, len(log.rows)
         self._passes = 0
         """Restarts before only new batches were wanted."""
 
     def settle(self, taken: int, ahead: int) -> int:
         """A short iterable begins again by itself: the pool is what comes before."""
-        lanes, once = self._name.lanes, self._log.first_pass
-        share = -(-(taken + ahead) // lanes)
-        return (share if once is None else min(share, once)) * lanes
+        share, once = -(-(taken + ahead) // self._lanes), self._log.first_pass
+        return (share if once is None else min(share, once)) * self._lanes
 
     def extend(self, batches: int) -> None:
         """Begin again only after so many batches, or more."""
         if 0 < self._log.pool < batches:
-            self._log.pool = -(-batches // self._name.lanes) * self._name.lanes
+            self._log.pool = -(-batches // self._lanes) * self._lanes
 
     def in_sequence(self) -> bool:
         return True
@@ -295,7 +294,7 @@ class UserLoader(SwitchedLoader):
         self._iterable = isinstance(loader.dataset, IterableDataset)
         pool = None if self._iterable else BatchPool(own_sampler(loader), loader.num_workers)
         super().__init__(endless(loader, pool, patience_s), scratch, files_of=None, tied=False)
-        self._pool: BatchPool | StreamPool = StreamPool(self._log_name) if pool is None else pool
+        self._pool: BatchPool | StreamPool = StreamPool(self._log) if pool is None else pool
         self._rewrapped: Any = None
         self._epochs = EndlessBatches(())
         # Wrappers and sub-classes begin epoch after epoch; below them is one iterator, with one set of workers.
