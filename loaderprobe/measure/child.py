@@ -17,7 +17,6 @@ import traceback
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -144,15 +143,6 @@ def _parts(order: Order, files: FileSet, scratch: Path, stack: ExitStack) -> Par
     return Parts(loader=loader, compute=compute, clock=clock, cache=LinuxPageCache(), location=location)
 
 
-def result_of(order: Order, scratch: Path, on_stage: OnStage) -> Any:
-    """The record that an order asks for; `scratch` is a directory for temporary files."""
-    if order.own:
-        return measure_own(order, on_stage)
-    if order.read:
-        return read_rank(order, on_stage)
-    return (study if order.study else measure)(order, scratch, on_stage)
-
-
 # The child itself: what its order asks for becomes its result, or an event says why there is none.
 #
 # Standard output carries events, one JSON object a line; what libraries print goes to standard error.
@@ -199,7 +189,10 @@ def live(order_path: Path, result_path: Path, parent: int) -> int:
         events.write(to_json(Event(stage=name, done=done, total=total)).decode() + "\n")
 
     try:
-        result = result_of(order, result_path.parent, on_stage)
+        if order.own or order.read:
+            result: object = (measure_own if order.own else read_rank)(order, on_stage)
+        else:
+            result = (study if order.study else measure)(order, result_path.parent, on_stage)
         with written_in(result_path.parent):
             result_path.write_bytes(encode(order.result, result))
     except Exception as error:  # noqa: BLE001  # the border of the process: everything becomes a record
