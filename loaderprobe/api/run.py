@@ -22,9 +22,8 @@ from loaderprobe.measure.attach.attachment import Attachment, Finished
 from loaderprobe.measure.attach.watcher import Watcher
 from loaderprobe.protocols import Say
 from loaderprobe.records.config import CacheState
-from loaderprobe.records.diagnosis import Attached, AttachRequest, OwnMeasured, WatchReport
+from loaderprobe.records.diagnosis import Attached, AttachRequest, WatchReport
 from loaderprobe.records.files import from_json, to_json
-from loaderprobe.records.remark import Remark
 from loaderprobe.render.watch import watch_columns, watch_document
 from loaderprobe.store.codec import decode, encode, write_atomically
 from loaderprobe.store.results import REPORT, RESULT, check_out, make_directory, write_result
@@ -117,19 +116,7 @@ def attachment_of(
 
     `launched` is how many processes a launcher has started to train together; `clock` gives ns.
     """
-
-    def judge(measured: OwnMeasured, first: Callable[[], tuple[Remark, ...]]) -> Diagnosis:
-        found = diagnosis(measured, request.command)
-        return _noted(found, (*first(), *found.measurement.notes))
-
-    def found(result: Diagnosis, notes: tuple[Remark, ...]) -> None:
-        keep(_noted(result, (*result.measurement.notes, *notes)))
-
-    return Attachment(request, say, judge, found, launched, clock)
-
-
-def _noted(found: Diagnosis, notes: tuple[Remark, ...]) -> Diagnosis:
-    return replace(found, measurement=replace(found.measurement, notes=notes))
+    return Attachment(request, say, lambda measured: diagnosis(measured, request.command), keep, launched, clock)
 
 
 def requested(text: str) -> AttachRequest:

@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary, ref
 import torch
 from torch.optim.lr_scheduler import OneCycleLR
 from torch.optim.optimizer import register_optimizer_step_post_hook
-from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
+from torch.utils.data import DataLoader, Dataset, get_worker_info
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from loaderprobe.loaders.unwrap import end_workers, is_iterator
@@ -41,7 +41,7 @@ GetIterator = Callable[[Any, Callable[[Any], Iterator[Any]]], Iterator[Any]]
 
 
 class FastaiItems(Dataset[Any]):
-    """The samples of one of fastai's loaders, by their indices."""
+    """The samples of one of fastai's loaders by their indices; and, as a sampler, these in the loader's order."""
 
     def __init__(self, d: Any) -> None:
         self.d = d
@@ -49,6 +49,9 @@ class FastaiItems(Dataset[Any]):
 
     def __len__(self) -> int:
         return int(self.d.n)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.d.get_idxs())
 
     def __getitem__(self, index: int) -> Any:
         return self.d.do_item(index)
@@ -58,26 +61,13 @@ class FastaiItems(Dataset[Any]):
         return self.d.do_batch([sample for sample in samples if sample is not None])
 
 
-class FastaiOrder(Sampler[int]):
-    """The order in which one of fastai's loaders takes its samples."""
-
-    def __init__(self, items: FastaiItems) -> None:
-        self.items = items
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.items.d.get_idxs())
-
-
 def torch_loader(fake: Any) -> DataLoader[Any] | None:
     """A torch DataLoader with the samples, workers and batches of a fake loader; None where it cannot have them."""
     kept: DataLoader[Any] | None = vars(fake).get(KEPT)
     if kept is None and _is_usual(fake.d):
         items = FastaiItems(fake.d)
         kept = DataLoader(
-            items, fake.d.bs, sampler=FastaiOrder(items), num_workers=fake.num_workers, collate_fn=items.collate,
+            items, fake.d.bs, sampler=items, num_workers=fake.num_workers, collate_fn=items.collate,
             pin_memory=fake.pin_memory, drop_last=fake.d.drop_last, timeout=fake.timeout,
             worker_init_fn=fake.worker_init_fn,
         )  # fmt: skip
@@ -167,6 +157,16 @@ class ScriptHooks(Protocol):
 def attach(hooks: ScriptHooks) -> Callable[[], None]:
     """Let `hooks` hear of this process from now on; returns what ends that. Workers of loaders are left alone."""
     undo = ExitStack()
+
+    def get_lr(original: Any, schedule: OneCycleLR) -> Any:
+        """The one schedule of torch that raises once its steps are used up keeps its last rate."""
+        used_up = schedule.last_epoch > schedule.total_steps
+        return schedule.get_last_lr() if used_up and hooks.drives else original(schedule)
+
+    # Of `save(what, f)` and `serialize_file(what, filename)`, called by position or by name.
+    saving = _before(
+        lambda *given, **named: hooks.saving(given[1] if len(given) > 1 else named.get("f", named.get("filename")))
+    )
     try:
         iterators = HookedIterators(hooks, undo)
         undo.callback(hook(_BaseDataLoaderIter, "__init__", iterators.making))
@@ -178,11 +178,11 @@ def attach(hooks: ScriptHooks) -> Callable[[], None]:
             undo.callback(replace(sys.modules[MODULE], LOADERS, kinds))
         undo.callback(hook(torch.autograd, "backward", _before(lambda *_, **__: hooks.backward())))
         for module in (torch, torch.jit):
-            undo.callback(hook(module, "save", _saving(hooks)))
+            undo.callback(hook(module, "save", saving))
         if find_spec("safetensors") is not None:
             # What `save_file` calls, since scripts import that one by its name.
-            undo.callback(hook(import_module("safetensors.torch"), "serialize_file", _saving(hooks)))
-        undo.callback(hook(OneCycleLR, "get_lr", _lasting(hooks)))
+            undo.callback(hook(import_module("safetensors.torch"), "serialize_file", saving))
+        undo.callback(hook(OneCycleLR, "get_lr", get_lr))
         undo.callback(register_optimizer_step_post_hook(lambda *_: hooks.optimizer_stepped()).remove)
     except BaseException:
         undo.close()
@@ -294,24 +294,6 @@ def _before(call: Callable[..., None]) -> Callable[..., Any]:
         return original(*given, **named)
 
     return called
-
-
-def _lasting(hooks: ScriptHooks) -> Callable[..., Any]:
-    """The one schedule of torch that raises once its steps are used up keeps its last rate."""
-
-    def get_lr(original: Any, schedule: OneCycleLR) -> Any:
-        used_up = schedule.last_epoch > schedule.total_steps
-        return schedule.get_last_lr() if used_up and hooks.drives else original(schedule)
-
-    return get_lr
-
-
-def _saving(hooks: ScriptHooks) -> Callable[..., Any]:
-    """Wraps `save(what, f)` and `serialize_file(what, filename)`, called by position or by name."""
-
-    return _before(
-        lambda *given, **named: hooks.saving(given[1] if len(given) > 1 else named.get("f", named.get("filename")))
-    )
 
 
 def shut_down(real: Any, loader: Any) -> None:

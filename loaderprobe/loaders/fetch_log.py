@@ -24,7 +24,7 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 # Of the head, which the parent writes.
 MODE, POOL, RELEASE, AHEAD = 0, 1, 2, 3
 # Of the head of a lane, which its worker writes.
-RELEASED, PASSES = 0, 1
+RELEASED, PASSES, FIRST_PASS = 0, 1, 2
 ALWAYS_NEW = -1
 
 
@@ -111,6 +111,11 @@ class OpenLog:
     def passes(self) -> int:
         """Most restarts of any worker's iterable."""
         return int(self.lane_heads[:, PASSES].max())
+
+    @property
+    def first_pass(self) -> int | None:
+        """Batches of a worker before its iterable began again, of the one with the fewest; None where none has."""
+        return min((int(batches) for batches in self.lane_heads[:, FIRST_PASS] if batches), default=None)
 
     def made(self, number: int) -> bool:
         """True when this batch, or a later one in its place, has been made."""

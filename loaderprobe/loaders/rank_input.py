@@ -25,12 +25,14 @@ def rank_input(loader: Any, config: RunConfig, files: object, batches: Sequence[
     """Describe what a DataLoader takes: by its settings as measured, the known files and the first of its batches."""
     paths = files.paths if isinstance(files, BatchFiles) else ()
     names = islice((name for batch in paths for name in batch), MOST_FILES)
+    first, *others = [_content(batch) for batch in batches[:2]] or [None]
     return RankInput(
         batch_size=0 if loader.batch_sampler is None else config.compute.batch_size,
         workers=config.loader.workers,
         prefetch_factor=config.loader.prefetch_factor,
         files=tuple(_hash([name.encode(errors="surrogateescape")]) for name in names),
-        first=_first_hash(batches),
+        # Not where another batch has the same content, as of data that are made up.
+        first=None if first in others else first,
         whole=_is_whole(loader),
         exchanges=exchanges,
     )
@@ -43,12 +45,6 @@ def _is_whole(loader: Any) -> bool:
         return False
     samples, taken = length_of(loader.dataset), length_of(loader.sampler if batches is None else batches.sampler)
     return samples is not None and taken is not None and taken >= samples
-
-
-def _first_hash(batches: Sequence[Any]) -> int | None:
-    """The hash of the first batch; None where another has the same content, as of data that are made up."""
-    first, *others = [_content(batch) for batch in batches[:2]] or [None]
-    return None if first in others else first
 
 
 def _content(batch: Any) -> int | None:

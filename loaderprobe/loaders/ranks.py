@@ -21,7 +21,7 @@ from torch.distributed.elastic.multiprocessing.errors import record
 
 from loaderprobe.errors import LostRank
 from loaderprobe.protocols import SharedStore
-from loaderprobe.records.rank_processes import Launched, RankPlacement
+from loaderprobe.records.rank_processes import RankPlacement
 from loaderprobe.system.launcher import bound_calls
 from loaderprobe.units import join_words
 
@@ -36,13 +36,15 @@ CONNECT_S = 300.0
 def client_of(address: str, port: int, wait_s: float, *, is_master: bool = False) -> Any:
     """A client of torch's TCPStore, which waits so long for it, and for keys. `is_master` makes the store itself, here.
 
-    Raises torch's RuntimeError or ValueError where there is none. Where the store no longer answers, a call raises
-    RuntimeError after CALL_S.
+    Raises LostRank where there is none. Where the store no longer answers, a call raises RuntimeError after CALL_S.
     """
-    # Not torch's env://, which under torchrun takes every process for a client of a store that no process makes.
-    client = dist.TCPStore(  # type: ignore[attr-defined]  # torch does not list it
-        address, port, None, is_master=is_master, timeout=timedelta(seconds=wait_s), wait_for_workers=False
-    )
+    try:
+        # Not torch's env://, which under torchrun takes every process for a client of a store that no process makes.
+        client = dist.TCPStore(  # type: ignore[attr-defined]  # torch does not list it
+            address, port, None, is_master=is_master, timeout=timedelta(seconds=wait_s), wait_for_workers=False
+        )
+    except (RuntimeError, ValueError) as error:
+        raise LostRank(f"no store answers at {address}:{port} ({_first_line(error)})", hint=_HINT) from error
     # Torch waits without end for an answer; its timeout is for keys.
     bound_calls(port, CALL_S)
     return client
@@ -53,10 +55,7 @@ class TorchStore:
 
     def __init__(self, address: str, port: int, prefix: str, *, is_master: bool = False) -> None:
         """`is_master` makes the store itself, here; port 0 is any that is free. Raises LostRank where there is none."""
-        try:
-            client = client_of(address, port, CONNECT_S, is_master=is_master)
-        except (RuntimeError, ValueError) as error:
-            raise LostRank(f"no store answers at {address}:{port} ({_first_line(error)})", hint=_HINT) from error
+        client = client_of(address, port, CONNECT_S, is_master=is_master)
         client.set_timeout(timedelta(seconds=CALL_S))
         self.port = int(client.port)
         self._store = _below(prefix, client)
@@ -86,13 +85,6 @@ def _answered(call: Callable[..., Any], *arguments: Any) -> Any:
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0]
-
-
-def clients(here: Launched, prefix: str) -> tuple[TorchStore, TorchStore]:
-    """Two clients of the store, one for each thread. Where the launcher has none, rank 0 makes it."""
-    is_master = here.rank == 0 and not here.agent_store
-    first = TorchStore(here.address, here.port, prefix, is_master=is_master)
-    return first, TorchStore(here.address, here.port, prefix)
 
 
 recorded = record
@@ -165,17 +157,9 @@ def join_groups(placement: RankPlacement) -> RankGroups:
     return RankGroups(group=group, device=device, store=_member(placement, "gradients").store)
 
 
-def store_of(placement: RankPlacement, name: str) -> Any:
-    """torch's store for a rank, with a client and keys of its own. Raises LostRank where there is none."""
-    return _member(placement, name).store
-
-
 def _member(placement: RankPlacement, name: str) -> Member:
-    """The rank with a client of its own: one that waits in a thread delays all that use it."""
-    try:
-        client = client_of(placement.address, placement.port, placement.timeout_s)
-    except (RuntimeError, ValueError) as error:
-        raise _lost(error) from error
+    """The rank with a client and keys of its own: one client that waits in a thread delays all that use it."""
+    client = client_of(placement.address, placement.port, placement.timeout_s)
     return Member(rank=placement.rank, size=placement.size, store=_below(f"{placement.prefix}/{name}", client))
 
 
@@ -258,7 +242,7 @@ def _below(prefix: str, store: Any) -> Any:
     return dist.PrefixStore(prefix, store)  # type: ignore[attr-defined]  # torch does not list it
 
 
-def _lost(error: Exception, missing: Sequence[int] = ()) -> LostRank:
+def _lost(error: Exception, missing: Sequence[int]) -> LostRank:
     # Of gloo's words, without the line of its source before them and its advice after.
     words = re.sub(r"^\[[^]]*\] *", "", _first_line(error).partition(". ")[0])
     numbers = join_words([str(rank) for rank in missing])
@@ -292,8 +276,9 @@ def join_group(placement: RankPlacement, variables: MutableMapping[str, str] = o
     # A number, which code may read. Each rank makes its loader once in the life of the store.
     variables.setdefault("TORCHELASTIC_RESTART_COUNT", "0")
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    own: Any = _member(placement, "own")
     # With torch's own timeout: that code may have ranks wait while one prepares the data.
-    dist.init_process_group(backend, store=store_of(placement, "own"), rank=placement.rank, world_size=placement.size)
+    dist.init_process_group(backend, store=own.store, rank=own.rank, world_size=own.size)
     module: Any = dist
     module.init_process_group = module.distributed_c10d.init_process_group = _joined_already
 

@@ -12,7 +12,6 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import chain, islice
 from multiprocessing.managers import BaseProxy
 from pathlib import PurePath
@@ -49,10 +48,8 @@ DULL = frozenset({type(None), bool, int, float, complex, bytes, bytearray, type(
 CLOSED = (str, PurePath, type, types.ModuleType, torch.Tensor, torch.Generator, memoryview)
 
 
-def reachable(
-    roots: Iterable[Any], *, most: int = MOST, depth: int = DEPTH, closed: tuple[type, ...] = ()
-) -> Iterator[Any]:  # fmt: skip
-    """The roots and all values that they hold, each once, nearest first: at most `most`, no deeper than `depth`.
+def reachable(roots: Iterable[Any], *, closed: tuple[type, ...] = ()) -> Iterator[Any]:
+    """The roots and all values that they hold, each once, nearest first: at most `MOST`, no deeper than `DEPTH`.
 
     Numbers, None, bytes and plain containers are left out; objects come before their values. Large containers
     come last, and in turns. Objects of the types in `closed` are found, but not opened.
@@ -61,7 +58,7 @@ def reachable(
     large: deque[tuple[Iterator[Any], int]] = deque()
     # Each opened object is reachable from a root and cannot go away meanwhile, so its id stays its own.
     opened: set[int] = set()
-    passed = 0
+    passed, most = 0, MOST
     while (small or large) and most > 0 and passed < MOST_PASSED:
         items, level = (small or large).popleft()
         chunk = list(islice(items, CHUNK))
@@ -76,7 +73,7 @@ def reachable(
                 if id(value) in opened:
                     continue
                 opened.add(id(value))
-                inside = None if level >= depth or issubclass(kind, closed) else _inside(value, kind)
+                inside = None if level >= DEPTH or issubclass(kind, closed) else _inside(value, kind)
                 if inside is not None:
                     small.append((inside, level + 1))
             if kind in CONTAINERS:
@@ -252,14 +249,7 @@ def _restorer(generator: Any) -> Restore:
 # How /proc names shared memory that is no file of the user's: blocks by name, and anonymous ones.
 NO_FILE = ("/dev/shm/", "/dev/zero", "/memfd:", "/SYSV")
 CDATA = ctypes.Structure.__mro__[1]
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class MemoryPiece:
-    """Bytes of this process's memory."""
-
-    start: int
-    size: int
+MAY_BE_SHARED = (torch.Tensor, np.ndarray, memoryview, mmap.mmap, CDATA, BaseProxy)
 
 
 @contextmanager
@@ -271,9 +261,10 @@ def shared_state_kept(loader: DataLoader[Any]) -> Iterator[list[Remark]]:
     """
     parts = [value for value in vars(loader).values() if not isinstance(value, _BaseDataLoaderIter)]
     # The values that were found keep their memory mapped, unless they are closed.
-    values = [value for value in reachable(parts, closed=(_BaseDataLoaderIter,)) if _may_be_shared(type(value))]
+    found = reachable(parts, closed=(_BaseDataLoaderIter,))
+    values = [value for value in found if issubclass(type(value), MAY_BE_SHARED)]
     mapped, in_use = mappings(), {piece for value in values if (piece := _memory(value))}
-    pieces = [piece for piece in sorted(in_use) if (mapping := _mapping_of(piece, mapped)) and _is_shared(mapping)]
+    pieces = [piece for piece in in_use if (mapping := _mapping_of(piece, mapped)) and _is_shared(mapping)]
     saved, left_out = _within(_merged(pieces))
     attributes = [(vars(owner), dict(vars(owner))) for owner in _owners(loader)]
     places_in_epoch = [(vars(loader.dataset), _numbers(loader.dataset))] if _resumes_here(loader) else []
@@ -282,7 +273,7 @@ def shared_state_kept(loader: DataLoader[Any]) -> Iterator[list[Remark]]:
         notes.append(Remark(code="shared_memory_stays", facts={"size_bytes": left_out}))
     if any(issubclass(type(value), BaseProxy) for value in values):
         notes.append(Remark(code="manager_stays"))
-    copies = [(piece, _mapping_of(piece, mapped), ctypes.string_at(piece.start, piece.size)) for piece in saved]
+    copies = [(piece, _mapping_of(piece, mapped), ctypes.string_at(piece.start, len(piece))) for piece in saved]
     try:
         yield notes
     finally:
@@ -294,21 +285,17 @@ def shared_state_kept(loader: DataLoader[Any]) -> Iterator[list[Remark]]:
             namespace.update(before)
 
 
-def _may_be_shared(kind: type) -> bool:
-    return kind is torch.Tensor or issubclass(kind, np.ndarray | memoryview | mmap.mmap | CDATA | BaseProxy)
-
-
-def _memory(value: Any) -> MemoryPiece | None:
-    """The memory of a value's bytes; None for a value without memory in this process."""
+def _memory(value: Any) -> range | None:
+    """The addresses of a value's bytes; None for a value without memory in this process."""
     kind = type(value)
     with suppress(ValueError, TypeError, RuntimeError, NotImplementedError):  # closed, released, empty, not dense
         if kind is torch.Tensor:
             if value.device.type != "cpu" or not value.is_shared():
                 return None
             storage = value.untyped_storage()
-            return MemoryPiece(storage.data_ptr(), storage.nbytes())
+            return range(storage.data_ptr(), storage.data_ptr() + storage.nbytes())
         if issubclass(kind, CDATA):
-            return MemoryPiece(ctypes.addressof(value), ctypes.sizeof(value))
+            return range(ctypes.addressof(value), ctypes.addressof(value) + ctypes.sizeof(value))
         if issubclass(kind, memoryview | mmap.mmap):
             value = np.frombuffer(value, np.uint8)
         if isinstance(value, np.ndarray):
@@ -316,48 +303,47 @@ def _memory(value: Any) -> MemoryPiece | None:
     return None
 
 
-def _bounds(array: np.ndarray[Any, Any]) -> MemoryPiece | None:
+def _bounds(array: np.ndarray[Any, Any]) -> range | None:
     if not array.size:
         return None
     ends = [(length - 1) * stride for length, stride in zip(array.shape, array.strides, strict=True)]
     below = sum(end for end in ends if end < 0)
     above = sum(end for end in ends if end > 0)
-    return MemoryPiece(array.ctypes.data + below, above - below + array.itemsize)
+    return range(array.ctypes.data + below, array.ctypes.data + above + array.itemsize)
 
 
-def _merged(pieces: Iterable[MemoryPiece]) -> list[MemoryPiece]:
-    """Sorted by start; overlapping ones are merged: they are of one mapping."""
-    merged: list[MemoryPiece] = []
-    for piece in pieces:
-        if merged and piece.start < merged[-1].start + merged[-1].size:
-            end = max(merged[-1].start + merged[-1].size, piece.start + piece.size)
-            merged[-1] = MemoryPiece(merged[-1].start, end - merged[-1].start)
+def _merged(pieces: Iterable[range]) -> list[range]:
+    """Overlapping ones are merged: they are of one mapping."""
+    merged: list[range] = []
+    for piece in sorted(pieces, key=lambda piece: piece.start):
+        if merged and piece.start < merged[-1].stop:
+            merged[-1] = range(merged[-1].start, max(merged[-1].stop, piece.stop))
         else:
             merged.append(piece)
     return merged
 
 
-def _within(pieces: Iterable[MemoryPiece]) -> tuple[list[MemoryPiece], int]:
+def _within(pieces: Iterable[range]) -> tuple[list[range], int]:
     """(the smallest ones within the limit, the bytes of the others)."""
-    kept: list[MemoryPiece] = []
+    kept: list[range] = []
     used = left_out = 0
-    for piece in sorted(pieces, key=lambda piece: piece.size):
-        if used + piece.size <= MOST_BYTES:
+    for piece in sorted(pieces, key=len):
+        if used + len(piece) <= MOST_BYTES:
             kept.append(piece)
-            used += piece.size
+            used += len(piece)
         else:
-            left_out += piece.size
+            left_out += len(piece)
     return kept, left_out
 
 
-def _put_back(copies: Iterable[tuple[MemoryPiece, Mapping | None, bytes]]) -> None:
+def _put_back(copies: Iterable[tuple[range, Mapping | None, bytes]]) -> None:
     """Write back only changed bytes, and only where the same memory is still mapped."""
     mapped = mappings()
     for piece, old, before in copies:
         now = _mapping_of(piece, mapped)
         same = now and old and (now.device, now.inode, now.path) == (old.device, old.inode, old.path)
-        if same and ctypes.string_at(piece.start, piece.size) != before:
-            ctypes.memmove(piece.start, before, piece.size)
+        if same and ctypes.string_at(piece.start, len(piece)) != before:
+            ctypes.memmove(piece.start, before, len(piece))
 
 
 def _owners(loader: DataLoader[Any]) -> list[Any]:
@@ -390,7 +376,7 @@ def _is_shared(mapping: Mapping) -> bool:
     return mapping.access == "rw-s" and (mapping.path.startswith(NO_FILE) or mapping.path.endswith("(deleted)"))
 
 
-def _mapping_of(piece: MemoryPiece, mapped: list[Mapping]) -> Mapping | None:
+def _mapping_of(piece: range, mapped: list[Mapping]) -> Mapping | None:
     """The one that holds all of it."""
     number = bisect_right(mapped, piece.start, key=lambda mapping: mapping.begin) - 1
-    return mapped[number] if number >= 0 and piece.start + piece.size <= mapped[number].end else None
+    return mapped[number] if number >= 0 and piece.stop <= mapped[number].end else None

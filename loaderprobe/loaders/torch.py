@@ -30,9 +30,8 @@ from loaderprobe.records.config import (
     CHANNEL_MEAN,
     DECODER_LIBRARIES,
     Decoder,
-    Pipeline,
+    LoaderSpec,
     RunConfig,
-    TensorType,
     with_options,
 )
 from loaderprobe.records.files import FileSet
@@ -48,19 +47,19 @@ from loaderprobe.units import format_bytes
 SIDE = 224
 
 
-def pipeline_steps(pipeline: Pipeline, decoder: Decoder, tensor: TensorType) -> v2.Compose:
+def pipeline_steps(spec: LoaderSpec) -> v2.Compose:
     """The transforms after decoding; they give tensors of 3 x 224 x 224: normalised floats, or bytes as decoded."""
-    crops: dict[Pipeline, list[Any]] = {
+    crops: dict[str, list[Any]] = {
         "imagenet": [v2.RandomResizedCrop(SIDE, antialias=True), v2.RandomHorizontalFlip()],
         "crop": [v2.RandomCrop(SIDE, pad_if_needed=True)],
     }
-    to_tensor = [v2.PILToTensor()] if decoder == "pillow" else []
+    to_tensor = [v2.PILToTensor()] if spec.decoder == "pillow" else []
     scale = (
         [v2.ToDtype(torch.float32, scale=True), v2.Normalize(CHANNEL_MEAN, CHANNEL_DEVIATION)]
-        if tensor == "float32"
+        if spec.tensor == "float32"
         else []
     )
-    return v2.Compose([*crops[pipeline], *to_tensor, *scale])
+    return v2.Compose([*crops[spec.pipeline], *to_tensor, *scale])
 
 
 def _content(encoded: Path | bytes) -> bytes:
@@ -143,10 +142,10 @@ class ImageFiles(_FilesInTurn):
     Raises BadValue, naming the file, when it cannot be decoded.
     """
 
-    def __init__(self, files: FileSet, pipeline: Pipeline, decoder: Decoder, tensor: TensorType) -> None:
+    def __init__(self, files: FileSet, spec: LoaderSpec) -> None:
         super().__init__(files)
-        self._decoder: Decoder = decoder
-        self._transform = pipeline_steps(pipeline, decoder, tensor)
+        self._decoder = spec.decoder
+        self._transform = pipeline_steps(spec)
 
     def __getitem__(self, k: int) -> tuple[torch.Tensor, int]:
         return self.augmented(self.decoded(k), k)
@@ -208,7 +207,7 @@ def alternatives(config: RunConfig, files: FileSet) -> tuple[Alternative, ...]:
     ways: dict[Way, RunConfig] = {"usual": config, **{name: with_options(config, decoder=name) for name in others}}
     if config.loader.tensor == "float32":
         ways["uint8"] = with_options(config, tensor="uint8")
-    made, before = {name: _images(way, files) for name, way in ways.items()}, _images(config, files)
+    made, before = {name: ImageFiles(files, way.loader) for name, way in ways.items()}, ImageFiles(files, config.loader)
     timed: dict[Way, list[int]] = {name: [] for name in (*ways, "decoded")}
     for number in range(min(IMAGES, files.count)):
         try:
@@ -248,10 +247,6 @@ def _copied(files: FileSet, folder: Path) -> FileSet:
     return replace(files, root=str(folder))
 
 
-def _images(config: RunConfig, files: FileSet) -> ImageFiles:
-    return ImageFiles(files, config.loader.pipeline, config.loader.decoder, config.loader.tensor)
-
-
 def _cpu_ns(sample: Callable[[int], Any], number: int) -> int:
     """Of a batch of one, in one thread, as in a worker; every alternative draws the same crop."""
     with one_thread(), torch.random.fork_rng(devices=()):
@@ -259,9 +254,6 @@ def _cpu_ns(sample: Callable[[int], Any], number: int) -> int:
         before = time.thread_time_ns()
         default_collate([sample(number)])
         return time.thread_time_ns() - before
-
-
-VALUE_BYTES: dict[TensorType, int] = {"float32": 4, "uint8": 1}
 
 
 class InOrder(Sampler[int]):
@@ -274,7 +266,7 @@ class InOrder(Sampler[int]):
 def shared_memory_needed(config: RunConfig, largest_file_bytes: int = 0) -> int:
     """Bytes of shared memory that a configuration's batches in flight take at most."""
     spec = config.loader
-    image = largest_file_bytes if spec.gpu_decode else 3 * SIDE * SIDE * VALUE_BYTES[spec.tensor]
+    image = largest_file_bytes if spec.gpu_decode else 3 * SIDE * SIDE * (4 if spec.tensor == "float32" else 1)
     batch = config.compute.batch_size * image
     # Those ahead, the one in the training thread's hands, and one a worker is making.
     return batch * (spec.batches_ahead + 1 + spec.workers) if spec.workers else 0
@@ -282,7 +274,7 @@ def shared_memory_needed(config: RunConfig, largest_file_bytes: int = 0) -> int:
 
 def samples_of(config: RunConfig, files: FileSet) -> _FilesInTurn:
     """By number: (image 3 x 224 x 224, class number); for a GPU that decodes, (bytes as uint8, class number)."""
-    return EncodedFiles(files) if config.loader.gpu_decode else _images(config, files)
+    return EncodedFiles(files) if config.loader.gpu_decode else ImageFiles(files, config.loader)
 
 
 def image_loader(config: RunConfig, files: FileSet, samples: Any = None) -> DataLoader[Any]:

@@ -17,8 +17,8 @@ from torch.utils.data import DataLoader, IterableDataset, Subset
 
 from loaderprobe.batches import length_of
 from loaderprobe.errors import BadValue, LoaderprobeError, NoSpace
-from loaderprobe.loaders.fetch_log import ALWAYS_NEW, FetchLog
-from loaderprobe.loaders.reads import BatchReads, batches_before_restart, loader_files, pool_reads
+from loaderprobe.loaders.fetch_log import ALWAYS_NEW, OpenLog
+from loaderprobe.loaders.reads import BatchReads, loader_files, pool_reads
 from loaderprobe.loaders.switched import MOST_RELEASE_S, SwitchedLoader, wait_for
 from loaderprobe.loaders.unwrap import (
     FOREIGN,
@@ -166,21 +166,20 @@ class StreamPool:
 
     odd = size = 0
 
-    def __init__(self, name: FetchLog) -> None:
-        self._name, self._log = name, name.open("r+")
+    def __init__(self, log: OpenLog) -> None:
+        self._log, self._lanes = log, len(log.rows)
         self._passes = 0
         """Restarts before only new batches were wanted."""
 
     def settle(self, taken: int, ahead: int) -> int:
         """A short iterable begins again by itself: the pool is what comes before."""
-        lanes, once = self._name.lanes, batches_before_restart(self._name)
-        share = -(-(taken + ahead) // lanes)
-        return (share if once is None else min(share, once)) * lanes
+        share, once = -(-(taken + ahead) // self._lanes), self._log.first_pass
+        return (share if once is None else min(share, once)) * self._lanes
 
     def extend(self, batches: int) -> None:
         """Begin again only after so many batches, or more."""
         if 0 < self._log.pool < batches:
-            self._log.pool = -(-batches // self._name.lanes) * self._name.lanes
+            self._log.pool = -(-batches // self._lanes) * self._lanes
 
     def in_sequence(self) -> bool:
         return True
@@ -295,7 +294,7 @@ class UserLoader(SwitchedLoader):
         self._iterable = isinstance(loader.dataset, IterableDataset)
         pool = None if self._iterable else BatchPool(own_sampler(loader), loader.num_workers)
         super().__init__(endless(loader, pool, patience_s), scratch, files_of=None, tied=False)
-        self._pool: BatchPool | StreamPool = StreamPool(self._log_name) if pool is None else pool
+        self._pool: BatchPool | StreamPool = StreamPool(self._log) if pool is None else pool
         self._rewrapped: Any = None
         self._epochs = EndlessBatches(())
         # Wrappers and sub-classes begin epoch after epoch; below them is one iterator, with one set of workers.
@@ -338,6 +337,10 @@ class UserLoader(SwitchedLoader):
                 if isinstance(error, LoaderprobeError) and not FROM_WORKER.match(error.message):
                     raise
                 raise self._trouble(error) from error
+
+    @property
+    def taken(self) -> int:
+        return self._epochs.taken
 
     def still(self, taken: int) -> bool:
         """As of any loader, but raises as taking a batch does; a wrapper that prefetches has taken more than given."""
@@ -423,10 +426,7 @@ class UserLoader(SwitchedLoader):
         return self._pool.size > 0
 
     def settle(self, taken: int) -> int:
-        """Make the batches requested so far the pool; returns how many must be made until its files are learned.
-
-        `taken` batches have been taken so far.
-        """
+        """Make the batches requested so far the pool; returns how many must be made until its files are learned."""
         self._log.pool = self._pool.settle(taken, self._ahead)
         return self._log.pool
 
@@ -434,21 +434,14 @@ class UserLoader(SwitchedLoader):
         """Where workers were in the code that makes batches; None before they were sampled."""
         return stacks_seen(self._log_name)
 
-    def _pool_reads(self) -> list[BatchReads]:
+    def pool_reads(self) -> list[BatchReads]:
+        """What was read for each batch of the settled pool."""
         return pool_reads(self._log_name, self._log.pool)
-
-    def called_bytes(self) -> tuple[int, ...]:
-        """Bytes that read calls returned, by batch of the pool."""
-        return tuple(reads.called_bytes for reads in self._pool_reads())
-
-    def keeps_open(self) -> bool:
-        """True where files were open, or mapped, while batches of the settled pool were made."""
-        return any(reads.kept_open for reads in self._pool_reads())
 
     def files(self, batch_size: int) -> LoaderFiles:
         """The files of the settled pool, batch by batch or as a whole; or why they are not known."""
         in_order, dataset = not self._iterable, self._users.dataset
-        return loader_files(self._pool_reads(), dataset, batch_size=batch_size, in_order=in_order)
+        return loader_files(self.pool_reads(), dataset, batch_size=batch_size, in_order=in_order)
 
     def take_new(self) -> None:
         self._pool.take_new()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,40 +15,11 @@ from torch.utils.data import DataLoader
 from loaderprobe.errors import NoSpace
 from loaderprobe.loaders.fetch_log import ROWS, FetchLog, OpenLog
 from loaderprobe.loaders.unwrap import torch_iterator
-from loaderprobe.loaders.worker_probe import Collation, EndlessFetch, WorkerProbe, WorkerSetup, watch_here
+from loaderprobe.loaders.worker_probe import WorkerProbe, WorkerSetup, watch_here
 from loaderprobe.records.measurement import BATCH_COLUMNS, WorkerBatches
 
 START = BATCH_COLUMNS.index("start_ns")
 Row = tuple[int, ...]
-
-
-def no_files(_: Any) -> Sequence[Path]:
-    """Files are neither learned nor read."""
-    return ()
-
-
-class PassiveCollation(Collation):
-    """Keeps no sample."""
-
-    def _hand_over(self, fetcher: Any, samples: Any) -> Any:
-        self.images = self._counted(fetcher, samples)
-        begin = time.perf_counter_ns()
-        batch = self._collate(samples)
-        self.collate_ns = time.perf_counter_ns() - begin
-        return batch
-
-
-class PlainFetch(EndlessFetch):
-    """Lets an iterable end."""
-
-    def make_batch(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
-        return original(index)
-
-
-class PassiveProbe(WorkerProbe):
-    """Records what batches cost, and changes none."""
-
-    collation, fetching = PassiveCollation, PlainFetch
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +63,11 @@ class WatchedLoader:
             if (real := torch_iterator(made)) is None:
                 path.unlink()  # nothing will write it
             else:
-                self._live.append(LiveLog(path, log, ref(real), watch_here(name, real, no_files, PassiveProbe)))
+                self._live.append(LiveLog(path, log, ref(real), watch_here(name, real, passive=True)))
             return made
         settings, own = loader.__dict__, loader.worker_init_fn
         # torch's iterator holds it, whatever a sub-class has put around that iterator.
-        setup = settings["worker_init_fn"] = WorkerSetup(name, no_files, own, probe=PassiveProbe)
+        setup = settings["worker_init_fn"] = WorkerSetup(name, init=own, passive=True)
         self._live.append(LiveLog(path, log, ref(setup)))
         try:
             return original(loader)

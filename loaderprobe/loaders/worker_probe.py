@@ -27,7 +27,7 @@ from torch.utils.data import default_collate, default_convert, get_worker_info
 from torch.utils.data._utils import fetch as torch_fetch
 
 from loaderprobe.batches import samples_asked_for, samples_without_collation
-from loaderprobe.loaders.fetch_log import PASSES, RELEASED, ROWS, FetchLog, OpenLog
+from loaderprobe.loaders.fetch_log import FIRST_PASS, PASSES, RELEASED, ROWS, FetchLog, OpenLog
 from loaderprobe.loaders.reads import ReadsRecorder
 from loaderprobe.loaders.state import Restore, global_random_state
 from loaderprobe.records.measurement import Mode
@@ -301,9 +301,10 @@ class BatchMeter:
 
 
 class Collation:
-    """Stands in for a fetcher's `collate_fn`: counts samples, and keeps them for mode cached_samples."""
+    """Stands in for a fetcher's `collate_fn`: counts samples, and `keeps` them for mode cached_samples."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps: bool) -> None:
+        self._keeps = keeps
         self.images = 0
         self.collate_ns = 0
         """Of copying samples into the batch; 0 where a function of the user's does that."""
@@ -332,7 +333,8 @@ class Collation:
     def _hand_over(self, fetcher: Any, samples: Any) -> Any:
         """The batch; in mode no_transport the number of its samples."""
         self.images = self._counted(fetcher, samples)
-        self.samples = _fresh(samples)
+        if self._keeps:
+            self.samples = _fresh(samples)
         if self._mode != "no_transport":
             return self._collated(samples)
         if not self._plain:
@@ -363,7 +365,7 @@ class Collation:
         batch = self._collate(samples)
         if self._plain:
             self.collate_ns = time.perf_counter_ns() - start
-        else:
+        elif self._keeps:
             self._batch = batch
         return batch
 
@@ -375,14 +377,11 @@ class EndlessFetch:
         self._log, self._head, self._lanes = log, log.lane_heads[lane], len(log.lane_heads)
         self._collation = collation
         self._restore_random_state = begin_again
-        self.restarted = False
-        """True where the iterable began again for the last batch."""
         self._since = self._released = 0
         self._full: int | None = None
         """Samples of the largest batch so far; None before the first."""
 
     def make_batch(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
-        self.restarted = False
         share, released = self._log.pool // self._lanes, self._log.release
         if share > 0 and hasattr(fetcher, "dataset_iter") and (self._since >= share or released != self._released):
             # An iterable begins again with the pool, so that its files come again; and after an eviction, which takes
@@ -404,6 +403,7 @@ class EndlessFetch:
         except StopIteration:
             if self._full is None:
                 raise
+        self._head[FIRST_PASS] = self._head[FIRST_PASS] or self._since - 1
         self._restart(fetcher)
         self._since = 1
         return original(index)
@@ -413,22 +413,22 @@ class EndlessFetch:
         self._restore_random_state()
         self._head[PASSES] += 1
         fetcher.dataset_iter, fetcher.ended = iter(fetcher.dataset), False
-        self.restarted, self._since = True, 0
+        self._since = 0
 
 
 class WorkerProbe:
     """Wraps the fetcher of one lane. `files_of` names a batch's files; without it they are learned, and stacks sampled.
 
     `alone` is True in a worker, a process that does nothing else: then the data set's threads count too. `begin_again`
-    restores the random state of when the data set was first iterated; by default that of now.
+    restores the random state of when the data set was first iterated; by default that of now. A `passive` one records
+    what batches cost, and nothing else.
     """
 
-    collation: type[Collation] = Collation
-    fetching: type[EndlessFetch] = EndlessFetch
-
     def __init__(
-        self, log: FetchLog, lane: int, files_of: FilesOf | None, *, alone: bool, begin_again: Restore | None = None
-    ) -> None:
+        self, log: FetchLog, lane: int, files_of: FilesOf | None, *, alone: bool, begin_again: Restore | None = None,
+        passive: bool = False,
+    ) -> None:  # fmt: skip
+        self._passive = passive
         self._log = log.open("r+")
         self._lane, self._lanes = lane, log.lanes
         self._files_of = files_of
@@ -437,9 +437,9 @@ class WorkerProbe:
         self._reads = ReadsRecorder(log, lane, alone=alone)
         self._ahead = EvictAhead(log, self._log)
         self._meter = BatchMeter(self._ahead, alone=alone)
-        self._stacks = StacksSeen(log, lane) if files_of is None else None
-        self._collation = self.collation()
-        self._fetching = self.fetching(self._log, lane, self._collation, begin_again or global_random_state())
+        self._stacks = StacksSeen(log, lane) if files_of is None and not passive else None
+        self._collation = Collation(keeps=not passive)
+        self._fetching = EndlessFetch(self._log, lane, self._collation, begin_again or global_random_state())
 
     def close(self) -> None:
         """Close descriptors and stop recording, for a loader that continues after the measurement."""
@@ -474,7 +474,7 @@ class WorkerProbe:
         row[7:9] = self._collation.images, self._collation.collate_ns
         self._made += 1
         if recorded:
-            self._reads.end(restarted=self._fetching.restarted)
+            self._reads.end()
         if self._stacks is not None:
             self._stacks.write()
         row[9] = time.thread_time_ns() - entered - row[3]
@@ -489,7 +489,7 @@ class WorkerProbe:
     def _is_learning(self) -> bool:
         """True until the pool of batches is settled and each of its batches has been made once."""
         pool = self._log.pool
-        return self._files_of is None and (pool == 0 or self._made < pool // self._lanes)
+        return self._files_of is None and not self._passive and (pool == 0 or self._made < pool // self._lanes)
 
     def _in_mode(self, mode: Mode, fetcher: Any, original: Callable[[Any], Any], index: Any, *, recorded: bool) -> Any:
         """The batch in the selected mode; stacks are sampled where it is made as asked."""
@@ -501,6 +501,8 @@ class WorkerProbe:
 
     def _evicting(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
         """The batch; where that is asked for, the files are evicted ahead of each of its samples."""
+        if self._passive:
+            return original(index)
         dataset = fetcher.dataset
         fetcher.dataset = self._ahead.around(dataset)
         try:
@@ -553,7 +555,8 @@ class WorkerSetup:
     """The process whose children may sample what the worker waits for."""
     signals: WorkerSignals | None = None
     """The signal on which the worker unmaps its files."""
-    probe: type[WorkerProbe] = WorkerProbe
+    passive: bool = False
+    """Only record what batches cost."""
 
     def __call__(self, worker: int) -> None:
         """Run in the worker, before torch makes its fetcher."""
@@ -565,7 +568,7 @@ class WorkerSetup:
             let_be_read_by(self.observer)
         if self.init is not None:
             self.init(worker)
-        watch = self.probe(self.log, worker, self.files_of, alone=True)
+        watch = WorkerProbe(self.log, worker, self.files_of, alone=True, passive=self.passive)
         if self.signals is not None:
             self.signals.handle(worker, watch.release)
         # torch makes the fetcher after this call. A data set that is begun may iterate a DataLoader of its own before.
@@ -581,14 +584,11 @@ class WorkerSetup:
 
 
 def watch_here(
-    log: FetchLog,
-    iterator: Any,
-    files_of: FilesOf | None,
-    probe: type[WorkerProbe] = WorkerProbe,
-    begin_again: Restore | None = None,
-) -> WorkerProbe:
+    log: FetchLog, iterator: Any, files_of: FilesOf | None = None, *, begin_again: Restore | None = None,
+    passive: bool = False,
+) -> WorkerProbe:  # fmt: skip
     """Probe a loader without workers, in the training thread."""
-    watch = probe(log, 0, files_of, alone=False, begin_again=begin_again)
+    watch = WorkerProbe(log, 0, files_of, alone=False, begin_again=begin_again, passive=passive)
     fetcher = iterator._dataset_fetcher
     original = fetcher.fetch
     fetcher.fetch = lambda index: watch.fetch(fetcher, original, index)

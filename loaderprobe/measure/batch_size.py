@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Self
 
 from loaderprobe.errors import MissingPart
 from loaderprobe.policy import Ask, Policy, follow
@@ -47,27 +46,23 @@ ONE_S = 1.0
 """The paper's period."""
 
 
-class Meter:
+class Meter(SamplerThread):
     """One thread that reads the utilization while it is entered; `uuid` is that of a GPU, None for the CPU."""
 
     def __init__(self, clock: Clock, uuid: str | None, *, period_s: float = PERIOD_S) -> None:
         self._name = "own_cpu" if uuid is None else "gpu_utilization"
         self._cores = CoresSampler(clock, cores_available()) if uuid is None else None
-        self._thread = SamplerThread([self._cores or NvmlSampler(clock, uuid)], period_s)
-
-    def __enter__(self) -> Self:
-        self._thread.__enter__()
-        return self
+        super().__init__([self._cores or NvmlSampler(clock, uuid)], period_s)
 
     def __exit__(self, *raised: object) -> None:
-        self._thread.__exit__(*raised)
+        super().__exit__(*raised)
         if self._cores is not None:
             # What a probe that is shorter than the period used.
             self._cores.sample()
 
     def readings(self) -> tuple[float, ...] | Missing:
         """Shares, 0 to 1, in the order of time; or why there are none."""
-        series, missing = self._thread.collected()
+        series, missing = self.collected()
         found = next((each.values for each in series if each.name == self._name), ())
         why = next((each for each in missing if each.name == self._name), None)
         return found or why or Missing(name=self._name, reason=Remark(code="not_read"))

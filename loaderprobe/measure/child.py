@@ -17,22 +17,20 @@ import traceback
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from loaderprobe.analyze.verdict.rounds import further_round, next_round
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.assembly import alternatives, make_compute, make_loader
-from loaderprobe.measure.epochs import in_epochs, study_epochs
-from loaderprobe.measure.full_buffer import PrefilledStudy
-from loaderprobe.measure.parts import UNSEEN, Parts, join_parts
+from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.ranks.child import RankChild, read_rank
 from loaderprobe.measure.runner import MOST_BYTES, Event, Order, kill_group
 from loaderprobe.measure.session import Recorder, Session
+from loaderprobe.measure.study import in_epochs, study_epochs, study_prefilled
 from loaderprobe.measure.user.function import measure_own
 from loaderprobe.plugins import resolve
-from loaderprobe.protocols import Clock, OnGpu, OnStage, OwnThreads
+from loaderprobe.protocols import OnGpu, OnStage, OwnThreads
 from loaderprobe.records.config import ComputeSpec
 from loaderprobe.records.files import FileSet, to_json
 from loaderprobe.records.measurement import Access, Alternative, Measurement
@@ -46,6 +44,7 @@ from loaderprobe.system.device import locate_root
 from loaderprobe.system.environment import list_gpus
 from loaderprobe.system.launcher import VISIBLE, own_gpu
 from loaderprobe.system.limits import memory_left_bytes
+from loaderprobe.system.others import OthersMeter
 from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.system.process import SHARED_MEMORY_HINT, die_with_parent, how_worker_ended, threads_of
 from loaderprobe.system.scratch import written_in
@@ -75,14 +74,16 @@ def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
         # What belongs to a whole node is read by its first rank.
         seen = (location.devices, gpu) if placement is None or placement.local_rank == 0 else ((), None)
         samplers = stack.enter_context(sampling(clock, *seen))
-        decide = further_round if order.earlier else next_round
-        # The forkserver, by whose other children nothing else is done.
-        own = (os.getppid(),)
-        parts = join_parts(loader, compute, clock, LinuxPageCache(), location, looking.samples, decide, own)
+        parts = Parts(
+            loader=loader, compute=compute, clock=clock, cache=LinuxPageCache(), location=location,
+            next_round=further_round if order.earlier else next_round, waits=looking.samples,
+            # By the other children of the forkserver nothing else is done: they count as own.
+            disturbance=OthersMeter((os.getppid(),)),
+        )  # fmt: skip
         access: Access = "none" if files.remote else "parts" if files.parts else "files"
         recorder = Recorder(
             config, access, sample_bytes=None if access == "files" else files.mean_size_bytes, alternatives=others,
-            earlier=order.earlier, joins=rank is None,
+            earlier=order.earlier,
         )  # fmt: skip
         session = Session(
             recorder=recorder,
@@ -90,7 +91,7 @@ def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
             pool=files.count // config.compute.batch_size if files.parts else 0,
             parts=rank.joined(parts) if rank else parts,
             on_stage=on_stage,
-            budget_s=_left_s(order, clock),
+            budget_s=None if order.budget_s is None else order.budget_s - (clock.now_ns() - order.begin_ns) / 1e9,
             thorough=order.thorough,
         )
         session.run()
@@ -116,19 +117,12 @@ def _alternatives(order: Order, files: FileSet, on_stage: OnStage) -> tuple[Alte
     return alternatives(order.config, files) if order.placement is None or order.placement.rank == 0 else ()
 
 
-def _left_s(order: Order, clock: Clock) -> float | None:
-    """Seconds left for the session; None where all is measured that is asked for."""
-    if order.budget_s is None:
-        return None
-    return order.budget_s - (clock.now_ns() - order.begin_ns) / 1e9
-
-
 def study(order: Order, scratch: Path, on_stage: OnStage) -> Prefilled | EpochsMeasured:
     """Measure what the order asks for beside the verdict."""
     with ExitStack() as stack:
         if order.study == "prefilled":
             files = order.files.dealt(order.config.loader.workers, order.config.compute.batch_size)
-            return PrefilledStudy(order.config, files, _parts(order, files, scratch, stack), on_stage).run()
+            return study_prefilled(order.config, files, _parts(order, files, scratch, stack), on_stage)
         everything = order.files.absolute(0, order.files.count)
         on_stage("making the files cold", 0, order.epochs)
         LinuxPageCache().evict(everything)
@@ -146,16 +140,7 @@ def _parts(order: Order, files: FileSet, scratch: Path, stack: ExitStack) -> Par
     loader = stack.enter_context(make_loader(order.config, files, scratch))
     compute = make_compute(order.config, clock)
     location = locate_root(order.files.root)
-    return join_parts(loader, compute, clock, LinuxPageCache(), location, lambda: UNSEEN)
-
-
-def result_of(order: Order, scratch: Path, on_stage: OnStage) -> Any:
-    """The record that an order asks for; `scratch` is a directory for temporary files."""
-    if order.own:
-        return measure_own(order, on_stage)
-    if order.read:
-        return read_rank(order, on_stage)
-    return (study if order.study else measure)(order, scratch, on_stage)
+    return Parts(loader=loader, compute=compute, clock=clock, cache=LinuxPageCache(), location=location)
 
 
 # The child itself: what its order asks for becomes its result, or an event says why there is none.
@@ -204,7 +189,10 @@ def live(order_path: Path, result_path: Path, parent: int) -> int:
         events.write(to_json(Event(stage=name, done=done, total=total)).decode() + "\n")
 
     try:
-        result = result_of(order, result_path.parent, on_stage)
+        if order.own or order.read:
+            result: object = (measure_own if order.own else read_rank)(order, on_stage)
+        else:
+            result = (study if order.study else measure)(order, result_path.parent, on_stage)
         with written_in(result_path.parent):
             result_path.write_bytes(encode(order.result, result))
     except Exception as error:  # noqa: BLE001  # the border of the process: everything becomes a record

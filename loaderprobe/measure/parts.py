@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.measure.collectives import SINGLE_PROCESS, Collectives
@@ -21,45 +21,28 @@ UNSEEN = Missing(name="waits", reason=Remark(code="workers_not_sampled"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """The independent parts of one measurement."""
+    """The independent parts of one measurement; what is not given is that of this machine."""
 
     loader: Loader
     compute: Compute
     clock: Clock
     cache: PageCache
     location: StorageLocation
-    cores_available: float
-    read_devices: Callable[[], int | None]
-    """Bytes that the devices under the data, or the server, have read so far; None when not visible."""
-    next_round: NextRound
+    cores_available: float = field(default_factory=cores_available)
+    counts_devices: bool = True
+    """False where another rank of the node reads what its devices count."""
+    next_round: NextRound = next_round
     """Chooses the segments of the next round."""
-    disturbance: OthersMeter
+    disturbance: OthersMeter = field(default_factory=OthersMeter)
     """Sees what other processes do to the machine while something is timed."""
     waits: Callable[[], WaitSamples | Missing] = lambda: UNSEEN
     """The samples of the workers' waits so far, or why there are none."""
     collectives: Collectives = SINGLE_PROCESS
     """The ranks that measure in step with this process; usually none but itself."""
 
-
-def join_parts(
-    loader: Loader, compute: Compute, clock: Clock, cache: PageCache, location: StorageLocation,
-    waits: Callable[[], WaitSamples | Missing], decide: NextRound = next_round,
-    own: Sequence[int] = (),
-) -> Parts:  # fmt: skip
-    """The parts of a session on this machine; `waits` are the samples so far of what workers wait for.
-
-    `decide` is asked which segments to measure next. `own` are processes that belong to the measurement with all that
-    they start, beside this one.
-    """
-    return Parts(
-        loader=loader,
-        compute=compute,
-        clock=clock,
-        cache=cache,
-        location=location,
-        cores_available=cores_available(),
-        read_devices=lambda: read_sectors(location.devices) if location.devices else reads_from_storage(location),
-        next_round=decide,
-        waits=waits,
-        disturbance=OthersMeter(own),
-    )
+    def read_devices(self) -> int | None:
+        """Bytes that the devices under the data, or the server, have read so far; None when not visible."""
+        if not self.counts_devices:
+            return None
+        devices = self.location.devices
+        return read_sectors(devices) if devices else reads_from_storage(self.location)

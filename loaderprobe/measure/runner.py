@@ -10,7 +10,7 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -40,15 +40,6 @@ from loaderprobe.system.process import (
     signal_name,
 )
 from loaderprobe.system.scratch import remove_batches, scratch_directory, written_in
-
-
-def explain_death(return_code: int, log: Sequence[str]) -> tuple[str, str, str | None]:
-    """(reason, hint, signal) for a child that ended without a message."""
-    how, hint = how_ended(return_code)
-    if return_code < 0:
-        return f"the measuring process {how}", hint, signal_name(-return_code)
-    last = next((line for line in reversed(log) if line.strip()), "no output")
-    return f"the measuring process {how}: {last}", hint, None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,13 +243,24 @@ RAISE_BUDGET = "the budget left it no more time: raise --budget, or check the lo
 END_OF_OUTPUT = None
 
 
-def run_order(
-    order: Order, type_: type[R], *, clock: Clock, time_limit_s: float, on_event: Callable[[Event], None], start: Start
-) -> R | RunFailure:
-    """Do what an order asks for in a child that `start` starts, and end it and its workers in any case.
+@dataclass(slots=True, kw_only=True)
+class Abort:
+    """Ends a child before its time limit."""
 
-    `type_` is the record that it asks for.
-    """
+    asked: Callable[[], bool]
+    """Whether it is to end now; asked every so many seconds."""
+    every_s: float
+    grace_s: float
+    """Seconds for the child to say its own last words then."""
+    ended: bool = False
+    """True where the child reported no error by itself, and was ended."""
+
+
+def run_order(
+    order: Order, type_: type[R], *, clock: Clock, time_limit_s: float, on_event: Callable[[Event], None], start: Start,
+    abort: Abort | None = None,
+) -> R | RunFailure:  # fmt: skip
+    """Do what an order asks for in a child that `start` starts, and end it and its workers in any case."""
     started_utc, started_ns = utc_timestamp(), clock.now_ns()
     with scratch_directory() as scratch:
         order_path, result_path, log_path = (scratch / name for name in ("order.json", "result.json", "log.txt"))
@@ -266,7 +268,7 @@ def run_order(
             order_path.write_bytes(encode("order", order))
             child = start(order_path, result_path, log_path)
         try:
-            last, timed_out = _follow(child, clock, started_ns, time_limit_s, on_event)
+            last, timed_out = _follow(child, clock, started_ns, time_limit_s, on_event, abort)
             # Workers may wait in it without an error; once they are killed, what they had there is free.
             full = timed_out and free_shared_memory_bytes() == 0
             if timed_out and ask_where(child.pid):
@@ -278,7 +280,10 @@ def run_order(
             return _checked(order, type_, result_path)
         log_lines = tuple(masked_text(log_path.read_text(errors="replace")).splitlines()[-LOG_LINES:])
     code = -signal.SIGKILL if child.returncode is None else child.returncode
-    reason, hint, by_signal = explain_death(code, log_lines)
+    how, hint = how_ended(code)
+    reason, by_signal = f"the measuring process {how}", signal_name(-code) if code < 0 else None
+    if code >= 0:
+        reason = f"{reason}: {next((line for line in reversed(log_lines) if line.strip()), 'no output')}"
     if isinstance(child, ForkServerChild) and child.orphaned:
         reason = GONE
     if last.failure:
@@ -323,29 +328,40 @@ def _members(group: int) -> list[int]:
 
 
 def _follow(
-    child: Child, clock: Clock, started_ns: int, limit_s: float, on_event: Callable[[Event], None]
+    child: Child, clock: Clock, started_ns: int, limit_s: float, on_event: Callable[[Event], None], abort: Abort | None
 ) -> tuple[Event, bool]:
     """Pass on the child's events until it ends: (last event, whether it ran into the time limit)."""
     assert child.stdout is not None
     lines: queue.Queue[bytes | None] = queue.Queue()
     threading.Thread(target=_read_lines, args=(child.stdout, lines), daemon=True).start()
     last, deadline_ns = Event(stage="start"), started_ns + round(limit_s * 1e9)
+    ask_ns, aborted = clock.now_ns(), False
 
     def left_s() -> float:
         return max(0.0, (deadline_ns - clock.now_ns()) / 1e9)
 
     # What the child had said before its end counts, also late; lines that come without end do not.
     while left_s() > 0 or not (lines.empty() or runs(child.pid)):
+        if abort and not aborted and clock.now_ns() >= ask_ns:
+            ask_ns = clock.now_ns() + round(abort.every_s * 1e9)
+            if aborted := abort.asked():
+                ask_where(child.pid)
+                deadline_ns = min(deadline_ns, clock.now_ns() + round(abort.grace_s * 1e9))
         try:
-            line = lines.get(timeout=left_s())
+            line = lines.get(timeout=min(left_s(), abort.every_s) if abort else left_s())
             if line is END_OF_OUTPUT:
                 child.wait(timeout=left_s())
                 return last, False
-        except (queue.Empty, subprocess.TimeoutExpired):
+        except queue.Empty:
+            continue
+        except subprocess.TimeoutExpired:
             break
         last = msgspec.json.decode(line, type=Event)
         on_event(last)
-    return last, True
+    if abort:
+        # Of one that has died, workers may still hold the output.
+        abort.ended = aborted and runs(child.pid)
+    return last, not aborted
 
 
 def _read_lines(stream: IO[bytes], lines: queue.Queue[bytes | None]) -> None:

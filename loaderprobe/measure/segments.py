@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import cycle
 from typing import Any
 
 from loaderprobe.measure.pace import Pace
@@ -68,44 +69,35 @@ def load_only(batches: Iterator[Any], clock: Clock, pace: Pace, *, in_step: bool
     return steps
 
 
-def train(batches: Iterator[Any], compute: Compute, clock: Clock, pace: Pace, instead: Sequence[Any] = ()) -> Steps:
-    """Take each batch, copy it to the device and train on it; without transport, train on `instead` in turn."""
+def train(
+    batches: Iterator[Any], compute: Compute, clock: Clock, pace: Pace, instead: Sequence[Any] = (), *,
+    resident: bool = False,
+) -> Steps:  # fmt: skip
+    """Take each batch, copy it to the device unless it is there, and train on it; without transport, on `instead`."""
 
     def step() -> None:
         batch = next(batches)
         steps.ready_ns.append(clock.now_ns())
-        on_device = compute.copy(instead[len(steps.ready_ns) % len(instead)] if instead else batch)
-        steps.copied_ns.append(clock.now_ns())
-        compute.step(on_device)
+        if resident:
+            steps.copied_ns.append(steps.ready_ns[-1])
+        else:
+            batch = compute.copy(instead[len(steps.ready_ns) % len(instead)] if instead else batch)
+            steps.copied_ns.append(clock.now_ns())
+        compute.step(batch)
         steps.end_ns.append(clock.now_ns())
 
     steps = Steps()
     _repeat(step, steps, clock, pace.enough)
-    _finish(steps, compute)
+    # The device is waited for once, at the end; only then its own times are read.
+    steps.finished_ns = compute.finish()
+    if isinstance(compute, Timed):
+        steps.device_begin_ns = compute.begun()
     return steps
 
 
 def train_resident(on_device: Sequence[Any], compute: Compute, clock: Clock, pace: Pace) -> Steps:
     """Train in turn on batches that stay on the device: the rate of compute alone."""
-
-    def step() -> None:
-        now = clock.now_ns()
-        steps.ready_ns.append(now)
-        steps.copied_ns.append(now)
-        compute.step(on_device[len(steps.ready_ns) % len(on_device)])
-        steps.end_ns.append(clock.now_ns())
-
-    steps = Steps()
-    _repeat(step, steps, clock, pace.enough)
-    _finish(steps, compute)
-    return steps
-
-
-def _finish(steps: Steps, compute: Compute) -> None:
-    """Wait for the device once, at the end; only then read its own times."""
-    steps.finished_ns = compute.finish()
-    if isinstance(compute, Timed):
-        steps.device_begin_ns = compute.begun()
+    return train(cycle(on_device), compute, clock, pace, resident=True)
 
 
 def _repeat(step: Callable[[], None], steps: Steps, clock: Clock, enough: Callable[[int, float], bool]) -> None:

@@ -59,14 +59,13 @@ class Recorder:
     """True where the data set gives its samples in an order of its own."""
     earlier: Measurement | None = None
     """What was measured of this configuration before, which is continued."""
-    joins: bool = True
-    """False where the measurements of several ranks are joined before that with the earlier one, which is of all."""
     segments: list[Segment] = field(init=False, default_factory=list)
     notes: list[Remark] = field(init=False, default_factory=list)
     timeline: Timeline | Missing = field(init=False, default=NOT_ASKED)
     _started_utc: str = field(init=False)
     _started_ns: int = field(init=False)
-    _first_batch_s: float = field(init=False, default=0.0)
+    first_batch_s: float = field(init=False, default=0.0)
+    """For the first batch, which is part of no rate."""
 
     @property
     def rounds_before(self) -> int:
@@ -76,10 +75,6 @@ class Recorder:
         """The loader is asked for its first batch."""
         self._started_utc = utc_timestamp()
         self._started_ns = now_ns
-
-    def got_first_batch(self, now_ns: int) -> None:
-        """The first batch, which is part of no rate, came."""
-        self._first_batch_s = self.seconds(now_ns)
 
     def seconds(self, now_ns: int) -> float:
         return (now_ns - self._started_ns) / 1e9
@@ -94,7 +89,7 @@ class Recorder:
             config=self.config,
             compute=parts.compute.info(),
             started_utc=self._started_utc,
-            first_batch_s=self._first_batch_s,
+            first_batch_s=self.first_batch_s,
             segments=tuple(self.segments),
             worker_batches=parts.loader.records(),
             series=tuple(series),
@@ -115,7 +110,8 @@ class Recorder:
             notes=each_once(self.notes),
             wall_s=self.seconds(parts.clock.now_ns()),
         )
-        return joined(self.earlier, measured) if self.earlier and self.joins else measured
+        # Those of several ranks are joined before that with the earlier one, which is of all.
+        return joined(self.earlier, measured) if self.earlier and self.config.ranks == 1 else measured
 
 
 MOST_ROUNDS = 12
@@ -126,8 +122,6 @@ MOST_TRIES = 12
 """Those after a single step among them."""
 LEAST_STEPS_IN_A_ROW = 6
 AGAIN = Remark(code="measured_again")
-
-UNKNOWN = -1
 
 
 class Interrupted(BaseException):
@@ -176,30 +170,27 @@ class Session:
     more_s: float | None = field(init=False, default=None)
     """Seconds that `budget_s` lacked for `enough_rounds` whole ones; None where it ended nothing."""
     enough_rounds: int = field(init=False, default=0)
-    _batches: Counted = field(init=False)
     _durations: Durations = field(init=False)
     _runner: SegmentRunner = field(init=False)
     _until_s: float = field(init=False, default=0.0)
     """Seconds that the round being measured may end in: the budget, or what goes beyond it."""
-    _pair: tuple[int, int] = field(init=False, default=(UNKNOWN, UNKNOWN))
-    """The slowest rank and one in the middle."""
+    _pair: tuple[int, int] | None = field(init=False, default=None)
+    """The slowest rank and one in the middle; None while they are not known."""
 
     @property
     def config(self) -> RunConfig:
         return self.recorder.config
 
-    @property
-    def taken(self) -> int:
-        return self._batches.count
-
     def run(self) -> None:
         """Measure round after round, until more cannot change the verdict or the budget is spent."""
         self._begin()
-        before, segments = self.parts.collectives.agree(self.recorder.rounds_before), self.recorder.segments
+        before, segments, collectives = self.recorder.rounds_before, self.recorder.segments, self.parts.collectives
         shuffle = random.Random(self.config.seed + before)
         with suppress(_SpentError):  # it ends with the rounds that there are
             for number in range(max(MOST_ROUNDS, MOST_TIMES * self.config.rounds) - before):
-                plan = self._affordable(self._plan(number))
+                asked = self._plan(number)
+                # As much as rank 0 has time for.
+                plan = collectives.kept(self._fitting(asked) if collectives.is_coordinator else [], asked)
                 if not plan or (number and not self._new_batches_for(plan)):
                     return
                 total = max(self.config.rounds * len(plan), len(segments) + len(plan))
@@ -284,11 +275,9 @@ class Session:
     def _among_ranks(self, plan: Sequence[Part], number: int) -> Iterator[Part]:
         """What only several ranks have. The first round begins with each alone, which shows the slowest."""
         alone = Part(self.config.mode, "alone")
-        if UNKNOWN in self._pair:
-            # As rank 0 knows from earlier rounds.
-            first, second = pair_of(self.recorder.earlier) if self.recorder.earlier else (UNKNOWN, UNKNOWN)
-            self._pair = self.parts.collectives.agree(first), self.parts.collectives.agree(second)
-        if UNKNOWN in self._pair:
+        if self._pair is None and self.recorder.earlier:
+            self._pair = pair_of(self.recorder.earlier)
+        if self._pair is None:
             self._measure(alone, number, self.config.rounds * len(plan))
             last = self.recorder.segments[-1]
             order = self.parts.collectives.ascending(last.steps / max(1, last.closed_ns - last.begin_ns[0]))
@@ -311,11 +300,6 @@ class Session:
 
     def _spent_s(self) -> float:
         return self.recorder.seconds(self.parts.clock.now_ns())
-
-    def _affordable(self, plan: list[Part]) -> list[Part]:
-        """As much of the next round as rank 0 has time for."""
-        collectives = self.parts.collectives
-        return collectives.kept(self._fitting(plan) if collectives.is_coordinator else [], plan)
 
     def _fitting(self, plan: list[Part]) -> list[Part]:
         """As much of the next round as the budget has time for, at durations so far; the very first always fits."""
@@ -370,7 +354,7 @@ class Session:
         pace = replace(pace, multiple=lcm(pace.multiple, self.period or 1))
         self._durations = Durations.of(earlier) if earlier else Durations(usual_s=OVERHEAD * pace.max_s)
         self.on_stage("first batch", 0, 0)
-        batches = self._batches = Counted(self.parts.loader.batches(), self.begun_with)
+        batches = Counted(self.parts.loader.batches(), self.begun_with)
         recorder, parts = self.recorder, self.parts
         ready = Readiness(
             self.config, self.files, recorder.access, parts.loader, parts.cache, lambda count: flush(batches, count),
@@ -379,7 +363,7 @@ class Session:
         )  # fmt: skip
         self._runner = SegmentRunner(self.config, parts, batches, pace, ready, self.period)
         first = next(batches)
-        recorder.got_first_batch(clock.now_ns())
+        recorder.first_batch_s = recorder.seconds(clock.now_ns())
         self._runner.stand_in = self.resident_batches or (first,)
         if parts.compute.info().specified_images_per_s is None:
             self.on_stage("warming up the device", 0, 0)
@@ -387,11 +371,11 @@ class Session:
                 self._runner.warm_up()
 
 
-def pair_of(measurement: Measurement) -> tuple[int, int]:
-    """(the slowest rank, one in the middle) as they were chosen before: by their first segment alone."""
+def pair_of(measurement: Measurement) -> tuple[int, int] | None:
+    """(the slowest rank, one in the middle) as all ranks know them from before: by their first segment alone."""
     alone = [number for number, segment in enumerate(measurement.segments) if segment.activity == "alone"]
     if not alone or not measurement.by_rank:
-        return UNKNOWN, UNKNOWN
+        return None
     rates = [rank.steps[alone[0]] / max(1, rank.span_ns[alone[0]]) for rank in measurement.by_rank]
     order = sorted(range(len(rates)), key=lambda rank: rates[rank])
     return order[0], order[len(order) // 2]

@@ -8,7 +8,6 @@ import functools
 import importlib.util
 import os
 import sys
-from collections.abc import Callable
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
@@ -42,10 +41,9 @@ class AfterImport:
 
 
 attached: list[bool] = []
-undo: list[Callable[[], None]] = []
-"""What puts back all that is replaced here, where no script has replaced it since."""
-then: list[Callable[[], None]] = []
-"""What lets a call that is under way go on by what loaderprobe has put in its place."""
+replaced: list[tuple[object, str, object, object, list[Any]]] = []
+"""Owner and name of all that is replaced here, what stands there now and stood there before, and what our call goes on
+with: an item that is set once loaderprobe has put its own in the place."""
 
 
 def attach() -> None:
@@ -53,8 +51,10 @@ def attach() -> None:
     if attached:
         return
     attached.append(True)
-    for restore in undo:
-        restore()
+    # What a script has put around ours calls it still, and is not to be called from it.
+    ours = [each for each in replaced if getattr(each[0], each[1]) is each[2]]
+    for owner, name, _, original, _ in ours:
+        setattr(owner, name, original)
     import random
 
     state = random.getstate()
@@ -65,8 +65,8 @@ def attach() -> None:
     except Exception as error:  # noqa: BLE001  # whatever it is, the script goes on as if nothing had happened
         sys.stderr.write(f"loaderprobe: not attached to {sys.executable}: {type(error).__name__}: {error}\n")
     finally:
-        for go_on in then:
-            go_on()
+        for owner, name, _, _, goes_on in ours:
+            goes_on[0] = getattr(owner, name)
         random.setstate(state)  # rich draws from it when it is imported, and the script may have seeded it
 
 
@@ -82,22 +82,20 @@ def patch(module: ModuleType) -> None:
 
 def attaching(owner: object, name: str) -> None:
     """Let this function attach loaderprobe when it is first called, and then do as ever."""
-    original = getattr(owner, name)
+    goes_on = [getattr(owner, name)]
 
-    @functools.wraps(original)
+    @functools.wraps(goes_on[0])
     def called(*given: object, **named: object) -> object:
         attach()
-        return after[0](*given, **named)
+        return goes_on[0](*given, **named)
 
-    def restore() -> None:
-        if getattr(owner, name) is called:
-            setattr(owner, name, original)
-            then.append(lambda: after.insert(0, getattr(owner, name)))
+    replace(owner, name, called, goes_on)
 
-    # What a script has put around it calls it still, and is not to be called from it.
-    after: list[Any] = [original]
-    setattr(owner, name, called)
-    undo.append(restore)
+
+def replace(owner: object, name: str, ours: object, goes_on: list[Any]) -> None:
+    """Until loaderprobe is attached."""
+    replaced.append((owner, name, ours, getattr(owner, name), goes_on))
+    setattr(owner, name, ours)
 
 
 def patch_autograd(module: ModuleType) -> None:
@@ -115,20 +113,16 @@ def patch_autograd(module: ModuleType) -> None:
 
 def patch_fastai(module: ModuleType) -> None:
     """The same of fastai's, which uses these two iterators of torch by itself. Where it has none, nothing is done."""
-    held = vars(module)
-    originals = held.get("_loaders", ())
 
     def first(place: int) -> object:
         def iterate(fake: object) -> object:
             attach()
-            return held["_loaders"][place](fake)
+            return module._loaders[place](fake)
 
         return iterate
 
-    if originals:
-        held["_loaders"] = tuple(first(place) for place in range(len(originals)))
-        ours = held["_loaders"]
-        undo.append(lambda: held.update(_loaders=originals) if held["_loaders"] is ours else None)
+    if originals := getattr(module, "_loaders", ()):
+        replace(module, "_loaders", tuple(first(place) for place in range(len(originals))), [None])
 
 
 def hidden() -> None:

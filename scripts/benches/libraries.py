@@ -34,7 +34,7 @@ from loaderprobe.compute.step import NoCompute
 from loaderprobe.datasets.folder import generated_set
 from loaderprobe.errors import MissingPart
 from loaderprobe.measure.pace import Pace, Part
-from loaderprobe.measure.parts import UNSEEN, join_parts
+from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.segment_runner import Counted, SegmentRunner
 from loaderprobe.measure.segments import Readiness, flush
 from loaderprobe.plugins import ONE_LAYOUT, check_installed, resolve
@@ -266,7 +266,7 @@ def runner_of(loader: Loader, config: RunConfig, files: FileSet, seconds: float)
     """As a session begins one."""
     clock, location = SystemClock(), locate_root(files.root)
     compute = NoCompute(example_arguments(clock))
-    parts = join_parts(loader, compute, clock, LinuxPageCache(), location, lambda: UNSEEN)
+    parts = Parts(loader=loader, compute=compute, clock=clock, cache=LinuxPageCache(), location=location)
     batches = Counted(loader.batches(), 0)
     ready = Readiness(
         config, files.parts or files, "parts" if files.parts else "files", loader, parts.cache,

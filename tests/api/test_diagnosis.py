@@ -19,7 +19,6 @@ from loaderprobe.api.load import judge_run
 from loaderprobe.api.shown import frame
 from loaderprobe.api.sweep import foreign_modules
 from loaderprobe.errors import DamagedRun, MissingPart
-from loaderprobe.measure import full_buffer
 from loaderprobe.measure.child import study
 from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.runner import Order
@@ -263,7 +262,7 @@ def test_a_real_buffer_is_filled_and_used_up(
     photographs: FileSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its batches are there at once: the first iterations take no time of the loader's, the later ones do."""
-    monkeypatch.setattr(full_buffer, "STEADY", Pace(min_s=0.0, min_batches=4, max_s=0.1))
+    monkeypatch.setattr("loaderprobe.measure.study.STEADY", Pace(min_s=0.0, min_batches=4, max_s=0.1))
     found = study(order(photographs, "prefilled"), tmp_path, lambda *_: None)
     assert isinstance(found, Prefilled) and found.prefilled is not None, found
     waits = [ready - begin for begin, ready in zip(found.prefilled.begin_ns, found.prefilled.ready_ns, strict=True)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -113,7 +114,7 @@ def test_code_may_read_the_variables_of_torchrun(
     joined: list[dict[str, Any]] = []
     for module in (dist, dist.distributed_c10d):
         monkeypatch.setattr(module, "init_process_group", lambda *_, **given: joined.append(given))
-    monkeypatch.setattr(ranks, "store_of", lambda placement, name: (placement, name))
+    monkeypatch.setattr(ranks, "_member", lambda *given: SimpleNamespace(rank=3, size=4, store=given))
     placement = placed(3, 4, node=1, local_rank=1, local_size=2, address="head", port=4000, prefix="ranks")
     variables = {**set_, "RANK": "0", "LOCAL_RANK": "0"}
     ranks.join_group(placement, variables)

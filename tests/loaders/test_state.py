@@ -95,7 +95,7 @@ def test_no_code_of_the_users_is_called() -> None:
     assert {value for value in found if type(value) is str} == {"item", "attribute"}
 
 
-def test_looking_has_an_end() -> None:
+def test_looking_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of circles, at a depth, at a number of things, and at closed types; each object is found once."""
     one, shared = Holding(), Holding()
     other = Holding(one=one, shared=shared)
@@ -103,16 +103,20 @@ def test_looking_has_an_end() -> None:
     found = list(reachable([one]))
     assert [found.count(each) for each in (one, other, shared)] == [1, 1, 1]
     deep = Holding(inner=Holding(inner=Holding(text="deep")))
-    assert "deep" in list(reachable([deep])) and "deep" not in list(reachable([deep], depth=2))
-    assert len(list(reachable([[str(number) for number in range(50)], list(range(50))], most=10))) == 10
+    assert "deep" in list(reachable([deep]))
+    monkeypatch.setattr(f"{reachable.__module__}.DEPTH", 2)
+    assert "deep" not in list(reachable([deep]))
+    monkeypatch.setattr(f"{reachable.__module__}.MOST", 10)
+    assert len(list(reachable([[str(number) for number in range(50)], list(range(50))]))) == 10
     assert [type(value) for value in reachable([Holding(text="hidden")], closed=(Holding,))] == [Holding]
 
 
-def test_a_long_list_hides_nothing() -> None:
+def test_a_long_list_hides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """What else there is comes first, and two long lists take turns."""
+    monkeypatch.setattr(f"{reachable.__module__}.MOST", 3000)
     samples, more = ([f"{name}{number}" for number in range(5000)] for name in "ab")
     data = Holding(samples=[(text, 1) for text in samples], more=more, later=Holding(root="root"))
-    found = [value for value in reachable([data], most=3000) if type(value) is str]
+    found = [value for value in reachable([data]) if type(value) is str]
     assert "root" in found
     assert min(sum(text[0] == name for text in found) for name in "ab") >= 1000
 

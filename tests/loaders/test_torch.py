@@ -24,7 +24,7 @@ from loaderprobe.loaders.torch import (
     is_installed,
     shared_memory_needed,
 )
-from loaderprobe.records.config import Decoder, Pipeline, with_options
+from loaderprobe.records.config import Decoder, LoaderSpec, Pipeline, with_options
 from loaderprobe.records.files import FileSet
 from loaderprobe.render.words import message
 from loaderprobe.testing import example_config
@@ -68,7 +68,8 @@ def test_pipelines_and_decoders_give_the_same_kind_of_sample(
     photographs: FileSet, pipeline: Pipeline, decoder: Decoder
 ) -> None:
     """Every combination gives 3 x 224 x 224 floats, normalised."""
-    image, label = ImageFiles(photographs, pipeline, decoder, "float32")[0]
+    spec = LoaderSpec(workers=0, prefetch_factor=0, pipeline=pipeline, decoder=decoder)
+    image, label = ImageFiles(photographs, spec)[0]
     assert image.shape == (3, 224, 224)
     assert image.dtype == torch.float32
     assert -3 < float(image.mean()) < 3
@@ -101,7 +102,7 @@ def test_what_no_decoder_takes_is_named(photographs: FileSet, tmp_path: Path, de
     (tmp_path / "bad.JPEG").write_bytes(content)
     files = replace(photographs, root=str(tmp_path), paths=("bad.JPEG",), classes=(0,), size_bytes=(len(content),))
     with pytest.raises(BadValue, match=rf"bad\.JPEG cannot be decoded by {decoder}: "):
-        ImageFiles(files, "imagenet", decoder, "float32")[0]
+        ImageFiles(files, LoaderSpec(workers=0, prefetch_factor=0, decoder=decoder))[0]
     assert alternatives(example_config(data=files.fingerprint), files) == ()
     with nullcontext() if content else pytest.raises(BadValue, match=r"bad\.JPEG is empty"):
         EncodedFiles(files)[0]

@@ -24,9 +24,8 @@ from torch.utils.data.distributed import DistributedSampler
 from loaderprobe.batches import holds_images, samples_in, samples_without_collation
 from loaderprobe.errors import BadValue, LoaderprobeError, NoSpace
 from loaderprobe.loaders import reads
-from loaderprobe.loaders.data_files import MOST_S, holds_more_than_data, named_files
 from loaderprobe.loaders.rank_input import rank_input
-from loaderprobe.loaders.reads import BatchReads, OpenedFiles, loader_files
+from loaderprobe.loaders.reads import MOST_S, BatchReads, OpenedFiles, holds_more_than_data, loader_files, named_files
 from loaderprobe.loaders.unwrap import unwrap
 from loaderprobe.loaders.user_loader import BatchPool, UserLoader
 from loaderprobe.records.loader_files import BatchFiles, UnknownFiles, UnknownFilesCode
@@ -434,7 +433,7 @@ def test_a_file_that_fails_ends_nothing(folder: Path, monkeypatch: pytest.Monkey
             raise PermissionError(13, "Permission denied", str(path))
         return usual(path, **options)
 
-    monkeypatch.setattr("loaderprobe.loaders.data_files.os.stat", stat)
+    monkeypatch.setattr("loaderprobe.loaders.reads.os.stat", stat)
     assert names(folder) == ["1.bin", "3.bin"]
     (folder / "gone").mkdir()
     monkeypatch.chdir(folder / "gone")

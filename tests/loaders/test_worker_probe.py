@@ -308,6 +308,22 @@ def test_a_training_is_watched_over_all_its_epochs(
     assert without.records(0).images == ()
 
 
+def test_nothing_of_a_watched_batch_is_kept(tmp_path: Path) -> None:
+    """Neither its samples nor what a function of the user's makes of them, whose work is no transport."""
+    held: list[ref[Any]] = []
+
+    def collate(samples: Any) -> torch.Tensor:
+        batch = torch.stack([tensor for tensor, _ in samples])
+        held.extend(map(ref, (samples[0][0], batch)))
+        return batch
+
+    watched = WatchedLoader(tmp_path)
+    batches = watched.iterate(DataLoader(Costly(0.0, 20), 8, collate_fn=collate), DataLoader.__iter__)
+    assert len(next(batches)) == 8
+    assert [found() for found in held] == [None, None]
+    assert watched.records(0).collate_ns == (0,)
+
+
 @pytest.mark.parametrize("options", [{}, {"num_workers": 1}, {"num_workers": 1, "persistent_workers": True}], ids=str)
 def test_each_of_several_iterators_is_watched_until_it_is_gone(tmp_path: Path, options: dict[str, Any]) -> None:
     """Two loops side by side, over loaders of one data set, and their next epochs; then its log goes."""

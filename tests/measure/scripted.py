@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.measure.assembly import make_compute
 from loaderprobe.measure.collectives import Collectives
 from loaderprobe.measure.parts import Parts
@@ -91,8 +90,7 @@ def scripted_parts(
         cache=cache,
         location=example_location("/nowhere"),
         cores_available=64.0,
-        read_devices=lambda: None,
-        next_round=next_round,
+        counts_devices=False,
         disturbance=PlantedDisturbance(clock, others),
     )
 
@@ -181,7 +179,7 @@ class Rank:
         gathered = RankGather(group, earlier=self._earlier)
         parts = scripted_parts(self._service, clock, compute, config, self._files, FakePageCache())
         measures = Session(
-            recorder=Recorder(config, earlier=self._earlier, joins=False), files=self._files,
+            recorder=Recorder(config, earlier=self._earlier), files=self._files,
             parts=replace(parts, next_round=gathered.next_round, collectives=Collectives(group)),
             on_stage=lambda *_: None, budget_s=self._budget_s,
         )  # fmt: skip

@@ -73,7 +73,7 @@ def loop(
 
 def seen(steps: list[LoopStep], rows: WorkerBatches | None = None) -> Measurement | None:
     """As the product calls it."""
-    return observed(steps, rows or records(60), name="Pictures", workers=2, prefetch_factor=2, cores=2.0)
+    return observed(steps, rows or records(60), SimpleNamespace(dataset=(), num_workers=2, prefetch_factor=2), 2.0)
 
 
 def with_checkpoint() -> list[LoopStep]:
@@ -268,7 +268,7 @@ def test_workers_that_start_each_epoch_are_said_where_they_matter(
             made.next_batch(seen, iter(()), end)
     walls_ns = (40 * MS,) * 60 + (10 * MS,) * 60 + (MS,) * 600  # in training, of the loader alone, of cached samples
     rows = replace(records(720), wall_ns=walls_ns)
-    measured = observed(loop(60), rows, name="", workers=1, prefetch_factor=2, cores=2.0)
+    measured = observed(loop(60), rows, SimpleNamespace(dataset=(), num_workers=1, prefetch_factor=2), 2.0)
     assert measured is not None
     alone = (replace(each, activity="loader_only", first_batch=each.first_batch + 60) for each in measured.segments)
     measured = replace(measured, segments=(*measured.segments, *alone))

@@ -158,9 +158,10 @@ def test_a_rank_that_refuses_lets_no_loop_be_handed_over() -> None:
     """The others hear of it before their first step, rank 0 with the reason."""
     first, second = (Rank(group, 0.001, nothing) for group in FakeGroup.of(2))
     not_together = NotTogether(code="refused", ranks=(1,), detail="no batches")
-    in_threads([lambda: second.collectives.refuse(not_together), first.run])
+    refusals: list[NotTogether | None] = []
+    in_threads([lambda: refusals.append(second.collectives.refusal(not_together)), first.run])
     assert isinstance(first.error, Withdrawn) and first.coroutine.steps == 0
-    assert first.collectives.not_together == second.collectives.not_together == not_together
+    assert [first.error.why, *refusals] == [not_together, not_together]
 
 
 def test_a_script_that_ends_on_one_rank_ends_the_measurement_of_all() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
+from loaderprobe.loaders.reads import BatchReads
 from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.segments import MOST_EVICTED_AHEAD, REST_S, Readiness, rest
 from loaderprobe.measure.user.function import made, module_file, named
@@ -171,8 +172,8 @@ class Renewable:
     def new_left(self) -> float:
         return self.left
 
-    def keeps_open(self) -> bool:
-        return self.holds
+    def pool_reads(self) -> list[BatchReads]:
+        return [BatchReads(kept_open={"/a": 1} if self.holds else {})]
 
     def take_new(self) -> None:
         self.took_new = True
@@ -218,7 +219,7 @@ def test_two_passes_say_how_files_are_made_cold(changes: dict[str, Any], expecte
     discovery = Discovery(
         loader=loader,  # type: ignore[arg-type]  # only what deciding needs
         cache=FakePageCache(), workers=2, ahead=4, spent_s=lambda: 0.0, budget_s=None,
-        ended=lambda taken: ValueError(str(taken)), counts_reads=lambda files: given["counts"],
+        counts_reads=lambda files: given["counts"],
     )  # fmt: skip
     first_pass = FirstPass(**{name: given[name] for name in PASS})
     properties = LoaderProperties(
@@ -282,8 +283,8 @@ class Virtual:
         columns: dict[str, Any] = {name: (value,) * len(made) for name, value in row.items()}
         return WorkerBatches(batch=tuple(made), worker=tuple(number % self.workers for number in made), **columns)
 
-    def called_bytes(self) -> tuple[int, ...]:
-        return (9,) * self.pool
+    def pool_reads(self) -> list[BatchReads]:
+        return [BatchReads(called_bytes=9)] * self.pool
 
     def repeats(self) -> bool:
         return True
@@ -300,7 +301,7 @@ def test_all_batches_of_a_pool_are_made_before_their_files_are_evicted(fails: bo
         loader=loader,  # type: ignore[arg-type]  # as far as it is discovered
         cache=FakePageCache(), workers=loader.workers, ahead=loader.ahead,
         spent_s=lambda: (clock.now_ns() - begun_ns) / 1e9, budget_s=85.0,
-        ended=lambda taken: ValueError(str(taken)), counts_reads=lambda files: True,
+        counts_reads=lambda files: True,
     ).run()  # fmt: skip
     assert loader.evicted_ns is not None and max(loader.made_ns[: found.pool]) <= loader.evicted_ns
     assert (found.pool, found.taken) == (56, loader.taken)

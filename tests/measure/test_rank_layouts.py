@@ -178,6 +178,7 @@ WATCHDOG = "what(): [Rank 0] Watchdog caught collective operation timeout: WorkN
     ("reason", "log", "consequence"),
     [
         (GONE, (), True),
+        ("no store answers at head:29500 (The client socket has timed out)", (), True),
         ("RuntimeError: [../pair.cc:5] Connection reset by peer", (), True),
         ("FileNotFoundError: connection.jpg", (), False),
         ("the data set raised in a worker: OSError: [Errno 104] Connection reset by peer", (), False),

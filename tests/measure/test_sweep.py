@@ -15,12 +15,11 @@ from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.measure import ceilings
 from loaderprobe.measure.assembly import make_compute
 from loaderprobe.measure.ceilings import Ceilings
-from loaderprobe.measure.epochs import in_epochs, study_epochs
-from loaderprobe.measure.full_buffer import PrefilledStudy
 from loaderprobe.measure.further import CUT_SHORT, NO_TIME, enough_said, joined
 from loaderprobe.measure.pace import Durations, Part
 from loaderprobe.measure.runner import RAISE_BUDGET, RAISE_TIME_LIMIT, Event, Order
 from loaderprobe.measure.studies import batches_read, pages_bytes, study_all, too_small, untimed
+from loaderprobe.measure.study import in_epochs, study_epochs, study_prefilled
 from loaderprobe.measure.sweep import (
     DEALT,
     SweepPolicy,
@@ -493,7 +492,7 @@ def prefilled(*, images: int = 8192, loader: type[ScriptedLoader] = Filling, **c
     config = example_config(data=files.fingerprint, workers=4, **changes)
     parts = scripted_parts(SERVICE, clock, make_compute(config, clock), config, files, cache)
     parts = replace(parts, loader=loader(config, files, clock, cache, SERVICE))
-    return PrefilledStudy(config, files, parts, lambda *_: None).run()
+    return study_prefilled(config, files, parts, lambda *_: None)
 
 
 def test_a_buffer_that_cannot_be_filled_is_refused() -> None:

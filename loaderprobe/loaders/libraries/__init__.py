@@ -71,7 +71,7 @@ class Stream(IterableDataset[Any]):
     def __iter__(self) -> Iterator[tuple[Any, int]]:
         """One pass. Raises BadValue for what cannot be decoded."""
         spec = self._spec
-        transform = pipeline_steps(spec.pipeline, spec.decoder, spec.tensor)
+        transform = pipeline_steps(spec)
         for encoded, label in self._encoded():
             if spec.gpu_decode:
                 yield as_tensor(encoded), label

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,6 @@ from loaderprobe.stats import median
 from loaderprobe.system.written_files import WrittenFiles
 from loaderprobe.units import join_words
 
-BEGUN_EACH_BATCH = Remark(code="begun_each_batch")
 LEAST_BUDGET_S = 60.0
 BUDGET_STEPS = 60
 """The usual budget is that of so many steps: twenty to warm up, and three rounds of training and of compute alone."""
@@ -39,9 +39,6 @@ MOST_FILES = 5
 """Of the script's new files, so many are named."""
 MEASURED = "loaderprobe has measured the training, and ends the script here"
 CANNOT_GO_ON = "loaderprobe cannot go on measuring, and ends the script here"
-
-Judge = Callable[[OwnMeasured, Callable[[], tuple[Remark, ...]]], Any]
-"""Makes a result of what was measured; once that is judged, it asks for the notes that the result has first."""
 
 
 def budget_of(request: AttachRequest, seen: ScriptLoader, *, in_ranks: bool) -> tuple[float, float]:
@@ -98,16 +95,16 @@ class Finished(SystemExit):
 class Attachment:
     """Follows the script until a loader has trained for some steps, then measures it with the loop as the step.
 
-    `say(code, facts)` is how it speaks. `judge` makes the result of what was measured, and `found(result, notes)` is
-    called with it and what is to be noted besides. Its methods are those of `ScriptHooks`.
+    `say(code, facts)` is how it speaks. `judge` makes the result of what was measured, and `found` is called with it.
+    Its methods are those of `ScriptHooks`.
     """
 
     def __init__(
         self,
         request: AttachRequest,
         say: Say,
-        judge: Judge,
-        found: Callable[[Any, tuple[Remark, ...]], None],
+        judge: Callable[[OwnMeasured], Any],
+        found: Callable[[Any], None],
         launched: int = 1,
         clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
@@ -120,7 +117,8 @@ class Attachment:
         self._choice = LoaderChoice(request, self._loaders, launched)
         self._takeover: Takeover | None = None
         """None before the measurement; and after it, where the script goes on."""
-        self._files = WrittenFiles(self._endangered, ours=self._is_ours)
+        self._files = WrittenFiles(self._endangered, ours=lambda: self._keeping or self._measures())
+        self.saving = self._files.saving
         self._over = False
         """True once there is nothing more to measure."""
         self._finished = False
@@ -215,9 +213,6 @@ class Attachment:
         self._loaders.optimizer_stepped()
         self._outside.optimizer_stepped()
 
-    def saving(self, target: Any) -> None:
-        self._files.saving(target)
-
     def _endangered(self, path: str) -> None:
         """A model that trained on the same batches over and over must not take the place of a real one."""
         self._say("script.stopped_before", {"path": path})
@@ -246,10 +241,6 @@ class Attachment:
     def _measures(self) -> bool:
         """True while the measurement runs, and not the script."""
         return self._takeover is not None and self._takeover.coroutine.inside
-
-    def _is_ours(self) -> bool:
-        """True while files are written by the measurement."""
-        return self._keeping or self._measures()
 
     # The measurement, from its begin to its end.
 
@@ -281,7 +272,8 @@ class Attachment:
                 budget_s = ranks.same_budget(budget_s)
             except LostRank as error:
                 ranks.refuse("lost", error.message, error.hint)
-                return self._leave(NoVerdict("ranks_apart"))
+                self._leave(NoVerdict("ranks_apart"))
+                return
         if self._choice.is_coordinator:
             facts = {
                 "loader": seen.record(),
@@ -291,24 +283,20 @@ class Attachment:
                 "others": self._loaders.others(seen),
             }
             self._say("script.begins", facts)
-        measure = partial(self._measured, seen, budget_s, beyond_s)
+        pauses = Pauses(self._clock)
+        measure = partial(self._measured, seen, pauses, budget_s, beyond_s)
         coroutine = SessionCoroutine(measure) if ranks is None else ranks.coroutine(measure)
         most_s = None if ranks is not None else budget_s
         others = OtherTraining(seen, self._request.after_steps, self._loaders.passes, most_s, self._clock)
-        pauses = Pauses(self._clock)
         self._takeover = Takeover(seen, real, take, coroutine, pauses, others, budget_s)
         self._files.begin()
         pauses.watch(threading.get_ident(), step_s(seen))
-        return None
 
-    def _measured(self, seen: ScriptLoader, budget_s: float, beyond_s: float, step: Callable[[Any], None]) -> Any:
-        """What is judged of the loops over one loader, measured alone or in step with those of all ranks.
-
-        None on ranks other than the first.
-        """
+    def _measured(
+        self, seen: ScriptLoader, pauses: Pauses, budget_s: float, beyond_s: float, step: Callable[[Any], None]
+    ) -> Any:
+        """What is judged of the loops over one loader, alone or in step with all ranks; None on ranks but the first."""
         request, ranks = self._request, self._choice.ranks
-        begun = (BEGUN_EACH_BATCH,) if ranks is None and seen.begun_each_batch else ()
-        measured: OwnMeasured | None
         if ranks is not None:
             measured = ranks.measure(seen, step, request, budget_s, self._on_stage)
         else:
@@ -318,12 +306,16 @@ class Attachment:
             return None
         measurement = measured.measurement
         self._interrupted = INTERRUPTED in measurement.notes
-
-        def first() -> tuple[Remark, ...]:
-            kept = () if ranks is None else ranks.kept(measurement, request.run)
-            return (*kept, *workers_start(seen, measurement), *begun)
-
-        return self._judge(measured, first)
+        notes = [*(() if ranks is None else ranks.notes(measurement)), *workers_start(seen, measurement)]
+        if ranks is None and seen.begun_each_batch:
+            notes.append(Remark(code="begun_each_batch"))
+        notes += measurement.notes
+        if pauses.total_s:
+            notes.append(Remark(code="script_paused", facts={"paused_s": pauses.total_s}))
+        result = self._judge(replace(measured, measurement=replace(measurement, notes=tuple(notes))))
+        if ranks is not None:
+            ranks.keep(request.run)
+        return result
 
     def _on_stage(self, stage: str, done: int, total: int) -> None:
         """One line a round. Raises BadValue where another process has begun to train meanwhile."""
@@ -355,8 +347,11 @@ class Attachment:
             batch = takeover.coroutine.next()
         except LoaderprobeError as error:
             return self._refused(takeover, error)
-        except Withdrawn:
-            return self._withdrawn(takeover)
+        except Withdrawn as error:
+            assert self._choice.ranks is not None
+            self._choice.ranks.not_together = error.why
+            self._leave(NoVerdict("ranks_apart"))
+            return self._own_batch(takeover)
         except Exception as error:
             if takeover.handed_over:
                 raise
@@ -371,11 +366,12 @@ class Attachment:
         return batch
 
     def _refused(self, takeover: Takeover, error: LoaderprobeError) -> Any:
-        """Before the first batch the script goes on as if nothing had happened; later it ends."""
+        """Before the first batch the script goes on as if nothing had happened, on all ranks; later it ends."""
         ranks = self._choice.ranks
         if ranks is not None and not takeover.handed_over:
             ranks.refuse("refused", error.message, error.hint)
-            return self._withdrawn(takeover)
+            self._leave(NoVerdict("ranks_apart"))
+            return self._own_batch(takeover)
         self._over, self._no_verdict = True, NoVerdict("refused", error.message, error.hint)
         self._outside.close()
         self._say("script.no_verdict", {"attached": self.record()})
@@ -383,15 +379,6 @@ class Attachment:
             takeover.pauses.close()
             self._finished = True
             raise Finished(error.exit_code, CANNOT_GO_ON)
-        return self._own_batch(takeover)
-
-    def _withdrawn(self, takeover: Takeover) -> Any:
-        """A rank cannot be measured, so the script goes on, on all of them."""
-        ranks = self._choice.ranks
-        assert ranks is not None
-        if ranks.not_together is None:
-            ranks.withdraw()
-        self._leave(NoVerdict("ranks_apart"))
         return self._own_batch(takeover)
 
     def _own_batch(self, takeover: Takeover) -> Any:
@@ -408,11 +395,10 @@ class Attachment:
 
     def _conclude(self, takeover: Takeover) -> None:
         self._over = self._finished = self._keeping = True
-        paused_s = takeover.pauses.total_s
         result = takeover.coroutine.result if takeover.coroutine.over else None
         try:
             if result is not None:
-                self._found(result, (Remark(code="script_paused", facts={"paused_s": paused_s}),) if paused_s else ())
+                self._found(result)
             else:
                 self._no_verdict = NoVerdict("ended_early" if self._choice.is_coordinator else "follows")
         except LoaderprobeError as error:

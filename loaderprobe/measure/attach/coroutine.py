@@ -15,10 +15,15 @@ from greenlet import getcurrent, greenlet  # type: ignore[import-untyped]  # it 
 
 from loaderprobe.measure.collectives import SINGLE_PROCESS, Collectives
 from loaderprobe.measure.session import GivenUp, Interrupted
+from loaderprobe.records.rank_processes import NotTogether
 
 
 class Withdrawn(BaseException):
     """The loop goes on as if nothing had happened. No Exception, which would count as an error of the step."""
+
+    def __init__(self, why: NotTogether) -> None:
+        super().__init__(why)
+        self.why = why
 
 
 class SessionCoroutine:

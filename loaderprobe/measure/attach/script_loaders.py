@@ -43,9 +43,6 @@ class Passes:
         self._passed = False
         self._batches_per_pass: deque[int] = deque(maxlen=REMEMBERED_PASSES)
 
-    def loop_began(self) -> None:
-        self.since = 0
-
     def took(self) -> None:
         self.since += 1
         self.updates = 0
@@ -152,10 +149,6 @@ class KnownLoader:
         """True where the loader keeps an iterator for all its epochs, which has no end."""
         return any(value is real for name, value in vars(self.loader).items() if name != "_iterator")
 
-    def is_original(self, loader: Any) -> bool:
-        """True for the loader itself, False for one made again."""
-        return self._original() is loader
-
     def is_same_as(self, loader: Any) -> bool:
         """True for the loader itself, and for one in its place, which is the known one from now on.
 
@@ -243,7 +236,7 @@ class ScriptLoader:
     def begins(self) -> None:
         self.begun += 1
         self.in_epoch = 0
-        self.passes.loop_began()
+        self.passes.since = 0
 
     def record(self) -> SeenLoader:
         loader = self.loader
@@ -286,7 +279,7 @@ class SeenLoaders(Generic[L]):
         return self.all[-1]
 
     def known(self, loader: Any) -> L | None:
-        return next((seen for seen in self.all if seen.known.is_original(loader)), None)
+        return next((seen for seen in self.all if seen.loader is loader), None)
 
     @property
     def taken(self) -> list[L]:

@@ -42,34 +42,23 @@ class ScriptCollectives(Collectives):
         self.coroutine: SessionCoroutine | None = None
         self.begun = False
         """True once the loops of all ranks are taken over."""
-        self.not_together: NotTogether | None = None
-        """Why no loop is taken over; on rank 0, which decides for all."""
 
     def begin(self) -> None:
         """Take over the loops of all ranks; raises Withdrawn where one refuses, or does not answer."""
-        if not self._all_begin(None):
-            raise Withdrawn
+        if why := self.refusal(None):
+            raise Withdrawn(why)
         self.begun = True
 
-    def refuse(self, not_together: NotTogether) -> None:
-        """This rank's loader cannot be measured, so no rank's is."""
-        self.not_together = not_together
-        self._all_begin(not_together)
-
-    def _all_begin(self, not_together: NotTogether | None) -> bool:
+    def refusal(self, own: NotTogether | None) -> NotTogether | None:
+        """Why no loop is taken over, on this rank (`own`) or another, which rank 0 hears; None where all ranks' are."""
         try:
-            if not self.any(not_together is not None):
-                return True
-            reasons = self._group.gather(b"" if not_together is None else msgspec.json.encode(not_together))
+            if not self.any(own is not None):
+                return None
+            reasons = self._group.gather(b"" if own is None else msgspec.json.encode(own))
         except LostRank as error:
-            self.not_together = self.not_together or NotTogether(
-                code="lost", ranks=(), detail=error.message, hint=error.hint
-            )
-            return False
-        self.not_together = next(
-            (msgspec.json.decode(reason, type=NotTogether) for reason in reasons if reason), self.not_together
-        )
-        return False
+            return own or NotTogether(code="lost", ranks=(), detail=error.message, hint=error.hint)
+        heard = (msgspec.json.decode(reason, type=NotTogether) for reason in reasons if reason)
+        return next(heard, own) or NotTogether(code="lost", ranks=())
 
     def end(self) -> None:
         """Leave: the other ranks learn of it where they meet next."""
@@ -151,8 +140,8 @@ class StartAgreement:
     def end(self) -> None:
         """End the agreement with the script, where nothing was settled."""
         silent = self._without("offer") if self.rank == 0 else ()
-        not_together = NotTogether(code="ended", ranks=(self.rank,))
-        self.refuse(replace(not_together, code="silent", ranks=silent) if silent else not_together)
+        ended = NotTogether(code="ended", ranks=(self.rank,))
+        self.refuse(NotTogether(code="silent", ranks=silent) if silent else ended)
 
     def _decide(self, decision: str, passes: int, offer: RankOffer) -> None:
         if self.proposed is None:
@@ -272,20 +261,13 @@ class Ranks:
 
     def refuse(self, code: NotTogetherCode, detail: str = "", hint: str = "") -> None:
         """This rank cannot be measured, so none is."""
-        not_together = NotTogether(code=code, ranks=(self._member.rank,), detail=detail, hint=hint)
+        own = self.not_together = NotTogether(code=code, ranks=(self._member.rank,), detail=detail, hint=hint)
         if self._collectives is None:
             with suppress(RuntimeError):  # the store may have gone with the rank that held it
-                self._agreement.refuse(not_together)
-            self.not_together = self._agreement.not_together or not_together
+                self._agreement.refuse(own)
+            self.not_together = self._agreement.not_together or own
         elif not self._collectives.begun:
-            self._collectives.refuse(not_together)
-            self.not_together = self._collectives.not_together
-
-    def withdraw(self) -> None:
-        """Another rank cannot be measured."""
-        self.not_together = (self._collectives.not_together if self._collectives else None) or NotTogether(
-            code="lost", ranks=()
-        )
+            self.not_together = self._collectives.refusal(own)
 
     def end(self) -> None:
         """The script ends before all agreed."""
@@ -323,14 +305,17 @@ class Ranks:
         measured = measure_loader(seen.known.to_measure(), compute_of(step), asked, on_stage)
         return measured if self.is_coordinator else None
 
-    def kept(self, measured: Measurement, run: str) -> tuple[Remark, ...]:
-        """Write what each rank measured into the directory of a run; the notes on what all measured."""
+    def keep(self, run: str) -> None:
+        """Write what each rank measured into the directory of a run."""
         assert self._gathered is not None
-        by_rank = self._gathered.by_rank
         make_directory(Path(run) / RANKS)
-        for rank in by_rank:
+        for rank in self._gathered.by_rank:
             write_atomically(Path(run) / RANKS / f"rank-{rank.rank}.json", encode(KIND, rank))
-        hosts = len({rank.host for rank in by_rank})
+
+    def notes(self, measured: Measurement) -> tuple[Remark, ...]:
+        """The notes on what all measured."""
+        assert self._gathered is not None
+        hosts = len({rank.host for rank in self._gathered.by_rank})
         together = Remark(code="ranks_together", facts={"ranks": self.size, "hosts": hosts})
         trained = segments_of(measured, measured.config.mode, "training")
         return together, *meeting_notes("ranks_meet", self._barrier_s, trained)

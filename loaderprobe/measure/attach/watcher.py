@@ -62,11 +62,9 @@ class LoopStep:
     """False where no backward pass followed: the loop evaluated."""
 
 
-def observed(
-    steps: Sequence[LoopStep], records: WorkerBatches, *, name: str, workers: int, prefetch_factor: int, cores: float
-) -> Measurement | None:
+def observed(steps: Sequence[LoopStep], records: WorkerBatches, loader: Any, cores: float) -> Measurement | None:
     """Three rounds of the steps; None where there are too few, or no record of their batches."""
-    whole = _whole(steps)
+    whole, name, workers = _whole(steps), type(loader.dataset).__name__, loader.num_workers
     period = max(workers, 1)
     size = len(whole) // ROUNDS // period * period
     if size < LEAST_STEPS or not records.images:
@@ -74,7 +72,7 @@ def observed(
     batch_size = max(1, _usual_size(records) or 0)
     config = RunConfig(
         data=content_hash([name]), resolution=name,
-        loader=LoaderSpec(name="own", workers=workers, prefetch_factor=prefetch_factor),
+        loader=LoaderSpec(name="own", workers=workers, prefetch_factor=loader.prefetch_factor or 0),
         compute=ComputeSpec(name="own", batch_size=batch_size), cache="as-found", rounds=ROUNDS,
     )  # fmt: skip
     firsts = range(0, ROUNDS * size, size)
@@ -377,14 +375,7 @@ class Watcher:
     def _bound(self, seen: Watched, part: Sequence[LoopStep], records: WorkerBatches) -> Bound | None:
         if _on_gpu():
             return None
-        measured = observed(
-            part,
-            records,
-            name=type(seen.loader.dataset).__name__,
-            workers=seen.loader.num_workers,
-            prefetch_factor=seen.loader.prefetch_factor or 0,
-            cores=cores_available(),
-        )
+        measured = observed(part, records, seen.loader, cores_available())
         bound = None if measured is None else Judged(measurement=measured).bound
         # What this rank takes for its step may be waiting for a rank whose loader is slower.
         named = {bound.cause, *bound.candidates} if bound else set()

@@ -140,14 +140,11 @@ class RankChild:
 
     def __init__(self, order: Order, placement: RankPlacement, on_stage: OnStage) -> None:
         self._order, self._placement, self._groups = order, placement, join_ranks(placement, on_stage)
-        self._cores = cores_of(self._groups.group, placement.node)
-        self._ranks_here = processes_of_ranks(self._groups.group)
-        self._barrier_s = barrier_s(self._groups.group, SystemClock())
+        self.group = self._groups.group
+        self._cores = cores_of(self.group, placement.node)
+        self._ranks_here = processes_of_ranks(self.group)
+        self._barrier_s = barrier_s(self.group, SystemClock())
         self._gathered: RankGather | None = None
-
-    @property
-    def group(self) -> Group:
-        return self._groups.group
 
     @property
     def peers(self) -> Peers:
@@ -161,23 +158,23 @@ class RankChild:
         )
 
     def joined(self, parts: Parts) -> Parts:
-        group, node = self._groups.group, self._placement.node
-        self._gathered = RankGather(group, parts.next_round, node=node, earlier=self._order.earlier)
-        of_rank = replace(
+        node, earlier = self._placement.node, self._order.earlier
+        self._gathered = RankGather(self.group, parts.next_round, node=node, earlier=earlier)
+        return replace(
             parts,
-            collectives=Collectives(group),
+            collectives=Collectives(self.group),
             cores_available=self._cores,
             next_round=self._gathered.next_round,
             disturbance=OthersMeter(self._ranks_here),
+            counts_devices=self._placement.local_rank == 0,
         )
-        return replace(of_rank, read_devices=lambda: None) if self._placement.local_rank else of_rank
 
     def together(self, measured: Measurement) -> Measurement:
         """The measurement of all ranks and of earlier rounds, on rank 0; on the others their own."""
         assert self._gathered is not None
         self._gathered.gather(measured)
         # What a rank sent is lost where it leaves before all is received.
-        self._groups.group.all_reduce_max(0)
+        self.group.all_reduce_max(0)
         if not self._gathered.by_rank:
             return measured
         together = self._gathered.together()
@@ -191,7 +188,7 @@ class RankChild:
         try:
             yield
         except RuntimeError as error:
-            lost = self._groups.group.lost_by(error)
+            lost = self.group.lost_by(error)
             if lost is None:
                 raise
             raise lost from error

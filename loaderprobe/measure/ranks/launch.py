@@ -15,13 +15,12 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
 from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, BadValue, LoaderprobeError, LostRank, MissingPart, Refused
-from loaderprobe.measure.runner import Child, Event, ForkServer, OfConfiguration, Order, Start, run_order
+from loaderprobe.measure.runner import Abort, Event, ForkServer, OfConfiguration, Order, Start, run_order
 from loaderprobe.protocols import Clock, SharedStore
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.diagnosis import OwnMeasured
@@ -43,13 +42,14 @@ from loaderprobe.system.environment import list_gpus, own_version
 from loaderprobe.system.host import host_name, utc_timestamp
 from loaderprobe.system.launcher import address_towards, interface_of, launched
 from loaderprobe.system.limits import allow_open_files, connections_of, core_limits, cores_available
-from loaderprobe.system.process import ask_where, die_with_parent, runs
+from loaderprobe.system.process import die_with_parent
 from loaderprobe.units import join_words
 
 # In which rank an error began, and the record of it: the other ranks lost that rank, or waited for it.
 
 LOST = (
     "another rank has gone",
+    "no store answers",
     "failed to pass monitoredBarrier",
     "Connection closed by peer",
     "Connection reset by peer",
@@ -226,7 +226,10 @@ def spread(layout: Layout, nodes: Sequence[Node] | None) -> tuple[int, int]:
                 hint="start it on all nodes, as training is: loaderprobe explain ranks",
             )
         return layout.ranks, 1
-    over = layout.nodes or fewest_nodes(layout.ranks, nodes)
+    # Without a number, the fewest with as many processes over which they spread evenly; all nodes, where none do.
+    fewest = [min(len(node.processes) for node in nodes[:count]) for count in range(1, len(nodes) + 1)]
+    even = (n for n, each in enumerate(fewest, 1) if layout.ranks % n == 0 and layout.ranks // n <= each)
+    over = layout.nodes or next(even, len(nodes))
     check_processes(layout.ranks, over, nodes)
     return layout.ranks, over
 
@@ -235,12 +238,6 @@ def check_one_node(configs: Iterable[RunConfig]) -> None:
     """Raises BadValue for configurations of several nodes, where no launcher started processes there."""
     for config in configs:
         spread(Layout(ranks=config.ranks, nodes=config.nodes), None)
-
-
-def fewest_nodes(ranks: int, nodes: Sequence[Node]) -> int:
-    """The fewest nodes with as many processes over which the ranks spread evenly; all nodes, where none do."""
-    fewest = [min(len(node.processes) for node in nodes[:count]) for count in range(1, len(nodes) + 1)]
-    return next((n for n, each in enumerate(fewest, 1) if ranks % n == 0 and ranks // n <= each), len(nodes))
 
 
 def check_processes(ranks: int, over: int, nodes: Sequence[Node]) -> None:
@@ -334,29 +331,29 @@ def take(store: SharedStore, key: str, type_: type[T]) -> T:
 
 KEY_OF_ONE, KEY_OF_ALL = "seat", "seats"
 """Keys of what processes store about themselves. Every version has the same, so that a different one is reported."""
+NOT_STARTED = "check that the launcher started it on all nodes"
 
 
 class RankProcess:
-    """This process among those that were started.
+    """This process among those that were started."""
 
-    `watching` is another client of the same store, for the thread that watches the child: a client serves one thread.
-    """
-
-    def __init__(
-        self, here: Launched, info: ProcessInfo, store: SharedStore, watching: SharedStore, clock: Clock, prefix: str
-    ) -> None:
+    def __init__(self, here: Launched, info: ProcessInfo, store: SharedStore, clock: Clock, prefix: str) -> None:
         self.here, self.store, self.clock, self.prefix = here, store, clock, prefix
         self.poll_s = max(POLL_S, here.size / POLLS_PER_S)
         self.nodes: tuple[Node, ...] = ()
-        self._info, self._watching = info, watching
+        self._info = info
 
     def join(self) -> None:
         """Wait until all processes have joined. Raises LostRank where one does not, BadValue for different versions."""
         put(self.store, f"{KEY_OF_ONE}/{self.here.rank}", self._info)
         if self.here.rank == 0:
-            processes = [self._info_of(rank) for rank in range(self.here.size)]
-            put(self.store, KEY_OF_ALL, processes)
-        self.wait_for(KEY_OF_ALL, JOIN_S + LATER_S, "not all processes have come")
+            ranks = {f"{KEY_OF_ONE}/{rank}": rank for rank in range(self.here.size)}
+            if late := self.missing(ranks, JOIN_S):
+                why = f"rank {ranks[late[0]]} of {self.here.size} has not come after {JOIN_S:.0f} s"
+                raise LostRank(why, hint=NOT_STARTED)
+            put(self.store, KEY_OF_ALL, [take(self.store, key, ProcessInfo) for key in ranks])
+        if self.missing([KEY_OF_ALL], JOIN_S + LATER_S):
+            raise LostRank(f"not all processes have come after {JOIN_S + LATER_S:.0f} s", hint=NOT_STARTED)
         processes = take(self.store, KEY_OF_ALL, list[ProcessInfo])
         other = next((process for process in processes if process.version != self._info.version), None)
         if other:
@@ -365,16 +362,6 @@ class RankProcess:
                 hint="install the same version on all nodes",
             )
         self.nodes = nodes_of(processes)
-
-    def _info_of(self, rank: int) -> ProcessInfo:
-        key = f"{KEY_OF_ONE}/{rank}"
-        self.wait_for(key, JOIN_S, f"rank {rank} of {self.here.size} has not come")
-        return take(self.store, key, ProcessInfo)
-
-    def wait_for(self, key: str, limit_s: float, why: str) -> None:
-        """Wait until the store has a key. Raises LostRank after `limit_s` seconds."""
-        if self.missing([key], limit_s):
-            raise LostRank(f"{why} after {limit_s:.0f} s", hint="check that the launcher started it on all nodes")
 
     def missing(self, keys: Iterable[str], limit_s: float | None) -> list[str]:
         """Those of the keys that the store does not have after so many seconds."""
@@ -437,13 +424,12 @@ class RankProcess:
             events.append(event)
             on_event(event)
 
-        watch = RankWatch(self._watching, abort_key(number), self.poll_s)
+        abort = Abort(asked=lambda: self._aborted(number), every_s=self.poll_s, grace_s=GRACE_S)
         try:
-            with watch:
-                result = run_order(
-                    replace(order, placement=placement), type_, clock=self.clock, time_limit_s=limit_s,
-                    on_event=heard, start=watch.watched(start),
-                )  # fmt: skip
+            result = run_order(
+                replace(order, placement=placement), type_, clock=self.clock, time_limit_s=limit_s, on_event=heard,
+                start=start, abort=abort,
+            )  # fmt: skip
         except BaseException as error:
             # Neither Ctrl-C nor a full disk here must leave the others waiting for this rank.
             interrupted = isinstance(error, KeyboardInterrupt)
@@ -455,8 +441,15 @@ class RankProcess:
             raise
         outcome = self._done(placement)
         if isinstance(result, RunFailure):
-            outcome = _failed(outcome, result, events, ended=watch.ended)
+            outcome = _failed(outcome, result, events, ended=abort.ended)
         return self.report(number, outcome), result
+
+    def _aborted(self, number: int) -> bool:
+        """True where another rank could not go on, or where the store has gone."""
+        try:
+            return self.store.check([abort_key(number)])
+        except LostRank:
+            return True
 
     def _done(self, placement: RankPlacement) -> RankOutcome:
         return RankOutcome(rank=placement.rank, host=self._info.host, kind="done")
@@ -495,53 +488,6 @@ def _failed(outcome: RankOutcome, failure: RunFailure, events: Sequence[Event], 
     )
 
 
-class RankWatch:
-    """Ends a child when another rank could not go on, or when the store has gone, in a thread of its own."""
-
-    def __init__(self, store: SharedStore, key: str, poll_s: float) -> None:
-        self._store, self._key, self._poll_s = store, key, poll_s
-        self._over = threading.Event()
-        self._thread: threading.Thread | None = None
-        self.ended = False
-        """True where the child reported no error by itself, and was ended."""
-
-    def __enter__(self) -> RankWatch:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        if self._thread:
-            self._thread.join()
-
-    def watched(self, start: Start) -> Start:
-        """A start of the same child that watches it, too."""
-
-        def started(order: Path, result: Path, log: Path) -> Child:
-            child = start(order, result, log)
-            self._thread = threading.Thread(target=self._watch, args=(child.pid,), daemon=True)
-            self._thread.start()
-            return child
-
-        return started
-
-    def _watch(self, pid: int) -> None:
-        while not self._over.wait(self._poll_s):
-            if self._aborted():
-                ask_where(pid)
-                if not self._over.wait(GRACE_S):
-                    # Of one that has died, workers may still hold the output.
-                    self.ended = runs(pid)
-                    with suppress(ProcessLookupError):
-                        os.killpg(pid, signal.SIGKILL)
-                return
-
-    def _aborted(self) -> bool:
-        try:
-            return self._store.check([self._key])
-        except LostRank:
-            return True
-
-
 def check_files_here(files: FileSet, outcome: RankOutcome) -> RankOutcome:
     """The outcome of looking for the files on this node: `failed` where one is missing, or has another size."""
     for name, size in () if files.remote else files.file_bytes.items():
@@ -572,14 +518,11 @@ class Coordinator:
 
     def __init__(self, process: RankProcess, start: Start) -> None:
         self._process, self.start = process, start
+        self.nodes = process.nodes
+        """The nodes of all processes, that of this one first."""
         self._number = 0
         self._lost: tuple[int, str] | None = None
         """The rank and host of a process that did not answer."""
-
-    @property
-    def nodes(self) -> tuple[Node, ...]:
-        """The nodes of all processes, that of this one first."""
-        return self._process.nodes
 
     def run(
         self, order: Order, type_: type[M], *, time_limit_s: float, on_event: Callable[[Event], None]
@@ -605,10 +548,7 @@ class Coordinator:
         return failure_of(order, outcomes, started_utc=started_utc, wall_s=(clock.now_ns() - begin_ns) / 1e9)
 
     def admit(self, configs: Sequence[RunConfig], sets: Iterable[FileSet], what: str = "data set") -> None:
-        """Raises BadValue, MissingPart or LostRank where these processes cannot measure the configurations.
-
-        `what` is the word for a set of files.
-        """
+        """Raises BadValue, MissingPart or LostRank for what these processes cannot measure; `what` names a set."""
         for config in configs:
             check_processes(config.ranks, config.nodes, self.nodes)
             check_gpus(config, self.nodes)
@@ -681,7 +621,7 @@ LOOPBACK = "127.0.0.1"
 
 def join_processes(here: Launched) -> RankProcess:
     """Join the processes that a launcher started. Raises LostRank, BadValue, and MissingPart for too many."""
-    from loaderprobe.loaders.ranks import clients
+    from loaderprobe.loaders.ranks import TorchStore
 
     if here.agent_store:
         # torchrun's agent may be killed, and with it goes the store.
@@ -698,8 +638,9 @@ def join_processes(here: Launched) -> RankProcess:
         core_limits=core_limits(),
     )
     prefix = f"{PREFIX}/{here.attempt}"
-    store, watching = clients(here, prefix)
-    process = RankProcess(here, info, store, watching, SystemClock(), prefix)
+    # Where the launcher has no store, rank 0 makes it.
+    store = TorchStore(here.address, here.port, prefix, is_master=here.rank == 0 and not here.agent_store)
+    process = RankProcess(here, info, store, SystemClock(), prefix)
     process.join()
     node = next(node for node in process.nodes if here.rank in node.processes)
     # As many threads a rank for every configuration, whatever its ranks: torchrun sets one, other launchers none.
@@ -792,7 +733,7 @@ def on_this_machine(ranks: int) -> Iterator[Coordinator]:
 
     Raises BadValue for far more than there are cores, and in one of several programs that a launcher started.
     """
-    from loaderprobe.loaders.ranks import TorchStore, clients
+    from loaderprobe.loaders.ranks import TorchStore
 
     if launched(os.environ):
         raise BadValue(
@@ -814,7 +755,8 @@ def on_this_machine(ranks: int) -> Iterator[Coordinator]:
         for rank in range(ranks):
             here = replace(first, rank=rank, port=holder.port, agent_store=True)
             info = ProcessInfo(rank=rank, host=host, node=host, gpus=gpus, version=own_version())
-            processes.append(RankProcess(here, info, *clients(here, PREFIX), SystemClock(), PREFIX))
+            store = TorchStore(LOOPBACK, holder.port, PREFIX)
+            processes.append(RankProcess(here, info, store, SystemClock(), PREFIX))
         workers = [
             threading.Thread(target=_run_worker, args=(process, start), daemon=True)
             for process, start in zip(processes[1:], starts[1:], strict=True)

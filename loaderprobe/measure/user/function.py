@@ -11,7 +11,7 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -28,13 +28,8 @@ from loaderprobe.records.diagnosis import OwnLoader, OwnMeasured
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.loader_files import UnknownFiles
 from loaderprobe.records.measurement import Measurement, RunFailure
-from loaderprobe.records.rank_processes import RankPlacement
 from loaderprobe.records.ranks import RankInput
 from loaderprobe.records.remark import Remark
-
-if TYPE_CHECKING:
-    from loaderprobe.loaders.unwrap import Unwrapped
-
 
 FORM = "name a function: train.py:make_loader, or package.module:make_loader"
 RETURNS = "let it return the loader, or the loader and the step: return loader, step"
@@ -121,18 +116,16 @@ def _of_file(name: str, file: Path) -> ModuleType:
     """
     state = file.stat().st_mtime_ns, file.stat().st_size
     known = sys.modules.get(name)
-    if known is not None and _is_of(known, file) and _is_changed(file, state):
-        del sys.modules[name]
+    if known is not None and _is_of(known, file):
+        changed = _IMPORTED[file] != state if file in _IMPORTED else state[0] > _began_ns()
+        if changed:
+            del sys.modules[name]
     module = import_module(name)
     if not _is_of(module, file):
         where = getattr(module, "__file__", None) or "Python itself"
         raise BadValue(f"{file} has the name of another module, {where}", hint="give the file another name")
     _IMPORTED[file] = state
     return module
-
-
-def _is_changed(file: Path, state: tuple[int, int]) -> bool:
-    return _IMPORTED[file] != state if file in _IMPORTED else state[0] > _began_ns()
 
 
 def _is_of(module: ModuleType, file: Path) -> bool:
@@ -217,67 +210,55 @@ def measure_in_ranks(
 
 
 def measure_own(order: Order, on_stage: OnStage) -> OwnMeasured:
-    """Make this rank's loader by the user's function, and measure it in step with the others."""
+    """Make this rank's loader by the user's function, learn it alone, and measure it in step with the other ranks."""
+    from loaderprobe.loaders.rank_input import rank_input
     from loaderprobe.loaders.ranks import join_group
     from loaderprobe.loaders.unwrap import unwrap
 
-    own, placement = order.own, order.placement
+    own, placement, config = order.own, order.placement, order.config
     assert own is not None and placement is not None
     on_stage("joining the process group", 0, 0)
     join_group(placement)
     on_stage(f"calling {own.name}", 0, 0)
     loader, step = made(own)
     given = unwrap(loader)
-    rank = OwnRank(order, placement, given, on_stage)
-    found = measure_loader(given, compute_of(step, in_ranks=True), rank.asked(), on_stage)
-    # As it was asked for: the loader's own settings are in the measurement's.
-    return replace(found, config=order.config)
+    child: RankChild | None = None
+    said: tuple[Remark, ...] = ()
 
-
-class OwnRank:
-    """This rank's part: it learns its loader by itself, and then meets the others."""
-
-    def __init__(self, order: Order, placement: RankPlacement, given: Unwrapped, on_stage: OnStage) -> None:
-        self._order, self._placement, self._given, self._on_stage = order, placement, given, on_stage
-        self._child: RankChild | None = None
-        self._said: tuple[Remark, ...] = ()
-
-    def asked(self) -> LoaderRequest:
-        """How each rank is measured. What one node's storage delivers is measured after all, by rank 0."""
-        config = self._order.config
-        return LoaderRequest(
-            cache=config.cache,
-            budget_s=self._order.budget_s,
-            among=self._among,
-            ceiling=self._placement.rank == 0 and config.nodes == 1,
-            deadline=lambda budget_s: Deadline(budget_s, lambda: self._child is not None),
-            joined=self._together,
-            ranks=config.ranks,
-            nodes=config.nodes,
-        )
-
-    def _among(self, parts: Parts, config: RunConfig, properties: LoaderProperties) -> Parts:
-        if self._child is not None:
+    def among(parts: Parts, config: RunConfig, properties: LoaderProperties) -> Parts:
+        nonlocal child, said
+        if child is not None:
             raise BadValue(
                 "while it was measured, some workers had no more data, or its wrapper took more batches than it gave",
                 hint="give every worker data, or give the DataLoader itself",
             )
         # Workers have been started: none holds the connections of the ranks open.
-        child = self._child = RankChild(self._order, self._placement, self._on_stage)
-        self._said = agreed(child.group, self._input(parts, config, properties))
-        return child.joined(parts)
-
-    def _input(self, parts: Parts, config: RunConfig, properties: LoaderProperties) -> RankInput:
-        from loaderprobe.loaders.rank_input import rank_input
-
+        child = RankChild(order, placement, on_stage)
         files = None if isinstance(properties.files, UnknownFiles) else properties.files
         exchanges = isinstance(parts.compute, Exchanging)
-        return rank_input(self._given.loader, config, files, properties.resident_batches, exchanges=exchanges)
+        takes = rank_input(given.loader, config, files, properties.resident_batches, exchanges=exchanges)
+        said = agreed(child.group, takes)
+        return child.joined(parts)
 
-    def _together(self, measured: Measurement) -> Measurement:
-        assert self._child is not None
-        found = self._child.together(measured)
-        return replace(found, notes=(*self._said, *found.notes)) if self._placement.rank == 0 else found
+    def together(measured: Measurement) -> Measurement:
+        assert child is not None
+        found = child.together(measured)
+        return replace(found, notes=(*said, *found.notes)) if placement.rank == 0 else found
+
+    asked = LoaderRequest(
+        cache=config.cache,
+        budget_s=order.budget_s,
+        among=among,
+        # What one node's storage delivers is measured after all, by rank 0.
+        ceiling=placement.rank == 0 and config.nodes == 1,
+        deadline=lambda budget_s: Deadline(budget_s, lambda: child is not None),
+        joined=together,
+        ranks=config.ranks,
+        nodes=config.nodes,
+    )
+    found = measure_loader(given, compute_of(step, in_ranks=True), asked, on_stage)
+    # As it was asked for: the loader's own settings are in the measurement's.
+    return replace(found, config=config)
 
 
 def agreed(group: Group, own: RankInput) -> tuple[Remark, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.measure.ceilings import CEILING_S, ceiling_of
 from loaderprobe.measure.further import BUDGET_STEP_S, enough_said
 from loaderprobe.measure.pace import SEGMENTS_A_ROUND
-from loaderprobe.measure.parts import Parts, join_parts
+from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.session import GivenUp, Recorder, Session
 from loaderprobe.protocols import Compute, ComputeArguments, MakeCompute, NextRound, OnStage, PageCache
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig, with_options
@@ -117,30 +117,30 @@ class Discovery:
     """Batches made ahead of the one that is taken."""
     spent_s: Callable[[], float]
     budget_s: float | None
-    ended: Callable[[int], Exception]
-    """The error for a loader that ends after so many batches."""
-    counts_reads: Callable[[LoaderFiles], bool]
+    counts_reads: Callable[[LoaderFiles], bool] = lambda files: process_reads_counted(_location(files))
     samples: int | None = None
     """In the data set; None where it has no length."""
 
     def run(self) -> LoaderProperties:
-        """Take the batches twice. Raises the error from `ended` when the loader yields too few."""
+        """Take the batches twice. Raises StopIteration when the loader yields too few."""
         taken, pool, images, resident = self._first()
         batch_size = _mean_size(self.loader.records())
         files = self.loader.files(batch_size)
         self._evict(files, taken)
+        whole: Access = "files" if isinstance(files, BatchFiles) else "parts"
         _, read_before = process_usage()
         last = self._again(taken, pool)
         first_pass = measured_first_pass(
             self.loader.records(),
-            self.loader.called_bytes(),
+            [reads.called_bytes for reads in self.loader.pool_reads()],
             pool=pool,
             skipped=max(self.workers, 1),
             again=range(taken + self.ahead + self.workers, last),
         )
         return self._decided(
             LoaderProperties(
-                taken=last, pool=pool, batch_size=batch_size, images=images, files=files, access=_usual(files),
+                taken=last, pool=pool, batch_size=batch_size, images=images, files=files,
+                access="none" if isinstance(files, UnknownFiles) else whole,
                 resident_batches=tuple(resident), first_pass=first_pass,
                 sample_bytes=bytes_of_sample(files, first_pass, self.samples), stream=not self.loader.repeats(),
                 read_again=read_since(
@@ -155,9 +155,7 @@ class Discovery:
         resident, begin_s = Resident(), 0.0
         wanted = POOL_BATCHES + 3 * self.ahead + 3 * self.workers
         while not pool or taken < must_take:
-            batch = next(batches, _END)
-            if batch is _END:
-                raise self.ended(taken)
+            batch = next(batches)
             # The start of the workers, which takes seconds where they are spawned, does not count.
             begin_s = begin_s or self.spent_s()
             spent_s = self.spent_s() - begin_s
@@ -191,8 +189,7 @@ class Discovery:
             late = self.budget_s is not None and spent_s > DISCOVERY_SHARE * self.budget_s
             if taken >= first + max(2, self.workers) and (late or spent_s > DISCOVERY_AT_LEAST_S):
                 break
-            if next(batches, _END) is _END:
-                raise self.ended(taken)
+            next(batches)
             taken += 1
         return taken
 
@@ -201,7 +198,8 @@ class Discovery:
         first_pass = properties.first_pass
         if first_pass is None or not first_pass.images:
             return properties
-        names_alone = isinstance(properties.files, PartFiles) and not self.loader.keeps_open()
+        held = any(reads.kept_open for reads in self.loader.pool_reads())
+        names_alone = isinstance(properties.files, PartFiles) and not held
         if names_alone and self.counts_reads(properties.files) and _reads_nothing(properties, first_pass):
             properties = replace(properties, files=UnknownFiles(code="none_read"), access="none")
             kept = False
@@ -250,12 +248,6 @@ def _mean_size(records: WorkerBatches) -> int:
     return max(1, round(mean([float(count) for count in records.images])))
 
 
-def _usual(files: LoaderFiles) -> Access:
-    if isinstance(files, UnknownFiles):
-        return "none"
-    return "files" if isinstance(files, BatchFiles) else "parts"
-
-
 def read_since(records: WorkerBatches, first: int, by_all_threads: int = 0) -> float | None:
     """Bytes from storage a sample, of the batches from number `first` on; None without such batches.
 
@@ -281,7 +273,7 @@ def bytes_of_sample(files: LoaderFiles, first_pass: FirstPass | None, samples: i
 
 
 def measured_first_pass(
-    records: WorkerBatches, called: tuple[int, ...], *, pool: int, skipped: int, again: range
+    records: WorkerBatches, called: Sequence[int], *, pool: int, skipped: int, again: range
 ) -> FirstPass | None:
     """Sums over the batches that were made twice: first as found, then as numbers `again`; None without such batches.
 
@@ -314,9 +306,6 @@ def measured_first_pass(
         again_cpu_s=total(records.cpu_ns, 1) / 1e9,
         again_read_bytes=total(records.read_bytes, 1),
     )
-
-
-_END = object()
 
 
 # Measuring it, as one configuration.
@@ -419,11 +408,9 @@ def compute_of(step: Callable[[Any], Any] | None, *, in_ranks: bool = False) -> 
 def data_found(loader: Any, files: LoaderFiles) -> DataFound:
     """What is known of a whole data set, from what was learned of the files of some batches."""
     samples = length_of(loader.dataset)
-    if isinstance(files, UnknownFiles):
-        return DataFound(hidden=files, samples=samples, size_bytes=None, root="")
-    if isinstance(files, PartFiles):
-        # Files that are opened only later are not among them.
-        return DataFound(hidden=None, samples=samples, size_bytes=None, root="")
+    if not isinstance(files, BatchFiles):  # files that are opened only later are not among those read in parts
+        hidden = files if isinstance(files, UnknownFiles) else None
+        return DataFound(hidden=hidden, samples=samples, size_bytes=None, root="")
     size = None if samples is None else files.delivered_bytes(0, files.count) / files.count * samples
     root = Path(os.path.commonpath([Path(path).parent for batch in files.paths for path in batch]))
     folder = str(root) if len(root.parts) >= LEAST_DEPTH else ""
@@ -482,21 +469,29 @@ def _measure(
                     properties = _learned(driver, limit, asked)
                 else:
                     on_stage("learning which files are read", 0, 0)
-                    properties = _discovery(driver, loader, limit, asked, cache).run()
+                    properties = Discovery(
+                        loader=driver, cache=cache, workers=loader.num_workers,
+                        ahead=loader.num_workers * (loader.prefetch_factor or 0), spent_s=lambda: limit.spent_s,
+                        budget_s=asked.budget_s, samples=driver.samples_in_files(),
+                    ).run()  # fmt: skip
                 sampler.follow_threads()
                 config = _config(driver, loader, asked, properties)
                 device = compute(ComputeArguments(spec=config.compute, loader=config.loader, clock=limit))
                 location = _location(properties.files)
-                parts = join_parts(driver, device, clock, cache, location, sampler.samples, asked.decide)
+                parts = Parts(
+                    loader=driver, compute=device, clock=clock, cache=cache, location=location,
+                    next_round=asked.decide, waits=sampler.samples,
+                )  # fmt: skip
                 session = _session(config, parts, asked, on_stage, properties)
                 wanted = asked.ceiling and process_reads_counted(location) and asked.cache == "cold"
-                ceiling_s = CEILING_S if wanted else 0.0
-                spent_s = limit.spent_s + ceiling_s
+                spent_s = limit.spent_s + (CEILING_S if wanted else 0.0)
                 session.budget_s = None if asked.budget_s is None else max(0.0, asked.budget_s - spent_s)
                 session.beyond_s = lambda so_far: asked.beyond_s if Judged(measurement=so_far).is_unsure else 0.0
                 notes = (*_run(session, driver, loader), *_uneven(driver.records(), properties.batch_size))
             except OutOfTimeError as error:
                 raise _no_round(error, driver.records(), limit.spent_s, loader, asked) from error
+            except StopIteration as error:
+                raise _ended(driver.taken, loader) from error
             measured = replace(session.measurement((), ()), stacks=driver.stacks())
             measured = asked.joined(replace(measured, notes=(*measured.notes, *driver.notes(), *notes)))
     # When the script ends, nothing can be started any more.
@@ -559,13 +554,10 @@ def _threads(driver: Any, loader: Any, *, own: bool) -> list[tuple[int, int]]:
 
 
 def _learned(driver: Any, limit: Deadline, asked: LoaderRequest) -> LoaderProperties:
-    """Of an iterable that is no DataLoader: files are not looked for. Raises BadValue where it ends."""
+    """Of an iterable that is no DataLoader: files are not looked for. Raises StopIteration where it ends."""
     begin_s, resident = limit.spent_s, Resident()
     share_s = math.inf if asked.budget_s is None else DISCOVERY_SHARE * asked.budget_s
-    try:
-        driver.learn(resident.keep, lambda: limit.spent_s - begin_s >= min(share_s, DISCOVERY_AT_LEAST_S))
-    except StopIteration as error:
-        raise _ended(driver.taken, driver.given) from error
+    driver.learn(resident.keep, lambda: limit.spent_s - begin_s >= min(share_s, DISCOVERY_AT_LEAST_S))
     return LoaderProperties(
         taken=driver.taken, pool=0, batch_size=_mean_size(driver.records()), images=holds_images(resident.batches),
         files=UnknownFiles(code="no_data_loader"), access="none", resident_batches=tuple(resident.batches),
@@ -580,20 +572,6 @@ def _name(files: LoaderFiles, loader: Any) -> str:
         if folder.name:
             return folder.name.encode(errors="replace").decode()
     return str(getattr(loader, "name", type(loader.dataset).__name__))
-
-
-def _discovery(driver: Any, loader: Any, limit: Deadline, asked: LoaderRequest, cache: PageCache) -> Discovery:
-    return Discovery(
-        loader=driver,
-        cache=cache,
-        workers=loader.num_workers,
-        ahead=loader.num_workers * (loader.prefetch_factor or 0),
-        spent_s=lambda: limit.spent_s,
-        budget_s=asked.budget_s,
-        ended=lambda taken: _ended(taken, loader),
-        counts_reads=lambda files: process_reads_counted(_location(files)),
-        samples=driver.samples_in_files(),
-    )
 
 
 def _location(files: LoaderFiles) -> StorageLocation:
@@ -624,17 +602,17 @@ def _session(
 
 
 def _run(session: Session, driver: Any, loader: Any) -> tuple[Remark, ...]:
-    """Measure; a note says when a round was broken off. Raises OutOfTimeError when that was the first.
+    """Measure; a note says when a round was broken off. Raises OutOfTimeError or StopIteration when that was the first.
 
     A script of one process gets its KeyboardInterrupt once whole rounds are judged; any other is raised.
     """
     notes: tuple[Remark, ...] = ()
     try:
         session.run()
-    except StopIteration as error:
-        if hasattr(loader, "begin_again") and _has_round(session):
-            return (Remark(code="iterable_ended"),)
-        raise _ended(session.taken, loader) from error
+    except StopIteration:
+        if not hasattr(loader, "begin_again") or not _has_round(session):
+            raise
+        return (Remark(code="iterable_ended"),)
     except (OutOfTimeError, GivenUp) as error:
         given_up = isinstance(error, GivenUp)
         if not _has_round(session):
