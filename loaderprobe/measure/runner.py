@@ -243,23 +243,9 @@ RAISE_BUDGET = "the budget left it no more time: raise --budget, or check the lo
 END_OF_OUTPUT = None
 
 
-@dataclass(slots=True, kw_only=True)
-class Abort:
-    """Ends a child before its time limit."""
-
-    asked: Callable[[], bool]
-    """Whether it is to end now; asked every so many seconds."""
-    every_s: float
-    grace_s: float
-    """Seconds for the child to say its own last words then."""
-    ended: bool = False
-    """True where the child reported no error by itself, and was ended."""
-
-
 def run_order(
-    order: Order, type_: type[R], *, clock: Clock, time_limit_s: float, on_event: Callable[[Event], None], start: Start,
-    abort: Abort | None = None,
-) -> R | RunFailure:  # fmt: skip
+    order: Order, type_: type[R], *, clock: Clock, time_limit_s: float, on_event: Callable[[Event], None], start: Start
+) -> R | RunFailure:
     """Do what an order asks for in a child that `start` starts, and end it and its workers in any case."""
     started_utc, started_ns = utc_timestamp(), clock.now_ns()
     with scratch_directory() as scratch:
@@ -268,7 +254,7 @@ def run_order(
             order_path.write_bytes(encode("order", order))
             child = start(order_path, result_path, log_path)
         try:
-            last, timed_out = _follow(child, clock, started_ns, time_limit_s, on_event, abort)
+            last, timed_out = _follow(child, clock, started_ns, time_limit_s, on_event)
             # Workers may wait in it without an error; once they are killed, what they had there is free.
             full = timed_out and free_shared_memory_bytes() == 0
             if timed_out and ask_where(child.pid):
@@ -328,40 +314,29 @@ def _members(group: int) -> list[int]:
 
 
 def _follow(
-    child: Child, clock: Clock, started_ns: int, limit_s: float, on_event: Callable[[Event], None], abort: Abort | None
+    child: Child, clock: Clock, started_ns: int, limit_s: float, on_event: Callable[[Event], None]
 ) -> tuple[Event, bool]:
     """Pass on the child's events until it ends: (last event, whether it ran into the time limit)."""
     assert child.stdout is not None
     lines: queue.Queue[bytes | None] = queue.Queue()
     threading.Thread(target=_read_lines, args=(child.stdout, lines), daemon=True).start()
     last, deadline_ns = Event(stage="start"), started_ns + round(limit_s * 1e9)
-    ask_ns, aborted = clock.now_ns(), False
 
     def left_s() -> float:
         return max(0.0, (deadline_ns - clock.now_ns()) / 1e9)
 
     # What the child had said before its end counts, also late; lines that come without end do not.
     while left_s() > 0 or not (lines.empty() or runs(child.pid)):
-        if abort and not aborted and clock.now_ns() >= ask_ns:
-            ask_ns = clock.now_ns() + round(abort.every_s * 1e9)
-            if aborted := abort.asked():
-                ask_where(child.pid)
-                deadline_ns = min(deadline_ns, clock.now_ns() + round(abort.grace_s * 1e9))
         try:
-            line = lines.get(timeout=min(left_s(), abort.every_s) if abort else left_s())
+            line = lines.get(timeout=left_s())
             if line is END_OF_OUTPUT:
                 child.wait(timeout=left_s())
                 return last, False
-        except queue.Empty:
-            continue
-        except subprocess.TimeoutExpired:
+        except (queue.Empty, subprocess.TimeoutExpired):
             break
         last = msgspec.json.decode(line, type=Event)
         on_event(last)
-    if abort:
-        # Of one that has died, workers may still hold the output.
-        abort.ended = aborted and runs(child.pid)
-    return last, not aborted
+    return last, True
 
 
 def _read_lines(stream: IO[bytes], lines: queue.Queue[bytes | None]) -> None:

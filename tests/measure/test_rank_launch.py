@@ -58,7 +58,7 @@ def launched(rank: int, size: int, *, agent_store: bool = True) -> Launched:
 
 def process(store: FakeStore, clock: Any, rank: int, size: int, node: int = 0, version: str = "1") -> RankProcess:
     info = ProcessInfo(rank=rank, host=f"host{node}", node=str(node), gpus=(), version=version)
-    return RankProcess(launched(rank, size), info, store, clock, "p/0")
+    return RankProcess(launched(rank, size), info, store, store, clock, "p/0")
 
 
 class Group:
@@ -382,11 +382,11 @@ def test_too_many_processes_for_the_store_are_refused_before_they_meet(
 
     monkeypatch.setattr(launch, "allow_open_files", allowed)
     monkeypatch.setattr(launch, "die_with_parent", lambda _: None)
-    needs = rf"1000 processes .*{holder}, which needs 6100 open .* limit is 1024"
+    needs = rf"1000 processes .*{holder}, which needs 7100 open .* limit is 1024"
     with pytest.raises(MissingPart, match=needs) as raised:
         launch.join_processes(launched(0, 1000, agent_store=agent_store))
-    assert "ulimit -Hn 6100" in raised.value.hint
-    assert asked[-1] == (6100, os.getppid() if agent_store else 0)
+    assert "ulimit -Hn 7100" in raised.value.hint
+    assert asked[-1] == (7100, os.getppid() if agent_store else 0)
     launch._allow_connections(launched(1, 1000, agent_store=False))
     launch._allow_connections(launched(0, 8, agent_store=True))
 

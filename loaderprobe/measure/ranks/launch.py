@@ -15,12 +15,13 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
 from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, BadValue, LoaderprobeError, LostRank, MissingPart, Refused
-from loaderprobe.measure.runner import Abort, Event, ForkServer, OfConfiguration, Order, Start, run_order
+from loaderprobe.measure.runner import Child, Event, ForkServer, OfConfiguration, Order, Start, run_order
 from loaderprobe.protocols import Clock, SharedStore
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.diagnosis import OwnMeasured
@@ -42,7 +43,7 @@ from loaderprobe.system.environment import list_gpus, own_version
 from loaderprobe.system.host import host_name, utc_timestamp
 from loaderprobe.system.launcher import address_towards, interface_of, launched
 from loaderprobe.system.limits import allow_open_files, connections_of, core_limits, cores_available
-from loaderprobe.system.process import die_with_parent
+from loaderprobe.system.process import ask_where, die_with_parent, runs
 from loaderprobe.units import join_words
 
 # In which rank an error began, and the record of it: the other ranks lost that rank, or waited for it.
@@ -335,13 +336,18 @@ NOT_STARTED = "check that the launcher started it on all nodes"
 
 
 class RankProcess:
-    """This process among those that were started."""
+    """This process among those that were started.
 
-    def __init__(self, here: Launched, info: ProcessInfo, store: SharedStore, clock: Clock, prefix: str) -> None:
+    `watching` is another client of the same store, for the thread that watches the child: a client serves one thread.
+    """
+
+    def __init__(
+        self, here: Launched, info: ProcessInfo, store: SharedStore, watching: SharedStore, clock: Clock, prefix: str
+    ) -> None:
         self.here, self.store, self.clock, self.prefix = here, store, clock, prefix
         self.poll_s = max(POLL_S, here.size / POLLS_PER_S)
         self.nodes: tuple[Node, ...] = ()
-        self._info = info
+        self._info, self._watching = info, watching
 
     def join(self) -> None:
         """Wait until all processes have joined. Raises LostRank where one does not, BadValue for different versions."""
@@ -424,12 +430,13 @@ class RankProcess:
             events.append(event)
             on_event(event)
 
-        abort = Abort(asked=lambda: self._aborted(number), every_s=self.poll_s, grace_s=GRACE_S)
+        watch = RankWatch(self._watching, abort_key(number), self.poll_s)
         try:
-            result = run_order(
-                replace(order, placement=placement), type_, clock=self.clock, time_limit_s=limit_s, on_event=heard,
-                start=start, abort=abort,
-            )  # fmt: skip
+            with watch:
+                result = run_order(
+                    replace(order, placement=placement), type_, clock=self.clock, time_limit_s=limit_s,
+                    on_event=heard, start=watch.watched(start),
+                )  # fmt: skip
         except BaseException as error:
             # Neither Ctrl-C nor a full disk here must leave the others waiting for this rank.
             interrupted = isinstance(error, KeyboardInterrupt)
@@ -441,15 +448,8 @@ class RankProcess:
             raise
         outcome = self._done(placement)
         if isinstance(result, RunFailure):
-            outcome = _failed(outcome, result, events, ended=abort.ended)
+            outcome = _failed(outcome, result, events, ended=watch.ended)
         return self.report(number, outcome), result
-
-    def _aborted(self, number: int) -> bool:
-        """True where another rank could not go on, or where the store has gone."""
-        try:
-            return self.store.check([abort_key(number)])
-        except LostRank:
-            return True
 
     def _done(self, placement: RankPlacement) -> RankOutcome:
         return RankOutcome(rank=placement.rank, host=self._info.host, kind="done")
@@ -486,6 +486,53 @@ def _failed(outcome: RankOutcome, failure: RunFailure, events: Sequence[Event], 
         signal=failure.signal,
         log=failure.log,
     )
+
+
+class RankWatch:
+    """Ends a child when another rank could not go on, or when the store has gone, in a thread of its own."""
+
+    def __init__(self, store: SharedStore, key: str, poll_s: float) -> None:
+        self._store, self._key, self._poll_s = store, key, poll_s
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.ended = False
+        """True where the child reported no error by itself, and was ended."""
+
+    def __enter__(self) -> RankWatch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        if self._thread:
+            self._thread.join()
+
+    def watched(self, start: Start) -> Start:
+        """A start of the same child that watches it, too."""
+
+        def started(order: Path, result: Path, log: Path) -> Child:
+            child = start(order, result, log)
+            self._thread = threading.Thread(target=self._watch, args=(child.pid,), daemon=True)
+            self._thread.start()
+            return child
+
+        return started
+
+    def _watch(self, pid: int) -> None:
+        while not self._over.wait(self._poll_s):
+            if self._aborted():
+                ask_where(pid)
+                if not self._over.wait(GRACE_S):
+                    # Of one that has died, workers may still hold the output.
+                    self.ended = runs(pid)
+                    with suppress(ProcessLookupError):
+                        os.killpg(pid, signal.SIGKILL)
+                return
+
+    def _aborted(self) -> bool:
+        try:
+            return self._store.check([self._key])
+        except LostRank:
+            return True
 
 
 def check_files_here(files: FileSet, outcome: RankOutcome) -> RankOutcome:
@@ -621,7 +668,7 @@ LOOPBACK = "127.0.0.1"
 
 def join_processes(here: Launched) -> RankProcess:
     """Join the processes that a launcher started. Raises LostRank, BadValue, and MissingPart for too many."""
-    from loaderprobe.loaders.ranks import TorchStore
+    from loaderprobe.loaders.ranks import clients
 
     if here.agent_store:
         # torchrun's agent may be killed, and with it goes the store.
@@ -638,9 +685,8 @@ def join_processes(here: Launched) -> RankProcess:
         core_limits=core_limits(),
     )
     prefix = f"{PREFIX}/{here.attempt}"
-    # Where the launcher has no store, rank 0 makes it.
-    store = TorchStore(here.address, here.port, prefix, is_master=here.rank == 0 and not here.agent_store)
-    process = RankProcess(here, info, store, SystemClock(), prefix)
+    store, watching = clients(here, prefix)
+    process = RankProcess(here, info, store, watching, SystemClock(), prefix)
     process.join()
     node = next(node for node in process.nodes if here.rank in node.processes)
     # As many threads a rank for every configuration, whatever its ranks: torchrun sets one, other launchers none.
@@ -733,7 +779,7 @@ def on_this_machine(ranks: int) -> Iterator[Coordinator]:
 
     Raises BadValue for far more than there are cores, and in one of several programs that a launcher started.
     """
-    from loaderprobe.loaders.ranks import TorchStore
+    from loaderprobe.loaders.ranks import TorchStore, clients
 
     if launched(os.environ):
         raise BadValue(
@@ -755,8 +801,7 @@ def on_this_machine(ranks: int) -> Iterator[Coordinator]:
         for rank in range(ranks):
             here = replace(first, rank=rank, port=holder.port, agent_store=True)
             info = ProcessInfo(rank=rank, host=host, node=host, gpus=gpus, version=own_version())
-            store = TorchStore(LOOPBACK, holder.port, PREFIX)
-            processes.append(RankProcess(here, info, store, SystemClock(), PREFIX))
+            processes.append(RankProcess(here, info, *clients(here, PREFIX), SystemClock(), PREFIX))
         workers = [
             threading.Thread(target=_run_worker, args=(process, start), daemon=True)
             for process, start in zip(processes[1:], starts[1:], strict=True)
