@@ -82,7 +82,7 @@ def _condition(report: BandwidthReport, best: BandwidthPhase) -> str:
 def _sections(report: BandwidthReport, best: BandwidthPhase | None) -> Iterator[Section]:
     # A file server is asked for each name, which is its first limit; names in memory say nothing of a storage.
     served, cold = report.location.kind in ("fuse", "network"), any(each.metadata != "warm" for each in report.metadata)
-    title, names = "Opens/s and stats/s of the same files, which are not read", tuple(_names(report))
+    title, names = "Opens/s and stats/s by concurrency", tuple(_names(report))
     yield Section(title=title, parts=names if served else (), panel="main")
     yield Section(title="MB/s by concurrency", parts=tuple(_ladder(report)), panel="main")
     kind, known = Paragraph(text=message(f"kind.{report.kind.code}", report.kind.facts)), report.kind.kind != "unknown"
@@ -179,15 +179,23 @@ def _names(report: BandwidthReport) -> Iterator[Chart]:
     for operation in operations:
         best, phases = report.best_of(operation), report.operations(operation)
         if best:
-            came = "; ".join(dict.fromkeys(_NAMES[phase.metadata] for phase in phases))
+            labels = dict.fromkeys(phase.metadata for phase in phases)
+            tones = [_TONES[label] for label in labels]
+            read = ", and what it read from storage" * any(phase.storage_bytes for phase in phases)
+            called = ", and its calls to the server" * any(phase.server_calls for phase in phases)
+            caption = (
+                f"The files are not read; {'; '.join(_NAMES[label] for label in labels)}. "
+                f"Beside the rate: p50, p99 of one{read}{called}"
+            )
             yield Chart(
                 rows=tuple(_names_row(phase, best) for phase in phases),
-                caption=f"{came}. Beside the rate: p50, p99" if came != said else "",
+                caption=caption if caption != said else "",
                 unit=f"{operation}s/s",
                 level=f"best step: {grouped(best.ops_per_s)} {operation}s/s",
                 ends=f"concurrency,{operation}s/s",
             )
-            said = came
+                names=tuple((tone, f"{letter} {words}".lstrip()) for tone, letter, words, _ in tones if len(tones) > 1),
+            said = caption
 
 
 def _names_row(phase: MetadataPhase, best: MetadataPhase) -> ChartRow:
