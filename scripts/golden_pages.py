@@ -255,6 +255,7 @@ def _opens() -> Pages:
             location=replace(usual.location, kind="fuse", devices=()),
         ),
         "calls to a server": replace(usual, metadata=called),
+        "partly from memory": replace(usual, metadata=(phases[0], replace(phases[1], metadata="warm"))),
     }  # fmt: skip
     yield "opens", _changed(bandwidth_document(usual), bandwidth_document(plain))
     yield from _variants_of("opens", plain, cases)

@@ -91,7 +91,7 @@ REFUSED: list[tuple[tuple[str, ...], int, str]] = [
     (("compare", "cpu", "cpu", "--json", "--md"), 2, "exclude each other"),
     (("compare", "cpu", "cpu", "--out", "cpu"), 5, "not empty"),
     (("compare", "cpu", "cpu", "--fail-if-unclear", "--allow-unclear"), 2, "give one of the two"),
-    (("compare", "cpu", "cpu", "--differ", "nonsense"), 2, "names nothing"),
+    (("compare", "cpu", "cpu", "--differ", "device"), 2, "names nothing"),
     (("compare", "cpu", "cpu", "--fail-if-slower", "80%"), 2, "half as fast"),
     (("compare", "cpu", "cpu", "--fail-if-slower", "much"), 2, "much"),
     (("compare", "cpu", "run"), 2, "different kinds do not compare"),

@@ -189,7 +189,7 @@ GROUPS: dict[str, Group] = {
     "kernel": "software", "driver": "software",
     "storage": "storage", "data": "data", "files_were": "state",
     "judged": "options", "counted": "options",
-    "device": "options", "engine": "options", "drop_caches": "options", "scratch": "options",
+    "engine": "options", "drop_caches": "options", "scratch": "options",
 }  # fmt: skip
 """The group of each field; options of a configuration are `options`."""
 ALL = "all"

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import TypeVar
 
 from loaderprobe.records import by_key, values
 from loaderprobe.records.bandwidth import BandwidthReport, MetadataLabel, MetadataOperation, MetadataPhase
-from loaderprobe.records.phases import FROM_STORAGE, BandwidthPhase, CacheLabel, Latency
+from loaderprobe.records.phases import FROM_STORAGE, BandwidthPhase, CacheLabel, Latency, RankRead
 from loaderprobe.records.supply import Feed
 from loaderprobe.records.thresholds import CEILING_COLD_AT_LEAST, OTHER_READS
 from loaderprobe.records.verdict import Interval
-from loaderprobe.render.charts import Bar, Chart, ChartRow, first_and_last
+from loaderprobe.render.charts import Bar, Chart, ChartRow
 from loaderprobe.render.document import Cell, Column, Document, Paragraph, Part, Section, items, table, tags
 from loaderprobe.render.figures import EVIDENCE
-from loaderprobe.render.format import counted, grouped, interval, megabytes_per_s, percent, plus_minus, rate
+from loaderprobe.render.format import counted, grouped, interval, megabytes_per_s, percent, plus_minus, rate, span
 from loaderprobe.render.rows import Cell as Value
 from loaderprobe.render.rows import as_columns
 from loaderprobe.render.words import LIMIT_WORDS, message, place_words, remark_words
 from loaderprobe.stats import median
 from loaderprobe.units import format_bytes, format_duration, format_rate, significant
 
+T = TypeVar("T")
 _ONCE: dict[str, str] = {"direct": "O_DIRECT", "sequential": "sequential", "paced": "with pauses"}
 """Phases beside the ladder, as rows are named. The paced one is evidence of the kind of device: its rate means nothing.
 """
@@ -82,7 +84,7 @@ def _condition(report: BandwidthReport, best: BandwidthPhase) -> str:
 def _sections(report: BandwidthReport, best: BandwidthPhase | None) -> Iterator[Section]:
     # A file server is asked for each name, which is its first limit; names in memory say nothing of a storage.
     served, cold = report.location.kind in ("fuse", "network"), any(each.metadata != "warm" for each in report.metadata)
-    title, names = "Opens/s and stats/s of the same files, which are not read", tuple(_names(report))
+    title, names = "Opens/s and stats/s by concurrency", tuple(_names(report))
     yield Section(title=title, parts=names if served else (), panel="main")
     yield Section(title="MB/s by concurrency", parts=tuple(_ladder(report)), panel="main")
     kind, known = Paragraph(text=message(f"kind.{report.kind.code}", report.kind.facts)), report.kind.kind != "unknown"
@@ -179,15 +181,23 @@ def _names(report: BandwidthReport) -> Iterator[Chart]:
     for operation in operations:
         best, phases = report.best_of(operation), report.operations(operation)
         if best:
-            came = "; ".join(dict.fromkeys(_NAMES[phase.metadata] for phase in phases))
+            labels = dict.fromkeys(phase.metadata for phase in phases)
+            tones = [_TONES[label] for label in labels]
+            read = ", and what it read from storage" * any(phase.storage_bytes for phase in phases)
+            called = ", and its calls to the server" * any(phase.server_calls for phase in phases)
+            caption = (
+                f"The files are not read; {'; '.join(_NAMES[label] for label in labels)}. "
+                f"Beside the rate: p50, p99 of one{read}{called}"
+            )
             yield Chart(
                 rows=tuple(_names_row(phase, best) for phase in phases),
-                caption=f"{came}. Beside the rate: p50, p99" if came != said else "",
+                caption=caption if caption != said else "",
                 unit=f"{operation}s/s",
                 level=f"best step: {grouped(best.ops_per_s)} {operation}s/s",
+                names=tuple((tone, f"{letter} {words}".lstrip()) for tone, letter, words, _ in tones if len(tones) > 1),
                 ends=f"concurrency,{operation}s/s",
             )
-            said = came
+            said = caption
 
 
 def _names_row(phase: MetadataPhase, best: MetadataPhase) -> ChartRow:
@@ -309,8 +319,15 @@ _COLUMNS = (
 )
 
 
-def _ranks(most: BandwidthPhase | None) -> Iterator[Chart]:
-    """The slowest first, with a mark at the median rank."""
+_HOSTS = (
+    Column("host", lambda ranks: ranks[0].host),
+    Column("ranks", lambda ranks: str(len(ranks))),
+    Column("MB/s of a rank", lambda ranks: span([rank.bw_bytes for rank in ranks], megabytes_per_s)),
+)
+
+
+def _ranks(most: BandwidthPhase | None) -> Iterator[Part]:
+    """The slowest first, with a mark at the median rank; then hosts of several ranks."""
     if most is None or most.ranks == 1:
         return
     ordered = sorted(most.by_rank, key=lambda rank: rank.bw_bytes)
@@ -323,11 +340,24 @@ def _ranks(most: BandwidthPhase | None) -> Iterator[Chart]:
             bars=(Bar(end=rank.bw_bytes / 1e6, tone="storage"),),
             level=middle / 1e6,
         )
-        for rank in first_and_last(ordered, _MOST_RANKS)
+        for rank in _some(ordered)
     )
-    few = f"The slowest and the fastest of {most.ranks:,}" if most.ranks > _MOST_RANKS else ""
     level = f"median: {megabytes_per_s(middle)} MB/s"
-    yield Chart(rows=tuple(rows), unit="MB/s", caption=few, level=level, ends="rank,MB/s")
+    yield Chart(rows=tuple(rows), unit="MB/s", caption=_which(ordered, "ranks"), level=level, ends="rank,MB/s")
+    hosts: list[list[RankRead]] = [*by_key(ordered, lambda rank: rank.host).values()]
+    if 1 < len(hosts) < most.ranks:
+        yield from table(_some(hosts), _HOSTS, caption=_which(hosts, "hosts"))
+
+
+def _some(ordered: Sequence[T]) -> Sequence[T]:
+    """All; of many the first, the middle one and the last."""
+    half = _MOST_RANKS // 2
+    return ordered if len(ordered) <= _MOST_RANKS else [*ordered[:half], ordered[len(ordered) // 2], *ordered[-half:]]
+
+
+def _which(ordered: Sequence[object], noun: str) -> str:
+    few = len(ordered) > _MOST_RANKS
+    return f"The slowest, the middle one and the fastest of {len(ordered):,} {noun}" if few else ""
 
 
 def _notes(report: BandwidthReport) -> Iterator[tuple[str, str]]:

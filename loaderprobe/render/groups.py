@@ -87,9 +87,9 @@ Judged = SideAndCause | Status | None
 
 
 def bound_words(bound: Judged) -> str:
-    """`compute`, `input: decoding, cores full`, `storage or compute`, `balanced`, `inconclusive`, `failed`."""
+    """`compute`, `input: decoding, cores full`, `storage or compute`, `inconclusive`, `failed`, `not measured`."""
     if not isinstance(bound, SideAndCause):
-        return bound or MISSING
+        return "not measured" if bound == "skipped" else bound or MISSING
     if bound.cause == "either":
         words = join_words(bound.candidates, "or")
         return f"input: {words}" if bound.side == "input" else words

@@ -265,8 +265,8 @@ _WIDTH, _LABELS, _VALUES = 760, 180, 210
 """Pixels for names at the left and figures at the right."""
 _LETTERS = 25
 """Of a name, which takes no more than its pixels; some letters count twice."""
-_TITLE = 64
-"""Characters of a title in one line."""
+_TITLE, _CAPTION = 64, 100
+"""Characters of a title, and of a caption, in one line."""
 _STYLE = (
     "text{font-family:system-ui,sans-serif;font-size:13px;fill:#1c2024}.quiet{fill:#5a626b}"
     ".title{font-size:19px;font-weight:700}.strong{font-weight:600}.letter{font-weight:600;font-size:11px}"
@@ -278,7 +278,8 @@ _STYLE = (
 def chart_svg(chart: Chart, *, title: str, subtitle: str = "") -> str:
     """The chart under its title on white ground, for a README. All text is escaped."""
     track = _WIDTH - _LABELS - _VALUES - 24
-    heads = [(line, "title") for line in wrap(title, _TITLE)] + [(subtitle, "quiet"), (chart.caption, "")]
+    heads = [(line, "title") for line in wrap(title, _TITLE)] + [(subtitle, "quiet")]
+    heads += [(line, "") for line in wrap(chart.caption, _CAPTION)]
     top, drawn = 12, []
     for words, name in heads:
         if words:

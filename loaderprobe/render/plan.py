@@ -16,7 +16,7 @@ from loaderprobe.records.catalogue import Amount, CatalogueEntry, LimitName
 from loaderprobe.records.files import is_url
 from loaderprobe.records.options import PLAN
 from loaderprobe.records.plan import InputName, Need, NeedName, PlanReport
-from loaderprobe.records.supply import Asked, PlanSupply, Quantity
+from loaderprobe.records.supply import Asked, PlanPart, PlanSupply, Quantity
 from loaderprobe.render.charts import Bar, Chart, ChartRow
 from loaderprobe.render.document import (
     Column,
@@ -36,6 +36,10 @@ from loaderprobe.render.rows import as_columns, own_cells
 from loaderprobe.render.words import LIMIT_WORDS, enough, message, remark_words
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
 
+PART: dict[PlanPart, str] = {
+    "cold_opens": "cold opens of the measured storage",
+    "workers": "workers, and how slow a read may be",
+}
 NEED: dict[NeedName, str] = {
     "read_bytes": "read bandwidth",
     "opens": "files opened",
@@ -178,7 +182,7 @@ def _rate(plan: PlanReport) -> Iterator[Part]:
 
 
 def _not_known(plan: PlanReport) -> Iterator[str]:
-    yield from (f"{part.replace('_', ' ')}: {remark_words(why)}" for part, why in plan.refused.items())
+    yield from (f"{PART.get(part, part.replace('_', ' '))}: {remark_words(why)}" for part, why in plan.refused.items())
     if plan.source.kind in ("sweep", "run"):
         yield "cold opens: the test drops names"
     if plan.asked.checkpoint is None:

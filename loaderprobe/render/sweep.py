@@ -112,12 +112,15 @@ def report_columns(report: Report) -> dict[str, list[Value]]:
     return columns
 
 
+_ENDS = {"input": "input-bound", "compute": "compute-bound", "skipped": "not measured yet"}
+
+
 def counts(report: Report) -> str:
     """How many configurations ended on each side."""
     rows = report.summary.configurations
     ends = Counter[str](row.bound.side if row.bound else row.status for row in rows)
     order = ("input", "compute", "balanced", "inconclusive", "failed", "skipped")
-    words = [f"{ends[end]} {end}{'-bound' * (end in ('input', 'compute'))}" for end in order if ends[end]]
+    words = [f"{ends[end]} {_ENDS.get(end, end)}" for end in order if ends[end]]
     named_rows = "measured configuration" if len(measured(rows)) == len(rows) else "configuration"
     return f"{counted(len(rows), named_rows)}: {join_words(words)}."
 
@@ -384,7 +387,7 @@ def _panel(
             found.append(ChartRow(label=line, head=True))
             for row in rows:
                 drawn = draw(row, row.verdict) if row.verdict else None
-                empty = ChartRow(note="not measured" if row.status == "measured" else row.status)
+                empty = ChartRow(note="failed" if row.status == "failed" else "not measured")
                 found.append(replace(drawn or empty, label=loading(row)))
         if any(bar.end for row in found for bar in row.bars):
             parts.append(Chart(rows=tuple(found), caption=group.title, unit=unit, ends=f"workers,{unit}", **chart))

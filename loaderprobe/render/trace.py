@@ -17,7 +17,6 @@ from loaderprobe.render.charts import Bar, Chart, ChartRow, first_and_last, stac
 from loaderprobe.render.document import Column, Command, Document, Item, Paragraph, Part, Section, few, table, tags
 from loaderprobe.render.format import counted, first_upper, percent, span, visible
 from loaderprobe.render.gpu import occupancy_words, timelines_chart
-from loaderprobe.render.groups import bound_words
 from loaderprobe.render.rows import as_columns, own_cells
 from loaderprobe.render.words import message, remark_words
 from loaderprobe.units import join_words, significant
@@ -35,8 +34,11 @@ _MARKED: dict[MarkName, str] = {
 _HELD = {
     SHORT_GAPS: "gaps under 2 ms: small kernels, one by one", NO_FUNCTION: "no function on record: with_stack=True",
 }  # fmt: skip
-_NOT_KNOWN = ("workers_not_recorded", "no_loader_spans")
-"""Notes on what no recording holds, and on what none of these does: all have the same loader."""
+_NOT_KNOWN = {
+    "workers_not_recorded": "storage, preprocessing, transport: no workers on record",
+    "no_loader_spans": "input apart from the host: no span of a loader on record",
+}
+"""By the notes on what no recording holds, and on what none of these does: all have the same loader."""
 _FREES = {"cudaFree": "PYTORCH_NO_CUDA_MEMORY_CACHING", "hipFree": "PYTORCH_NO_HIP_MEMORY_CACHING"}
 
 
@@ -56,7 +58,7 @@ def trace_document(found: TraceReport) -> Document:
     slow = None if found.waited_for is None else found.ranks[found.waited_for]
     first = found.ranks[0]
     ranks = f", {len(found.ranks)} recordings" if len(found.ranks) > 1 else ""
-    unknown = (note for note in (*found.notes, *first.notes) if note.code in _NOT_KNOWN)
+    unknown = (_NOT_KNOWN[note.code] for note in (*found.notes, *first.notes) if note.code in _NOT_KNOWN)
     timelines = timelines_chart([(_name(rank), rank.view) for rank in _shown(found)], "A typical stretch")
     return Document(
         title=f"{first.gpu or 'GPU (not named)'}{ranks}, {counted(found.steps, 'step')} of {_span(found)}",
@@ -69,7 +71,7 @@ def trace_document(found: TraceReport) -> Document:
             Section(title="As fast, if it cost nothing", parts=tuple(_free(found)), panel="main"),
             Section(title="Do next", parts=tuple(_next(found)), panel="side"),
             Section(title="How sure", parts=tags(_sure(found)), panel="side"),
-            Section(title="Not known", parts=tags(map(remark_words, unknown)), panel="side"),
+            Section(title="Not known", parts=tags(unknown), panel="side"),
             Section(title="Ranks", parts=tuple(_ranks(found))),
             Section(title="What held the host up", parts=_host(found)),
             Section(title="Over time", parts=(timelines,)),
@@ -226,7 +228,7 @@ def _ranks(found: TraceReport) -> Iterator[Part]:
         ChartRow(
             label=_name(rank),
             value=_ms(rank.step_s),
-            note=f"ms, {bound_words(rank.bound)}",
+            note=f"ms: {bound_sentence(rank.bound).removesuffix('.')}",
             bars=stacked(
                 (MOMENTS[part].name, MOMENTS[part].letter, 1e3 * rank.gaps.seconds(part)) for part in TIME_PARTS
             ),

@@ -108,6 +108,8 @@ def test_the_others_wait_for_the_rank_that_communicates_least(tmp_path: Path) ->
     free = {each.name: each.step_s for each in found.free}
     assert free["communication"] == pytest.approx(0.013, abs=2e-5)
     assert "ranks_missing" in [note.code for note in loaderprobe.trace(tmp_path / "r" / "host_0.pt.trace.json").notes]
+    said = " ".join(found.text().split())
+    assert "14.0 ms: The GPU waits for other ranks" in said and "ms: The GPU computes nearly all the time" in said
     alike, apart = (loaderprobe.trace(ranks(tmp_path / str(each_ms), (each_ms,) * 3)) for each_ms in (3, 0))
     says = "no rank waits for another for long"
     assert alike.waited_for is None and says in " ".join(alike.text().split()) and says not in apart.text()
