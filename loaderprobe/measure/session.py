@@ -6,7 +6,7 @@ All of it is run inside one iterator of the loader; a `Recorder` keeps it.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import inf, lcm
@@ -272,9 +272,9 @@ class Session:
         plan = [] if any(mode not in possible for mode, _ in asked) else [Part(*asked_part) for asked_part in asked]
         return [*plan, *self._among_ranks(plan, number)] if plan and self.config.ranks > 1 else plan
 
-    def _among_ranks(self, plan: Sequence[Part], number: int) -> Iterator[Part]:
+    def _among_ranks(self, plan: Sequence[Part], number: int) -> list[Part]:
         """What only several ranks have. The first round begins with each alone, which shows the slowest."""
-        alone = Part(self.config.mode, "alone")
+        alone, parts = Part(self.config.mode, "alone"), list[Part]()
         if self._pair is None and self.recorder.earlier:
             self._pair = pair_of(self.recorder.earlier)
         if self._pair is None:
@@ -283,12 +283,11 @@ class Session:
             order = self.parts.collectives.ascending(last.steps / max(1, last.closed_ns - last.begin_ns[0]))
             self._pair = order[0], order[len(order) // 2]
         else:
-            yield alone
-        for rank in self._pair:
-            yield Part(self.config.mode, "loader_only", rank)
+            parts.append(alone)
+        parts += [Part(self.config.mode, "loader_only", rank) for rank in self._pair]
         if isinstance(self.parts.compute, Exchanging):
-            yield Part("no_exchange", "training")
-            yield Part("exchange", "training")
+            parts += [Part("no_exchange", "training"), Part("exchange", "training")]
+        return parts
 
     def _new_batches_for(self, plan: Sequence[Part]) -> bool:
         """False where cold segments need new batches, and too few are left on any rank."""

@@ -73,6 +73,17 @@ def test_a_rank_alone_begins_with_buffers_as_empty_as_it_ends() -> None:
     assert fast.steps[placement] * 1e9 / fast.span_ns[placement] == pytest.approx(3 / (4 * 0.05), rel=0.02)
 
 
+def test_a_loader_that_ends_while_ranks_are_alone_ends_as_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that this is said, and not an error of ours."""
+
+    def ends(*_: Any) -> None:
+        raise StopIteration
+
+    monkeypatch.setattr(session.Session, "_in_a_row", ends)
+    with pytest.raises(StopIteration):
+        ran(Service(cpu_s=0.002), Service(cpu_s=0.002), compute="emulated:1000")
+
+
 def test_no_budget_is_kept_for_a_profiler_window_that_ranks_never_have(monkeypatch: pytest.MonkeyPatch) -> None:
     """All rounds fit, however long a window would be."""
     monkeypatch.setattr(session, "seconds_wanted", lambda *_: 1e6)
