@@ -33,9 +33,9 @@ from loaderprobe.storage.reader import (
     steady_slices,
     why_not_direct,
 )
+from tests.conftest import AsUnprivileged
 
 ENGINES = (ThreadEngine(), ProcessEngine(2))
-AS_ROOT = pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 
 
 def write(folder: Path, count: int, suffix: str = ".jpg") -> None:
@@ -142,17 +142,26 @@ def test_only_large_files_can_be_read_in_a_row(tmp_path: Path) -> None:
     assert offsets == sorted(offsets) and sum(p.size_bytes for p in in_a_row.pieces) == SEQUENTIAL_FILE_BYTES
 
 
-@AS_ROOT
-def test_a_folder_that_may_not_be_read(tmp_path: Path) -> None:
-    """No permission is a missing part, with exit code 3; of one of several files it is a reason beside the rate."""
-    (tmp_path / "locked").mkdir(mode=0)
-    with pytest.raises(MissingPart):
-        sampled(tmp_path / "locked")
-    write(tmp_path, 2)
-    pieces = sampled(tmp_path).pieces
+def test_what_may_not_be_read_is_a_missing_permission(
+    open_path: Path, as_unprivileged: AsUnprivileged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder, all of its files, or a file alone; one of several is left out, or a reason beside the rate."""
+    (open_path / "locked").mkdir(mode=0)
+    write(open_path / "data", 3)
+    pieces = sampled(open_path / "data").pieces
     pieces[0].path.chmod(0)
-    reading = ThreadEngine().read(pieces, ReadOrder(readers=1, seconds=60.0))
+    with as_unprivileged():
+        with pytest.raises(MissingPart):
+            sampled(open_path / "locked")
+        reading = ThreadEngine().read(pieces, ReadOrder(readers=1, seconds=60.0))
     assert reading.unread == {str(pieces[0].path): "no read permission"}
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path).name == "1.jpg")
+    sample = sampled(open_path / "data")
+    assert len(sample.pieces) == 1 and skipped(sample) == {"not readable": 2}
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    for path in (open_path / "data", open_path / "data" / "1.jpg"):
+        with pytest.raises(MissingPart):
+            sampled(path)
 
 
 def test_the_scratch_file_is_always_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
