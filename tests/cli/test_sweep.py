@@ -467,7 +467,7 @@ def test_a_failing_configuration_is_reported_and_the_others_go_on(tmp_path: Path
     """With a loader whose worker is killed, the serial row fails too or not, but each has a row; the code is 4."""
     done = invoke(
         "sweep", photographs.root, "--workers", 1, "--no-serial", "--compute", "emulated:100,emulated:200", *SMALL,
-        "--budget", 24, "--loader", "tests.planted.loaders:KilledWorker", "--out", tmp_path / "run", "--json",
+        "--budget", 24, "--loader", "tests.planted.killed_worker:KilledWorker", "--out", tmp_path / "run", "--json",
     )  # fmt: skip
     assert done.exit_code == 4
     rows = json.loads(done.stdout)["configurations"]
