@@ -13,7 +13,6 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -245,15 +244,6 @@ def start(server_without_torch: ForkServer, tmp_path: Path) -> Callable[..., Any
         return server_without_torch.start(tmp_path / "order.json", tmp_path / "result.json", log)
 
     return started
-
-
-def test_a_killed_child_is_told_by_its_signal(start: Callable[..., Any]) -> None:
-    """The forkserver waits for its children and passes on how they ended."""
-    child = start()
-    with suppress(ProcessLookupError):  # it may have ended by its order
-        os.kill(child.pid, signal.SIGKILL)
-    assert child.wait(60) in (-signal.SIGKILL, 1)
-    child.stdout.close()
 
 
 def test_a_child_that_was_not_waited_for_is_not_taken_for_the_next(run_forked: Run, start: Callable[..., Any]) -> None:
