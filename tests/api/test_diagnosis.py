@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from rich.console import Console
 
@@ -33,7 +32,6 @@ from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.remark import Remark, reported
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.studies import Epoch, EpochsMeasured, Prefilled
-from loaderprobe.render.json import result_schema
 from loaderprobe.render.sweep import report_columns
 from loaderprobe.render.words import action_words
 from loaderprobe.store.run_directory import RunDirectory
@@ -73,7 +71,6 @@ def test_it_says_what_limits_and_by_how_much() -> None:
     assert (plain["schema"], plain["schema_version"]) == ("loaderprobe/diagnosis", 2) and "measurement" not in plain
     assert plain["configuration"]["bound"]["sentence"] == found.headline()
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
-    jsonschema.validate(json.loads(found.json()), json.loads(result_schema(Diagnosis)))
     odd = _found(notes=(quoted("a [bold]note[/bold] from \x1b[31m[/data]"),))
     out = io.StringIO()
     Console(file=out, width=50).print(odd)

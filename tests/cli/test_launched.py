@@ -31,6 +31,7 @@ from loaderprobe.store.codec import decode, encode
 from loaderprobe.store.run_directory import RunDirectory
 from tests.analyze.rank_runs import rank_run
 from tests.analyze.runs import FILES, alike
+from tests.measure.scripted import by_command
 from tests.planted.objects import free_port
 from tests.stored import empty_run
 
@@ -47,18 +48,10 @@ class Scripted:
     def start(self, order: Path, result: Path, log: Path) -> Child:
         asked = decode("order", order.read_bytes(), Order, "order")
         assert asked.placement is not None
-        fails = asked.config.loader.workers == 3
-        script = (
-            "kill -9 $$"
-            if fails and asked.placement.rank
-            else "exec sleep 1000"
-            if fails
-            else f"cp {self.measured} {result}"
-        )
-        with log.open("wb") as log_file:
-            return subprocess.Popen(
-                ["/bin/sh", "-c", script], stdout=subprocess.PIPE, stderr=log_file, start_new_session=True, bufsize=0
-            )
+        script = f"cp {self.measured} {result}"
+        if asked.config.loader.workers == 3:
+            script = "kill -9 $$" if asked.placement.rank else "exec sleep 1000"
+        return by_command(lambda *_: ["/bin/sh", "-c", script])(order, result, log)
 
 
 def rows_of(run: RunDirectory) -> list[dict[str, Any]]:
