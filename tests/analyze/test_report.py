@@ -117,10 +117,7 @@ def _by(loader: str, rate: float) -> ConfigurationRow:
 def test_the_layout_or_loader_that_surely_gains_most_is_the_first_change(
     rows: list[ConfigurationRow], change: tuple[str, str, str] | None
 ) -> None:
-    """Over files, or torch's; over the slowest where those were not measured; of the same images only.
-
-    Each layout, and each loader, is on the first screen.
-    """
+    """Over files, or torch's; over the slowest where those were not measured; of the same images only."""
     summary = example_report(rows).summary
     found = [step.remark for step in summary.next if step.remark and step.remark.code.startswith("other_")]
     assert [(each.code, each.facts["best"], each.facts["now"]) for each in found] == ([change] if change else [])
@@ -304,10 +301,7 @@ def test_an_effect_that_was_not_measured_is_estimated() -> None:
 def test_what_epochs_take_from_a_copy(
     rates: tuple[float, float], half: float, share: float, found: dict[str, float] | None
 ) -> None:
-    """10,000 images of 30 kB, copied at 1 MB/s; a copy that surely gains is the first change, another never is.
-
-    What copying takes is said of both, and of a copy that gains nothing where it is on the device of the data.
-    """
+    """10,000 images of 30 kB, copied at 1 MB/s: how long it takes is said also where the copy gains nothing."""
     names = ("photos", "photos staged")
     rows = [_row(rate, half=half, resolution=name) for rate, name in zip(rates, names, strict=True)]
     rows = [replace(row, config=replace(row.config, cache="cold", data=row.config.resolution)) for row in rows]

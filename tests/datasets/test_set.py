@@ -136,10 +136,7 @@ def test_verify_finds_what_changed(tmp_path: Path, make: Make) -> None:
 
 
 def test_shards_grow_by_the_last_one(tmp_path: Path, make: Make) -> None:
-    """The last shard was not full, so it is written again; the others stay; the whole equals one made at once.
-
-    Where growth was interrupted, the last shard may be a longer one: it is noticed, and made again.
-    """
+    """Which was not full, or is a longer one that an interrupted growth left: it is made again, and the others stay."""
 
     def stop(done: int, _: int) -> None:
         if done >= 40:

@@ -294,10 +294,7 @@ with ForkServer() as server:
 
 
 def test_a_sweep_that_is_killed_leaves_no_child(tmp_path: Path) -> None:
-    """The kernel then asks the forkserver to end, which ends what it has started before it goes.
-
-    What a worker had just named in shared memory goes, too.
-    """
+    """The forkserver ends what it has started before it goes, and what workers had just named in shared memory."""
     os.mkfifo(tmp_path / "order.json")  # the child waits for what it is asked
     order = [sys.executable, "-c", FORKED, str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": str(without_torch(tmp_path / "first"))}

@@ -141,10 +141,7 @@ def test_units(gpu: Gpu) -> None:
 @pytest.mark.parametrize("call", FAILING)
 @pytest.mark.parametrize("value", ERRORS)
 def test_no_error_is_ever_a_reading(gpu: Gpu, call: str, value: int) -> None:
-    """Whichever call fails and however: its figures have the reason and no reading, the others stay, NVML is closed.
-
-    Without a handle that is every figure; every sample of GPM is given back.
-    """
+    """Whichever call fails: its figures have the reason, the others stay, samples are given back, NVML is closed."""
     found = gpu.sample({"GPM": 1, "OLDER": 13, call: value}, times=3)
     failed = FAILING[call]
     why = NO_GPM if (call, value) == ("GPM_SUPPORT", 3) else ERRORS[value]
@@ -284,20 +281,14 @@ def test_an_empty_list_of_processes_is_not_zero(gpu: Gpu) -> None:
     ],
 )
 def test_mig_is_named_where_it_is_why(gpu: Gpu, settings: dict[str, object], words: str) -> None:
-    """Utilization is not supported under MIG, and the reason says so; a UUID may be known as an instance's only.
-
-    GPM takes an instance's samples on the whole GPU, by the instance's number.
-    """
+    """Utilization is not supported under MIG; GPM takes an instance's samples on the whole GPU, by its number."""
     found = gpu.sample({"GPM": 1, "UTILIZATION": 3, **settings}, times=5)
     assert words in reasons(found)["gpu_utilization"]
     assert len(values(found)["gpu_sm_occupancy"]) == 4
 
 
 def test_a_reading_is_the_average_since_the_one_before(gpu: Gpu) -> None:
-    """The first sample alone is no reading; each later one is compared with its neighbour, in our units.
-
-    The mean of each metric compares the first sample with the last, and says over how long.
-    """
+    """In our units; the mean of each metric compares the first sample with the last, and says over how long."""
     found = gpu.sample({"GPM": 1}, times=5)
     # Samples are numbered 1 to 5; metric m between a and b is m + a + b.
     assert values(found)["gpu_sm_occupancy"] == pytest.approx([0.06, 0.08, 0.1, 0.12])
@@ -317,10 +308,7 @@ def test_samples_are_never_closer_than_the_driver_refreshes(gpu: Gpu) -> None:
 
 @pytest.mark.parametrize("status", [3, 4, 6, 21, 999, 1234])
 def test_each_metric_has_a_status_of_its_own(gpu: Gpu, status: int) -> None:
-    """A metric that failed within a good answer is missing with its reason, series and mean, and the others stay.
-
-    Of the JPEG engines the busiest counts, and those that are absent do not.
-    """
+    """One that failed is missing with its reason, and the others stay; of the JPEG engines the busiest counts."""
     found = gpu.sample({"GPM": 1, "STATUS_3": status, "STATUS_46": 3, "STATUS_47": 3}, times=2)
     assert reasons(found) == dict.fromkeys(("gpu_sm_occupancy", "gpu_sm_occupancy_mean"), f"GPM: {ERRORS[status]}")
     assert GPM - set(values(found)) == {"gpu_sm_occupancy"}
