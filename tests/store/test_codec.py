@@ -32,8 +32,8 @@ def _altered(cache: str = "cold", **changes: object) -> bytes:
     return json.dumps(envelope).encode()
 
 
-def _versioned(version: object, kind: str = "config") -> bytes:
-    envelope = json.loads(encode(kind, CONFIG))
+def _versioned(version: object) -> bytes:
+    envelope = json.loads(encode("config", CONFIG))
     return json.dumps(envelope | {"schema_version": version}).encode()
 
 
