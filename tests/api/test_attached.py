@@ -44,7 +44,7 @@ def attached_to(way: str, out: Path, **loader: Any) -> Any:
 
 @pytest.mark.parametrize(
     "way",
-    ["plain", "validates", "by_next", "generated", "accumulates", "zips", "again", "counts", "adversarial", "skips"],
+    ["plain", "by_next", "generated", "accumulates", "zips", "again", "counts", "adversarial", "skips"],
 )
 def test_a_loop_is_measured_and_ended(way: str, tmp_path: Path) -> None:
     """By the loader that trains, although others are iterated, too; torch is as it was afterwards."""
