@@ -30,11 +30,6 @@ def _row(rate: float, compute: str = "cuda", half: float = 1.0, **options: Any) 
     return example_row(images_per_s=figure, compute=compute, emulated=emulated, **{"cache": "warm", **options})
 
 
-def _gains(*rows: ConfigurationRow) -> list[Gains]:
-    found = example_report(rows).summary.scaling
-    return [(_value(each.speedup), each.efficiency, _value(each.over_cpu)) for each in found]
-
-
 def _value(speedup: Interval | None) -> float | None:
     return None if speedup is None else speedup.value
 
@@ -64,7 +59,9 @@ def _value(speedup: Interval | None) -> float | None:
 )  # fmt: skip
 def test_gains_are_over_fewer_ranks_and_over_the_cpu(rows: list[ConfigurationRow], gains: list[Gains]) -> None:
     """Efficiency is over what there is more of: GPUs, or nodes of CPUs. A specified rate is compared with no other."""
-    assert _gains(*rows) == [pytest.approx(each) for each in gains]
+    found = example_report(rows).summary.scaling
+    figures = [(_value(each.speedup), each.efficiency, _value(each.over_cpu)) for each in found]
+    assert figures == [pytest.approx(each) for each in gains]
 
 
 def with_speedups(**speedups: float | Speedup | None) -> Verdict:

@@ -116,19 +116,14 @@ def test_one_number_of_ranks_is_measured() -> None:
             diagnose(given, ranks=count, coordinator=started)
 
 
-def one_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process is one that a launcher started."""
-    given = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
-    for name, value in given.items():
-        monkeypatch.setenv(name, value)
-
-
 @pytest.mark.usefixtures("same_machine")
 def test_one_of_several_programs_measures_no_live_loader_and_starts_no_ranks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each would take another number of steps, or start all of them; the next step is the command."""
-    one_of_two(monkeypatch)
+    launched = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
+    for name, value in launched.items():
+        monkeypatch.setenv(name, value)
     with pytest.raises(BadValue, match="out of step") as caught:
         diagnose([])
     assert "loaderprobe diagnose" in caught.value.hint
