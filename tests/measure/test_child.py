@@ -150,22 +150,14 @@ def test_an_error_becomes_a_reason_and_a_hint(error: Exception, reason: str, hin
     assert "\n" not in found[0]
 
 
-@pytest.fixture(scope="module")
-def two_workers(photographs: FileSet, measure_real: MeasureReal) -> Measurement:
-    """Two workers on cold files, so few that no segment lasts."""
-    measurement = measure_real(photographs.chosen(range(64)), workers=2)
-    assert isinstance(measurement, Measurement)
-    return measurement
-
-
-@pytest.mark.usefixtures("on_disk")
-def test_cold_reads_of_workers_agree_with_the_files_consumed(two_workers: Measurement) -> None:
+def test_cold_reads_of_workers_agree_with_the_files_consumed(on_disk: FileSet, measure_real: MeasureReal) -> None:
     """Bytes that the workers read from storage are the sizes of the files, within 5 %; both CPUs were sampled."""
-    assert cold_fraction(two_workers, [s for s in two_workers.segments if s.mode == "baseline"]) == pytest.approx(
-        1.0, abs=0.05
-    )
-    assert {"worker_cpu", "machine_cpu"} <= {series.name for series in two_workers.series}
-    assert "no GPU" in next(said(m.reason) for m in two_workers.missing if m.name == "gpu_utilization")
+    found = measure_real(on_disk.chosen(range(64)), workers=2)  # so few that no segment lasts
+    assert isinstance(found, Measurement)
+    share = cold_fraction(found, [s for s in found.segments if s.mode == "baseline"])
+    assert share == pytest.approx(1.0, abs=0.05)
+    assert {"worker_cpu", "machine_cpu"} <= {series.name for series in found.series}
+    assert "no GPU" in next(said(m.reason) for m in found.missing if m.name == "gpu_utilization")
 
 
 def test_warm_reads_come_from_memory(on_disk: FileSet, measure_real: MeasureReal) -> None:
