@@ -264,7 +264,7 @@ class Texts(Numbers):
 
 
 class Dreaming(Numbers):
-    """Keeps generators of its own, and counts in memory that all workers share."""
+    """Keeps generators of its own."""
 
     def __init__(self) -> None:
         super().__init__()
