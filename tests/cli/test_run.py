@@ -70,7 +70,7 @@ def test_spawned_workers_inherit_the_environment_and_are_left_alone(tmp_path: Pa
         "    for batch in DataLoader(Costly(), 8, num_workers=1, multiprocessing_context='spawn'):\n"
         "        training.step(batch)\n"
     )
-    done = run(python, tmp_path, python, "train.py", options=("--watch",), script=script)
+    done = run(python, tmp_path, python, str(tmp_path / "train.py"), options=("--watch",), script=script)
     assert done.returncode == 2 and "too few training steps" in done.stdout, done.stderr
     assert json.loads((tmp_path / "found" / "result.json").read_text())["loader"] == "Costly"
     assert "no verdict" not in done.stderr
