@@ -157,8 +157,9 @@ def counts(training: Training) -> None:
 def evaluates_train(training: Training) -> None:
     """After each epoch over the training loader itself, without a backward pass."""
     for _ in training.epochs():
-        for batch in training.loader:
-            training.step(batch)
+        last = len(training.loader)
+        for number, batch in enumerate(training.loader):
+            training.step(batch, update=number <= last)
         training.evaluate()
 
 
