@@ -899,6 +899,7 @@ CERTAIN = {
     "workers hold up steps for 5 %": Row(on_cpu(cost=Cost(cpu_s=0.01)), UNFIT, more=True),
     "or wait for their cores": Row(on_cpu(cost=Cost(cpu_s=0.002, delay_s=0.008)), UNFIT, more=True),
     "files were warm": Row(on_cpu(cost=Cost(cpu_s=0.002, cold=0.0)), f"{OPEN} files_were_warm", more=True),
+    "half of them were": Row(on_cpu(cost=Cost(cpu_s=0.002, cold=0.5)), UNFIT, more=True),
     "training waits in one of three": Row(on_cpu(rounds=3, odd={1: 0.1}), f"{OPEN} outside_noise_band"),
     "the loader is slow in one of three": Row(on_cpu(loader=(120.0, 20.0, 120.0)), f"{OPEN} outside_noise_band"),
     "records are lost": Row(lost(), UNFIT),
@@ -990,6 +991,9 @@ RANKS = {
     "a lead below 1.15": Row(
         rank_run(SLEEPING, alone=(114.0, 37.0), without={1: (82.0, 82.0, 82.0), 0: 72.0}), PREPROCESSING,
     ),
+    "a lead of 1.4 in two rounds": Row(
+        rank_run(SLEEPING[:2], alone=(114.0, 37.0), without={1: 100.8, 0: 72.0}), PREPROCESSING,
+    ),
     "no slower by itself": Row(rank_run(SLEEPING, alone=(38.0, 37.0), without={1: 229.0, 0: 72.0}), PREPROCESSING),
     "slow batches beside the cause": Row(
         rank_run(LIMITED, DISK, **{**ALIKE, "alone": (110.0, 111.0)}), STORAGE, facts={"straggler_speedup": 221 / 176},
@@ -1028,10 +1032,10 @@ IN_STEP: dict[str, Any] = {
 }  # fmt: skip
 
 
-def hosts(*alone: float, **changes: Any) -> Measurement:
+def hosts(*alone: float, rounds: int = 3, **changes: Any) -> Measurement:
     """Four ranks on two hosts, which load so much by themselves."""
     without = {2: 149.0, 0: 148.0}
-    return rank_run(alike(**IN_STEP), **{"alone": alone, "without": without, "ranks": 4, "nodes": 2, **changes})
+    return rank_run(alike(rounds, **IN_STEP), **{"alone": alone, "without": without, "ranks": 4, "nodes": 2, **changes})
 
 
 HOSTS = {
@@ -1043,6 +1047,7 @@ HOSTS = {
     ),
     "one host": Row(hosts(114.0, 114.0, 37.0, 38.0, nodes=1), PREPROCESSING),
     "little": Row(hosts(44.4, 44.4, 37.0, 40.7), PREPROCESSING),
+    "a lead of 1.4 in two rounds": Row(hosts(51.8, 51.8, 37.0, 37.0, rounds=2), PREPROCESSING),
     "a slow rank elsewhere": Row(hosts(114.0, 37.0, 37.0, 37.0), PREPROCESSING),
     # By themselves one gets twice as much; in step the storage gives as much in all, so nothing is lost.
     "an uneven share of a full storage": Row(hosts(50.0, 50.0, 25.0, 25.0), PREPROCESSING),
