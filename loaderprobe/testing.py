@@ -30,6 +30,21 @@ from loaderprobe.records.measurement import (
 )
 from loaderprobe.records.remark import Remark
 
+__all__ = [
+    "FakeClock",
+    "FakeGroup",
+    "FakePageCache",
+    "FakeStore",
+    "ProfiledCompute",
+    "ScriptedLoader",
+    "Service",
+    "example_arguments",
+    "example_config",
+    "example_environment",
+    "example_files",
+    "example_location",
+]
+
 INSTRUMENT_NS = 20_000
 """CPU time that a fake loader says its recording takes a batch."""
 

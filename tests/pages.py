@@ -9,8 +9,8 @@ from loaderprobe.render.sweep import report_columns, sweep_document
 from loaderprobe.render.terminal import document_text
 
 
-def terminal_report(report: Report, *, width: int = 80, color: bool = False) -> str:
-    return document_text(sweep_document(report), width=width, color=color)
+def terminal_report(report: Report, *, color: bool = False) -> str:
+    return document_text(sweep_document(report), width=80, color=color)
 
 
 def markdown_report(report: Report) -> str:

@@ -16,10 +16,7 @@ from loaderprobe.errors import BadValue, MissingPart
 
 @pytest.mark.parametrize("kind", get_args(plugins.Kind))
 def test_every_built_in_name_can_be_loaded(kind: plugins.Kind) -> None:
-    """The table names nothing that is not there, and each class has the methods of its protocol.
-
-    Those of other libraries are tried where these are installed.
-    """
+    """Each class has the methods of its protocol; those of other libraries are tried where these are installed."""
     assert all(
         callable(plugins.resolve(kind, name)) for name in plugins.BUILT_IN[kind] if name not in plugins.LIBRARIES
     )

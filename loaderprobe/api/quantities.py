@@ -32,7 +32,7 @@ _OF_STORAGE: dict[str, Mapping[str, float]] = {
 def _scaled(text: str, units: Mapping[str, float]) -> float | None:
     """The number that the text begins with, in one of these units; None for any other text."""
     match = _FIGURE.fullmatch(text.strip())
-    scale = units.get("".join(match[2].split())) if match else None
+    scale = units.get(match[2].lstrip()) if match else None
     return float(match[1]) * scale if match and scale else None
 
 

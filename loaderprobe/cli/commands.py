@@ -389,7 +389,7 @@ def doctor(call: Invocation, *, path: Path) -> int:
 def explain(call: Invocation, *, topic: str | None) -> int:
     """Print a page of the guide: how loaderprobe measures and how it finds a verdict."""
     pages = {
-        page.name.removesuffix(".md"): page.read_text()
+        page.name.removesuffix(".md"): page.read_text(encoding="utf-8")
         for page in resources("loaderprobe").joinpath("guide").iterdir()
         if page.name.endswith(".md")
     }

@@ -1,4 +1,4 @@
-"""Counters of the host: bytes that devices have read, and the load of the cores."""
+"""Counters of the host: bytes that devices have read, and this process's share of its cores."""
 
 from __future__ import annotations
 

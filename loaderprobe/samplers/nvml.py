@@ -379,7 +379,10 @@ class NvmlSampler(RecordedSampler):
         except self._nvml.NVMLError as error:
             every = (*FIGURES, *METRICS) if error.value in FATAL else figures
             if error.value in FATAL | FINAL:
-                self._final.update(figure.name for figure in every)
+                # Why it is asked no more outlives what was wrong before.
+                for figure in every:
+                    self._final.add(figure.name)
+                    self._missing.pop(figure.name, None)
             self._miss(every, explain(error))
 
     def _sample_gpm(self, device: NvmlDevice) -> None:

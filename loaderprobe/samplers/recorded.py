@@ -27,8 +27,8 @@ class RecordedSampler:
 
     def record(self, name: str, unit: str, source: str, value: float) -> None:
         """Keep one reading, stamped now."""
-        self._missing.pop(name, None)
         self._readings.setdefault((name, unit, source), []).append((self._clock.now_ns(), value))
+        self._missing.pop(name, None)
 
     def miss(self, name: str, reason: Remark) -> None:
         """Keep the reason why there is no reading; the first since the last reading stays."""

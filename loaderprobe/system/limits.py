@@ -64,7 +64,7 @@ _UNLIMITED = 1 << 60
 def _in_cgroups(ask: Callable[[Path], Found | None], controller: str, root: Path, membership: Path) -> list[Found]:
     """What this process's cgroups of one controller and their parents say, of both versions; some may not exist."""
     found: list[Found] = []
-    for line in os.fsdecode(read_proc(membership)).splitlines():
+    for line in filter(None, os.fsdecode(read_proc(membership)).split("\n")):
         _, controllers, path = line.split(":", 2)
         if controllers and controller not in controllers.split(","):
             continue

@@ -132,7 +132,7 @@ class OthersMeter:
         """The roots and all below them, and those seen before whose parent has ended."""
         found: dict[int, _Process] = {}
         # A kernel without CONFIG_PROC_CHILDREN lists no children: then all processes are looked at.
-        lists = os.access(f"{self._proc}/{os.getpid()}/task/{os.getpid()}/children", os.F_OK)
+        lists = os.access(f"{self._proc}/{os.getpid()}/task/{os.getpid()}/children", os.R_OK)
         below = None if lists else self._by_parent()
         pending = list(self._roots)
         orphans = [pid for pid in self._known if pid not in pending]

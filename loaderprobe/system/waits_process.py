@@ -65,7 +65,9 @@ class RowWriter:
         if letters_only != self._letters_only:
             self._letters_only = letters_only
             why = {"code": letters_only.code, "facts": letters_only.facts} if letters_only else None
-            self._hidden.write_text(json.dumps(why) if why else "")
+            beside = self._hidden.with_suffix(".new")
+            beside.write_text(json.dumps(why) if why else "")
+            beside.replace(self._hidden)
         if own_cpu_ns is not None:
             self._round += ROW.pack(time_ns, own_cpu_ns, OWN_CPU, 0)
         if self._round:

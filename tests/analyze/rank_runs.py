@@ -10,6 +10,8 @@ from loaderprobe.records.measurement import Activity, Measurement, Mode, RankSee
 from tests.analyze.runs import BATCH, FILE_BYTES, STEPS, Cost, Round, run, segment
 
 NS = 1e9
+_READ_BYTES = FILE_BYTES * BATCH * STEPS
+"""By each rank in a segment."""
 
 
 def rank_run(
@@ -55,13 +57,9 @@ def rank_run(
 
 def _further(mode: Mode, activity: Activity, number: int, rate: float, ranks: int) -> Segment:
     """One of `rate` images/s of each rank."""
-    size = None if activity == "training" else _bytes(1)
+    size = None if activity == "training" else _READ_BYTES
     made = segment(mode, activity, number, -1, rate, thread_cpu_ns=0, delivered_bytes=size)
     return _of_all(made, ranks)
-
-
-def _bytes(ranks: int) -> int:
-    return FILE_BYTES * BATCH * STEPS * ranks
 
 
 def _of_all(one: Segment, ranks: int) -> Segment:
@@ -80,7 +78,7 @@ def _seen(
     def read(one: Segment) -> int | None:
         if one.mode not in ("baseline", "cached_samples", "no_transport") or one.delivered_bytes is None:
             return 0 if one.mode == "warm" else None
-        return round((cold[rank] if cold else 1.0) * _bytes(1))
+        return round((cold[rank] if cold else 1.0) * _READ_BYTES)
 
     def waited(one: Segment) -> int:
         return span(one) // STEPS // 10 * rank if one.activity == "loader_only" else 0
@@ -94,6 +92,6 @@ def _seen(
         input_ns=tuple(span(one) // STEPS // (rank + 1) for one in segments),
         meet_ns=tuple(waited(one) for one in segments),
         steps=tuple(one.steps for one in segments),
-        delivered_bytes=tuple(None if one.delivered_bytes is None else _bytes(1) for one in segments),
+        delivered_bytes=tuple(None if one.delivered_bytes is None else _READ_BYTES for one in segments),
         read_bytes=tuple(read(one) for one in segments),
     )

@@ -63,28 +63,6 @@ def test_among_many_rows_a_chance_change_is_none() -> None:
     assert (rows[0].visible or 0.0) > (judged(loss)[0].visible or 1.0)
 
 
-@pytest.mark.parametrize(
-    ("values", "factor", "allowed", "passed", "too_noisy"),
-    [
-        (QUIET, 1.0, False, True, False),
-        (QUIET, 0.9, False, False, False),
-        (NOISY, 1.0, False, False, True),
-        (NOISY, 0.5, False, False, True),
-        (NOISY, 1.0, True, True, False),
-        ((100.0,), 1.0, False, False, True),
-        ((100.0,), 1.0, True, True, False),
-        (QUIET, 0.8, True, False, False),
-    ],
-)
-def test_a_gate_that_cannot_see_a_loss_does_not_hold(
-    values: tuple[float, ...], factor: float, allowed: bool, passed: bool, too_noisy: bool
-) -> None:
-    """Unless that is allowed; a loss that is seen fails it either way."""
-    rows, _ = compare_rows([(row(values), row(values, factor=factor))], matters=0.05)
-    (gate,) = judge_gates(["slower"], rows, None, matters=0.05, missing=0, kind="sweep", allow_unclear=allowed)
-    assert (gate.passed, gate.too_noisy, bool(gate.blind)) == (passed, too_noisy, values != QUIET)
-
-
 def test_only_firm_verdicts_change() -> None:
     """To or from inconclusive, or between two of `either`, is no change."""
     compute = ShortVerdict(side="compute", cause="compute")

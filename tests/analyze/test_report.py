@@ -30,11 +30,6 @@ def _row(rate: float, compute: str = "cuda", half: float = 1.0, **options: Any) 
     return example_row(images_per_s=figure, compute=compute, emulated=emulated, **{"cache": "warm", **options})
 
 
-def _gains(*rows: ConfigurationRow) -> list[Gains]:
-    found = example_report(rows).summary.scaling
-    return [(_value(each.speedup), each.efficiency, _value(each.over_cpu)) for each in found]
-
-
 def _value(speedup: Interval | None) -> float | None:
     return None if speedup is None else speedup.value
 
@@ -64,7 +59,9 @@ def _value(speedup: Interval | None) -> float | None:
 )  # fmt: skip
 def test_gains_are_over_fewer_ranks_and_over_the_cpu(rows: list[ConfigurationRow], gains: list[Gains]) -> None:
     """Efficiency is over what there is more of: GPUs, or nodes of CPUs. A specified rate is compared with no other."""
-    assert _gains(*rows) == [pytest.approx(each) for each in gains]
+    found = example_report(rows).summary.scaling
+    figures = [(_value(each.speedup), each.efficiency, _value(each.over_cpu)) for each in found]
+    assert figures == [pytest.approx(each) for each in gains]
 
 
 def with_speedups(**speedups: float | Speedup | None) -> Verdict:
@@ -117,10 +114,7 @@ def _by(loader: str, rate: float) -> ConfigurationRow:
 def test_the_layout_or_loader_that_surely_gains_most_is_the_first_change(
     rows: list[ConfigurationRow], change: tuple[str, str, str] | None
 ) -> None:
-    """Over files, or torch's; over the slowest where those were not measured; of the same images only.
-
-    Each layout, and each loader, is on the first screen.
-    """
+    """Over files, or torch's; over the slowest where those were not measured; of the same images only."""
     summary = example_report(rows).summary
     found = [step.remark for step in summary.next if step.remark and step.remark.code.startswith("other_")]
     assert [(each.code, each.facts["best"], each.facts["now"]) for each in found] == ([change] if change else [])
@@ -304,10 +298,7 @@ def test_an_effect_that_was_not_measured_is_estimated() -> None:
 def test_what_epochs_take_from_a_copy(
     rates: tuple[float, float], half: float, share: float, found: dict[str, float] | None
 ) -> None:
-    """10,000 images of 30 kB, copied at 1 MB/s; a copy that surely gains is the first change, another never is.
-
-    What copying takes is said of both, and of a copy that gains nothing where it is on the device of the data.
-    """
+    """10,000 images of 30 kB, copied at 1 MB/s: how long it takes is said also where the copy gains nothing."""
     names = ("photos", "photos staged")
     rows = [_row(rate, half=half, resolution=name) for rate, name in zip(rates, names, strict=True)]
     rows = [replace(row, config=replace(row.config, cache="cold", data=row.config.resolution)) for row in rows]

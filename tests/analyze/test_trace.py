@@ -34,13 +34,6 @@ def each_ms(*begins: float) -> tuple[list[HostSpan], list[TracedWork]]:
     return calls, [TracedWork(each.end_ns, each.end_ns + MS, each.begin_ns) for each in calls]
 
 
-def found_steps(spans: HostSpans, *begins: float, until_ms: float = 1e6) -> tuple[str, list[float], int]:
-    """(mark, begins of the steps in ms, how many were left out)."""
-    found = step_spans(spans, *each_ms(*begins), round(until_ms * MS))
-    assert found.steps[0][0] < found.steps[-1][1]
-    return found.marked, [begin / MS for begin, _ in found.steps], found.left_out
-
-
 MARKS = HostSpans(steps=[span(f"ProfilerStep#{n}", 10 * n, 10 * n + 10) for n in range(4)])
 ASKED = HostSpans(waits=[span("next", 10 * n, 10 * n + 1) for n in range(4)])
 BEGINS = (2, 12, 22, 32)
@@ -81,7 +74,9 @@ MARKED: dict[str, tuple[HostSpans, tuple[int, ...], float, tuple[str, list[float
 def test_marks_batches_or_the_optimizer_are_steps(name: str) -> None:
     """In that order."""
     spans, begins, until_ms, expected = MARKED[name]
-    assert found_steps(spans, *begins, until_ms=until_ms) == expected
+    found = step_spans(spans, *each_ms(*begins), round(until_ms * MS))
+    assert found.steps[0][0] < found.steps[-1][1]
+    assert (found.marked, [begin / MS for begin, _ in found.steps], found.left_out) == expected
 
 
 @pytest.mark.parametrize(

@@ -30,20 +30,20 @@ class Sample(NamedTuple):
     label: int
 
 
-def raw_files(folder: Path, count: int = 64, times: int = 1) -> list[str]:
-    """Files of one small image each, as raw bytes, so many times."""
+def raw_files(folder: Path, times: int = 1) -> list[str]:
+    """64 files of one small image each, as raw bytes, so many times."""
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{number:03}.raw" for number in range(count)]
+    paths = [folder / f"{number:03}.raw" for number in range(64)]
     for number, path in enumerate(paths):
-        path.write_bytes(bytes([number % 256]) * FILE_BYTES * times)
+        path.write_bytes(bytes([number]) * FILE_BYTES * times)
     return [str(path) for path in paths]
 
 
-def photo_files(folder: Path, count: int = 24) -> list[str]:
-    """JPEG files of noise."""
+def photo_files(folder: Path) -> list[str]:
+    """24 JPEG files of noise."""
     folder.mkdir(parents=True, exist_ok=True)
     made = np.random.default_rng(0)
-    paths = [folder / f"{number:03}.jpg" for number in range(count)]
+    paths = [folder / f"{number:03}.jpg" for number in range(24)]
     for path in paths:
         Image.fromarray(made.integers(0, 255, (48, 64, 3), dtype=np.uint8)).save(path)
     return [str(path) for path in paths]
@@ -264,7 +264,7 @@ class Texts(Numbers):
 
 
 class Dreaming(Numbers):
-    """Keeps generators of its own, and counts in memory that all workers share."""
+    """Keeps generators of its own."""
 
     def __init__(self) -> None:
         super().__init__()

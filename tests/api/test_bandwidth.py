@@ -1,16 +1,13 @@
-"""`bandwidth`: of this process and of ranks, on paths that are no folder of images, and by other users."""
+"""`bandwidth`: of this process and of ranks, and on paths that are no folder of images."""
 
 from __future__ import annotations
 
 import json
 import mmap
 import os
-import shutil
 import signal
 import socket
 import subprocess
-import sys
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +17,7 @@ import pytest
 
 import loaderprobe
 from loaderprobe.api.bandwidth import Bandwidth, ladder_of
-from loaderprobe.errors import BadValue, LoaderprobeError
+from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.measure.ranks.launch import parse_layout
 from loaderprobe.measure.runner import Order
 from loaderprobe.records.measurement import RunFailure
@@ -31,7 +28,6 @@ from loaderprobe.testing import FakeGroup, example_config
 from tests.cli.invoke import invoke
 from tests.examples.bandwidth import example_bandwidth
 from tests.planted.files import random_files
-from tests.skips import needs_cold_reads
 from tests.stored import failure
 
 TWO_NODES = (Node(host="a", processes=(0, 1), gpus=0), Node(host="b", processes=(2, 3), gpus=0))
@@ -156,67 +152,18 @@ def test_a_path_that_cannot_be_probed_has_a_code_a_reason_and_a_next_step(
         assert (code, stdout) == (2, "") and says in words and "try:" in words
 
 
-UNPRIVILEGED = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
-
-
-@pytest.fixture
-def unprivileged(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """`bandwidth` of another user, who may reach the temporary directory."""
-    if os.geteuid() != 0 or not shutil.which("setpriv"):
-        pytest.skip("only root can become another user, with setpriv")
-    tried = subprocess.run([*UNPRIVILEGED, sys.executable, "-c", "import loaderprobe"], check=False, stderr=-3)
-    if tried.returncode:
-        pytest.skip("another user may not run this interpreter")
-    for part in (tmp_path, *tmp_path.parents):
-        if part.stat().st_uid == os.geteuid() and part != Path("/"):
-            part.chmod(part.stat().st_mode | 0o055)
-    command = [*UNPRIVILEGED, sys.executable, "-m", "loaderprobe", "bandwidth"]
-
-    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-        typed = [*command, *map(str, arguments), *QUICK]
-        return subprocess.run(typed, capture_output=True, text=True, check=False, timeout=120)
-
-    return run
-
-
-def images(folder: Path, count: int, mode: int = 0o644) -> Path:
-    folder.mkdir()
-    for number in range(count):
-        (folder / f"{number}.jpg").write_bytes(os.urandom(30_000))
-        (folder / f"{number}.jpg").chmod(mode)
-    return folder
-
-
-def test_what_a_user_may_not_is_a_missing_permission(
-    tmp_path: Path, unprivileged: Callable[..., subprocess.CompletedProcess[str]]
+def test_caches_that_may_not_be_dropped_are_a_missing_permission(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Exit code 3 for a file alone, a whole folder, and dropping all caches, before anything is read."""
-    closed = images(tmp_path / "closed", 2, 0o600)
-    for asked in ((closed / "0.jpg",), (closed,), (images(tmp_path / "open", 12), "--drop-caches")):
-        done = unprivileged(*asked)
-        assert done.returncode == 3 and "try:" in done.stderr, done.stderr
-    assert "drop_caches" in done.stderr
+    """As those of a user without root's rights."""
 
+    def refused() -> None:
+        raise MissingPart("not permitted here")
 
-def test_an_unprivileged_user_gets_the_truth(
-    tmp_path: Path, unprivileged: Callable[..., subprocess.CompletedProcess[str]]
-) -> None:
-    """Another user's files are evicted and proved cold by bytes; what cannot be known is null and has a note, and an
-    unreadable file is left out."""
-    folder = images(tmp_path / "data", 12)
-    (folder / "0.jpg").chmod(0o600)
-    subprocess.run(["sync", "-f", str(folder)], check=True)
-    done = unprivileged(folder)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    notes = [note["sentence"] for note in found["notes"]]
-    assert found["files_used"] == 11 and "1 files skipped: not readable" in notes
-    ladder = [phase for phase in found["phases"] if phase["name"] == "files"]
-    needs_cold_reads(folder)
-    if found["location"]["kind"] == "block":
-        assert [phase["cache"] for phase in ladder] == ["cold", "cold"]
-    for phase in ladder:
-        assert phase["resident_before"] == 0.0 or any("is not known" in note for note in notes)
+    random_files(tmp_path, count=12)
+    monkeypatch.setattr("loaderprobe.api.bandwidth.drop_all_caches", refused)
+    with pytest.raises(MissingPart, match="not permitted here"):
+        loaderprobe.bandwidth(tmp_path, drop_caches=True, readers=1, seconds=0.1)
 
 
 def test_ctrl_c_shows_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,6 +89,7 @@ CASES: list[tuple[tuple[str, ...], int, str, str]] = [
     (("device", "disk", VERDICTS), 6, "slower slower slower", "3 verdicts changed"),
     (("noisy", "noisy", SLOWER), 6, "unclear unclear unclear", "failed too noisy to hold 5 %: 3 of 3; --allow-unclear"),
     (("noisy", "noisy", SLOWER, "--allow-unclear"), 0, "unclear unclear unclear", "held too noisy to hold 5 %: 3 of 3"),
+    (("a", "slow", SLOWER, "--allow-unclear"), 6, "slower slower slower", "--fail-if-slower 5% failed 500x375, "),
     (("noisy", "noisy", UNCLEAR), 6, "unclear unclear unclear", "--fail-if-unclear failed 500x375, "),
     (("a", "other", SLOWER), 6, "same same", "failed of A not in B: 1"),
     (("a", "other", UNCLEAR), 6, "same same", "failed of A not in B: 1"),
@@ -96,6 +97,7 @@ CASES: list[tuple[tuple[str, ...], int, str, str]] = [
     (("other", "more", SLOWER), 0, "same same same", "--fail-if-slower 5% held"),
     # Three equal runs a side have no spread at all; the row that a run lacks has the drift of single runs.
     (("a", "a", "a", *SEVERAL, "slow"), 0, "unclear unclear unclear", "nothing shows how much it varies"),
+    (("a", "a", "a", *SEVERAL, "slow", SLOWER), 6, "unclear unclear unclear", "too noisy to hold 5 %: 3 of 3"),
     (("a", "a", "a", *SEVERAL, "fewer"), 0, "unclear unclear slower", "B is slower in 1 of 3"),
 ]
 

@@ -116,19 +116,14 @@ def test_one_number_of_ranks_is_measured() -> None:
             diagnose(given, ranks=count, coordinator=started)
 
 
-def one_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process is one that a launcher started."""
-    given = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
-    for name, value in given.items():
-        monkeypatch.setenv(name, value)
-
-
 @pytest.mark.usefixtures("same_machine")
 def test_one_of_several_programs_measures_no_live_loader_and_starts_no_ranks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each would take another number of steps, or start all of them; the next step is the command."""
-    one_of_two(monkeypatch)
+    launched = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
+    for name, value in launched.items():
+        monkeypatch.setenv(name, value)
     with pytest.raises(BadValue, match="out of step") as caught:
         diagnose([])
     assert "loaderprobe diagnose" in caught.value.hint
@@ -260,26 +255,21 @@ def measures(rank: int, port: int, scratch: Path) -> None:
     (scratch / f"rank-{rank}.json").write_bytes(encode("own-loader", found))
 
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> list[OwnMeasured]:
-    scratch = tmp_path_factory.mktemp("own")
+def test_two_ranks_are_measured_in_step_by_the_users_function(tmp_path: Path) -> None:
+    """By the user's own sampler and model: rank 0 returns what both measured, the other its own. What only ranks lose
+    is measured: alone, without the input of one, and the exchange of gradients. It becomes a diagnosis of both."""
     store: Any = dist.TCPStore(  # type: ignore[attr-defined]  # torch does not list it
         "127.0.0.1", 0, None, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=20)
     )
     context = multiprocessing.get_context("fork")
-    ranks = [context.Process(target=measures, args=(rank, store.port, scratch)) for rank in range(2)]
+    ranks = [context.Process(target=measures, args=(rank, store.port, tmp_path)) for rank in range(2)]
     for rank in ranks:
         rank.start()
     for rank in ranks:
         rank.join(60.0)
         assert rank.exitcode == 0
-    files = [scratch / f"rank-{rank}.json" for rank in range(2)]
-    return [decode("own-loader", file.read_bytes(), OwnMeasured, file.name) for file in files]
-
-
-def test_two_ranks_are_measured_in_step_by_the_users_function(found: list[OwnMeasured]) -> None:
-    """By the user's own sampler and model: rank 0 returns what both measured, the other its own. What only ranks lose
-    is measured: alone, without the input of one, and the exchange of gradients. It becomes a diagnosis of both."""
+    files = [tmp_path / f"rank-{rank}.json" for rank in range(2)]
+    found = [decode("own-loader", file.read_bytes(), OwnMeasured, file.name) for file in files]
     together, other = (each.measurement for each in found)
     assert (together.ranks, other.ranks) == (2, 1) and [each.rank for each in together.by_rank] == [0, 1]
     assert {each.batch_size for each in together.segments} == {16}

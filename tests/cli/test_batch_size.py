@@ -22,18 +22,12 @@ SHORT = (*SMALL, "--iterations", 2)
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-@pytest.fixture(scope="module")
-def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of a short search."""
-    place = tmp_path_factory.mktemp("batch-size") / "found"
-    done = invoke(*SHORT, "--out", place)
+def test_the_directory_has_every_probe(tmp_path: Path) -> None:
+    """As JSON, as rows, and as a chart of the rate and a table; `report` shows it again."""
+    out = tmp_path / "found"
+    done = invoke(*SHORT, "--out", out)
     assert done.exit_code == 0, done.stderr
     assert "Up to 32 probes" in done.stderr
-    return place
-
-
-def test_the_directory_has_every_probe(out: Path) -> None:
-    """As JSON, as rows, and as a chart of the rate and a table; `report` shows it again."""
     found = json.loads((out / "result.json").read_text())
     assert (found["schema"], found["strategy"], found["utilization_of"]) == (
         "loaderprobe/batch-size", "throughput", "cores",

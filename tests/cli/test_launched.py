@@ -10,7 +10,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,11 +31,14 @@ from loaderprobe.store.codec import decode, encode
 from loaderprobe.store.run_directory import RunDirectory
 from tests.analyze.rank_runs import rank_run
 from tests.analyze.runs import FILES, alike
+from tests.measure.scripted import by_command
 from tests.planted.objects import free_port
 from tests.stored import empty_run
 
 ROOT = Path(__file__).parent.parent.parent
 PROGRAM = "tests.cli.test_launched"
+LAUNCHERS = ("SLURM_", "OMPI_", "PMI_", "TORCHELASTIC_", "PET_", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "GROUP_")
+"""How the variables of launchers begin."""
 
 
 @dataclass(frozen=True)
@@ -47,18 +50,10 @@ class Scripted:
     def start(self, order: Path, result: Path, log: Path) -> Child:
         asked = decode("order", order.read_bytes(), Order, "order")
         assert asked.placement is not None
-        fails = asked.config.loader.workers == 3
-        script = (
-            "kill -9 $$"
-            if fails and asked.placement.rank
-            else "exec sleep 1000"
-            if fails
-            else f"cp {self.measured} {result}"
-        )
-        with log.open("wb") as log_file:
-            return subprocess.Popen(
-                ["/bin/sh", "-c", script], stdout=subprocess.PIPE, stderr=log_file, start_new_session=True, bufsize=0
-            )
+        script = f"cp {self.measured} {result}"
+        if asked.config.loader.workers == 3:
+            script = "kill -9 $$" if asked.placement.rank else "exec sleep 1000"
+        return by_command(lambda *_: ["/bin/sh", "-c", script])(order, result, log)
 
 
 def rows_of(run: RunDirectory) -> list[dict[str, Any]]:
@@ -103,7 +98,7 @@ def started(way: Any, python: str, folder: Path, options: Sequence[str]) -> tupl
     folder.mkdir()
     given = rank_run(alike(warm=186.0, resident=18000.0), cache="warm", workers=2, ranks=2, nodes=2)
     (folder / "measured.json").write_bytes(encode("measurement", given))
-    port, clean = str(free_port()), without_launchers(os.environ)
+    port, clean = str(free_port()), {name: os.environ[name] for name in os.environ if not name.startswith(LAUNCHERS)}
     running = []
     for rank in range(2):
         before, variables = way(port, rank)
@@ -122,11 +117,6 @@ def started(way: Any, python: str, folder: Path, options: Sequence[str]) -> tupl
     expected = empty_run(folder / "expected", given.config, files=FILES)
     expected.save(given)
     return json.loads(printed[0]), rows_of(expected)[0]
-
-
-def without_launchers(variables: Mapping[str, str]) -> dict[str, str]:
-    prefixes = ("SLURM_", "OMPI_", "PMI_", "TORCHELASTIC_", "PET_", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "GROUP_")
-    return {name: value for name, value in variables.items() if not name.startswith(prefixes)}
 
 
 @pytest.mark.parametrize(("way", "options"), [(torchrun, ()), (by_variables, ("fails", "slurm"))])

@@ -28,25 +28,31 @@ from tests.examples import fastai_load
 ROOT = Path(__file__).parent.parent.parent
 
 
+IMPORTS = """
+import multiprocessing, sys
+from pathlib import Path
+from torch.utils.data import DataLoader
+from tests.examples.iterated import Stateful, over
+from tests.examples.training import Costly, Training
+"""
+
+
 def run(
-    python: str, out: Path, *command: str, options: tuple[str, ...] = ("--budget", "0.5")
-) -> subprocess.CompletedProcess[str]:
-    """The command, measured by `python`."""
+    python: str, out: Path, *command: str, options: tuple[str, ...] = ("--budget", "0.5"), script: str = "",
+    **variables: str,
+) -> subprocess.CompletedProcess[str]:  # fmt: skip
+    """The command, measured by `python`; `script` is that of `train.py`, after IMPORTS."""
+    if script:
+        (out / "train.py").write_text(IMPORTS + script)
     words = [python, "-m", "loaderprobe", "run", "--out", str(out / "found"), *options, "--", *command]
-    return subprocess.run(
-        words, capture_output=True, text=True, check=False, cwd=out, env={**os.environ, "PYTHONPATH": str(ROOT)}
-    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+    return subprocess.run(words, capture_output=True, text=True, check=False, cwd=out, env=environment)
 
 
 def test_a_script_is_measured_below_a_shell(tmp_path: Path, python: str) -> None:
     """The verdict is printed and kept. Its loader has iterators of its own: nothing of torch's loader runs before."""
-    script = tmp_path / "train.py"
-    script.write_text(
-        "from pathlib import Path\nfrom tests.examples.iterated import Stateful, over\n"
-        "from tests.examples.training import Costly, Training\n"
-        "over(Stateful(Costly(), 8, shuffle=True))(Training(Path('.')))\n"
-    )
-    done = run(python, tmp_path, "sh", "-c", f"{python} {script}")
+    script = "over(Stateful(Costly(), 8, shuffle=True))(Training(Path('.')))"
+    done = run(python, tmp_path, "sh", "-c", f"{python} train.py", script=script)
     assert done.returncode == 0, done.stderr
     assert "measuring loader 0 (Costly, batch size 8, serial)" in done.stderr and "thrown away" in done.stderr
     assert "Report: found/report.html" in done.stdout
@@ -58,16 +64,13 @@ def test_a_script_is_measured_below_a_shell(tmp_path: Path, python: str) -> None
 
 def test_spawned_workers_inherit_the_environment_and_are_left_alone(tmp_path: Path, python: str) -> None:
     """The script is watched, and only it speaks; so few steps give no verdict, as the exit code says."""
-    script = tmp_path / "train.py"
-    script.write_text(
-        "from pathlib import Path\nfrom torch.utils.data import DataLoader\n"
-        "from tests.examples.training import Costly, Training\n"
+    script = (
         "if __name__ == '__main__':\n"
         "    training = Training(Path('.'))\n"
         "    for batch in DataLoader(Costly(), 8, num_workers=1, multiprocessing_context='spawn'):\n"
         "        training.step(batch)\n"
     )
-    done = run(python, tmp_path, python, str(script), options=("--watch",))
+    done = run(python, tmp_path, python, str(tmp_path / "train.py"), options=("--watch",), script=script)
     assert done.returncode == 2 and "too few training steps" in done.stdout, done.stderr
     assert json.loads((tmp_path / "found" / "result.json").read_text())["loader"] == "Costly"
     assert "no verdict" not in done.stderr
@@ -104,20 +107,14 @@ def test_secrets_are_in_no_file_and_in_no_output(
     option: str, steps: int, code: int, tmp_path: Path, python: str
 ) -> None:
     """Planted in the environment, on the command line and in the script's error; the command is stored without them."""
-    script = tmp_path / "train.py"
-    script.write_text(
-        "import sys\nfrom pathlib import Path\nfrom torch.utils.data import DataLoader\n"
-        "from tests.examples.training import Costly, Training\n"
+    script = (
         "training, data = Training(Path('.')), Costly()\n"
         f"for number, batch in zip(range({steps}), DataLoader(data, 8)):\n    training.step(batch)\n"
         f"sys.excepthook = lambda *_: None\nif {code == 1}: raise OSError('no ' + sys.argv[-1])\n"
     )
-    found = tmp_path / "found"
-    words = [python, "-m", "loaderprobe", "run", option, "--out", str(found), "--", python, str(script), *SECRETS]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_TOKEN": "planted6"}
-    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
+    done = run(python, tmp_path, python, "train.py", *SECRETS, options=(option,), script=script, HF_TOKEN="planted6")
     assert done.returncode == code, done.stderr
-    kept = "".join(path.read_text() for path in found.glob("*"))
+    kept = "".join(path.read_text() for path in (tmp_path / "found").glob("*"))
     assert "planted" not in done.stdout + done.stderr + kept
     said = " ".join(done.stderr.split())
     masked = "--hf-token '***' '--db.password=***' 'API_KEY=***' 's3://***@host/d?***'"
@@ -191,9 +188,7 @@ def test_what_a_script_puts_in_place_of_torch_stays(when: str, tmp_path: Path, p
 
 def test_processes_that_train_without_a_group_are_not_measured(tmp_path: Path, python: str) -> None:
     """Each finds that the other trains, and goes on to its end."""
-    script = tmp_path / "train.py"
-    script.write_text(
-        "import multiprocessing\nfrom pathlib import Path\nfrom tests.examples.training import Training\n"
+    script = (
         "def train(number, barrier):\n"
         "    training = Training(Path('.'))\n"
         "    for epoch in range(2):\n"
@@ -209,7 +204,7 @@ def test_processes_that_train_without_a_group_are_not_measured(tmp_path: Path, p
         "[each.start() for each in all]\n"
         "[each.join() for each in all]\n"
     )
-    done = run(python, tmp_path, python, str(script))
+    done = run(python, tmp_path, python, "train.py", script=script)
     assert done.returncode == 2, done.stderr
     said = " ".join(done.stderr.split())
     assert said.count("2 processes train at the same time, not joined by torch.distributed") >= 2

@@ -46,10 +46,7 @@ def tuned(model: nn.Module, batch: Any, **options: Any) -> loaderprobe.BatchSize
 
 
 def test_the_weights_stay_as_they_are() -> None:
-    """And so do gradients, buffers, the mode and torch's random state.
-
-    The copy stays the same model too, so that each size is measured on the same weights.
-    """
+    """And so do gradients, buffers, the mode, torch's random state, and the weights of the copy from size to size."""
     model = small().eval()
     before = {name: each.clone() for name, each in model.state_dict().items()}
     state = torch.random.get_rng_state()
@@ -170,10 +167,7 @@ def test_a_batch_that_would_not_fit_is_never_tried() -> None:
 
 
 def test_memory_is_measured_and_its_limit_is_kept() -> None:
-    """Of what is beyond it, the probe says that it was not even tried, and what it would have taken.
-
-    A plain error is not taken for memory: it is the model's own, and ends the search.
-    """
+    """What is beyond it is not even tried, with what it would take; a plain error is the model's, and ends all."""
     probing = prober(Wide(), lambda size: repeated(BATCH, size), limit=400 * MB, steps=1)
     few, many = probing.probe(4), probing.probe(16)
     assert few.memory_bytes and many.memory_bytes and 16 * MB < few.memory_bytes < many.memory_bytes

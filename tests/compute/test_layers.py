@@ -118,10 +118,7 @@ def found(one_thread: None) -> loaderprobe.Layers:
 
 
 def test_layers_stand_in_the_order_in_which_they_run(found: loaderprobe.Layers) -> None:
-    """Each call of its own; the model itself has what it does between them; what never ran is named.
-
-    Ranges, the middle half of the steps, hold their medians.
-    """
+    """Each call of its own; the model has what it does between them. Ranges, the middle half of steps, hold medians."""
     assert [(layer.name, layer.call) for layer in found.layers] == CALLS
     assert found.layers[0].kind == "Net" and found.missing == ("unused",)
     assert [part.name for part in found.parts] == ["copy", "zero_grad", "forward", "loss", "backward", "optimizer"]
@@ -156,10 +153,7 @@ def test_the_drill_ends_at_the_slow_line(found: loaderprobe.Layers) -> None:
 
 
 def test_the_weights_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A copy is trained, hooks are gone, and gradients are none. A better layer is another line: where it is called.
-
-    No record of a profiler is left when the following step begins, though the collector of cycles is off.
-    """
+    """A copy is trained; no hook, gradient or record of a profiler stays. A better layer is where it is called."""
     alive: list[int] = []
     begin = compute_layers.Hooks.begin_step
 

@@ -63,10 +63,7 @@ def test_a_window_begins_and_ends_on_an_idle_device() -> None:
 
 
 def test_the_real_profiler_records_the_steps_of_the_window_and_only_those() -> None:
-    """On the CPU: one product a step, inside its own window on time.time_ns()'s clock; not those of the warm-up.
-
-    There are no kernels there, and the window says so.
-    """
+    """On the CPU one product a step, on time.time_ns()'s clock, without kernels; none of the warm-up."""
     product = device(lambda batch: batch @ batch)
     stamps, events = trace(lambda count: iter([torch.ones(16, 16)] * count), product, steps=5, warm_up=3)
     products = [event for event in events if event.name == "aten::mm"]
@@ -127,10 +124,7 @@ class Event:
 
 
 def test_events_of_an_older_torch_become_plain_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without activities; with the fields of kernels where they are given, and can be read.
-
-    A torch that calls the profiler's extra settings otherwise gives a window without those fields.
-    """
+    """Without activities; kernels have the fields that can be read, none where torch names its settings otherwise."""
     (found,) = raw_events([Event('"grid": [4, 1, 1], "stream": 7')])
     assert (found.activity, found.name, found.resource, found.correlation) == (None, "kernel", 7, 3)
     assert found.details == {"grid": [4, 1, 1], "stream": 7}

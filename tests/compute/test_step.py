@@ -167,10 +167,7 @@ def test_a_step_may_take_its_batch_apart() -> None:
 
 @pytest.mark.parametrize(("loading_s", "idle_ms"), [(0.030, 20), (0.005, 0)])
 def test_the_wait_that_a_device_feels_lies_between_two_steps(gpu: Gpu, loading_s: float, idle_ms: int) -> None:
-    """A loader of 30 ms beside steps of 10 ms leaves 20 ms; one of 5 ms leaves none, though the host waits for it.
-
-    The device is waited for once, not within the loop; a second segment makes no new events.
-    """
+    """Of 30 ms beside steps of 10 it is 20, of 5 none. The device is waited for once; events are reused."""
     events = StepEvents(gpu.clock)
     for _ in range(2):
         for _ in range(4):

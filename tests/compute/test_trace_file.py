@@ -29,10 +29,7 @@ def plain(tmp_path: Path, text: str | bytes) -> Path:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_slices_change_nothing(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However a file is cut into slices, and whether it is compressed: the same records, none unreadable.
-
-    So does the way for damaged files, one event after the other, for all of a sound one.
-    """
+    """Nor does compression, or the way for damaged files, one event after the other, on a sound one."""
     whole = read_trace(FIXTURES / name)
     assert whole.events and whole.unreadable == 0 and not whole.cut_off and whole.complete
     path = plain(tmp_path, gzip.decompress((FIXTURES / name).read_bytes()))

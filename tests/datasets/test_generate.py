@@ -51,10 +51,7 @@ def interrupt_at(done: int, error: BaseException) -> object:
 
 
 def test_a_set_depends_on_its_spec_alone(tmp_path: Path, make: Make) -> None:
-    """Not on how the work was shared. Image i lies in class i modulo the classes; no other seed gives one of them.
-
-    The manifest has schema, version, spec, size and XXH3 digest of every file; progress goes up to the whole.
-    """
+    """Not on how the work was shared; its manifest has schema, version, spec, and size and digest of every file."""
     told: list[tuple[int, int]] = []
     one = make(tmp_path / "one", progress=lambda *now: told.append(now))
     assert told == sorted(told) and (told[0], told[-1]) == ((0, 70), (70, 70))
@@ -92,10 +89,7 @@ def test_a_complete_set_is_left_alone(tmp_path: Path, make: Make, count: int) ->
 
 
 def test_a_set_grows_without_touching_what_is_there(tmp_path: Path, make: Make) -> None:
-    """An enlarged set equals one made at full size, and its first files were not written again.
-
-    Until the larger set is complete, the manifest is that of the smaller one.
-    """
+    """It equals one made at full size, and has the manifest of the smaller one until it is complete."""
     directory = make(tmp_path / "grown")
     before = identities(directory)
     with pytest.raises(KeyboardInterrupt):
@@ -108,10 +102,7 @@ def test_a_set_grows_without_touching_what_is_there(tmp_path: Path, make: Make) 
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_an_interrupted_set_goes_on_where_it_was(tmp_path: Path, make: Make, processes: int) -> None:
-    """After Ctrl-C there is no manifest and no half file; the next call keeps the images and makes the rest.
-
-    Asking for fewer keeps what the larger set had; a half file that a killed process left does not stay for ever.
-    """
+    """After Ctrl-C, or a kill that left half a file; asking for fewer keeps what the larger set had."""
     with pytest.raises(KeyboardInterrupt):
         make(tmp_path / "cut", count=140, processes=processes, progress=interrupt_at(64, KeyboardInterrupt()))
     directory = tmp_path / "cut" / "64x48"

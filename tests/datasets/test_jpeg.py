@@ -63,14 +63,9 @@ def test_files_are_as_small_as_libjpeg_makes_them() -> None:
     """The same image, quality and sampling with optimised tables: within 3 % of Pillow's file."""
     frame = Frame(width=200, height=150, quality=90)
     ours = encode(frame, strength=20)
-    out = io.BytesIO()
-    Image.fromarray(_rgb(frame)).save(out, "JPEG", quality=90, subsampling=0, optimize=True)
+    out, pixels = io.BytesIO(), (np.stack(planes(frame, 0, 20), -1) + 128).clip(0, 255).round().astype(np.uint8)
+    Image.fromarray(pixels, "YCbCr").convert("RGB").save(out, "JPEG", quality=90, subsampling=0, optimize=True)
     assert ours.size_bytes == pytest.approx(len(out.getvalue()), rel=0.03)
-
-
-def _rgb(frame: Frame) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
-    pixels = np.stack(planes(frame, 0, 20), -1) + 128
-    return np.asarray(Image.fromarray(pixels.clip(0, 255).round().astype(np.uint8), "YCbCr").convert("RGB"))
 
 
 def test_values_beyond_baseline_are_clipped() -> None:

@@ -336,18 +336,15 @@ def test_space_is_looked_at_before_a_folder_is_written(tmp_path: Path, make: Mak
     assert not (tmp_path / "other").exists()
 
 
-@pytest.fixture(params=NAMES)
-def any_layout(request: pytest.FixtureRequest) -> str:
-    return installed(request.param)
-
-
 def staged(source: FileSet, place: Path) -> FileSet:
     return stage(source, place, FakePageCache(), lambda *_: None)
 
 
+@pytest.mark.parametrize("any_layout", NAMES)
 def test_a_copy_holds_the_same_files(tmp_path: Path, make: Make, any_layout: str) -> None:
     """In the same order, read cold; a second call copies what is missing or cut short, and keeps the rate."""
-    files, heard, cache = whole(make(tmp_path, layout=any_layout)), list[tuple[int, int]](), FakePageCache()
+    files = whole(make(tmp_path, layout=installed(any_layout)))
+    heard, cache = list[tuple[int, int]](), FakePageCache()
     cache.warm(files.absolute(0, COUNT))
     found = stage(files, tmp_path / "copy", cache, lambda *done: heard.append(done))
     assert not cache.held

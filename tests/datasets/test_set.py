@@ -80,22 +80,17 @@ def _blocks(data: bytes) -> Iterator[bytes]:
     yield from (data[start : start + 4096] for start in range(0, len(data), 4096))
 
 
-@pytest.fixture(scope="module")
-def of_one_base_image() -> list[bytes]:
-    """150 files of 110 kB, all varied from one base image: the hardest case."""
+def test_hundreds_of_files_of_one_base_image_share_nothing() -> None:
+    """Deduplication by blocks or by content, and compression that finds what is repeated far apart, save under 1 %."""
     asked = SetSpec(resolution="500x375", classes=1, seed=0, base_images=1, mean_bytes=110_000)
     pool = build_pool(asked, map, lambda *_: None)
-    return [pool.image(0, index, ()) for index in range(150)]
-
-
-def test_hundreds_of_files_of_one_base_image_share_nothing(of_one_base_image: list[bytes]) -> None:
-    """Deduplication by blocks or by content, and compression that finds what is repeated far apart, save under 1 %."""
+    files = [pool.image(0, index, ()) for index in range(150)]
     for cut in (_blocks, _chunks):
-        parts = [part for data in of_one_base_image for part in cut(data)]
+        parts = [part for data in files for part in cut(data)]
         assert sum(map(len, parts)) / sum(map(len, {*parts})) < 1.01
     zstandard = pytest.importorskip("zstandard")
     window = zstandard.ZstdCompressionParameters.from_level(3, window_log=27, enable_ldm=True)
-    data = b"".join(of_one_base_image)
+    data = b"".join(files)
     assert len(data) / len(zstandard.ZstdCompressor(compression_params=window).compress(data)) < 1.01
 
 
@@ -136,10 +131,7 @@ def test_verify_finds_what_changed(tmp_path: Path, make: Make) -> None:
 
 
 def test_shards_grow_by_the_last_one(tmp_path: Path, make: Make) -> None:
-    """The last shard was not full, so it is written again; the others stay; the whole equals one made at once.
-
-    Where growth was interrupted, the last shard may be a longer one: it is noticed, and made again.
-    """
+    """Which was not full, or is a longer one that an interrupted growth left: it is made again, and the others stay."""
 
     def stop(done: int, _: int) -> None:
         if done >= 40:

@@ -94,15 +94,9 @@ def plain(training: Training) -> None:
             training.step(batch)
 
 
-def validates(training: Training) -> None:
-    training.validate()
-    for _ in training.epochs():
-        for batch in training.loader:
-            training.step(batch)
-        training.validate()
-
-
 def by_next(training: Training) -> None:
+    """And validates, before the first epoch too."""
+    training.validate()
     for _ in training.epochs():
         batches = iter(training.loader)
         for _ in range(len(training.loader)):
@@ -237,8 +231,7 @@ def in_a_thread(training: Training) -> None:
 WAYS: dict[str, Callable[[Training], None]] = {
     way.__name__: way
     for way in (
-        plain, validates, by_next, generated, accumulates, zips, again, schedules, raises,
-        never_trains, short, in_a_thread, counts, evaluates_train, adversarial, skips,
-        validates_alone,
+        plain, by_next, generated, accumulates, zips, again, schedules, raises, never_trains, short, in_a_thread,
+        counts, evaluates_train, adversarial, skips, validates_alone,
     )
 }  # fmt: skip

@@ -222,10 +222,7 @@ def test_what_a_url_cannot_have() -> None:
 
 
 def test_http_is_listed_by_its_index(tmp_path: Path) -> None:
-    """Sizes come by a request each; folders that an index links to are listed, too; the query is not kept.
-
-    A link to nothing is counted, and named by its own URL; an index is no object.
-    """
+    """And by those that it links to; a request each has its size; no query is kept; links to nothing are counted."""
     pytest.importorskip("aiohttp")
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()

@@ -198,10 +198,7 @@ def test_what_the_training_thread_records_itself_is_overhead(
 
 @pytest.mark.parametrize("leaves", [False, True])
 def test_workers_that_start_and_end_are_waited_for(watched: tuple[Watcher, Watched, FakeClock], leaves: bool) -> None:
-    """Each epoch, whether the loop is left before its end or not; the rate is lower by that.
-
-    A validation between two loops counts not at all, and after a `break` as a part of the step before it.
-    """
+    """The rate is lower by that. A validation between two loops counts only after a `break`, for the step before it."""
     made, seen, clock = watched
 
     def end() -> None:

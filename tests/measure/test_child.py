@@ -13,7 +13,6 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rates import cold_fraction
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.measure.child import explain_error, keep_together, next_order
-from loaderprobe.measure.runner import Child, Event, ForkServer, Order, kill_group, run_order
+from loaderprobe.measure.runner import Child, Event, ForkServer, Order, run_order
 from loaderprobe.protocols import Clock
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure, segments_of
@@ -155,21 +154,14 @@ def test_an_error_becomes_a_reason_and_a_hint(error: Exception, reason: str, hin
     assert "\n" not in found[0]
 
 
-@pytest.fixture(scope="module")
-def two_workers(photographs: FileSet, measure_real: MeasureReal) -> Measurement:
-    """Two workers on cold files, so few that no segment lasts."""
-    measurement = measure_real(photographs.chosen(range(64)), workers=2)
-    assert isinstance(measurement, Measurement)
-    return measurement
-
-
-@pytest.mark.usefixtures("on_disk")
-def test_cold_reads_of_workers_agree_with_the_files_consumed(two_workers: Measurement) -> None:
-    """Bytes that the workers read from storage are the sizes of the files, within 5 %; that there is no GPU is said."""
-    assert cold_fraction(two_workers, [s for s in two_workers.segments if s.mode == "baseline"]) == pytest.approx(
-        1.0, abs=0.05
-    )
-    assert "no GPU" in next(said(m.reason) for m in two_workers.missing if m.name == "gpu_utilization")
+def test_cold_reads_of_workers_agree_with_the_files_consumed(on_disk: FileSet, measure_real: MeasureReal) -> None:
+    """Bytes that the workers read from storage are the sizes of the files, within 5 %; the device was sampled."""
+    found = measure_real(on_disk.chosen(range(64)), workers=2)  # so few that no segment lasts
+    assert isinstance(found, Measurement)
+    share = cold_fraction(found, [s for s in found.segments if s.mode == "baseline"])
+    assert share == pytest.approx(1.0, abs=0.05)
+    assert "disk_read" in {series.name for series in found.series} | {each.name for each in found.missing}
+    assert "no GPU" in next(said(m.reason) for m in found.missing if m.name == "gpu_utilization")
 
 
 def test_warm_reads_come_from_memory(on_disk: FileSet, measure_real: MeasureReal) -> None:
@@ -250,15 +242,6 @@ def start(server_without_torch: ForkServer, tmp_path: Path) -> Callable[..., Any
     return started
 
 
-def test_a_killed_child_is_told_by_its_signal(start: Callable[..., Any]) -> None:
-    """The forkserver waits for its children and passes on how they ended."""
-    child = start()
-    with suppress(ProcessLookupError):  # it may have ended by its order
-        os.kill(child.pid, signal.SIGKILL)
-    assert child.wait(60) in (-signal.SIGKILL, 1)
-    child.stdout.close()
-
-
 def test_a_child_that_was_not_waited_for_is_not_taken_for_the_next(run_forked: Run, start: Callable[..., Any]) -> None:
     """Its exit status stood where the id of the next child stands: 1, whose group is every process there is."""
     with start().stdout as said:
@@ -307,10 +290,7 @@ with ForkServer() as server:
 
 
 def test_a_sweep_that_is_killed_leaves_no_child(tmp_path: Path) -> None:
-    """The kernel then asks the forkserver to end, which ends what it has started before it goes.
-
-    What a worker had just named in shared memory goes, too.
-    """
+    """The forkserver ends what it has started before it goes, and what workers had just named in shared memory."""
     os.mkfifo(tmp_path / "order.json")  # the child waits for what it is asked
     order = [sys.executable, "-c", FORKED, str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": str(without_torch(tmp_path / "first"))}
@@ -427,8 +407,6 @@ def test_waiting_has_a_limit(
     run_forked: Run, server_without_torch: ForkServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A child that takes longer than it may is reported as such, and ended."""
-    hung = run_forked(limit_s=0.0, rate=0.1)
-    assert isinstance(hung, RunFailure) and hung.reason == "timeout: not finished after 0 s"
     freed: list[object] = []  # with the processes goes what they had in it
     monkeypatch.setattr("loaderprobe.measure.runner.remove_batches", freed.append)
     monkeypatch.setattr("loaderprobe.measure.runner.free_shared_memory_bytes", lambda: 4096 * len(freed))
@@ -436,18 +414,6 @@ def test_waiting_has_a_limit(
     assert isinstance(full, RunFailure) and "shared memory is full" in full.reason and "/dev/shm" in full.hint
     children = subprocess.run(["pgrep", "-P", str(server_without_torch._process.pid)], capture_output=True, check=False)
     assert children.stdout == b""
-
-
-def test_what_a_killed_process_named_in_shared_memory_is_removed() -> None:
-    """A kill may come between the two steps in which torch names a piece and takes the name away."""
-    waits = "import os; open(f'/dev/shm/torch_{os.getpid()}_1_1', 'w').close(); print(flush=True); input()"
-    order = [sys.executable, "-c", waits]
-    with subprocess.Popen(order, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as child:
-        assert child.stdout is not None and child.stdout.readline()
-        named = Path(f"/dev/shm/torch_{child.pid}_1_1")
-        assert named.exists()
-        kill_group(child.pid, child.wait)
-        assert not named.exists() and child.returncode == -signal.SIGKILL
 
 
 def test_a_sweep_that_ends_with_an_answer_unread_ends_its_forkserver() -> None:

@@ -81,17 +81,16 @@ def one_round(monkeypatch: pytest.MonkeyPatch) -> None:
 class Children:
     """Stands in for the child processes: a session on a fake clock for each order, by the number of workers.
 
-    Those that `fail` have no result, nor has a further round where `breaks`; one `is_interrupted`. Each takes
-    `takes_s`, or as long as it takes. A study comes to one epoch.
+    Those that `fail` have no result; one `is_interrupted`. Each takes `takes_s`, or as long as it takes. A study comes
+    to one epoch.
     """
 
     def __init__(
-        self, services: Mapping[int, Service] | None = None, *, fail: tuple[int, ...] = (), breaks: bool = False,
-        is_interrupted: int | None = None, takes_s: float | None = None, hints: Mapping[int, str] | None = None,
+        self, *, fail: tuple[int, ...] = (), is_interrupted: int | None = None, takes_s: float | None = None,
+        hints: Mapping[int, str] | None = None,
     ) -> None:  # fmt: skip
         self.clock, self.orders = FakeClock(), list[Order]()
-        self._services, self._fail, self._breaks = services or {0: SLOW, 1: FAST, 2: FAST}, fail, breaks
-        self._is_interrupted, self._takes_s, self._hints = is_interrupted, takes_s, hints or {}
+        self._fail, self._is_interrupted, self._takes_s, self._hints = fail, is_interrupted, takes_s, hints or {}
 
     def run(self, order: Order, type_: Any, *, on_event: Any, **_: Any) -> Any:
         order = decode("order", encode("order", order), Order, "an order")
@@ -101,13 +100,13 @@ class Children:
             raise KeyboardInterrupt
         self.clock.sleep(self._takes_s or 0.0)
         on_event(Event(stage="half", done=1, total=2))
-        if workers in self._fail or (self._breaks and order.earlier):
+        if workers in self._fail:
             return failure(config, hint=self._hints.get(workers, ""))
         if order.study:
             epoch = Epoch(images=2000, wall_s=10.0, delivered_bytes=1, storage_bytes=1)
             return EpochsMeasured(config=config, started_utc="", set_bytes=1, memory_bytes=1, epochs=(epoch,))
         session = scripted_session(
-            self._services[workers], config, FILES, clock=None if self._takes_s else self.clock,
+            FAST if workers else SLOW, config, FILES, clock=None if self._takes_s else self.clock,
             budget_s=order.budget_s, earlier=order.earlier,
         )  # fmt: skip
         return measured(session)

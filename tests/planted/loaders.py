@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,37 +11,6 @@ from typing import Any, Self
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import WorkerBatches
-
-
-class KilledWorker:
-    """Torch's own loader, of which one worker is killed after the first batch.
-
-    It is imported where it is made: the sweep itself only looks at the class.
-    """
-
-    def __init__(self, config: RunConfig, files: FileSet, scratch: Path) -> None:
-        from loaderprobe.loaders.torch import TorchLoader
-
-        self._loader = TorchLoader(config, files, scratch)
-
-    def batches(self) -> Iterator[Any]:
-        batches = self._loader.batches()
-        yield next(batches)
-        os.kill(self.workers()[0], signal.SIGKILL)
-        yield from batches
-
-    def workers(self) -> Sequence[int]:
-        return self._loader.workers()
-
-    def records(self) -> WorkerBatches:
-        return self._loader.records()
-
-    def __enter__(self) -> Self:
-        self._loader.__enter__()
-        return self
-
-    def __exit__(self, *raised: Any) -> None:
-        self._loader.__exit__(*raised)
 
 
 class Plain:

@@ -63,10 +63,7 @@ class Page(HTMLParser):
 
 @pytest.mark.parametrize("file", sorted(SHOWN.glob("*.html")), ids=lambda file: file.stem)
 def test_every_page_is_whole_and_loads_nothing(file: Path) -> None:
-    """Of every kind of result: all tags closed, one heading, no script, nothing to fetch.
-
-    Each SVG has a view box, so that it scales, and no id that could clash with another's.
-    """
+    """Of every kind of result: tags are closed, no script, nothing to fetch; SVGs scale, and share no id."""
     html = file.read_text()
     page = Page(html)
     head = html.partition("</head>")[0]

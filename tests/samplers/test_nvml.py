@@ -141,10 +141,7 @@ def test_units(gpu: Gpu) -> None:
 @pytest.mark.parametrize("call", FAILING)
 @pytest.mark.parametrize("value", ERRORS)
 def test_no_error_is_ever_a_reading(gpu: Gpu, call: str, value: int) -> None:
-    """Whichever call fails and however: its figures have the reason and no reading, the others stay, NVML is closed.
-
-    Without a handle that is every figure; every sample of GPM is given back.
-    """
+    """Whichever call fails: its figures have the reason, the others stay, samples are given back, NVML is closed."""
     found = gpu.sample({"GPM": 1, "OLDER": 13, call: value}, times=3)
     failed = FAILING[call]
     why = NO_GPM if (call, value) == ("GPM_SUPPORT", 3) else ERRORS[value]
@@ -241,6 +238,8 @@ def test_a_lost_gpu_keeps_what_was_read_and_is_asked_no_more(gpu: Gpu) -> None:
     assert len(values(found)["gpu_utilization"]) == 3 and len(values(found)["gpu_sm_clock"]) == 2
     assert reasons(found)["gpu_sm_clock"] == "the GPU has been lost; its readings end 3.0 s after sampling began"
     assert set(reasons(found)) >= PLAIN
+    found = gpu.sample({}, {"ENERGY": 999}, {"ENERGY": 15})
+    assert reasons(found)["gpu_energy"].startswith("the GPU has been lost")
     found = gpu.sample(*[{"GPM": 1}] * 3, {"GPM_SAMPLE": 15, "GPM_FREE": 15}, {"GPM_FREE": 15})
     assert values(found)["gpu_sm_occupancy"] == pytest.approx([0.06, 0.08])
     assert reasons(found)["gpu_sm_occupancy"].startswith("GPM: the GPU has been lost; its readings end 400 ms")
@@ -283,10 +282,7 @@ def test_an_empty_list_of_processes_is_not_zero(gpu: Gpu) -> None:
     ],
 )
 def test_mig_is_named_where_it_is_why(gpu: Gpu, settings: dict[str, object], words: str) -> None:
-    """Utilization is not supported under MIG, and the reason says so; a UUID may be known as an instance's only.
-
-    GPM takes an instance's samples on the whole GPU, by the instance's number.
-    """
+    """Utilization is not supported under MIG; GPM takes an instance's samples on the whole GPU, by its number."""
     found = gpu.sample({"GPM": 1, "UTILIZATION": 3, **settings}, times=5)
     assert words in reasons(found)["gpu_utilization"]
     assert len(values(found)["gpu_sm_occupancy"]) == 4
@@ -310,10 +306,7 @@ def test_samples_are_never_closer_than_the_driver_refreshes(gpu: Gpu) -> None:
 
 @pytest.mark.parametrize("status", [3, 4, 6, 21, 999, 1234])
 def test_each_metric_has_a_status_of_its_own(gpu: Gpu, status: int) -> None:
-    """A metric that failed within a good answer is missing with its reason, and the others stay.
-
-    Of the JPEG engines the busiest counts, and those that are absent do not.
-    """
+    """One that failed is missing with its reason, and the others stay; of the JPEG engines the busiest counts."""
     found = gpu.sample({"GPM": 1, "STATUS_3": status, "STATUS_46": 3, "STATUS_47": 3}, times=2)
     assert reasons(found) == {"gpu_sm_occupancy": f"GPM: {ERRORS[status]}"}
     assert GPM - set(values(found)) == {"gpu_sm_occupancy"}

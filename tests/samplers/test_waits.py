@@ -51,11 +51,7 @@ def _kinds(samples: WaitSamples) -> set[tuple[int, str]]:
 
 
 def test_workers_are_seen_while_they_wait(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
-    """Samples come while the sampler is open, by worker, on the measuring clock, and stay after it.
-
-    Workers that come later are seen when it asks again; one that ends leaves the others, with their numbers. Leaving
-    ends and reaps the process.
-    """
+    """Those that come later, too; samples stay after the sampler, whose process is reaped."""
     before = time.perf_counter_ns()
     workers = [(os.getpid(), threading.get_native_id())]
     with WaitsSampler(lambda: workers, tmp_path, rate_hz=FAST_HZ) as sampler:

@@ -33,9 +33,9 @@ from loaderprobe.storage.reader import (
     steady_slices,
     why_not_direct,
 )
+from tests.conftest import AsUnprivileged
 
 ENGINES = (ThreadEngine(), ProcessEngine(2))
-AS_ROOT = pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 
 
 def write(folder: Path, count: int, suffix: str = ".jpg") -> None:
@@ -59,10 +59,7 @@ def skipped(sample: Sample) -> dict[object, object]:
 
 
 def test_what_is_no_file_is_counted_and_left_out(tmp_path: Path) -> None:
-    """FIFOs, broken links and empty files; a loop of links ends. A file of two names is read once.
-
-    A second reading would come from the cache, and a set that is half links would look half warm.
-    """
+    """A loop of links ends. A file of two names is read once: the second reading would come from the cache."""
     write(tmp_path, 5)
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "broken.jpg").symlink_to(tmp_path / "none")
@@ -112,10 +109,7 @@ def test_a_single_file_is_read_in_blocks(tmp_path: Path) -> None:
 
 
 def test_large_files_are_read_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder of shards in blocks of 1 MiB: no reader needs a buffer as large as a shard.
-
-    A single shard among images, too: it neither holds up a phase nor goes beyond the limit.
-    """
+    """Of 1 MiB: no reader needs a buffer as large as a shard; one among images does not hold up a phase."""
     (tmp_path / "shards").mkdir()
     for number in range(2):
         sparse(tmp_path / f"shards/{number}.tar", LARGE_FILE_BYTES + 1 + number)
@@ -142,17 +136,26 @@ def test_only_large_files_can_be_read_in_a_row(tmp_path: Path) -> None:
     assert offsets == sorted(offsets) and sum(p.size_bytes for p in in_a_row.pieces) == SEQUENTIAL_FILE_BYTES
 
 
-@AS_ROOT
-def test_a_folder_that_may_not_be_read(tmp_path: Path) -> None:
-    """No permission is a missing part, with exit code 3; of one of several files it is a reason beside the rate."""
-    (tmp_path / "locked").mkdir(mode=0)
-    with pytest.raises(MissingPart):
-        sampled(tmp_path / "locked")
-    write(tmp_path, 2)
-    pieces = sampled(tmp_path).pieces
+def test_what_may_not_be_read_is_a_missing_permission(
+    open_path: Path, as_unprivileged: AsUnprivileged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder, all of its files, or a file alone; one of several is left out, or a reason beside the rate."""
+    (open_path / "locked").mkdir(mode=0)
+    write(open_path / "data", 3)
+    pieces = sampled(open_path / "data").pieces
     pieces[0].path.chmod(0)
-    reading = ThreadEngine().read(pieces, ReadOrder(readers=1, seconds=60.0))
+    with as_unprivileged():
+        with pytest.raises(MissingPart):
+            sampled(open_path / "locked")
+        reading = ThreadEngine().read(pieces, ReadOrder(readers=1, seconds=60.0))
     assert reading.unread == {str(pieces[0].path): "no read permission"}
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path).name == "1.jpg")
+    sample = sampled(open_path / "data")
+    assert len(sample.pieces) == 1 and skipped(sample) == {"not readable": 2}
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    for path in (open_path / "data", open_path / "data" / "1.jpg"):
+        with pytest.raises(MissingPart):
+            sampled(path)
 
 
 def test_the_scratch_file_is_always_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,10 +177,7 @@ def test_the_scratch_file_is_always_removed(tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
 def test_every_piece_is_read_once(sample: Sample, engine: ReadEngine) -> None:
-    """However many readers share them, each file is read exactly once, to its end.
-
-    A file that has gone, and one that is shorter than it was, are counted apart and end nothing.
-    """
+    """However many readers share them; one that has gone, and one that is shorter than it was, are counted apart."""
     reading = engine.read(sample.pieces, ReadOrder(readers=4, seconds=60.0))
     total = sum(piece.size_bytes for piece in sample.pieces)
     assert reading.taken >= len(sample.pieces) and reading.ios == len(sample.pieces) and not reading.unread
@@ -199,10 +199,7 @@ def test_threads_that_begin_late_read_a_piece_each(sample: Sample) -> None:
 @pytest.mark.parametrize("direct", [False, True])
 @pytest.mark.parametrize("whole", [False, True])
 def test_blocks_deliver_the_bytes_of_a_file_once(tmp_path: Path, whole: bool, direct: bool) -> None:
-    """A neighbouring block read along does not count; past the page cache odd sizes are read to their last byte.
-
-    A piece beyond the buffer is read in several calls.
-    """
+    """Without a neighbour read along; past the page cache to the last byte, beyond the buffer in several calls."""
     size = 2 * (MOST_BYTES_A_READ if whole else BLOCK_BYTES) + 5
     path = sparse(tmp_path / "file", size)
     pieces = [Piece(path=path, offset=0, size_bytes=size)] if whole else sampled(path).pieces

@@ -76,10 +76,7 @@ def run(*command: object) -> dict[str, Any]:
 
 @pytest.mark.alone(by_itself=True)
 def test_cold_reads_of_the_serial_loader_agree_with_the_device(photographs: FileSet, measure_real: MeasureReal) -> None:
-    """With the files consumed within 5 %, and with what the device reports within 10 % (nothing is read ahead).
-
-    The device counts the reads of all processes, which only adds: the quietest segment counts.
-    """
+    """With the files consumed within 5 %, the device within 10 % in the quietest segment: others only add reads."""
     needs_cold_reads(Path(photographs.root))
     serial = measure_real(photographs, workers=0, rounds=3)
     assert isinstance(serial, Measurement)
@@ -107,10 +104,7 @@ def test_a_sweep_holds_the_disk_against_its_ceiling(
     plant_disk: PlantDisk, photographs: FileSet, tmp_path: Path, fork_server: ForkServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    """Two workers on the slow disk: input, storage, at over 85 % of the ceiling.
-
-    The budget is for a busy machine: no further rounds use it up. The kind of the disk is the test's above.
-    """
+    """Two workers are at over 85 % of it. The budget is for a busy machine: no further rounds use it up."""
     monkeypatch.setattr("loaderprobe.api.sweep.ForkServer", lambda: nullcontext(fork_server))
     monkeypatch.setattr("loaderprobe.measure.sweep.further_round", lambda *_, **__: ())
     monkeypatch.setattr(Ceilings, "name_kinds", lambda *_: None)

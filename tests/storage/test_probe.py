@@ -72,10 +72,7 @@ def test_the_label_comes_from_bytes() -> None:
 
 
 def test_a_cold_ladder(folder: Path) -> None:
-    """After each eviction the files come from storage, and the bytes prove it; nothing is written.
-
-    Every phase is announced before it is made. Small files cannot be read in a row.
-    """
+    """The bytes prove it, and nothing is written. Every phase is announced; small files cannot be read in a row."""
     needs_cold_reads(folder)
     seen: list[tuple[str, int, int]] = []
     before = {file: file.stat().st_mtime_ns for file in folder.iterdir()}
@@ -202,10 +199,7 @@ def test_links_lead_to_the_storage_they_point_to(tmp_path: Path) -> None:
 
 
 def test_a_path_that_is_no_utf8_can_be_stored(folder: Path) -> None:
-    """As those of all other results. All caches are dropped where asked.
-
-    Rounds are limited: twenty small files do not keep the probe evicting for seconds of reading.
-    """
+    """All caches are dropped where asked. Rounds are limited: small files do not keep the probe evicting for long."""
     odd = Path(os.fsdecode(os.fsencode(folder.parent) + b"/odd\xff"))
     folder.rename(odd)
     drops: list[int] = []
@@ -270,11 +264,7 @@ class Scripted:
 
 
 def test_fast_storage_is_read_by_processes_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where threads may be the limit, processes read as well, and the faster of the two counts. Where processes fail,
-    threads count for at least their rate, and a note says so.
-
-    Twenty files cannot occupy eight readers: an automatic ladder ends before, and says so.
-    """
+    """The faster counts; threads alone count for at least their rate. Twenty files cannot occupy eight readers."""
     Scripted(monkeypatch)
     measured = probed(folder, readers=None)
     assert [phase.readers for phase in measured.ladder] == [1, 2, 4]
@@ -431,10 +421,7 @@ def test_a_ceiling_that_cannot_be_measured_has_a_reason(files: FileSet, monkeypa
 
 
 def test_the_ceiling_reads_as_the_loader_does(files: FileSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whole files, at random, through the page cache, with as many readers as asked.
-
-    Of shards a loader reads unknown parts; blocks of 1 MB get about the most that storage has.
-    """
+    """Whole files through the page cache; of shards, of which a loader reads unknown parts, blocks of 1 MB."""
     scripted = Scripted(monkeypatch)
     monkeypatch.setattr(ceiling_module, "locate_pieces", lambda *_: BLOCK)
     assert raised(None, files, 3).phases

@@ -32,8 +32,8 @@ def _altered(cache: str = "cold", **changes: object) -> bytes:
     return json.dumps(envelope).encode()
 
 
-def _versioned(version: object, kind: str = "config") -> bytes:
-    envelope = json.loads(encode(kind, CONFIG))
+def _versioned(version: object) -> bytes:
+    envelope = json.loads(encode("config", CONFIG))
     return json.dumps(envelope | {"schema_version": version}).encode()
 
 
@@ -113,11 +113,6 @@ def test_a_file_that_could_not_be_written_is_refused_before(
 # Results in single JSON files.
 
 
-def read_bandwidth(file: Path) -> BandwidthReport:
-    found: BandwidthReport = read_result(file, {"loaderprobe/bandwidth": BandwidthReport}.get)
-    return found
-
-
 def _with(*path: str | int, value: Any) -> str:
     tree = json.loads(result_json(example_bandwidth()))
     place = tree
@@ -157,5 +152,5 @@ def test_anything_else_is_a_bad_value_that_names_the_file(case: str, tmp_path: P
     file = tmp_path / "found.json"
     file.write_text(BAD[case])
     with pytest.raises(BadValue, match=r"found\.json") as caught:
-        read_bandwidth(file)
+        read_result(file, {"loaderprobe/bandwidth": BandwidthReport}.get)
     assert "measure it again" in caught.value.hint

@@ -288,10 +288,10 @@ def of_four_ranks(segments: int) -> Measurement:
     )  # fmt: skip
     drawn, count = random.Random(0), len(made.segments)
 
-    def digits(figures: int) -> tuple[int, ...]:
-        return tuple(drawn.randrange(10 ** (figures - 1), 10**figures) for _ in range(count))
+    def digits() -> tuple[int, ...]:
+        return tuple(drawn.randrange(10**8, 10**9) for _ in range(count))
 
-    seen = [replace(each, input_ns=digits(9), meet_ns=digits(9)) for each in made.by_rank]
+    seen = [replace(each, input_ns=digits(), meet_ns=digits()) for each in made.by_rank]
     return replace(made, by_rank=tuple(seen))
 
 

@@ -325,10 +325,7 @@ def test_what_a_client_read_from_its_server(
 def test_what_the_program_behind_a_fuse_mount_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: tuple[int, int], here: int
 ) -> None:
-    """Of those that serve this mount, whose number is the kernel's own, which is 319 for the device 0:319 (Linux 6.18).
-
-    After it another program may serve a mount of its number, or none.
-    """
+    """Of those that serve this mount, by the kernel's number (319 of 0:319, Linux 6.18), which may be used again."""
     monkeypatch.setattr(device, "PROC", tmp_path)
     place = replace(example_location(str(tmp_path)), kind="fuse", mount="/mnt/fuse", devices=())
     stat, mounted = Path.stat, SimpleNamespace(st_dev=os.makedev(*number))

@@ -114,10 +114,7 @@ def test_limits_of_cores_have_the_same_names_in_processes_that_share_them(
 
 
 def test_the_machine(tmp_path: Path) -> None:
-    """The processor's name is the kernel's, else the architecture, on ARM with the numbers of its maker and kind.
-
-    Memory that is not there is None, not 0.
-    """
+    """Its processor by the kernel's name, else the architecture, on ARM with numbers. No memory is None, not 0."""
     (tmp_path / "cpuinfo").write_text("processor : 0\nmodel name\t: Example 9000 @ 3 GHz\n")
     assert cpu_model(tmp_path / "cpuinfo") == "Example 9000 @ 3 GHz"
     (tmp_path / "cpuinfo").write_text(

@@ -132,10 +132,7 @@ def test_files_behind_a_server_do_not_wait_for_each_other(
 
 
 def test_an_eviction_that_does_not_help_ends(files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages that a process holds are given up after two tries; on overlayfs after the whole machine is written back.
-
-    That happens only where single files cannot be, and only once.
-    """
+    """After two tries; on overlayfs after the whole machine is written back, once, where single files cannot be."""
     content, tries, written = files[0].read_bytes(), [], []
     monkeypatch.setattr(os, "posix_fadvise", lambda *_: tries.append(1))
     monkeypatch.setattr(os, "sync", lambda: written.append(1))
@@ -299,10 +296,7 @@ def test_rights_are_read_from_proc(tmp_path: Path) -> None:
 
 
 def test_held_files_are_let_go_before_they_can_be_evicted(files: list[Path], tmp_path: Path) -> None:
-    """Files open for reading or mapped are held; dropping alone leaves what is mapped; it reads as before.
-
-    Also of a name with a carriage return.
-    """
+    """Files open for reading or mapped, of any name: dropping alone leaves what is mapped; it reads as before."""
     path = files[0].rename(files[0].with_name("a\rb"))
     with path.open("rb") as file, (tmp_path / "log").open("w") as log:
         assert held_files()[str(path)] == PAGES * PAGE_BYTES

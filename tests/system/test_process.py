@@ -33,13 +33,9 @@ from tests.system.fake_kernel import PID, Processes
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
-@pytest.fixture
-def processes(tmp_path: Path) -> Processes:
-    return Processes(tmp_path)
-
-
-def test_counters_of_a_process(processes: Processes) -> None:
+def test_counters_of_a_process(tmp_path: Path) -> None:
     """CPU of all threads in seconds, bytes from storage; what is hidden is None beside the rest."""
+    processes = Processes(tmp_path)
     assert read_process(PID, processes.proc) is None
     processes.begin(ticks=(3 * TICKS_PER_S, TICKS_PER_S // 2, 9, 9))
     assert read_process(PID, processes.proc) == (3.5, None)

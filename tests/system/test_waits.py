@@ -163,10 +163,7 @@ def test_epoll(threads: Processes, watched: WatchedProcess) -> None:
 
 
 def test_who_waits_for_threads_does_what_they_do(threads: Processes, watched: WatchedProcess) -> None:
-    """Storage counts before running, and that before an idle connection; threads in futex count for nothing.
-
-    A thread that has gone is forgotten; who reads waits for its read, whatever its other threads do.
-    """
+    """Storage before running, that before an idle connection; futex and threads that are gone count for nothing."""
     threads.waits("futex")
     threads.waits("futex", tid=43)
     assert seen(watched) == ("lock", None)
