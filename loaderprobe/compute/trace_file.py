@@ -12,7 +12,6 @@ import io
 import json
 import math
 import re
-import sys
 import zlib
 from bisect import bisect_right
 from collections import Counter
@@ -370,6 +369,7 @@ class _Reader:
 
     found: Recording
     annotation: str
+    _texts: dict[str, str] = field(default_factory=dict)
     _launches: dict[Any, dict[str, Any]] = field(default_factory=dict)
     _threads: dict[Any, int] = field(default_factory=dict)
 
@@ -401,7 +401,7 @@ class _Reader:
         where = args.stream if on_gpu and args.stream is not None else event.tid
         found.events.append(
             RawEvent(
-                _text(name), kind, on_gpu, self._number(args.device if args.device is not None else event.pid),
+                self._text(name), kind, on_gpu, self._number(args.device if args.device is not None else event.pid),
                 self._number(where), times[0], times[1], self._number(args.correlation), False,
                 self._details(args) if kind == "kernel" else _NO_DETAILS,
             )
@@ -423,11 +423,11 @@ class _Reader:
         if event.dur * 1000 > LONG_NS and not name.startswith(STEP):
             kept.append(self.found.spans.long)
         if kind == "user_annotation" and not name.startswith(STEP) and len(self.found.annotations) < MOST_NAMES:
-            self.found.annotations[_text(name)] += 1
+            self.found.annotations[self._text(name)] += 1
         if self.found.batch_size is None and name in CONVOLUTIONS:
             self.found.batch_size = _batch_of(event)
         if kept and (times := _times(event)):
-            span = HostSpan(_text(name), self._number(event.tid), *times)
+            span = HostSpan(self._text(name), self._number(event.tid), *times)
             for place in kept:
                 if len(place) < MOST_SPANS:
                     place.append(span)
@@ -443,6 +443,13 @@ class _Reader:
             return spans.optimizer
         asks = name == self.annotation if self.annotation else LOADER.search(name)
         return spans.waits if asks else None
+
+    def _text(self, name: str) -> str:
+        """One object for equal names, of which the begin is enough."""
+        name = name[:LONGEST_NAME]
+        if len(self._texts) < MOST_SPANS:
+            return self._texts.setdefault(name, name)
+        return self._texts.get(name, name)
 
     def _number(self, value: Any) -> int:
         """A thread, a stream or a correlation as a number: some versions write texts, like `stream 7`."""
@@ -474,11 +481,6 @@ class _Reader:
 
 
 _NO_ARGS, _NO_DETAILS = _Args(), {}  # type: tuple[_Args, dict[str, Any]]
-
-
-def _text(name: str) -> str:
-    """One object for equal names, of which the begin is enough."""
-    return sys.intern(name[:LONGEST_NAME])
 
 
 def _plausible(details: dict[str, Any]) -> bool:
