@@ -274,6 +274,7 @@ def ranks_view(measurement: Measurement, verdict: Verdict) -> RanksView | None:
     rows = [
         RankRow(
             rank=seen.rank,
+            node=seen.node,
             host=seen.host,
             alone_images_per_s=alone.get(seen.rank),
             input_s=median([seen.input_ns[place] / NS for place in places] or [0.0]),

@@ -34,6 +34,7 @@ class RankRow:
     """One rank. Times are seconds of a step of the loader alone, in step with the others."""
 
     rank: int
+    node: int
     host: str
     alone_images_per_s: float | None
     """Of its loader by itself; None where ranks were measured in step only."""

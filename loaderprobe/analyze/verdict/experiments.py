@@ -52,8 +52,9 @@ from loaderprobe.stats import mean, median
 
 # What several ranks lose to each other: to a slow one, to slow batches, and to the exchange of gradients.
 #
-# Waiting names the wrong rank: on a shared disk equal ranks wait unequally. So the slowest goes without input, and in
-# turn a middle one, which leaves as much to the others. A slow host shows in what each rank loads by itself.
+# Waiting names the wrong rank: on a shared disk equal ranks wait unequally, the same one in every round. So the slowest
+# goes without input, and in turn a middle one, which leaves as much to the others. Where all ranks of a host are slow,
+# taking one's input changes nothing: a slow host shows in what each rank loads by itself.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +159,10 @@ def _over_in_step(seen: Seen, rates: Mapping[int, float]) -> dict[int, float]:
 
 
 def _over(seen: Seen, rates: Mapping[int, float], others: Mapping[int, float]) -> dict[int, float]:
-    """Training on loaders of these rates over that on loaders of the others, in the rounds of the others."""
+    """Training on loaders of these rates over that on loaders of the others, in the rounds of the others.
+
+    Compute of a round that lacks it is the median of those that have it.
+    """
     alone, loop = _by_round(seen.alone, others), seen.loop
     return {n: loop.end_to_end(rates[n], each) / loop.end_to_end(others[n], each) for n, each in alone.items()}
 

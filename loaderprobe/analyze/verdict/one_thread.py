@@ -1,7 +1,8 @@
 """A serial loader whose threads spin: seen by CPU time, and proved by loading with torch on one thread.
 
 torch shares an operation on a tensor among OpenMP's threads, which spin between two of them and hardly help with small
-ones. Where another process has one of the cores, each operation waits for it. That is advice, and never a cause.
+ones. Where another process has one of the cores, each operation waits for the thread on it. That is advice, and never a
+cause.
 """
 
 from __future__ import annotations

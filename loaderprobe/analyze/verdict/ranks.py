@@ -192,7 +192,7 @@ def same_samples(ranks: Sequence[RankInput]) -> Remark | None:
 
 
 def own_shares(notes: Sequence[Remark], now: Interval) -> tuple[Advice, ...]:
-    """To share the data set out, where `notes` say that ranks take the same samples: no rate changes, so not `now`."""
+    """To share the data set out, where `notes` say that ranks take the same samples; the rate `now` stays."""
     if not any(note.code in ("same_samples", "same_batches") for note in notes):
         return ()
     command = "DataLoader(dataset, ..., sampler=DistributedSampler(dataset))"
