@@ -80,7 +80,7 @@ class Table(Part):
     right: frozenset[int] = field(init=False)
     """The columns of figures; the first, which names its lines, where it has nothing but numbers."""
     map: bool = False
-    """Columns that do not fit stand below the others; each cell has the colour of its tone."""
+    """Each cell has the colour of its tone; no terminal shows one."""
     caption: str = ""
 
     def __post_init__(self) -> None:

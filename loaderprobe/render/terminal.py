@@ -98,7 +98,7 @@ def _item(subject: str, text: str, width: int, *, indent: int = 2) -> Iterator[P
 def _tables(table: Table, width: int) -> Iterator[RenderableType]:
     """One; where its figures do not fit beside each other, several, each with the first column."""
     natural, least = zip(*(_widths(table, place) for place in range(len(table.head))), strict=True)
-    gap = 2 if table.map or sum(natural) + 2 * (len(natural) - 1) <= width else 1
+    gap = 2 if sum(natural) + 2 * (len(natural) - 1) <= width else 1
     first = 1
     while first <= max(1, len(least) - 1):
         left, last = width - least[0], first
@@ -122,15 +122,12 @@ def _widths(table: Table, place: int) -> tuple[int, int]:
     """Of a column, as it is and folded; figures and short names are not folded."""
     head, *cells = [visible(cell_text(line[place])) for line in (table.head, *table.lines)]
     natural = max(cell_len(text) for cell in (head, *cells) for text in cell.split("\n"))
-    if table.map:
-        return natural, natural if place else min(natural, _LONGEST_NAME)
     unfolded = cells if place in table.right else [word for cell in cells for word in cell.split()]
     least = max([cell_len(text) for text in (*unfolded, *head.split())], default=0)
     return natural, least if place else max(least if place in table.right else 0, min(natural, _LONGEST_NAME))
 
 
 def _table(table: Table, widths: Mapping[int, int], gap: int) -> RichTable:
-    """The columns of these places, in these widths."""
     made = RichTable(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
     for place, width in widths.items():
         right = place in table.right

@@ -114,14 +114,6 @@ def test_two_hundred_configurations_make_a_page_of_under_5_mb(monkeypatch: pytes
     assert len(html.encode()) < 5e6
 
 
-MAP = Table(
-    head=("workers", *(str(count) for count in range(12))),
-    lines=(("photos", *(Cell(text=f"{100 + count}±9 S", tone="storage", words="storage") for count in range(12))),),
-    map=True,
-    caption="by workers",
-)
-
-
 def test_a_notebook_has_the_page_in_one_element() -> None:
     """Its styles hold in that element only, so that they change nothing else of the notebook; nothing runs."""
     document = sweep_document(example_report())
@@ -135,15 +127,6 @@ def test_a_notebook_has_the_page_in_one_element() -> None:
     rules = style.partition(".loaderprobe.loaderprobe.loaderprobe {")[2]
     assert rules.count("{") == rules.count("}") - 1 and rules.rstrip().endswith("}")
     assert not re.search(r"(^|[\s,}])(:root|body) *\{", rules)
-
-
-@pytest.mark.parametrize("width", [40, 80, 200])
-def test_a_map_that_does_not_fit_goes_on_below(width: int) -> None:
-    """No cell is cut or folded, and each part has the names of its lines."""
-    text = document_text(Document(title="", sections=(Section(parts=(MAP,)),)), width=width)
-    assert all(len(line) <= width for line in text.splitlines())
-    assert re.findall(r"\d+±9 S", text) == [f"{100 + count}±9 S" for count in range(12)]
-    assert text.count("photos") == text.count("workers ") >= (1 if width == 200 else 2)
 
 
 @pytest.mark.parametrize(("name", "narrow"), [("2 workers", False), ("n" * 40, True), ("\u7167" * 20, True)])
