@@ -526,3 +526,8 @@ def segments_of(
 def segment_seconds(segment: Segment) -> float:
     """Whole iterations, from the first `next()` to the release of the last batch."""
     return (segment.closed_ns - segment.begin_ns[0]) / 1e9
+
+
+def span_ns(segment: Segment) -> int:
+    """Nanoseconds from the first step to the end of the last, or of the device's work."""
+    return max(segment.closed_ns, *segment.finished_ns[-1:], 0) - segment.begin_ns[0]

@@ -15,7 +15,7 @@ from itertools import chain
 
 from loaderprobe.analyze.verdict.rates import worker_cost
 from loaderprobe.errors import LoaderprobeError
-from loaderprobe.records.measurement import Measurement, RankSeen, Segment, WorkerBatches, segments_of
+from loaderprobe.records.measurement import Measurement, RankSeen, Segment, WorkerBatches, segments_of, span_ns
 from loaderprobe.records.rank_processes import shares
 from loaderprobe.records.ranks import RankInput, RankMeasurement
 from loaderprobe.records.remark import Remark, each_once
@@ -75,11 +75,6 @@ def slowest_of(ranks: Sequence[RankMeasurement]) -> RankMeasurement:
 def _rate(segment: Segment) -> float:
     """Steps per nanosecond."""
     return segment.steps / max(1, span_ns(segment))
-
-
-def span_ns(segment: Segment) -> int:
-    """Nanoseconds from the first step to the end of the last, or of the device's work."""
-    return max(segment.closed_ns, *segment.finished_ns[-1:], 0) - segment.begin_ns[0]
 
 
 def cores(ranks: Sequence[RankMeasurement]) -> float:
