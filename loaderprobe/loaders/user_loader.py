@@ -189,9 +189,6 @@ class StreamPool:
         if self._log.pool != ALWAYS_NEW:
             self._passes = self._log.passes
 
-    def repeat(self, batches: int) -> None:
-        """A stream cannot repeat batches: it goes on."""
-
     def new_left(self) -> float:
         restarts = self._log.passes - self._passes
         return -float(restarts) if restarts > 0 else float("inf")
@@ -452,6 +449,7 @@ class UserLoader(SwitchedLoader):
         return not self._iterable
 
     def repeat(self, batches: int) -> None:
+        assert isinstance(self._pool, BatchPool), "a stream cannot repeat batches"
         self._pool.repeat(batches)
 
     def samples_in_files(self) -> int | None:
