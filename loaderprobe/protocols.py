@@ -30,8 +30,6 @@ OnStage = Callable[[str, int, int], None]
 OnImages = Callable[[int, int], None]
 """The same of one stage: (done, total)."""
 
-# What the machine gives a measurement: time, counters, the page cache, how busy the device is.
-
 
 class Clock(Protocol):
     """Time for the measuring loop; one clock for everything in a measurement."""
@@ -75,9 +73,6 @@ class UtilizationMeter(AbstractContextManager[Any, None], Protocol):
         """Shares, 0 to 1, in the order of time; or why there are none. Called after leaving it."""
 
 
-# How the ranks of one training meet, and where they leave word for each other.
-
-
 class SharedStore(Protocol):
     """Where ranks leave word for each other: torch's store. No call waits for a rank."""
 
@@ -116,9 +111,6 @@ class Group(Protocol):
     def broadcast(self, value: bytes) -> bytes:
         """The value of rank 0, on all ranks."""
         ...
-
-
-# What a compute device must do, what it is made from, and what it may do besides: several ranks, a profile.
 
 
 class MakeModel(Protocol):
@@ -241,9 +233,6 @@ class Profiling(Protocol):
         """
 
 
-# What a loader must do, and what it may do besides: switch modes, keep files cold, compare decoders.
-
-
 class Files(Protocol):
     """What holds the samples that a loader serves, known batch by batch: the samples come round in one order.
 
@@ -353,9 +342,6 @@ class Evicting(Protocol):
 
     def extend_pool(self, batches: int) -> int:
         """Let a stream begin again only after so many batches, or more; returns after how many it does."""
-
-
-# What decides on the next rounds of a measurement.
 
 
 Round = tuple[tuple[Mode, Activity], ...]

@@ -354,8 +354,6 @@ class ProfiledCompute:
         return tuple(waits), tuple(left), self.finish(), begin_ns, entered_ns - begin_ns
 
 
-# What ranks share: a store, and a group whose ranks are threads of one process.
-
 PATIENCE_S = 20.0
 """Seconds after which a rank that does not arrive fails the test."""
 

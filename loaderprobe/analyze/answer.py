@@ -58,9 +58,6 @@ def answered(report: Report) -> Report:
     )
 
 
-# Which configurations stand together, which of them count, and what their verdicts name.
-
-
 def by_device(rows: Rows) -> tuple[tuple[ConfigurationRow, ...], ...]:
     """By what they were measured on, in the order of the report, CPUs last."""
     found = by_key(rows, _measured_on)
@@ -142,9 +139,6 @@ def _keys(rows: Rows) -> tuple[str, ...]:
     return tuple(row.key for row in rows)
 
 
-# What limits on each device, and how well that is known.
-
-
 def _answers(report: Report) -> tuple[Answer, ...]:
     """What limits accelerators, how sure that is, and what limits a CPU that trained beside them."""
     rows_by_device = by_device(report.summary.configurations)
@@ -212,9 +206,6 @@ def _level(leading: Sequence[Speedup], rounds: Sequence[int], *, of: int) -> str
     return "high" if measured_twice and len(leading) == of and least >= FAR_BEYOND_NOISE else "medium"
 
 
-# What devices and ranks gain.
-
-
 def _scaling(report: Report) -> Iterator[Scaling]:
     """Rows of one data set, loader and cache state: each device with every number of ranks, model after model."""
     places = {row.key: place for place, row in enumerate(report.summary.configurations)}
@@ -261,11 +252,8 @@ def _hardware(row: ConfigurationRow) -> int:
     return row.config.nodes if on_cpu([row]) else row.config.ranks
 
 
-# What epochs take from a copy.
-
-
 def _staging(report: Report) -> Iterator[Remark]:
-    """Of each device and loader, where cold files were read from the data and from the copy."""
+    """What epochs take from a copy: of each device and loader, where cold files were read from the data and from it."""
     copies = {data.label: data for data in report.summary.run.data if data.staged}
     best = [row for row in best_of(report, report.summary.configurations) if row.config.cache != "warm"]
     names = ("data", "resolution", "cache", "workers", "prefetch_factor")
@@ -300,9 +288,6 @@ def _staged(
     if copying_s:
         facts |= {"first_s": max(source_s, copying_s), "epochs": ceil(copying_s / (source_s - later_s))}
     return Remark(code="staging", facts=facts)
-
-
-# What to do next, and what does not follow.
 
 
 def _next_steps(report: Report) -> tuple[NextStep, ...]:

@@ -49,8 +49,6 @@ from loaderprobe.records.thresholds import ALPHA, OTHER_READS, SAME_MEMORY
 from loaderprobe.records.verdict import Interval, ShortVerdict
 from loaderprobe.units import format_bytes, join_words
 
-# Rows of two sides, judged: slower, faster, the same, or unclear and why.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideRow:
@@ -146,8 +144,6 @@ def _word(effect: Unpaired | None, p: float | None, size: float) -> tuple[Word, 
     return "unclear", "too_noisy"
 
 
-# What was asked to hold of a comparison.
-
 WHOLE = -1
 """Stands for the mean of all rows."""
 
@@ -180,8 +176,6 @@ def judge_gates(
         )  # fmt: skip
     return tuple(gates)
 
-
-# Whether two results may be compared: the fields in which they differ, beyond those that were meant to.
 
 GROUPS: dict[str, Group] = {
     "cpu_model": "machine", "cores_available": "machine", "memory_bytes": "machine", "gpus": "machine",
@@ -273,9 +267,6 @@ def refuse_others(found: Sequence[Difference], names: frozenset[str]) -> None:
     )
 
 
-# Two bandwidth results: phase by phase, at the same concurrency.
-
-
 def bandwidth_facts(found: BandwidthReport) -> Facts:
     """What the probe ran on, and how."""
     engines = {"ranks" if phase.by_rank else phase.engine for phase in found.phases}
@@ -329,9 +320,6 @@ def bandwidth_notes(side: Literal["A", "B"], runs: Sequence[BandwidthMeasurement
     """Steps that the probe itself limited: the storage may be faster."""
     limited = sum(phase.at_least for run in runs for phase in run.ladder)
     return (CompareNote(code="probe_limited", side=side, rows=limited),) if limited else ()
-
-
-# A loader by itself: the rate of training with it, or of the loader alone.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,9 +67,6 @@ def next_factor(rates: Mapping[int, Interval]) -> int | None:
     return left[0] if left else None
 
 
-# The same for a whole sweep.
-
-
 def next_configs(report: Report, auto: Auto) -> list[RunConfig]:
     """What a sweep measures next: at most one configuration of each data set, device and cache state.
 

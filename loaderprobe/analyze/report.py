@@ -62,11 +62,9 @@ from loaderprobe.records.thresholds import ALIKE, AT_LIMIT, FITS_IN_PART, NO_NEX
 from loaderprobe.records.verdict import Verdict
 from loaderprobe.stats import median
 
-# What limits training next, once one resource is free: what stands beside every speed-up.
-
 
 def next_limits(verdict: Verdict, workers: int, *, own_threads: bool = False) -> dict[str, Bottleneck]:
-    """By resource that is made free, for the speed-ups that are known.
+    """What limits training next, by resource that is made free, for the speed-ups that are known.
 
     Of a loader with threads of its own, the training thread just waits: only looks show for what.
     """
@@ -103,8 +101,6 @@ def _largest_part(verdict: Verdict, free: str, gain: float, workers: int) -> Bot
     return max(left, key=lambda name: left[name])
 
 
-# How much too fast a short benchmark is that begins when the loader's buffer is full.
-
 SEEN = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 """Of what was measured."""
 
@@ -115,7 +111,10 @@ def enough(free: float, most: float) -> int:
 
 
 def buffer_effect(measurement: Measurement, verdict: Verdict, study: Prefilled | None) -> BufferEffect | None:
-    """As measured, else as the rates of the verdict have it; None without a buffer, or without those rates."""
+    """How much too fast a short run is that begins with a full buffer; None without a buffer, or without rates.
+
+    As measured, else as the rates of the verdict have it.
+    """
     loader, compute = measurement.config.loader, verdict.rates_images_per_s.compute
     if not loader.batches_ahead or compute is None:
         return None
@@ -152,11 +151,8 @@ def _rates(segment: Segment) -> dict[int, float]:
     }
 
 
-# Rate and cold share of each epoch, and whether the data set fits into memory.
-
-
 def epochs_of(measured: EpochsMeasured, files: FileSet | None) -> Epochs:
-    """`files` are those that an epoch reads; None where they are not known."""
+    """Rate and cold share of each epoch. `files` are those that an epoch reads; None where they are not known."""
     found = files.images_found / files.count if files else 1.0
     size, memory = measured.set_bytes, measured.memory_bytes
     fit: Fit | None = None
@@ -179,8 +175,6 @@ def _figures(epoch: Epoch) -> EpochFigures:
     return EpochFigures(images_per_s=epoch.images / epoch.wall_s, cold_fraction=cold)
 
 
-# What 1, 8 and 64 accelerators would ask of storage and cores, for every data set of a run: the figures of a plan.
-
 COUNTS = (1, 8, 64)
 """Accelerators: one, a machine, a small cluster."""
 REFERENCE = "mlperf-h100"
@@ -194,7 +188,10 @@ def outlooks(
     files: Iterable[FileSet],
     ceilings: Mapping[str, StorageCeiling],
 ) -> tuple[Outlook, ...]:
-    """One for each data set and accelerator; for a CPU only where the run has nothing else, and then of `REFERENCE`."""
+    """What `COUNTS` accelerators ask of storage and cores, for each data set and accelerator: the figures of a plan.
+
+    For a CPU only where the run has nothing else, and then of `REFERENCE`.
+    """
     by_fingerprint = {file.fingerprint: file for file in files}
     judged = [row for row in rows if row.verdict and row.config.compute.kind != NO_STEP]
     devices = [row for row in judged if row.config.compute.kind != "cpu"]
@@ -261,11 +258,8 @@ def _outlook(
     )
 
 
-# The ranks of a measurement, ordered by how fast each is by itself.
-
-
 def ranks_view(measurement: Measurement, verdict: Verdict) -> RanksView | None:
-    """None of one rank, and of those of a script."""
+    """The ranks by how fast each is by itself, the slowest first; None of one rank, and of those of a script."""
     if len(measurement.by_rank) < 2:
         return None
     in_step, alone = (measurement.config.mode, "loader_only", None), rates_alone(measurement)

@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from loaderprobe.records.config import CacheState
 
 
-# What trains already: a script, a DataLoader, a recording of torch.profiler.
-
-
 @command(options.RUN)
 def run(
     call: Invocation,
@@ -125,9 +122,6 @@ def trace(call: Invocation, *, files: list[Path], **asked: Any) -> int:
     return ended(interrupted=False, failed=bool(found.unread))
 
 
-# Storage and data.
-
-
 @command(options.BANDWIDTH)
 def bandwidth(call: Invocation, **asked: Any) -> int:
     """Measure what the storage under PATH delivers to a loader: MB/s, opens/s, stats/s.
@@ -189,9 +183,6 @@ def _verify(call: Invocation, directory: Path) -> int:
     elif any(found.values()):
         stderr().print("To repair the set, remove the damaged files and generate it again with the same settings.")
     return EXIT_SOME_FAILED if any(found.values()) else EXIT_DONE
-
-
-# Stored results. Nothing here measures.
 
 
 @command(options.REPORT)
@@ -320,9 +311,6 @@ def compare(call: Invocation, *, results: list[Path], others: list[Path], **aske
     return EXIT_DONE if found.passed else EXIT_GATE_FAILED
 
 
-# A model: where its step's time goes, on which device, and with which settings it trains fastest.
-
-
 @command(options.LAYERS)
 def layers(call: Invocation, **asked: Any) -> int:
     """Time each layer of a model in training: forward and backward, in the order in which they run.
@@ -374,9 +362,6 @@ def batch_size(call: Invocation, **asked: Any) -> int:
     return ended(interrupted=found.interrupted)
 
 
-# What can be measured here, and how it works.
-
-
 @command(options.DOCTOR)
 def doctor(call: Invocation, *, path: Path) -> int:
     """Report what can and cannot be measured on this machine, why, and how to get the rest."""
@@ -408,8 +393,6 @@ def explain(call: Invocation, *, topic: str | None) -> int:
     show(guide_text(page, width=width, color=color))
     return EXIT_DONE
 
-
-# The program that has them.
 
 RETIRED = {
     "devices": "loaderprobe sweep --model mlp,convnet --compute cpu,cuda --ranks 1,2",

@@ -191,7 +191,6 @@ class RawEvent(NamedTuple):
 
 
 Work = Sequence[tuple[DeviceKind, RawEvent]]
-"""Records of the GPU with their kinds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -104,7 +104,6 @@ class OpenLog:
 
     @property
     def all_released(self) -> bool:
-        """True when every worker has done so."""
         return bool((self.lane_heads[:, RELEASED] >= self._head[RELEASE]).all())
 
     @property

@@ -25,8 +25,6 @@ from loaderprobe.records.rank_processes import Launched, RankPlacement
 from loaderprobe.system.launcher import bound_calls
 from loaderprobe.units import join_words
 
-# torch's store, by which the processes that a launcher started find each other.
-
 CALL_S = 60.0
 """Seconds for the store to answer: it is on another node."""
 CONNECT_S = 300.0

@@ -180,8 +180,6 @@ def copied_iterable(dataset: Any) -> Any:
         return None
 
 
-# The random generators that a loader draws from, and restoring them.
-
 Restore = Callable[[], None]
 GENERATORS = (torch.Generator, random.Random, np.random.RandomState, np.random.Generator)
 

@@ -42,8 +42,6 @@ from loaderprobe.system.objects import read_object
 from loaderprobe.system.process import SHARED_MEMORY_HINT
 from loaderprobe.units import format_bytes
 
-# From an image file to a training sample: the input pipelines and the decoders.
-
 SIDE = 224
 
 
@@ -183,8 +181,6 @@ def pack(samples: Sequence[tuple[torch.Tensor, int]]) -> tuple[torch.Tensor, tor
     files, labels = zip(*samples, strict=True)
     return torch.tensor([len(file) for file in files]), torch.cat(files), torch.tensor(labels)
 
-
-# The CPU cost of an image with the other decoders, sent as bytes, or decoded before; measured on the same files.
 
 Way = Decoder | Literal["usual", "uint8", "decoded"]
 IMAGES = 12

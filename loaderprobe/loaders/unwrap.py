@@ -301,8 +301,6 @@ def _why_not(wrapper: Wrapper, loader: DataLoader[Any]) -> tuple[LeftOut | None,
     return None, {}
 
 
-# A copy of a DataLoader that can be iterated while the loader itself stays unchanged.
-
 FOREIGN = "this loader does not iterate as torch's DataLoader does"
 SHARED = f"{FOREIGN}: it takes batches of an iterator that the script uses"
 FOREIGN_HINT = "give a plain torch.utils.data.DataLoader of the same data set"

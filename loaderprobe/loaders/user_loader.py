@@ -40,8 +40,6 @@ from loaderprobe.records.waits import StackSamples
 from loaderprobe.system.scratch import SPACE_HINT
 from loaderprobe.units import format_duration
 
-# The batches that are made: a pool of them repeatedly, or always new ones.
-
 # Indices of batches, which are small; a day of training has fewer.
 MOST_KEPT = 1_000_000
 
@@ -207,8 +205,6 @@ def _number(index: Any) -> int | None:
     except (TypeError, ValueError):
         return None
 
-
-# The origin of an error: data set, collate_fn, sampler or worker_init_fn, in this process or in a worker.
 
 # A worker's error arrives as an exception of the same kind, with the worker's traceback as its text.
 FROM_WORKER = re.compile(r"Caught (\w+) ")
@@ -432,7 +428,6 @@ class UserLoader(SwitchedLoader):
         return stacks_seen(self._log_name)
 
     def pool_reads(self) -> list[BatchReads]:
-        """What was read for each batch of the settled pool."""
         return pool_reads(self._log_name, self._log.pool)
 
     def files(self, batch_size: int) -> LoaderFiles:

@@ -38,12 +38,10 @@ from loaderprobe.system.scratch import written_in
 from loaderprobe.system.stacks import Stack, StackLooks, place_of
 from loaderprobe.system.waits import let_be_read_by
 
-# A signal from the training process to its workers: a thread of each worker answers, whatever the worker is doing.
-
 
 @dataclass(frozen=True, slots=True)
 class WorkerSignals:
-    """A named pipe for each worker. Picklable, so that it reaches workers by any start method."""
+    """Signals to workers: a named pipe for each. Picklable, so that it reaches them by any start method."""
 
     folder: Path
     count: int
@@ -83,8 +81,6 @@ class WorkerSignals:
 
         threading.Thread(target=serve, name="loaderprobe-signal", daemon=True).start()
 
-
-# Where a worker is in the code that makes its batches.
 
 LOOK_EVERY_S = 0.05
 """Waking and looking took 0.7 % of a worker's time, on 2 cores beside another rank."""

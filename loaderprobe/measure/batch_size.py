@@ -40,14 +40,12 @@ def search(
     return probes, BatchSizeStop(code="interrupted", chosen=fastest.batch_size)
 
 
-# How busy the device that trains is: kernels of a GPU, or the cores of the CPU.
-
 ONE_S = 1.0
 """The paper's period."""
 
 
 class Meter(SamplerThread):
-    """One thread that reads the utilization while it is entered; `uuid` is that of a GPU, None for the CPU."""
+    """One thread that reads the utilization while it is entered: of the GPU of this `uuid`; None: the CPU's cores."""
 
     def __init__(self, clock: Clock, uuid: str | None, *, period_s: float = PERIOD_S) -> None:
         self._name = "own_cpu" if uuid is None else "gpu_utilization"

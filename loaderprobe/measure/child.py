@@ -217,13 +217,11 @@ def keep_together(scratch: Path) -> None:
         tempfile.tempdir = str(scratch)
 
 
-# The forkserver: it uses no device, since a process that has used CUDA cannot fork.
-
-
 def serve(link_fd: int, parent: int) -> None:
     """Fork a child for every message (its order, its result), send its process id, wait, and send its exit status.
 
-    Where none can be forked, minus the errno is sent in place of its id.
+    Where none can be forked, minus the errno is sent in place of its id. Nothing here may use CUDA: no process can fork
+    after that.
 
     Returns when the sweep has ended, whose process is `parent`; `link_fd` is the socket to it. Where the sweep is
     killed, no other process is left to end its child and the workers, and to remove what they leave in shared memory.

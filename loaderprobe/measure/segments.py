@@ -145,8 +145,6 @@ def comes_to_rest(loader: Switched, taken: int, clock: Clock, limit_ns: int) -> 
     return True
 
 
-# Brings the files of the next batches into the cache state of a mode, and reports that state.
-
 RESIDENCY_FILES = 256
 RESIDENCY_BYTES = 4 << 30
 """Most bytes to ask about, because mincore takes a byte per page."""

@@ -21,8 +21,6 @@ from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.system.host import utc_timestamp
 
-# The plan of a sweep, made before it begins: what it measures, and how long it takes.
-
 # What a configuration is given without --budget: 15 of them then take less than 5 minutes.
 USUAL_SECONDS = 17.0
 # On an H100, warming up took 11 s, and a round of 16 workers with batches of 256 images 10 s.

@@ -252,12 +252,9 @@ class SweepSpec:
             check_seconds(name, seconds)
 
 
-# The options of a configuration in a row: each under the one name that it has in files, tables and calls.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One field of a `RunConfig` or of a record in it."""
+    """One field of a `RunConfig` or of a record in it, under the one name that it has in files, tables and calls."""
 
     name: str
     """`workers`; the `name` of a record in the configuration is called as that record is: `loader`, `compute`."""

@@ -55,8 +55,6 @@ class OwnMeasured:
     ceiling: StorageCeiling | None = None
 
 
-# What `loaderprobe run` asks of the processes that a command starts, and what each of them has seen.
-
 WhyNot = Literal[
     "no_loader",
     "script_error",

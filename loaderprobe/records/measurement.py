@@ -82,8 +82,6 @@ COLUMNS = ("span_ns", "input_ns", "meet_ns", "steps", "delivered_bytes", "read_b
 """With an entry a segment."""
 
 
-# What a GPU and its host did in one short window, record by record. Nothing here is derived.
-
 DeviceKind = Literal["kernel", "h2d", "d2h", "d2d", "memset"]
 """What the device did: a kernel, a copy from host to device, back, or within it, or filling memory."""
 
@@ -504,9 +502,6 @@ class RunFailure:
     """Of several ranks, the one in which it began; None where that is not known, and for one."""
     host: str = ""
     """Of that rank."""
-
-
-# What both measuring and judging ask of the segments.
 
 
 def judged_activity(measurement: Measurement) -> Activity:

@@ -111,8 +111,6 @@ def label_of(name: str) -> str | tuple[str, str]:
     return own or f"{name.replace('_', ' ')} {{}}"
 
 
-# What several commands have.
-
 RESOLUTIONS = ("256x256", "500x375", "1024x768")
 MODELS = (
     "mlp, convnet (LeNet-5), resnet18, resnet50, resnet152, vgg16, or package.module:factory (see explain plug-ins)"

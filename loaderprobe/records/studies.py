@@ -12,8 +12,6 @@ from loaderprobe.records.measurement import Segment
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import How
 
-# Whole epochs as training meets them: the first one cold, the others with what the page cache kept.
-
 Fit = Literal["fits", "fits in part", "does not fit"]
 
 
@@ -77,9 +75,6 @@ class Epochs:
     """Of all images that were found, of which an epoch may read a sample."""
     reason: Remark | None = None
     """Why there are none."""
-
-
-# The prefilled buffer: how much too fast a short benchmark is that begins when the loader's buffer is full.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -476,9 +476,6 @@ def _in_training(seen: Seen) -> dict[SingleCause, dict[int, float]]:
     return found | {"compute": {n: seen.loader[n] / end_to_end[n] for n in rounds if n in seen.loader}}
 
 
-# The experiments: the speed-up of training if storage, preprocessing, transport or compute were free.
-
-
 def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = None) -> Experiments:
     """All rates and speed-ups of a measurement; estimates also heed the storage's ceiling where it is known."""
     measurement = counted(measurement)

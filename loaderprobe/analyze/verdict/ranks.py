@@ -162,9 +162,6 @@ def _batches(slowest: RankMeasurement, ranks: Sequence[RankMeasurement]) -> Work
     )
 
 
-# Whether ranks share a data set, as a distributed sampler has them do, or each takes all of it.
-
-
 def same_samples(ranks: Sequence[RankInput]) -> Remark | None:
     """That ranks take the same samples; None where nothing shows it.
 

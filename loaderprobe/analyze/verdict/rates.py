@@ -480,9 +480,6 @@ def per_second(supply: float, demand: float) -> float:
     return supply / demand if demand > 0 else math.inf
 
 
-# From the rates of the parts to the rate of the whole: how a training loop overlaps loading and compute.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
     """A training loop: how it overlaps, what a batch costs the training thread, and what a loader in it cannot exceed.
@@ -564,11 +561,11 @@ def rate_without(resource: str, rate: float, cost: WorkerCost, loop: Loop, end: 
     return max(rate, min(bounds))
 
 
-# The rates of loader and compute where only training was seen, estimated from its waits and the workers' clocks.
-
-
 def loader_rates(trained: Sequence[Segment], costs: Mapping[int, WorkerCost], loop: Loop) -> dict[int, float]:
-    """Images/s of the loader alone by round: of workers that never stand idle, or while training waits for it."""
+    """Images/s of the loader alone by round, where only training was seen, from the clocks of workers.
+
+    Of workers that never stand idle, or while training waits for it.
+    """
     if not loop.workers:
         return _rates(trained, _waited_s)
     return {

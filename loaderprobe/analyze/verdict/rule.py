@@ -45,8 +45,6 @@ from loaderprobe.records.verdict import (
 )
 from loaderprobe.stats import half_width, half_width_beside, median
 
-# What rounds contradict: training off what its parts predict, and a loader that is slower with less to do.
-
 
 def predictions_of(found: Experiments) -> dict[int, float]:
     """Images/s of training by round, from its parts: of what the sizes of files leave open, the nearest to training.
@@ -568,9 +566,6 @@ def with_certainty(judgement: Bound, found: Experiments) -> Bound:
     return Bound(side="compute", cause="compute", reason=reason, evidence=evidence)
 
 
-# Among which resources the cause may still be, and which were made free to find it.
-
-
 def ablations(measurement: Measurement) -> Remark:
     """Which resources were made free in this measurement, and why no more."""
     found = run_experiments(measurement)
@@ -627,9 +622,6 @@ def _far(found: Experiments, top: SingleCause, other: SingleCause) -> bool:
     wide = all(found.ratios[top][n] >= thresholds.OPEN_LEAD * max(1.0, found.ratios[other][n]) for n in rounds)
     measured = found.is_measured(top) and found.is_measured(other)
     return not why_alike(found, top, other) and (measured or wide)
-
-
-# What several ranks add to a verdict: a slow rank, or host, as its cause, and what else they lose to each other.
 
 
 def with_ranks(judgement: Bound, found: Experiments) -> Bound:

@@ -18,7 +18,6 @@ class SlowHost:
     slow: int
     """How many of its ranks are slow."""
     ranks: int
-    """How many ranks it has."""
     rate: float
     """The median rate of its slow ranks."""
     elsewhere: float

@@ -40,8 +40,6 @@ from loaderprobe.records.resources import ResourceName
 from loaderprobe.records.verdict import Evidence, EvidenceCode, FilesWere, How, Speedup
 from loaderprobe.stats import mean
 
-# Figures that support a verdict.
-
 
 def evidence_of(
     rows: Iterable[tuple[EvidenceCode, float | None, float | None]], unit: str = "", how: How | None = None
@@ -591,9 +589,6 @@ def _slow_start(measurement: Measurement, activity: Activity) -> bool:
     costs = {segment.round: cost for segment in segments if (cost := worker_cost(records, [segment]))}
     read = {number: cost.read_bytes / cost.images for number, cost in costs.items()}
     return read.get(0, 0.0) <= thresholds.COLDER * min((each for number, each in read.items() if number), default=0.0)
-
-
-# What a configuration reads from storage, against the ceiling of that storage at its concurrency.
 
 
 def disk_use(

@@ -1,4 +1,4 @@
 """The generator of data sets that storage and decoders take for ImageNet.
 
-Files that are already there are in `scan/`.
+Files that are already there are in `folder.py`.
 """

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-# Constants of T.81: the zigzag order, the example quantisation tables, and their scaling by quality.
-
 Table = NDArray[np.int64]
 """64 quantiser steps in row-major order."""
 
@@ -54,8 +52,6 @@ def scaled(table: Table, quality: int) -> Table:
     scale = 5000 // quality if quality < 50 else 200 - 2 * quality
     return ((table * scale + 50) // 100).clip(1, 255)
 
-
-# An image's planes as quantised blocks, in the order of the scan (T.81 A.1 to A.3).
 
 Plane = NDArray[np.float32]
 """Samples of one component less 128, height x width."""
@@ -382,8 +378,6 @@ def _bytes(bits: Words, start: Ints, length: Ints, total: int) -> NDArray[np.uin
     out[word[split] + 1] |= bits[split] << (WORD + shift[split]).astype(np.uint64)
     return out.astype(">u8").view(np.uint8)
 
-
-# The parts of a JPEG file from an image's spectrum: header, scan, and the free bits of the scan.
 
 START_OF_IMAGE = b"\xff\xd8"
 END_OF_IMAGE = b"\xff\xd9"

@@ -65,7 +65,6 @@ class SetSpec:
         return f"train/n{number % self.classes:08}/{self.name(number)}.JPEG"
 
     def files(self, images: int) -> int:
-        """Number of files for so many images."""
         return -(-images // self.shard_images) if self.shard_images else 1
 
     def blocks(self, images: int) -> Iterator[tuple[int, range]]:

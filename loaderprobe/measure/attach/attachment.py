@@ -129,8 +129,6 @@ class Attachment:
         self._no_verdict: NoVerdict | None = None
         self._stopped_before = self._round = ""
 
-    # What the script does.
-
     @property
     def drives(self) -> bool:
         return self._takeover is not None and not self._over
@@ -241,8 +239,6 @@ class Attachment:
     def _measures(self) -> bool:
         """True while the measurement runs, and not the script."""
         return self._takeover is not None and self._takeover.coroutine.inside
-
-    # The measurement, from its begin to its end.
 
     def _takeover_of(self, seen: ScriptLoader, real: Iterator[Any], take: Callable[[], Any]) -> Takeover | None:
         """The takeover that gives this loader's batches; it may begin with the one that is asked for now."""

@@ -187,9 +187,6 @@ def _place() -> tuple[tuple[str, int], ...]:
     return tuple((frame.f_code.co_filename, frame.f_lineno) for frame in _frames_of_the_script())
 
 
-# Which trains: a backward pass belongs to those that gave batches.
-
-
 @dataclass(eq=False, slots=True)
 class ScriptLoader:
     """One loader of the script, in all its epochs."""
@@ -254,7 +251,7 @@ L = TypeVar("L", bound=ScriptLoader)
 
 
 class SeenLoaders(Generic[L]):
-    """Hears of batches, backward passes and updates."""
+    """Hears of batches, backward passes and updates: a pass belongs to the loaders that gave batches before it."""
 
     def __init__(self, make: Callable[[int, KnownLoader], L]) -> None:
         """`make` makes what is kept of a loader that is new, from its number."""

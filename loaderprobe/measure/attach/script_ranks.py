@@ -207,8 +207,6 @@ class StartAgreement:
         return self.store.compare_set(_DECISION, expected, decision).decode()
 
 
-# One process of such a training.
-
 RANKS = "ranks"
 """The folder in the directory of a run with what each rank measured."""
 

@@ -30,8 +30,6 @@ from loaderprobe.stats import mean, median
 from loaderprobe.system.host import utc_timestamp
 from loaderprobe.system.limits import cores_available
 
-# A measurement of a training that nothing changed: its steps and its workers' clocks, and nothing else.
-
 ROUNDS = 3
 LEAST_STEPS = 8
 """Of a round."""

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from loaderprobe.loaders.ranks import RankGroups
 
 
-# What all ranks measured is gathered on rank 0, which decides for all what is measured next.
-
 KIND = "rank-measurement"
 
 BARRIERS = 16
@@ -109,8 +107,6 @@ class RankGather:
             for number, data in enumerate(records)
         ]
 
-
-# This process as one of the ranks.
 
 _KEPT_OPEN: list[RankGroups] = []
 """Closing a group may wait for ranks that have gone, so groups stay open until the process ends."""

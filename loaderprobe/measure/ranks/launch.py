@@ -46,8 +46,6 @@ from loaderprobe.system.limits import allow_open_files, connections_of, core_lim
 from loaderprobe.system.process import ask_where, die_with_parent, runs
 from loaderprobe.units import join_words
 
-# In which rank an error began, and the record of it: the other ranks lost that rank, or waited for it.
-
 LOST = (
     "another rank has gone",
     "no store answers",
@@ -181,8 +179,6 @@ def order_without_files(name: str, compute: ComputeSpec, ranks: int, nodes: int)
     )  # fmt: skip
     return Order(config=config, files=files, budget_s=None, begin_ns=0)
 
-
-# Which of the started processes take part in a configuration, and as which rank.
 
 MOST_A_CORE = 8
 """So many ranks that loaderprobe starts itself may share one core: those of an emulated accelerator still can."""
@@ -548,8 +544,6 @@ def check_files_here(files: FileSet, outcome: RankOutcome) -> RankOutcome:
     return outcome
 
 
-# Rank 0 of the processes of a launcher: it says what is next, and makes one record of how all ranks ended.
-
 ENDS_S = 30.0
 """Seconds for the other ranks' children to end, once that of rank 0 has."""
 ENDED_S = 15.0
@@ -659,8 +653,6 @@ class Coordinator:
                 hint="start it again on all nodes, with --resume RUN: what is measured is kept",
             )
 
-
-# How they are started: by a launcher, or on this machine without one.
 
 PREFIX = "loaderprobe"
 LOOPBACK = "127.0.0.1"

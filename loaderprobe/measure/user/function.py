@@ -168,8 +168,6 @@ def _as_script(own: OwnLoader) -> Iterator[None]:
         sys.argv = arguments
 
 
-# Measuring it in the ranks of a launcher.
-
 LIMIT_S, LIMIT_TIMES = 1200.0, 4.0
 """After which the ranks are ended, or so many times the budget. A quarter of it a rank may take longer than the others
 to make its loader: looking for files on remote storage takes minutes."""
@@ -204,9 +202,6 @@ def measure_in_ranks(
     if isinstance(found, RunFailure):
         raise error_of(found)
     return found
-
-
-# One rank of it, in such a child.
 
 
 def measure_own(order: Order, on_stage: OnStage) -> OwnMeasured:

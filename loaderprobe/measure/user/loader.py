@@ -308,8 +308,6 @@ def measured_first_pass(
     )
 
 
-# Measuring it, as one configuration.
-
 # A budget is kept between rounds; within one it may be overrun so far, for batches and steps that take seconds.
 OVERRUN_TIMES = 2.0
 OVERRUN_S = 10.0
