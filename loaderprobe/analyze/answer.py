@@ -429,13 +429,19 @@ def as_read(action: Action) -> Hashable:
 
 
 def _longer(report: Report, rows: Rows) -> list[NextStep]:
-    """To measure longer, where for want of time less than half of the best configurations have a cause."""
+    """To measure longer, where for want of time less than half of the best configurations have a cause.
+
+    Without the other processes, where those took cores meanwhile.
+    """
     best = best_of(report, rows)
     short = [row for row in best if row.bound and row.bound.reason.code in WANT_OF_TIME]
     if not short or 2 * sum(map(firm, best)) >= len(best):
         return []
     budget_s = 60 * ceil(MORE_TIME * report.summary.run.wall_s / 60)
-    return [NextStep(remark=Remark(code="measure_longer"), command=f"--budget {budget_s}", configurations=_keys(short))]
+    notes = (note for row in short if row.key in report.details for note in report.details[row.key].notes)
+    taken = max((float(note.facts["share"]) for note in notes if note.code == "others_took"), default=None)
+    remark = Remark(code="measure_longer") if taken is None else Remark(code="measure_alone", facts={"share": taken})
+    return [NextStep(remark=remark, command=f"--budget {budget_s}", configurations=_keys(short))]
 
 
 def _more_cores(report: Report, rows: Rows) -> list[NextStep]:

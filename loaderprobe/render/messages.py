@@ -369,6 +369,7 @@ MESSAGES: dict[str, str] = {
     "gpu_not_read": "{gpu}: {because:code}",
     # What to do next, and what does not follow.
     "measure_longer": "measure longer: little is conclusive yet",
+    "measure_alone": "end other processes, which took {share:percent} of the cores, and measure again",
     "train_on_emulated": "an emulated accelerator shows what this input would feed",
     "other_layout": "{data}: the layout {best} trained {low-high:range 2} times as fast as {now} (measured)",
     "layout_gains_nothing": (
@@ -745,8 +746,8 @@ MESSAGES: dict[str, str] = {
     "kind.probe_busy": "The kind of device is not known: the probe itself may have been the limit.",
     "kind.not_paced": "The kind of device is not known: {because:code}.",
     "kind.none_of_them": (
-        "Neither a token bucket, nor a single server, nor latency-bound: {readers} readers get {rise:.3g} times what "
-        "one gets, and after pauses a file takes {paced:.3g} of its time."
+        "No known kind of device: {readers} readers get {rise:.3g} times what one gets, and after pauses a file takes "
+        "{paced:.3g} of its time."
     ),
     # Why a search for a batch size ended, what keeps the rate from rising there, and what was trained.
     "search.no_candidate_better": "At 95 %, no other size that fits is faster by more than 2 %.",

@@ -75,14 +75,15 @@ _REACH = 1.3
 def plan_document(plan: PlanReport) -> Document:
     """What each storage feeds and what to buy; then the test to sign, and what the plan is computed from."""
     measured = next((supply for supply in plan.supplies if supply.label == "measured" and supply.limits), None)
-    feeds_all = measured is not None and (measured.feeds or 0.0) >= plan.asked.accelerators
+    count = plan.asked.accelerators
+    feeds_all = measured is not None and (measured.feeds or 0.0) >= count
     # An open of a cold name may be the limit of the measured storage; a request of an object has none.
     known = plan.source.kind == "bandwidth" and "cold_opens" not in plan.refused
     matter = plan.asked.images_per_file == 1 and not is_url(plan.source.data)
     doubt = " if names are cached: cold opens are not known" if matter and not known else ""
     return Document(
         title=_title(plan),
-        headline=f"Storage here feeds all {plan.asked.accelerators:,}{doubt}" if feeds_all else _to_buy(plan),
+        headline=f"Storage here feeds all {count:,}{doubt}" if feeds_all else f"Buy {_supplied(plan)}",
         subline=_terms(plan),
         tone="good" if feeds_all and not doubt else "storage",
         sections=tuple(_sections(plan)),
@@ -172,13 +173,11 @@ def _need(need: Need, count: int, planned: int) -> str:
 
 
 def _rate(plan: PlanReport) -> Iterator[Part]:
-    rate, read = plan.inputs["rate"], plan.need("read_bytes")
+    rate = plan.inputs["rate"]
     how = "specified, not measured" if plan.acceptance.compute else rate.label
     yield Paragraph(text=f"{amount(rate)} an accelerator, {how}: {rate.source}.")
-    if plan.pace is not None and read is not None:
-        recipe, as_fast = (plan.pace.facts[name] for name in ("recipe", "recipe_images_per_s"))
-        buy = read.at_utilization.value * float(as_fast) / rate.value / plan.asked.use
-        yield Paragraph(text=f"{remark_words(plan.pace)}. At the rate of {recipe}, buy {format_rate(buy)}.")
+    if plan.pace is not None:
+        yield Paragraph(text=f"{remark_words(plan.pace)}.")
 
 
 def _not_known(plan: PlanReport) -> Iterator[str]:
@@ -236,20 +235,23 @@ def need_columns(plan: PlanReport) -> dict[str, list[Any]]:
     )
 
 
-def _to_buy(plan: PlanReport) -> str:
-    """`Buy 1.56 GB/s and 129,000 opens/s`."""
+def _supplied(plan: PlanReport, times: float = 1.0) -> str:
+    """`1.56 GB/s and 129,000 opens/s`, at so many times the rate."""
     read, opens = plan.need("read_bytes"), plan.need("opens")
     assert read and opens and read.to_buy and opens.to_buy
-    return f"Buy {amount(read.to_buy)} and {grouped(opens.to_buy.value)} opens/s"
+    return f"{amount(read.to_buy, times * read.to_buy.value)} and {grouped(times * opens.to_buy.value)} opens/s"
 
 
 def _terms(plan: PlanReport) -> str:
-    """What the need depends on."""
-    asked = plan.asked
+    """What the need depends on, and what it is at the own rate of a GPU whose pace is a benchmark's."""
+    asked, own = plan.asked, ""
+    if plan.pace is not None:
+        recipe, as_fast = (plan.pace.facts[name] for name in ("recipe", "recipe_images_per_s"))
+        own = f"; at the rate of {recipe}, {_supplied(plan, float(as_fast) / plan.inputs['rate'].value)}"
     read = "whole files" if asked.images_per_file == 1 else f"shards of {asked.images_per_file:,} images"
     return (
         f"for {_accelerators(plan)} at {percent(asked.utilization)} of their rate, {percent(asked.use)} of a limit in "
-        f"use; {read} read in random order, caches cold"
+        f"use; {read} read in random order, caches cold{own}"
     )
 
 

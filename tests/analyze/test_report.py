@@ -10,6 +10,7 @@ import pytest
 from loaderprobe.analyze.answer import answered, layout_notes, speedup_of
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.report import buffer_effect, enough, next_limits
+from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.records.files import Staged
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow
@@ -207,6 +208,18 @@ def test_where_no_change_has_a_forecast_what_takes_less_is_named(causes: list[st
         gains = [speedup_of(row, "preprocessing") for row in rows if row.key in step.configurations]
         ends = [{"low": gain.low, "high": gain.high} for gain in gains if gain]
         assert step.remark is None or [{name: step.remark.facts[name] for name in ("low", "high")}] == ends
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_an_open_verdict_asks_for_time_or_for_the_cores_that_others_took(beside: bool) -> None:
+    """More time does not help where other processes take the cores meanwhile."""
+    stored = Diagnosis.load("fixtures/runs/diagnose").report()
+    details = {
+        key: replace(each, notes=tuple(note for note in each.notes if beside or note.code != "others_took"))
+        for key, each in stored.details.items()
+    }
+    (step, *_) = answered(replace(stored, details=details)).summary.next
+    assert step.remark and step.remark.code == ("measure_alone" if beside else "measure_longer")
 
 
 NOW, CORES = with_speedups().images_per_s.value, with_speedups().rates_images_per_s.cpu_limit or 0.0
