@@ -119,6 +119,13 @@ def best_of(report: Report, rows: Rows) -> list[ConfigurationRow]:
     return [found[key] for key in report.summary.best if key in found]
 
 
+def first_devices(report: Report) -> Sequence[Rows]:
+    """What the report is about: accelerators, or a CPU where nothing else trained; no emulated beside a real one."""
+    found = [rows for rows in by_device(report.summary.configurations) if best_of(report, rows)]
+    first = [rows for rows in found if not on_cpu(rows)] or found
+    return [rows for rows in first if not any(row.emulated for row in rows)] or first
+
+
 def _best_row(rows: Rows, knees: Sequence[Knee]) -> ConfigurationRow:
     """Of rows that were measured; with the smallest prefetch factor that is enough for its workers."""
     enough = {knee.workers for knee in knees if any(row.key in knee.keys for row in rows)}
@@ -146,7 +153,7 @@ def _answers(report: Report) -> tuple[Answer, ...]:
     rest = [rows for rows in rows_by_device if rows not in first]
     ablated = {key: each.ablations for key, each in report.details.items() if each.ablations}
     once = {key for key, each in ablated.items() if each.code == "ablated" and 1 in each.facts.values()}
-    sure = _how_sure([row for rows in first for row in rows], once)
+    sure = _how_sure([row for rows in first_devices(report) for row in rows], once)
     return (*_limited(first), *sure, *_limited(rest))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from loaderprobe.analyze.answer import as_read, best_of, families, firm, measured
+from loaderprobe.analyze.answer import as_read, best_of, families, firm, first_devices, measured
 from loaderprobe.records import by_key
 from loaderprobe.records.options import COMPUTE, SWEEP
 from loaderprobe.records.report import ConfigurationRow, NextStep, Outlook, Report
@@ -220,10 +220,8 @@ def _subline(report: Report, some: Sequence[RowGroup], shown: Sequence[Configura
 
 
 def _first_groups(report: Report) -> list[RowGroup]:
-    """What the report is about: accelerators, or a CPU where nothing else trained; no emulated beside a real one."""
-    found = [group for group in groups(report) if best_of(report, group.rows)]
-    first = [group for group in found if not group.cpu] or found
-    return [group for group in first if not group.emulated] or first
+    first = first_devices(report)
+    return [group for group in groups(report) if group.rows in first]
 
 
 def _best(report: Report, some: Iterable[RowGroup]) -> list[ConfigurationRow]:

@@ -421,15 +421,16 @@ def catalogue_json(entries: Sequence[CatalogueEntry]) -> str:
 
 
 def _limit(entry: CatalogueEntry, name: LimitName) -> str:
-    """`4.19 GB/s`, `>= 5,500 a prefix`, `125 MB/s to 1.00 GB/s a TiB`."""
+    """`4.19 GB/s`, `>= 5,500 a prefix`, `125 MB/s to 1.00 GB/s a TiB`, `52.4 MB/s a TiB, at most 3.22 GB/s`."""
     amount: Amount | None = getattr(entry, name)
     tiers = [tier.read_bytes_per_s_per_unit for tier in entry.tiers if name == "read_bytes_per_s"]
     figures = tiers or ([amount.per_unit or amount.base] if amount else [])
     if not figures:
         return MISSING
-    limit = span(figures, format_rate if name == "read_bytes_per_s" else "{:,.0f}".format)
+    shown = format_rate if name == "read_bytes_per_s" else "{:,.0f}".format
     each = f" a {_ONE.get(entry.unit, entry.unit)}" if tiers or (amount and amount.per_unit) else ""
-    return f"{'>= ' if name in entry.at_least else ''}{limit}{each}"
+    most = f", at most {shown(amount.at_most)}" if amount and amount.at_most else ""
+    return f"{'>= ' if name in entry.at_least else ''}{span(figures, shown)}{each}{most}"
 
 
 def _clients(entry: CatalogueEntry) -> str:

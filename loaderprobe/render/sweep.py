@@ -243,7 +243,7 @@ def title(report: Report) -> str:
 def _machine(report: Report) -> Iterator[Part]:
     """How the run was made; the machine, its software and the storage under the data."""
     run, machine = report.summary.run, report.summary.environment
-    when = run.created_utc.replace("T", " ").replace("Z", " UTC")
+    when = run.created_utc.replace("T", " ").replace("+00:00", " UTC")
     yield Command(text=run.command)
     yield Paragraph(
         text=f"loaderprobe {run.name}; its configurations took {format_duration(run.wall_s)}. {when}", tone="quiet"
@@ -438,12 +438,12 @@ def _worker_time(row: ConfigurationRow, verdict: Verdict) -> ChartRow | None:
 
 
 _LEAST_READ = 1_000
-"""Bytes/s: less is written as nothing, and is not drawn."""
+"""Bytes/s: less is not drawn."""
 
 
 def _read(report: Report, row: ConfigurationRow, verdict: Verdict) -> ChartRow | None:
     read = verdict.disk_read_bytes_per_s
-    if read is None or read < _LEAST_READ:
+    if read is None:
         return None
     # The most that the storage gave over the same files, at any concurrency.
     supplies = (need.supply for need in report.summary.needs if need.data == row.config.resolution and need.supply)
@@ -453,7 +453,7 @@ def _read(report: Report, row: ConfigurationRow, verdict: Verdict) -> ChartRow |
     return ChartRow(
         value=megabytes_per_s(read),
         note=f"{percent(read / most)} of {least}{megabytes_per_s(most)}" if most else "",
-        bars=(Bar(end=read / 1e6, tone="storage"),),
+        bars=(Bar(end=read / 1e6, tone="storage"),) if read >= _LEAST_READ else (),
         level=most / 1e6 if most else None,
         level_how="at least" if least else "measured",
     )

@@ -59,10 +59,10 @@ def trace_document(found: TraceReport) -> Document:
     first = found.ranks[0]
     ranks = f", {len(found.ranks)} recordings" if len(found.ranks) > 1 else ""
     unknown = (_NOT_KNOWN[note.code] for note in (*found.notes, *first.notes) if note.code in _NOT_KNOWN)
-    timelines = timelines_chart([(_name(rank), rank.view) for rank in _shown(found)], "A typical stretch")
+    timelines = timelines_chart([(_name(rank, found), rank.view) for rank in _shown(found)], "A typical stretch")
     return Document(
         title=f"{first.gpu or 'GPU (not named)'}{ranks}, {counted(found.steps, 'step')} of {_span(found)}",
-        headline=f"The others wait for {_name(slow)}" if slow else bound_sentence(found.bound).removesuffix("."),
+        headline=f"The others wait for {_name(slow, found)}" if slow else bound_sentence(found.bound).removesuffix("."),
         subline=_condition(found, slow),
         tone=found.bound.cause,
         unsure=not found.bound.firm,
@@ -210,8 +210,13 @@ def _short(name: str) -> str:
     return plain if len(plain) <= _LONGEST_NAME else f"…{plain[-_LONGEST_NAME:]}"
 
 
-def _name(rank: TraceRank) -> str:
-    return f"rank {rank.rank}" if rank.rank is not None else _short(PurePath(rank.path).name)
+def _name(rank: TraceRank, found: TraceReport) -> str:
+    """Its rank, or its file; with the path where another recording has the same name."""
+    if rank.rank is not None:
+        return f"rank {rank.rank}"
+    names = [PurePath(each.path).name for each in found.ranks]
+    name = PurePath(rank.path).name
+    return _short(rank.path if names.count(name) > 1 else name)
 
 
 def _shown(found: TraceReport) -> tuple[TraceRank, ...]:
@@ -226,7 +231,7 @@ def _ranks(found: TraceReport) -> Iterator[Part]:
     shown = _shown(found)
     rows = [
         ChartRow(
-            label=_name(rank),
+            label=_name(rank, found),
             value=_ms(rank.step_s),
             note=f"ms: {bound_sentence(rank.bound).removesuffix('.')}",
             bars=stacked(
@@ -265,12 +270,12 @@ def _host(found: TraceReport) -> tuple[Part, ...]:
         lines.append(("inside next()", loader, _ms(rank.wait_s), ""))
         lines.append(("of that, GPU idle", loader, _ms(rank.gaps.seconds("input")), ""))
     columns = (Column(head, itemgetter(place)) for place, head in enumerate(("", "what", "ms a step", "calls a step")))
-    return table(lines, columns, caption=f"Of {_name(rank)}" if len(found.ranks) > 1 else "")
+    return table(lines, columns, caption=f"Of {_name(rank, found)}" if len(found.ranks) > 1 else "")
 
 
 def _doubts(found: TraceReport) -> Iterator[Part]:
     """Each once, with the ranks that it is of where those are not all."""
-    notes = [(_name(rank), note) for rank in found.ranks for note in (*rank.notes, *found.notes)]
+    notes = [(_name(rank, found), note) for rank in found.ranks for note in (*rank.notes, *found.notes)]
     doubts = [(name, note) for name, note in notes if note.code not in _NOT_KNOWN]
     for text, pairs in by_key(doubts, lambda pair: remark_words(pair[1])).items():
         some = few([name for name, _ in pairs]) if len(pairs) < len(found.ranks) else []

@@ -488,13 +488,16 @@ def test_shards_are_typed_for_a_loader_that_reads_them(loader: str, command: str
 
 
 def test_faster_storage_gains_no_more_than_free_storage_was_measured_to() -> None:
-    """Nor does training read more than that takes."""
+    """Nor does training read more than that takes; files in memory gain as much. Forecasts say the same."""
     found = run_experiments(FULL)
     free = replace(found.speedups["storage"], value=3.0)
     found = replace(found, speedups={**found.speedups, "storage": free})
-    advice = recommend(found, Surroundings(storage=SLOW_DISK.storage())).advice
-    (faster,) = [each for each in advice if each.action.code == "faster_storage"]
-    assert faster.speedup == 3.0
+    made = recommend(found, Surroundings(storage=SLOW_DISK.storage(), place=FITS))
+    (faster,) = [each for each in made.advice if each.action.code == "faster_storage"]
+    (in_memory,) = [each for each in made.advice if each.action.code == "files_in_memory"]
+    assert faster.speedup == in_memory.speedup == pytest.approx(3.0)
+    forecasts = {each.changed: each.images_per_s for each in reversed(made.forecasts)}
+    assert forecasts["disk_speed"] == faster.after and forecasts["page_cache_share"] == in_memory.after
     assert faster.action.facts["bytes_per_s"] == pytest.approx(faster.after.value * SLOW_DISK.bytes_per_image)
 
 

@@ -12,6 +12,7 @@ from loaderprobe.compute import trace_file
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.records.resources import TIME_PARTS, TimePart
 from loaderprobe.records.trace import TraceRank
+from loaderprobe.render.charts import Chart
 from tests.cli.invoke import invoke
 from tests.examples.traces import FIXTURES, NEXT, Event, event, ranks, training, written
 
@@ -128,6 +129,16 @@ def test_ranks_of_which_one_cannot_be_read(tmp_path: Path) -> None:
         loaderprobe.trace(folder)
     with pytest.raises(BadValue, match="no recording is given"):
         loaderprobe.trace([])
+
+
+def test_recordings_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    """By their folders, where none says its rank."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        written(tmp_path / name / "t.json", training(input_ms=6))
+    document = loaderprobe.trace(tmp_path).document()
+    (chart,) = (section.parts[0] for section in document.sections if section.title == "Ranks")
+    assert isinstance(chart, Chart) and [row.label[-8:] for row in chart.rows] == ["a/t.json", "b/t.json"]
 
 
 def test_a_plan_takes_the_rate_without_input(tmp_path: Path) -> None:

@@ -185,6 +185,13 @@ def test_how_sure_is_one_word_by_a_rule(changes: dict[str, Any], level: str) -> 
     assert _said(_sections(report)["How sure"]).startswith(f"{level}, 1 of 1 clear")
 
 
+def test_how_sure_is_of_what_is_shown() -> None:
+    """No emulated accelerator beside a real one."""
+    real, emulated = example_row(compute="cuda", emulated=False, complete_rounds=3), example_row(complete_rounds=9)
+    said = _said(_sections(example_report([real, emulated]))["How sure"])
+    assert "1 of 1 clear, 3 rounds, " in said
+
+
 @pytest.mark.parametrize(
     ("storage_bytes_per_s", "at_least", "marks"),
     [(1e12, False, "●●●"), (1e12, True, "●●●"), (1.0, True, "○○○"), (1.0, False, "✕✕✕"), (None, False, "○○○")],

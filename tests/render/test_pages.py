@@ -25,7 +25,7 @@ from loaderprobe.render.document import Document, Section, Table
 from loaderprobe.render.json import result_json, result_schema, summary_json, summary_schema
 from loaderprobe.render.plan import catalogue_document, catalogue_json
 from loaderprobe.render.rows import csv_text
-from loaderprobe.render.sweep import sweep_document
+from loaderprobe.render.sweep import panel_sections, sweep_document
 from loaderprobe.render.terminal import chart_text, document_text
 from loaderprobe.storage.catalogue import published
 from tests.examples.bandwidth import (
@@ -101,6 +101,14 @@ def test_skipped_files_are_named_or_where_they_are(count: int, says: str) -> Non
     )
     summary = replace(report.summary, run=replace(report.summary.run, data=(data,)))
     assert says in " ".join(terminal_report(replace(report, summary=summary)).split())
+
+
+def test_a_rate_that_is_too_small_to_draw_is_measured() -> None:
+    """A row of warm files has its figure, without a bar."""
+    rows = [example_row(), example_row(workers=4, disk_read_bytes_per_s=400.0)]
+    (chart,) = (part for part in list(panel_sections(example_report(rows)))[-1].parts if isinstance(part, Chart))
+    shown = [(row.value, bool(row.bars)) for row in chart.rows if not row.head]
+    assert shown[0][1] and shown[1] == ("<0.001", False)
 
 
 def test_what_memory_delivers_is_called_warm() -> None:
@@ -205,10 +213,14 @@ def test_a_result_follows_its_schema(kind: str, where: tuple[Any, ...], value: o
 
 def test_the_catalogue_shows_every_entry_with_source_and_date() -> None:
     """And says which are stale."""
-    page = document_text(catalogue_document(published(), date(2026, 11, 22)), width=100)
+    found = catalogue_document(published(), date(2026, 11, 22))
+    page = document_text(found, width=100)
     old = document_text(catalogue_document(published(), date(2027, 11, 21)), width=100)
     for entry in published():
         assert entry.name in page and entry.source.split(",")[0] in " ".join(page.split())
     assert "12 months" not in page
     assert " ".join(old.split()).count("12 months ago or longer: check it") == len(published())
     assert len(json.loads(catalogue_json(published()))) == len(published())
+    (limits,) = (part for part in found.sections[0].parts if isinstance(part, Table))
+    rates = {line[0]: line[1] for line in limits.lines}
+    assert rates["efs-bursting"] == "52.4 MB/s a TiB, at most 3.22 GB/s"

@@ -256,20 +256,21 @@ def _by_laws(found: Experiments, around: Surroundings) -> Recommendation:
     sets_workers = not measurement.own_threads
     by_workers = (around.workers or worker_forecasts((point, *others), around.storage)) if sets_workers else {}
     taken, remote = bool(cores_are_busy(found)), measurement.is_remote
+    before = point.rate
+    stored = _network(fitted, around.storage) if remote else _storage(fitted, around, found.config.loader.name)
     made = (
         *_workers(point, by_workers, taken=taken),
-        *(_network(fitted, around.storage) if remote else _storage(fitted, around, found.config.loader.name)),
+        *(_as_tried(option, before, found) for option in stored),
         *(_alternative(fitted, each) for each in measurement.alternatives if each.name != "decoded"),
     )
     faster = accelerators(fitted, around.accelerators, found)
     rates = {number: rate.value for number, option in enumerate(faster) if (rate := option.forecast.images_per_s)}
     # Of several accelerators that all gain as much, the first is enough.
     first = fewest(rates)
-    before = point.rate
     worth = [
         advice
         for option in (*made, *(option for number, option in enumerate(faster) if number == first))
-        if (advice := _as_tried(_advice(option, before), found))
+        if (advice := _advice(option, before))
         # Enough, and more than the measured rate itself varied.
         and advice.speedup >= thresholds.WORTH
         and advice.after.value > advice.before.high
@@ -364,31 +365,25 @@ def _advice(option: AdviceOption, before: Interval) -> Advice | None:
     )
 
 
-def _as_tried(advice: Advice | None, found: Experiments) -> Advice | None:
+def _as_tried(option: AdviceOption, before: Interval, found: Experiments) -> AdviceOption:
     """Free storage was tried: all files in memory gain what that gained, and faster storage no more.
 
     Where the loader alone was, training is predicted from it: the range is at least that of the forecast.
     """
-    free = found.speedups.get("storage")
-    if advice is None or free is None or free.how != "measured":
-        in_memory = advice is not None and advice.action.code == "files_in_memory"
-        return None if in_memory and never_warm(found.measurement) else advice
-    now, facts = advice.before.value, advice.action.facts
-    if advice.action.code == "files_in_memory" and facts["share"] == 1:
-        after = free.times(now)
-        if advice.how != "measured":
-            model, value = advice.after, after.value
-            low = min(after.low, value * model.low / model.value)
-            high = max(after.high, value * model.high / model.value)
-            after = Interval(value=value, low=low, high=high)
-        return replace(advice, speedup=free.value, after=after)
-    if advice.action.code == "faster_storage" and advice.speedup > free.value:
-        most = now * free.value
-        after = replace(advice.after, value=most, low=min(most, advice.after.low))
-        less = free.value / advice.speedup
-        facts = {name: float(value) * less if name == "bytes_per_s" else value for name, value in facts.items()}
-        return replace(advice, speedup=free.value, after=after, action=replace(advice.action, facts=facts))
-    return advice
+    free, action, after = found.speedups.get("storage"), option.action, option.forecast.images_per_s
+    if free is None or free.how != "measured" or after is None or action is None:
+        return option
+    tried = free.times(before.value)
+    ratio = tried.value / after.value
+    if action.code == "files_in_memory" and action.facts["share"] == 1:
+        if option.forecast.how != "measured":
+            tried = replace(tried, low=min(tried.low, ratio * after.low), high=max(tried.high, ratio * after.high))
+        return replace(option, forecast=replace(option.forecast, images_per_s=tried))
+    if action.code == "faster_storage" and after.value > tried.value:
+        most = replace(option.forecast, images_per_s=replace(after, value=tried.value, low=min(tried.value, after.low)))
+        facts = {name: float(value) * ratio if name == "bytes_per_s" else value for name, value in action.facts.items()}
+        return replace(option, forecast=most, action=replace(action, facts=facts))
+    return option
 
 
 def _has_reserve(found: Experiments, point: Point, storage: Storage) -> bool:
@@ -403,7 +398,8 @@ def _denied(option: AdviceOption, found: Experiments) -> bool:
     waited_for: SingleCause = "network" if option.action and option.action.code == "faster_network" else "storage"
     speedup = found.speedups.get(waited_for)
     of_storage = option.forecast.changed in ("disk_speed", "page_cache_share", "pinned_share", "layout")
-    return of_storage and (speedup is None or speedup.value < thresholds.WORTH)
+    never = option.forecast.changed == "page_cache_share" and never_warm(found.measurement)
+    return of_storage and (speedup is None or speedup.value < thresholds.WORTH or (never and speedup.how != "measured"))
 
 
 def _wasted(point: Point, faster: Collection[float], worth: Sequence[Advice], before: Interval) -> list[Advice]:

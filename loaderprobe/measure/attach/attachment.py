@@ -310,7 +310,10 @@ class Attachment:
             notes.append(Remark(code="script_paused", facts={"paused_s": pauses.total_s}))
         result = self._judge(replace(measured, measurement=replace(measurement, notes=tuple(notes))))
         if ranks is not None:
-            ranks.keep(request.run)
+            try:
+                ranks.keep(request.run)
+            except KeyboardInterrupt:  # the verdict is there
+                self._interrupted = True
         return result
 
     def _on_stage(self, stage: str, done: int, total: int) -> None:
@@ -392,11 +395,12 @@ class Attachment:
     def _conclude(self, takeover: Takeover) -> None:
         self._over = self._finished = self._keeping = True
         result = takeover.coroutine.result if takeover.coroutine.over else None
+        # Ctrl-C while the result is kept leaves that reason.
+        self._no_verdict = NoVerdict("ended_early" if self._choice.is_coordinator else "follows")
         try:
             if result is not None:
                 self._found(result)
-            else:
-                self._no_verdict = NoVerdict("ended_early" if self._choice.is_coordinator else "follows")
+                self._no_verdict = None
         except LoaderprobeError as error:
             self._no_verdict = NoVerdict("refused", error.message, error.hint)
         finally:
