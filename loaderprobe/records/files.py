@@ -20,8 +20,8 @@ IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".
 
 
 _URL = re.compile(r"[a-z][a-z0-9+.:-]*://.*", re.DOTALL)
-_USERINFO = re.compile(r"(?<=://)(?:[^/@?#]*|(?![^/@?#]*:\d{1,5}/)[^/@?#]*:[^@?#]*)@")
-"""Also a secret with a slash, which no server would take; what follows a port is a path."""
+_USERINFO = re.compile(r"(?<=://)(?:[^/@?#]*|[^@?#]*:[^@?#]*)@")
+"""Also a secret with a slash, which no server would take."""
 _QUERY = re.compile(r"[?#].*", re.DOTALL)
 
 

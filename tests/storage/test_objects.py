@@ -329,9 +329,6 @@ MASKED = {
     "--data=https://SECRET@host/a#SECRET": "--data=https://***@host/a?***",
     "simplecache::https://host/a?b SECRET\nSECRET": "simplecache::https://host/a?***",
     "s3://bucket/a@b.jpg": "s3://bucket/a@b.jpg",
-    "s3://bucket/a:b@c/": "s3://bucket/a:b@c/",
-    "https://host:8080/img@2x/": "https://host:8080/img@2x/",
-    "https://me:SECRET@host:8080/img@2x/": "https://***@host:8080/img@2x/",
 }
 
 
