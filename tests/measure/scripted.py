@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from loaderprobe.errors import LostRank
 from loaderprobe.measure.assembly import make_compute
 from loaderprobe.measure.collectives import Collectives
 from loaderprobe.measure.parts import Parts
@@ -203,7 +204,7 @@ def ran(
     *services: Service, files: FileSet | None = None, budgets_s: tuple[float | None, ...] | None = None,
     earlier: Measurement | None = None, **changes: Any,
 ) -> list[Rank]:  # fmt: skip
-    """All ranks, to their ends."""
+    """All ranks, to their ends. Raises the error that began it, before what others heard of it."""
     size, files = len(services), files or example_files()
     config = replace(example_config(data=files.fingerprint, **changes), ranks=size)
     ranks = [
@@ -213,7 +214,7 @@ def ran(
         )
     ]
     in_threads(rank.run for rank in ranks)
-    for rank in ranks:
+    for rank in sorted(ranks, key=lambda rank: isinstance(rank.error, LostRank)):
         if rank.error:
             raise rank.error
     return ranks
