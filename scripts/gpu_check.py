@@ -34,8 +34,8 @@ from loaderprobe.system.clock import SystemClock
 from loaderprobe.testing import example_arguments
 
 MISSING, FAILED = 3, 4
-LIMIT_S = 150.0
-"""Of one check."""
+LIMIT_S = 240.0
+"""Of one check; the sweep takes two of its minutes."""
 STEPS, WARM_UP, SIZE, SMALL = 30, 3, 256, 16
 """Images of a batch that keeps an H100 busy, and of one whose steps a host cannot launch fast enough."""
 BUSY, IDLE = 0.9, 0.1
@@ -241,14 +241,14 @@ def marked() -> Found:
 
 
 def sweep() -> Found:
-    """A sweep of warm files, serial, with 2 and with 16 workers, ends with a profiler window for each."""
+    """A sweep of warm files, serial and with 16 workers, ends with a profiler window where compute limits."""
     with tempfile.TemporaryDirectory() as place:
         run = loaderprobe.sweep(
-            data_dir=place, resolutions="256x256", workers=(2, 16), compute="cuda", cache="warm", rounds=1,
-            decoder="torchvision", out=Path(place, "run"),
+            data_dir=place, resolutions="256x256", workers=16, compute="cuda", model="resnet152",
+            cache="warm", rounds=1, decoder="torchvision", out=Path(place, "run"),
         )  # fmt: skip
         rows = json.loads(run.json())["configurations"]
-    met = bool(rows) and all(row["status"] == "measured" and row["gpu_window"] for row in rows)
+    met = all(row["status"] == "measured" for row in rows) and any(row["gpu_window"] for row in rows)
     return {"configurations": rows, "met": met}
 
 

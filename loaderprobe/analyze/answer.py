@@ -444,8 +444,9 @@ def _longer(report: Report, rows: Rows) -> list[NextStep]:
     short = [row for row in best if row.bound and row.bound.reason.code in WANT_OF_TIME]
     if not short or 2 * sum(map(firm, best)) >= len(best):
         return []
-    budget_s = 60 * ceil(MORE_TIME * report.summary.run.wall_s / 60)
-    notes = (note for row in short if row.key in report.details for note in report.details[row.key].notes)
+    notes = [note for row in short if row.key in report.details for note in report.details[row.key].notes]
+    enough_s = (ceil(float(note.facts["budget_s"])) for note in notes if "budget_s" in note.facts)
+    budget_s = max(60 * ceil(MORE_TIME * report.summary.run.wall_s / 60), *enough_s, 0)
     taken = max((float(note.facts["share"]) for note in notes if note.code == "others_took"), default=None)
     remark = Remark(code="measure_longer") if taken is None else Remark(code="measure_alone", facts={"share": taken})
     return [NextStep(remark=remark, command=f"--budget {budget_s}", configurations=_keys(short))]

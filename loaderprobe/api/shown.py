@@ -162,11 +162,8 @@ class Documented(Tabled):
 
     def made_by(self) -> str:
         """The command, the version, the time and the machine."""
-        environment = self.origin.environment
-        return (
-            f"{self.origin.command} · loaderprobe {environment.loaderprobe} · {self.origin.created_utc} · "
-            f"{environment.cpu_model}, {environment.cores_available:g} cores"
-        )
+        origin, machine = self.origin, self.origin.environment
+        return f"{origin.command} · loaderprobe {machine.loaderprobe} · {origin.created_utc} · {machine.machine}"
 
     def save(self, out: Path) -> Path:
         """Write `result.json`, its table as CSV and `report.html` into a new directory; returns the page's path.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import os
 import shlex
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -43,7 +42,6 @@ from loaderprobe.records.config import (
     TensorType,
     check_seconds,
 )
-from loaderprobe.records.environment import Environment
 from loaderprobe.records.options import RESOLUTIONS
 from loaderprobe.store.results import REPORT, write_result
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
@@ -198,7 +196,7 @@ def resume(
     """
     check_seconds("budget", budget_s)
     directory = RunDirectory.open(Path(run))
-    before, here = (_machine(each) for each in (directory.record.environment, describe_environment(())))
+    before, here = (each.machine for each in (directory.record.environment, describe_environment(())))
     heard = listener or ProgressOnly(progress)
     if before != here:
         if _is_left(directory):
@@ -214,13 +212,6 @@ def resume(
         with directory.lock():
             directory.ask(replace(directory.record.spec, budget_s=budget_s))
     return _completed(directory, heard, coordinator, foreign_modules(directory))
-
-
-def _machine(environment: Environment) -> str:
-    """What rates depend on: the processor, the cores and the GPUs."""
-    gpus = Counter(gpu.name for gpu in environment.gpus)
-    named = [f"{count} {name}" for name, count in gpus.items()] or ["no GPU"]
-    return ", ".join([environment.cpu_model, f"{environment.cores_available:g} cores", *named])
 
 
 def foreign_modules(run: RunDirectory) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Literal
@@ -80,6 +81,13 @@ class Environment:
     gpu_reason: Remark | None
     """Why no GPU is listed; None when one is."""
     storage: tuple[StorageLocation, ...]
+
+    @property
+    def machine(self) -> str:
+        """What rates depend on: the processor, the cores and the GPUs."""
+        gpus = Counter(gpu.name for gpu in self.gpus)
+        named = [f"{count} {name}" for name, count in gpus.items()] or ["no GPU"]
+        return ", ".join([self.cpu_model, f"{self.cores_available:g} cores", *named])
 
     def below(self, root: str) -> StorageLocation | None:
         """The storage of a data set; None where it is not known."""

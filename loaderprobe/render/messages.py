@@ -280,7 +280,7 @@ MESSAGES: dict[str, str] = {
     "window_not_asked": "no profiler window was asked for",
     "window_without_steps": "nothing was trained on",
     "window_without_time": "there was no time left for a profiler window",
-    "window_too_long": "{steps} profiled steps would take {needed_s:duration}, of {limit_s:duration} allowed",
+    "window_too_long": "{steps} profiled steps would take {needed_s:duration}; there was time for {limit_s:duration}",
     "window_failed": "the profiler window failed: {error}",
     "window_without_gpu": "no step was given, so no GPU trained",
     "window_emulated": "an emulated accelerator runs no kernels",

@@ -222,6 +222,14 @@ def test_an_open_verdict_asks_for_time_or_for_the_cores_that_others_took(beside:
     assert step.remark and step.remark.code == ("measure_alone" if beside else "measure_longer")
 
 
+def test_more_time_is_as_much_as_a_note_on_the_rounds_says() -> None:
+    stored = Diagnosis.load("fixtures/runs/diagnose").report()
+    note = Remark(code="no_time", facts={"budget_s": 210.0, "rounds": 3.0})
+    details = {key: replace(each, notes=(note,)) for key, each in stored.details.items()}
+    (step, *_) = answered(replace(stored, details=details)).summary.next
+    assert step.command == "--budget 210"
+
+
 NOW, CORES = with_speedups().images_per_s.value, with_speedups().rates_images_per_s.cpu_limit or 0.0
 COMPUTING_BESIDE = WorkerTime(cpu_s=1e-5, run_delay_s=0.0, blocked_s=0.002, waits={"storage": 0.0005, "lock": 0.0})
 LIMITS: dict[str, tuple[dict[str, float | None], dict[str, Any], dict[str, str | None]]] = {
