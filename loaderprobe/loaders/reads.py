@@ -36,7 +36,6 @@ READ_WHOLE = (0.8, 1.25)
 BESIDE_BYTES = 8192
 # To evict more takes longer than it is worth.
 MOST_FILES = 20_000
-MOST_BYTES = 64 << 30
 
 
 class OpenedFiles:
@@ -174,7 +173,7 @@ def loader_files(pool: Sequence[BatchReads], dataset: Any, *, batch_size: int, i
 
 
 def _part_files(pool: Sequence[BatchReads], dataset: Any, why: UnknownFilesCode) -> PartFiles | UnknownFiles:
-    """All files that the data set opened, keeps open or names, unless they are too much to be evicted.
+    """All files that the data set opened, keeps open or names, unless they are too many to be evicted.
 
     `why` the files of a batch are not known stands where not all that it names are.
     """
@@ -185,7 +184,7 @@ def _part_files(pool: Sequence[BatchReads], dataset: Any, why: UnknownFilesCode)
     files |= named
     if not files:
         return UnknownFiles(code="none_seen")
-    if len(files) > MOST_FILES or sum(files.values()) > MOST_BYTES:
+    if len(files) > MOST_FILES:
         return UnknownFiles(code="too_large")
     return PartFiles(file_bytes=files)
 

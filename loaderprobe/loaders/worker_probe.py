@@ -173,7 +173,8 @@ def stacks_seen(log: FetchLog) -> StackSamples | None:
 # evicted once, it is warm before timing begins. Evicted whenever the workers together may have read a tenth of it,
 # hardly a sample is served by what was read for another. Not more often: one worker's eviction also takes what another
 # has just read (by two workers and ahead of each sample, 38 times the bytes of the samples were read where a set ten
-# times as large took 22).
+# times as large took 22). And twice in each round of the pool, whose samples come again: they are less than a tenth of
+# a large file, and on FUSE and NFS no process knows what it has read.
 
 # Of the time in which samples are made. Assumed. Where evicting would cost a quick loader more, it is done less often.
 MOST_SHARE = 0.03
@@ -191,6 +192,8 @@ class EvictAhead:
         self._since_ns = self._lately_ns = self._most_bytes = 0
         self._evicted_at: int | None = None
         """Bytes that this process had read from storage at the last eviction."""
+        self._batches = 0
+        """Begun since then."""
         self.spent_ns = self.spent_cpu_ns = 0
         """Of all evictions, wall and CPU time."""
 
@@ -200,6 +203,7 @@ class EvictAhead:
             self._begin(self._head.ahead)
         if self._files is None:
             return dataset
+        self._batches += 1
         return (_Batched if getattr(dataset, "__getitems__", None) else _Single)(dataset, self._drop)
 
     def _begin(self, number: int) -> None:
@@ -214,11 +218,12 @@ class EvictAhead:
             return  # files are made warm meanwhile
         _, read = process_usage()
         begin_ns, begin_cpu_ns = time.perf_counter_ns(), time.thread_time_ns()
-        few = self._evicted_at is not None and read - self._evicted_at < self._most_bytes
+        again = 0 < self._head.pool <= 2 * self._log.lanes * self._batches
+        few = self._evicted_at is not None and read - self._evicted_at < self._most_bytes and not again
         if self._files is None or few or self._lately_ns > MOST_SHARE * (begin_ns - self._since_ns):
             return
         self._files.drop()
-        self._evicted_at = read
+        self._evicted_at, self._batches = read, 0
         took_ns = time.perf_counter_ns() - begin_ns
         self._lately_ns += took_ns
         self.spent_ns += took_ns

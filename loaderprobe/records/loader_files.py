@@ -64,7 +64,7 @@ UnknownFilesCode = Literal[
     "none_seen", "none_read", "opened_below_python", "read_in_parts", "read_beside", "too_large", "no_data_loader"
 ]
 """none_seen: no file was seen at all. none_read: samples read nothing of those that were seen. read_beside: more is
-read than the files that are opened in Python. too_large: those of a batch are not known, and all are too much to evict.
+read than the files that are opened in Python. too_large: those of a batch are not known, and all are too many to evict.
 no_data_loader: files were not looked for, in an iterable without one."""
 
 

@@ -431,7 +431,7 @@ MESSAGES: dict[str, str] = {
     "unknown_files.none_read": "samples read no files",
     "unknown_files.opened_below_python": "the data set opens files below Python, so the files of a batch are unknown",
     "unknown_files.read_in_parts": "the data set reads only parts of the files that it opens",
-    "unknown_files.too_large": "the data set's files are more than 20,000 or larger than 64 GiB: too much to evict",
+    "unknown_files.too_large": "the data set's files are more than 20,000: too many to evict",
     "unknown_files.no_data_loader": "files are looked for only below a DataLoader",
     "unknown_files.read_beside": "the data set reads more than the files that it opens in Python",
     # What is wrong with a record of the profiler.

@@ -498,13 +498,15 @@ def test_what_a_thread_of_the_data_set_reads_is_read_for_its_batches(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("share", "most_cached", "resident"),
+    ("share", "most_cached", "pool", "resident"),
     [
-        (1e9, None, [0.0, 0.0, 0.0]),
+        (1e9, None, 0, [0.0, 0.0, 0.0]),
         # Where a worker has read little of the files since, the next sample is hardly met; others may be reading.
-        (1e9, 3.0, [0.0, 1.0, 1.0]),
+        (1e9, 3.0, 0, [0.0, 1.0, 1.0]),
+        # Before the same samples come again they are evicted, though they are little of a large file.
+        (1e9, 3.0, 4, [0.0, 1.0, 0.0]),
         # A quick loader would else be measured with it: after the first, it waits until that has been made up for.
-        (0.0, None, [0.0, None, 1.0]),
+        (0.0, None, 0, [0.0, None, 1.0]),
     ],
 )
 def test_each_sample_finds_the_mapped_file_cold(
@@ -513,6 +515,7 @@ def test_each_sample_finds_the_mapped_file_cold(
     monkeypatch: pytest.MonkeyPatch,
     share: float,
     most_cached: float | None,
+    pool: int,
     resident: Any,
 ) -> None:
     """Although the one before has read all of it; without the request it is warm from the second on."""
@@ -520,10 +523,10 @@ def test_each_sample_finds_the_mapped_file_cold(
     monkeypatch.setattr(worker_probe, "MOST_CACHED", most_cached or worker_probe.MOST_CACHED)
     loader, log = driven(tmp_path, Counting()), FetchLog(tmp_path / "fetch.log", 1)
     ahead = EvictAhead(log, log.open("r"))
+    log.open("r+").pool = pool
     assert ahead.around(data) is data
     loader.evict_ahead([data.path])
-    cold = ahead.around(data)
-    assert [len(cold[number]) for number in range(3)] == [SIZE] * 3
+    assert [len(ahead.around(data)[number]) for number in range(3)] == [SIZE] * 3
     seen = [expected if expected is None else found for found, expected in zip(data.resident, resident, strict=True)]
     assert seen == resident
     loader.evict_ahead([])
