@@ -135,6 +135,8 @@ def compare_document(found: ComparisonReport) -> Document:
 
 
 def _headline(found: ComparisonReport) -> str:
+    if found.same_results:
+        return "A and B are the same measurement"
     counts = {word: len(found.of_word(word)) for word in _ORDER}
     changed = [f"{word} in {counts[word]}" for word in _ORDER[:2] if counts[word]]
     if len(found.rows) == 1 and changed:
