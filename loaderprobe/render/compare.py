@@ -150,6 +150,7 @@ def _subline(found: ComparisonReport) -> str:
     whole = found.whole or (found.rows[0] if len(found.rows) == 1 else None)
     verdicts = sum(row.verdict_changed for row in found.rows)
     said = [f"{name_of(found, whole.subject)}: {_change(whole.ratio)}"] if whole else []
+    said += [f"A is {each.before}, B {each.after}" for each in found.differences if each.field == "judged"]
     said += [] if found.kind == "bandwidth" else [f"{counted(verdicts, 'verdict')} changed"]
     return first_upper(", ".join([*said, f"a change matters from {_matters(found)}"]))
 

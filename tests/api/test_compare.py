@@ -253,7 +253,8 @@ def test_a_diagnosis_is_a_run_of_one_row(tmp_path: Path) -> None:
     by_step = replace(quick, origin=replace(quick.origin, command="loaderprobe diagnose train.py:make"))
     with pytest.raises(NotComparable, match=r"judged \(A: training by the script; B: training by step\(batch\)\)"):
         loaderprobe.compare(slow, by_step)
-    assert "training by step(batch)" in loaderprobe.compare(slow, by_step, differ="judged").text()
+    page = loaderprobe.compare(slow, by_step, differ="judged").text(width=400)
+    assert "A is training by the script, B training by step(batch)" in page
     in_block = replace(quick, origin=replace(quick.origin, command="loaderprobe.attached()"))
     assert not loaderprobe.compare(slow, in_block).differences
     with pytest.raises(BadValue, match="Layers holds a result that does not compare"):
