@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import jsonschema
@@ -21,6 +22,7 @@ SIZES = ("batch-size", "--model", "lenet5", "--image-size", "32", "--max", "8", 
 IS_RECORDING = "loaderprobe trace FILE --out DIR"
 TAR, LONG = "sets/64x48-tar", "x" * 300
 DO_NOT_COMPARE = "two runs of sweep, two results of bandwidth, or two of run or diagnose"
+THE_NEWEST = "several is a folder of runs try: give one of them; the newest is several/new"
 REFUSED: list[tuple[tuple[str, ...], int, str]] = [
     (("sweep", "--workers", "two"), 2, "--workers: 'two' is not a whole number"),
     (("sweep", "--workers", "1,x"), 2, "--workers takes numbers with commas"),
@@ -111,6 +113,7 @@ REFUSED: list[tuple[tuple[str, ...], int, str]] = [
     (("plan",), 2, "no run is given"),
     (("plan", "none"), 2, "none does not exist"),
     (("plan", "empty"), 2, "is not a run"),
+    *(((verb, "several"), 2, THE_NEWEST) for verb in ("report", "plan")),
     (("plan", "text"), 2, "text"),
     (("plan", "storage", "--data", "\x1b[31m"), 2, "no measured data set"),
     (("plan", "storage", "--catalogue"), 2, ""),
@@ -138,6 +141,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     written(folder / "cpu.json", [event("cpu_op", "aten::add", 1, 1)])
     written(folder / "mtia.json", [event("mtia_ccp_events", "add", 1, 1), event("kernel", "add", 2, 1, device=0)])
     (folder / "empty").mkdir()
+    for name, kept in (("new", "result.json"), ("old", "run.json")):
+        (folder / "several" / name).mkdir(parents=True)
+        (folder / "several" / name / kept).touch()
+    os.utime(folder / "several" / "old" / "run.json", (0, 0))
     for layout in ("files", "tar"):
         generate(folder / "sets", resolutions=["64x48"], count=8, classes=2, pool=2, layout=layout)
     (folder / "text").write_text("hello")

@@ -41,7 +41,7 @@ from loaderprobe.records.compare import (
     WordReason,
 )
 from loaderprobe.records.config import OPTIONS, alike_but_for
-from loaderprobe.records.environment import Environment, StorageLocation
+from loaderprobe.records.environment import Environment, Origin, StorageLocation
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, judged_activity
 from loaderprobe.records.report import ConfigurationRow
@@ -345,13 +345,18 @@ class MeasuredRow:
         return judged_activity(self.measurement) == "training"
 
 
-def loader_facts(found: MeasuredRow, environment: Environment) -> Facts:
-    """What a loader by itself was measured on, and its options."""
+OF_A_SCRIPT = ("loaderprobe run", "loaderprobe.attached")
+"""How a command begins that trains by the loop of a script; `diagnose` calls `step(batch)`."""
+
+
+def loader_facts(found: MeasuredRow, origin: Origin) -> Facts:
+    """What a loader by itself was measured on, what trained, and its options."""
     config, verdict = found.row.config, found.row.verdict
+    training = f"training by {'the script' if origin.command.startswith(OF_A_SCRIPT) else 'step(batch)'}"
     return {
-        **environment_facts(environment),
+        **environment_facts(origin.environment),
         **{name: OPTIONS[name].of(config) for name in ("ranks", "workers", "prefetch_factor", "batch_size", "cache")},
-        "judged": "training" if found.trains else "the loader alone",
+        "judged": training if found.trains else "the loader alone",
         "counted": "images" if found.measurement.images else "samples",
         "files_were": verdict.files_were if verdict else None,
     }

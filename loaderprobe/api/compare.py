@@ -90,7 +90,7 @@ def _source(given: Result) -> Source:
         return Source("bandwidth", path or result.path, result.origin, facts, roots, result)
     if isinstance(result, Diagnosis):
         measured = MeasuredRow(row=result.row, measurement=result.measurement)
-        facts = loader_facts(measured, result.origin.environment)
+        facts = loader_facts(measured, result.origin)
         return Source("diagnosis", path or "a diagnosis", result.origin, facts, (), measured)
     raise BadValue(
         f"{path or type(result).__name__} holds a result that does not compare",

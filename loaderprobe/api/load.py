@@ -190,6 +190,9 @@ def load_any(path: Path) -> Run | Documented:
     is_run = True
     with suppress(OSError):  # `load` says that it cannot be read
         is_run = not path.is_file() and not (path / RESULT).exists()
+        inside = sorted((*path.glob("*/run.json"), *path.glob(f"*/{RESULT}")), key=lambda file: file.stat().st_mtime)
+        if is_run and inside and not (path / "run.json").exists():
+            raise BadValue(f"{path} is a folder of runs", hint=f"give one of them; the newest is {inside[-1].parent}")
     found: Run | Documented = load(path) if is_run else read_result(path, type_of)
     try:
         found.document()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from loaderprobe.records.config import RunConfig
@@ -143,6 +143,12 @@ class ComparisonReport:
     @property
     def passed(self) -> bool:
         return all(gate.passed for gate in self.gates)
+
+    @property
+    def same_results(self) -> bool:
+        """True where both sides are the same results, or copies of them."""
+        before, after = (replace(side, paths=()) for side in (self.before, self.after))
+        return before == after and all(row.before == row.after for row in self.rows)
 
     def of_word(self, word: Word) -> tuple[Compared, ...]:
         return tuple(row for row in self.rows if row.word == word)

@@ -135,6 +135,8 @@ def compare_document(found: ComparisonReport) -> Document:
 
 
 def _headline(found: ComparisonReport) -> str:
+    if found.same_results:
+        return "A and B are the same measurement"
     counts = {word: len(found.of_word(word)) for word in _ORDER}
     changed = [f"{word} in {counts[word]}" for word in _ORDER[:2] if counts[word]]
     if len(found.rows) == 1 and changed:
@@ -148,6 +150,7 @@ def _subline(found: ComparisonReport) -> str:
     whole = found.whole or (found.rows[0] if len(found.rows) == 1 else None)
     verdicts = sum(row.verdict_changed for row in found.rows)
     said = [f"{name_of(found, whole.subject)}: {_change(whole.ratio)}"] if whole else []
+    said += [f"A is {each.before}, B {each.after}" for each in found.differences if each.field == "judged"]
     said += [] if found.kind == "bandwidth" else [f"{counted(verdicts, 'verdict')} changed"]
     return first_upper(", ".join([*said, f"a change matters from {_matters(found)}"]))
 

@@ -149,7 +149,7 @@ def _needs(plan: PlanReport) -> Table:
     counts = sorted({1, asked.of_node, asked.accelerators})
     lines = [
         (
-            NEED.get(need.name, need.name.replace("_", " ")),
+            _need_name(plan, need.name),
             *(_need(need, count, asked.accelerators) for count in counts),
             f"{need.at_utilization.weakest}{_spread(need.at_utilization)}",
         )
@@ -158,12 +158,17 @@ def _needs(plan: PlanReport) -> Table:
     seconds, images = plan.epochs.seconds, plan.inputs.get("images")
     if seconds is not None and images is not None:
         epochs = (amount(seconds, seconds.value * asked.accelerators / count) for count in counts)
-        lines.append((f"an epoch of {images.value:,.0f} images", *epochs, seconds.weakest))
+        lines.append((f"an epoch of {amount(images)}", *epochs, seconds.weakest))
     return Table(
         head=("accelerators", *(f"{count:,}" for count in counts), "label"),
         lines=tuple(lines),
         caption="Reads in flight, times, workers and cores have no headroom.",
     )
+
+
+def _need_name(plan: PlanReport, name: NeedName) -> str:
+    """`read bandwidth`; `capacity, 200 images`, since that is of this data set alone."""
+    return f"{name}, {amount(plan.inputs['images'])}" if name == "capacity" else NEED.get(name, name.replace("_", " "))
 
 
 def _need(need: Need, count: int, planned: int) -> str:
@@ -357,7 +362,9 @@ def _test(plan: PlanReport) -> Iterator[Part]:
     several = [f"{test.nodes:,} nodes at once"] if test.nodes > 1 else []
     head = ("cold files", *several, "one node", "measured", "pass")
     lines = tuple((what, *promised[1 - len(several) :], "", "") for what, *promised in _promises(plan))
-    yield Table(head=head, lines=lines)
+    read = plan.inputs["amplification"]
+    bandwidth = f"Bandwidth is what readers get; storage reads {amount(read)} that, which is what to buy."
+    yield Table(head=head, lines=lines, caption=bandwidth if read.value > 1 else "")
     origin = {"workers": "its workers", "reads_in_flight": "by the reads in flight", "assumed": "assumed"}
     each = -(-test.readers // asked.of_node)
     readers = f"{counted(each, 'reader')} an accelerator: {origin[test.readers_from]}"
@@ -392,7 +399,7 @@ def _promises(plan: PlanReport) -> Iterator[tuple[str, str, str]]:
         yield "opens of cold names", MISSING, one
     bought = {need.name: f">= {amount(need.to_buy)}" for need in plan.needs if need.to_buy is not None}
     if "capacity" in bought:
-        yield "capacity", bought["capacity"], bought["capacity"] if test.nodes == 1 else MISSING
+        yield _need_name(plan, "capacity"), bought["capacity"], bought["capacity"] if test.nodes == 1 else MISSING
     if "checkpoint" in bought:
         yield "writing a checkpoint", MISSING, bought["checkpoint"]
     yield "training, of its rate alone", MISSING, f">= {percent(asked.utilization)}"

@@ -81,9 +81,8 @@ class RunDirectory:
         """Raise what `create` would for `path`: BadValue for a file, Refused when it is not empty, MissingPart."""
         with writing(path):
             if (path / "run.json").exists():
-                raise Refused(
-                    f"{path} already holds a run", hint=f"complete it with --resume {path}, or choose another --out"
-                )
+                hint = f"complete it with --resume {path}, or choose another --out"
+                raise Refused(f"{path} already holds a run", hint=hint)
         check_out(path, (".lock", *PARTS, *STUDIES))
 
     @classmethod
@@ -93,12 +92,10 @@ class RunDirectory:
         try:
             data = read(file)
             if data is None:
-                if not path.exists():
-                    raise BadValue(f"{path} does not exist", hint="give the directory that a sweep wrote")
-                what = f"{path} is not a run: it has no run.json"
+                why = "is not a run: it has no run.json" if path.exists() else "does not exist"
                 if (path / "result.json").exists():
-                    what = f"{path} is not a sweep's run: it holds the result of another command"
-                raise BadValue(what, hint="give the directory that a sweep wrote")
+                    why = "is not a sweep's run: it holds the result of another command"
+                raise BadValue(f"{path} {why}", hint="give the directory that a sweep wrote")
             record = decode("run", data, RunRecord, str(file))
             for config in record.spec.configs:
                 if not _NAME.fullmatch(config.data):

@@ -60,6 +60,7 @@ def stored(
 SLOW_DEVICE = replace(TRUTH, compute=50.0)
 MADE: dict[str, dict[str, Any]] = {
     "a": {"root": "/ssd"},
+    "copy": {"root": "/ssd"},
     "nfs": {"root": "/nfs"},
     "slow": {"slower": (2, 2, 2)},
     "noisy": {"slower": (8, 10, 13)},
@@ -84,6 +85,9 @@ VERDICTS = "--fail-if-verdict-changes"
 SEVERAL = ("--with", "slow", "--with", "slow", "--with")
 CASES: list[tuple[tuple[str, ...], int, str, str]] = [
     (("a", "nfs", SLOWER, UNCLEAR, VERDICTS), 0, "same same same", "0 verdicts changed"),
+    (("a", "nfs"), 0, "same same same", "B is as fast as A"),
+    (("a", "a", SLOWER), 0, "same same same", "A and B are the same measurement"),
+    (("a", "copy"), 0, "same same same", "A and B are the same measurement"),
     (("a", "slow", SLOWER), 6, "slower slower slower", "--fail-if-slower 5% failed 500x375, "),
     (("slow", "a", SLOWER), 0, "faster faster faster", "--fail-if-slower 5% held"),
     (("device", "disk", VERDICTS), 6, "slower slower slower", "3 verdicts changed"),
@@ -246,5 +250,12 @@ def test_a_diagnosis_is_a_run_of_one_row(tmp_path: Path) -> None:
     assert found.html() and loaderprobe.compare(slow, slow, fail_if_verdict_changes=True).passed
     with pytest.raises(NotComparable, match=r"workers \(A: 2; B: 8\) differs"):
         loaderprobe.compare(slow, diagnosed(tmp_path / "c", Truth(compute=50.0), workers=8))
+    by_step = replace(quick, origin=replace(quick.origin, command="loaderprobe diagnose train.py:make"))
+    with pytest.raises(NotComparable, match=r"judged \(A: training by the script; B: training by step\(batch\)\)"):
+        loaderprobe.compare(slow, by_step)
+    page = loaderprobe.compare(slow, by_step, differ="judged").text(width=400)
+    assert "A is training by the script, B training by step(batch)" in page
+    in_block = replace(quick, origin=replace(quick.origin, command="loaderprobe.attached()"))
+    assert not loaderprobe.compare(slow, in_block).differences
     with pytest.raises(BadValue, match="Layers holds a result that does not compare"):
         loaderprobe.compare(slow, loaderprobe.Layers.load(RUNS / "layers"))  # type: ignore[arg-type]  # another result

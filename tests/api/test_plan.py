@@ -390,6 +390,15 @@ def test_a_plan_shows_itself() -> None:
     assert len(plan(accelerators=64).text(width=80).splitlines()) <= 70
 
 
+@pytest.mark.parametrize("name", ["storage", "trace"])
+def test_the_page_says_what_sets_the_test_and_what_to_buy_apart(name: str) -> None:
+    """What storage reads besides, where it does; and the capacity is of so many images, in both tables."""
+    found = plan(name)
+    page, besides = " ".join(found.text(width=400).split()), found.inputs["amplification"].value
+    assert (f"what readers get; storage reads {besides:.2f} x that" in page) == (besides > 1)
+    assert page.count(f"capacity, {found.inputs['images'].value:,.0f} images ") == 2
+
+
 def test_a_stored_run_has_the_same_page_on_every_day(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whenever it is shown."""
     page = loaderprobe.load(RUNS / "profiler").html()
