@@ -76,7 +76,7 @@ def helper() -> str:
 class Above:
     """Its methods use globals."""
 
-    above = ["above"]
+    above = ("above",)
 
     def __init__(self) -> None:
         self.count = len(OF_MAKING)
