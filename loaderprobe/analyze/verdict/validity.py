@@ -164,7 +164,7 @@ def met_warm(measurement: Measurement) -> Remark | None:
         return None  # they were evicted, and read again before the timed batches
     # Of unknown files it is not known either whether their reads would be counted.
     counted = measurement.storage_counts_reads or measurement.storage_kind == "unknown"
-    if not counted or first_pass.called_bytes < thresholds.LEAST_BYTES * first_pass.images:
+    if not counted or max(first_pass.called_bytes, first_pass.read_bytes) < thresholds.LEAST_BYTES * first_pass.images:
         return None
     loader_only = segments_of(measurement, "baseline", "loader_only")
     cost = worker_cost(measurement.worker_batches, loader_only)

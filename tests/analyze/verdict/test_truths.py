@@ -481,6 +481,10 @@ COLD = {
     "from storage the first time": Row(
         after_first(), f"{INPUT} files_were_warm", missing={"storage": "warm_after_first_pass"},
     ),
+    "mapped, and from storage the first time": Row(
+        after_first(called_bytes=0), f"{INPUT} files_were_warm", missing={"storage": "warm_after_first_pass"},
+        figures={"files_were": "warm"},
+    ),
     "no file is read": Row(after_first(read_bytes=0, called_bytes=0), PREPROCESSING, figures={"files_were": None}),
     # The kernel reads ahead at first: 40 kB an image are few for a first pass of 200, but not behind what it read.
     "read ahead before the timed batches": Row(read_ahead(64), STORAGE, figures={"files_were": "cold"}),
