@@ -189,7 +189,7 @@ def _part_files(pool: Sequence[BatchReads], dataset: Any, why: UnknownFilesCode)
     return PartFiles(file_bytes=files)
 
 
-# The files that a data set names: paths among its attributes, and the files in folders among them.
+# The files that a data set names: paths that it holds or its methods name, and the files in folders among them.
 #
 # Not every text that names a file is meant to: a tokenizer's vocabulary holds `//`, `./` and `../`. Texts of dots and
 # slashes alone are no names, folders that hold more than data are passed over, and looking has a limit.
@@ -208,7 +208,7 @@ MOST_S = 5.0
 def named_files(
     dataset: Any, *, most: int, entries: int = MOST_ENTRIES, now: Callable[[], float] = time.monotonic
 ) -> dict[str, int] | None:
-    """Real path to bytes, for the files that the attributes of a data set name, directly or by their folder.
+    """Real path to bytes, for the files that a data set names, directly or by their folder.
 
     It ends with the first file beyond `most`. None where folders hold more than `entries` or take longer than `MOST_S`
     on the clock `now` (in seconds).
@@ -231,7 +231,7 @@ def named_files(
 
 
 def _paths(dataset: Any) -> Iterator[str]:
-    """Real paths among the attributes of a data set, each once."""
+    """Real paths that a data set names, each once."""
     asked: set[str] = set()
     given: set[str] = set()
     for leaf in reachable([dataset]):

@@ -7,6 +7,7 @@ import ctypes
 import functools
 import mmap
 import random
+import sys
 import types
 from bisect import bisect_right
 from collections import deque
@@ -26,12 +27,14 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from loaderprobe.batches import parts_of
 from loaderprobe.records.remark import Remark
 from loaderprobe.system.mapped import Mapping, mappings
+from loaderprobe.system.stacks import is_installed
 
 # All values that a data set, a sampler or another object holds, found without running its code.
 #
 # Only what Python itself stores is opened: attributes, slots, the items of lists, tuples, sets and dicts, the
-# arguments of partial functions, what functions close over, and arrays of objects. Properties, `__iter__`,
-# `__getattr__` and `__class__` of a user's classes are never called.
+# arguments of partial functions, what functions close over, and arrays of objects. Of code that is not installed also
+# what its classes hold, and the globals that its functions name. Properties, `__iter__`, `__getattr__` and `__class__`
+# of a user's classes are never called.
 
 MOST = 200_000
 """Most values to find."""
@@ -45,7 +48,7 @@ CHUNK = 1000
 CONTAINERS = frozenset({list, tuple, dict, set, frozenset, deque})
 DULL = frozenset({type(None), bool, int, float, complex, bytes, bytearray, type(Ellipsis), slice, range})
 # Found, but not opened: their content is not the data set's, or is not a Python object.
-CLOSED = (str, PurePath, type, types.ModuleType, torch.Tensor, torch.Generator, memoryview)
+CLOSED = (str, PurePath, types.ModuleType, torch.Tensor, torch.Generator, memoryview)
 
 
 def reachable(roots: Iterable[Any], *, closed: tuple[type, ...] = ()) -> Iterator[Any]:
@@ -95,9 +98,11 @@ def _inside(value: Any, kind: type) -> Iterator[Any] | None:
     if kind is types.MethodType:
         return iter((value.__self__, value.__func__))
     if kind is types.FunctionType:
-        return iter(list(_closed_over(value)))
+        return iter([*_closed_over(value), *_named_globals(value)])
+    if issubclass(kind, type):
+        return iter(list(_of_class(value)))
     items = _items(value, kind)
-    return items if kind in CONTAINERS else chain(_attributes(value, kind), items)
+    return items if kind in CONTAINERS else chain(_attributes(value, kind), items, [kind])
 
 
 def _items(value: Any, kind: type) -> Iterator[Any]:
@@ -146,6 +151,27 @@ def _closed_over(function: types.FunctionType) -> Iterator[Any]:
     yield from function.__defaults__ or ()
 
 
+def _named_globals(function: types.FunctionType) -> Iterator[Any]:
+    """Those that the code of a user's function names, also within its lambdas and comprehensions."""
+    codes = [] if is_installed(function.__code__.co_filename) else [function.__code__]
+    for code in codes:
+        codes += [constant for constant in code.co_consts if type(constant) is types.CodeType]
+        yield from (function.__globals__[name] for name in code.co_names if name in function.__globals__)
+
+
+def _of_class(kind: type) -> Iterator[Any]:
+    """Methods and values of a class and those above it, of the user's. What `__init__` names, attributes hold."""
+    for base in kind.__mro__:
+        own = type.__getattribute__(base, "__dict__")
+        module = own.get("__module__")
+        file = own_attributes(sys.modules.get(module)).get("__file__")
+        # A notebook has no file.
+        if module == "__main__" or (file and not is_installed(file)):
+            for name, value in own.items():
+                if not name.startswith("__") or (type(value) is types.FunctionType and name != "__init__"):
+                    yield value
+
+
 # A copy of an iterable data set, for loaders without workers: iterating the original would advance it.
 
 MOST_BYTES = 64 * 2**20
@@ -169,7 +195,8 @@ def kept_batch(batch: Any) -> Any:
 def copied_iterable(dataset: Any) -> Any:
     """A deep copy, as a worker would have; None when it is too large or cannot be copied."""
     size = 0
-    for number, value in enumerate(reachable([dataset]), 1):
+    # A deep copy shares classes and functions.
+    for number, value in enumerate(reachable([dataset], closed=(type, types.FunctionType)), 1):
         if issubclass(type(value), torch.Tensor | np.ndarray):
             size += value.nbytes
         if number >= MOST or size > MOST_BYTES:

@@ -27,6 +27,11 @@ NO_SCRIPT = ("torch.", "loaderprobe.")
 INSTALLED = tuple({f"{sysconfig.get_path(each)}/" for each in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
+def is_installed(file: str) -> bool:
+    """True for code of Python itself and of installed packages."""
+    return file.startswith(("<frozen", *INSTALLED))
+
+
 def stack_of(frame: FrameType | None) -> Stack:
     """The frame and all that called it."""
     found = []
@@ -57,7 +62,7 @@ def called(loop: Stack, seen: Stack) -> CodePlace | None:
 def place_of(code: CodeType, module: str) -> CodePlace:
     """Of a function, by its code."""
     name, file = getattr(code, "co_qualname", code.co_name), code.co_filename
-    library = module if file.startswith(("<frozen", *INSTALLED)) else ""
+    library = module if is_installed(file) else ""
     return CodePlace(name, Path(file).name, code.co_firstlineno, library)
 
 

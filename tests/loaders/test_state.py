@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import logging
 import mmap
 import multiprocessing
 import os
@@ -65,6 +66,52 @@ def function(default: str = "default") -> Any:
     return lambda other=default: closed + other
 
 
+OF_METHOD, OF_HELPER, OF_LAMBDA, OF_PROPERTY, OF_MAKING = "method", "helper", "lambda", "property", "making"
+
+
+def helper() -> str:
+    return OF_HELPER
+
+
+class Above:
+    """Its methods use globals."""
+
+    above = ("above",)
+
+    def __init__(self) -> None:
+        self.count = len(OF_MAKING)
+
+    def __getitem__(self, index: int) -> Any:
+        return OF_METHOD, helper(), lambda: OF_LAMBDA
+
+    @property
+    def used(self) -> str:
+        return OF_PROPERTY
+
+
+class Below(Above):
+    """Holds something for all of its kind."""
+
+    below = Path("below")
+
+
+class Wide:
+    """Its array is of the class."""
+
+    shared = np.zeros(1000)
+
+
+def local() -> Any:
+    closed = "of a method"
+
+    class Local:
+        @staticmethod
+        def made() -> str:
+            return closed
+
+    return Local()
+
+
 @pytest.mark.parametrize(
     ("root", "texts"),
     [
@@ -77,12 +124,22 @@ def function(default: str = "default") -> Any:
         (functools.partial(print, "argument", sep="keyword"), {"argument", "keyword"}),
         (function(), {"closure", "default"}),
         (Holding(one="bound").__init__, {"bound"}),  # type: ignore[misc]  # a bound method
+        (Below(), {Path("below"), "above"}),
+        (Below(), {OF_METHOD, OF_HELPER, OF_LAMBDA, OF_PROPERTY}),
+        (local(), {"of a method"}),
         (np.array(["array", Path("path")], dtype=object), {"array", Path("path")}),
     ],
 )
 def test_everything_that_python_stores_is_found(root: Any, texts: set[Any]) -> None:
-    """Attributes, slots, containers and their sub-classes, functions with what they close over, arrays of objects."""
+    """Attributes, slots, containers and their sub-classes, functions with what they close over, arrays of objects; what
+    classes hold, and the globals that code names."""
     assert texts <= {value for value in reachable([root]) if isinstance(value, str | Path)}
+
+
+@pytest.mark.parametrize(("root", "text"), [(logging.Formatter(), "%Y-%m-%d %H:%M:%S"), (Below(), OF_MAKING)])
+def test_classes_of_installed_code_are_not_opened_nor_what_is_used_once(root: Any, text: str) -> None:
+    """A value of a class of Python's own; a global of `__init__`, the results of which are attributes."""
+    assert text not in list(reachable([root]))
 
 
 def test_no_code_of_the_users_is_called() -> None:
@@ -143,6 +200,7 @@ def test_all_random_generators_are_put_back(deep: bool) -> None:
         (open, {}, True),
         (np.zeros(1000), {}, True),
         (np.zeros(1000), {"MOST_BYTES": 7999}, False),
+        (Wide(), {"MOST_BYTES": 7999}, True),
         (["b", "c"], {"MOST": 3}, False),
     ],
 )

@@ -164,7 +164,7 @@ def met_warm(measurement: Measurement) -> Remark | None:
         return None  # they were evicted, and read again before the timed batches
     # Of unknown files it is not known either whether their reads would be counted.
     counted = measurement.storage_counts_reads or measurement.storage_kind == "unknown"
-    if not counted or first_pass.called_bytes < thresholds.LEAST_BYTES * first_pass.images:
+    if not counted or max(first_pass.called_bytes, first_pass.read_bytes) < thresholds.LEAST_BYTES * first_pass.images:
         return None
     loader_only = segments_of(measurement, "baseline", "loader_only")
     cost = worker_cost(measurement.worker_batches, loader_only)
@@ -246,8 +246,9 @@ def read_elsewhere(measurement: Measurement) -> Remark | None:
     next. So a sample owes what was read since the loader began, over the samples made since. The kernel reads ahead,
     too, and workers wait for that all the same: only where they also wait less were the reads elsewhere. A stream may
     also read in a few timed batches what it serves long after; of samples at random, read-ahead makes each read more.
+    Files that are never evicted may be in memory since any earlier batch.
     """
-    base = measurement.config.mode
+    base, evicts = measurement.config.mode, measurement.access == "parts"
     if base == "warm" or measurement.access == "files" or measurement.storage_kind == "memory":
         return None
     owed, least = _since_begin(measurement), thresholds.READ_AGAIN
@@ -259,9 +260,8 @@ def read_elsewhere(measurement: Measurement) -> Remark | None:
         read, owed_bytes = timed.read_bytes / timed.images, owed.read_bytes / owed.images
         waited_s, owed_s = timed.blocked_s / timed.images, owed.blocked_s / owed.images
         facts: Facts = {"read_bytes": read, "owed_bytes": owed_bytes}
-        all_read = known is not None and known >= thresholds.COLD_AT_LEAST
-        if read < least * owed_bytes and waited_s < least * owed_s and not all_read:
-            return Remark(code="read_before", facts=facts)
+        if read < least * owed_bytes and waited_s < least * owed_s and (known or 0.0) < thresholds.COLD_AT_LEAST:
+            return Remark(code="read_before", facts=facts) if evicts else _from_storage(read / owed_bytes)
         if measurement.stream and least * read > owed_bytes and least * waited_s > owed_s:
             return Remark(code="read_for_later", facts=facts)
     return None
@@ -295,7 +295,7 @@ def files_were(measurement: Measurement) -> FilesWere | None:
     if share is None and measurement.access != "files":
         # Without the bytes of a sample, only as many as the first pass read show that all of it came from storage.
         elsewhere = read_elsewhere(measurement)
-        if elsewhere is not None and elsewhere.code == "read_before":
+        if elsewhere is not None and elsewhere.code != "read_for_later":
             return "partly warm"
         if as_found(measurement):
             return None

@@ -481,6 +481,10 @@ COLD = {
     "from storage the first time": Row(
         after_first(), f"{INPUT} files_were_warm", missing={"storage": "warm_after_first_pass"},
     ),
+    "mapped, and from storage the first time": Row(
+        after_first(called_bytes=0), f"{INPUT} files_were_warm", missing={"storage": "warm_after_first_pass"},
+        figures={"files_were": "warm"},
+    ),
     "no file is read": Row(after_first(read_bytes=0, called_bytes=0), PREPROCESSING, figures={"files_were": None}),
     # The kernel reads ahead at first: 40 kB an image are few for a first pass of 200, but not behind what it read.
     "read ahead before the timed batches": Row(read_ahead(64), STORAGE, figures={"files_were": "cold"}),
@@ -502,7 +506,10 @@ COLD = {
         missing={"storage": "read_before"}, figures={"files_were": "partly warm"},
     ),
     "chunks that a thread reads, most of them ahead": Row(in_pieces(16, by_thread=0.4), OPEN_PIECES),
-    "one shard, and nothing is known of its file": Row(in_pieces(1000, access="none"), OPEN_PIECES),
+    "one shard, and nothing is known of its file": Row(
+        in_pieces(1000, access="none"), OPEN_PIECES, facts={"share": 0.0}, missing={"storage": "bytes_from_storage"},
+        figures={"files_were": "partly warm"},
+    ),
     "a row group that is read in a few timed batches": Row(
         in_pieces(16, untimed=0, steps=4, cpu_s=0.025), f"{OPEN} ablation_missing",
         facts={"read_bytes": 400e3, "owed_bytes": 100e3 * 48 / 62}, missing={"storage": "read_for_later"},
