@@ -90,7 +90,6 @@ def _rates(found: BatchSizeReport, probes: Sequence[BatchSizeProbe]) -> Chart:
         unit="images/s",
         names=(("change", "chosen"), ("quiet", "others")),
         brief=rows[-_BRIEF:],
-        ends="batch size,images/s",
     )
 
 

@@ -89,7 +89,7 @@ class Chart(Part):
     """0 for a little more than the marks take, whiskers by their larger part."""
     low: float = 0.0
     unit: str = ""
-    """Below the axis; without it there are no ticks."""
+    """Below the axis, and over the figures of a table; without it there are no ticks."""
     caption: str = ""
     level: str = ""
     """What the marks across the rows stand for."""
@@ -97,8 +97,6 @@ class Chart(Part):
     """(tone, what it stands for), for the legend."""
     brief: tuple[ChartRow, ...] = ()
     """The rows that a terminal has in place of all; empty where it has all."""
-    ends: str = ","
-    """What a label, and a figure, say: heads of the columns where the chart is a table, with a comma."""
 
     def __post_init__(self) -> None:
         if not self.high:

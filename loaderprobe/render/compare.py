@@ -172,11 +172,10 @@ def _ratios(found: ComparisonReport) -> Iterator[Part]:
     yield Chart(
         rows=tuple(chart_row for _, chart_row in drawn),
         low=min([1 - _LEAST_REACH, *least]),
-        unit="times",
+        unit="B over A",
         level="no change",
         names=tuple((_TONES[word], word) for word in _ORDER),
         brief=tuple(changed[:_MOST_BRIEF]),
-        ends="B over A,change (95 % interval)",
     )
     if len(every) > _MOST:
         yield Paragraph(text=f"{len(every) - _MOST} more are not shown.")

@@ -135,7 +135,6 @@ def ladder(steps: Sequence[Step], unit: str) -> Chart:
         caption="" if len(steps) <= MOST_LANES else f"{MOST_LANES} of {len(steps)} shown, all of them below",
         level="" if not alone else f"compute alone: {rate(alone)}, beyond this axis" if beyond else "compute alone",
         names=(("now", "now"), *parts.items()),
-        ends=f"if free,{unit} or speed-up",
     )
 
 
@@ -336,7 +335,6 @@ def _gains(report: Report, action: Action, rows: Sequence[ConfigurationRow]) -> 
         low=min(ends) - pad,
         high=max(ends) + pad,
         level="no gain",
-        ends=f"data,{sample_of(report)}s/s",
     )
 
 

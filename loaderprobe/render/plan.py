@@ -117,7 +117,6 @@ def _supplies(plan: PlanReport) -> Iterator[Part]:
         unit="accelerators",
         level=f"planned: {plan.asked.accelerators:,}",
         names=tuple((tone, f"{letter} {verdict}") for verdict, (tone, letter) in _ENOUGH.items()),
-        ends="storage,feeds",
     )
 
 
