@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table as RichTable
@@ -17,6 +17,8 @@ from loaderprobe.render.format import visible
 
 _LONGEST_NAME = 24
 """Cells of a first column that are no longer than this are not folded."""
+_LEAST_CELLS = 20
+"""Of the marks of a chart, beside long names."""
 
 
 def document_text(document: Document, *, width: int = 80, color: bool = False) -> str:
@@ -80,7 +82,7 @@ def _part(part: Part, width: int) -> Iterator[RenderableType]:
     elif isinstance(part, Item):
         yield from _item(part.subject, part.text, width)
     elif isinstance(part, Chart):
-        yield from chart_text(part, width)
+        yield from _chart(part, width)
     elif isinstance(part, Table):
         if part.caption:
             yield _text(part.caption, "dim")
@@ -144,43 +146,39 @@ def _cell(cell: str | Cell) -> Text:
     return Text(visible(cell_text(cell)), style=STYLES.get(cell.tone, "") if isinstance(cell, Cell) else "")
 
 
-def chart_text(chart: Chart, width: int) -> Iterator[Text]:
-    """Lines of at most `width` columns."""
+def _chart(chart: Chart, width: int) -> Iterator[RenderableType]:
+    """Names, marks and figures beside each other. Names are whole: a long one leaves the marks few cells, or is folded.
+
+    Without space for the least cells there is no axis.
+    """
     rows = chart.brief or chart.rows
-    labels = min(max(cell_len(visible(row.label)) for row in rows), 3 * width // 8)
-    ends = [visible(f"{row.value} {row.note}".strip()) for row in rows]
+    names, ends = zip(*((visible(row.label), visible(f"{row.value} {row.note}".strip())) for row in rows), strict=True)
     values = min(max(map(cell_len, ends)), width // 2)
-    cells = width - labels - values - 2
+    most = max(3 * width // 8, width - values - _LEAST_CELLS - 2)
+    labels = min(max(map(cell_len, (chart.unit, *names))), most)
+    cells = max(1, width - labels - values - 2)
     if chart.caption:
-        yield Text(visible(chart.caption), style="dim")
-    if chart.unit and cells >= 20:
-        yield Text(f"{_fitted(chart.unit, labels)} {_axis_text(chart, cells)}", style="dim")
-    for row, end in zip(rows, ends, strict=True):
-        line = Text(f"{_fitted(visible(row.label), labels)} ", style="bold" if row.head else "")
-        if cells >= 6:
-            line.append_text(_cells(chart, row, cells))
-        line.append(" ")
-        for number, part in enumerate(_wrapped(end.split(" "), width - labels - cells - 2)):
-            line.append(part if not number else f"\n{' ' * (labels + cells + 2)}{part}")
-        yield line
+        yield _text(chart.caption, "dim")
+    drawn = RichTable(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for column in (labels, cells, values):
+        drawn.add_column(overflow="fold", width=column)
+    if chart.unit and cells >= _LEAST_CELLS:
+        drawn.add_row(_text(chart.unit), _text(_axis_text(chart, cells)), style="dim")
+    for row, name, end in zip(rows, names, ends, strict=True):
+        drawn.add_row(_text(name, "bold" if row.head else ""), _cells(chart, row, cells), _text(end))
+    yield drawn
     if chart.unit and any(row.bars or row.point for row in rows) and (entries := _legend(chart, rows)):
-        yield Text("\n".join(_wrapped(entries, width, gap="  ")), style="dim")
+        yield _text("\n".join(_lines_of(entries, width)), "dim")
 
 
-def _fitted(text: str, columns: int) -> str:
-    """The text with blanks or an ellipsis at its end; some letters take two columns."""
-    cut = text if cell_len(text) <= columns else f"{set_cell_size(text, columns - 1)}\N{HORIZONTAL ELLIPSIS}"
-    return set_cell_size(cut, columns)
-
-
-def _wrapped(parts: Sequence[str], width: int, gap: str = " ") -> list[str]:
-    """Lines of whole parts."""
+def _lines_of(entries: Sequence[str], width: int) -> list[str]:
+    """Of a legend, whose entries are not broken."""
     lines = [""]
-    for part in parts:
-        if cell_len(f"{lines[-1]}{gap}{part}") > width and lines[-1]:
-            lines.append(part)
+    for entry in entries:
+        if cell_len(f"{lines[-1]}  {entry}") > width and lines[-1]:
+            lines.append(entry)
         else:
-            lines[-1] = f"{lines[-1]}{gap}{part}" if lines[-1] else part
+            lines[-1] = f"{lines[-1]}  {entry}".lstrip()
     return lines
 
 

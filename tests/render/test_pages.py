@@ -26,7 +26,7 @@ from loaderprobe.render.json import result_json, result_schema, summary_json, su
 from loaderprobe.render.plan import catalogue_document, catalogue_json
 from loaderprobe.render.rows import csv_text
 from loaderprobe.render.sweep import panel_sections, sweep_document
-from loaderprobe.render.terminal import chart_text, document_text
+from loaderprobe.render.terminal import document_text
 from loaderprobe.storage.catalogue import published
 from tests.examples.bandwidth import (
     example_bandwidth,
@@ -118,10 +118,31 @@ def test_what_memory_delivers_is_called_warm() -> None:
     assert page.headline.startswith("Memory, not storage") and page.subline.endswith(", warm")
 
 
+def _drawn(chart: Chart, width: int) -> list[str]:
+    document = Document(title="", sections=(Section(parts=(chart,)),))
+    return [line for line in document_text(document, width=width).splitlines() if line]
+
+
 def test_a_control_character_is_measured_as_it_is_written_out() -> None:
     """A row of a picture stays within the width."""
     row = ChartRow(label="a", value="\x1b" * 6, bars=(Bar(end=1.0),))
-    assert [cell_len(line.plain) for line in chart_text(Chart(rows=(row,)), 60)] == [60]
+    assert [cell_len(line) for line in _drawn(Chart(rows=(row,)), 60)] == [60]
+
+
+@pytest.mark.parametrize("name", ["loader if preprocessing were free", "256x256, 2 workers, cpu, batch 64", "n" * 90])
+@pytest.mark.parametrize("width", [40, 80])
+def test_the_name_of_a_row_is_whole(name: str, width: int) -> None:
+    """Beside fewer cells of marks, or in several lines, with the marks on the first."""
+    row = ChartRow(label=name, value="1000", bars=(Bar(end=1.0),))
+    lines = _drawn(Chart(rows=(row,)), width)
+    assert "".join("".join(line.partition("█")[0].split()) for line in lines) == "".join(name.split())
+    assert max(map(cell_len, lines)) <= width and "█" in lines[0]
+
+
+def test_the_unit_of_a_chart_is_whole() -> None:
+    """Also over shorter names."""
+    axis, _ = _drawn(Chart(rows=(ChartRow(label="epoch 1", bars=(Bar(end=1.0),)),), unit="images/s"), 80)
+    assert axis.startswith("images/s ")
 
 
 @pytest.mark.parametrize("letter", ["r", "\u7167"], ids=["narrow", "wide"])
