@@ -14,7 +14,7 @@ from loaderprobe.records.verdict import DeviceUse, Gaps, Stretches, TimelineView
 from loaderprobe.render.charts import Bar, Chart, ChartRow
 from loaderprobe.render.document import Line, Part, Table, items
 from loaderprobe.render.format import MISSING, percent
-from loaderprobe.render.groups import RowGroup, loading, variation
+from loaderprobe.render.groups import RowGroup, label
 from loaderprobe.render.words import message, remark_words
 from loaderprobe.units import significant
 
@@ -89,14 +89,14 @@ _COUNTERS = {"sm_utilization": "SM utilization, measured (GPM)", "sm_occupancy":
 
 def window_parts(report: Report, group: RowGroup) -> Iterator[Part]:
     """For each data set timelines of up to three profiler windows, the figures of all, and what weakens them."""
-    for resolution, rows in by_key(group.rows, lambda row: row.config.resolution).items():
+    for rows in by_key(group.rows, lambda row: row.config.resolution).values():
         profiled_rows = [row for row in rows if row.gpu_window]
         shown = [row for row in profiled_rows if row.gpu_window and row.gpu_window.gaps]
-        yield from _timelines(report, f"GPU, {group.title}: {resolution}", shown)
+        yield from _timelines(report, f"GPU, {group.title}", shown)
         if shown:
-            yield _table(f"{resolution}, {group.title}: share of the window; of idle time also ms a step", shown)
+            yield _table(f"{group.title}: share of the window; of idle time also ms a step", shown)
         for row in profiled_rows:
-            yield from items((f"{resolution}, {_name(row, profiled_rows)}", text) for text in _notes(row))
+            yield from items((label(row, profiled_rows), text) for text in _notes(row))
 
 
 def _timelines(report: Report, caption: str, rows: Sequence[ConfigurationRow]) -> Iterator[Chart]:
@@ -110,11 +110,7 @@ def _timelines(report: Report, caption: str, rows: Sequence[ConfigurationRow]) -
     if counts:
         middle = counts[(len(counts) - 1) // 2]
         chosen = [most[count] for count in sorted({counts[0], middle, counts[-1]})]
-        yield timelines_chart([(_name(row, rows), view) for row, view in chosen], caption)
-
-
-def _name(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
-    return ", ".join((loading(row), *variation(row, among)))
+        yield timelines_chart([(label(row, rows), view) for row, view in chosen], caption)
 
 
 def _table(caption: str, rows: Sequence[ConfigurationRow]) -> Table:
@@ -140,7 +136,7 @@ def _table(caption: str, rows: Sequence[ConfigurationRow]) -> Table:
             lines.append((name, *(_idle(gaps, gaps.of(cause)) for gaps in all_gaps)))
     if any(gaps.pageable_ns for gaps in all_gaps):
         lines.append(("… of the copies, from pageable memory", *(_idle(gaps, gaps.pageable_ns) for gaps in all_gaps)))
-    return Table(head=("", *(_name(row, rows) for row in rows)), lines=tuple(lines), caption=caption)
+    return Table(head=("", *(label(row, rows) for row in rows)), lines=tuple(lines), caption=caption)
 
 
 def occupancy_words(use: DeviceUse) -> str:

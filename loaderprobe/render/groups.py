@@ -57,14 +57,10 @@ def unusual(row: ConfigurationRow) -> list[str]:
     return [name for name, each in OPTIONS.items() if name not in (*STATED, *REQUIRED) and not each.usual(row.config)]
 
 
-def variation(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> list[str]:
-    """What sets a row apart beyond data set and workers: `prefetch 4`, `batch 64`."""
-    return [option_words(row.config, name) for name in differing(row, among)]
-
-
 def label(row: ConfigurationRow, among: Sequence[ConfigurationRow], *, workers: bool = True) -> str:
     """`500x375, 2 workers, batch 64`: what sets a row apart within its group, whose title has what all share."""
-    return ", ".join((row.config.resolution, *([loading(row)] if workers else []), *variation(row, among)))
+    options = (option_words(row.config, name) for name in differing(row, among))
+    return ", ".join((row.config.resolution, *([loading(row)] if workers else []), *options))
 
 
 def full_label(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
