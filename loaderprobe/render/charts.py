@@ -77,7 +77,7 @@ class ChartRow:
 _ROOM = 1.05
 """An axis ends so far above what it shows."""
 _LONGEST_WHISKER = 1.3
-"""Times the longest bar: beyond it, a whisker passes the end of the axis."""
+"""Times the longest bar, or below the least mark by this factor: beyond it, a whisker passes the end of the axis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +88,7 @@ class Chart(Part):
     high: float = 0.0
     """0 for a little more than the marks take, whiskers by their larger part."""
     low: float = 0.0
+    """Or less, where marks are lower."""
     unit: str = ""
     """Below the axis, and over the figures of a table; without it there are no ticks."""
     caption: str = ""
@@ -99,11 +100,15 @@ class Chart(Part):
     """The rows that a terminal has in place of all; empty where it has all."""
 
     def __post_init__(self) -> None:
+        whiskers = [row.interval for row in self.rows if row.interval]
+        marks = [mark for row in self.rows for mark in (row.level, row.point and row.point.end) if mark]
+        least = min(marks, default=0.0) / _LONGEST_WHISKER
+        low = min([self.low, *marks, *(max(begin, least) for begin, _ in whiskers)])
+        object.__setattr__(self, "low", low)
         if not self.high:
-            marks = [mark for row in self.rows for mark in (row.level, row.point and row.point.end) if mark]
             most = max([self.low, *marks, *(bar.end for row in self.rows for bar in row.bars)])
-            ends = [min(row.interval[1], _LONGEST_WHISKER * most) for row in self.rows if row.interval]
-            object.__setattr__(self, "high", self.low + _ROOM * (max([most, *ends]) - self.low) or 1.0)
+            ends = [min(end, _LONGEST_WHISKER * most) for _, end in whiskers]
+            object.__setattr__(self, "high", self.low + (_ROOM * (max([most, *ends]) - self.low) or 1.0))
 
 
 TONES: dict[str, str] = {

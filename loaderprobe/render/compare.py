@@ -99,8 +99,6 @@ _ORDER: tuple[Word, ...] = ("slower", "faster", "unclear", "same")
 _TONES: dict[Word, str] = {"slower": "failed", "faster": "good", "unclear": "warning", "same": "quiet"}
 _MOST, _MOST_BRIEF = 40, 10
 """Rows of the chart and of the table; of the chart in a terminal."""
-_LEAST_REACH, _LONGEST_WHISKER = 0.1, 1.3
-"""The axis of ratios reaches at least so far below 1; a whisker that is longer than by this factor passes its end."""
 _NOTES: dict[NoteCode, str] = {
     "other_reads": "other processes read from the same devices",
     "few_rounds": "fewer than three rounds, so their intervals stand in",
@@ -168,10 +166,9 @@ def _ratios(found: ComparisonReport) -> Iterator[Part]:
     every = [*([found.whole] if found.whole else []), *_ordered(found)]
     drawn = [(row, _ratio_row(name_of(found, row.subject), row)) for row in every[:_MOST]]
     changed = [chart_row for row, chart_row in drawn if row.word != "same" or row.verdict_changed]
-    least = [max(row.ratio.low, row.ratio.value / _LONGEST_WHISKER) for row, _ in drawn if row.ratio]
     yield Chart(
         rows=tuple(chart_row for _, chart_row in drawn),
-        low=min([1 - _LEAST_REACH, *least]),
+        low=0.9,
         unit="B over A",
         level="no change",
         names=tuple((_TONES[word], word) for word in _ORDER),

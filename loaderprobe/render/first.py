@@ -327,15 +327,7 @@ def _gains(report: Report, action: Action, rows: Sequence[ConfigurationRow]) -> 
     # Sure gains first, none last.
     found.sort(key=lambda row: row.point.how == "unsure" if row.point else 2)
     drawn = tuple(found[:MOST_GAINS])
-    ends = [1.0, *(end for row in drawn for end in row.interval or ())]
-    pad = 0.06 * (max(ends) - min(ends) or 1.0)
-    return Chart(
-        rows=drawn,
-        brief=drawn[:1],
-        low=min(ends) - pad,
-        high=max(ends) + pad,
-        level="no gain",
-    )
+    return Chart(rows=drawn, brief=drawn[:1], low=1.0, level="no gain")
 
 
 def _how_sure(report: Report) -> Iterator[Part]:
