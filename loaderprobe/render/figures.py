@@ -92,7 +92,7 @@ FIGURES: tuple[Figure, ...] = (
     Figure("prediction_error", "prediction error"),
     Figure(
         "accelerator_utilization", "share of compute alone", head="of alone", show=percent,
-        help="Of alone: training over compute alone of the same row; more than 100 % is noise.",
+        help="Of alone: training over compute alone of the same row.",
     ),
     Figure(
         "input_wait_fraction", "input wait", head="input wait", show=percent,

@@ -149,6 +149,8 @@ def _of_group(report: Report, group: RowGroup) -> Iterator[Part]:
     )
     yield from table(group.rows, columns)
     yield from (Paragraph(text=one.help, tone="quiet", further=True) for one in more)
+    if any(row.verdict and round(row.verdict.accelerator_utilization or 0.0, 2) > 1 for row in group.rows):
+        yield Paragraph(text="Of alone: more than 100 % is noise.", tone="quiet")
     yield from _evidence(report, group)
     rows = {row.key: row for row in group.rows}
     for knee in report.summary.knees:

@@ -19,6 +19,7 @@ from rich.cells import cell_len
 
 import loaderprobe
 from loaderprobe.records.plan import PlanReport
+from loaderprobe.records.report import Report
 from loaderprobe.render.bandwidth import bandwidth_document
 from loaderprobe.render.charts import Bar, Chart, ChartRow
 from loaderprobe.render.document import Document, Section, Table
@@ -36,7 +37,7 @@ from tests.examples.bandwidth import (
     example_ranks,
 )
 from tests.examples.reports import example_report, example_row
-from tests.pages import terminal_report
+from tests.pages import html_report, markdown_report, terminal_report
 
 WIDEST = replace(
     example_bandwidth(),
@@ -109,6 +110,14 @@ def test_a_rate_that_is_too_small_to_draw_is_measured() -> None:
     (chart,) = (part for part in list(panel_sections(example_report(rows)))[-1].parts if isinstance(part, Chart))
     shown = [(row.value, bool(row.bars)) for row in chart.rows if not row.head]
     assert shown[0][1] and shown[1] == ("<0.001", False)
+
+
+@pytest.mark.parametrize(("share", "noise"), [(1.04, True), (1.004, False), (0.97, False)])
+@pytest.mark.parametrize("write", [terminal_report, markdown_report, html_report])
+def test_more_than_all_of_compute_alone_is_noise(write: Callable[[Report], str], share: float, noise: bool) -> None:
+    """So it is said, once, where such a share stands."""
+    text = " ".join(write(example_report([example_row(accelerator_utilization=share)])).split())
+    assert text.count("more than 100 % is noise") == noise
 
 
 def test_what_memory_delivers_is_called_warm() -> None:
