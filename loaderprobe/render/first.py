@@ -22,7 +22,7 @@ from loaderprobe.render.charts import BASE, Bar, Chart, ChartRow, How
 from loaderprobe.render.document import Command, Document, Item, Line, Paragraph, Part, Section, Table, tags
 from loaderprobe.render.format import MISSING, first_upper, grouped, interval, named, percent, rate, span
 from loaderprobe.render.groups import FILES, RowGroup, groups, letters_of, limit_maps, several, short_label, tone
-from loaderprobe.render.words import action_words, code_line, enough, forecast_words, remark_words
+from loaderprobe.render.words import ENOUGH_MARK, action_words, code_line, enough, forecast_words, remark_words
 from loaderprobe.units import format_rate, join_words, significant
 
 FULL = 3
@@ -350,10 +350,6 @@ def _how_sure(report: Report) -> Iterator[Part]:
     yield from limit_maps(first)
 
 
-_MARK = {"enough": "●", "not known": "○", "not enough": "✕"}
-"""Not known: the storage may give more than was seen."""
-
-
 def more_needs(report: Report) -> Iterator[Section]:
     """What other accelerators need than that of the first screen."""
     yield from (_needs(report, needed) for needed in _by_accelerator(report)[1:])
@@ -368,7 +364,7 @@ def _opens(some: Sequence[Outlook]) -> Iterator[Line]:
     each = by_key(some, lambda outlook: round(outlook.needs[0].files_per_s / outlook.images_per_s, 9))
     for outlook, *_ in each.values():
         what = "files opened" if len(each) == 1 else f"files opened, {outlook.data}"
-        opens = (f"{_MARK['not known']} {grouped(need.files_per_s / outlook.use)}/s" for need in outlook.needs)
+        opens = (f"{ENOUGH_MARK['not known']} {grouped(need.files_per_s / outlook.use)}/s" for need in outlook.needs)
         yield (what, *opens, "not known", "")
 
 
@@ -399,13 +395,13 @@ def _need_line(need: Outlook, cores: float, size_bytes: float | None) -> tuple[s
     there, at_least = (supply.read_bytes_per_s, supply.at_least) if supply else (0.0, True)
     here = f"{'≥' * supply.at_least}{format_rate(supply.read_bytes_per_s)}" if supply else "not measured"
     counts = [need.cores * each.accelerators for each in need.needs] if need.cores is not None else []
-    marked = [f"{_MARK[enough(cores, count, at_least=False)]} {significant(count, 2)}" for count in counts]
+    marked = [f"{ENOUGH_MARK[enough(cores, count, at_least=False)]} {significant(count, 2)}" for count in counts]
     if counts and cores < min(counts):
         # None is enough, which the first says for all.
         marked[1:] = [significant(count, 2) for count in counts[1:]]
     return (
         f"{need.data}{f', {float(significant(size_bytes / 1e3, 2)):g} kB' if size_bytes else ''}{' *' * need.planned}",
-        *(f"{_MARK[enough(there, needed, at_least=at_least)]} {format_rate(needed)}" for needed in wanted),
+        *(f"{ENOUGH_MARK[enough(there, needed, at_least=at_least)]} {format_rate(needed)}" for needed in wanted),
         here,
         ", ".join(marked) or MISSING,
     )

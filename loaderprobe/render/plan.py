@@ -17,7 +17,7 @@ from loaderprobe.records.files import is_url
 from loaderprobe.records.options import PLAN
 from loaderprobe.records.plan import InputName, Need, NeedName, PlanReport
 from loaderprobe.records.supply import Asked, PlanPart, PlanSupply, Quantity
-from loaderprobe.render.charts import Bar, Chart, ChartRow
+from loaderprobe.render.charts import Bar, Chart, ChartRow, How
 from loaderprobe.render.document import (
     Column,
     Command,
@@ -33,7 +33,7 @@ from loaderprobe.render.document import (
 )
 from loaderprobe.render.format import MISSING, counted, figure, grouped, named, percent, rate, span
 from loaderprobe.render.rows import as_columns, own_cells
-from loaderprobe.render.words import LIMIT_WORDS, enough, message, remark_words
+from loaderprobe.render.words import ENOUGH_MARK, LIMIT_WORDS, enough, message, remark_words
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
 
 PART: dict[PlanPart, str] = {
@@ -61,13 +61,8 @@ INPUT: dict[InputName, str] = {
 }
 RANGE_FROM = 0.01
 """A range narrower than this share of its figure is not shown."""
-_ENOUGH = {
-    "enough": ("good", "\N{CHECK MARK}"),
-    "not known": ("warning", "?"),
-    "not enough": ("failed", "\N{MULTIPLICATION SIGN}"),
-}
-"""By whether a limit lets a storage feed all that is planned for: tone and letter. Of a lower bound that is too low,
-nothing is known."""
+_TONES = {"enough": "good", "not known": "warning", "not enough": "failed"}
+"""By whether a limit lets a storage feed all that is planned for."""
 _REACH = 1.3
 """The axis goes to so many times the accelerators that are planned for; a longer bar ends there."""
 
@@ -116,7 +111,7 @@ def _supplies(plan: PlanReport) -> Iterator[Part]:
         high=_REACH * plan.asked.accelerators,
         unit="accelerators",
         level=f"planned: {plan.asked.accelerators:,}",
-        names=tuple((tone, f"{letter} {verdict}") for verdict, (tone, letter) in _ENOUGH.items()),
+        names=tuple((tone, f"{ENOUGH_MARK[verdict]} {verdict}") for verdict, tone in _TONES.items()),
     )
 
 
@@ -125,13 +120,13 @@ def _supply_rows(plan: PlanReport, supply: PlanSupply) -> Iterator[ChartRow]:
         yield ChartRow(label=supply.name, head=True)
     for limit in supply.limits:
         verdict = enough(limit.feeds, plan.asked.accelerators, at_least=limit.at_least)
-        tone, letter = _ENOUGH[verdict]
         least = ">= " if limit.at_least else ""
+        how: How = "measured" if limit.limit.label == "measured" else "specified"
         yield ChartRow(
             label=LIMIT_WORDS[limit.resource],
-            value=f"{least}{grouped(limit.feeds)} {letter}",
+            value=f"{least}{grouped(limit.feeds)} {ENOUGH_MARK[verdict]}",
             note=f"{least}{amount(limit.limit)}, {limit.limit.label}",
-            bars=(Bar(end=limit.feeds, tone=tone, how="measured" if limit.limit.label == "measured" else "specified"),),
+            bars=(Bar(end=limit.feeds, tone=_TONES[verdict], how=how),),
             level=plan.asked.accelerators,
             level_how="specified",
         )

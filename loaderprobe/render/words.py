@@ -134,6 +134,10 @@ def enough(there: float, wanted: float, *, at_least: bool) -> str:
     return "not known" if at_least else "not enough"
 
 
+ENOUGH_MARK = {"enough": "●", "not known": "○", "not enough": "✕"}
+"""By what `enough` says."""
+
+
 def place_words(place: StorageLocation) -> str:
     """`ext4 (block) mounted on /data from /dev/vdb1, device vda, read-ahead 128 KiB`."""
     hidden = "" if place.kind in ("memory", "network", "fuse") else "not visible"
