@@ -362,11 +362,10 @@ def panel_sections(report: Report) -> Iterator[Section]:
     yield _panel(report, "Rates by workers", "images/s", _rate, level="compute alone")
     yield _panel(
         report,
-        "Where worker time goes",
+        "Where worker time goes, the loader alone",
         "ms an image",
         _worker_time,
         names=tuple((name, f"{letter} {words}") for name, letter, words in TIME_OF_WORKER),
-        note="One image in one worker, the loader alone. The worker of the serial loader is the training thread.",
     )
     title = "Read rate against what the storage gives"
     yield _panel(report, title, "MB/s", partial(_read, report), level="storage alone")
@@ -377,8 +376,6 @@ def _panel(
     title: str,
     unit: str,
     draw: Callable[[ConfigurationRow, Verdict], ChartRow | None],
-    *,
-    note: str = "",
     **chart: Any,
 ) -> Section:
     """A chart for each device that has a figure, its rows by data set; `draw` gives None where there is none."""
@@ -393,7 +390,6 @@ def _panel(
                 found.append(replace(drawn or empty, label=loading(row)))
         if any(bar.end for row in found for bar in row.bars):
             parts.append(Chart(rows=tuple(found), caption=group.title, unit=unit, **chart))
-    parts += [Paragraph(text=note, tone="quiet")] if parts and note else []
     return Section(title=title, parts=further(parts))
 
 
