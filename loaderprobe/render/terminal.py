@@ -152,7 +152,8 @@ def _chart(chart: Chart, width: int) -> Iterator[RenderableType]:
     Without space for the least cells there is no axis.
     """
     rows = chart.brief or chart.rows
-    names, ends = zip(*((visible(row.label), visible(f"{row.value} {row.note}".strip())) for row in rows), strict=True)
+    names = [visible(row.label) for row in rows]
+    ends = [visible(f"{row.value} {row.note}".strip()) for row in rows]
     values = min(max(map(cell_len, ends)), width // 2)
     most = max(3 * width // 8, width - values - _LEAST_CELLS - 2)
     labels = min(max(map(cell_len, (chart.unit, *names))), most)
