@@ -118,6 +118,7 @@ def _ladder(report: BandwidthReport) -> Iterator[Part]:
         unit="MB/s",
         level=f"best step: {format_rate(best.bw_bytes)}" if best else "",
         names=(*names.items(), ("now", "R x the slowest rank: training in step gets at least this")),
+        ends="readers,MB/s",
     )
 
 
@@ -158,6 +159,7 @@ def _feeds(report: BandwidthReport) -> Iterator[Part]:
         "use. mlperf is the pace of MLPerf Storage; GPUs can be faster.",
         names=(("now", "training in step, at the rate of the slowest rank"),),
         brief=tuple(row for row in rows if row.label.startswith("mlperf-")),
+        ends="accelerator,feeds",
     )
 
 
@@ -193,6 +195,7 @@ def _names(report: BandwidthReport) -> Iterator[Chart]:
                 unit=f"{operation}s/s",
                 level=f"best step: {grouped(best.ops_per_s)} {operation}s/s",
                 names=tuple((tone, f"{letter} {words}".lstrip()) for tone, letter, words, _ in tones if len(tones) > 1),
+                ends=f"concurrency,{operation}s/s",
             )
             said = caption
 
@@ -340,7 +343,7 @@ def _ranks(most: BandwidthPhase | None) -> Iterator[Part]:
         for rank in _some(ordered)
     )
     level = f"median: {megabytes_per_s(middle)} MB/s"
-    yield Chart(rows=tuple(rows), unit="MB/s", caption=_which(ordered, "ranks"), level=level)
+    yield Chart(rows=tuple(rows), unit="MB/s", caption=_which(ordered, "ranks"), level=level, ends="rank,MB/s")
     hosts: list[list[RankRead]] = [*by_key(ordered, lambda rank: rank.host).values()]
     if 1 < len(hosts) < most.ranks:
         yield from table(_some(hosts), _HOSTS, caption=_which(hosts, "hosts"))

@@ -90,6 +90,7 @@ def _rates(found: BatchSizeReport, probes: Sequence[BatchSizeProbe]) -> Chart:
         unit="images/s",
         names=(("change", "chosen"), ("quiet", "others")),
         brief=rows[-_BRIEF:],
+        ends="batch size,images/s",
     )
 
 

@@ -90,7 +90,7 @@ class Chart(Part):
     low: float = 0.0
     """Or less, where marks are lower."""
     unit: str = ""
-    """Below the axis, and over the figures of a table; without it there are no ticks."""
+    """Below the axis; without it there are no ticks."""
     caption: str = ""
     level: str = ""
     """What the marks across the rows stand for."""
@@ -98,6 +98,8 @@ class Chart(Part):
     """(tone, what it stands for), for the legend."""
     brief: tuple[ChartRow, ...] = ()
     """The rows that a terminal has in place of all; empty where it has all."""
+    ends: str = ","
+    """What a label, and a figure, say: heads of the columns where the chart is a table, with a comma."""
 
     def __post_init__(self) -> None:
         whiskers = [row.interval for row in self.rows if row.interval]

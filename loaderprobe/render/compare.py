@@ -169,10 +169,11 @@ def _ratios(found: ComparisonReport) -> Iterator[Part]:
     yield Chart(
         rows=tuple(chart_row for _, chart_row in drawn),
         low=0.9,
-        unit="B over A",
+        unit="times",
         level="no change",
         names=tuple((_TONES[word], word) for word in _ORDER),
         brief=tuple(changed[:_MOST_BRIEF]),
+        ends="B over A,change (95 % interval)",
     )
     if len(every) > _MOST:
         yield Paragraph(text=f"{len(every) - _MOST} more are not shown.")

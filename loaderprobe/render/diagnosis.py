@@ -137,7 +137,7 @@ def _rates(report: Report, row: ConfigurationRow, detail: Detail) -> Iterator[Pa
             rows.append(ChartRow(label=found.words, value=figure(value), bars=(Bar(end=value, tone="quiet"),)))
     most = max(bar.end for chart_row in rows for bar in chart_row.bars)
     unit = f"{detail.sample}s/s"
-    yield Chart(rows=tuple(rows), high=min(most, _LONGEST_BAR * now.value), unit=unit)
+    yield Chart(rows=tuple(rows), high=min(most, _LONGEST_BAR * now.value), unit=unit, ends=f",{unit}")
     yield Paragraph(text=" ".join(_measured_in(report, row)), tone="quiet")
 
 

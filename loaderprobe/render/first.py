@@ -135,6 +135,7 @@ def ladder(steps: Sequence[Step], unit: str) -> Chart:
         caption="" if len(steps) <= MOST_LANES else f"{MOST_LANES} of {len(steps)} shown, all of them below",
         level="" if not alone else f"compute alone: {rate(alone)}, beyond this axis" if beyond else "compute alone",
         names=(("now", "now"), *parts.items()),
+        ends=f"if free,{unit} or speed-up",
     )
 
 
@@ -327,7 +328,8 @@ def _gains(report: Report, action: Action, rows: Sequence[ConfigurationRow]) -> 
     # Sure gains first, none last.
     found.sort(key=lambda row: row.point.how == "unsure" if row.point else 2)
     drawn = tuple(found[:MOST_GAINS])
-    return Chart(rows=drawn, brief=drawn[:1], low=1.0, level="no gain")
+    ends = f"data,{sample_of(report)}s/s"
+    return Chart(rows=drawn, brief=drawn[:1], low=1.0, level="no gain", ends=ends)
 
 
 def _how_sure(report: Report) -> Iterator[Part]:

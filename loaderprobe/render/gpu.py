@@ -43,7 +43,7 @@ def timelines_chart(views: Sequence[tuple[str, TimelineView]], caption: str) -> 
     unit, unit_ns = ("ms", 1e6) if length_ns >= 2e6 else ("µs", 1e3)
     high = length_ns / unit_ns
     rows = tuple(row for name, view in views for row in _timeline_rows(name, view, length_ns, high))
-    return Chart(rows=rows, high=high, unit=unit, caption=caption, further=True)
+    return Chart(rows=rows, high=high, unit=unit, caption=caption, ends="part,share of the time", further=True)
 
 
 def _timeline_rows(name: str, view: TimelineView, length_ns: int, high: float) -> Iterator[ChartRow]:

@@ -110,6 +110,7 @@ def _parts(found: LayersReport) -> Chart:
             for part in found.parts
         ),
         caption="Median, and the middle half of the steps",
+        ends="part,ms",
     )
 
 
@@ -122,6 +123,7 @@ def _layers(found: LayersReport) -> Iterator[Part]:
         unit="ms",
         names=(("compute", "F forward"), ("change", "B backward")),
         brief=rows[:_BRIEF],
+        ends="layer,ms a step",
     )
     others = slowest[_SHOWN:]
     if others:

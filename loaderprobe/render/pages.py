@@ -62,7 +62,8 @@ def _chart_blocks(chart: Chart) -> Iterator[str]:
         return
     if chart.caption:
         yield escaped(chart.caption)
-    yield pipe_table(("", chart.unit, ""), [(row.label, row.value, row.note) for row in chart.rows], right={1})
+    what, figure = chart.ends.split(",", 1)
+    yield pipe_table((what, figure, ""), [(row.label, row.value, row.note) for row in chart.rows], right={1})
 
 
 def pipe_table(head: Sequence[str], lines: Sequence[Sequence[str]], right: Container[int]) -> str:

@@ -112,6 +112,7 @@ def _supplies(plan: PlanReport) -> Iterator[Part]:
         unit="accelerators",
         level=f"planned: {plan.asked.accelerators:,}",
         names=tuple((tone, f"{ENOUGH_MARK[verdict]} {verdict}") for verdict, tone in _TONES.items()),
+        ends="storage,feeds",
     )
 
 

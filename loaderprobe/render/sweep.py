@@ -389,7 +389,7 @@ def _panel(
                 empty = ChartRow(note="failed" if row.status == "failed" else "not measured")
                 found.append(replace(drawn or empty, label=loading(row)))
         if any(bar.end for row in found for bar in row.bars):
-            parts.append(Chart(rows=tuple(found), caption=group.title, unit=unit, **chart))
+            parts.append(Chart(rows=tuple(found), caption=group.title, unit=unit, ends=f"workers,{unit}", **chart))
     return Section(title=title, parts=further(parts))
 
 
@@ -506,7 +506,7 @@ def rank_parts(report: Report) -> Iterator[Part]:
         if detail and (view := detail.ranks):
             chosen = view.rows if view.uneven and len(view.rows) <= _MOST_RANKS else view.shown
             unit, caption = f"{detail.sample}s/s by itself", full_label(row, every)
-            chart = Chart(rows=tuple(map(_rank_row, chosen)), unit=unit, caption=caption)
+            chart = Chart(rows=tuple(map(_rank_row, chosen)), unit=unit, caption=caption, ends=f"rank,{unit}")
             count = len(view.rows) - len(chosen)
             others = f"{counted(count, 'other rank')} not shown. " if count else ""
             note = "By itself: waiting for no other rank. Input, waits for others: a step of the loader alone, in step."
@@ -534,7 +534,7 @@ def _epochs(report: Report) -> Iterator[Part]:
             yield Paragraph(text=f"{full_label(row, every)}: not measured, {why}.")
         elif row.epochs:
             rows = tuple(_epoch_row(number, epoch) for number, epoch in enumerate(row.epochs.epochs, 1))
-            yield Chart(rows=rows, unit="images/s", caption=full_label(row, every))
+            yield Chart(rows=rows, unit="images/s", caption=full_label(row, every), ends="epoch,images/s")
             yield Paragraph(text=_fit_words(row.epochs), tone="quiet")
 
 

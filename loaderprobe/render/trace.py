@@ -123,6 +123,7 @@ def _time(found: TraceReport) -> Chart:
             if found.gaps.of(part)
         ),
         unit="%",
+        ends="part,share of a step",
     )
 
 
@@ -145,6 +146,7 @@ def _free(found: TraceReport) -> Iterator[Part]:
         low=1.0,
         high=max(1.1, 1.02 * max(free.speedup for free in worth)),
         unit="times",
+        ends="without,as fast",
     )
 
 
@@ -243,6 +245,7 @@ def _ranks(found: TraceReport) -> Iterator[Part]:
         rows=tuple(rows),
         unit="ms a step",
         names=tuple((MOMENTS[part].name, f"{MOMENTS[part].letter} {MOMENTS[part].moment}") for part in seen),
+        ends="rank,ms a step",
     )
     if left_out := len(found.ranks) - len(shown):
         yield Paragraph(text=f"{left_out} ranks between those that communicate least and most are left out.")

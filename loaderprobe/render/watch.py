@@ -43,7 +43,7 @@ def watch_document(found: WatchReport) -> Document:
 def _sections(found: WatchReport) -> Iterator[Section]:
     unit = _UNITS[found.images]
     rows, brief = (tuple(map(_row, first_and_last(found.intervals, most))) for most in (_SHOWN, _BRIEF))
-    course = (Chart(rows=rows, unit=unit, brief=brief),) if rows else ()
+    course = (Chart(rows=rows, unit=unit, ends=f"until,{unit}", brief=brief),) if rows else ()
     yield Section(title=f"{unit.capitalize()} over time", parts=course, panel="main")
     yield Section(title="Why", parts=(Paragraph(text=explanation(found.bound)),) if found.bound else (), panel="side")
     waits = ("what limits: on a GPU, steps end later than the loop sees",) if found.on_gpu else ()
