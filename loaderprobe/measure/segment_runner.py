@@ -11,7 +11,7 @@ from typing import Any, Self
 from loaderprobe.measure.pace import BLOCKED_SHARE, MIN_STEPS_OF_SLOW_DEVICE, Pace, Part
 from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.segments import Readiness, Steps, blocked_share, flush, load_only, rest, train, train_resident
-from loaderprobe.protocols import Clock, Compute, Exchanging, Switched
+from loaderprobe.protocols import Clock, Compute, Exchanging, Renewing, Switched
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.measurement import Mode, Segment
 
@@ -115,7 +115,9 @@ class SegmentRunner:
             return self._without_input(part, number)
         if not part.loads:
             return self._without_loader(part, number)
-        leads = activity == "training" or (self._lead_in == 0 and self.config.loader.batches_ahead > 0)
+        loader = self.parts.loader
+        anew = isinstance(loader, Renewing) and not loader.repeats()
+        leads = activity == "training" or (self._lead_in == 0 and (anew or self.config.loader.batches_ahead > 0))
         pace = self._paced(mode, untimed_steps=int(leads))
         self._prepare(mode, pace)
         resident = self.ready.resident(self.batches.count)
@@ -130,7 +132,7 @@ class SegmentRunner:
         elif leads:
             # After a flush all workers begin at once, so that their batches come at once, and in a row through what is
             # behind them: on an H100, with 16 workers, pinning those took half as long as making them. From one batch
-            # on, a whole period of the workers has it once.
+            # on, a whole period of the workers has it once. A stream begins anew, as rarely as an epoch does.
             flush(self.batches, 1)
 
         def steps() -> Steps:
