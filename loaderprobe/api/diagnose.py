@@ -104,6 +104,11 @@ class Diagnosis(Documented):
         """What was measured and, as in the summary of a sweep, what follows from it."""
         return diagnosis_json(self, self._report)
 
+    @property
+    def interrupted(self) -> bool:
+        """True when Ctrl-C ended it: it is on the rounds until then."""
+        return any(note.code == "script_interrupted" for note in self.measurement.notes)
+
     def headline(self) -> str:
         """The verdict in a sentence."""
         return sentence(self.bound, sample=self.detail.sample)

@@ -97,8 +97,8 @@ def diagnose(call: Invocation, **asked: Any) -> int:
         with chdir("."), prints_to_stderr(), timed(call.silent) as progress:
             return loaderprobe.diagnose(**asked, command=command_line(), progress=progress)
 
-    call.show_and_keep(measure, "diagnose")
-    return EXIT_DONE
+    found = call.show_and_keep(measure, "diagnose")
+    return ended(interrupted=found.interrupted)
 
 
 MEGABYTE = 1_000_000

@@ -458,6 +458,22 @@ def test_what_ends_a_step_is_named(
         assert isinstance(caught.value.__cause__, ValueError) and len(list(loader)) == 16
 
 
+def test_ctrl_c_ends_a_diagnosis_with_the_rounds_that_there_are(judge: Judge, paths: list[str]) -> None:
+    """Before the first is over there is nothing, as above."""
+    rounds: list[int] = []
+
+    def decide(_: Measurement, *, thorough: bool) -> Plan:
+        rounds.append(len(rounds))
+        return (("baseline", "loader_only"), ("baseline", "training"), ("resident", "training"))
+
+    def step(batch: Any) -> None:
+        if len(rounds) > 1:
+            interrupting(batch)
+
+    found = judge(DataLoader(RawImages(paths), batch_size=4, num_workers=1), step, decide=decide)
+    assert found.interrupted and {segment.round for segment in found.measurement.segments} == {0}
+
+
 def test_what_cannot_be_asked_of_a_loader() -> None:
     """A step that cannot be called, a budget, a state of the cache."""
     loader = DataLoader(Numbers(), batch_size=4)

@@ -602,7 +602,7 @@ def _session(
 def _run(session: Session, driver: Any, loader: Any) -> tuple[Remark, ...]:
     """Measure; a note says when a round was broken off. Raises OutOfTimeError or StopIteration when that was the first.
 
-    A script of one process gets its KeyboardInterrupt once whole rounds are judged; any other is raised.
+    KeyboardInterrupt ends a process by itself once whole rounds are there; else it is raised.
     """
     notes: tuple[Remark, ...] = ()
     try:
@@ -617,7 +617,7 @@ def _run(session: Session, driver: Any, loader: Any) -> tuple[Remark, ...]:
             raise (BadValue("not even one round was measured") if given_up else error) from error
         notes = (ENDED if given_up else BROKEN_OFF,)
     except KeyboardInterrupt:
-        if session.period is None or session.parts.collectives.size > 1 or not _has_round(session):
+        if session.parts.collectives.size > 1 or not _has_round(session):
             raise
         notes = (INTERRUPTED,)
     driver.check(broken_off=bool(notes))
