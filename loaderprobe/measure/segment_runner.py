@@ -116,8 +116,8 @@ class SegmentRunner:
         if not part.loads:
             return self._without_loader(part, number)
         loader = self.parts.loader
-        anew = isinstance(loader, Renewing) and not loader.repeats()
-        leads = activity == "training" or (self._lead_in == 0 and (anew or self.config.loader.batches_ahead > 0))
+        again = isinstance(loader, Renewing) and not loader.repeats()
+        leads = activity == "training" or (self._lead_in == 0 and (again or self.config.loader.batches_ahead > 0))
         pace = self._paced(mode, untimed_steps=int(leads))
         self._prepare(mode, pace)
         resident = self.ready.resident(self.batches.count)
@@ -132,7 +132,7 @@ class SegmentRunner:
         elif leads:
             # After a flush all workers begin at once, so that their batches come at once, and in a row through what is
             # behind them: on an H100, with 16 workers, pinning those took half as long as making them. From one batch
-            # on, a whole period of the workers has it once. A stream begins anew, as rarely as an epoch does.
+            # on, a whole period of the workers has it once. A stream begins again, as rarely as an epoch does.
             flush(self.batches, 1)
 
         def steps() -> Steps:

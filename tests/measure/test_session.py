@@ -50,7 +50,7 @@ def test_every_file_is_read_once_in_a_cold_segment() -> None:
 
 
 class Stream(ScriptedLoader):
-    """Begins anew with every switch, for which it fills a buffer: that takes 5 s."""
+    """Begins again with every switch, for which it fills a buffer: that takes 5 s."""
 
     begins = False
 
