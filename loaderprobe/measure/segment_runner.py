@@ -116,8 +116,8 @@ class SegmentRunner:
         if not part.loads:
             return self._without_loader(part, number)
         loader = self.parts.loader
-        again = isinstance(loader, Renewing) and not loader.repeats()
-        leads = activity == "training" or (self._lead_in == 0 and (again or self.config.loader.batches_ahead > 0))
+        streams = isinstance(loader, Renewing) and not loader.repeats()
+        leads = activity == "training" or (self._lead_in == 0 and (streams or self.config.loader.batches_ahead > 0))
         pace = self._paced(mode, untimed_steps=int(leads))
         self._prepare(mode, pace)
         resident = self.ready.resident(self.batches.count)
