@@ -33,8 +33,7 @@ from loaderprobe.render.first import first_screen
 from loaderprobe.render.terminal import document_text
 from loaderprobe.render.words import sweep_plan_words
 from loaderprobe.testing import FakeClock, example_config, example_environment
-from tests.analyze.rank_runs import rank_run
-from tests.analyze.runs import FILES, Cost, alike
+from tests.analyze.runs import FILES, Cost, alike, rank_run
 from tests.batch_sizes import ScriptedProber
 from tests.examples.bandwidth import (
     example_bandwidth,

@@ -35,10 +35,9 @@ from loaderprobe.render.sweep import report_columns
 from loaderprobe.render.words import action_words
 from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.testing import example_config
-from tests.analyze.measured import measured
 from tests.analyze.runs import BATCH, STEPS, Cost, alike
 from tests.analyze.runs import run as scripted
-from tests.analyze.scripted import Truth
+from tests.analyze.scripted import Truth, measured
 from tests.examples.bandwidth import example_phase
 from tests.said import all_said, quoted
 from tests.skips import needs_cold_reads

@@ -38,8 +38,7 @@ from loaderprobe.render.pages import document_markdown
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.testing import FakeGroup, example_config, example_files
-from tests.analyze.rank_runs import rank_run
-from tests.analyze.runs import alike
+from tests.analyze.runs import alike, rank_run
 from tests.examples.ranks import STEPS, train
 from tests.stored import empty_run, failure
 from tests.warm import in_two_ranks

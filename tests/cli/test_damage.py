@@ -22,7 +22,7 @@ from loaderprobe.api.sweep import foreign_modules
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.testing import example_config
-from tests.analyze.measured import FILES
+from tests.analyze.runs import FILES
 from tests.cli.invoke import invoke
 from tests.stored import empty_run, full_run
 
