@@ -273,14 +273,6 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, list[str]]:
     return {path: statuses(load_any(path)) for path in whole}
 
 
-def test_a_flipped_byte_in_the_name_of_a_percentile_is_damage(tmp_path: Path) -> None:
-    """It is a number nowhere else, and all that is shown of durations goes by it."""
-    text = Path("fixtures/runs/bandwidth/result.json").read_text()
-    (tmp_path / "result.json").write_text(text.replace("95.000000", "95/000000"))
-    code, _, said = cli("report", tmp_path, "--format", "csv")
-    assert code == 2 and "percentiles are not 50.000000" in said
-
-
 @settings(max_examples=70)
 @given(st.data())
 def test_any_damage_gives_a_result_or_one_of_our_errors(stored: dict[Path, list[str]], data: st.DataObject) -> None:
