@@ -28,7 +28,7 @@ from loaderprobe.measure.sweep import (
     sweep,
     usual_seconds,
 )
-from loaderprobe.policy import Fixed, Results, Stop
+from loaderprobe.policy import Ask, Fixed, Results, Stop
 from loaderprobe.records.config import RunConfig, SweepSpec, asks_for
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, Missing, RunFailure, Series
@@ -572,6 +572,13 @@ def test_what_a_budget_has_no_time_for_waits(
     so_far = Results(done=[(n, None) for n in done], spent_s=spent_s)
     found = Fixed(asks=tuple(TAKES), takes=TAKES.__getitem__, left_s=left_s).next(so_far)
     assert (found.reason if isinstance(found, Stop) else found.what) == expected
+
+
+def test_an_ask_says_how_far_everything_is() -> None:
+    """Before it, and within it; in order each counts one."""
+    asked = Fixed(asks=("a", "b", "c", "d")).next(Results(done=[("a", None)]))
+    assert asked == Ask(what="b", done=1, takes=1, total=4)
+    assert isinstance(asked, Ask) and (asked.left(), asked.left(0.5)) == (3.0, 2.5)
 
 
 SIZES = (10_000, 20_000, 30_000, 40_000) * 4
