@@ -108,7 +108,6 @@ REFUSED: list[tuple[tuple[str, ...], int, str]] = [
     (("sweep", "sets/64x48", "--compute", "emulated:1", "--layout", "tar"), 2, "add --convert-to DIR"),
     *(((command, LONG), 2, "File name too long") for command in ("report", "doctor", "bandwidth", "plan", "trace")),
     *(((name, "--model", "mlp"), 2, f"{now}; see loaderprobe explain changes") for name, now in RETIRED.items()),
-    (("generate", "new", "--resolutions", "64x48", "--pool", "4", "--mean-size", "1MB"), 2, "they have"),
     (("plan",), 2, "no run is given"),
     (("plan", "none"), 2, "none does not exist"),
     (("plan", "empty"), 2, "is not a run"),
