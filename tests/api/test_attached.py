@@ -372,10 +372,10 @@ def watched(train: Any, keep: Callable[[Watch], None] = lambda found: None) -> t
         watcher.close()
 
 
-@pytest.mark.parametrize("name", {**ITERATED, **HEARD_FROM_THE_FIRST})
+@pytest.mark.parametrize("name", ITERATED | HEARD_FROM_THE_FIRST)
 def test_a_watched_training_is_the_same_bit_for_bit(name: str, tmp_path: Path) -> None:
     """Batches, weights and random state, over epochs, of which those after the first are recorded, at least."""
-    make, asked = {**ITERATED, **HEARD_FROM_THE_FIRST}[name], EPOCH + (name in HEARD_FROM_THE_FIRST)
+    make, asked = (ITERATED | HEARD_FROM_THE_FIRST)[name], EPOCH + (name in HEARD_FROM_THE_FIRST)
     alone = passes(make, tmp_path, asked)
     beside, found, _ = watched(lambda: passes(make, tmp_path, asked))
     assert beside == alone
