@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import ceil
 from typing import Any, get_args
 
 from loaderprobe.analyze.batch_size import Throughput, limit_at, together
@@ -23,7 +24,7 @@ from loaderprobe.records.measurement import Measurement, Missing, RunFailure
 from loaderprobe.records.phases import DeviceKind
 from loaderprobe.records.remark import Remark, reported
 from loaderprobe.records.report import ConfigurationRow, Report
-from loaderprobe.records.studies import EpochFigures
+from loaderprobe.records.studies import BufferEffect, EpochFigures, Epochs, ShortRun, over_steady
 from loaderprobe.records.verdict import Interval, ShortVerdict, Speedup
 from loaderprobe.render.bandwidth import bandwidth_document
 from loaderprobe.render.batch_size import batch_size_document
@@ -33,8 +34,7 @@ from loaderprobe.render.first import first_screen
 from loaderprobe.render.terminal import document_text
 from loaderprobe.render.words import sweep_plan_words
 from loaderprobe.testing import FakeClock, example_config, example_environment
-from tests.analyze.rank_runs import rank_run
-from tests.analyze.runs import FILES, Cost, alike
+from tests.analyze.runs import FILES, Cost, alike, rank_run
 from tests.batch_sizes import ScriptedProber
 from tests.examples.bandwidth import (
     example_bandwidth,
@@ -44,7 +44,6 @@ from tests.examples.bandwidth import (
     example_ranks,
 )
 from tests.examples.reports import example_report, example_row
-from tests.examples.studies import example_effect, example_epochs
 from tests.pages import html_report, terminal_report
 from tests.stored import failure
 
@@ -93,13 +92,44 @@ def _ranks() -> Pages:
 # Studies beside verdicts.
 
 
+def _effect(factor: int, workers: int, most: float = 9.0, **changes: Any) -> BufferEffect:
+    """A measured one, exactly as the law has it."""
+    free = workers * factor - (workers - 1) / 2
+    counts = (10, 20, 50, 100, 200)
+    usual: dict[str, Any] = {
+        "batches": workers * factor,
+        "free": free,
+        "how": "measured",
+        "runs": tuple(ShortRun(iterations=count, over_steady=over_steady(count, free, most)) for count in counts),
+        "most": most,
+        "enough": 1 if most <= 1.02 else ceil(51 * free),
+    }
+    return BufferEffect(**{**usual, **changes})
+
+
+def _epochs(**changes: Any) -> Epochs:
+    """Three of a set that fits."""
+    usual: dict[str, Any] = {
+        "epochs": (
+            EpochFigures(images_per_s=312.4, cold_fraction=0.98),
+            EpochFigures(images_per_s=480.0, cold_fraction=0.4),
+            EpochFigures(images_per_s=690.0, cold_fraction=0.0),
+        ),
+        "set_bytes": 580_000_000,
+        "memory_bytes": 4_200_000_000,
+        "fit": "fits",
+        "whole_set_bytes": 580_000_000.0,
+    }
+    return Epochs(**{**usual, **changes})
+
+
 def _with_buffer(workers: int, factor: int, **changes: Any) -> ConfigurationRow:
-    return example_row(workers=workers, prefetch_factor=factor, buffer=example_effect(factor, workers, **changes))
+    return example_row(workers=workers, prefetch_factor=factor, buffer=_effect(factor, workers, **changes))
 
 
 def _studied() -> Report:
     rows = [_with_buffer(2, 2), _with_buffer(8, 4), _with_buffer(8, 2, how="estimated")]
-    return example_report([*rows, example_row(epochs=example_epochs())])
+    return example_report([*rows, example_row(epochs=_epochs())])
 
 
 def _studies() -> Pages:
@@ -114,7 +144,7 @@ def _studies() -> Pages:
         {"whole_set_bytes": 2e9},
         {"whole_set_bytes": 42e9},
     )
-    rows = [example_row(epochs=example_epochs(**changes), seed=n) for n, changes in enumerate(epochs)]
+    rows = [example_row(epochs=_epochs(**changes), seed=n) for n, changes in enumerate(epochs)]
     yield "epochs", terminal_report(example_report(rows))
     never = [example_row(workers=0, buffer=None), _with_buffer(8, 2, most=1.003), _with_buffer(8, 4, most=1.003)]
     text = terminal_report(example_report(never))

@@ -39,8 +39,7 @@ from loaderprobe.render.figures import FIGURES, flat
 from loaderprobe.render.groups import full_label
 from loaderprobe.render.json import summary_json
 from loaderprobe.testing import example_config, example_files
-from tests.analyze.measured import measured
-from tests.analyze.scripted import Truth
+from tests.analyze.scripted import Truth, measured
 from tests.examples import timelines
 from tests.examples.bandwidth import example_phase
 from tests.examples.reports import example_report, example_row

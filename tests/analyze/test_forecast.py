@@ -35,10 +35,8 @@ from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import WORTH
 from loaderprobe.records.verdict import ActionCode, Evidence, Forecast, Interval
 from loaderprobe.render.words import action_words, knee_words, remark_words
-from tests.analyze.measured import FILES, measured
-from tests.analyze.rank_runs import rank_run
-from tests.analyze.runs import Cost, alike, run
-from tests.analyze.scripted import Truth
+from tests.analyze.runs import FILES, Cost, alike, rank_run, run
+from tests.analyze.scripted import Truth, measured
 from tests.examples.bandwidth import example_phase
 
 TOKEN_BUCKET, SINGLE_SERVER, LATENCY = Truth(), Truth(model="single_server"), Truth(model="latency", latency_s=0.02)

@@ -18,9 +18,8 @@ from loaderprobe.analyze.verdict.validity import is_disturbed
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.measurement import Measurement, Others, Segment
 from loaderprobe.records.ranks import RankInput, RankMeasurement
-from tests.analyze.measured import measured
 from tests.analyze.runs import with_steps, with_training
-from tests.analyze.scripted import Truth
+from tests.analyze.scripted import Truth, measured
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,7 @@ from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.studies import Prefilled, over_steady
 from loaderprobe.records.verdict import Interval, Speedup, Verdict, WorkerTime
 from loaderprobe.render.words import remark_words
-from tests.analyze.measured import measured
-from tests.analyze.scripted import Truth
+from tests.analyze.scripted import Truth, measured
 from tests.examples.reports import CAUSES, STORED, example_report, example_row, with_changes
 
 Gains = tuple[float | None, float | None, float | None]

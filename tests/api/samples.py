@@ -8,7 +8,6 @@ import random
 import signal
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,12 +29,12 @@ class Sample(NamedTuple):
     label: int
 
 
-def raw_files(folder: Path, times: int = 1) -> list[str]:
-    """64 files of one small image each, as raw bytes, so many times."""
+def raw_files(folder: Path) -> list[str]:
+    """64 files of one small image each, as raw bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{number:03}.raw" for number in range(64)]
     for number, path in enumerate(paths):
-        path.write_bytes(bytes([number]) * FILE_BYTES * times)
+        path.write_bytes(bytes([number]) * FILE_BYTES)
     return [str(path) for path in paths]
 
 
@@ -243,17 +242,6 @@ class Kept(Numbers):
                 pass
             self.kept[index] = super().__getitem__(index)
         return self.kept[index]
-
-
-class InThreads(RawImages):
-    """Reads whole batches in threads of its own."""
-
-    def __getitems__(self, indices: list[int]) -> list[Any]:
-        with ThreadPoolExecutor(2) as pool:
-            return [(len(data), index) for data, index in pool.map(self._read, indices)]
-
-    def _read(self, index: int) -> tuple[bytes, int]:
-        return Path(self.paths[index]).read_bytes(), index
 
 
 class Texts(Numbers):

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset
 
 import loaderprobe
 from loaderprobe.api.diagnose import Diagnosis
@@ -28,39 +28,68 @@ from loaderprobe.records.diagnosis import AttachRequest
 from loaderprobe.render.watch import said
 from tests.examples import training as example
 from tests.examples.iterated import EPOCH, KINDS, Eager, arrays, begun_each_batch, made_again, never_again, over
-from tests.examples.training import BATCH, SCHEDULED, STEP_S, WAYS, Costly, Training
+from tests.examples.training import BATCH, SAMPLES, SCHEDULED, STEP_S, WAYS, Costly, Training
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 BUDGET_S = 0.5
 """Enough for one round of loops of a millisecond a step."""
 
 
-def attached_to(way: str, out: Path, **loader: Any) -> Any:
+Loop = Callable[[Training], None]
+
+
+def attached_to(loop: Loop, training: Training, budget_s: float = BUDGET_S) -> Any:
     """What is found in such a loop."""
-    with loaderprobe.attached(budget_s=BUDGET_S) as found:
-        WAYS[way](Training(out, **loader))
+    with loaderprobe.attached(budget_s=budget_s) as found:
+        loop(training)
     return found
 
 
-@pytest.mark.parametrize(
-    "way",
-    ["plain", "by_next", "generated", "accumulates", "zips", "again", "counts", "adversarial", "skips"],
-)
-def test_a_loop_is_measured_and_ended(way: str, tmp_path: Path) -> None:
-    """By the loader that trains, although others are iterated, too; torch is as it was afterwards."""
+def over_a(kind: str, workers: int) -> Loop:
+    """Over a loader that is made in the loop."""
+    return lambda training: over(KINDS[kind](Costly(), BATCH, shuffle=True, num_workers=workers))(training)
+
+
+ITS_OWN = ("plain", "by_next", "generated", "accumulates", "zips", "again", "counts", "adversarial", "skips")
+LOOPS: dict[str, tuple[Loop, int]] = {
+    **{way: (WAYS[way], 0) for way in ITS_OWN},
+    **{kind: (over_a(kind, number % 2), number % 2) for number, kind in enumerate(KINDS)},
+    # With its data set, of a class that is made again, too; samples are counted by their indices.
+    "made again for each epoch": (made_again, 0),
+    "begun for each batch": (begun_each_batch, 0),
+    "begun for each batch, with workers that stay": (begun_each_batch, 1),
+}
+"""With the workers of the loader that trains."""
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_a_loop_is_measured_and_ended(name: str, tmp_path: Path) -> None:
+    """By a copy of the loader that trains, with its workers and batches, although others are iterated, too; torch is
+    as it was afterwards."""
     before = DataLoader.__iter__, torch.autograd.backward, torch.save
-    found = attached_to(way, tmp_path)
+    loop, workers = LOOPS[name]
+    training = Training(tmp_path, num_workers=workers, persistent_workers=workers > 0)
+    found = attached_to(loop, training)
     assert found.diagnosis is not None, found.reason
-    assert (found.diagnosis.row.config.loader.workers, found.diagnosis.row.config.compute.batch_size) == (0, 8)
+    config, notes = found.diagnosis.row.config, {note.code for note in found.diagnosis.detail.notes}
+    assert (config.loader.workers, config.compute.batch_size) == (workers, BATCH)
     assert {"loader_only", "training"} <= {each.activity for each in found.diagnosis.measurement.segments}
+    assert ("begun_each_batch" in notes) == (loop is begun_each_batch)
+    assert loop is not made_again or training.steps > EPOCH
     assert (DataLoader.__iter__, torch.autograd.backward, torch.save) == before
+
+
+def test_an_iterator_that_was_kept_before_is_heard(tmp_path: Path) -> None:
+    loader = Eager(Costly(), BATCH, shuffle=True)
+    next(iter(loader))
+    found = attached_to(over(loader), Training(tmp_path))
+    assert found.diagnosis is not None, found.reason
 
 
 def test_an_evaluation_over_the_training_loader_is_no_training(tmp_path: Path) -> None:
     """It gets the loader's own batches, ends with them, and no step that is timed is one of its own."""
     training = Training(tmp_path, num_workers=1)
-    with loaderprobe.attached(budget_s=BUDGET_S) as found:
-        WAYS["evaluates_train"](training)
+    found = attached_to(WAYS["evaluates_train"], training)
     assert found.diagnosis is not None, found.reason
     assert training.evaluated and set(training.evaluated) == {len(training.loader)}
     timed = [each for each in found.diagnosis.measurement.segments if each.activity == "training"]
@@ -171,24 +200,38 @@ def test_a_checkpoint_that_exists_is_not_written_over(tmp_path: Path) -> None:
     assert (tmp_path / "new.pt").exists()
 
 
-@pytest.mark.parametrize(
-    ("way", "says"),
-    [
-        ("never_trains", "no backward pass after them"),
-        ("validates_alone", "batches come otherwise"),
-        ("short", "after too few training steps"),
-        ("in_a_thread", "in another thread than the one that trains"),
-    ],
-)
-def test_what_cannot_be_measured_runs_to_its_end(way: str, says: str, tmp_path: Path) -> None:
-    found = attached_to(way, tmp_path)
-    assert found.diagnosis is None
-    assert says in found.reason
+def ten_begun(training: Training) -> None:
+    """Each of ten batches begins its loader."""
+    for _ in range(10):
+        training.step(next(iter(training.loader)))
+
+
+LEFT_ALONE: dict[str, tuple[Loop, int, str, int]] = {
+    "never_trains": (WAYS["never_trains"], 0, "no backward pass after them", 0),
+    "validates_alone": (WAYS["validates_alone"], 0, "batches come otherwise", 400),
+    "short": (WAYS["short"], 0, "after too few training steps", 3),
+    "in_a_thread": (WAYS["in_a_thread"], 0, "in another thread than the one that trains", EPOCH),
+    # After two of its epochs.
+    "another loader for each epoch": (never_again, 0, "went on with loader 2 (ArrayDataset)", 3 * EPOCH),
+    # Which would start for each.
+    "workers that start for each batch": (ten_begun, 1, "starts its loader for each batch", 10),
+}
+"""With the workers of its loader, the reason, and the steps after which it ends."""
+
+
+@pytest.mark.parametrize("name", LEFT_ALONE)
+def test_what_cannot_be_measured_runs_to_its_end(name: str, tmp_path: Path) -> None:
+    """But a loader that does not come again ends the script."""
+    loop, workers, says, steps = LEFT_ALONE[name]
+    training = Training(tmp_path, num_workers=workers)
+    found = attached_to(loop, training, budget_s=60.0)
+    assert found.diagnosis is None and says in found.reason
+    assert training.steps <= steps + 1 if loop is never_again else training.steps == steps
 
 
 def test_a_schedule_outlasts_its_steps_while_it_is_measured(tmp_path: Path) -> None:
     """The measurement makes more steps than the script planned; by itself the script would fail."""
-    found = attached_to("schedules", tmp_path)
+    found = attached_to(WAYS["schedules"], Training(tmp_path))
     assert found.diagnosis is not None, found.reason
     with pytest.raises(ValueError, match=f"total steps is {SCHEDULED}"):
         WAYS["schedules"](Training(tmp_path))
@@ -221,28 +264,49 @@ def test_an_impossible_budget_is_refused() -> None:
         raise AssertionError
 
 
-@pytest.mark.parametrize(("kind", "workers"), [(kind, number % 2) for number, kind in enumerate(KINDS)])
-def test_a_loader_of_any_kind_is_measured(kind: str, workers: int, tmp_path: Path) -> None:
-    """By a copy that has its workers and batches; the loop is ended."""
-    with loaderprobe.attached(budget_s=BUDGET_S) as found:
-        loader = KINDS[kind](Costly(), BATCH, shuffle=True, num_workers=workers)
-        over(loader)(Training(tmp_path))
-    assert found.diagnosis is not None, found.reason
-    config = found.diagnosis.row.config
-    assert (config.loader.workers, config.compute.batch_size) == (workers, BATCH)
+class Noisy(Costly):
+    """Samples at once, that draw from the random state of whoever makes them."""
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        return torch.randn(10) + index, index % 10
 
 
-def test_an_iterator_that_was_kept_before_is_heard(tmp_path: Path) -> None:
-    loader = Eager(Costly(), BATCH, shuffle=True)
-    next(iter(loader))
-    with loaderprobe.attached(budget_s=BUDGET_S) as found:
-        over(loader)(Training(tmp_path))
-    assert found.diagnosis is not None, found.reason
+class Stream(IterableDataset[tuple[torch.Tensor, int]]):
+    """An iterable that ends within a batch."""
+
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, int]]:
+        yield from (((torch.randn(10) + index), index % 10) for index in range(SAMPLES - 3))
 
 
-@pytest.mark.parametrize(("kind", "workers"), [(kind, 1 - number % 2) for number, kind in enumerate(KINDS)])
+Loaders = Callable[[], Any]
+ITERATED: dict[str, Loaders] = {
+    f"{kind} {workers}": partial(KINDS[kind], Noisy(), BATCH, shuffle=True, num_workers=workers)
+    for kind in KINDS
+    for workers in (0, 1)
+}
+HEARD_FROM_THE_FIRST: dict[str, Loaders] = {
+    "persistent": partial(DataLoader, Noisy(), BATCH, shuffle=True, num_workers=2, persistent_workers=True),
+    "iterable": partial(DataLoader, Stream(), BATCH, num_workers=1),
+    **{name: ITERATED[name] for name in ("DataLoader 0", "DataLoader 1")},
+}
+
+
+def passes(make: Loaders, out: Path, asked: int = EPOCH) -> tuple[list[list[int]], list[float]]:
+    """The targets of the batches of three epochs, left after as many; the weights then, and the random state."""
+    torch.manual_seed(5)
+    loader, training, seen = make(), Training(out), []
+    for _ in range(3):
+        for _, batch in zip(range(asked), loader, strict=False):
+            seen.append(batch[1].tolist())
+            training.step(batch)
+    del loader
+    gc.collect()
+    return seen, [*training.model.weight.flatten().tolist(), *torch.get_rng_state().tolist()]
+
+
+@pytest.mark.parametrize("name", [f"{kind} {1 - number % 2}" for number, kind in enumerate(KINDS)])
 def test_a_script_that_is_not_measured_sees_its_own_batches(
-    kind: str, workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All of them, in their order: what was learned of a copy took none, and drew from none of its generators."""
 
@@ -251,24 +315,11 @@ def test_a_script_that_is_not_measured_sees_its_own_batches(
 
     monkeypatch.setattr("loaderprobe.measure.user.loader.Discovery._evict", refused)
     monkeypatch.setattr("loaderprobe.measure.user.loader.DISCOVERY_AT_LEAST_S", 0.0)
-    alone = targets(kind, workers, tmp_path)
+    alone = passes(ITERATED[name], tmp_path)
     with loaderprobe.attached(budget_s=BUDGET_S) as found:
-        beside = targets(kind, workers, tmp_path)
+        beside = passes(ITERATED[name], tmp_path)
     assert "planted here" in found.reason
     assert beside == alone
-
-
-def targets(kind: str, workers: int, out: Path) -> list[list[int]]:
-    """Of the batches of three epochs."""
-    torch.manual_seed(5)
-    loader, training, seen = KINDS[kind](Costly(0.0), BATCH, shuffle=True, num_workers=workers), Training(out), []
-    for _ in range(3):
-        for _, batch in zip(range(EPOCH), loader, strict=False):
-            seen.append(batch[1].tolist())
-            training.step(batch)
-    del loader
-    gc.collect()
-    return seen
 
 
 class Sharing(DataLoader[Any]):
@@ -294,42 +345,6 @@ def test_an_iterator_that_a_copy_would_share_is_never_used_up(tmp_path: Path) ->
     assert seen == [index % 10 for index in range(BATCH * EPOCH)]
 
 
-def test_a_loader_that_is_made_again_is_the_same_one(tmp_path: Path) -> None:
-    """With its data set, of a class that is made again, too; samples are counted by their indices."""
-    training = Training(tmp_path)
-    with loaderprobe.attached(budget_s=BUDGET_S) as found:
-        made_again(training)
-    assert found.diagnosis is not None, found.reason
-    assert found.diagnosis.row.config.compute.batch_size == BATCH
-    assert training.steps > EPOCH
-
-
-def test_a_loader_that_does_not_come_again_ends_the_script(tmp_path: Path) -> None:
-    """After two of its epochs, with the reason."""
-    training = Training(tmp_path)
-    with loaderprobe.attached(budget_s=60.0) as found:
-        never_again(training)
-    assert "went on with loader 2 (ArrayDataset)" in found.reason
-    assert training.steps <= 3 * EPOCH + 1
-
-
-def test_a_loader_that_is_begun_each_batch_for_each_batch(tmp_path: Path) -> None:
-    """Is measured with a note; with workers, which would start each time, it is left alone, and says why."""
-    with loaderprobe.attached(budget_s=BUDGET_S) as found:
-        begun_each_batch(Training(tmp_path))
-    assert found.diagnosis is not None, found.reason
-    assert "begun_each_batch" in [note.code for note in found.diagnosis.detail.notes]
-    training = Training(tmp_path, num_workers=1)
-    with loaderprobe.attached(budget_s=BUDGET_S) as found:
-        for _ in range(10):
-            training.step(next(iter(training.loader)))
-    assert "starts its loader for each batch" in found.reason
-    training = Training(tmp_path, num_workers=1, persistent_workers=True)  # which start once
-    with loaderprobe.attached(budget_s=BUDGET_S) as found:
-        begun_each_batch(training)
-    assert found.diagnosis is not None, found.reason
-
-
 def test_torch_is_as_it_was() -> None:
     """After the block, its classes and those of the loaders that were seen."""
     kinds = [DataLoader, torch.utils.data.dataloader._BaseDataLoaderIter, *KINDS.values()]
@@ -340,51 +355,6 @@ def test_torch_is_as_it_was() -> None:
                 pass
         next(iter(arrays(0)))
     assert [dict(vars(kind)) for kind in kinds] == before
-
-
-STEPS = 200
-
-
-class Noisy(Dataset[tuple[torch.Tensor, int]]):
-    """Samples that draw from the worker's random state."""
-
-    def __len__(self) -> int:
-        return 320
-
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
-        return torch.randn(10) + index, index % 10
-
-
-class Stream(IterableDataset[tuple[torch.Tensor, int]]):
-    """An iterable that ends within a batch."""
-
-    def __iter__(self) -> Iterator[tuple[torch.Tensor, int]]:
-        yield from (((torch.randn(10) + index), index % 10) for index in range(317))
-
-
-LOADERS: dict[str, dict[str, Any]] = {
-    "serial": {"dataset": Noisy(), "shuffle": True},
-    "workers": {"dataset": Noisy(), "shuffle": True, "num_workers": 1},
-    "persistent": {"dataset": Noisy(), "shuffle": True, "num_workers": 2, "persistent_workers": True},
-    "iterable": {"dataset": Stream(), "num_workers": 1},
-}
-
-
-def losses(options: dict[str, Any]) -> tuple[list[float], torch.Tensor]:
-    """Of 200 steps with a fixed seed, and the random state after them."""
-    torch.manual_seed(1)
-    loader: DataLoader[Any] = DataLoader(batch_size=8, **options)
-    model = torch.nn.Linear(10, 10)
-    optimizer = torch.optim.SGD(model.parameters(), 0.01)
-    found: list[float] = []
-    while len(found) < STEPS:
-        for inputs, targets in loader:
-            loss = torch.nn.functional.cross_entropy(model(inputs), targets)
-            loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-            optimizer.step()
-            optimizer.zero_grad()
-            found.append(loss.item())
-    return found, torch.get_rng_state()
 
 
 def watched(train: Any, keep: Callable[[Watch], None] = lambda found: None) -> tuple[Any, Watch | None, list[str]]:
@@ -402,37 +372,30 @@ def watched(train: Any, keep: Callable[[Watch], None] = lambda found: None) -> t
         watcher.close()
 
 
-@pytest.mark.parametrize("kind", LOADERS)
-def test_a_watched_training_is_the_same_bit_for_bit(kind: str) -> None:
-    """Losses and random state, over epochs."""
-    usual = losses(LOADERS[kind])
-    (seen, state), found, _ = watched(lambda: losses(LOADERS[kind]))
-    assert seen == usual[0] and torch.equal(state, usual[1])
-    assert found is not None and sum(each.steps for each in found.intervals) == len(seen)
-    (interval,) = found.intervals
-    assert 0 < found.overhead_s < interval.seconds and interval.images_per_s
-    usual_s = sum((317 / 40 if kind == "iterable" else 8) for _ in seen) / interval.images_per_s
-    assert usual_s == pytest.approx(interval.seconds, rel=0.5)
-
-
-@pytest.mark.parametrize("workers", [0, 1])
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_loader_of_any_kind_is_watched(kind: str, workers: int, tmp_path: Path) -> None:
-    """Each epoch gives the script its own batches, and those after the first are recorded."""
-    alone = targets(kind, workers, tmp_path)
-    beside, found, _ = watched(lambda: targets(kind, workers, tmp_path))
+@pytest.mark.parametrize("name", ITERATED | HEARD_FROM_THE_FIRST)
+def test_a_watched_training_is_the_same_bit_for_bit(name: str, tmp_path: Path) -> None:
+    """Batches, weights and random state, over epochs, of which those after the first are recorded, at least."""
+    make, asked = (ITERATED | HEARD_FROM_THE_FIRST)[name], EPOCH + (name in HEARD_FROM_THE_FIRST)
+    alone = passes(make, tmp_path, asked)
+    beside, found, _ = watched(lambda: passes(make, tmp_path, asked))
     assert beside == alone
-    assert found is not None and found.intervals[0].worker_cpu_fraction is not None
+    assert found is not None
+    (interval,) = found.intervals
+    assert interval.worker_cpu_fraction is not None
+    if name in HEARD_FROM_THE_FIRST:
+        assert interval.steps == len(beside[0]) and interval.images_per_s
+        assert 0 < found.overhead_s < interval.seconds
+        assert BATCH * interval.steps / interval.images_per_s == pytest.approx(interval.seconds, rel=0.5)
 
 
-def test_what_cannot_be_kept_ends_no_training(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_kept_ends_no_training(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A full disk is said once an interval, and all is seen to the end."""
     monkeypatch.setattr(watcher, "FIRST_S", 0.01)
 
     def full(found: Watch) -> None:
         raise NoSpace("no space left to write result.json")
 
-    (seen, _), found, said = watched(lambda: losses(LOADERS["serial"]), full)
+    (seen, _), found, said = watched(lambda: passes(ITERATED["DataLoader 0"], tmp_path, EPOCH + 1), full)
     assert found is not None and sum(each.steps for each in found.intervals) == len(seen)
     assert said[1] == "the last interval is not kept: no space left to write result.json"
 

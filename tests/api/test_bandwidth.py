@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import mmap
 import os
 import signal
 import socket
 import subprocess
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -193,18 +191,3 @@ def test_a_hangup_interrupts_unless_it_is_ignored(before: signal.Handlers, monke
         for number, handler in usual.items():
             signal.signal(number, handler)
     assert during == [before if before == signal.SIG_IGN else signal.default_int_handler]
-
-
-def test_a_warm_set_is_called_warm(tmp_path: Path, python: str) -> None:
-    """Files that another process keeps mapped cannot be evicted: their rate is not passed off as the disk's."""
-    random_files(tmp_path, count=40)
-    with ExitStack() as held:
-        for path in tmp_path.glob("*/*.jpg"):
-            file = held.enter_context(path.open("rb"))
-            mapped = held.enter_context(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
-            assert sum(mapped[:: mmap.PAGESIZE]) >= 0
-        found = json.loads(subprocess.check_output([python, "-m", "loaderprobe", "bandwidth", str(tmp_path), *QUICK]))
-    if found["location"]["kind"] != "block":
-        pytest.skip("reads are not counted here")
-    assert [phase["cache"] for phase in found["phases"][:2]] == ["warm", "warm"]
-    assert (found["limit"]["by"], found["kind"]["kind"]) == ("memory", "unknown")

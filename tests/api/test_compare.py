@@ -22,9 +22,8 @@ from loaderprobe.records.files import FileSet
 from loaderprobe.render.json import result_json
 from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.testing import example_files, example_location
-from tests.analyze.measured import measured
 from tests.analyze.runs import scaled
-from tests.analyze.scripted import Truth
+from tests.analyze.scripted import Truth, measured
 from tests.cli.invoke import invoke
 from tests.examples.bandwidth import (
     example_bandwidth,

@@ -35,10 +35,9 @@ from loaderprobe.render.sweep import report_columns
 from loaderprobe.render.words import action_words
 from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.testing import example_config
-from tests.analyze.measured import measured
 from tests.analyze.runs import BATCH, STEPS, Cost, alike
 from tests.analyze.runs import run as scripted
-from tests.analyze.scripted import Truth
+from tests.analyze.scripted import Truth, measured
 from tests.examples.bandwidth import example_phase
 from tests.said import all_said, quoted
 from tests.skips import needs_cold_reads
@@ -67,9 +66,7 @@ def test_it_says_what_limits_and_by_how_much() -> None:
     assert found.verdict.images_per_s.value == pytest.approx(200, rel=0.05)
     assert repr(found) == f"<Diagnosis: {found.headline()}>"
     plain = found.to_dict()
-    assert (plain["schema"], plain["schema_version"]) == ("loaderprobe/diagnosis", 2) and "measurement" not in plain
-    assert plain["configuration"]["bound"]["sentence"] == found.headline()
-    assert json.loads(json.dumps(plain, allow_nan=False)) == plain
+    assert plain.items() <= json.loads(found.json()).items() and not {"measurement", "ceiling"} & {*plain}
     odd = _found(notes=(quoted("a [bold]note[/bold] from \x1b[31m[/data]"),))
     out = io.StringIO()
     Console(file=out, width=50).print(odd)

@@ -20,13 +20,11 @@ from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data.distributed import DistributedSampler
 
 import loaderprobe
-from loaderprobe.analyze.verdict.rates import cold_fraction
 from loaderprobe.compute.step import NoCompute
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.loaders import user_loader
 from loaderprobe.measure.user.loader import Deadline, LoaderRequest, OutOfTimeError, measure_loader
 from loaderprobe.records.measurement import Activity, Measurement, Mode
-from loaderprobe.system.device import locate
 from loaderprobe.testing import FakePageCache
 from tests.api import samples, wrappers
 from tests.api.conftest import Judge, Plan
@@ -256,7 +254,7 @@ def test_samplers_and_worker_init_fn_of_ones_own(judge: Judge, paths: list[str],
     assert loader.worker_init_fn is init
 
 
-# Data sets whose second epoch is not like the first, that read in threads, or whose batches differ in cost.
+# Data sets whose second epoch is not like the first, or whose batches differ in cost.
 
 
 @pytest.mark.parametrize(("samples_", "workers", "new"), [(4000, 0, True), (4000, 2, True), (64, 1, False)])
@@ -275,17 +273,6 @@ def test_a_data_set_that_keeps_its_samples_is_judged_on_new_ones(
     # A sample costs 20 ms of CPU time in the first epoch, and microseconds when it is kept.
     assert float(note.facts["later_per_s"]) > (4 * float(note.facts["first_per_s"]) if new else 0)
     assert ("later epochs" in said(note)) == (not new)
-
-
-def test_bytes_that_threads_of_the_data_set_read_are_counted(judge: Judge, tmp_path: Path) -> None:
-    """A worker belongs to the loader, with all its threads: "0 % came from storage" was false."""
-    if not locate(tmp_path).counts_reads:
-        pytest.skip("the temporary directory counts no reads")
-    loader = DataLoader(samples.InThreads(samples.raw_files(tmp_path, times=1000)), batch_size=2, num_workers=1)
-    measured = judge(loader, modes=("warm",)).measurement
-    assert measured.access == "files"
-    cold = [segment for segment in measured.segments if segment.mode == "baseline"]
-    assert (cold_fraction(measured, cold) or 0.0) > 0.9
 
 
 def test_compute_alone_steps_on_several_batches(judge: Judge) -> None:

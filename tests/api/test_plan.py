@@ -290,7 +290,22 @@ def test_the_test_on_delivery_asks_a_node_for_what_is_bought(
 
 # What a plan is made from, and what it refuses.
 
-NOT_KNOWN: tuple[tuple[str, dict[str, Any], dict[str, str]], ...] = (
+NO_WORKERS = {"workers": "bandwidth_without_workers", "cores": "bandwidth_without_workers"}
+NO_OPENS: dict[str, dict[str, Any]] = {
+    "opens_not_measured": {},
+    "opens_from_memory": {"metadata": example_operations({1: 2e5}, metadata="warm", drops=0)},
+    "opens_from_memory_after_drop": {"metadata": example_operations({1: 2e5}, metadata="warm", drops=3)},
+    "opens_unproved": {"metadata": example_operations({1: 200.0}, metadata="unproved", storage_bytes=None)},
+}
+NO_STORAGE = {
+    "no_storage_behind_files": cold_bandwidth(
+        location=replace(example_location("/dev/shm"), kind="memory", filesystem="tmpfs")
+    ),
+    "ladder_not_measured": cold_bandwidth(phases=()),
+    "reads_not_cold": example_rank_bandwidth(example_ranks(20e6, cache="mixed")),
+    "reads_unproved": example_rank_bandwidth(example_ranks(10e6, 10e6, cache="unproved")),
+}
+NOT_KNOWN: tuple[tuple[Any, dict[str, Any], dict[str, str]], ...] = (
     ("storage", {}, {}),
     ("storage", {"layout": "shards:10"}, {"reads_in_flight": "read_in_shard_not_timed"}),
     ("run", {}, {"measured_storage": "no_ceiling", "reads_in_flight": "read_not_timed"}),
@@ -300,23 +315,26 @@ NOT_KNOWN: tuple[tuple[str, dict[str, Any], dict[str, str]], ...] = (
             "cores": "trace_without_workers", "reads_in_flight": "read_not_timed",
         },
     ),
-    (
-        "rank-bandwidth", {"kind": 2500}, {
-            "cold_opens": "opens_not_measured", "workers": "bandwidth_without_workers",
-            "cores": "bandwidth_without_workers",
-        },
-    ),
+    ("rank-bandwidth", {"kind": 2500}, {"cold_opens": "opens_not_measured", **NO_WORKERS}),
+    *((cold_bandwidth(**changes), {"kind": H100}, {"cold_opens": code, **NO_WORKERS})
+      for code, changes in NO_OPENS.items()),
+    *((report, {"kind": H100}, {"measured_storage": code, **NO_WORKERS, "reads_in_flight": "read_not_timed"})
+      for code, report in NO_STORAGE.items()),
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "asked", "codes"), NOT_KNOWN)
+@pytest.mark.parametrize(("source", "asked", "codes"), NOT_KNOWN)
 def test_what_is_not_known_is_refused_with_its_reason_and_the_rest_is_planned(
-    name: str, asked: dict[str, Any], codes: dict[str, str]
+    source: Any, asked: dict[str, Any], codes: dict[str, str]
 ) -> None:
-    """In one order, on the page too."""
-    found = plan(name, **asked)
+    """In one order, on the page too. What did not come from storage feeds nothing; opens that were not cold are never a
+    limit, whatever their rate; bandwidth counts."""
+    found = loaderprobe.plan(stored(source) if isinstance(source, str) else source, **asked)
     assert {part: why.code for part, why in found.refused.items()} == codes and list(found.refused) == list(codes)
     assert found.need("read_bytes") is not None
+    limits = {limit.resource for supply in found.supplies for limit in supply.limits}
+    assert ("bandwidth" in limits) == ("measured_storage" not in codes)
+    assert not limits & ({"opens"} if "cold_opens" in codes else set())
     page = " ".join(found.text(width=400).split())
     assert all(said(why) in page for why in found.refused.values())
 
@@ -440,39 +458,6 @@ def test_bandwidth_and_plan_feed_as_many(changes: dict[str, Any]) -> None:
         for supply in supplies:
             assert feeds[name].count == pytest.approx(supply.feeds, rel=1e-3)
             assert (feeds[name].first_limit, feeds[name].at_least) == (supply.first_limit, supply.at_least)
-
-
-NO_SUPPLY: tuple[tuple[Any, str, str], ...] = (
-    (cold_bandwidth(), "cold_opens", "opens_not_measured"),
-    (
-        cold_bandwidth(metadata=example_operations({1: 2e5}, metadata="warm", drops=0)), "cold_opens",
-        "opens_from_memory",
-    ),
-    (
-        cold_bandwidth(metadata=example_operations({1: 2e5}, metadata="warm", drops=3)), "cold_opens",
-        "opens_from_memory_after_drop",
-    ),
-    (
-        cold_bandwidth(metadata=example_operations({1: 200.0}, metadata="unproved", storage_bytes=None)), "cold_opens",
-        "opens_unproved",
-    ),
-    (
-        cold_bandwidth(location=replace(example_location("/dev/shm"), kind="memory", filesystem="tmpfs")),
-        "measured_storage", "no_storage_behind_files",
-    ),
-    (cold_bandwidth(phases=()), "measured_storage", "ladder_not_measured"),
-    (example_rank_bandwidth(example_ranks(20e6, cache="mixed")), "measured_storage", "reads_not_cold"),
-    (example_rank_bandwidth(example_ranks(10e6, 10e6, cache="unproved")), "measured_storage", "reads_unproved"),
-)  # fmt: skip
-
-
-@pytest.mark.parametrize(("report", "part", "code"), NO_SUPPLY)
-def test_what_did_not_come_from_storage_feeds_nothing(report: Any, part: Any, code: str) -> None:
-    """The plan has the reason; opens that were not cold are never a limit, whatever their rate; bandwidth counts."""
-    found = loaderprobe.plan(report, kind="mlperf-h100")
-    assert found.refused[part].code == code
-    limits = [limit.resource for supply in found.supplies for limit in supply.limits]
-    assert limits == (["bandwidth"] if part == "cold_opens" else [])
 
 
 @pytest.mark.parametrize(

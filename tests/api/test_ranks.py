@@ -38,8 +38,7 @@ from loaderprobe.render.pages import document_markdown
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.testing import FakeGroup, example_config, example_files
-from tests.analyze.rank_runs import rank_run
-from tests.analyze.runs import alike
+from tests.analyze.runs import alike, rank_run
 from tests.examples.ranks import STEPS, train
 from tests.stored import empty_run, failure
 from tests.warm import in_two_ranks
@@ -206,17 +205,21 @@ def test_what_one_rank_alone_measures_is_refused(changes: dict[str, Any], why: s
         assert [(config.ranks, config.nodes) for config in asked(**changes).configs] == [(1, 1)]
 
 
+@pytest.mark.parametrize(("cores", "most"), [(1.0, 8), (2.0, 16), (0.5, 8), (8.0, 64)])
 def test_far_more_ranks_than_cores_are_refused_before_any_data_is_generated(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, cores: float, most: int
 ) -> None:
-    """And before any process is started; those of a launcher are its own matter."""
+    """And before any process is started; eight may share a core. Those of a launcher are its own matter."""
     for module in (sweep_spec, launch):
-        monkeypatch.setattr(module, "cores_available", lambda: 2.0)
-    with pytest.raises(BadValue, match="17 ranks on this machine would share 2 cores"):
-        check_spec(asked(ranks=17))
-    check_spec(asked(ranks="17x1", nodes=[Node(host=str(n), processes=(n,), gpus=0) for n in range(17)]), ())
+        monkeypatch.setattr(module, "cores_available", lambda: cores)
+    check_spec(asked(ranks=most))
+    with pytest.raises(BadValue, match=f"{most + 1} ranks on this machine would share {cores:g} core") as raised:
+        check_spec(asked(ranks=most + 1))
+    assert f"ask for {most} at most" in raised.value.hint
+    nodes = [Node(host=str(n), processes=(n,), gpus=0) for n in range(most + 1)]
+    check_spec(asked(ranks=f"{most + 1}x1", nodes=nodes), ())
     monkeypatch.setattr(launch, "ForkServer", lambda _: pytest.fail("a process was started"))
-    with pytest.raises(BadValue, match="17 ranks"), launch.on_this_machine(17):
+    with pytest.raises(BadValue, match=f"{most + 1} ranks"), launch.on_this_machine(most + 1):
         pass
 
 

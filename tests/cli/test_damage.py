@@ -22,7 +22,7 @@ from loaderprobe.api.sweep import foreign_modules
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.testing import example_config
-from tests.analyze.measured import FILES
+from tests.analyze.runs import FILES
 from tests.cli.invoke import invoke
 from tests.stored import empty_run, full_run
 
@@ -271,14 +271,6 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, list[str]]:
     place = Path(shutil.copytree("fixtures/runs", tmp_path_factory.mktemp("stored") / "runs"))
     whole = [path for path in sorted(place.iterdir()) if path.is_dir() and path.name != "damaged"]
     return {path: statuses(load_any(path)) for path in whole}
-
-
-def test_a_flipped_byte_in_the_name_of_a_percentile_is_damage(tmp_path: Path) -> None:
-    """It is a number nowhere else, and all that is shown of durations goes by it."""
-    text = Path("fixtures/runs/bandwidth/result.json").read_text()
-    (tmp_path / "result.json").write_text(text.replace("95.000000", "95/000000"))
-    code, _, said = cli("report", tmp_path, "--format", "csv")
-    assert code == 2 and "percentiles are not 50.000000" in said
 
 
 @settings(max_examples=70)

@@ -29,8 +29,7 @@ from loaderprobe.records.measurement import Measurement
 from loaderprobe.render.json import summary_json
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.store.run_directory import RunDirectory
-from tests.analyze.rank_runs import rank_run
-from tests.analyze.runs import FILES, alike
+from tests.analyze.runs import FILES, alike, rank_run
 from tests.measure.scripted import by_command
 from tests.planted.objects import free_port
 from tests.stored import empty_run

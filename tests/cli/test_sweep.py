@@ -46,8 +46,7 @@ from loaderprobe.system import environment
 from loaderprobe.system.launcher import VISIBLE
 from loaderprobe.testing import FakeClock, example_environment
 from loaderprobe.units import parse_count
-from tests.analyze.measured import measured
-from tests.analyze.scripted import Truth
+from tests.analyze.scripted import Truth, measured
 from tests.cli.invoke import invoke
 from tests.conftest import shorten_sweeps
 from tests.planted.loaders import without_torch

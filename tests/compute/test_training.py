@@ -24,8 +24,7 @@ from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN, ComputeSpec
 from loaderprobe.system.clock import SystemClock
 from loaderprobe.testing import example_arguments
-from tests.analyze.measured import measured
-from tests.analyze.scripted import Truth
+from tests.analyze.scripted import Truth, measured
 from tests.test_installed import blocks, install
 
 MODELS = """

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from io import BytesIO
 from itertools import count
 from pathlib import Path
@@ -326,16 +327,6 @@ def test_a_folder_that_changes_is_no_place_that_cannot_be_written(
     assert list(contents(convert(files, layout, tmp_path / "other", lambda *_: None))) == list(contents(files))
 
 
-def test_space_is_looked_at_before_a_folder_is_written(tmp_path: Path, make: Make) -> None:
-    """A set that is too large for the disk leaves nothing; both options that help are named."""
-    files = whole(make(tmp_path))
-    huge = replace(files, size_bytes=(1 << 60,) * files.count)
-    with pytest.raises(NoSpace, match="take about") as full:
-        convert(huge, "tar", tmp_path / "other", lambda *_: None)
-    assert "--convert-to" in full.value.hint and "--images" in full.value.hint
-    assert not (tmp_path / "other").exists()
-
-
 def staged(source: FileSet, place: Path) -> FileSet:
     return stage(source, place, FakePageCache(), lambda *_: None)
 
@@ -430,9 +421,12 @@ def test_space_for_all_images_is_that_of_all_shards(
 def test_where_a_copy_cannot_be_made(tmp_path: Path, make: Make) -> None:
     """Too little space leaves nothing. The hint names what helps; `..` may lead out of the images."""
     files = whole(make(tmp_path / "data"))
-    with pytest.raises(NoSpace) as full:
-        staged(replace(files, size_bytes=(1 << 60,) * COUNT), tmp_path / "new" / "copy")
-    assert "--stage" in full.value.hint and "--images" in full.value.hint
+    huge, place = replace(files, size_bytes=(1 << 60,) * COUNT), tmp_path / "new" / "copy"
+    convert_it = partial(convert, huge, "tar", place, lambda *_: None)
+    for option, write in (("--stage", partial(staged, huge, place)), ("--convert-to", convert_it)):
+        with pytest.raises(NoSpace, match="take about") as full:
+            write()
+        assert option in full.value.hint and "--images" in full.value.hint
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
     with pytest.raises(Refused, match="among the images") as among:
         staged(files, tmp_path / ".." / tmp_path.name / files.folder.relative_to(tmp_path) / "copy")

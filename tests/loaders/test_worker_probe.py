@@ -27,7 +27,7 @@ from loaderprobe.analyze.verdict.rates import function_times
 from loaderprobe.errors import NoSpace
 from loaderprobe.loaders import switched, worker_probe
 from loaderprobe.loaders.fetch_log import ROWS, FetchLog
-from loaderprobe.loaders.reads import OPENED
+from loaderprobe.loaders.reads import OPENED, pool_reads
 from loaderprobe.loaders.switched import SwitchedLoader, dead_worker
 from loaderprobe.loaders.watched import WatchedLoader
 from loaderprobe.loaders.worker_probe import (
@@ -484,17 +484,22 @@ class ByThread(Counting):
         return super().__getitem__(index)
 
 
-def test_what_a_thread_of_the_data_set_reads_is_read_for_its_batches(tmp_path: Path) -> None:
-    """In the training process; a diagnosis shows it of workers."""
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_a_thread_of_the_data_set_reads_is_read_for_its_batches(tmp_path: Path, workers: int) -> None:
+    """A worker belongs to the loader, with all its threads, as the training process does: "0 % came from storage" was
+    false."""
     needs_cold_reads(tmp_path)
     path = tmp_path / "samples.bin"
     path.write_bytes(os.urandom(SIZE))
     with path.open("rb") as written:
         os.fsync(written.fileno())
-    with driven(tmp_path, ByThread(path)) as loader:
+    with driven(tmp_path, ByThread(path), files_of=None, num_workers=workers) as loader:
         next(loader.batches())
         records = loader.records()
-    assert records.read_bytes[0] >= 4 * SIZE
+        (reads,) = pool_reads(FetchLog(tmp_path / "fetch.log", 1), 1)
+    assert records.read_bytes[0] >= 4 * SIZE and reads.files[str(path)] == SIZE
+    # In the training process other threads may be anything.
+    assert (reads.called_bytes >= 4 * SIZE) == bool(workers)
 
 
 @pytest.mark.parametrize(

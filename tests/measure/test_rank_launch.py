@@ -27,8 +27,7 @@ from loaderprobe.records.rank_processes import Launched, ProcessInfo, RankComman
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.system.clock import SystemClock
 from loaderprobe.testing import FakeClock, FakeStore, example_config, example_files
-from tests.analyze.measured import measured
-from tests.analyze.scripted import Truth
+from tests.analyze.scripted import Truth, measured
 from tests.measure.scripted import by_command
 
 pytestmark = pytest.mark.starts  # in the threads that stand for processes of a launcher

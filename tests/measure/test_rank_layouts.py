@@ -9,7 +9,6 @@ import pytest
 
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.measure.ranks.launch import (
-    check_crowd,
     check_gpus,
     failure_of,
     is_consequence,
@@ -83,15 +82,6 @@ def test_ranks_go_to_as_few_nodes_as_have_them(
             spread(layout, there)
     else:
         assert spread(layout, there) == expected
-
-
-@pytest.mark.parametrize(("ranks", "cores", "most"), [(8, 1.0, 8), (16, 2.0, 16), (8, 0.5, 8), (64, 8.0, 64)])
-def test_a_small_machine_has_no_thousand_ranks(ranks: int, cores: float, most: int) -> None:
-    """Eight may share a core."""
-    check_crowd(ranks, cores)
-    with pytest.raises(BadValue, match=f"{most + 1} ranks on this machine would share {cores:g} core") as raised:
-        check_crowd(most + 1, cores)
-    assert f"ask for {most} at most" in raised.value.hint
 
 
 def test_each_rank_on_cuda_has_a_gpu() -> None:

@@ -149,17 +149,17 @@ class OnlyGpu(Exception):
 
 
 @pytest.mark.parametrize(
-    ("compute", "shown", "seen"),
+    ("compute", "shown", "gpus", "seen"),
     [
-        ("cuda", None, "2"),
-        ("cuda:1", None, "3"),
-        ("cuda", "7,6,5", "5"),
-        ("cuda", "7", "7"),
-        ("emulated:100", None, None),
+        ("cuda", None, 4, "2"), ("cuda:1", None, 4, "3"), ("cuda", "7,6,5", 4, "5"), ("emulated:100", None, 4, None),
+        ("cuda", "GPU-a, GPU-b, GPU-c", 4, "GPU-c"),
+        # Where one is shown, or too few, the variable stays.
+        ("cuda", "7", 4, "7"), ("cuda", "0,1", 4, "0,1"), ("cuda", "", 4, ""), ("cuda", None, 2, None),
+        ("cuda", None, 0, None),
     ],
-)
+)  # fmt: skip
 def test_a_rank_sees_its_own_gpu_before_its_loader_starts(
-    compute: str, shown: str | None, seen: str | None, monkeypatch: pytest.MonkeyPatch
+    compute: str, shown: str | None, gpus: int, seen: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its thread that pins memory uses the first GPU it sees, and starts before the device chooses one."""
 
@@ -167,9 +167,9 @@ def test_a_rank_sees_its_own_gpu_before_its_loader_starts(
         raise OnlyGpu(os.environ.get("CUDA_VISIBLE_DEVICES"))
 
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    if shown:
+    if shown is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
-    monkeypatch.setattr(child, "list_gpus", lambda: (("a", "b", "c", "d"), None))
+    monkeypatch.setattr(child, "list_gpus", lambda: (("a", "b", "c", "d")[:gpus], None))
     monkeypatch.setattr(child, "make_loader", make_loader)
     shard: Any = SimpleNamespace(root="/")
     shard.dealt = lambda *_: shard

@@ -136,6 +136,8 @@ BAD = {
     "infinity": _with("phases", 0, "bw_bytes", value=float("inf")),
     "a negative rate": _with("phases", 0, "bw_bytes", value=-5.0),
     "no readers": _with("phases", 0, "readers", value=0),
+    # It is a number nowhere else, and all that is shown of durations goes by it.
+    "another percentile": result_json(example_bandwidth()).replace("95.000000", "95/000000"),
     "a negative time": _with("phases", 0, "file_ns", "mean", value=-1.0),
     "opens without a rate": _with("metadata", value=[_OPENS | {"ops_per_s": 0.0}]),
     "opens of no readers": _with("metadata", value=[_OPENS | {"readers": 0}]),

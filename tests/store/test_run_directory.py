@@ -34,10 +34,8 @@ from loaderprobe.store.run_directory import (
     write_ranks,
 )
 from loaderprobe.testing import example_environment
-from tests.analyze.measured import FILES, measured
-from tests.analyze.rank_runs import rank_run
-from tests.analyze.runs import alike
-from tests.analyze.scripted import Truth
+from tests.analyze.runs import FILES, alike, rank_run
+from tests.analyze.scripted import Truth, measured
 from tests.conftest import AsUnprivileged
 from tests.stored import failure
 

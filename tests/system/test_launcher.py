@@ -21,7 +21,6 @@ from loaderprobe.system.launcher import (
     half_set,
     interface_of,
     launched,
-    own_gpu,
 )
 
 TORCHRUN = {
@@ -117,16 +116,6 @@ def test_a_variable_that_is_not_set_is_named() -> None:
 def test_the_first_host_of_a_list(hosts: str, first: str) -> None:
     """As Slurm shortens them."""
     assert first_host(hosts) == first
-
-
-@pytest.mark.parametrize(
-    ("shown", "gpus", "seen"),
-    [(None, 8, "2"), ("4,5,6,7", 8, "6"), ("GPU-a, GPU-b, GPU-c", 8, "GPU-c"), ("3", 8, None), ("0,1", 8, None),
-     (None, 2, None), (None, 0, None), ("", 8, None)],
-)  # fmt: skip
-def test_a_rank_sees_its_own_gpu(shown: str | None, gpus: int, seen: str | None) -> None:
-    """The third of those that it sees; where one is shown, or too few, the variable stays."""
-    assert own_gpu({} if shown is None else {"CUDA_VISIBLE_DEVICES": shown}, 2, gpus) == seen
 
 
 def test_this_machine_is_no_way_to_another() -> None:

@@ -25,7 +25,6 @@ from loaderprobe.system.waits import (
     ThreadGone,
     WatchedProcess,
     calls_of,
-    kind_of_channel,
     let_be_read_by,
     peer,
     start_ticks,
@@ -77,6 +76,10 @@ class Call(NamedTuple):
     memory: bytes | None = None
 
 
+CHANNELS: dict[str, WaitKind] = {
+    "rpc_wait_bit_killable": "storage", "futex_wait_queue": "lock", "locks_lock_inode_wait": "lock",
+    "anon_pipe_read": "pipe", "wait_woken": "network", "shrink_lruvec": "memory", "do_poll": "other",
+}  # fmt: skip
 CALLS = [
     # What is behind a descriptor: files are storage with their path, sockets network with their peer.
     Call("read", (FILE,), "storage", IMAGE),
@@ -126,6 +129,11 @@ CALLS = [
         Call(call, (FILE,), "memory", subject, "D", channel)
         for call, subject in (("read", IMAGE), ("openat", None))
         for channel in ("shrink_node", "balance_dirty_pages", "mem_cgroup_handle_over_high")
+    ),
+    *(
+        # Functions met on real kernels, of which some say nothing of what is waited for.
+        Call(9999, (), kind, "system call 9999", channel=channel)
+        for channel, kind in CHANNELS.items()
     ),
     # Outside system calls D is a page of a mapped file, or the lock on the process's memory; T is neither.
     Call(None, (), "storage", None, "D", "folio_wait_bit_common"),
@@ -240,23 +248,6 @@ def test_a_number_used_again_is_not_the_process(threads: Processes, watched: Wat
     threads.begin(start=2000)
     threads.runs()
     assert seen(watched)[0] == "sleep"
-
-
-@pytest.mark.parametrize(
-    ("channel", "kind"),
-    [
-        ("rpc_wait_bit_killable", "storage"),
-        ("futex_wait_queue", "lock"),
-        ("locks_lock_inode_wait", "lock"),
-        ("anon_pipe_read", "pipe"),
-        ("wait_woken", "network"),
-        ("shrink_lruvec", "memory"),
-        ("do_poll", None),
-    ],
-)
-def test_kernel_functions_seen(channel: str, kind: str | None) -> None:
-    """Names met on real kernels."""
-    assert kind_of_channel(channel) == kind
 
 
 def test_both_machines_have_what_loaders_wait_in() -> None:

@@ -10,8 +10,7 @@ import pytest
 from loaderprobe.analyze.gpu import gpu_figures, step_figures, why_no_counters
 from loaderprobe.records.measurement import Missing, Segment, Series
 from loaderprobe.records.remark import Remark, reported
-from tests.analyze.measured import measured
-from tests.analyze.scripted import Truth
+from tests.analyze.scripted import Truth, measured
 
 SECOND, MS = 1_000_000_000, 1_000_000
 STEPS, BATCH = 10, 16

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -62,6 +63,10 @@ WINDOWS: dict[str, tuple[Timeline, Remark | None, dict[str, Any]]] = {
     "6 % slower": (
         timelines.compute_bound(plain_ns=round(WINDOW_NS / 1.06)),
         why("profiler_slows", exact_share=pytest.approx(0.06), most=0.05), {},
+    ),
+    "by more than launching takes": (
+        timelines.launch_bound(plain_ns=22_400_000),
+        why("profiler_slows", exact_share=pytest.approx(3.6 / 22.4), most=0.05), {},
     ),
     "not timed without": (
         timelines.compute_bound(plain_ns=0), why("steps_not_timed"), {"profiler_overhead": None},
@@ -193,39 +198,46 @@ def test_a_short_window_counts_where_rates_say_compute() -> None:
 
 LATE_NS = 2_680_000
 """What launching takes of each step of `launch_bound`."""
+Window = Callable[[], Timeline]
 
 
-@pytest.mark.parametrize("slowed_ns", [0, LATE_NS // 3, LATE_NS, LATE_NS + 200_000])
-def test_what_the_profiler_cost_comes_off_launches(slowed_ns: int) -> None:
-    """Kernels take as long with it. On an H100 it slowed steps of 16 images by 40 %: the window was busy for 27 % of
-    the time, for 38 % at the pace without it, and by NVML's counter for 45 %.
+@pytest.mark.parametrize(
+    ("make", "step_cost_ns", "paced"),
+    [
+        (timelines.launch_bound, 0, False),
+        (timelines.launch_bound, LATE_NS // 3, False),
+        (timelines.launch_bound, LATE_NS // 3, True),
+        (timelines.launch_bound, LATE_NS, False),
+        (timelines.starved, 7_000_000, False),
+        (timelines.starved, 7_000_000, True),
+    ],
+)
+def test_what_the_profiler_cost_comes_off_launches_and_then_off_the_input(
+    make: Window, step_cost_ns: int, paced: bool
+) -> None:
+    """Kernels take as long with it. Where the loader sets the pace the window is as long, too, and waits are shorter by
+    the cost: that time is input. What lies beneath kernels is no gap of launches: the next wait began later by it.
+
+    On an H100 it slowed steps of 16 images by 40 %: the window was busy for 27 % of the time, for 38 % at the pace
+    without it, and by NVML's counter for 45 %. Steps of 256 images behind a loader that slept for two of them were
+    slowed by 7.5 %, and refused.
     """
-    timeline = timelines.launch_bound()
-    steps, whole_ns = timeline.steps, timeline.end_ns - timeline.begin_ns
-    before = read_window(profiled(timeline)).window
-    plain_ns = whole_ns - steps * slowed_ns
-    found = read_window(profiled(replace(timeline, plain_ns=plain_ns))).window
-    assert before and before.gaps and found
-    if slowed_ns > LATE_NS:
-        assert found.refused and found.refused.code == "profiler_slows"
-        return
-    assert found.gaps and found.use and before.use
-    assert found.gaps.window_ns == plain_ns
-    assert found.gaps.launch_ns == before.gaps.launch_ns - steps * slowed_ns
-    assert found.use.training_busy == pytest.approx(before.use.training_busy * whole_ns / plain_ns)
-    assert found.gaps.compute_ns == before.gaps.compute_ns
-
-
-def test_where_the_loader_sets_the_pace_the_profiler_cost_waits() -> None:
-    """The window is as long with it, and waits are shorter by what it cost: that time is input."""
-    timeline = timelines.launch_bound()
-    before, hidden_ns = read_window(profiled(timeline)).window, timeline.steps * LATE_NS // 3
-    paced = replace(timeline, plain_wait_ns=timeline.plain_wait_ns + hidden_ns)
-    found = read_window(profiled(paced)).window
-    assert before and before.gaps and found and found.gaps
-    assert found.gaps.window_ns == before.gaps.window_ns
-    assert found.gaps.input_ns == before.gaps.input_ns + hidden_ns
-    assert found.gaps.launch_ns == before.gaps.launch_ns - hidden_ns
+    timeline = make()
+    cost_ns, whole_ns = timeline.steps * step_cost_ns, timeline.end_ns - timeline.begin_ns
+    slower = replace(timeline, plain_ns=whole_ns - cost_ns)
+    waited = replace(timeline, plain_wait_ns=timeline.plain_wait_ns + cost_ns)
+    before, found = (read_window(profiled(each)).window for each in (timeline, waited if paced else slower))
+    assert before and before.gaps and before.use and found and found.gaps and found.use
+    was, now = before.gaps, found.gaps
+    gone_ns, issued_ns = 0 if paced else cost_ns, was.launch_ns + was.sync_ns
+    assert now.window_ns == whole_ns - gone_ns and now.compute_ns == was.compute_ns
+    assert now.launch_ns == max(0, was.launch_ns - cost_ns)
+    assert now.launch_ns + now.sync_ns == max(0, issued_ns - cost_ns)
+    assert now.input_ns + now.copy_ns == was.input_ns + was.copy_ns + min(cost_ns, issued_ns) - gone_ns
+    assert found.use.training_busy == pytest.approx(before.use.training_busy * whole_ns / now.window_ns)
+    # What may be noise of a single stretch has copies not lead the rest of the input.
+    assert now.copy_ns * was.input_ns <= (1 + 1e-6) * was.copy_ns * now.input_ns
+    assert make is not timelines.starved or (found.profiler_overhead or 0.0) > 0.05
 
 
 def test_on_an_h100_a_starved_window_is_input() -> None:
@@ -239,29 +251,6 @@ def test_on_an_h100_a_starved_window_is_input() -> None:
     assert isinstance(found, Gaps)
     assert found.share("input") == pytest.approx(1 - 64.2e6 * timeline.steps / timeline.plain_ns, abs=0.02)
     assert found.share("compute") == pytest.approx(64.2e6 * timeline.steps / timeline.plain_ns, abs=0.02)
-
-
-@pytest.mark.parametrize("paced", [False, True])
-def test_what_the_profiler_cost_beneath_kernels_comes_off_the_input(*, paced: bool) -> None:
-    """Nothing of it is a gap of launches: the next wait began later by it, and where a queue filled, was shorter.
-
-    On an H100, steps of 256 images behind a loader that slept for two of them were slowed by 7.5 %, and refused.
-    """
-    timeline = timelines.starved()
-    cost_ns = timeline.steps * 7_000_000
-    before, whole_ns = read_window(profiled(timeline)).window, timeline.end_ns - timeline.begin_ns
-    slower = replace(timeline, plain_ns=whole_ns - cost_ns)
-    waited = replace(timeline, plain_wait_ns=timeline.plain_wait_ns + cost_ns)
-    found = read_window(profiled(waited if paced else slower)).window
-    assert before and before.gaps and found and found.gaps and found.profiler_overhead
-    assert found.profiler_overhead > 0.05
-    gone_ns, issued_ns = 0 if paced else cost_ns, before.gaps.launch_ns + before.gaps.sync_ns
-    assert found.gaps.window_ns == whole_ns - gone_ns
-    was, now = before.gaps, found.gaps
-    assert now.input_ns + now.copy_ns == was.input_ns + was.copy_ns - gone_ns + issued_ns
-    assert now.compute_ns == was.compute_ns
-    # What may be noise of a single stretch has copies not lead the rest of the input.
-    assert now.copy_ns / now.input_ns <= (1 + 1e-6) * was.copy_ns / was.input_ns
 
 
 def test_the_measured_exchange_of_gradients_keeps_its_name() -> None:

@@ -19,8 +19,7 @@ from loaderprobe.analyze.verdict.rule import ablations
 from loaderprobe.analyze.verdict.validity import is_disturbed
 from loaderprobe.records.measurement import Activity, Measurement, Mode, Others, segment_seconds
 from loaderprobe.records.thresholds import CERTAIN_LEAD, MOST_PAIRS
-from tests.analyze.rank_runs import rank_run
-from tests.analyze.runs import Cost, Round, alike, run
+from tests.analyze.runs import Cost, Round, alike, rank_run, run
 from tests.analyze.verdict.test_truths import (
     ALL_BESIDE,
     AS_FOUND,

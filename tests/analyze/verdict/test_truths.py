@@ -27,8 +27,6 @@ from loaderprobe.records.measurement import (
 )
 from loaderprobe.records.phases import BandwidthPhase, StorageCeiling
 from loaderprobe.records.remark import Remark
-from tests.analyze.measured import measured
-from tests.analyze.rank_runs import rank_run
 from tests.analyze.runs import (
     BATCH,
     FILE_BYTES,
@@ -38,6 +36,7 @@ from tests.analyze.runs import (
     Round,
     alike,
     looked,
+    rank_run,
     run,
     segment,
     with_read,
@@ -45,7 +44,7 @@ from tests.analyze.runs import (
     with_steps,
     with_training,
 )
-from tests.analyze.scripted import Truth
+from tests.analyze.scripted import Truth, measured
 from tests.examples.bandwidth import example_phase
 
 
