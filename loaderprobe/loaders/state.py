@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import ctypes
 import functools
+import logging
 import mmap
 import random
 import sys
@@ -48,14 +49,15 @@ CHUNK = 1000
 CONTAINERS = frozenset({list, tuple, dict, set, frozenset, deque})
 DULL = frozenset({type(None), bool, int, float, complex, bytes, bytearray, type(Ellipsis), slice, range})
 # Found, but not opened: their content is not the data set's, or is not a Python object.
-CLOSED = (str, PurePath, types.ModuleType, torch.Tensor, torch.Generator, memoryview)
+CLOSED = (str, PurePath, types.ModuleType, logging.Filterer, torch.Tensor, torch.Generator, memoryview)
 
 
-def reachable(roots: Iterable[Any], *, closed: tuple[type, ...] = ()) -> Iterator[Any]:
+def reachable(roots: Iterable[Any], *, closed: tuple[type, ...] = (), named: bool = True) -> Iterator[Any]:
     """The roots and all values that they hold, each once, nearest first: at most `MOST`, no deeper than `DEPTH`.
 
     Numbers, None, bytes and plain containers are left out; objects come before their values. Large containers
-    come last, and in turns. Objects of the types in `closed` are found, but not opened.
+    come last, and in turns. Objects of the types in `closed` are found, but not opened. Without `named`, what only
+    classes hold or code names is left out.
     """
     small: deque[tuple[Iterator[Any], int]] = deque([(iter(list(roots)), 0)])
     large: deque[tuple[Iterator[Any], int]] = deque()
@@ -76,7 +78,7 @@ def reachable(roots: Iterable[Any], *, closed: tuple[type, ...] = ()) -> Iterato
                 if id(value) in opened:
                     continue
                 opened.add(id(value))
-                inside = None if level >= DEPTH or issubclass(kind, closed) else _inside(value, kind)
+                inside = None if level >= DEPTH or issubclass(kind, closed) else _inside(value, kind, named=named)
                 if inside is not None:
                     small.append((inside, level + 1))
             if kind in CONTAINERS:
@@ -87,7 +89,7 @@ def reachable(roots: Iterable[Any], *, closed: tuple[type, ...] = ()) -> Iterato
                 return
 
 
-def _inside(value: Any, kind: type) -> Iterator[Any] | None:
+def _inside(value: Any, kind: type, *, named: bool) -> Iterator[Any] | None:
     """The values inside a value; None for a type that is not opened."""
     if issubclass(kind, CLOSED):
         return None
@@ -98,9 +100,9 @@ def _inside(value: Any, kind: type) -> Iterator[Any] | None:
     if kind is types.MethodType:
         return iter((value.__self__, value.__func__))
     if kind is types.FunctionType:
-        return iter([*_closed_over(value), *_named_globals(value)])
+        return iter([*_closed_over(value), *(_named_globals(value) if named else ())])
     if issubclass(kind, type):
-        return iter(list(_of_class(value)))
+        return iter(list(_of_class(value))) if named else None
     items = _items(value, kind)
     return items if kind in CONTAINERS else chain(_attributes(value, kind), items, [kind])
 

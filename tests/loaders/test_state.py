@@ -142,6 +142,27 @@ def test_classes_of_installed_code_are_not_opened_nor_what_is_used_once(root: An
     assert text not in list(reachable([root]))
 
 
+LOGGER = logging.getLogger(__name__)
+
+
+class Logging:
+    """Its code logs, and it logs to a file."""
+
+    def __init__(self, file: Path) -> None:
+        self.handler = logging.FileHandler(file, delay=True)
+
+    def __getitem__(self, index: int) -> None:
+        LOGGER.debug(OF_METHOD)
+
+
+def test_what_a_logger_holds_is_none_of_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that others write, of all loggers of the process."""
+    monkeypatch.setattr(LOGGER, "handlers", [logging.FileHandler(tmp_path / "a.log", delay=True)])
+    found = list(reachable([Logging(tmp_path / "b.log")]))
+    assert LOGGER in found and OF_METHOD in found
+    assert not [value for value in found if isinstance(value, str) and value.endswith(".log")]
+
+
 def test_no_code_of_the_users_is_called() -> None:
     """Not even to ask for its class, its length or its items."""
     armed = Armed()
