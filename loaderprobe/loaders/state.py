@@ -125,7 +125,7 @@ def _items(value: Any, kind: type) -> Iterator[Any]:
 def _attributes(value: Any, kind: type) -> Iterator[Any]:
     """The values of `__dict__` and of slots."""
     values = [*own_attributes(value).values()]
-    for base in kind.__mro__:
+    for base in type.__getattribute__(kind, "__mro__"):
         for name, member in type.__getattribute__(base, "__dict__").items():
             if type(member) is types.MemberDescriptorType and name != "__weakref__":
                 try:
@@ -163,12 +163,12 @@ def _named_globals(function: types.FunctionType) -> Iterator[Any]:
 
 def _of_class(kind: type) -> Iterator[Any]:
     """Methods and values of a class and those above it, of the user's. What `__init__` names, attributes hold."""
-    for base in kind.__mro__:
+    for base in type.__getattribute__(kind, "__mro__"):
         own = type.__getattribute__(base, "__dict__")
         module = own.get("__module__")
         file = own_attributes(sys.modules.get(module)).get("__file__")
         # A notebook has no file.
-        if module == "__main__" or (file and not is_installed(file)):
+        if module == "__main__" or (isinstance(file, str) and not is_installed(file)):
             for name, value in own.items():
                 if not name.startswith("__") or (type(value) is types.FunctionType and name != "__init__"):
                     yield value

@@ -173,6 +173,19 @@ def test_no_code_of_the_users_is_called() -> None:
     assert {value for value in found if type(value) is str} == {"item", "attribute"}
 
 
+def test_no_code_of_the_users_classes_is_called() -> None:
+    """A class of classes may run code wherever it is asked for an attribute."""
+
+    class Guarding(type):
+        def __getattribute__(cls, name: str) -> Any:
+            pytest.fail("code of the user's was called")
+
+    class Guarded(metaclass=Guarding):
+        held = "of a guarded class"
+
+    assert "of a guarded class" in list(reachable([Guarded()]))
+
+
 def test_looking_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of circles, at a depth, at a number of things, and at closed types; each object is found once."""
     one, shared = Holding(), Holding()
