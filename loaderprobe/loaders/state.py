@@ -170,7 +170,9 @@ def _of_class(kind: type) -> Iterator[Any]:
         # A notebook has no file.
         if module == "__main__" or (isinstance(file, str) and not is_installed(file)):
             for name, value in own.items():
-                if not name.startswith("__") or (type(value) is types.FunctionType and name != "__init__"):
+                # `functools.cache` wraps a method into something else than a function.
+                method = type(value) is types.FunctionType or "__wrapped__" in own_attributes(value)
+                if not name.startswith("__") or (method and name != "__init__"):
                     yield value
 
 

@@ -89,6 +89,14 @@ class Above:
         return OF_PROPERTY
 
 
+class Caching:
+    """Its samples are kept."""
+
+    @functools.cache  # noqa: B019  # it is never made
+    def __getitem__(self, index: int) -> str:
+        return OF_METHOD
+
+
 class Below(Above):
     """Holds something for all of its kind."""
 
@@ -126,6 +134,7 @@ def local() -> Any:
         (Holding(one="bound").__init__, {"bound"}),  # type: ignore[misc]  # a bound method
         (Below(), {Path("below"), "above"}),
         (Below(), {OF_METHOD, OF_HELPER, OF_LAMBDA, OF_PROPERTY}),
+        (Caching(), {OF_METHOD}),
         (local(), {"of a method"}),
         (np.array(["array", Path("path")], dtype=object), {"array", Path("path")}),
     ],
