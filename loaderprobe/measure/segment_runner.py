@@ -81,7 +81,7 @@ class SegmentRunner:
     """For which all ranks are alone next."""
 
     @property
-    def _anew(self) -> bool:
+    def _begins_again(self) -> bool:
         """True for a stream: it begins with each segment, as rarely as an epoch does else."""
         return isinstance(self.parts.loader, Renewing) and not self.parts.loader.repeats()
 
@@ -91,7 +91,7 @@ class SegmentRunner:
 
         A serial stream has one, whose buffer the other ranks would wait for.
         """
-        return max(self.config.loader.batches_ahead, int(self._anew)) if self.parts.collectives.size > 1 else 0
+        return max(self.config.loader.batches_ahead, int(self._begins_again)) if self.parts.collectives.size > 1 else 0
 
     def warm_up(self) -> None:
         """Copy batches to the device, and train on them until it is as fast as later."""
@@ -123,7 +123,7 @@ class SegmentRunner:
             return self._without_input(part, number)
         if not part.loads:
             return self._without_loader(part, number)
-        begins = self._anew or self.config.loader.batches_ahead > 0
+        begins = self._begins_again or self.config.loader.batches_ahead > 0
         leads = activity == "training" or (self._lead_in == 0 and begins)
         pace = self._paced(mode, untimed_steps=int(leads))
         self._prepare(mode, pace)

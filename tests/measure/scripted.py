@@ -80,7 +80,7 @@ class PlantedDisturbance(OthersMeter):
 
 
 class ScriptedStream(ScriptedLoader):
-    """Begins anew with every switch, for which it fills a buffer with 500 images."""
+    """Begins again with every switch, for which it fills a buffer with 500 images."""
 
     begins = False
 
