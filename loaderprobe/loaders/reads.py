@@ -178,7 +178,11 @@ def _part_files(pool: Sequence[BatchReads], dataset: Any, why: UnknownFilesCode)
     `why` the files of a batch are not known stands where not all that it names are.
     """
     files = {path: size for reads in pool for path, size in (reads.files | reads.kept_open).items()}
-    named = named_files(dataset, most=MOST_FILES)
+    # Code may name the folder of a whole project, or one of results: where that is too much, it is left out.
+    for by_code in (True, False):
+        named = named_files(dataset, most=MOST_FILES, by_code=by_code)
+        if named is not None and len(files | named) <= MOST_FILES:
+            break
     if named is None:
         return UnknownFiles(code=why)
     files |= named
@@ -206,17 +210,19 @@ MOST_S = 5.0
 
 
 def named_files(
-    dataset: Any, *, most: int, entries: int = MOST_ENTRIES, now: Callable[[], float] = time.monotonic
-) -> dict[str, int] | None:
+    dataset: Any, *, most: int, by_code: bool = True, entries: int = MOST_ENTRIES,
+    now: Callable[[], float] = time.monotonic,
+) -> dict[str, int] | None:  # fmt: skip
     """Real path to bytes, for the files that a data set names, directly or by their folder.
 
-    It ends with the first file beyond `most`. None where folders hold more than `entries` or take longer than `MOST_S`
-    on the clock `now` (in seconds).
+    Without `by_code`, only what it holds itself counts, not what its classes hold and its code names. It ends with the
+    first file beyond `most`. None where folders hold more than `entries` or take longer than `MOST_S` on the clock
+    `now` (in seconds).
     """
     files: dict[str, int] = {}
     walked: set[str] = set()
     end_s = now() + MOST_S
-    for path in islice(_paths(dataset), MOST_ASKED):
+    for path in islice(_paths(dataset, by_code=by_code), MOST_ASKED):
         if now() > end_s:
             return None
         for file in _files(path, walked):
@@ -230,11 +236,11 @@ def named_files(
     return files
 
 
-def _paths(dataset: Any) -> Iterator[str]:
+def _paths(dataset: Any, *, by_code: bool) -> Iterator[str]:
     """Real paths that a data set names, each once."""
     asked: set[str] = set()
     given: set[str] = set()
-    for leaf in reachable([dataset]):
+    for leaf in reachable([dataset], named=by_code):
         if isinstance(leaf, str | os.PathLike):
             path = os.fsdecode(leaf)
             if path in asked or len(path) >= LONGEST_PATH or "\0" in path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import ctypes
 import functools
+import logging
 import mmap
 import random
 import sys
@@ -48,14 +49,15 @@ CHUNK = 1000
 CONTAINERS = frozenset({list, tuple, dict, set, frozenset, deque})
 DULL = frozenset({type(None), bool, int, float, complex, bytes, bytearray, type(Ellipsis), slice, range})
 # Found, but not opened: their content is not the data set's, or is not a Python object.
-CLOSED = (str, PurePath, types.ModuleType, torch.Tensor, torch.Generator, memoryview)
+CLOSED = (str, PurePath, types.ModuleType, logging.Filterer, torch.Tensor, torch.Generator, memoryview)
 
 
-def reachable(roots: Iterable[Any], *, closed: tuple[type, ...] = ()) -> Iterator[Any]:
+def reachable(roots: Iterable[Any], *, closed: tuple[type, ...] = (), named: bool = True) -> Iterator[Any]:
     """The roots and all values that they hold, each once, nearest first: at most `MOST`, no deeper than `DEPTH`.
 
     Numbers, None, bytes and plain containers are left out; objects come before their values. Large containers
-    come last, and in turns. Objects of the types in `closed` are found, but not opened.
+    come last, and in turns. Objects of the types in `closed` are found, but not opened. Without `named`, what only
+    classes hold or code names is left out.
     """
     small: deque[tuple[Iterator[Any], int]] = deque([(iter(list(roots)), 0)])
     large: deque[tuple[Iterator[Any], int]] = deque()
@@ -76,7 +78,7 @@ def reachable(roots: Iterable[Any], *, closed: tuple[type, ...] = ()) -> Iterato
                 if id(value) in opened:
                     continue
                 opened.add(id(value))
-                inside = None if level >= DEPTH or issubclass(kind, closed) else _inside(value, kind)
+                inside = None if level >= DEPTH or issubclass(kind, closed) else _inside(value, kind, named=named)
                 if inside is not None:
                     small.append((inside, level + 1))
             if kind in CONTAINERS:
@@ -87,7 +89,7 @@ def reachable(roots: Iterable[Any], *, closed: tuple[type, ...] = ()) -> Iterato
                 return
 
 
-def _inside(value: Any, kind: type) -> Iterator[Any] | None:
+def _inside(value: Any, kind: type, *, named: bool) -> Iterator[Any] | None:
     """The values inside a value; None for a type that is not opened."""
     if issubclass(kind, CLOSED):
         return None
@@ -98,9 +100,9 @@ def _inside(value: Any, kind: type) -> Iterator[Any] | None:
     if kind is types.MethodType:
         return iter((value.__self__, value.__func__))
     if kind is types.FunctionType:
-        return iter([*_closed_over(value), *_named_globals(value)])
+        return iter([*_closed_over(value), *(_named_globals(value) if named else ())])
     if issubclass(kind, type):
-        return iter(list(_of_class(value)))
+        return iter(list(_of_class(value))) if named else None
     items = _items(value, kind)
     return items if kind in CONTAINERS else chain(_attributes(value, kind), items, [kind])
 
@@ -123,7 +125,7 @@ def _items(value: Any, kind: type) -> Iterator[Any]:
 def _attributes(value: Any, kind: type) -> Iterator[Any]:
     """The values of `__dict__` and of slots."""
     values = [*own_attributes(value).values()]
-    for base in kind.__mro__:
+    for base in type.__getattribute__(kind, "__mro__"):
         for name, member in type.__getattribute__(base, "__dict__").items():
             if type(member) is types.MemberDescriptorType and name != "__weakref__":
                 try:
@@ -161,14 +163,16 @@ def _named_globals(function: types.FunctionType) -> Iterator[Any]:
 
 def _of_class(kind: type) -> Iterator[Any]:
     """Methods and values of a class and those above it, of the user's. What `__init__` names, attributes hold."""
-    for base in kind.__mro__:
+    for base in type.__getattribute__(kind, "__mro__"):
         own = type.__getattribute__(base, "__dict__")
         module = own.get("__module__")
         file = own_attributes(sys.modules.get(module)).get("__file__")
         # A notebook has no file.
-        if module == "__main__" or (file and not is_installed(file)):
+        if module == "__main__" or (isinstance(file, str) and not is_installed(file)):
             for name, value in own.items():
-                if not name.startswith("__") or (type(value) is types.FunctionType and name != "__init__"):
+                # `functools.cache` wraps a method into something else than a function.
+                method = type(value) is types.FunctionType or "__wrapped__" in own_attributes(value)
+                if not name.startswith("__") or (method and name != "__init__"):
                     yield value
 
 

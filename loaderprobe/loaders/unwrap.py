@@ -169,8 +169,11 @@ def is_iterator(value: Any) -> bool:
 
 
 def torch_iterator(made: Any) -> Any:
-    """torch's own iterator, in what a `_get_iterator` returns: a sub-class may wrap it. None where there is none."""
-    return next((value for value in reachable([made]) if is_iterator(value)), None)
+    """torch's own iterator, in what a `_get_iterator` returns: a sub-class may wrap it. None where there is none.
+
+    One that only the code around it names is of another loader.
+    """
+    return next((value for value in reachable([made], named=False) if is_iterator(value)), None)
 
 
 def end_workers(iterator: Any) -> None:

@@ -81,9 +81,17 @@ class SegmentRunner:
     """For which all ranks are alone next."""
 
     @property
+    def _begins_again(self) -> bool:
+        """True for a stream: it begins with each segment, as rarely as an epoch does else."""
+        return isinstance(self.parts.loader, Renewing) and not self.parts.loader.repeats()
+
+    @property
     def _lead_in(self) -> int:
-        """Batches that ranks take in step before timing: who comes first has full buffers while it waits."""
-        return self.config.loader.batches_ahead if self.parts.collectives.size > 1 else 0
+        """Batches that ranks take in step before timing: who comes first has full buffers while it waits.
+
+        A serial stream has one, whose buffer the other ranks would wait for.
+        """
+        return max(self.config.loader.batches_ahead, int(self._begins_again)) if self.parts.collectives.size > 1 else 0
 
     def warm_up(self) -> None:
         """Copy batches to the device, and train on them until it is as fast as later."""
@@ -115,9 +123,8 @@ class SegmentRunner:
             return self._without_input(part, number)
         if not part.loads:
             return self._without_loader(part, number)
-        loader = self.parts.loader
-        streams = isinstance(loader, Renewing) and not loader.repeats()
-        leads = activity == "training" or (self._lead_in == 0 and (streams or self.config.loader.batches_ahead > 0))
+        begins = self._begins_again or self.config.loader.batches_ahead > 0
+        leads = activity == "training" or (self._lead_in == 0 and begins)
         pace = self._paced(mode, untimed_steps=int(leads))
         self._prepare(mode, pace)
         resident = self.ready.resident(self.batches.count)
@@ -132,7 +139,7 @@ class SegmentRunner:
         elif leads:
             # After a flush all workers begin at once, so that their batches come at once, and in a row through what is
             # behind them: on an H100, with 16 workers, pinning those took half as long as making them. From one batch
-            # on, a whole period of the workers has it once. A stream begins again, as rarely as an epoch does.
+            # on, a whole period of the workers has it once.
             flush(self.batches, 1)
 
         def steps() -> Steps:

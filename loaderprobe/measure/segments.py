@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import cycle
+from pathlib import Path
 from typing import Any
 
 from loaderprobe.measure.pace import Pace
@@ -155,6 +156,8 @@ WARM_MARGIN = 2.0
 # Evicted ahead of each sample are few large files, of which a sample is a part: what is read ahead ends with its file.
 # The number is assumed.
 MOST_EVICTED_AHEAD = 256
+# Of the bytes of all files, in those that are evicted ahead: beside a data set may lie many small files. Assumed.
+NEARLY_ALL = 0.99
 # In times of what is read ahead: of longer ones, its end is hardly met. Assumed.
 SHORT_SHARD = 8
 # Cold segments of a round, and the rounds that new batches are saved for.
@@ -306,12 +309,20 @@ class Readiness:
     @property
     def _evicts_ahead(self) -> bool:
         """True where no sample is to be served by what was read for another."""
-        few = isinstance(self.files, PartFiles) and len(self.files.file_bytes) <= MOST_EVICTED_AHEAD
-        return few and isinstance(self.loader, Evicting) and self.loader.evicts()
+        return bool(self._few_files()) and isinstance(self.loader, Evicting) and self.loader.evicts()
+
+    def _few_files(self) -> list[Path]:
+        """All files that are read in parts; of many, the largest, where nearly all bytes are in few; else none."""
+        if not isinstance(self.files, PartFiles) or len(self.files.file_bytes) <= MOST_EVICTED_AHEAD:
+            return self.files.paths if isinstance(self.files, PartFiles) else []
+        sizes = self.files.file_bytes
+        largest = sorted(sizes, key=lambda path: sizes[path], reverse=True)[:MOST_EVICTED_AHEAD]
+        held = sum(sizes[path] for path in largest)
+        return [Path(path) for path in largest] if held >= NEARLY_ALL * sum(sizes.values()) else []
 
     def _evict_ahead(self, *, cold: bool) -> None:
-        if self._evicts_ahead and isinstance(self.files, PartFiles) and isinstance(self.loader, Evicting):
-            self.loader.evict_ahead(self.files.paths if cold else ())
+        if self._evicts_ahead and isinstance(self.loader, Evicting):
+            self.loader.evict_ahead(self._few_files() if cold else ())
 
     def _make_cold(self, taken: int) -> None:
         if isinstance(self.loader, Evicting):

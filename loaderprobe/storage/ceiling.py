@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 
 from loaderprobe.errors import LoaderprobeError
@@ -12,7 +15,7 @@ from loaderprobe.records.files import FileSet, PartFiles
 from loaderprobe.records.loader_files import BatchFiles
 from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.remark import Remark
-from loaderprobe.storage.files import LARGE_BLOCK_BYTES, Piece, Sample, blocks, locate_pieces
+from loaderprobe.storage.files import LARGE_BLOCK_BYTES, Piece, Sample, locate_pieces
 from loaderprobe.storage.objects import ONE_INTERPRETER, ObjectEngine
 from loaderprobe.storage.phase import PhaseSettings, run_fastest
 from loaderprobe.storage.reader import ReadEngine, Supply, ThreadEngine
@@ -66,6 +69,16 @@ def sample_of(files: FileSet | BatchFiles | PartFiles, *, seed: int = 0) -> Samp
     pieces = [Piece(path=folder / path, offset=0, size_bytes=size) for path, size in sizes if size]
     in_parts = bool(files.whole_bytes) if isinstance(files, FileSet) else isinstance(files, PartFiles)
     if in_parts:
-        every = [block for piece in pieces for block in blocks(piece.path, piece.size_bytes, LARGE_BLOCK_BYTES)]
-        pieces = random.Random(seed).sample(every, min(len(every), MOST_BLOCKS))
+        # By number: the blocks of some TB are millions.
+        ends = list(accumulate(-(-piece.size_bytes // LARGE_BLOCK_BYTES) for piece in pieces))
+        count = ends[-1] if ends else 0
+        chosen = random.Random(seed).sample(range(count), min(count, MOST_BLOCKS))
+        pieces = [_block(pieces, ends, number) for number in chosen]
     return Sample(pieces=tuple(pieces), block_bytes=LARGE_BLOCK_BYTES if in_parts else None)
+
+
+def _block(pieces: Sequence[Piece], ends: Sequence[int], number: int) -> Piece:
+    """Block `number` of all files, of which `ends` are the blocks down to the end of each; the last may be shorter."""
+    file = bisect_right(ends, number)
+    piece, offset = pieces[file], (number - (ends[file - 1] if file else 0)) * LARGE_BLOCK_BYTES
+    return replace(piece, offset=offset, size_bytes=min(LARGE_BLOCK_BYTES, piece.size_bytes - offset))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import random
+import site
 import sys
 import sysconfig
 import threading
@@ -24,7 +25,15 @@ OF_TRAINING = (
 )  # fmt: skip
 """Modules in whose functions a model runs, backwards too, and is updated."""
 NO_SCRIPT = ("torch.", "loaderprobe.")
-INSTALLED = tuple({f"{sysconfig.get_path(each)}/" for each in ("stdlib", "platstdlib", "purelib", "platlib")})
+INSTALLED = tuple(
+    f"{folder}/"
+    for folder in {
+        *map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")),
+        # A user's own, and those of the system that a virtual environment has as well.
+        *site.getsitepackages(),
+        site.getusersitepackages(),
+    }
+)
 
 
 def is_installed(file: str) -> bool:

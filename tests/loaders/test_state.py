@@ -89,6 +89,14 @@ class Above:
         return OF_PROPERTY
 
 
+class Caching:
+    """Its samples are kept."""
+
+    @functools.cache  # noqa: B019  # it is never made
+    def __getitem__(self, index: int) -> str:
+        return OF_METHOD
+
+
 class Below(Above):
     """Holds something for all of its kind."""
 
@@ -126,6 +134,7 @@ def local() -> Any:
         (Holding(one="bound").__init__, {"bound"}),  # type: ignore[misc]  # a bound method
         (Below(), {Path("below"), "above"}),
         (Below(), {OF_METHOD, OF_HELPER, OF_LAMBDA, OF_PROPERTY}),
+        (Caching(), {OF_METHOD}),
         (local(), {"of a method"}),
         (np.array(["array", Path("path")], dtype=object), {"array", Path("path")}),
     ],
@@ -142,6 +151,27 @@ def test_classes_of_installed_code_are_not_opened_nor_what_is_used_once(root: An
     assert text not in list(reachable([root]))
 
 
+LOGGER = logging.getLogger(__name__)
+
+
+class Logging:
+    """Its code logs, and it logs to a file."""
+
+    def __init__(self, file: Path) -> None:
+        self.handler = logging.FileHandler(file, delay=True)
+
+    def __getitem__(self, index: int) -> None:
+        LOGGER.debug(OF_METHOD)
+
+
+def test_what_a_logger_holds_is_none_of_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that others write, of all loggers of the process."""
+    monkeypatch.setattr(LOGGER, "handlers", [logging.FileHandler(tmp_path / "a.log", delay=True)])
+    found = list(reachable([Logging(tmp_path / "b.log")]))
+    assert LOGGER in found and OF_METHOD in found
+    assert not [value for value in found if isinstance(value, str) and value.endswith(".log")]
+
+
 def test_no_code_of_the_users_is_called() -> None:
     """Not even to ask for its class, its length or its items."""
     armed = Armed()
@@ -150,6 +180,19 @@ def test_no_code_of_the_users_is_called() -> None:
     found = list(reachable([armed]))
     assert found[0] is armed
     assert {value for value in found if type(value) is str} == {"item", "attribute"}
+
+
+def test_no_code_of_the_users_classes_is_called() -> None:
+    """A class of classes may run code wherever it is asked for an attribute."""
+
+    class Guarding(type):
+        def __getattribute__(cls, name: str) -> Any:
+            pytest.fail("code of the user's was called")
+
+    class Guarded(metaclass=Guarding):
+        held = "of a guarded class"
+
+    assert "of a guarded class" in list(reachable([Guarded()]))
 
 
 def test_looking_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 
 import loaderprobe
 from loaderprobe.errors import BadValue
-from loaderprobe.loaders.unwrap import EndlessBatches, bare_copy, unwrap
+from loaderprobe.loaders.unwrap import EndlessBatches, bare_copy, torch_iterator, unwrap
 from tests.api.samples import Keeping, Numbers
 from tests.api.wrappers import Disguised, Doubling, Piped
 from tests.said import said
@@ -149,3 +149,23 @@ def test_epochs_follow_each_other_until_one_is_empty() -> None:
     assert epochs.taken == 3
     with pytest.raises(StopIteration):
         next(lengths)
+
+
+OTHER = iter(DataLoader(Numbers(), batch_size=4))
+
+
+class Lazy:
+    """Wraps an iterator, if any; its code uses the one of another loader."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __next__(self) -> Any:
+        return next(self.inner), next(OTHER)
+
+
+def test_an_iterator_of_another_loader_is_not_that_of_this_one() -> None:
+    """Its workers are not to be ended, nor its fetcher measured."""
+    own = iter(data_loader())
+    assert torch_iterator(Lazy(own)) is own
+    assert torch_iterator(Lazy(None)) is None

@@ -28,6 +28,7 @@ from loaderprobe.loaders.rank_input import rank_input
 from loaderprobe.loaders.reads import MOST_S, BatchReads, OpenedFiles, holds_more_than_data, loader_files, named_files
 from loaderprobe.loaders.unwrap import unwrap
 from loaderprobe.loaders.user_loader import BatchPool, UserLoader
+from loaderprobe.records.files import PartFiles
 from loaderprobe.records.loader_files import BatchFiles, UnknownFiles, UnknownFilesCode
 from loaderprobe.testing import example_config
 from tests.api.samples import Moving, Numbers
@@ -149,6 +150,30 @@ def test_files_that_are_named_are_too_many_to_evict(folder: Path, monkeypatch: p
     monkeypatch.setattr(reads, "MOST_FILES", 1)
     found = loader_files([BatchReads()], SimpleNamespace(root=str(folder)), batch_size=1, in_order=True)
     assert found == UnknownFiles(code="too_large")
+
+
+PROJECT: dict[int, str] = {}
+
+
+class OfProject:
+    """Holds the name of its file; its code names the folder of all."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = str(file)
+
+    def __getitem__(self, index: int) -> str:
+        return PROJECT[0]
+
+
+@pytest.mark.parametrize(("most", "found"), [(9, 3), (2, 1)])
+def test_too_many_files_that_only_code_names_are_left_out(
+    most: int, found: int, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the data set holds, or has open, is evicted all the same."""
+    monkeypatch.setattr(reads, "MOST_FILES", most)
+    monkeypatch.setitem(PROJECT, 0, str(folder))
+    files = loader_files([BatchReads()], OfProject(folder / "b" / "3.bin"), batch_size=1, in_order=True)
+    assert isinstance(files, PartFiles) and len(files.file_bytes) == found
 
 
 def test_files_that_are_opened_are_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from loaderprobe.measure.session import Recorder, Session
 from loaderprobe.protocols import Clock, Compute, Files, Peers
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import Measurement, Missing, Others
+from loaderprobe.records.measurement import Measurement, Missing, Mode, Others
 from loaderprobe.system.others import OthersMeter
 from loaderprobe.testing import (
     FakeClock,
@@ -77,6 +77,30 @@ class PlantedDisturbance(OthersMeter):
 
     def missing(self) -> Sequence[Missing]:
         return ()
+
+
+class ScriptedStream(ScriptedLoader):
+    """Begins again with every switch, for which it fills a buffer with 500 images."""
+
+    begins = False
+
+    def switch(self, mode: Mode) -> None:
+        super().switch(mode)
+        self.begins = True
+
+    def batches(self) -> Iterator[Any]:
+        for batch in super().batches():
+            self.clock.sleep(500 * self.service.cpu_s if self.begins else 0.0)
+            self.begins = False
+            yield batch
+
+    def repeats(self) -> bool:
+        return False
+
+    def take_new(self) -> None: ...
+    def repeat(self, batches: int) -> None: ...
+    def new_left(self) -> float:
+        return 0.0
 
 
 def scripted_parts(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import site
 import subprocess
 import sys
 import threading
@@ -34,7 +35,7 @@ from loaderprobe.records.rank_processes import NotTogether, RankOffer
 from loaderprobe.records.waits import CodePlace
 from loaderprobe.render.watch import said, watch_document
 from loaderprobe.system import stacks
-from loaderprobe.system.stacks import CallTimes, called, of_the_script, place_of, shared, stack_of
+from loaderprobe.system.stacks import CallTimes, called, is_installed, of_the_script, place_of, shared, stack_of
 from loaderprobe.testing import FakeClock, FakeStore
 from tests.examples.training import Costly, Training
 from tests.measure.scripted import in_threads
@@ -446,6 +447,15 @@ def test_a_place_is_the_script_s_own_by_its_file_and_a_library_s_by_its_name() -
     assert of_the_script((*here, (here[-1][0], "torch._tensor"), *inside)) == here
     assert str(called(here, inside)).startswith("get_batch (test_attach.py:") and called(here, here) is None
     assert str(place_of(subprocess.list2cmdline.__code__, "subprocess")) == "list2cmdline of subprocess"
+
+
+@pytest.mark.parametrize("folders", [[site.getusersitepackages()], site.getsitepackages()])
+def test_what_pip_installs_for_a_user_is_a_library_as_well(folders: list[str]) -> None:
+    """And what a virtual environment has of the system's."""
+    for folder in folders:
+        code = get_batch.__code__.replace(co_filename=f"{folder}/torchvision/io.py")
+        assert str(place_of(code, "torchvision.io")) == "get_batch of torchvision.io"
+        assert is_installed(code.co_filename) and not is_installed(f"/home{code.co_filename}")
 
 
 def test_a_pause_says_where_it_was() -> None:

@@ -442,6 +442,16 @@ def test_files_of_random_samples_are_evicted_ahead_while_they_are_to_be_cold(
     assert limited == (None if evicts else ready.pool - 6 - ready.untimed("baseline"))
 
 
+def test_many_small_files_beside_a_large_one_do_not_keep_it_warm() -> None:
+    """Those of a project, say, whose folder code names."""
+    loader = Evicted(random=True)
+    ready = ready_for(loader, 300, 0.01)
+    ready.files = PartFiles(file_bytes={**ready.files.file_bytes, "/data/z.bin": 9 * 10**9})  # type: ignore[union-attr]  # of parts
+    ready._evict_ahead(cold=True)
+    assert loader.asked[-1][0] == Path("/data/z.bin") and len(loader.asked[-1]) == MOST_EVICTED_AHEAD
+    assert ready.limit(Pace(multiple=2), "baseline", 6).max_batches is None
+
+
 @pytest.mark.parametrize(
     ("shards", "megabytes", "known", "multiple"),
     [

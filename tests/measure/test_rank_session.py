@@ -29,13 +29,25 @@ from loaderprobe.measure.ranks.child import cores_of
 from loaderprobe.records import values
 from loaderprobe.records.rank_processes import RankPlacement
 from loaderprobe.testing import FakeGroup, Service, example_config, example_files
-from tests.measure.scripted import Rank, ran, together
+from tests.measure import scripted
+from tests.measure.scripted import Rank, ScriptedStream, ran, together
 
 
 def common_steps(rank: Rank) -> list[tuple[str, str, int | None, int]]:
     """Of all segments but those in which each rank is alone."""
     assert rank.own is not None
     return [(s.mode, s.activity, s.without, s.steps) for s in rank.own.segments if s.activity != "alone"]
+
+
+def test_no_rank_waits_for_the_begin_of_another_ranks_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Serial ones fill their buffers with each segment, here for 5 s and 25 s: all have, before timing."""
+    monkeypatch.setattr(scripted, "ScriptedLoader", ScriptedStream)
+    services = Service(cpu_s=0.01), Service(cpu_s=0.05)
+    ranks = ran(*services, workers=0, batch_size=4, compute="emulated:100", cache="warm", rounds=1)
+    found = [segment for rank in ranks if rank.own for segment in rank.own.segments]
+    assert {each.activity for each in found} >= {"loader_only", "alone", "training"}
+    assert max(end - begin for s in found for begin, end in zip(s.begin_ns, s.end_ns, strict=True)) < 5e9
+    assert common_steps(ranks[0]) == common_steps(ranks[1])
 
 
 @settings(max_examples=4)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from loaderprobe.measure.pace import LONGEST, MAX_SECONDS, MIN_SECONDS, Pace, pa
 from loaderprobe.measure.profiler_window import window_steps
 from loaderprobe.measure.session import Interrupted, Session
 from loaderprobe.protocols import Compute
-from loaderprobe.records.measurement import Missing, Mode, WorkerBatches
+from loaderprobe.records.measurement import Missing, WorkerBatches
 from loaderprobe.system import device
 from loaderprobe.testing import (
     FakeClock,
@@ -31,7 +31,7 @@ from loaderprobe.testing import (
     example_files,
 )
 from tests.measure import scripted
-from tests.measure.scripted import FEW_STEPS, measured, measured_alone, scripted_session
+from tests.measure.scripted import FEW_STEPS, ScriptedStream, measured, measured_alone, scripted_session
 from tests.said import all_said, said
 
 
@@ -49,33 +49,9 @@ def test_every_file_is_read_once_in_a_cold_segment() -> None:
     assert verdict(few).bound.cause == "compute"
 
 
-class Stream(ScriptedLoader):
-    """Begins again with every switch, for which it fills a buffer: that takes 5 s."""
-
-    begins = False
-
-    def switch(self, mode: Mode) -> None:
-        super().switch(mode)
-        self.begins = True
-
-    def batches(self) -> Iterator[Any]:
-        for batch in super().batches():
-            self.clock.sleep(5.0 if self.begins else 0.0)
-            self.begins = False
-            yield batch
-
-    def repeats(self) -> bool:
-        return False
-
-    def take_new(self) -> None: ...
-    def repeat(self, batches: int) -> None: ...
-    def new_left(self) -> float:
-        return 0.0
-
-
 def test_the_begin_of_a_serial_stream_is_in_no_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     """It comes once an epoch, and here with each segment."""
-    monkeypatch.setattr(scripted, "ScriptedLoader", Stream)
+    monkeypatch.setattr(scripted, "ScriptedLoader", ScriptedStream)
     found = measured_alone(Service(cpu_s=0.01), workers=0, compute="emulated:1000")
     waits = [ready - begin for s in found.segments for begin, ready in zip(s.begin_ns, s.ready_ns, strict=True)]
     assert waits and max(waits) < 5e9

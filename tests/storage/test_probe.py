@@ -6,6 +6,7 @@ import itertools
 import os
 import shutil
 import tempfile
+import tracemalloc
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -29,7 +30,7 @@ from loaderprobe.storage import files as files_module
 from loaderprobe.storage import phase as phase_module
 from loaderprobe.storage import probe as probe_module
 from loaderprobe.storage.by_ranks import RankReader, RanksStep, climb, read_step
-from loaderprobe.storage.ceiling import raise_ceiling
+from loaderprobe.storage.ceiling import MOST_BLOCKS, raise_ceiling, sample_of
 from loaderprobe.storage.files import LARGE_BLOCK_BYTES, Piece, Sample, encoded_pieces, locate_pieces, sample_files
 from loaderprobe.storage.metadata import LEAST_INODE_BYTES, metadata_label, run_metadata
 from loaderprobe.storage.phase import MOST_ROUNDS, PhaseSettings, cache_label, run_phase
@@ -433,6 +434,21 @@ def test_the_ceiling_reads_as_the_loader_does(files: FileSet, tmp_path: Path, mo
     assert whole.supply.sample.block_bytes is None and len(whole.supply.sample.pieces) == 20
     assert sorted(piece.size_bytes for piece in parts.supply.sample.pieces) == [5, *[LARGE_BLOCK_BYTES] * 3]
     assert parts.supply.sample.block_bytes == LARGE_BLOCK_BYTES
+
+
+def test_blocks_of_a_large_file_are_chosen_without_a_list_of_all() -> None:
+    """Of some TB that takes seconds, and as much memory as a data set. Each once, of every file, the last one short."""
+    tracemalloc.start()
+    found = sample_of(PartFiles(file_bytes={"/data/a": 100 << 30, "/data/none": 0})).pieces
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(set(found)) == MOST_BLOCKS and peak_bytes < 4e6
+    few = sample_of(PartFiles(file_bytes={"/data/a": LARGE_BLOCK_BYTES + 1, "/data/b": 3})).pieces
+    assert {(str(piece.path), piece.offset, piece.size_bytes) for piece in few} == {
+        ("/data/a", 0, LARGE_BLOCK_BYTES),
+        ("/data/a", LARGE_BLOCK_BYTES, 1),
+        ("/data/b", 0, 3),
+    }
 
 
 def test_a_fast_ceiling_is_not_that_of_threads(files: FileSet, monkeypatch: pytest.MonkeyPatch) -> None:
