@@ -173,8 +173,8 @@ def stacks_seen(log: FetchLog) -> StackSamples | None:
 # evicted once, it is warm before timing begins. Evicted whenever the workers together may have read a tenth of it,
 # hardly a sample is served by what was read for another. Not more often: one worker's eviction also takes what another
 # has just read (by two workers and ahead of each sample, 38 times the bytes of the samples were read where a set ten
-# times as large took 22). And twice in each round of the pool, whose samples come again: they are less than a tenth of
-# a large file, and on FUSE and NFS no process knows what it has read.
+# times as large took 22). And by one worker twice in each round of the pool, whose samples come again: they are less
+# than a tenth of a large file, and on FUSE and NFS no process knows what it has read.
 
 # Of the time in which samples are made. Assumed. Where evicting would cost a quick loader more, it is done less often.
 MOST_SHARE = 0.03
@@ -185,8 +185,8 @@ MOST_CACHED = 0.1
 class EvictAhead:
     """In a worker: evicts the files that are asked for, ahead of samples of a map-style data set."""
 
-    def __init__(self, log: FetchLog, head: OpenLog) -> None:
-        self._log, self._head = log, head
+    def __init__(self, log: FetchLog, head: OpenLog, lane: int = 0) -> None:
+        self._log, self._head, self._lane = log, head, lane
         self._number = 0
         self._files: Evicted | None = None
         self._since_ns = self._lately_ns = self._most_bytes = 0
@@ -218,7 +218,7 @@ class EvictAhead:
             return  # files are made warm meanwhile
         _, read = process_usage()
         begin_ns, begin_cpu_ns = time.perf_counter_ns(), time.thread_time_ns()
-        again = 0 < self._head.pool <= 2 * self._log.lanes * self._batches
+        again = self._lane == 0 and 0 < self._head.pool <= 2 * self._log.lanes * self._batches
         few = self._evicted_at is not None and read - self._evicted_at < self._most_bytes and not again
         if self._files is None or few or self._lately_ns > MOST_SHARE * (begin_ns - self._since_ns):
             return
@@ -436,7 +436,7 @@ class WorkerProbe:
         self._made = 0
         self._making = False
         self._reads = ReadsRecorder(log, lane, alone=alone)
-        self._ahead = EvictAhead(log, self._log)
+        self._ahead = EvictAhead(log, self._log, lane)
         self._meter = BatchMeter(self._ahead, alone=alone)
         self._stacks = StacksSeen(log, lane) if files_of is None and not passive else None
         self._collation = Collation(keeps=not passive)
