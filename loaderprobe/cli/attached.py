@@ -103,6 +103,10 @@ def _at_the_end(call: Callable[[], None]) -> None:
             call()
         except LoaderprobeError as error:
             _print(error.message)
+        if isinstance(getattr(sys, "last_value", None), KeyboardInterrupt):
+            # A process that Ctrl-C ends is to die by SIGINT: Python does so if that ended what it executed last.
+            with suppress(KeyboardInterrupt):
+                exec("raise KeyboardInterrupt")
 
     atexit.register(end)
     if multiprocessing.parent_process() is not None:

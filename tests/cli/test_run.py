@@ -77,7 +77,8 @@ def test_spawned_workers_inherit_the_environment_and_are_left_alone(tmp_path: Pa
 
 
 def test_a_learner_of_fastai_is_watched_and_draws_the_same_random_numbers(tmp_path: Path, python: str) -> None:
-    """Its loader is no torch DataLoader; loaderprobe is attached by the first loop over it, in the middle of a run."""
+    """Its loader is no torch DataLoader; loaderprobe is attached by the first loop over it, in the middle of a run, which
+    dies by Ctrl-C as ever."""
     (tmp_path / "fastai" / "data").mkdir(parents=True)
     (tmp_path / "fastai" / "data" / "load.py").write_text(Path(fastai_load.__file__).read_text())
     script = tmp_path / "train.py"
@@ -85,10 +86,10 @@ def test_a_learner_of_fastai_is_watched_and_draws_the_same_random_numbers(tmp_pa
         "from pathlib import Path\nfrom fastai.data.load import DataLoader\n"
         "import random\nfrom tests.examples.training import Costly, Training\n"
         "training, loader = Training(Path('.')), DataLoader(Costly(), 8)\nrandom.seed(1)\n"
-        "for batch in loader:\n    training.step(batch)\nprint('drawn', random.random())\n"
+        "for batch in loader:\n    training.step(batch)\nprint('drawn', random.random())\nraise KeyboardInterrupt\n"
     )
     done = run(python, tmp_path, sys.executable, str(script), options=("--watch",))
-    assert done.returncode == 2 and "too few training steps" in done.stdout, done.stderr
+    assert done.returncode == 130 and "too few training steps" in done.stdout, done.stderr
     assert json.loads((tmp_path / "found" / "result.json").read_text())["loader"] == "FastaiItems"
     assert f"drawn {random.Random(1).random()}\n" in done.stdout
 
