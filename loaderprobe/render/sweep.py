@@ -189,14 +189,13 @@ def _which(some: Sequence[ConfigurationRow], report: Report) -> str:
 
 
 def notes(report: Report) -> list[tuple[str, str]]:
-    """(where, note) for each different note on a data set, and that a measurement left."""
+    """(where, note) for each different note on the run or a data set, and that a measurement left."""
     rows = measured(report.summary.configurations)
     left = [(note, row) for row in rows if (detail := report.details.get(row.key)) for note in each_once(detail.notes)]
     found = by_key(left, lambda pair: subject_of(pair[0]))
     said = each_once(note for note, _ in left)
-    of_data = [note for note in report.summary.run.notes if "data" in note.facts]
     return [
-        *((str(note.facts["data"]), remark_words(note)) for note in of_data),
+        *((str(note.facts.get("data", "")), remark_words(note)) for note in report.summary.run.notes),
         *((_which([row for _, row in found[subject_of(note)]], report), remark_words(note)) for note in said),
     ]
 

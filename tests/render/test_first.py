@@ -63,6 +63,13 @@ def test_a_note_on_a_data_set_stands_in_every_format(
     assert written.count(f"bring no sure gain: {text}") == 1
 
 
+@pytest.mark.parametrize(("write", "times"), [(terminal_report, 1), (markdown_report, 2), (html_report, 2)])
+def test_a_note_on_the_run_stands_in_every_format(write: Callable[[Report], str], times: int) -> None:
+    """Among the notes; a page has it beside how sure the run is, too, for which a terminal has no lines."""
+    written = " ".join(write(example_report([example_row()])).split())
+    assert written.lower().count("other processes took 11 % of 2 cores in 1 of 30 segments") == times
+
+
 @pytest.mark.parametrize("name", SWEEPS)
 def test_the_first_screen_is_seventy_words_of_prose_at_most(name: str) -> None:
     """Beside labels, figures, legends and what is typed."""
