@@ -41,6 +41,7 @@ REFUSED: list[tuple[tuple[str, ...], int, str]] = [
     (("sweep", "--compute", "cuda", "--data-dir", "data", "--out", "new"), 3, "no GPU"),
     ((*EMULATED, "storage", "--workers", "1", "--out", "storage"), 5, "already holds a run"),
     ((*EMULATED, "/nowhere/at/all"), 2, "/nowhere/at/all"),
+    *(((*EMULATED, name), 2, f"it is a result: loaderprobe report {name} shows it") for name in ("storage", "run")),
     ((*EMULATED, "--budget", "0"), 2, "above 0"),
     ((*EMULATED, "--budget", "nan"), 2, "above 0"),
     (("sweep", "--compute", "emulated:100", "--precision", "fp16"), 2, "emulated:100: an emulated"),
