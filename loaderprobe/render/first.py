@@ -20,7 +20,6 @@ from loaderprobe.records.thresholds import WORTH
 from loaderprobe.records.verdict import Action, ActionCode, Advice, Changed, SideAndCause, Speedup, Verdict
 from loaderprobe.render.charts import BASE, Bar, Chart, ChartRow, How
 from loaderprobe.render.document import Command, Document, Item, Line, Paragraph, Part, Section, Table, tags
-from loaderprobe.render.figures import noise_words
 from loaderprobe.render.format import MISSING, first_upper, grouped, interval, named, percent, rate, span
 from loaderprobe.render.groups import FILES, RowGroup, groups, letters_of, limit_maps, several, short_label, tone
 from loaderprobe.render.words import ENOUGH_MARK, action_words, code_line, enough, forecast_words, remark_words
@@ -209,15 +208,15 @@ def _subline(report: Report, some: Sequence[RowGroup], shown: Sequence[Configura
         return ""
     sides = {row.bound.side if row.bound and firm(row) else "" for row in shown}
     side = f"{first_upper(sides.pop())}-bound: " if sides in ({"input"}, {"compute"}) else ""
-    of, noise = f"{side}{span(known, percent)}", noise_words(known)
+    of = f"{side}{span(known, percent)}"
     here = " No GPU here." if group.emulated and not report.summary.environment.gpus else ""
     if not _one_device(some):
-        return f"{of} of compute alone ({'specified' if group.emulated else 'measured'}){noise}.{here}"
+        return f"{of} of compute alone ({'specified' if group.emulated else 'measured'}).{here}"
     pace = any(need.pace for need in report.summary.needs if need.compute == group.rows[0].config.compute.name)
     alone = f"{rate(group.ceiling_images_per_s)} images/s" if group.ceiling_images_per_s else "compute alone"
     specified = "MLPerf Storage's pace; specified" if pace else "specified"
     source = specified if pace or group.emulated else "compute alone, measured"
-    return f"{of} of its {alone} ({source}){noise}.{here}"
+    return f"{of} of its {alone} ({source}).{here}"
 
 
 def _first_groups(report: Report) -> list[RowGroup]:
