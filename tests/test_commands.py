@@ -34,17 +34,22 @@ REFUSED: list[tuple[tuple[str, ...], int, str]] = [
     (("sweep", "--cache", "tepid"), 2, "cold,warm"),
     (("sweep", "--cache", "as-found"), 2, "cold,warm"),
     (("sweep", "--workers", "0", "--no-serial"), 2, "leaves nothing"),
-    (("sweep", "--resume", "/nowhere"), 2, "/nowhere does not exist"),
+    (("sweep", "--resume", "/nowhere"), 2, "/nowhere does not exist try: give the directory that a sweep wrote"),
     (("sweep", "storage", "--resume", "storage"), 2, "DATA would be ignored"),
     (("sweep", "--resume", "empty", "--json", "--quiet", "--budget", "60"), 2, "is not a run"),
     (("sweep", "--resume", "empty", "--budget", "0"), 2, "the budget must be a number of seconds above 0"),
     (("sweep", "--compute", "cuda", "--data-dir", "data", "--out", "new"), 3, "no GPU"),
     ((*EMULATED, "storage", "--workers", "1", "--out", "storage"), 5, "already holds a run"),
     ((*EMULATED, "/nowhere/at/all"), 2, "/nowhere/at/all"),
+    *(((*EMULATED, name), 2, f"it is a result: loaderprobe report {name} shows it") for name in ("storage", "run")),
     ((*EMULATED, "--budget", "0"), 2, "above 0"),
     ((*EMULATED, "--budget", "nan"), 2, "above 0"),
     (("sweep", "--compute", "emulated:100", "--precision", "fp16"), 2, "emulated:100: an emulated"),
-    (("report", "/nowhere"), 2, "/nowhere does not exist"),
+    *(
+        ((verb, name), 2, f"{name} {why} try: give the directory that sweep, run or diagnose wrote")
+        for verb in ("report", "plan")
+        for name, why in (("/nowhere", "does not exist"), ("empty", "is not a run: it has no run.json"))
+    ),
     (("report",), 2, "no run is given"),
     (("report", "--json", "--format", "csv"), 2, "exclude"),
     (("report", "--schema", "--json"), 2, "exclude"),
@@ -111,8 +116,6 @@ REFUSED: list[tuple[tuple[str, ...], int, str]] = [
     *(((command, LONG), 2, "File name too long") for command in ("report", "doctor", "bandwidth", "plan", "trace")),
     *(((name, "--model", "mlp"), 2, f"{now}; see loaderprobe explain changes") for name, now in RETIRED.items()),
     (("plan",), 2, "no run is given"),
-    (("plan", "none"), 2, "none does not exist"),
-    (("plan", "empty"), 2, "is not a run"),
     *(((verb, "several"), 2, THE_NEWEST) for verb in ("report", "plan")),
     (("plan", "text"), 2, "text"),
     (("plan", "storage", "--data", "\x1b[31m"), 2, "no measured data set"),

@@ -23,6 +23,7 @@ from loaderprobe.datasets.layouts import FILES, LAYOUTS, blocks, damage, format_
 from loaderprobe.errors import BadValue
 from loaderprobe.protocols import OnImages
 from loaderprobe.records.files import IMAGE_SUFFIXES, FileSet, SkippedFile, masked
+from loaderprobe.store.results import holds_result
 from loaderprobe.system.objects import open_store
 from loaderprobe.units import join_words
 
@@ -76,10 +77,9 @@ def scan_folder(root: Path, *, sample: int, seed: int, progress: OnImages) -> Fi
         warnings.simplefilter("ignore")
         chosen = _usable(found, lambda path: _examine(base / path), THREADS, sample, skips, progress)
     if not chosen:
-        raise BadValue(
-            f"{base} holds no usable image ({skips.summary()})",
-            hint=f"first: {skips.named[0].path}, {skips.named[0].reason}" if skips.named else "give a folder of images",
-        )
+        hint = f"first: {skips.named[0].path}, {skips.named[0].reason}" if skips.named else "give a folder of images"
+        hint = f"it is a result: loaderprobe report {root} shows it" if holds_result(root) else hint
+        raise BadValue(f"{base} holds no usable image ({skips.summary()})", hint=hint)
     usable = len(found) - (skips.count - skipped_by_name)
     return _file_set(str(base), chosen, found, skips, label=_name(root), images_found=usable)
 

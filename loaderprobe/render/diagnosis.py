@@ -10,7 +10,7 @@ from loaderprobe.records.resources import AMONG_RANKS, INPUTS, ONLY_WAITED
 from loaderprobe.records.thresholds import WORTH
 from loaderprobe.render.charts import Bar, Chart, ChartRow
 from loaderprobe.render.document import Column, Document, Paragraph, Part, Section, items, table, tags
-from loaderprobe.render.figures import FIGURES
+from loaderprobe.render.figures import FIGURES, noise_words
 from loaderprobe.render.first import advice_parts, ladder_section, limits_training, next_sections
 from loaderprobe.render.format import counted, figure, interval, noun, percent, span, workers_words
 from loaderprobe.render.groups import FILES, resources_of, state_word, tone, trains
@@ -78,13 +78,13 @@ def setting(row: ConfigurationRow, detail: Detail) -> str:
 
 def _subline(row: ConfigurationRow, detail: Detail) -> str:
     assert row.verdict
-    now, alone = f"{interval(row.images_per_s)} {detail.sample}s/s", row.verdict.rates_images_per_s.compute
+    now, share = f"{interval(row.images_per_s)} {detail.sample}s/s", row.verdict.accelerator_utilization
     if not trains(row):
         return f"The loader alone delivers {now}."
-    if not alone:
+    if share is None:
         return f"Training runs at {now}."
-    share = percent(min(1.0, row.verdict.images_per_s.value / alone))
-    return f"Training runs at {now}, {share} of compute alone ({figure(alone)})."
+    alone = figure(row.verdict.rates_images_per_s.compute)
+    return f"Training runs at {now}, {percent(share)} of compute alone ({alone}){noise_words([share])}."
 
 
 def _how_sure(row: ConfigurationRow, detail: Detail) -> Iterator[Part]:

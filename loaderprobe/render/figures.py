@@ -195,6 +195,11 @@ def flat(row: ConfigurationRow) -> dict[str, Cell]:
     return cells
 
 
+def noise_words(shares: Iterable[float | None]) -> str:
+    """What follows shares of compute alone where one is above 100 %; empty where none is."""
+    return ": more than 100 % is noise" if any(round(share or 0.0, 2) > 1 for share in shares) else ""
+
+
 _BAR = {
     "input_wait_fraction": "threshold: XProf, moderately input-bound",
     "accelerator_utilization": "threshold: MLPerf Storage",

@@ -208,7 +208,7 @@ def _subline(report: Report, some: Sequence[RowGroup], shown: Sequence[Configura
         return ""
     sides = {row.bound.side if row.bound and firm(row) else "" for row in shown}
     side = f"{first_upper(sides.pop())}-bound: " if sides in ({"input"}, {"compute"}) else ""
-    of = f"{side}{span([min(1.0, share) for share in known], percent)}"
+    of = f"{side}{span(known, percent)}"
     here = " No GPU here." if group.emulated and not report.summary.environment.gpus else ""
     if not _one_device(some):
         return f"{of} of compute alone ({'specified' if group.emulated else 'measured'}).{here}"
@@ -345,7 +345,7 @@ def _how_sure(report: Report) -> Iterator[Part]:
         parts.append(f"{span(rounds, '{:.0f}'.format)} round{'s' * (max(rounds) > 1)}")
         parts.append(f"rates ±{span(bands, percent)}")
     yield Paragraph(text=", ".join(parts), strong=True)
-    # Those on one data set stand among the notes.
+    # Those on one data set stand among the notes alone.
     if notes := [note for note in report.summary.run.notes if "data" not in note.facts]:
         said = "; ".join(map(remark_words, notes))
         yield Paragraph(text=f"{first_upper(said)}.", tone="quiet", further=True)

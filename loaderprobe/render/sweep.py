@@ -34,7 +34,7 @@ from loaderprobe.render.document import (
     items,
     table,
 )
-from loaderprobe.render.figures import EVIDENCE, OF_LAYOUTS, TABLE, flat, reasons, words_of
+from loaderprobe.render.figures import EVIDENCE, OF_LAYOUTS, TABLE, flat, noise_words, reasons, words_of
 from loaderprobe.render.first import advice_parts, first_screen, headed, more_needs, sample_of
 from loaderprobe.render.format import MISSING, counted, figure, first_upper, interval, megabytes_per_s, percent, rate
 from loaderprobe.render.gpu import window_parts
@@ -149,8 +149,8 @@ def _of_group(report: Report, group: RowGroup) -> Iterator[Part]:
     )
     yield from table(group.rows, columns)
     yield from (Paragraph(text=one.help, tone="quiet", further=True) for one in more)
-    if any(row.verdict and round(row.verdict.accelerator_utilization or 0.0, 2) > 1 for row in group.rows):
-        yield Paragraph(text="Of alone: more than 100 % is noise.", tone="quiet")
+    if noise := noise_words(row.verdict.accelerator_utilization for row in group.rows if row.verdict):
+        yield Paragraph(text=f"Of alone{noise}.", tone="quiet")
     yield from _evidence(report, group)
     rows = {row.key: row for row in group.rows}
     for knee in report.summary.knees:
@@ -189,14 +189,13 @@ def _which(some: Sequence[ConfigurationRow], report: Report) -> str:
 
 
 def notes(report: Report) -> list[tuple[str, str]]:
-    """(where, note) for each different note on a data set, and that a measurement left."""
+    """(where, note) for each different note on the run or a data set, and that a measurement left."""
     rows = measured(report.summary.configurations)
     left = [(note, row) for row in rows if (detail := report.details.get(row.key)) for note in each_once(detail.notes)]
     found = by_key(left, lambda pair: subject_of(pair[0]))
     said = each_once(note for note, _ in left)
-    of_data = [note for note in report.summary.run.notes if "data" in note.facts]
     return [
-        *((str(note.facts["data"]), remark_words(note)) for note in of_data),
+        *((str(note.facts.get("data", "")), remark_words(note)) for note in report.summary.run.notes),
         *((_which([row for _, row in found[subject_of(note)]], report), remark_words(note)) for note in said),
     ]
 

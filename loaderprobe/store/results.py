@@ -31,6 +31,11 @@ def write_result(path: Path, texts: Mapping[str, str]) -> Path:
     return path / REPORT
 
 
+def holds_result(path: Path) -> bool:
+    """True for the directory of a run, or of another result."""
+    return (path / RESULT).exists() or (path / "run.json").exists()
+
+
 TRACE_FIRST = "of a recording of torch.profiler: loaderprobe trace FILE --out DIR, then give DIR"
 
 
@@ -38,7 +43,7 @@ def check_out(path: Path, ours: Container[str] = ()) -> None:
     """Raises Refused, BadValue or MissingPart, before anything is measured, when nothing can be kept beside `ours`."""
     with writing(path):
         if path.is_dir() and any(entry.name not in ours for entry in path.iterdir()):
-            kept = Refused if (path / RESULT).exists() or (path / "run.json").exists() else ForeignDirectory
+            kept = Refused if holds_result(path) else ForeignDirectory
             raise kept(f"{path} is not empty", hint="choose another place with --out")
     check_place(path)
 

@@ -86,8 +86,8 @@ class RunDirectory:
         check_out(path, (".lock", *PARTS, *STUDIES))
 
     @classmethod
-    def open(cls, path: Path) -> RunDirectory:
-        """A run that was made before. Raises BadValue when `path` is not one."""
+    def open(cls, path: Path, *, made_by: str = "a sweep") -> RunDirectory:
+        """A run that was made before. Raises BadValue when `path` is not one; `made_by` is what could be given."""
         file = path / "run.json"
         try:
             data = read(file)
@@ -95,7 +95,7 @@ class RunDirectory:
                 why = "is not a run: it has no run.json" if path.exists() else "does not exist"
                 if (path / "result.json").exists():
                     why = "is not a sweep's run: it holds the result of another command"
-                raise BadValue(f"{path} {why}", hint="give the directory that a sweep wrote")
+                raise BadValue(f"{path} {why}", hint=f"give the directory that {made_by} wrote")
             record = decode("run", data, RunRecord, str(file))
             for config in record.spec.configs:
                 if not _NAME.fullmatch(config.data):

@@ -448,6 +448,11 @@ ADVISED: dict[str, tuple[Measurement, Surroundings, dict[ActionCode, tuple[str, 
         ),
         Surroundings(), {"accelerator": None, "accelerator_gains_nothing": None},
     ),
+    "faster than compute alone, by noise": (
+        run(alike(warm=1000.0, training=104.0, resident=100.0), Cost(cold=0.0), workers=4, cache="warm"),
+        Surroundings(),
+        {"input_gains_nothing": ("A faster input gains nothing: training reaches 104 % of compute alone.", 1.0)},
+    ),
     "compute-bound": (
         measured(COMPUTE_BOUND, 4), Surroundings(storage=COMPUTE_BOUND.storage(), **H100),
         {

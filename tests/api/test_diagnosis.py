@@ -84,6 +84,14 @@ def test_rates_that_do_not_agree_are_explained() -> None:
     assert "How sure: one cause leads (9.0x), 3 rounds" in apart
 
 
+@pytest.mark.parametrize(("training", "share"), [(200.0, "100 %"), (240.0, "120 %")])
+def test_training_above_compute_alone_is_noise(training: float, share: str) -> None:
+    """It is the share that the figures have."""
+    found = _of(scripted(alike(training=training, resident=200.0, warm=1620.0), Cost()))
+    noise = ": more than 100 % is noise" if training > 200 else ""
+    assert f"images/s, {share} of compute alone (200){noise}." in found.text(width=200)
+
+
 def test_a_result_of_the_first_version_is_judged_again(tmp_path: Path) -> None:
     """What its measurement does not have is taken from its notes and advice; kept again, it is of today's version."""
     tree = json.loads((RUNS / "run" / "result.json").read_text())

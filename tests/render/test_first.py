@@ -63,6 +63,13 @@ def test_a_note_on_a_data_set_stands_in_every_format(
     assert written.count(f"bring no sure gain: {text}") == 1
 
 
+@pytest.mark.parametrize(("write", "times"), [(terminal_report, 1), (markdown_report, 2), (html_report, 2)])
+def test_a_note_on_the_run_stands_in_every_format(write: Callable[[Report], str], times: int) -> None:
+    """Among the notes; a page has it beside how sure the run is, too, for which a terminal has no lines."""
+    written = " ".join(write(example_report([example_row()])).split())
+    assert written.lower().count("other processes took 11 % of 2 cores in 1 of 30 segments") == times
+
+
 @pytest.mark.parametrize("name", SWEEPS)
 def test_the_first_screen_is_seventy_words_of_prose_at_most(name: str) -> None:
     """Beside labels, figures, legends and what is typed."""
@@ -152,6 +159,15 @@ def test_the_headline_names_a_device_that_all_rows_have(
     report = example_report([_limited(example_row(), "storage"), _limited(example_row(**other), cause)])
     found = headed(report, Document(title="", sections=()))
     assert (found.headline, found.subline) == (said, f"{reached}. No GPU here.")
+
+
+@pytest.mark.parametrize(("share", "said"), [(1.004, "100 %"), (1.21, "121 %")])
+def test_the_headline_has_the_share_of_the_table(share: float, said: str) -> None:
+    """Above compute alone as well: that it is noise, the page says below the table."""
+    report = example_report([_limited(example_row(accelerator_utilization=share), "compute")])
+    found = headed(report, Document(title="", sections=()))
+    alone = "its 1786 images/s (MLPerf Storage's pace; specified)"
+    assert found.subline == f"Compute-bound: {said} of {alone}. No GPU here."
 
 
 def test_the_first_screen_is_about_what_was_measured() -> None:

@@ -87,6 +87,14 @@ def test_every_chart_is_a_table() -> None:
         assert all('aria-hidden="true"' in svg for svg in re.findall("<svg[^>]*>", figure))
 
 
+def test_no_table_leaves_its_place() -> None:
+    """One that is too wide scrolls in a box of its own; where a line is a block on a phone, so is the caption."""
+    html = html_report(example_report())
+    assert html.count("<table") == html.count('<div class="scroll" tabindex="0"><table') > html.count('class="map"') > 0
+    (blocks,) = re.findall(r"(\.stack,[^{}]*) \{ display: block; }", html)
+    assert ".stack caption" in blocks.split(", ")
+
+
 def many_rows() -> list[ConfigurationRow]:
     """200 configurations in 20 lines."""
     return [

@@ -410,7 +410,7 @@ def _wasted(point: Point, faster: Collection[float], worth: Sequence[Advice], be
         useless.append(Action(code="accelerator_gains_nothing", facts={"until_images_per_s": point.compute}))
     # Training on a loader without end runs at what compute alone reaches.
     if point.compute < thresholds.WORTH * point.training and not helping - {"accelerator"}:
-        share = min(1.0, point.training / point.compute)
+        share = point.training / point.compute
         useless.append(Action(code="input_gains_nothing", facts={"share": share}))
     return [Advice(action=each, speedup=1.0, before=before, after=before, how="measured") for each in useless]
 
