@@ -383,7 +383,7 @@ def as_found() -> Measurement:
     return replace(measured(SLOW_DISK, 1, cache="as-found"), storage_counts_reads=False)
 
 
-TRAINED = {"training": 100.0, "training_cached_samples": 400.0}
+TRAINED: dict[str, Any] = {"training": 100.0, "training_cached_samples": 400.0}
 # What was measured, on what; and by the code of the action: command or words, and speed-up; None where it is missing.
 ADVISED: dict[str, tuple[Measurement, Surroundings, dict[ActionCode, tuple[str, float] | None]]] = {
     # Four workers on a disk for one: a disk four times as fast gains nearly as much as memory.
