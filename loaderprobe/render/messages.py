@@ -577,8 +577,8 @@ MESSAGES: dict[str, str] = {
     ),
     "reason.interval_too_wide": "the rate is {low_per_s-high_per_s:range rate} {sample}s/s: too wide for a verdict.",
     "reason.lead_within_spread": (
-        "the largest speed-up leads by {lead:times}x, within the spread between rounds ({spread:percent}). If one "
-        "were free, they are {alike}."
+        "the largest speed-up leads the next by {lead:times}x, as the mean of the rounds and within their spread "
+        "({spread:percent}). If one were free, they are {alike}, as medians."
     ),
     "reason.limit_not_known": (
         "if {first:noun} were free, it would be {first_speedup:times}x at most (estimated), and 1x if {second:noun} "
