@@ -60,7 +60,7 @@ def test_parts_of_files_count_by_what_came_from_storage(access: str) -> None:
 def test_large_files_that_are_read_in_parts_are_not_opened_for_each_image(
     sample_bytes: float | None, layout: int | None, opens: float | None
 ) -> None:
-    """How often, only a layout that is named tells; and the set has the bytes of its samples, without read-ahead."""
+    """How often is known where a layout is named; and the set has the bytes of its samples, without read-ahead."""
     run_of = hidden("parts", sample_bytes=sample_bytes)
     found = workload(run_of, samples=400, ceiling=StorageCeiling(data="0" * 16, phases=(example_phase(2, 40e6),)))
     asked = Asked(accelerators=1, utilization=0.8, images_per_file=found.images_an_open if layout is None else layout)

@@ -406,13 +406,10 @@ def _denied(option: AdviceOption, found: Experiments) -> bool:
 
 
 def _wasted(found: Experiments, point: Point, faster: Collection[float], worth: Sequence[Advice]) -> list[Advice]:
-    """Changes that would gain nothing, with the figure that shows it; `faster` are images/s with other accelerators.
-
-    Not an accelerator where free compute surely gains: then what the forecasts miss is not known.
-    """
+    """Changes that would gain nothing, with the figure that shows it; `faster` are images/s with other accelerators."""
     helping, before = {advice.action.code for advice in worth}, point.rate
     useless: list[Action] = []
-    free = found.speedups.get("compute")
+    free = found.speedups.get("compute")  # what surely gains by the experiment is not nothing, whatever the forecast
     surely = free is not None and free.low > 1 and free.value >= thresholds.WORTH
     if faster and max(faster) < thresholds.WORTH * point.training and not surely:
         useless.append(Action(code="accelerator_gains_nothing", facts={"until_images_per_s": point.compute}))

@@ -14,8 +14,7 @@ from loaderprobe.records.thresholds import SATURATED
 # for, f files opened an image. N accelerators need N times that.
 
 Demand = dict[str, Quantity]
-"""Of one accelerator at one utilization, files cold: read_bytes from storage, opens (where it is known how many images
-a file has) and requests, each a second."""
+"""Of one accelerator at one utilization, files cold: read_bytes from storage, requests, known opens; each a second."""
 
 
 def demand(workload: PlanWorkload, utilization: float, images_per_file: int = 1) -> Demand:
@@ -27,10 +26,10 @@ def demand(workload: PlanWorkload, utilization: float, images_per_file: int = 1)
         requests = product(asked, "1/s", f"G u ceil(s / {limit})", factor=utilization)
     else:
         requests = assumed_too(scaled(replace(read, unit="1/s"), 1 / REQUEST_BYTES, f"{read.formula} / {limit}"))
-    found = {"read_bytes": read, "requests": requests}
-    if images_per_file:
-        found["opens"] = product([workload.rate], "1/s", "G u f", factor=utilization / images_per_file)
-    return found
+    if not images_per_file:
+        return {"read_bytes": read, "requests": requests}
+    opens = product([workload.rate], "1/s", "G u f", factor=utilization / images_per_file)
+    return {"read_bytes": read, "opens": opens, "requests": requests}
 
 
 def cores_of(workload: PlanWorkload, utilization: float) -> Quantity | None:
