@@ -10,7 +10,7 @@ from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import USE, UTILIZATION
 from loaderprobe.records.verdict import Interval
 
-PlanPart = Literal["measured_storage", "cold_opens", "workers", "cores", "reads_in_flight"]
+PlanPart = Literal["measured_storage", "opens", "cold_opens", "workers", "cores", "reads_in_flight"]
 """What a plan may have to leave out, in the order in which that is said."""
 Label = Literal["measured", "given", "published", "assumed", "derived"]
 """measured: in this run. given: an option, or the rate of an emulated accelerator. published: the catalogue.
@@ -64,7 +64,7 @@ class Asked:
     per_node: int = 8
     nic_bytes_per_s: float | None = None
     images_per_file: int = 1
-    """1: a folder of images; more: shards."""
+    """1: a folder of images; more: shards; 0: large files, of which it is not known how many images each has."""
     growth: float = 1.0
     """A factor that is in `accelerators`."""
     cache: CacheAsked = CacheAsked()

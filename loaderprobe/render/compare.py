@@ -230,7 +230,7 @@ def _sure(found: ComparisonReport) -> Iterator[str]:
         seen = [row.visible for row in found.of_word(word) if row.visible is not None]
         if seen:
             count = f"{len(found.of_word(word))} of {len(found.rows)}"
-            yield f"{word}: {count}, a change of {percent(max(seen))} would be seen"
+            yield f"{word}: {count}, {_seen(max(seen))} would be seen"
     unclear = found.of_word("unclear")
     needed = [row.rounds_needed for row in unclear if row.rounds_needed is not None]
     if needed and found.kind == "sweep":
@@ -238,6 +238,12 @@ def _sure(found: ComparisonReport) -> Iterator[str]:
     if unclear:
         yield "three runs a side, begun in turn, show more: compare A1 A2 A3 --with B1 --with B2 --with B3"
     yield from (f"{note.side}, {note.rows} of {len(found.rows)}: {_NOTES[note.code]}" for note in found.notes)
+
+
+def _seen(loss: float) -> str:
+    """`a loss of 50 % or a gain of 100 %`: changes are factors, and a gain is seen from as large a one."""
+    gain = f" or a gain of {percent(loss / (1 - loss))}" if loss < 1 else ""
+    return f"a loss of {percent(loss)}{gain}"
 
 
 def _rates(found: ComparisonReport, name: Column) -> tuple[Part, ...]:
@@ -250,7 +256,7 @@ def _rates(found: ComparisonReport, name: Column) -> tuple[Part, ...]:
         Column(
             "seen from",
             lambda row: percent(row.visible),
-            "Seen from: the smallest change that would be seen, in about half of all cases",
+            "Seen from: the smallest loss that would be seen, in about half of all cases",
         ),
         *_LIMITS,
     )

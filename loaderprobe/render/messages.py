@@ -136,7 +136,6 @@ MESSAGES: dict[str, str] = {
     "others_read": "other processes read {bytes_per_s:bytes/s} from it meanwhile",
     "rate_unsettled": "the rate had not settled",
     "bytes_as_read": "bytes an image are what storage gave for it; --layout shards:IMAGES counts the opens of shards",
-    "parts_as_files": "each image counts as a file to open; --layout shards:IMAGES counts the opens of shards",
     "clients_at_least": "{clients} readers did not reach its limit: it gives at least that, and {next} may show more",
     "ranks_uneven": (
         "rank {rank} on {host} read at {share:percent} of the fastest rank's rate: accelerators in step wait for it, "
@@ -315,6 +314,7 @@ MESSAGES: dict[str, str] = {
     "ladder_from_memory": "a step of its ladder came from memory, at least partly",
     "reads_unproved": "its reads cannot be proved to have come from storage",
     "reads_not_cold": "its reads were {files}, not cold",
+    "images_of_files_unknown": "how many images a large file has: --layout shards:IMAGES counts opens",
     "opens_not_measured": "opens/s were not measured",
     "opens_from_memory": "names and inodes were in memory: only bandwidth --drop-caches (root) measures opens/s cold",
     "opens_asked": "each open asked the server, but names may have been in memory: bandwidth --drop-caches drops them",
@@ -577,8 +577,8 @@ MESSAGES: dict[str, str] = {
     ),
     "reason.interval_too_wide": "the rate is {low_per_s-high_per_s:range rate} {sample}s/s: too wide for a verdict.",
     "reason.lead_within_spread": (
-        "the largest speed-up leads by {lead:times}x, within the spread between rounds ({spread:percent}). If one "
-        "were free, they are {alike}."
+        "the largest speed-up leads the next by {lead:times}x, as the mean of the rounds and within their spread "
+        "({spread:percent}). If one were free, they are {alike}, as medians."
     ),
     "reason.limit_not_known": (
         "if {first:noun} were free, it would be {first_speedup:times}x at most (estimated), and 1x if {second:noun} "

@@ -37,6 +37,7 @@ from loaderprobe.render.words import ENOUGH_MARK, LIMIT_WORDS, enough, message, 
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
 
 PART: dict[PlanPart, str] = {
+    "opens": "files opened",
     "cold_opens": "cold opens of the measured storage",
     "workers": "workers, and how slow a read may be",
 }
@@ -182,7 +183,7 @@ def _rate(plan: PlanReport) -> Iterator[Part]:
 
 def _not_known(plan: PlanReport) -> Iterator[str]:
     yield from (f"{PART.get(part, part.replace('_', ' '))}: {remark_words(why)}" for part, why in plan.refused.items())
-    if plan.source.kind in ("sweep", "run"):
+    if plan.source.kind in ("sweep", "run") and plan.need("opens"):
         yield "cold opens: the test drops names"
     if plan.asked.checkpoint is None:
         yield "checkpoints: --checkpoint 205MB:600"
@@ -236,10 +237,11 @@ def need_columns(plan: PlanReport) -> dict[str, list[Any]]:
 
 
 def _supplied(plan: PlanReport, times: float = 1.0) -> str:
-    """`1.56 GB/s and 129,000 opens/s`, at so many times the rate."""
+    """`1.56 GB/s and 129,000 opens/s`, at so many times the rate; the bytes alone where opens are not known."""
     read, opens = plan.need("read_bytes"), plan.need("opens")
-    assert read and opens and read.to_buy and opens.to_buy
-    return f"{amount(read.to_buy, times * read.to_buy.value)} and {grouped(times * opens.to_buy.value)} opens/s"
+    assert read and read.to_buy
+    bought = amount(read.to_buy, times * read.to_buy.value)
+    return f"{bought} and {grouped(times * opens.to_buy.value)} opens/s" if opens and opens.to_buy else bought
 
 
 def _terms(plan: PlanReport) -> str:
@@ -248,7 +250,8 @@ def _terms(plan: PlanReport) -> str:
     if plan.pace is not None:
         recipe, as_fast = (plan.pace.facts[name] for name in ("recipe", "recipe_images_per_s"))
         own = f"; at the rate of {recipe}, {_supplied(plan, float(as_fast) / plan.inputs['rate'].value)}"
-    read = "whole files" if asked.images_per_file == 1 else f"shards of {asked.images_per_file:,} images"
+    layouts = {0: "parts of large files", 1: "whole files"}
+    read = layouts.get(asked.images_per_file, f"shards of {asked.images_per_file:,} images")
     return (
         f"for {_accelerators(plan)} at {percent(asked.utilization)} of their rate, {percent(asked.use)} of a limit in "
         f"use; {read} read in random order, caches cold{own}"

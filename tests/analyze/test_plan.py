@@ -10,15 +10,20 @@ import pytest
 
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.plan.needs import cores_of, demand
-from loaderprobe.analyze.plan.plan import catalogue_offer, workers_of
+from loaderprobe.analyze.plan.plan import as_asked, catalogue_offer, given_offer, make_plan, workers_of
 from loaderprobe.analyze.plan.sources import workload_of_run
 from loaderprobe.analyze.plan.workload import PlanWorkload, known
 from loaderprobe.errors import BadValue
 from loaderprobe.records.catalogue import Amount, CatalogueEntry, Tier
 from loaderprobe.records.measurement import ComputeInfo, Measurement
+from loaderprobe.records.phases import StorageCeiling
+from loaderprobe.records.plan import PlanSource
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.supply import Asked
+from loaderprobe.render.plan import plan_document
 from loaderprobe.storage.catalogue import entry_named, published
 from tests.analyze.runs import FILE_BYTES, Cost, alike, run
+from tests.examples.bandwidth import example_phase
 
 DEVICE = ComputeInfo(name="step", device="H200", synchronous=False, specified_images_per_s=None, source="your own step")
 GIVEN = known(50_000.0, "B", "given", "mean_size")
@@ -48,9 +53,27 @@ def test_parts_of_files_count_by_what_came_from_storage(access: str) -> None:
     found = workload(hidden(access))
     assert found.file_bytes.value == FILE_BYTES and "from storage" in found.file_bytes.source
     assert found.amplification.value == 1 and Remark(code="bytes_as_read") in found.notes
-    note = Remark(code="parts_as_files")
-    assert (note in workload(hidden(access), given=GIVEN).notes) == (access == "parts")
-    assert note not in (*found.notes, *workload(measured()).notes)
+
+
+@pytest.mark.parametrize("sample_bytes", [None, FILE_BYTES / 2])
+@pytest.mark.parametrize(("layout", "opens"), [(None, None), (1, 400.0), (100, 4.0)])
+def test_large_files_that_are_read_in_parts_are_not_opened_for_each_image(
+    sample_bytes: float | None, layout: int | None, opens: float | None
+) -> None:
+    """How often is known where a layout is named; and the set has the bytes of its samples, without read-ahead."""
+    run_of = hidden("parts", sample_bytes=sample_bytes)
+    found = workload(run_of, samples=400, ceiling=StorageCeiling(data="0" * 16, phases=(example_phase(2, 40e6),)))
+    asked = Asked(accelerators=1, utilization=0.8, images_per_file=found.images_an_open if layout is None else layout)
+    found = as_asked(found, asked.images_per_file, images=None, file_bytes=None)
+    source = PlanSource(kind="run", path="", accelerator="H200")
+    offer = given_offer("50MB/s,10opens/s", {"bandwidth": 50e6, "opens": 10.0})
+    made = make_plan(found, asked, [offer], source, loaderprobe="", created_utc="2026-11-22T00:00")
+    needs = {need.name: need.at_utilization.value for need in made.needs}
+    assert needs.get("opens") == opens and ("opens" in made.refused) == (opens is None)
+    assert needs["capacity"] == 400 * (sample_bytes or FILE_BYTES)
+    assert needs["read_bytes"] == pytest.approx(0.8 * 500 * FILE_BYTES)
+    assert (made.supplies[-1].first_limit == "opens") == (opens == 400.0)
+    assert ("Buy 50.0 MB/s and" in plan_document(made).headline) == (opens is not None)
 
 
 @pytest.mark.parametrize(("cold", "expected"), [(0.9, 1.0), (1.2, 1.2)])

@@ -263,7 +263,7 @@ def _by_laws(found: Experiments, around: Surroundings) -> Recommendation:
         *(_as_tried(option, before, found) for option in stored),
         *(_alternative(fitted, each) for each in measurement.alternatives if each.name != "decoded"),
     )
-    faster = accelerators(fitted, around.accelerators, found)
+    faster = [_as_tried(option, before, found) for option in accelerators(fitted, around.accelerators, found)]
     rates = {number: rate.value for number, option in enumerate(faster) if (rate := option.forecast.images_per_s)}
     # Of several accelerators that all gain as much, the first is enough.
     first = fewest(rates)
@@ -279,7 +279,7 @@ def _by_laws(found: Experiments, around: Surroundings) -> Recommendation:
     ]
     return Recommendation(
         forecasts=(*(option.forecast for option in (*made, *faster)), *(() if remote else examples(fitted))),
-        advice=(*sorted(worth, key=lambda each: -each.speedup), *_wasted(point, rates.values(), worth, before)),
+        advice=(*sorted(worth, key=lambda each: -each.speedup), *_wasted(found, point, rates.values(), worth)),
     )
 
 
@@ -366,11 +366,12 @@ def _advice(option: AdviceOption, before: Interval) -> Advice | None:
 
 
 def _as_tried(option: AdviceOption, before: Interval, found: Experiments) -> AdviceOption:
-    """Free storage was tried: all files in memory gain what that gained, and faster storage no more.
+    """What was tried free: all files in memory gain what that gained, faster storage and accelerators no more.
 
     Where the loader alone was, training is predicted from it: the range is at least that of the forecast.
     """
-    free, action, after = found.speedups.get("storage"), option.action, option.forecast.images_per_s
+    action, after = option.action, option.forecast.images_per_s
+    free = found.speedups.get("compute" if option.forecast.changed == "accelerator" else "storage")
     if free is None or free.how != "measured" or after is None or action is None:
         return option
     tried = free.times(before.value)
@@ -383,6 +384,8 @@ def _as_tried(option: AdviceOption, before: Interval, found: Experiments) -> Adv
         most = replace(option.forecast, images_per_s=replace(after, value=tried.value, low=min(tried.value, after.low)))
         facts = {name: float(value) * ratio if name == "bytes_per_s" else value for name, value in action.facts.items()}
         return replace(option, forecast=most, action=replace(action, facts=facts))
+    if action.code == "accelerator" and after.value > tried.value:
+        return replace(option, forecast=replace(option.forecast, images_per_s=after.times(ratio)))
     return option
 
 
@@ -402,11 +405,13 @@ def _denied(option: AdviceOption, found: Experiments) -> bool:
     return of_storage and (speedup is None or speedup.value < thresholds.WORTH or (never and speedup.how != "measured"))
 
 
-def _wasted(point: Point, faster: Collection[float], worth: Sequence[Advice], before: Interval) -> list[Advice]:
+def _wasted(found: Experiments, point: Point, faster: Collection[float], worth: Sequence[Advice]) -> list[Advice]:
     """Changes that would gain nothing, with the figure that shows it; `faster` are images/s with other accelerators."""
-    helping = {advice.action.code for advice in worth}
+    helping, before = {advice.action.code for advice in worth}, point.rate
     useless: list[Action] = []
-    if faster and max(faster) < thresholds.WORTH * point.training:
+    free = found.speedups.get("compute")  # what surely gains by the experiment is not nothing, whatever the forecast
+    surely = free is not None and free.low > 1 and free.value >= thresholds.WORTH
+    if faster and max(faster) < thresholds.WORTH * point.training and not surely:
         useless.append(Action(code="accelerator_gains_nothing", facts={"until_images_per_s": point.compute}))
     # Training on a loader without end runs at what compute alone reaches.
     if point.compute < thresholds.WORTH * point.training and not helping - {"accelerator"}:

@@ -14,19 +14,21 @@ from loaderprobe.records.thresholds import SATURATED
 # for, f files opened an image. N accelerators need N times that.
 
 Demand = dict[str, Quantity]
-"""Of one accelerator at one utilization, files cold: read_bytes from storage, opens and requests, each a second."""
+"""Of one accelerator at one utilization, files cold: read_bytes from storage, requests, known opens; each a second."""
 
 
 def demand(workload: PlanWorkload, utilization: float, images_per_file: int = 1) -> Demand:
     """What one accelerator needs."""
     read = product([workload.rate, workload.file_bytes, workload.amplification], "B/s", "G u s a", factor=utilization)
-    opens = product([workload.rate], "1/s", "G u f", factor=utilization / images_per_file)
     limit = f"{REQUEST_BYTES // 1024} KiB"
-    if images_per_file == 1:
+    if images_per_file <= 1:
         asked = [workload.rate, workload.requests_per_file]
         requests = product(asked, "1/s", f"G u ceil(s / {limit})", factor=utilization)
     else:
         requests = assumed_too(scaled(replace(read, unit="1/s"), 1 / REQUEST_BYTES, f"{read.formula} / {limit}"))
+    if not images_per_file:
+        return {"read_bytes": read, "requests": requests}
+    opens = product([workload.rate], "1/s", "G u f", factor=utilization / images_per_file)
     return {"read_bytes": read, "opens": opens, "requests": requests}
 
 
@@ -47,19 +49,19 @@ def in_flight(opens: Quantity, file_s: Quantity) -> Quantity:
 
 def judge_supply(offer: PlanSupply, one: Demand, asked: Asked) -> PlanSupply:
     """A storage on offer, judged; the limit that is reached first stands first."""
-    offered = list(offer.limits)
+    offered = [limit for limit in offer.limits if limit.resource != "opens" or "opens" in one]
     if asked.nic_bytes_per_s is not None:
         offered.append(SupplyLimit(resource="nic", limit=known(asked.nic_bytes_per_s, "B/s", "given", "nic")))
     limits = sorted((_judged_limit(limit, one, asked) for limit in offered), key=lambda limit: limit.feeds)
     first = limits[0] if limits else None
-    flying = None if offer.latency_s is None else in_flight(one["opens"], offer.latency_s)
+    timed = offer.latency_s if asked.images_per_file == 1 else None
     return replace(
         offer,
         limits=tuple(limits),
         first_limit=first.resource if first else None,
         feeds=first.feeds if first else None,
         at_least=first.at_least if first else False,
-        reads_in_flight=flying if asked.images_per_file == 1 else None,
+        reads_in_flight=None if timed is None else in_flight(one["opens"], timed),
     )
 
 

@@ -57,7 +57,7 @@ def as_asked(
     """
     found, storage, files = workload, workload.storage, workload.files
     to_shards = images_per_file > workload.images_an_open == 1
-    to_folder = images_per_file == 1 < workload.images_an_open
+    to_folder = images_per_file == 1 != workload.images_an_open
     if images is not None:
         found = replace(found, images=images)
     # Where a run did not tell the bytes of an image, those that are given are of the files that it read.
@@ -231,10 +231,11 @@ def _read_time(workload: PlanWorkload, utilization: float, workers: Quantity, mo
 def _from_storage(workload: PlanWorkload, asked: Asked) -> Iterator[Need]:
     one = demand(workload, asked.utilization, asked.images_per_file)
     yield _need("read_bytes", one["read_bytes"], asked)
-    yield _need("opens", one["opens"], asked)
+    storage, opens = workload.storage, one.get("opens")
+    if opens is not None:
+        yield _need("opens", opens, asked)
     yield _need("requests", one["requests"], asked)
-    storage, opens = workload.storage, one["opens"]
-    if storage is not None and storage.latency_s is not None and asked.images_per_file == 1:
+    if storage and storage.latency_s and opens and asked.images_per_file == 1:
         of_all, at_most, of_node = (
             in_flight(scaled(opens, count, f"N {opens.formula}"), storage.latency_s)
             for count in (asked.accelerators, asked.accelerators / asked.utilization, asked.of_node)
@@ -285,6 +286,8 @@ def make_plan(
     if not any(need.name == "reads_in_flight" for need in found):
         why = "read_not_timed" if asked.images_per_file == 1 else "read_in_shard_not_timed"
         refused["reads_in_flight"] = Remark(code=why)
+    if not asked.images_per_file:
+        refused["opens"] = Remark(code="images_of_files_unknown")
     return PlanReport(
         loaderprobe=loaderprobe,
         created_utc=created_utc,

@@ -146,8 +146,8 @@ def workload_of_run(
     `given` stands in where bytes an image are not known. Raises BadValue without it, and where the rate of compute is
     not known.
     """
-    by_files, from_storage = _of_files(measurement), _from_storage(measurement, verdict)
-    file_bytes = by_files or from_storage or given
+    in_parts, from_storage = measurement.access == "parts", _from_storage(measurement, verdict)
+    file_bytes = _of_files(measurement) or _of_samples(measurement) or from_storage or given
     if file_bytes is None:
         raise BadValue(f"bytes an image are not known: {_why(measurement, verdict)}", hint="add --mean-size, as 115kB")
     as_read = file_bytes is from_storage and given is None
@@ -163,12 +163,14 @@ def workload_of_run(
         else amplification_of(verdict.read_amplification, "counted in the run"),
         images=None if samples is None else known(samples, "images", "measured", "samples of the data set"),
     )
-    codes: dict[str, bool] = {
-        "bytes_as_read": as_read, "parts_as_files": not as_read and measurement.access == "parts",
-        "samples_as_images": not measurement.images,
-    }  # fmt: skip
+    codes = {"bytes_as_read": as_read, "samples_as_images": not measurement.images}
     notes = [Remark(code=code) for code, holds in codes.items() if holds]
-    return replace(found, accelerator=other[0] if other else measurement.compute.device, notes=(*found.notes, *notes))
+    return replace(
+        found,
+        accelerator=other[0] if other else measurement.compute.device,
+        images_an_open=0 if in_parts else 1,
+        notes=(*found.notes, *notes),
+    )
 
 
 def _of_files(measurement: Measurement) -> Quantity | None:
@@ -179,6 +181,13 @@ def _of_files(measurement: Measurement) -> Quantity | None:
     found = interval([(s.delivered_bytes or 0) / (s.steps * s.batch_size) for s in fed])
     batches = sum(s.steps for s in fed)
     return known(found.value, "B", "measured", f"the files of {batches} batches", half=found.high - found.value)
+
+
+def _of_samples(measurement: Measurement) -> Quantity | None:
+    """Of large files that are read in parts, what a sample has of them."""
+    if measurement.access != "parts" or not measurement.sample_bytes:
+        return None
+    return known(measurement.sample_bytes, "B", "measured", "what a sample has of large files")
 
 
 def _from_storage(measurement: Measurement, verdict: Verdict) -> Quantity | None:

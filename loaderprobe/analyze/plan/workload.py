@@ -99,7 +99,7 @@ class PlanWorkload:
     images: Quantity | None
     """In the whole data set; None where it was not counted."""
     images_an_open: int = 1
-    """Images that are read before another file is opened."""
+    """Images that are read before another file is opened; 0 where large files hold them, how many is not known."""
     cpu_s: Quantity | None = None
     """CPU time of one image in a worker."""
     other_s: Quantity | None = None

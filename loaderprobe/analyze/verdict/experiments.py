@@ -473,7 +473,7 @@ def _in_training(seen: Seen) -> dict[SingleCause, dict[int, float]]:
     rounds = set.union(*(set(each) for each in found.values()))
     not_there: dict[SingleCause, bool] = {"storage": base == "warm", "transport": not measurement.workers}
     found |= {name: dict.fromkeys(rounds, 1.0) for name, is_so in not_there.items() if is_so}
-    return found | {"compute": {n: seen.loader[n] / end_to_end[n] for n in rounds if n in seen.loader}}
+    return found | {"compute": {n: seen.loader[n] / rate for n, rate in end_to_end.items() if n in seen.loader}}
 
 
 def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = None) -> Experiments:

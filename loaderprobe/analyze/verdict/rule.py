@@ -429,8 +429,10 @@ def _why_inconclusive(found: Experiments, prediction_error: float | None, tolera
 def why_alike(found: Experiments, top: SingleCause, second: SingleCause) -> Reason | None:
     """Why one speed-up does not lead the other, round by round; None where its lead is large and beyond noise."""
     lead = of_rounds(found.ratios[top]).over(of_rounds(found.ratios[second]))
-    needed = _least_lead(found, top, second, lead) if lead else math.inf
-    if lead is None or lead.log <= math.log(needed):
+    if lead is None:  # no round has both: as little is known of them as of one round
+        lead = of_rounds({0: found.speedups[top].value / found.speedups[second].value})
+    needed = _least_lead(found, top, second, lead)
+    if lead.log <= math.log(needed):
         return _reason("speedups_alike", **({"rounds": 1.0} if needed == thresholds.LEAD_OF_ONE_ROUND else {}))
     if _may_be_held(found, top, second):
         return _reason("limit_not_known")

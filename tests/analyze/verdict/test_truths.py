@@ -844,6 +844,22 @@ MISFITS = {
                                                     "training_cached_samples": 450.0}] * 3], EVEN),
         PREPROCESSING, more=False,
     ),
+    "a speed-up that no round has beside another": Row(
+        run([*[{"baseline": RATE, "training": 150.0, "training_warm": 150.0,
+              "training_cached_samples": 450.0}] * 3, *alike(baseline=RATE, no_transport=1.12 * RATE)], EVEN),
+        PREPROCESSING, speedups={"preprocessing": 3.0, "transport": 1.12},
+    ),
+    "one so near that their rounds may make the difference": Row(
+        run([*[{"baseline": RATE, "training": 150.0, "training_warm": 150.0,
+              "training_cached_samples": 300.0}] * 3, *alike(baseline=RATE, no_transport=1.12 * RATE)], EVEN),
+        f"{EITHER} speedups_alike preprocessing transport",
+    ),
+    # Training was slow in the only round that took anything away.
+    "compute beside the loader of all rounds": Row(
+        run([*alike(6, baseline=RATE, training=150), {"baseline": RATE, "training": 50.0,
+             "training_cached_samples": 600.0}], EVEN),
+        PREPROCESSING, speedups={"compute": 1.67, "preprocessing": 12.0},
+    ),
     "far below compute, whatever is removed": Row(
         in_training(0.42), f"{OPEN} outside_noise_band", facts={"predicted_share": 0.364},
     ),
