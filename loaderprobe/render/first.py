@@ -345,10 +345,6 @@ def _how_sure(report: Report) -> Iterator[Part]:
         parts.append(f"{span(rounds, '{:.0f}'.format)} round{'s' * (max(rounds) > 1)}")
         parts.append(f"rates ±{span(bands, percent)}")
     yield Paragraph(text=", ".join(parts), strong=True)
-    # Those on one data set stand among the notes alone.
-    if notes := [note for note in report.summary.run.notes if "data" not in note.facts]:
-        said = "; ".join(map(remark_words, notes))
-        yield Paragraph(text=f"{first_upper(said)}.", tone="quiet", further=True)
     yield from limit_maps(first)
 
 

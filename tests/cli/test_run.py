@@ -77,8 +77,8 @@ def test_spawned_workers_inherit_the_environment_and_are_left_alone(tmp_path: Pa
 
 
 def test_a_learner_of_fastai_is_watched_and_draws_the_same_random_numbers(tmp_path: Path, python: str) -> None:
-    """Its loader is no torch DataLoader; loaderprobe is attached by the first loop over it, in the middle of a run. Ctrl-C
-    ends it as ever."""
+    """Its loader is no torch DataLoader; loaderprobe is attached by the first loop over it, in the middle of a run.
+    Ctrl-C ends it as ever."""
     (tmp_path / "fastai" / "data").mkdir(parents=True)
     (tmp_path / "fastai" / "data" / "load.py").write_text(Path(fastai_load.__file__).read_text())
     script = tmp_path / "train.py"

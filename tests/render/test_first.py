@@ -63,11 +63,11 @@ def test_a_note_on_a_data_set_stands_in_every_format(
     assert written.count(f"bring no sure gain: {text}") == 1
 
 
-@pytest.mark.parametrize(("write", "times"), [(terminal_report, 1), (markdown_report, 2), (html_report, 2)])
-def test_a_note_on_the_run_stands_in_every_format(write: Callable[[Report], str], times: int) -> None:
-    """Among the notes; a page has it beside how sure the run is, too, for which a terminal has no lines."""
+@pytest.mark.parametrize("write", [terminal_report, markdown_report, html_report])
+def test_a_note_on_the_run_stands_in_every_format(write: Callable[[Report], str]) -> None:
+    """Once, among the notes."""
     written = " ".join(write(example_report([example_row()])).split())
-    assert written.lower().count("other processes took 11 % of 2 cores in 1 of 30 segments") == times
+    assert written.lower().count("other processes took 11 % of 2 cores in 1 of 30 segments") == 1
 
 
 @pytest.mark.parametrize("name", SWEEPS)
