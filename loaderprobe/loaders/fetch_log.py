@@ -22,7 +22,7 @@ ROWS = 8192
 COLUMNS = len(BATCH_COLUMNS) - 1
 MODES: tuple[Mode, ...] = get_args(Mode)
 # Of the head, which the parent writes.
-MODE, POOL, RELEASE, AHEAD = 0, 1, 2, 3
+MODE, POOL, RELEASE, AHEAD, BEGIN = 0, 1, 2, 3, 4
 # Of the head of a lane, which its worker writes.
 RELEASED, PASSES, FIRST_PASS = 0, 1, 2
 ALWAYS_NEW = -1
@@ -89,9 +89,18 @@ class OpenLog:
         """Number of requests to workers to unmap the pages of the data's files."""
         return int(self._head[RELEASE])
 
-    def ask_release(self) -> None:
-        """Ask every worker to unmap them now, and to restart an iterable with its next batch."""
+    def ask_release(self, requested: int = 0) -> None:
+        """Ask every worker to unmap them now, and to restart an iterable where so many batches were requested before.
+
+        All restart with the same of their own batches: in some libraries they wait for each other.
+        """
+        self._head[BEGIN] = -(-requested // len(self.lane_heads))
         self._head[RELEASE] += 1
+
+    @property
+    def begin(self) -> int:
+        """Own batches that a worker has made when it is to restart an iterable."""
+        return int(self._head[BEGIN])
 
     @property
     def ahead(self) -> int:

@@ -169,7 +169,7 @@ class SwitchedLoader:
             self._log.ask_release()
             return
         wait_for(lambda: self.still(taken), MOST_STILL_S)
-        self._log.ask_release()
+        self._log.ask_release(taken + self._ahead)
         if self._signals is not None:
             self._signals.send()
         wait_for(lambda: self._log.all_released, MOST_RELEASE_S)

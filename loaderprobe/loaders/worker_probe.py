@@ -382,13 +382,15 @@ class EndlessFetch:
         self._full: int | None = None
         """Samples of the largest batch so far; None before the first."""
 
-    def make_batch(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
+    def make_batch(self, fetcher: Any, original: Callable[[Any], Any], index: Any, made: int) -> Any:
+        """The batch after `made` others."""
         share, released = self._log.pool // self._lanes, self._log.release
-        if share > 0 and hasattr(fetcher, "dataset_iter") and (self._since >= share or released != self._released):
+        asked = released != self._released and made >= self._log.begin
+        if share > 0 and hasattr(fetcher, "dataset_iter") and (self._since >= share or asked):
             # An iterable begins again with the pool, so that its files come again; and after an eviction, which takes
             # what the kernel has read ahead of it.
             self._restart(fetcher)
-        self._released = released
+        self._released = released if asked else self._released
         return self._full_batch(fetcher, original, index)
 
     def _full_batch(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
@@ -507,7 +509,7 @@ class WorkerProbe:
         dataset = fetcher.dataset
         fetcher.dataset = self._ahead.around(dataset)
         try:
-            return self._fetching.make_batch(fetcher, original, index)
+            return self._fetching.make_batch(fetcher, original, index, self._made)
         finally:
             fetcher.dataset = dataset
 

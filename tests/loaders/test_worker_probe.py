@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import chain, islice
 from multiprocessing.util import Finalize
@@ -26,11 +26,12 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 from loaderprobe.analyze.verdict.rates import function_times
 from loaderprobe.errors import NoSpace
 from loaderprobe.loaders import switched, worker_probe
-from loaderprobe.loaders.fetch_log import ROWS, FetchLog
+from loaderprobe.loaders.fetch_log import PASSES, ROWS, FetchLog
 from loaderprobe.loaders.reads import OPENED, pool_reads
 from loaderprobe.loaders.switched import SwitchedLoader, dead_worker
 from loaderprobe.loaders.watched import WatchedLoader
 from loaderprobe.loaders.worker_probe import (
+    EndlessFetch,
     EvictAhead,
     WorkerSignals,
     stacks_seen,
@@ -541,6 +542,24 @@ def test_each_sample_finds_the_mapped_file_cold(
     loader.evict_ahead([data.path])
     assert ahead.around(Batched()).__getitems__([1, 2]) == [1, 2]
     assert not hasattr(ahead.around(data), "__getitems__")
+
+
+def test_all_workers_restart_an_iterable_with_the_same_of_their_batches(tmp_path: Path) -> None:
+    """In some libraries they wait for each other then. One has just restarted with the pool when it is asked to."""
+    log = FetchLog.create(tmp_path / "fetch.log", 2)
+    head = log.open("r+")
+    head.pool = 4
+    lanes = [EndlessFetch(head, lane, SimpleNamespace(images=1), lambda: None) for lane in range(2)]  # type: ignore[arg-type]
+
+    def make(numbers: Iterable[int]) -> None:
+        for number in numbers:
+            fetcher = SimpleNamespace(dataset=[0], dataset_iter=iter([0]), auto_collation=True)
+            lanes[number % 2].make_batch(fetcher, lambda _: None, None, number // 2)
+
+    make(range(5))
+    head.ask_release(5)
+    make(range(5, 8))
+    assert head.lane_heads[:, PASSES].tolist() == [2, 2]
 
 
 def test_a_full_disk_is_no_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
