@@ -193,8 +193,7 @@ def load_any(path: Path) -> Run | Documented:
         inside = sorted((*path.glob("*/run.json"), *path.glob(f"*/{RESULT}")), key=lambda file: file.stat().st_mtime)
         if is_run and inside and not (path / "run.json").exists():
             raise BadValue(f"{path} is a folder of runs", hint=f"give one of them; the newest is {inside[-1].parent}")
-    made_by = "sweep, run or diagnose"
-    found: Run | Documented = Run(RunDirectory.open(path, made_by=made_by)) if is_run else read_result(path, type_of)
+    found = Run(RunDirectory.open(path, made_by="sweep, run or diagnose")) if is_run else read_result(path, type_of)
     try:
         found.document()
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:

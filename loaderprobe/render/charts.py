@@ -105,8 +105,7 @@ class Chart(Part):
         whiskers = [row.interval for row in self.rows if row.interval]
         marks = [mark for row in self.rows for mark in (row.level, row.point and row.point.end) if mark]
         least = min(marks, default=0.0) / _LONGEST_WHISKER
-        low = min([self.low, *marks, *(max(begin, least) for begin, _ in whiskers)])
-        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "low", min([self.low, *marks, *(max(begin, least) for begin, _ in whiskers)]))
         if not self.high:
             most = max([self.low, *marks, *(bar.end for row in self.rows for bar in row.bars)])
             ends = [min(end, _LONGEST_WHISKER * most) for _, end in whiskers]

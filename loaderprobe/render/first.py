@@ -328,8 +328,7 @@ def _gains(report: Report, action: Action, rows: Sequence[ConfigurationRow]) -> 
     # Sure gains first, none last.
     found.sort(key=lambda row: row.point.how == "unsure" if row.point else 2)
     drawn = tuple(found[:MOST_GAINS])
-    ends = f"data,{sample_of(report)}s/s"
-    return Chart(rows=drawn, brief=drawn[:1], low=1.0, level="no gain", ends=ends)
+    return Chart(rows=drawn, brief=drawn[:1], low=1.0, level="no gain", ends=f"data,{sample_of(report)}s/s")
 
 
 def _how_sure(report: Report) -> Iterator[Part]:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import random
-from bisect import bisect_right
-from collections.abc import Sequence
 from dataclasses import replace
-from itertools import accumulate
 from pathlib import Path
 
 from loaderprobe.errors import LoaderprobeError
@@ -15,7 +12,7 @@ from loaderprobe.records.files import FileSet, PartFiles
 from loaderprobe.records.loader_files import BatchFiles
 from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.remark import Remark
-from loaderprobe.storage.files import LARGE_BLOCK_BYTES, Piece, Sample, locate_pieces
+from loaderprobe.storage.files import LARGE_BLOCK_BYTES, Piece, Sample, blocks, locate_pieces
 from loaderprobe.storage.objects import ONE_INTERPRETER, ObjectEngine
 from loaderprobe.storage.phase import PhaseSettings, run_fastest
 from loaderprobe.storage.reader import ReadEngine, Supply, ThreadEngine
@@ -23,7 +20,7 @@ from loaderprobe.system.device import locate_root, reads_from_storage
 from loaderprobe.system.limits import cores_available
 from loaderprobe.system.objects import open_store
 
-MOST_BLOCKS = 2048
+MOST_BLOCKS, MOST_LISTED = 2048, 50_000
 
 
 def raise_ceiling(
@@ -69,16 +66,9 @@ def sample_of(files: FileSet | BatchFiles | PartFiles, *, seed: int = 0) -> Samp
     pieces = [Piece(path=folder / path, offset=0, size_bytes=size) for path, size in sizes if size]
     in_parts = bool(files.whole_bytes) if isinstance(files, FileSet) else isinstance(files, PartFiles)
     if in_parts:
-        # By number: the blocks of some TB are millions.
-        ends = list(accumulate(-(-piece.size_bytes // LARGE_BLOCK_BYTES) for piece in pieces))
-        count = ends[-1] if ends else 0
-        chosen = random.Random(seed).sample(range(count), min(count, MOST_BLOCKS))
-        pieces = [_block(pieces, ends, number) for number in chosen]
+        # Of some TB, those at equal distances: all would be millions.
+        step = LARGE_BLOCK_BYTES * (1 + sum(size for _, size in sizes) // (MOST_LISTED * LARGE_BLOCK_BYTES))
+        every = [part for piece in pieces for part in blocks(piece.path, piece.size_bytes, step)]
+        some = random.Random(seed).sample(every, min(len(every), MOST_BLOCKS))
+        pieces = [replace(part, size_bytes=min(LARGE_BLOCK_BYTES, part.size_bytes)) for part in some]
     return Sample(pieces=tuple(pieces), block_bytes=LARGE_BLOCK_BYTES if in_parts else None)
-
-
-def _block(pieces: Sequence[Piece], ends: Sequence[int], number: int) -> Piece:
-    """Block `number` of all files, of which `ends` are the blocks down to the end of each; the last may be shorter."""
-    file = bisect_right(ends, number)
-    piece, offset = pieces[file], (number - (ends[file - 1] if file else 0)) * LARGE_BLOCK_BYTES
-    return replace(piece, offset=offset, size_bytes=min(LARGE_BLOCK_BYTES, piece.size_bytes - offset))

@@ -255,9 +255,8 @@ def _by_laws(found: Experiments, around: Surroundings) -> Recommendation:
         return Recommendation(forecasts=(refused("workers", "any other", fitted),), advice=())
     sets_workers = not measurement.own_threads
     by_workers = (around.workers or worker_forecasts((point, *others), around.storage)) if sets_workers else {}
-    taken, remote = bool(cores_are_busy(found)), measurement.is_remote
-    before = point.rate
-    stored = _network(fitted, around.storage) if remote else _storage(fitted, around, found.config.loader.name)
+    taken, remote, before = bool(cores_are_busy(found)), measurement.is_remote, point.rate
+    stored = _storage(fitted, around, found.config.loader.name, remote=remote)
     made = (
         *_workers(point, by_workers, taken=taken),
         *(_as_tried(option, before, found) for option in stored),
@@ -297,7 +296,10 @@ def _workers(point: Point, by_workers: Mapping[int, Forecast], *, taken: bool) -
     return [AdviceOption(forecast=by_workers[chosen], action=action, command=f"num_workers={chosen}")]
 
 
-def _storage(fitted: Fit, around: Surroundings, loader: str) -> list[AdviceOption]:
+def _storage(fitted: Fit, around: Surroundings, loader: str, *, remote: bool) -> list[AdviceOption]:
+    """A faster network only where it is known to be at its limit: no rate makes up for what each request waits."""
+    if remote:
+        return [_faster_storage(fitted, "faster_network")] if around.storage.is_flat else []
     if not fitted.anchor.from_storage:
         return []
     made = [*_in_memory(fitted, around.place), _faster_storage(fitted)]
@@ -306,11 +308,6 @@ def _storage(fitted: Fit, around: Surroundings, loader: str) -> list[AdviceOptio
         command = "--layout tar" if around.images.generated else "--layout files,tar --convert-to DIR"
         made.append(AdviceOption(forecast=large, action=action, command=command if loader in ANY_LAYOUT else ""))
     return made
-
-
-def _network(fitted: Fit, storage: Storage) -> list[AdviceOption]:
-    """A faster one, where it is known to be at its limit: no rate makes up for what each request waits."""
-    return [_faster_storage(fitted, "faster_network")] if storage.is_flat else []
 
 
 def _in_memory(fitted: Fit, place: DataPlace | None) -> list[AdviceOption]:
@@ -415,8 +412,7 @@ def _wasted(found: Experiments, point: Point, faster: Collection[float], worth: 
         useless.append(Action(code="accelerator_gains_nothing", facts={"until_images_per_s": point.compute}))
     # Training on a loader without end runs at what compute alone reaches.
     if point.compute < thresholds.WORTH * point.training and not helping - {"accelerator"}:
-        share = point.training / point.compute
-        useless.append(Action(code="input_gains_nothing", facts={"share": share}))
+        useless.append(Action(code="input_gains_nothing", facts={"share": point.training / point.compute}))
     return [Advice(action=each, speedup=1.0, before=before, after=before, how="measured") for each in useless]
 
 
