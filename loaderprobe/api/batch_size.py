@@ -117,7 +117,7 @@ def batch_size(
         model=name or type(model).__name__,
         device=device_words(prober.device),
         image_size=None,
-        precision=precision,
+        precision=prober.precision,
         strategy=strategy,
         data="loader" if loaded else "",
         workers=None,

@@ -9,16 +9,13 @@ from typing import Any
 
 from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.api.sweep_spec import compute_names, usual_batch
-from loaderprobe.errors import BadValue
 from loaderprobe.measure.image_data import image_files, loader_of_images
 from loaderprobe.plugins import check_name, resolve
 from loaderprobe.records.layers import LayersReport
+from loaderprobe.records.options import LAYERS, check
 from loaderprobe.render.json import result_json
 from loaderprobe.render.layers import layer_columns, layers_document, sums
 from loaderprobe.system.clock import SystemClock
-
-FEWEST_STEPS = 4
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Layers(Documented, LayersReport):
@@ -40,6 +37,7 @@ def layers(
     loss: Callable[[Any, Any], Any] | None = None,
     steps: int = 10,
     drill: bool = False,
+    precision: str = "fp32",
     name: str = "",
     command: str = "loaderprobe.layers(...)",
 ) -> Layers:
@@ -49,29 +47,29 @@ def layers(
     dict are given by name. It may be a loader, too: then loading its batches is a part of the step. `loss(given,
     batch)` returns the loss of what the model gave; without it, the `loss` of what the model gave, else the cross
     entropy of it and the targets. `steps` are timed without a profiler, and as many with it. `drill` goes on to the
-    slowest operator and its source line. `name` and `command` are for the report.
+    slowest operator and its source line. `precision` bf16 trains under autocast. `name` and `command` are for the
+    report.
 
     Raises BadValue for what cannot be trained, saying in which part of the step it fails.
     """
-    if steps < FEWEST_STEPS:
-        raise BadValue(f"{steps} steps are too few", hint=f"use {FEWEST_STEPS} or more")
+    check(LAYERS, {"steps": steps, "precision": precision})
     from loaderprobe.compute.layers import measure_layers
     from loaderprobe.compute.trainer import usual_loss
 
     found = measure_layers(
         model, batch, loss=loss or usual_loss, steps=steps, clock=SystemClock(), name=name or type(model).__name__,
-        origin=origin_now(command), drill=drill,
+        origin=origin_now(command), drill=drill, bf16=precision == "bf16",
     )  # fmt: skip
     return Layers.of(found)
 
 
 def named_layers(
     model: str, data: Path | None = None, *, workers: int = 0, device: str = "auto", batch_size: int | None = None,
-    image_size: int = 224, steps: int = 10, drill: bool = False, command: str = "",
+    image_size: int = 224, steps: int = 10, drill: bool = False, precision: str = "auto", command: str = "",
 ) -> Layers:  # fmt: skip
     """The layers of a model by name, on images of `data`, else on one batch of random ones in memory.
 
-    Raises BadValue for an unknown name or a model that cannot be trained, MissingPart for one that cannot be imported
+    `precision` auto is bf16 on a GPU, and fp32 on the CPU. Raises BadValue for an unknown name or a model that cannot be trained, MissingPart for one that cannot be imported
     or a GPU that is not there.
     """
     check_name("model", model)
@@ -85,7 +83,9 @@ def named_layers(
     batch: Any = random_images(size, image_size)
     if files is not None:
         batch = loader_of_images(files, batch_size=size, workers=workers, device=chosen)
-    return layers(made, batch, steps=steps, drill=drill, name=model, command=command)
+    if precision == "auto":
+        precision = "bf16" if chosen == "cuda" else "fp32"
+    return layers(made, batch, steps=steps, drill=drill, precision=precision, name=model, command=command)
 
 
 BEYOND = 6

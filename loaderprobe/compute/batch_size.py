@@ -144,6 +144,7 @@ class TorchProber:
         self.device = trainable(model)[0].device
         self._memory = MemoryBudget(self.device, memory_limit, gradient_bytes(model))
         self._model = ModelCopy(model, loss, LEARNING_RATE, bf16=bf16)
+        self.precision = self._model.precision
         self._batches, self._clock, self._meter, self._steps = batches, clock, meter, steps
         self._size = 0
 

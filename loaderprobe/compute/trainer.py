@@ -257,6 +257,8 @@ class ModelCopy:
         self.model = copy.deepcopy(model).train()
         self.optimizer = torch.optim.SGD(trainable(self.model), lr=learning_rate, momentum=MOMENTUM)
         self._loss, self._dtype = loss, torch.bfloat16 if bf16 else None
+        of_weights = str(self._dtype or trainable(model)[0].dtype).removeprefix("torch.")
+        self.precision = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}.get(of_weights, of_weights)
         self._scaler = torch.amp.GradScaler(self.device.type, enabled=False)
 
     def step(

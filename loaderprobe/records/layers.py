@@ -93,6 +93,7 @@ class LayersReport:
     origin: Origin
     model: str
     device: str
+    precision: str
     batch_size: int
     steps: int
     """Timed without the profiler, and as many with it."""

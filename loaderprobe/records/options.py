@@ -127,6 +127,7 @@ DEVICE = Option(
 )
 BATCH_SIZE = Option("batch_size", int, None, COMPUTE, "Images per batch.", least=1, usual=USUAL_BATCH)
 IMAGE_SIZE = Option("image_size", int, 224, COMPUTE, "Pixels a side of the images.", least=1, most=4096)
+PRECISION = Option("precision", Literal["auto", "fp32", "bf16"], "auto", COMPUTE, "auto: bf16 on CUDA, else fp32.")
 CACHE = Option(
     "cache", Literal["cold", "warm"], "cold", MEASURING, "Files from storage (cold) or from memory (warm)."
 )  # fmt: skip
@@ -487,6 +488,7 @@ LAYERS = (
     DEVICE,
     BATCH_SIZE,
     IMAGE_SIZE,
+    PRECISION,
     Option("steps", int, 10, MEASURING, "Steps without a profiler, and with.", least=4, most=1000),
     Option("drill", bool, False, MEASURING, "Go on to the slowest operator and its source line."),
     OUT,
@@ -503,17 +505,14 @@ BATCH_SIZES = (
     MODEL,
     DEVICE,
     IMAGE_SIZE,
-    Option(
-        "precision", Literal["auto", "fp32", "bf16"], "auto", COMPUTE,
-        "auto: bf16 on CUDA, fp32 on the CPU and as the paper.",
-    ),
+    PRECISION,
     Option(
         "memory", str, None, COMPUTE, "Most that training may take, like 8GiB.",
         usual="all of a GPU, 70 % of what is available to the CPU",
     ),
     Option(
         "strategy", Literal["throughput", "gpu-usage", "epoch-time"], "throughput", MEASURING,
-        "throughput: most images/s. The others are those of the paper.",
+        "throughput: most images/s. The others are those of the paper, in fp32.",
     ),
     Option(
         "most", int, None, MEASURING, "Largest batch size to try.", typed="--max", least=1,

@@ -33,7 +33,7 @@ def layers_document(found: LayersReport) -> Document:
     takes = f"{slowest.name or slowest.kind} takes {percent(slowest.ms / whole)} of a step"
     most = f"{layer_name(slowest)} is the slowest of {len(found.layers)} layers, most of it {where}"
     return Document(
-        title=f"{found.model} on {found.device}{batch}",
+        title=f"{found.model} in {found.precision} on {found.device}{batch}",
         headline="The layers do not add up to the step" if _far(found) else takes,
         subline=f"{significant(whole)} ms a training step; {most}",
         tone="compute",
