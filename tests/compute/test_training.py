@@ -1,16 +1,21 @@
-"""Real training steps: of models by name, written out, or of an installed package; and with each option."""
+"""Real training steps: of models by name, written out, or installed; with each option; and by two gloo ranks."""
 
 from __future__ import annotations
 
+import gc
 import re
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 from torchvision.transforms import v2
 
 from loaderprobe import plugins
@@ -18,14 +23,17 @@ from loaderprobe.analyze.forecast.advice import recommend_groups
 from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.compute import torch as module
 from loaderprobe.compute.profile import Device, thread_numbers
-from loaderprobe.compute.torch import CpuCompute, CudaCompute, crop, split
+from loaderprobe.compute.step import ExchangingStep, step_in_ranks
+from loaderprobe.compute.torch import CpuCompute, CudaCompute, Gradients, crop, split
 from loaderprobe.compute.trainer import CLASSES, FORMATS, Trainer
 from loaderprobe.errors import BadValue, MissingPart
+from loaderprobe.protocols import Peers
 from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN, ComputeSpec
 from loaderprobe.system.clock import SystemClock
-from loaderprobe.testing import example_arguments
+from loaderprobe.testing import FakeClock, example_arguments
 from tests.analyze.scripted import Truth, measured
 from tests.test_installed import blocks, install
+from tests.warm import in_two_ranks
 
 MODELS = """
 import torch
@@ -247,3 +255,56 @@ def test_files_in_a_row_come_apart_and_crops_are_square() -> None:
     files = split(torch.tensor([2, 3]), torch.tensor([1, 2, 3, 4, 5], dtype=torch.uint8))
     assert [each.tolist() for each in files] == [[1, 2], [3, 4, 5]]
     assert crop()(torch.zeros(3, 300, 500, dtype=torch.uint8)).shape == (3, 224, 224)
+
+
+LONGEST_S = 60.0
+
+
+def exchanges(rank: int, scratch: Path) -> None:
+    """One rank, whose gradients are 1 on rank 0 and 2 on rank 1 by themselves."""
+    store: Any = dist.FileStore(str(scratch / "store"), 2)  # type: ignore[attr-defined]  # torch does not list it
+    group: Any = SimpleNamespace(rank=rank, size=2)
+    peers = Peers(group=group, local_rank=rank, cores=1.0, store=store, timeout_s=LONGEST_S)
+    model = torch.nn.Linear(4, 1, bias=False)
+    gradients = Gradients(torch.device("cpu"), peers)
+    wrapped = gradients.exchanged_by(model)
+
+    def train() -> None:
+        model.zero_grad(set_to_none=True)
+        wrapped(torch.full((1, 4), 1.0 + rank)).sum().backward()
+
+    found = []
+    for on in (True, False, True):
+        gradients.exchanged = on
+        gradients.step(train)
+        assert model.weight.grad is not None
+        found.append(float(model.weight.grad[0, 0]))
+    gradients.exchange_alone()
+    (scratch / f"rank-{rank}.json").write_bytes(msgspec.json.encode(found))
+
+
+def test_gradients_are_exchanged_unless_that_is_off(tmp_path: Path, python: str) -> None:
+    """With it, each rank has the mean of both; without, its own."""
+    in_two_ranks(python, exchanges, tmp_path)
+    found = [msgspec.json.decode((tmp_path / f"rank-{rank}.json").read_bytes()) for rank in range(2)]
+    assert found == [[1.5, 1.0, 1.5], [1.5, 2.0, 1.5]]
+
+
+@pytest.fixture
+def models() -> Iterator[list[DistributedDataParallel]]:
+    """Of different sizes, in a group of one."""
+    store: Any = dist.HashStore()  # type: ignore[attr-defined]  # torch does not list it
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    yield [DistributedDataParallel(torch.nn.Linear(4, outputs)) for outputs in (8, 2)]
+    dist.destroy_process_group()
+
+
+def test_all_ranks_exchange_models_in_the_same_order(
+    models: list[DistributedDataParallel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever order the collector of a rank has them in: else their sizes would not match."""
+    for known in (models, models[::-1]):
+        monkeypatch.setattr(gc, "get_objects", lambda known=known: known)
+        made = step_in_ranks(lambda _: None, example_arguments(FakeClock()))
+        assert isinstance(made, ExchangingStep)
+        assert [bucket.numel() for bucket, _ in made._buckets] == [10, 40]
