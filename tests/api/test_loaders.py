@@ -31,7 +31,7 @@ from loaderprobe.measure.user.loader import Deadline, LoaderRequest, OutOfTimeEr
 from loaderprobe.records.measurement import Activity, Measurement, Mode
 from loaderprobe.system.clock import SystemClock
 from loaderprobe.testing import FakeClock, FakePageCache
-from tests.api import samples, wrappers
+from tests.api import samples
 from tests.api.conftest import Judge, Plan
 from tests.api.samples import Numbers, RawImages, Shared
 from tests.examples.iterated import Eager
@@ -55,9 +55,9 @@ def mapped(paths: list[str]) -> samples.Mapped:
     return samples.Mapped(str(whole), len(paths))
 
 
-def pipeline(paths: list[str]) -> wrappers.Piped:
+def pipeline(paths: list[str]) -> samples.Piped:
     """Later stages may make other batches."""
-    return wrappers.Piped([DataLoader(Numbers(), batch_size=4), lambda batches: pytest.fail("was run")])
+    return samples.Piped([DataLoader(Numbers(), batch_size=4), lambda batches: pytest.fail("was run")])
 
 
 Found = dict[str, Any]
@@ -138,7 +138,7 @@ VARIANTS: dict[str, tuple[Callable[[list[str]], Any], Found]] = {
         lambda paths: DataLoader(RawImages(paths), 4, num_workers=2, in_order=False), {"note": "taken_in_order"},
     ),
     "joins batches": (
-        lambda paths: wrappers.Joining(DataLoader(Numbers(), 4, num_workers=2)), {"note": "wrapper_left_out"},
+        lambda paths: samples.Joining(DataLoader(Numbers(), 4, num_workers=2)), {"note": "wrapper_left_out"},
     ),
     "pipeline": (pipeline, {"note": "wrapper_left_out"}),
 }  # fmt: skip
@@ -303,7 +303,7 @@ def labels_of(loader: Any) -> list[list[int]]:
     return [labels.tolist() for _, labels in loader]
 
 
-@pytest.mark.parametrize(("kind", "workers"), [(wrappers.Doubling, 2), (wrappers.Ahead, 0)])
+@pytest.mark.parametrize(("kind", "workers"), [(samples.Doubling, 2), (samples.Ahead, 0)])
 def test_a_wrappers_own_work_is_measured(judge: Judge, paths: list[str], kind: Any, workers: int) -> None:
     """The step is given what the wrapper makes; files are learned below it; batches are not left out below it."""
     seen: list[Any] = []
@@ -321,7 +321,7 @@ def test_the_sampler_of_a_wrapped_loader_keeps_its_epoch(judge: Judge, paths: li
     data = RawImages(paths)
     sampler: DistributedSampler[Any] = DistributedSampler(data, num_replicas=1, rank=0)
     sampler.set_epoch(5)
-    judge(wrappers.Disguised(DataLoader(data, batch_size=4, sampler=sampler)))
+    judge(samples.Disguised(DataLoader(data, batch_size=4, sampler=sampler)))
     assert sampler.epoch == 5
 
 
@@ -369,7 +369,7 @@ class RaisingSampler(samples.Backwards):
         raise ValueError("no order")
 
 
-class Failing(wrappers.Doubling):
+class Failing(samples.Doubling):
     def __iter__(self) -> Any:
         raise ValueError("no device")
 

@@ -13,8 +13,7 @@ from torch.utils.data import DataLoader
 import loaderprobe
 from loaderprobe.errors import BadValue
 from loaderprobe.loaders.unwrap import EndlessBatches, bare_copy, torch_iterator, unwrap
-from tests.api.samples import Keeping, Numbers
-from tests.api.wrappers import Disguised, Doubling, Piped
+from tests.api.samples import Disguised, Doubling, Keeping, Numbers, Piped
 from tests.said import said
 
 

@@ -31,8 +31,7 @@ from loaderprobe.loaders.user_loader import BatchPool, UserLoader
 from loaderprobe.records.files import PartFiles
 from loaderprobe.records.loader_files import BatchFiles, UnknownFiles, UnknownFilesCode
 from loaderprobe.testing import example_config
-from tests.api.samples import Moving, Numbers
-from tests.api.wrappers import Ahead
+from tests.api.samples import Ahead, Moving, Numbers
 from tests.examples.iterated import Transforming
 
 
