@@ -30,11 +30,7 @@ from loaderprobe.testing import example_files, example_location
 from tests.analyze.runs import scaled
 from tests.analyze.scripted import Truth, measured
 from tests.cli.invoke import invoke
-from tests.examples.bandwidth import (
-    example_bandwidth,
-    example_operations,
-    example_phase,
-)
+from tests.examples.bandwidth import example_bandwidth, example_operations, example_phase
 from tests.stored import RUNS, empty_run
 
 TRUTH = Truth(compute=1000.0)

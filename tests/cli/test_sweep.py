@@ -23,14 +23,7 @@ import loaderprobe
 from loaderprobe.api import sweep as verb
 from loaderprobe.api.load import judge_run
 from loaderprobe.api.sweep import more_of, plan
-from loaderprobe.api.sweep_spec import (
-    check_layouts,
-    compute_names,
-    images_needed,
-    possible,
-    spec_of,
-    worker_counts,
-)
+from loaderprobe.api.sweep_spec import check_layouts, compute_names, images_needed, possible, spec_of, worker_counts
 from loaderprobe.api.values import listed
 from loaderprobe.cli import border
 from loaderprobe.errors import BadValue, LoaderprobeError, LostRank, NoSpace

@@ -6,12 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from loaderprobe.analyze.bandwidth import judge_bandwidth
-from loaderprobe.records.bandwidth import (
-    BandwidthMeasurement,
-    BandwidthReport,
-    MetadataOperation,
-    MetadataPhase,
-)
+from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport, MetadataOperation, MetadataPhase
 from loaderprobe.records.environment import Origin
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.phases import BandwidthPhase, Latency, RankRead

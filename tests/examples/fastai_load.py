@@ -9,11 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from torch.utils.data import default_collate, get_worker_info
-from torch.utils.data.dataloader import (
-    _DatasetKind,
-    _MultiProcessingDataLoaderIter,
-    _SingleProcessDataLoaderIter,
-)
+from torch.utils.data.dataloader import _DatasetKind, _MultiProcessingDataLoaderIter, _SingleProcessDataLoaderIter
 
 _loaders: tuple[Callable[[Any], Iterator[Any]], ...] = (_MultiProcessingDataLoaderIter, _SingleProcessDataLoaderIter)
 

@@ -30,13 +30,7 @@ from loaderprobe.loaders.fetch_log import PASSES, ROWS, FetchLog
 from loaderprobe.loaders.reads import OPENED, pool_reads
 from loaderprobe.loaders.switched import SwitchedLoader, dead_worker
 from loaderprobe.loaders.watched import WatchedLoader
-from loaderprobe.loaders.worker_probe import (
-    EndlessFetch,
-    EvictAhead,
-    WorkerSignals,
-    stacks_seen,
-    watch_here,
-)
+from loaderprobe.loaders.worker_probe import EndlessFetch, EvictAhead, WorkerSignals, stacks_seen, watch_here
 from loaderprobe.records.measurement import Mode
 from loaderprobe.records.thresholds import LEAST_LOOKS
 from loaderprobe.records.waits import CodePlace, StackSamples

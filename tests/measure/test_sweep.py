@@ -19,15 +19,7 @@ from loaderprobe.measure.pace import Durations, Part
 from loaderprobe.measure.runner import RAISE_BUDGET, RAISE_TIME_LIMIT, Event, Order
 from loaderprobe.measure.studies import batches_read, pages_bytes, study_all, too_small, untimed
 from loaderprobe.measure.study import in_epochs, study_epochs, study_prefilled
-from loaderprobe.measure.sweep import (
-    DEALT,
-    SweepPolicy,
-    SweepResult,
-    pending,
-    plan_sweep,
-    sweep,
-    usual_seconds,
-)
+from loaderprobe.measure.sweep import DEALT, SweepPolicy, SweepResult, pending, plan_sweep, sweep, usual_seconds
 from loaderprobe.policy import Ask, Fixed, Results, Stop
 from loaderprobe.records.config import RunConfig, SweepSpec, asks_for
 from loaderprobe.records.files import FileSet
@@ -39,14 +31,7 @@ from loaderprobe.records.waits import WaitSamples
 from loaderprobe.render.words import remark_words, sweep_plan_words
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.store.run_directory import RunDirectory
-from loaderprobe.testing import (
-    FakeClock,
-    FakePageCache,
-    ScriptedLoader,
-    Service,
-    example_config,
-    example_files,
-)
+from loaderprobe.testing import FakeClock, FakePageCache, ScriptedLoader, Service, example_config, example_files
 from tests.examples.bandwidth import example_phase
 from tests.measure.scripted import measured, measured_alone, scripted_parts, scripted_session
 from tests.stored import empty_run, failure
