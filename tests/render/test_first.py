@@ -63,13 +63,6 @@ def test_a_note_on_a_data_set_stands_in_every_format(
     assert written.count(f"bring no sure gain: {text}") == 1
 
 
-@pytest.mark.parametrize("write", [terminal_report, markdown_report, html_report])
-def test_a_note_on_the_run_stands_in_every_format(write: Callable[[Report], str]) -> None:
-    """Once, among the notes."""
-    written = " ".join(write(example_report([example_row()])).split())
-    assert written.lower().count("other processes took 11 % of 2 cores in 1 of 30 segments") == 1
-
-
 @pytest.mark.parametrize("name", SWEEPS)
 def test_the_first_screen_is_seventy_words_of_prose_at_most(name: str) -> None:
     """Beside labels, figures, legends and what is typed."""
