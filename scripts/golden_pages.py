@@ -43,8 +43,7 @@ from tests.examples.bandwidth import (
     example_rank_bandwidth,
     example_ranks,
 )
-from tests.examples.reports import example_report, example_row
-from tests.pages import html_report, terminal_report
+from tests.examples.reports import example_report, example_row, html_report, terminal_report
 from tests.stored import failure
 
 Pages = Iterator[tuple[str, str]]

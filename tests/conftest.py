@@ -26,6 +26,7 @@ from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store import run_directory
 from loaderprobe.system.clock import SystemClock
+from loaderprobe.system.device import locate
 from loaderprobe.testing import example_config, example_environment
 from tests.warm import Warm
 
@@ -227,6 +228,13 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A Python that has imported torch; each command that it is given is a fork (tests/warm.py)."""
     with Warm(tmp_path_factory.mktemp("python")) as warm:
         yield str(warm.python)
+
+
+def needs_cold_reads(folder: Path) -> None:
+    """Skips a test where what is written to this folder stays in memory, or where reads of it are not counted."""
+    location = locate(folder)
+    if not location.counts_reads or (location.layers or (location.kind,))[0] != "block":
+        pytest.skip("the temporary directory is not on a block device, whose pages can be dropped")
 
 
 @pytest.fixture

@@ -42,8 +42,7 @@ from loaderprobe.testing import example_config, example_files
 from tests.analyze.scripted import Truth, measured
 from tests.examples import timelines
 from tests.examples.bandwidth import example_phase
-from tests.examples.reports import example_report, example_row
-from tests.pages import csv_report
+from tests.examples.reports import csv_report, example_report, example_row
 
 
 def with_another(config: RunConfig, name: str) -> RunConfig:

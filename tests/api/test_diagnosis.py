@@ -38,9 +38,9 @@ from loaderprobe.testing import example_config
 from tests.analyze.runs import BATCH, STEPS, Cost, alike
 from tests.analyze.runs import run as scripted
 from tests.analyze.scripted import Truth, measured
+from tests.conftest import needs_cold_reads
 from tests.examples.bandwidth import example_phase
 from tests.said import all_said, quoted
-from tests.skips import needs_cold_reads
 from tests.stored import FAILED, MEASUREMENTS, PENDING, RUNS, plain_run
 
 SEEN = DataFound(hidden=None, size_bytes=1e9, root="/data/photos/train")

@@ -34,10 +34,10 @@ from loaderprobe.testing import FakeClock, FakePageCache
 from tests.api import samples
 from tests.api.conftest import Judge, Plan
 from tests.api.samples import Numbers, RawImages, Shared
+from tests.conftest import needs_cold_reads
 from tests.examples.iterated import Eager
 from tests.loaders.test_user_loader import Merging
 from tests.said import all_said, said
-from tests.skips import needs_cold_reads
 
 COLD = {"access": "files", "cache": "cold"}
 

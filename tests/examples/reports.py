@@ -1,4 +1,4 @@
-"""Reports on rows of stored runs, of which a test changes what it is about."""
+"""Reports on rows of stored runs, of which a test changes what it is about; and through the writers."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ from loaderprobe.records.config import OPTIONS, with_options
 from loaderprobe.records.remark import reported
 from loaderprobe.records.report import ConfigurationRow, Outlook, Report
 from loaderprobe.records.verdict import Knee, Verdict
+from loaderprobe.render.pages import document_markdown, document_page
+from loaderprobe.render.rows import csv_text
+from loaderprobe.render.sweep import report_columns, sweep_document
+from loaderprobe.render.terminal import document_text
 from tests.stored import RUNS
 
 STORED, CAUSES, ON_CPU = (load(RUNS / name).report() for name in ("storage", "causes", "cpu"))
@@ -77,3 +81,19 @@ def example_report(rows: Sequence[ConfigurationRow] | None = None) -> Report:
     )  # fmt: skip
     details = {row.key: detail for row in chosen if row.status == "measured"}
     return answered(Report(summary=made, details=details))
+
+
+def terminal_report(report: Report, *, color: bool = False) -> str:
+    return document_text(sweep_document(report), width=80, color=color)
+
+
+def markdown_report(report: Report) -> str:
+    return document_markdown(sweep_document(report))
+
+
+def html_report(report: Report) -> str:
+    return document_page(sweep_document(report), made_by="")
+
+
+def csv_report(report: Report) -> str:
+    return csv_text(report_columns(report))

@@ -36,8 +36,8 @@ from loaderprobe.records.thresholds import LEAST_LOOKS
 from loaderprobe.records.waits import CodePlace, StackSamples
 from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.system.stacks import stack_of
+from tests.conftest import needs_cold_reads
 from tests.examples.training import Costly
-from tests.skips import needs_cold_reads
 
 
 class Counting(Dataset[Any]):

@@ -8,8 +8,8 @@ import pytest
 
 from loaderprobe.measure import pace
 from loaderprobe.records.files import FileSet
+from tests.conftest import needs_cold_reads
 from tests.measure.scripted import FEW_STEPS
-from tests.skips import needs_cold_reads
 
 
 @pytest.fixture(autouse=True)

@@ -19,8 +19,14 @@ from loaderprobe.render.charts import Chart
 from loaderprobe.render.document import Command, Document, Paragraph, Section, Table
 from loaderprobe.render.first import again_with, first_screen, headed
 from loaderprobe.units import format_rate
-from tests.examples.reports import example_report, example_row, with_changes
-from tests.pages import html_report, markdown_report, terminal_report
+from tests.examples.reports import (
+    example_report,
+    example_row,
+    html_report,
+    markdown_report,
+    terminal_report,
+    with_changes,
+)
 
 RUNS = Path(__file__).parents[2] / "fixtures" / "runs"
 SWEEPS = ("causes", "cpu", "profiler", "ranks", "storage")

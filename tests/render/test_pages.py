@@ -48,8 +48,14 @@ from tests.examples.bandwidth import (
     example_rank_bandwidth,
     example_ranks,
 )
-from tests.examples.reports import example_report, example_row, with_changes
-from tests.pages import html_report, markdown_report, terminal_report
+from tests.examples.reports import (
+    example_report,
+    example_row,
+    html_report,
+    markdown_report,
+    terminal_report,
+    with_changes,
+)
 
 WIDEST = replace(
     example_bandwidth(),

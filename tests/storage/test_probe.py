@@ -41,8 +41,8 @@ from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.device import locate
 from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.testing import FakeClock, FakeGroup, FakePageCache, example_files, example_location
+from tests.conftest import needs_cold_reads
 from tests.examples.bandwidth import example_operations, example_phase
-from tests.skips import needs_cold_reads
 
 BLOCK = example_location("/data")
 NFS = replace(BLOCK, filesystem="nfs4", kind="network", devices=())

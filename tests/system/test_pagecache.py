@@ -33,7 +33,7 @@ from loaderprobe.system.pagecache import (
     knows_all_users,
     why_unknown,
 )
-from tests.skips import needs_cold_reads
+from tests.conftest import needs_cold_reads
 
 PAGES = 64
 CACHE = LinuxPageCache()

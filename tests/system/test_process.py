@@ -27,7 +27,7 @@ from loaderprobe.system.process import (
     runs,
     signal_name,
 )
-from tests.skips import needs_cold_reads
+from tests.conftest import needs_cold_reads
 from tests.system.fake_kernel import PID, Processes
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
