@@ -28,15 +28,18 @@ from loaderprobe.records.environment import Environment
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import NO_STEP, Measurement, RunFailure, Segment
 from loaderprobe.records.phases import StorageCeiling, fastest
-from loaderprobe.records.ranks import MOST_SHOWN, RankRow, RanksView, Role
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.report import (
+    MOST_SHOWN,
     ConfigurationRow,
     DamagedFile,
     DataInfo,
     Detail,
     Outlook,
+    RankRow,
+    RanksView,
     Report,
+    Role,
     RunInfo,
     Status,
     StorageNeed,

@@ -31,8 +31,7 @@ from loaderprobe.measure.user.function import agreed, measure_own, named
 from loaderprobe.records.config import SweepSpec
 from loaderprobe.records.diagnosis import DataFound, OwnMeasured
 from loaderprobe.records.measurement import RunFailure
-from loaderprobe.records.rank_processes import Node, RankPlacement
-from loaderprobe.records.ranks import RankInput
+from loaderprobe.records.rank_processes import Node, RankInput, RankPlacement
 from loaderprobe.records.remark import Remark
 from loaderprobe.render.pages import document_markdown
 from loaderprobe.store.codec import decode, encode

@@ -19,8 +19,7 @@ from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.runner import Order
 from loaderprobe.protocols import Clock, Group, NextRound, OnStage, Peers, Round
 from loaderprobe.records.measurement import Measurement, Segment, segment_seconds, segments_of
-from loaderprobe.records.rank_processes import RankPlacement, ReadResult, shares
-from loaderprobe.records.ranks import RankMeasurement
+from loaderprobe.records.rank_processes import RankMeasurement, RankPlacement, ReadResult, shares
 from loaderprobe.records.remark import Remark, each_once
 from loaderprobe.records.thresholds import OF_STEP
 from loaderprobe.stats import median
