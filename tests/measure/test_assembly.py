@@ -33,9 +33,9 @@ from loaderprobe.testing import (
     Service,
     example_config,
     example_files,
-    example_location,
 )
 from tests.batch_sizes import ScriptedProber
+from tests.fakes import example_location
 
 
 class Plain(ProfiledCompute):

@@ -40,8 +40,9 @@ from loaderprobe.store.codec import decode, encode
 from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.device import locate
 from loaderprobe.system.pagecache import LinuxPageCache
-from loaderprobe.testing import FakeClock, FakeGroup, FakePageCache, example_files, example_location
+from loaderprobe.testing import FakeClock, FakePageCache, example_files
 from tests.examples.bandwidth import example_operations, example_phase
+from tests.fakes import FakeGroup, example_location
 from tests.skips import needs_cold_reads
 
 BLOCK = example_location("/data")
