@@ -22,7 +22,7 @@ from loaderprobe.analyze.verdict.rates import NS, function_times, segment_rate
 from loaderprobe.analyze.verdict.rule import ablations
 from loaderprobe.analyze.verdict.validity import disturbance_notes
 from loaderprobe.errors import BadValue, LoaderprobeError
-from loaderprobe.records import by_key
+from loaderprobe.records import by_key, values
 from loaderprobe.records.config import RATES, RunConfig
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.files import FileSet
@@ -374,13 +374,8 @@ def run_info(
         wall_s=sum(result.wall_s for result in results if isinstance(result, Measurement | RunFailure)),
         data=tuple(
             DataInfo(
-                label=file_set.label,
-                root=file_set.root,
-                generated=file_set.generated,
-                images_found=file_set.images_found,
+                **values(file_set, "label", "root", "generated", "images_found", "mean_size_bytes", "skipped_count"),
                 images_used=len(file_set.paths),
-                mean_size_bytes=file_set.mean_size_bytes,
-                skipped_count=file_set.skipped_count,
                 skipped=tuple(f"{file.path}: {file.reason}" for file in file_set.skipped),
                 staged=file_set.staged,
             )

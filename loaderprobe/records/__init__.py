@@ -13,9 +13,9 @@ T = TypeVar("T")
 K = TypeVar("K")
 
 
-def values(record: Any) -> dict[str, Any]:
-    """The values of a record by name: what a record of a class that has the same fields and more is made of."""
-    return {field.name: getattr(record, field.name) for field in fields(record)}
+def values(record: Any, *names: str) -> dict[str, Any]:
+    """The values of a record by name, all or these: for one of a class with the same fields and more, or for a row."""
+    return {name: getattr(record, name) for name in names or [field.name for field in fields(record)]}
 
 
 def by_key(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:

@@ -23,6 +23,7 @@ import msgspec
 from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, BadValue, LoaderprobeError, LostRank, MissingPart, Refused
 from loaderprobe.measure.runner import Child, Event, ForkServer, OfConfiguration, Order, Start, run_order
 from loaderprobe.protocols import Clock, SharedStore
+from loaderprobe.records import values
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.diagnosis import OwnMeasured
 from loaderprobe.records.files import FileSet, to_json
@@ -473,14 +474,9 @@ def _failed(outcome: RankOutcome, failure: RunFailure, events: Sequence[Event], 
     return replace(
         outcome,
         kind="timeout" if failure.reason.startswith("timeout") else "ended" if ended else "failed",
-        stage=failure.stage,
         events=sum(event.failure is None for event in events),
         consequence=is_consequence(failure.reason, failure.log if failure.signal == "SIGABRT" else ()),
-        reason=failure.reason,
-        hint=failure.hint,
-        exit_code=failure.exit_code,
-        signal=failure.signal,
-        log=failure.log,
+        **values(failure, "stage", "reason", "hint", "exit_code", "signal", "log"),
     )
 
 
