@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from math import ceil
-from typing import Any
 
 from loaderprobe.analyze.answer import answered, layout_notes
 from loaderprobe.analyze.forecast.advice import DataPlace, Recommendation, Surroundings, recommend, recommend_groups
@@ -343,20 +342,12 @@ def _judged(measurement: Measurement, ceiling: StorageCeiling | None) -> Judged 
     try:
         found = Judged(measurement=measurement, ceiling=ceiling)
         advice = recommend(found.experiments, Surroundings(storage=Storage(ceiling=ceiling))).advice
-        if _all_finite(asdict(replace(found.verdict, advice=advice))):
-            return found
-        reason = "a figure is infinite"
+        # Raises ValueError where a figure is infinite, which no result can hold.
+        json.dumps(asdict(replace(found.verdict, advice=advice)), allow_nan=False)
+        return found
     except (LoaderprobeError, ArithmeticError, ValueError, LookupError) as error:
         reason = f"{type(error).__name__}: {error}"
     return DamagedFile(file=f"measurements/{measurement.config.key}.json", reason=f"cannot be judged: {reason}")
-
-
-def _all_finite(value: Any) -> bool:
-    if isinstance(value, dict):
-        return all(map(_all_finite, value.values()))
-    if isinstance(value, tuple | list):
-        return all(map(_all_finite, value))
-    return not isinstance(value, float) or math.isfinite(value)
 
 
 def run_info(
