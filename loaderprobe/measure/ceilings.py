@@ -28,8 +28,8 @@ from loaderprobe.storage.phase import PhaseSettings, run_fastest
 from loaderprobe.storage.probe import ProbeRequest, probe_bandwidth
 from loaderprobe.storage.reader import ReadEngine, Supply, ThreadEngine
 from loaderprobe.store.run_directory import RunDirectory
-from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.device import locate_root, reads_from_storage
+from loaderprobe.system.host import SystemClock
 from loaderprobe.system.limits import cores_available
 from loaderprobe.system.objects import open_store
 from loaderprobe.system.pagecache import LinuxPageCache

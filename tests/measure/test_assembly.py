@@ -24,7 +24,7 @@ from loaderprobe.records.measurement import Missing, Others
 from loaderprobe.records.remark import Remark, reported
 from loaderprobe.render.doctor import step_words, why_words
 from loaderprobe.render.words import remark_words
-from loaderprobe.system.clock import SystemClock
+from loaderprobe.system.host import SystemClock
 from loaderprobe.testing import (
     FakeClock,
     FakePageCache,

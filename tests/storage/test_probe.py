@@ -37,8 +37,8 @@ from loaderprobe.storage.phase import MOST_ROUNDS, PhaseSettings, cache_label, r
 from loaderprobe.storage.probe import Measured, Names, ProbePolicy, ProbeRequest, Step, probe_bandwidth
 from loaderprobe.storage.reader import Reading, ReadOrder, Supply
 from loaderprobe.store.codec import decode, encode
-from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.device import locate
+from loaderprobe.system.host import SystemClock
 from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.testing import FakeClock, FakePageCache, example_files
 from tests.examples.bandwidth import example_operations, example_phase

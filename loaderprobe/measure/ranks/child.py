@@ -25,8 +25,7 @@ from loaderprobe.records.thresholds import OF_STEP
 from loaderprobe.stats import median
 from loaderprobe.storage.by_ranks import RankReader, read_step
 from loaderprobe.store.codec import decode, encode
-from loaderprobe.system.clock import SystemClock
-from loaderprobe.system.host import cores_allowed, host_name
+from loaderprobe.system.host import SystemClock, cores_allowed, host_name
 from loaderprobe.system.limits import core_limits, cores_available
 from loaderprobe.system.others import OthersMeter
 from loaderprobe.system.pagecache import LinuxPageCache

@@ -39,9 +39,8 @@ from loaderprobe.records.rank_processes import (
     ReadResult,
     shares,
 )
-from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.environment import list_gpus, own_version
-from loaderprobe.system.host import host_name, utc_timestamp
+from loaderprobe.system.host import SystemClock, host_name, utc_timestamp
 from loaderprobe.system.launcher import address_towards, interface_of, launched
 from loaderprobe.system.limits import allow_open_files, connections_of, core_limits, cores_available
 from loaderprobe.system.process import ask_where, die_with_parent, runs
