@@ -257,9 +257,7 @@ class SegmentRunner:
         takes = self.batches.count > first_batch
         delivered, distinct = self.ready.delivered(first_batch, len(steps.begin_ns)) if takes else (None, None)
         return steps.segment(
-            mode=part.mode,
-            activity=part.activity,
-            without=part.without,
+            **part._asdict(),
             round=number,
             first_batch=first_batch if takes else -1,
             batch_size=self.config.compute.batch_size,

@@ -23,6 +23,7 @@ from loaderprobe.measure.profiler_window import NOT_ASKED, OF_RANKS, record_wind
 from loaderprobe.measure.segment_runner import Counted, SegmentRunner
 from loaderprobe.measure.segments import Readiness, flush
 from loaderprobe.protocols import Exchanging, Files, OnStage, OwnThreads, Profiling
+from loaderprobe.records import values
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import PartFiles
 from loaderprobe.records.measurement import (
@@ -87,10 +88,9 @@ class Recorder:
         waits = parts.waits()
         unseen = [record for record in (self.timeline, waits) if isinstance(record, Missing)]
         measured = Measurement(
-            config=self.config,
+            **values(self, "config", "first_batch_s", "access", "first_pass", "sample_bytes", "images", "stream"),
             compute=parts.compute.info(),
             started_utc=self._started_utc,
-            first_batch_s=self.first_batch_s,
             segments=tuple(self.segments),
             worker_batches=parts.loader.records(),
             series=tuple(series),
@@ -98,12 +98,7 @@ class Recorder:
             cores_available=parts.cores_available,
             storage_counts_reads=process_reads_counted(parts.location),
             storage_kind=parts.location.kind,
-            access=self.access,
-            first_pass=self.first_pass,
-            sample_bytes=self.sample_bytes,
             waits=None if isinstance(waits, Missing) else waits,
-            images=self.images,
-            stream=self.stream,
             modes=modes,
             own_threads=isinstance(parts.loader, OwnThreads),
             alternatives=self.alternatives,
