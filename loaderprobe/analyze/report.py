@@ -19,7 +19,7 @@ from loaderprobe.analyze.plan.workload import cold_and_fastest, known, nearest_t
 from loaderprobe.analyze.verdict.experiments import rates_alone
 from loaderprobe.analyze.verdict.one_thread import one_thread_notes
 from loaderprobe.analyze.verdict.rates import NS, function_times, segment_rate
-from loaderprobe.analyze.verdict.rule import ablations
+from loaderprobe.analyze.verdict.rule import ablations, steps_held_up
 from loaderprobe.analyze.verdict.validity import disturbance_notes
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.records import by_key
@@ -446,12 +446,13 @@ def detail_of(judged: Judged) -> Detail:
     """What the report draws of a measurement beyond its row. Raises BadValue without a complete round."""
     measurement, verdict, stacks = judged.measurement, judged.verdict, judged.measurement.stacks
     workers = max(1, measurement.workers) * measurement.ranks
+    held_up = steps_held_up(measurement) if verdict.bound.side != "input" else ()
     return Detail(
         key=measurement.config.key,
         compute_device=measurement.compute.device,
         compute_source=measurement.compute.source,
         first_batch_s=measurement.first_batch_s,
-        notes=(*measurement.notes, *one_thread_notes(measurement)),
+        notes=(*measurement.notes, *one_thread_notes(measurement), *held_up),
         ablations=ablations(measurement),
         view=judged.window.view,
         ranks=ranks_view(measurement, verdict),

@@ -17,6 +17,7 @@ from loaderprobe.render.json import result_json
 from loaderprobe.render.layers import layer_columns, layers_document, sums
 from loaderprobe.system.clock import SystemClock
 
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Layers(Documented, LayersReport):
     """The parts of a step, and the layers in the order in which they run. Shows itself."""
@@ -69,8 +70,8 @@ def named_layers(
 ) -> Layers:  # fmt: skip
     """The layers of a model by name, on images of `data`, else on one batch of random ones in memory.
 
-    `precision` auto is bf16 on a GPU, and fp32 on the CPU. Raises BadValue for an unknown name or a model that cannot be trained, MissingPart for one that cannot be imported
-    or a GPU that is not there.
+    `precision` auto is bf16 on a GPU, and fp32 on the CPU. Raises BadValue for an unknown name or a model that cannot
+    be trained, MissingPart for one that cannot be imported or a GPU that is not there.
     """
     check_name("model", model)
     (chosen,) = compute_names(device)

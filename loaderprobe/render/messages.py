@@ -17,6 +17,10 @@ MESSAGES: dict[str, str] = {
         "starting its workers again takes {start_s:duration} of each epoch, beside {epoch_s:duration} of training, and "
         "is in no rate: one loader for all epochs, with persistent_workers=True, starts them once"
     ),
+    "steps_held_up": (
+        "a step takes {beside_s:duration} beside the loader and {alone_s:duration} without it, waits for input left "
+        "out: workers, threads that receive and pin batches, and copies to the device hold it up"
+    ),
     "measured_again": "segments in which the script did something else than training were measured again",
     "too_few_samples": "{samples} samples are read in turn, too few to read each once per segment: {needed} are needed",
     "script_ended": "the script ended within a round",

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from loaderprobe.analyze.comparison import SideRow, compare_rows, judge_gates
-from loaderprobe.analyze.effects import RunReading, interval
+from loaderprobe.analyze.comparison import RunReading, SideRow, compare_rows, judge_gates
+from loaderprobe.analyze.effects import interval
 from loaderprobe.records.compare import Compared, Subject
 from loaderprobe.records.verdict import ShortVerdict
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 from loaderprobe.analyze.effects import DRIFT, Effect, half_of_rounds, of_rounds
 from loaderprobe.analyze.verdict.experiments import Experiments, run_experiments
-from loaderprobe.analyze.verdict.rates import input_at_most
+from loaderprobe.analyze.verdict.rates import compute_rates, input_at_most
 from loaderprobe.analyze.verdict.slow_host import SlowHost
 from loaderprobe.analyze.verdict.validity import by_waiting, evidence_of, fair, speedup_evidence, waiting_evidence
 from loaderprobe.records import thresholds
@@ -543,6 +543,23 @@ def cores_shared(found: Experiments) -> bool:
     busy = (found.training_cores or 0.0) >= thresholds.CORES_IN_USE_SHARE * found.loop.cores
     most = input_at_most(found.measurement)
     return "compute" in found.estimated_parts and busy and found.speedups["compute"].value < thresholds.OPEN_LEAD * most
+
+
+def steps_held_up(measurement: Measurement) -> tuple[Remark, ...]:
+    """That steps take longer beside the loader than without it, beyond the spread between rounds, with both times.
+
+    Waits for input are left out: the rest is what the loader takes from the steps.
+    """
+    modes: tuple[Mode, ...] = (measurement.config.mode, "resident")
+    beside, alone = (compute_rates(segments_of(measurement, mode, "training")) for mode in modes)
+    both = sorted(beside.keys() & alone.keys())
+    if measurement.ranks > 1 or len(both) < thresholds.DOUBTED_ROUNDS:
+        return ()
+    if not of_rounds({number: alone[number] / beside[number] for number in both}).exceeds(thresholds.WORTH):
+        return ()
+    batch, times = float(measurement.config.compute.batch_size), {"beside_s": beside, "alone_s": alone}
+    facts: Facts = {name: batch / median([rates[n] for n in both]) for name, rates in times.items()}
+    return (Remark(code="steps_held_up", facts=facts),)
 
 
 def with_certainty(judgement: Bound, found: Experiments) -> Bound:
