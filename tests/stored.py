@@ -29,11 +29,12 @@ def failure(config: RunConfig, reason: str = "it broke", **changes: Any) -> RunF
 
 
 def empty_run(
-    path: Path, *configs: RunConfig, files: FileSet = FILES, environment: Environment | None = None, **spec: Any
-) -> RunDirectory:
+    path: Path, *configs: RunConfig, files: FileSet = FILES, environment: Environment | None = None,
+    created_utc: str = "2026-11-21T07:00:00+00:00", **spec: Any,
+) -> RunDirectory:  # fmt: skip
     """A run of these configurations, of which nothing is measured; `spec` are other fields of what was asked for."""
     record = RunRecord(
-        created_utc="2026-11-21T07:00:00+00:00", spec=SweepSpec(configs=configs, **spec),
+        created_utc=created_utc, spec=SweepSpec(configs=configs, **spec),
         environment=environment or example_environment(),
     )  # fmt: skip
     return RunDirectory.create(path, record, [files])

@@ -616,7 +616,7 @@ def without_profiler(gaps: Gaps, timeline: Timeline) -> Gaps | Remark:
     hidden_ns = min(slowed_ns - launch_ns - sync_ns, waits_ns)
     cost_ns = launch_ns + sync_ns + hidden_ns
     if (beyond := (slowed_ns - cost_ns) / (timeline.plain_ns or 1)) > thresholds.MOST_OVERHEAD:
-        return Remark(code="profiler_slows", facts={"exact_share": beyond, "most": thresholds.MOST_OVERHEAD})
+        return Remark(code="profiler_slows", facts={"cost_fraction": beyond, "most": thresholds.MOST_OVERHEAD})
     shorter_ns = min(cost_ns, max(0, timeline.plain_wait_ns - sum(timeline.wait_end_ns) + sum(timeline.wait_begin_ns)))
     taken_ns = max(0, hidden_ns - shorter_ns)
     copy_ns = round(taken_ns * gaps.copy_ns / (waits_ns or 1))

@@ -61,11 +61,15 @@ class Source:
 
 
 def sources(results: Result | Iterable[Result]) -> list[Source]:
-    """One side, of one result or several. Raises BadValue for what cannot be read or compared."""
+    """One side, of one result or several. Raises BadValue for what cannot be read or compared, or is given twice."""
     one = isinstance(results, str | PathLike) or not isinstance(results, Iterable)
     found = [_source(each) for each in cast(Iterable[Result], [results] if one else results)]
     if not found:
         raise BadValue("a side of the comparison has no result", hint="give a run or its directory")
+    for place, each in enumerate(found):
+        if any(replace(each, path=before.path) == before for before in found[:place]):
+            hint = "a measurement counts once on a side: give others, measured again"
+            raise BadValue(f"{each.path} is given twice on one side, or is a copy of another there", hint=hint)
     return found
 
 

@@ -78,7 +78,7 @@ MESSAGES: dict[str, str] = {
     "same_batches": "each of the {ranks} ranks goes through the whole data set, and their first batches are the same",
     "storage_alone": (
         "the storage alone delivers [{at_least:code part.at_least}]{alone_bytes_per_s:bytes/s} to "
-        "{readers:count reader}; {read_bytes_per_s:bytes/s} are read here, {share:percent} of that"
+        "{readers:count reader}; {read_bytes_per_s:bytes/s} are read here, {ceiling_fraction:percent} of that"
     ),
     "threads_spin": (
         "torch's threads spin while the serial loader makes a batch: alone it keeps {cores:.3g} cores busy for "
@@ -223,7 +223,7 @@ MESSAGES: dict[str, str] = {
     "launches_lost": "{exact_share:percent} of the launches left no record of a kernel, refused above {most:percent}",
     "steps_not_timed": "the steps were not timed without the profiler, so its cost is not known",
     "profiler_slows": (
-        "the profiler cost {exact_share:percent} more than the device's idle time holds, refused above {most:percent}"
+        "the profiler cost {cost_fraction:percent} more than the device's idle time holds, refused above {most:percent}"
     ),
     "clock_moved": "the host's clock moved by {clock_s:duration} under the profiler, refused above {most_s:duration}",
     "gaps_not_checked": "the rate of compute alone is not known, so the attribution is not checked against rates",
@@ -334,7 +334,7 @@ MESSAGES: dict[str, str] = {
     "trace_without_storage": "a recording holds nothing of a storage",
     # Why there is no forecast.
     "no_complete_round": "no round measured the loader, compute and training on both",
-    "outside_noise_band": "training ran at {predicted_share:percent} of its prediction, outside the noise band",
+    "outside_noise_band": "training ran at {predicted_fraction:percent} of its prediction, outside the noise band",
     "no_model_fits": "no model comes near the measured rate, so something else limits the loader",
     "files_from_memory": "the files came from memory, so nothing is known of the storage",
     "files_as_found": "the files were read as found, so the share of storage is not known",
@@ -531,8 +531,8 @@ MESSAGES: dict[str, str] = {
     "what.loader": "the loader",
     "what.loader_only": "the loader",
     "what.training": "training",
-    "predicted.loader": "the second measurement of the loader ran at {predicted_share:percent} of its prediction",
-    "predicted.training": "training ran at {predicted_share:percent} of its prediction",
+    "predicted.loader": "the second measurement of the loader ran at",
+    "predicted.training": "training ran at",
     "reason.all_cores_busy": (
         "[workers wait {run_delay_share:percent} of their time for a core. All of this uses {own_cores:.2g} of "
         "{cores:.2g}, other processes the rest|all cores are busy], so more workers do not help. {judged:Code runs}; "
@@ -566,9 +566,13 @@ MESSAGES: dict[str, str] = {
         "served a part of them."
     ),
     "reason.one_round_does_not_fit": (
-        "{judged:code predicted} in the only round there was time for; a larger --budget gives more rounds."
+        "{judged:code predicted} [{predicted_fraction:percent}][{predicted_share:percent}] of its prediction in the "
+        "only round there was time for; a larger --budget gives more rounds."
     ),
-    "reason.outside_noise_band": "{judged:code predicted}, outside the noise band: the model does not fit this run.",
+    "reason.outside_noise_band": (
+        "{judged:code predicted} [{predicted_fraction:percent}][{predicted_share:percent}] of its prediction, outside "
+        "the noise band: the model does not fit this run."
+    ),
     "reason.rounds_differ": "training over its prediction differs by {spread:percent} between rounds, too much.",
     "part.gain": "the speed-up if {resource:noun} were free ({speedup:times})",
     "reason.ablation_missing": "the speed-up if {resource:noun} were free is not known: {because:code}.",
@@ -611,7 +615,7 @@ MESSAGES: dict[str, str] = {
     "part.beyond_cores": "The limit of the CPU cores is for all the work on a sample; what is free takes no core.",
     # What else is to be known of a verdict, behind its reason.
     "part.beside_reason": (
-        "[ The storage delivers {read_bytes_per_s:bytes/s}: {ceiling_share:percent} of its ceiling at concurrency "
+        "[ The storage delivers {read_bytes_per_s:bytes/s}: {ceiling_fraction:percent} of its ceiling at concurrency "
         "{concurrency}.][ Workers spend {waiting_share:percent} of their time in this wait[ ({subject})].][ Ranks "
         "also wait for each other's slow batches: by themselves they load {straggler_speedup:times} times as fast.][ "
         "The files were {files_were}, although cold files were asked for.][ This file system counts no bytes: only "
@@ -655,7 +659,9 @@ MESSAGES: dict[str, str] = {
     "action.accelerator_gains_nothing": (
         "A faster accelerator gains nothing until the loader delivers more than {until_images_per_s:rate} {sample}s/s."
     ),
-    "action.input_gains_nothing": "A faster input gains nothing: training reaches {share:percent} of compute alone.",
+    "action.input_gains_nothing": (
+        "A faster input gains nothing: training reaches {utilization:percent} of compute alone."
+    ),
     "library.torchvision": "torchvision.io",
     "library.pillow": "Pillow",
     "library.simplejpeg": "simplejpeg",

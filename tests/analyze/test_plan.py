@@ -55,6 +55,12 @@ def test_parts_of_files_count_by_what_came_from_storage(access: str) -> None:
     assert found.amplification.value == 1 and Remark(code="bytes_as_read") in found.notes
 
 
+@pytest.mark.parametrize(("found", "opens"), [(hidden("fresh"), 0), (measured(access="fresh"), 1)])
+def test_samples_that_are_made_anew_open_files_where_these_are_known(found: Measurement, opens: int) -> None:
+    """HDF5, LMDB and mapped arrays stay open; of known files each is opened."""
+    assert workload(found).images_an_open == opens
+
+
 @pytest.mark.parametrize("sample_bytes", [None, FILE_BYTES / 2])
 @pytest.mark.parametrize(("layout", "opens"), [(None, None), (1, 400.0), (100, 4.0)])
 def test_large_files_that_are_read_in_parts_are_not_opened_for_each_image(

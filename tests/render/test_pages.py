@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
 from io import StringIO
+from math import inf, isnan, nan
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from loaderprobe.render.bandwidth import bandwidth_document
 from loaderprobe.render.charts import Bar, Chart, ChartRow
 from loaderprobe.render.document import Document, Section, Table
 from loaderprobe.render.json import result_json, result_schema, summary_json, summary_schema
+from loaderprobe.render.pages import document_page
 from loaderprobe.render.plan import catalogue_document, catalogue_json
 from loaderprobe.render.rows import csv_text
 from loaderprobe.render.sweep import panel_sections, sweep_document
@@ -152,6 +155,28 @@ def test_the_unit_of_a_chart_is_whole() -> None:
     """Also over shorter names."""
     axis, _ = _drawn(Chart(rows=(ChartRow(label="epoch 1", bars=(Bar(end=1.0),)),), unit="images/s"), 80)
     assert axis.startswith("images/s ")
+
+
+@pytest.mark.parametrize("value", [inf, -inf, nan])
+def test_a_figure_that_is_infinite_or_none_is_drawn_at_the_end_or_left_out(value: float) -> None:
+    """Of every mark, in a terminal and on a page, with an axis that was chosen and without."""
+    odd: list[dict[str, Any]] = [
+        {"bars": (Bar(end=value), Bar(begin=value, end=3.0))}, {"point": Bar(end=value)}, {"level": value},
+        {"interval": (0.5, value)}, {"interval": (value, 0.5)},
+    ]  # fmt: skip
+    rows = [ChartRow(label="odd", **marks) for marks in odd]
+    usual = ChartRow(label="usual", bars=(Bar(end=2.0),))
+    for row in rows:
+        for chart in (
+            Chart(rows=(row,), unit="s"),
+            *(Chart(rows=(row, usual), unit="s", high=x) for x in (0.0, value)),
+        ):
+            drawn = "".join(_drawn(chart, 60))
+            assert ("▸" in drawn) == (bool(row.bars) and value == inf)
+            document = Document(title="", sections=(Section(parts=(chart,)),))
+            assert not re.search("inf%|nan", document_page(document, made_by="", inline=True))
+    at = _drawn(Chart(rows=(rows[1], usual)), 60)[0].find("●")
+    assert (at == -1) == isnan(value) and (at > 30) == (value == inf)
 
 
 @pytest.mark.parametrize("letter", ["r", "\u7167"], ids=["narrow", "wide"])

@@ -412,7 +412,7 @@ def _why_inconclusive(found: Experiments, prediction_error: float | None, tolera
         return _reason("above_ceiling", samples_bytes_per_s=read, ceiling_bytes_per_s=ceiling)
     if abs(prediction_error) > tolerance and not found.in_training and not _withstands(found, prediction_error):
         code: ReasonCode = "one_round_does_not_fit" if len(misfits_of(found)) == 1 else "outside_noise_band"
-        return _reason(code, predicted_share=1 + prediction_error, noise_band=tolerance)
+        return _reason(code, predicted_fraction=1 + prediction_error, noise_band=tolerance)
     noise = noise_of(found)
     if noise > thresholds.MOST_NOISE and not found.in_training:
         return _reason("rounds_differ", spread=noise)
@@ -569,7 +569,7 @@ def with_certainty(judgement: Bound, found: Experiments) -> Bound:
         return inconclusive(found, reason, judgement.evidence)
     if judgement.cause == "compute" and below_compute(found):
         error, tolerance = prediction_error_of(found)
-        reason = _reason("outside_noise_band", predicted_share=1 + (error or 0.0), noise_band=tolerance)
+        reason = _reason("outside_noise_band", predicted_fraction=1 + (error or 0.0), noise_band=tolerance)
         return inconclusive(found, reason, judgement.evidence)
     evidence = compute_is_certain(found)
     if judgement.cause not in ("inconclusive", "either") or not evidence or found.loader_over_training is None:

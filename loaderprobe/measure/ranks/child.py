@@ -55,7 +55,7 @@ def meeting_notes(code: str, meeting_s: float, segments: Sequence[Segment]) -> t
     step_s = sum(map(segment_seconds, segments)) / max(1, sum(segment.steps for segment in segments))
     if not meeting_s > OF_STEP * step_s > 0:
         return ()
-    return (Remark(code=code, facts={"meeting_s": meeting_s, "share": meeting_s / step_s}),)
+    return (Remark(code=code, facts={"meeting_s": meeting_s, "share": min(1.0, meeting_s / step_s)}),)
 
 
 def processes_of_ranks(group: Group) -> tuple[int, ...]:
