@@ -21,7 +21,7 @@ from loaderprobe.measure.pace import COMPUTE_ALONE, OVERHEAD, Durations, Part, p
 from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.profiler_window import NOT_ASKED, OF_RANKS, record_window, seconds_wanted, why_not_profiled
 from loaderprobe.measure.segment_runner import Counted, SegmentRunner
-from loaderprobe.measure.segments import Readiness, flush
+from loaderprobe.measure.segments import Readiness, batches_between_reads, flush
 from loaderprobe.protocols import Exchanging, Files, OnStage, OwnThreads, Profiling
 from loaderprobe.records import values
 from loaderprobe.records.config import RunConfig
@@ -204,23 +204,34 @@ class Session:
         begun_ns = self.parts.clock.now_ns()
         segments.append(self._in_a_row(part, number))
         self.parts.loader.records()  # what was read once is kept: later batches take the place of these
-        if self._serves_earlier_reads(part, number, begun_ns):
-            self._runner.cold_batches = 2 * max(self._runner.cold_batches, segments.pop().steps)
+        longer = self._longer(part, number, begun_ns)
+        if longer:
+            segments.pop()
+            self._runner.cold_batches = longer
             self._measure(part, number, total)
             return
         timed_s = segment_seconds(segments[-1])
         self._durations.add(part, timed_s, (self.parts.clock.now_ns() - begun_ns) / 1e9 - timed_s)
 
-    def _serves_earlier_reads(self, part: Part, number: int, begun_ns: int) -> bool:
-        """True where the first segment of a stream was served from pieces read before it, and longer ones fit."""
-        recorder, now_ns = self.recorder, self.parts.clock.now_ns()
-        if number or recorder.earlier or not recorder.stream or not self._runner.ready.is_cold(part.mode):
-            return False
-        reason = read_elsewhere(self.measurement((), ())) if part.loads else None
-        if reason is None or reason.code != "read_before" or self.parts.collectives.size > 1:
-            return False
-        longer_s = (now_ns - begun_ns) / 1e9 + segment_seconds(recorder.segments[-1])
-        return self._spent_s() + LONG_SEGMENTS * longer_s < (self.budget_s or LONGEST_BUDGET_S)
+    def _longer(self, part: Part, number: int, begun_ns: int) -> int:
+        """Batches that a cold segment needs, where the first of a stream was served from what was read before it.
+
+        Two chunks of each worker, or twice as many batches while no two reads of one are known. Else 0, as where such
+        segments do not fit.
+        """
+        recorder, now_ns, least = self.recorder, self.parts.clock.now_ns(), self._runner.cold_batches
+        asked = recorder.stream and part.loads and self._runner.ready.is_cold(part.mode)
+        if number or recorder.earlier or not asked or self.parts.collectives.size > 1:
+            return 0
+        reason, last = read_elsewhere(self.measurement((), ())), recorder.segments[-1]
+        if reason is None or reason.code != "read_before" or last.steps < least:
+            return 0
+        since = range(self._runner.ready.evicted_at, last.first_batch + last.steps)
+        apart = batches_between_reads(self.parts.loader.records(), since)
+        wanted, timed_s = 2 * (apart or last.steps), segment_seconds(last)
+        longer_s = (now_ns - begun_ns) / 1e9 + timed_s * (wanted / last.steps - 1)
+        fits = self._spent_s() + LONG_SEGMENTS * longer_s < (self.budget_s or LONGEST_BUDGET_S)
+        return wanted if fits and wanted > least else 0
 
     def _in_a_row(self, part: Part, number: int) -> Segment:
         """A segment of steps in a row. Raises BadValue where the loop of a script never makes enough of them."""
