@@ -11,9 +11,9 @@ from loaderprobe.records.environment import Environment
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import RunFailure
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
-from loaderprobe.testing import example_environment
 from tests.analyze.runs import FILES
 from tests.analyze.scripted import Truth, measured
+from tests.fakes import example_environment
 
 RUNS = Path(__file__).parents[1] / "fixtures" / "runs"
 MEASUREMENTS = tuple(measured(Truth(compute=1000.0), workers) for workers in (0, 2))

@@ -15,7 +15,7 @@ from loaderprobe.analyze.effects import interval
 from loaderprobe.analyze.verdict.rates import rates_by_round
 from loaderprobe.analyze.verdict.validity import counted
 from loaderprobe.errors import BadValue, NotComparable
-from loaderprobe.records import by_key
+from loaderprobe.records import by_key, values
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport
 from loaderprobe.records.compare import (
     Compared,
@@ -340,15 +340,10 @@ def environment_facts(environment: Environment) -> dict[str, str | float | None]
     """Of a result that has an environment."""
     gpus = environment.gpus
     return {
-        "cpu_model": environment.cpu_model,
-        "cores_available": environment.cores_available,
+        **values(environment, "cpu_model", "cores_available"),
         "memory_bytes": float(environment.memory_bytes),
         "gpus": ", ".join(gpu.name for gpu in gpus) or "none",
-        "loaderprobe": environment.loaderprobe,
-        "python": environment.python,
-        "torch": environment.torch,
-        "torchvision": environment.torchvision,
-        "kernel": environment.kernel,
+        **values(environment, "loaderprobe", "python", "torch", "torchvision", "kernel"),
         "driver": ", ".join(dict.fromkeys(gpu.driver or "" for gpu in gpus)) or None,
         "storage": storage_fact(environment.storage),
     }
@@ -416,9 +411,7 @@ def bandwidth_facts(found: BandwidthReport) -> Facts:
     engines = {"ranks" if phase.by_rank else phase.engine for phase in found.phases}
     environment = found.origin.environment
     return {
-        "loaderprobe": environment.loaderprobe,
-        "kernel": environment.kernel,
-        "cores_available": environment.cores_available,
+        **values(environment, "loaderprobe", "kernel", "cores_available"),
         "storage": storage_fact([found.location]),
         "data": f"{found.files_used} files of {format_bytes(found.mean_size_bytes)}",
         "scratch": str(found.scratch),

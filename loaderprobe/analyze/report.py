@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from math import ceil
-from typing import Any
 
 from loaderprobe.analyze.answer import answered, layout_notes
 from loaderprobe.analyze.forecast.advice import DataPlace, Recommendation, Surroundings, recommend, recommend_groups
@@ -22,21 +21,24 @@ from loaderprobe.analyze.verdict.rates import NS, function_times, segment_rate
 from loaderprobe.analyze.verdict.rule import ablations, steps_held_up
 from loaderprobe.analyze.verdict.validity import disturbance_notes
 from loaderprobe.errors import BadValue, LoaderprobeError
-from loaderprobe.records import by_key
+from loaderprobe.records import by_key, values
 from loaderprobe.records.config import RATES, RunConfig
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import NO_STEP, Measurement, RunFailure, Segment
 from loaderprobe.records.phases import StorageCeiling, fastest
-from loaderprobe.records.ranks import MOST_SHOWN, RankRow, RanksView, Role
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.report import (
+    MOST_SHOWN,
     ConfigurationRow,
     DamagedFile,
     DataInfo,
     Detail,
     Outlook,
+    RankRow,
+    RanksView,
     Report,
+    Role,
     RunInfo,
     Status,
     StorageNeed,
@@ -340,20 +342,12 @@ def _judged(measurement: Measurement, ceiling: StorageCeiling | None) -> Judged 
     try:
         found = Judged(measurement=measurement, ceiling=ceiling)
         advice = recommend(found.experiments, Surroundings(storage=Storage(ceiling=ceiling))).advice
-        if _all_finite(asdict(replace(found.verdict, advice=advice))):
-            return found
-        reason = "a figure is infinite"
+        # Raises ValueError where a figure is infinite, which no result can hold.
+        json.dumps(asdict(replace(found.verdict, advice=advice)), allow_nan=False)
+        return found
     except (LoaderprobeError, ArithmeticError, ValueError, LookupError) as error:
         reason = f"{type(error).__name__}: {error}"
     return DamagedFile(file=f"measurements/{measurement.config.key}.json", reason=f"cannot be judged: {reason}")
-
-
-def _all_finite(value: Any) -> bool:
-    if isinstance(value, dict):
-        return all(map(_all_finite, value.values()))
-    if isinstance(value, tuple | list):
-        return all(map(_all_finite, value))
-    return not isinstance(value, float) or math.isfinite(value)
 
 
 def run_info(
@@ -371,13 +365,8 @@ def run_info(
         wall_s=sum(result.wall_s for result in results if isinstance(result, Measurement | RunFailure)),
         data=tuple(
             DataInfo(
-                label=file_set.label,
-                root=file_set.root,
-                generated=file_set.generated,
-                images_found=file_set.images_found,
+                **values(file_set, "label", "root", "generated", "images_found", "mean_size_bytes", "skipped_count"),
                 images_used=len(file_set.paths),
-                mean_size_bytes=file_set.mean_size_bytes,
-                skipped_count=file_set.skipped_count,
                 skipped=tuple(f"{file.path}: {file.reason}" for file in file_set.skipped),
                 staged=file_set.staged,
             )

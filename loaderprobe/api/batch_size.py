@@ -32,7 +32,7 @@ from loaderprobe.records.remark import Remark, reported
 from loaderprobe.records.verdict import Bound
 from loaderprobe.render.batch_size import batch_size_columns, batch_size_document
 from loaderprobe.render.words import remark_words
-from loaderprobe.system.clock import SystemClock
+from loaderprobe.system.host import SystemClock
 from loaderprobe.system.limits import memory_left_bytes
 from loaderprobe.units import format_bytes, parse_bytes
 

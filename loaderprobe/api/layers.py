@@ -15,7 +15,8 @@ from loaderprobe.records.layers import LayersReport
 from loaderprobe.records.options import LAYERS, check
 from loaderprobe.render.json import result_json
 from loaderprobe.render.layers import layer_columns, layers_document, sums
-from loaderprobe.system.clock import SystemClock
+from loaderprobe.system.host import SystemClock
+
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -45,9 +45,8 @@ from loaderprobe.records.config import (
 from loaderprobe.records.options import RESOLUTIONS
 from loaderprobe.store.results import REPORT, write_result
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
-from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.environment import describe_environment
-from loaderprobe.system.host import utc_timestamp
+from loaderprobe.system.host import SystemClock, utc_timestamp
 from loaderprobe.units import parse_resolution
 
 NO_OPTIONS = ("progress", "command", "coordinator", "listener")

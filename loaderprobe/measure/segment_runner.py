@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Any, Self
 
-from loaderprobe.measure.pace import BLOCKED_SHARE, MIN_STEPS_OF_SLOW_DEVICE, Pace, Part
+from loaderprobe.measure.pace import BLOCKED_SHARE, MIN_BATCHES, MIN_STEPS_OF_SLOW_DEVICE, Pace, Part
 from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.segments import Readiness, Steps, blocked_share, flush, load_only, rest, train, train_resident
 from loaderprobe.protocols import Clock, Compute, Exchanging, Renewing, Switched
@@ -73,6 +73,8 @@ class SegmentRunner:
     ready: Readiness
     period: int | None
     """Batches that an update of the model takes, where the step is the loop of a script; None for any other step."""
+    cold_batches: int = field(init=False, default=MIN_BATCHES)
+    """Least of a cold segment: more where a data set reads in pieces that hold more."""
     stand_in: Sequence[Any] = field(init=False, default=())
     """Batches for steps without the loader; set it once the first batch is there."""
     _resident: list[Any] = field(init=False, default_factory=list)
@@ -229,6 +231,8 @@ class SegmentRunner:
         No segment is longer than the files of any rank allow.
         """
         pace = self.pace
+        if self.ready.is_cold(mode) and self.cold_batches > pace.min_batches:
+            pace = pace.holding(self.cold_batches)
         if self.ready.is_cold(mode) and blocked_share(self.parts.loader.records()) > BLOCKED_SHARE:
             pace = pace.for_blocked_workers()
         loader = self.config.loader
@@ -253,9 +257,7 @@ class SegmentRunner:
         takes = self.batches.count > first_batch
         delivered, distinct = self.ready.delivered(first_batch, len(steps.begin_ns)) if takes else (None, None)
         return steps.segment(
-            mode=part.mode,
-            activity=part.activity,
-            without=part.without,
+            **part._asdict(),
             round=number,
             first_batch=first_batch if takes else -1,
             batch_size=self.config.compute.batch_size,

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Literal
 
 from loaderprobe.errors import BadValue
-from loaderprobe.records.checks import check_at_least, check_equal_lengths
+from loaderprobe.records import check_at_least, check_equal_lengths
 from loaderprobe.records.config import Decoder, RunConfig
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import LEAST_BYTES, LEAST_SAVED_S, MADE_AGAIN

@@ -32,7 +32,7 @@ from loaderprobe.render.document import (
     tags,
 )
 from loaderprobe.render.format import MISSING, counted, figure, grouped, named, percent, rate, span
-from loaderprobe.render.rows import as_columns, own_cells
+from loaderprobe.render.rows import as_columns
 from loaderprobe.render.words import ENOUGH_MARK, LIMIT_WORDS, enough, message, remark_words
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
 
@@ -225,7 +225,7 @@ def need_columns(plan: PlanReport) -> dict[str, list[Any]]:
                 "need": need.name,
                 "unit": need.at_utilization.unit,
                 "at_utilization": need.at_utilization.value,
-                **own_cells(need.at_utilization, "low", "high"),
+                **values(need.at_utilization, "low", "high"),
                 "at_most": need.at_most.value,
                 "to_buy": need.to_buy and need.to_buy.value,
                 "node": need.node and need.node.value,

@@ -352,6 +352,24 @@ def web_loader(dataset: Any, *, batch_size: int, **common: Any) -> Any:
     return webdataset.WebLoader(dataset.batched(batch_size), batch_size=None, **common)
 
 
+def litdata_of(folder: Path, work: Work) -> Any:
+    from litdata import StreamingDataset
+
+    finish = _FinishShard(work)
+
+    class Chunks(StreamingDataset):  # type: ignore[misc]  # litdata has no types
+        def __getitem__(self, index: Any) -> Sample:
+            return finish(super().__getitem__(index))
+
+    return Chunks(str(folder))
+
+
+def litdata_loader(dataset: Any, **common: Any) -> Any:
+    from litdata import StreamingDataLoader
+
+    return StreamingDataLoader(dataset, **common)
+
+
 TIMEOUT_S = 30.0
 
 
@@ -373,7 +391,7 @@ class Remote(Samples):
         return self._client.getresponse().read()
 
 
-Access = Literal["file", "stream", "random", "none"]
+Access = Literal["file", "stream", "chunks", "random", "none"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,7 +404,8 @@ class Reader:
     iterable: bool = False
     remote: bool = False
     access: Access = "file"
-    """A file a sample, with nothing of another in it; shards from begin to end; anywhere in one file; no file."""
+    """A file a sample, with nothing of another in it; shards from begin to end; the same, of which whole
+    chunks are read ahead; anywhere in one file; no file."""
     loader: Callable[..., Any] = DataLoader
 
     def missing(self) -> str:
@@ -411,6 +430,7 @@ READERS = {
     "webdataset": Reader(webdataset_of, "shards", "webdataset", iterable=True, access="stream"),
     "webloader": Reader(webdataset_of, "shards", "webdataset", iterable=True, access="stream", loader=web_loader),
     "parquet": Reader(Parquet, "parquet", "pyarrow", iterable=True, access="stream"),
+    "litdata": Reader(litdata_of, "litdata", "litdata", iterable=True, access="chunks", loader=litdata_loader),
     "http": Reader(partial(Remote, how="10ms"), remote=True),
     "httpfar": Reader(partial(Remote, how="40ms"), remote=True),
     "s3": Reader(partial(Remote, how="20ms"), remote=True),
@@ -469,6 +489,16 @@ def _write_parquet(photographs: Sequence[Path], folder: Path) -> None:
     _image_rows(photographs, PARQUET_ROWS, str(folder / "images.parquet"), ParquetWriter)
 
 
+def _write_litdata(photographs: Sequence[Path], folder: Path) -> None:
+    from litdata.streaming import Cache
+
+    chunks = Cache(str(folder), chunk_size=-(-len(photographs) // SHARDS))
+    for index, file in enumerate(photographs):
+        chunks[index] = {"jpg": file.read_bytes()}
+    chunks.done()
+    chunks.merge()
+
+
 def _write_sqlite(photographs: Sequence[Path], folder: Path) -> None:
     database = sqlite3.connect(folder / "images.sqlite")
     database.execute("create table samples (id integer primary key, image blob)")
@@ -511,6 +541,7 @@ WRITERS: dict[str, Callable[[Sequence[Path], Path], None]] = {
     "hdf5": _write_hdf5,
     "arrow": _write_arrow,
     "parquet": _write_parquet,
+    "litdata": _write_litdata,
     "sqlite": _write_sqlite,
     "shards": _write_shards,
     "tiny": _write_tiny,
@@ -694,6 +725,7 @@ bucket20 arrow      1 burn=25
 bucket20 tar        2 burn=25
 bucket20 sqlite     0 burn=25
 bucket20 python     2 sleep=43
+bucket20 litdata    2
 bucket16 large      2 sleep=20
 single16 python     4
 single16 python     1 burn=6

@@ -11,8 +11,8 @@ import pytest
 from loaderprobe.analyze.bandwidth import judge_bandwidth
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport
 from loaderprobe.records.phases import BandwidthPhase, CacheLabel
-from loaderprobe.testing import example_location
 from tests.examples.bandwidth import FILE_BYTES, ORIGIN, example_bandwidth, example_phase, example_ranks
+from tests.fakes import example_location
 
 FLAT = {1: 20.1e6, 2: 20.0e6, 4: 20.3e6}
 RISING = {1: 8.8e6, 2: 17.6e6, 4: 34.7e6, 8: 68e6, 16: 104e6}

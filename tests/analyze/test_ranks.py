@@ -17,7 +17,7 @@ from loaderprobe.analyze.verdict.slow_host import host_names, slow_host
 from loaderprobe.analyze.verdict.validity import is_disturbed
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.measurement import Measurement, Others, Segment
-from loaderprobe.records.ranks import RankInput, RankMeasurement
+from loaderprobe.records.rank_processes import RankInput, RankMeasurement
 from tests.analyze.runs import with_steps, with_training
 from tests.analyze.scripted import Truth, measured
 

@@ -22,9 +22,10 @@ from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.rank_processes import Node, ReadResult
 from loaderprobe.storage.by_ranks import RankReader, read_step
 from loaderprobe.system.pagecache import LinuxPageCache
-from loaderprobe.testing import FakeGroup, example_config
+from loaderprobe.testing import example_config
 from tests.cli.invoke import invoke
 from tests.examples.bandwidth import example_bandwidth
+from tests.fakes import FakeGroup
 from tests.planted.files import random_files
 from tests.stored import failure
 

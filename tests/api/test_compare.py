@@ -21,7 +21,7 @@ from loaderprobe.records.environment import Environment
 from loaderprobe.records.files import FileSet
 from loaderprobe.render.json import result_json
 from loaderprobe.store.run_directory import RunDirectory
-from loaderprobe.testing import example_files, example_location
+from loaderprobe.testing import example_files
 from tests.analyze.runs import scaled
 from tests.analyze.scripted import Truth, measured
 from tests.cli.invoke import invoke
@@ -30,6 +30,7 @@ from tests.examples.bandwidth import (
     example_operations,
     example_phase,
 )
+from tests.fakes import example_location
 from tests.stored import RUNS, empty_run
 
 TRUTH = Truth(compute=1000.0)

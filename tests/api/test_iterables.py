@@ -11,7 +11,7 @@ import torch
 
 import loaderprobe
 from loaderprobe.errors import LoaderprobeError
-from loaderprobe.system.clock import SystemClock
+from loaderprobe.system.host import SystemClock
 from loaderprobe.testing import FakeClock
 from tests.said import all_said
 

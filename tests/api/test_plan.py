@@ -25,7 +25,6 @@ from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport
 from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.remark import Remark
-from loaderprobe.testing import example_location
 from tests.cli.invoke import invoke
 from tests.examples.bandwidth import (
     ORIGIN,
@@ -35,6 +34,7 @@ from tests.examples.bandwidth import (
     example_rank_bandwidth,
     example_ranks,
 )
+from tests.fakes import example_location
 from tests.said import all_said, said
 from tests.stored import RUNS, full_run
 

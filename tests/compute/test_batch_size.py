@@ -15,7 +15,7 @@ import loaderprobe
 from loaderprobe.compute.batch_size import MemoryBudget, TorchProber, repeated
 from loaderprobe.compute.trainer import usual_loss
 from loaderprobe.errors import BadValue
-from loaderprobe.system.clock import SystemClock
+from loaderprobe.system.host import SystemClock
 from tests.batch_sizes import ScriptedMeter
 from tests.compute.models import Broken, Hungry, Wide
 

@@ -24,7 +24,7 @@ from loaderprobe.records.measurement import Missing, Others
 from loaderprobe.records.remark import Remark, reported
 from loaderprobe.render.doctor import step_words, why_words
 from loaderprobe.render.words import remark_words
-from loaderprobe.system.clock import SystemClock
+from loaderprobe.system.host import SystemClock
 from loaderprobe.testing import (
     FakeClock,
     FakePageCache,
@@ -33,9 +33,9 @@ from loaderprobe.testing import (
     Service,
     example_config,
     example_files,
-    example_location,
 )
 from tests.batch_sizes import ScriptedProber
+from tests.fakes import example_location
 
 
 class Plain(ProfiledCompute):

@@ -36,8 +36,9 @@ from loaderprobe.records.waits import CodePlace
 from loaderprobe.render.watch import said, watch_document
 from loaderprobe.system import stacks
 from loaderprobe.system.stacks import CallTimes, called, is_installed, of_the_script, place_of, shared, stack_of
-from loaderprobe.testing import FakeClock, FakeStore
+from loaderprobe.testing import FakeClock
 from tests.examples.training import Costly, Training
+from tests.fakes import FakeStore
 from tests.measure.scripted import in_threads
 
 MS = 1_000_000

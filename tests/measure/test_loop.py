@@ -18,7 +18,8 @@ from loaderprobe.measure.ranks.child import RankGather
 from loaderprobe.measure.session import AGAIN, ATTEMPTS, GivenUp
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.rank_processes import NotTogether
-from loaderprobe.testing import FakeClock, FakeGroup, Service, example_arguments, example_config, example_files
+from loaderprobe.testing import FakeClock, Service, example_arguments, example_config, example_files
+from tests.fakes import FakeGroup
 from tests.measure.scripted import in_threads, scripted_session
 
 STEP_S = 0.01

@@ -28,8 +28,9 @@ from loaderprobe.measure.ranks import child as rank_child
 from loaderprobe.measure.ranks.child import cores_of
 from loaderprobe.records import values
 from loaderprobe.records.rank_processes import RankPlacement
-from loaderprobe.testing import FakeGroup, Service, example_config, example_files
+from loaderprobe.testing import Service, example_config, example_files
 from tests.analyze.scripted import Truth, measured
+from tests.fakes import FakeGroup
 from tests.measure import scripted
 from tests.measure.scripted import Rank, ScriptedStream, ran, together
 

@@ -19,15 +19,13 @@ from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.runner import Order
 from loaderprobe.protocols import Clock, Group, NextRound, OnStage, Peers, Round
 from loaderprobe.records.measurement import Measurement, Segment, segment_seconds, segments_of
-from loaderprobe.records.rank_processes import RankPlacement, ReadResult, shares
-from loaderprobe.records.ranks import RankMeasurement
+from loaderprobe.records.rank_processes import RankMeasurement, RankPlacement, ReadResult, shares
 from loaderprobe.records.remark import Remark, each_once
 from loaderprobe.records.thresholds import OF_STEP
 from loaderprobe.stats import median
 from loaderprobe.storage.by_ranks import RankReader, read_step
 from loaderprobe.store.codec import decode, encode
-from loaderprobe.system.clock import SystemClock
-from loaderprobe.system.host import cores_allowed, host_name
+from loaderprobe.system.host import SystemClock, cores_allowed, host_name
 from loaderprobe.system.limits import core_limits, cores_available
 from loaderprobe.system.others import OthersMeter
 from loaderprobe.system.pagecache import LinuxPageCache
