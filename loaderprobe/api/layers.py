@@ -18,7 +18,6 @@ from loaderprobe.render.layers import layer_columns, layers_document, sums
 from loaderprobe.system.host import SystemClock
 
 
-
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Layers(Documented, LayersReport):
     """The parts of a step, and the layers in the order in which they run. Shows itself."""

@@ -531,8 +531,8 @@ MESSAGES: dict[str, str] = {
     "what.loader": "the loader",
     "what.loader_only": "the loader",
     "what.training": "training",
-    "predicted.loader": "the second measurement of the loader ran at",
-    "predicted.training": "training ran at",
+    "predicted.loader": "the second measurement of the loader ran at {predicted_fraction:percent} of its prediction",
+    "predicted.training": "training ran at {predicted_fraction:percent} of its prediction",
     "reason.all_cores_busy": (
         "[workers wait {run_delay_share:percent} of their time for a core. All of this uses {own_cores:.2g} of "
         "{cores:.2g}, other processes the rest|all cores are busy], so more workers do not help. {judged:Code runs}; "
@@ -566,13 +566,9 @@ MESSAGES: dict[str, str] = {
         "served a part of them."
     ),
     "reason.one_round_does_not_fit": (
-        "{judged:code predicted} [{predicted_fraction:percent}][{predicted_share:percent}] of its prediction in the "
-        "only round there was time for; a larger --budget gives more rounds."
+        "{judged:code predicted} in the only round there was time for; a larger --budget gives more rounds."
     ),
-    "reason.outside_noise_band": (
-        "{judged:code predicted} [{predicted_fraction:percent}][{predicted_share:percent}] of its prediction, outside "
-        "the noise band: the model does not fit this run."
-    ),
+    "reason.outside_noise_band": "{judged:code predicted}, outside the noise band: the model does not fit this run.",
     "reason.rounds_differ": "training over its prediction differs by {spread:percent} between rounds, too much.",
     "part.gain": "the speed-up if {resource:noun} were free ({speedup:times})",
     "reason.ablation_missing": "the speed-up if {resource:noun} were free is not known: {because:code}.",
