@@ -34,8 +34,8 @@ from loaderprobe.system.stacks import is_installed
 #
 # Only what Python itself stores is opened: attributes, slots, the items of lists, tuples, sets and dicts, the
 # arguments of partial functions, what functions close over, and arrays of objects. Of code that is not installed also
-# what its classes hold, and the globals that its functions name. Properties, `__iter__`, `__getattr__` and `__class__`
-# of a user's classes are never called.
+# what its classes hold, the globals that its functions name, and what these name of a module that is not installed.
+# Properties, `__iter__`, `__getattr__` and `__class__` of a user's classes are never called.
 
 MOST = 200_000
 """Most values to find."""
@@ -154,11 +154,25 @@ def _closed_over(function: types.FunctionType) -> Iterator[Any]:
 
 
 def _named_globals(function: types.FunctionType) -> Iterator[Any]:
-    """Those that the code of a user's function names, also within its lambdas and comprehensions."""
+    """Those that the code of a user's function names, also within its lambdas and comprehensions.
+
+    Of a user's module among them, what the same code names: of `config.FILES` both names.
+    """
     codes = [] if is_installed(function.__code__.co_filename) else [function.__code__]
     for code in codes:
         codes += [constant for constant in code.co_consts if type(constant) is types.CodeType]
-        yield from (function.__globals__[name] for name in code.co_names if name in function.__globals__)
+        named = [function.__globals__[name] for name in code.co_names if name in function.__globals__]
+        yield from named
+        for module in named:
+            if issubclass(type(module), types.ModuleType) and _is_users(module):
+                own = own_attributes(module)
+                yield from (own[name] for name in code.co_names if name in own)
+
+
+def _is_users(module: types.ModuleType | None) -> bool:
+    """True for one that was read from a file that is not installed."""
+    file = own_attributes(module).get("__file__")
+    return isinstance(file, str) and not is_installed(file)
 
 
 def _of_class(kind: type) -> Iterator[Any]:
@@ -166,9 +180,8 @@ def _of_class(kind: type) -> Iterator[Any]:
     for base in type.__getattribute__(kind, "__mro__"):
         own = type.__getattribute__(base, "__dict__")
         module = own.get("__module__")
-        file = own_attributes(sys.modules.get(module)).get("__file__")
         # A notebook has no file.
-        if module == "__main__" or (isinstance(file, str) and not is_installed(file)):
+        if module == "__main__" or _is_users(sys.modules.get(module)):
             for name, value in own.items():
                 # `functools.cache` wraps a method into something else than a function.
                 method = type(value) is types.FunctionType or "__wrapped__" in own_attributes(value)

@@ -197,6 +197,14 @@ def test_a_view_is_small_and_escaped() -> None:
         assert not re.search(r"http|<script|href", html)
 
 
+def test_on_paper_a_panel_has_the_whole_width_and_a_wide_map_several_lines() -> None:
+    """Nothing scrolls there."""
+    html = document_page(Document(title="", sections=()), made_by="")
+    paper = "".join(html.split("@media print {")[1:])
+    assert ".first { grid-template-columns: minmax(0, 1fr); }" in paper
+    assert re.search(r"\.map:has\(td:nth-child\(16\)\) tr { display: grid;", paper)
+
+
 def test_a_refused_window_shows_its_reason_and_nothing_else() -> None:
     """No timeline, no table; the same where records were left out, which is said beside the figures."""
     page = Page(html_report(with_window(timelines.starved(plain_ns=MS))))
