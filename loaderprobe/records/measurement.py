@@ -492,9 +492,9 @@ class RunFailure:
     reason: str
     """One sentence for people."""
     hint: str
-    exit_code: int | None
-    signal: str | None
-    log: tuple[str, ...]
+    exit_code: int | None = None
+    signal: str | None = None
+    log: tuple[str, ...] = ()
     """The last lines that the child wrote."""
     started_utc: str
     wall_s: float

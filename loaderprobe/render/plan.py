@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import PurePath
 from typing import Any
 
-import msgspec
-
 from loaderprobe.records import values
 from loaderprobe.records.catalogue import Amount, CatalogueEntry, LimitName
 from loaderprobe.records.files import is_url
@@ -418,11 +416,6 @@ def catalogue_document(entries: Sequence[CatalogueEntry], today: date) -> Docume
             Section(parts=(use,)),
         ),
     )
-
-
-def catalogue_json(entries: Sequence[CatalogueEntry]) -> str:
-    """The entries, indented, ending with a newline."""
-    return msgspec.json.format(msgspec.json.encode(entries), indent=2).decode() + "\n"
 
 
 def _limit(entry: CatalogueEntry, name: LimitName) -> str:

@@ -25,9 +25,9 @@ from loaderprobe.records.report import Report
 from loaderprobe.render.bandwidth import bandwidth_document
 from loaderprobe.render.charts import Bar, Chart, ChartRow
 from loaderprobe.render.document import Document, Section, Table
-from loaderprobe.render.json import result_json, result_schema, summary_json, summary_schema
+from loaderprobe.render.json import indented, result_json, result_schema, summary_json, summary_schema
 from loaderprobe.render.pages import document_page
-from loaderprobe.render.plan import catalogue_document, catalogue_json
+from loaderprobe.render.plan import catalogue_document
 from loaderprobe.render.rows import csv_text
 from loaderprobe.render.sweep import panel_sections, sweep_document
 from loaderprobe.render.terminal import document_text
@@ -275,7 +275,7 @@ def test_the_catalogue_shows_every_entry_with_source_and_date() -> None:
         assert entry.name in page and entry.source.split(",")[0] in " ".join(page.split())
     assert "12 months" not in page
     assert " ".join(old.split()).count("12 months ago or longer: check it") == len(published())
-    assert len(json.loads(catalogue_json(published()))) == len(published())
+    assert len(json.loads(indented(published()))) == len(published())
     (limits,) = (part for part in found.sections[0].parts if isinstance(part, Table))
     rates = {line[0]: line[1] for line in limits.lines}
     assert rates["efs-bursting"] == "52.4 MB/s a TiB, at most 3.22 GB/s"

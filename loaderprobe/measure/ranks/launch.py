@@ -23,7 +23,7 @@ import msgspec
 from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, BadValue, LoaderprobeError, LostRank, MissingPart, Refused
 from loaderprobe.measure.runner import Child, Event, ForkServer, OfConfiguration, Order, Start, run_order
 from loaderprobe.protocols import Clock, SharedStore
-from loaderprobe.records import values
+from loaderprobe.records import by_key, values
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.diagnosis import OwnMeasured
 from loaderprobe.records.files import FileSet, to_json
@@ -197,8 +197,6 @@ def parse_layout(text: str) -> Layout:
 def nodes_of(processes: Sequence[ProcessInfo]) -> tuple[Node, ...]:
     """The nodes, that of rank 0 first; on each its processes in their order."""
     ordered = sorted(processes, key=lambda process: process.rank)
-    names = dict.fromkeys(process.node for process in ordered)
-    by_node = [[process for process in ordered if process.node == name] for name in names]
     return tuple(
         Node(
             host=on_node[0].host,
@@ -207,7 +205,7 @@ def nodes_of(processes: Sequence[ProcessInfo]) -> tuple[Node, ...]:
             address=next((process.address for process in on_node if process.address), ""),
             cores=tuple(shares([process.core_limits for process in on_node])),
         )
-        for on_node in by_node
+        for on_node in by_key(ordered, lambda process: process.node).values()
     )
 
 
