@@ -77,6 +77,8 @@ _WAIT: Facts = {"waiting_share": 0.62, "subject": "10.0.0.5:443"}
 _BOUNDS: tuple[tuple[str, str, tuple[str, ...], str, Facts], ...] = (
     ("input", "storage", (), "largest_speedup", {**_SPEEDUP, **_DISK, "files_were": "partly warm"}),
     ("input", "preprocessing", (), "largest_speedup", {"resource": "preprocessing"}),
+    ("input", "preprocessing", (), "largest_speedup", {"resource": "preprocessing", "how": "estimated",
+                                                       "limit": "unknown"}),
     ("input", "storage", (), "largest_speedup", {**_SPEEDUP, "judged": "loader"}),
     ("input", "transport", (), "largest_speedup", {"resource": "transport", "cold_reads_known_by": "waiting"}),
     *(("input", wait, (), "largest_speedup", {"resource": wait, **_WAIT}) for wait in ("network", "lock", "wait")),

@@ -502,12 +502,15 @@ MESSAGES: dict[str, str] = {
     # Behind a figure.
     "how.measured": "",
     "how.estimated": " (estimated)",
+    # Of an estimate while the limit of storage and network is not known: at it, less is gained.
+    "limit.unknown": " at most",
     # Whose input all ranks wait for, in a heading.
     "part.slow": "[rank {rank}[ ({host})]|host {host}|one rank]",
     # The reason of a verdict, and its parts.
     "reason.largest_speedup": "{resource:code part.largest}.",
     "part.largest": (
-        "{judged:code runs}; if {resource:noun} were free, it would be {speedup:times} times as fast{how:code how}"
+        "{judged:code runs}; if {resource:noun} were free, it would be {speedup:times} times as fast"
+        "[{limit:code limit}]{how:code how}"
     ),
     "part.largest.compute": (
         "[{judged:code runs}. A free device would make it {compute_speedup:times} times as fast, no exchange of "
@@ -536,7 +539,7 @@ MESSAGES: dict[str, str] = {
     "reason.all_cores_busy": (
         "[workers wait {run_delay_share:percent} of their time for a core. All of this uses {own_cores:.2g} of "
         "{cores:.2g}, other processes the rest|all cores are busy], so more workers do not help. {judged:Code runs}; "
-        "free preprocessing would make it {speedup:times} times as fast{how:code how}."
+        "free preprocessing would make it {speedup:times} times as fast[{limit:code limit}]{how:code how}."
     ),
     "reason.device_idle": "{cause:code part.idle}.",
     "part.idle": "the device is idle for {cause:noun}",

@@ -391,6 +391,25 @@ class Remote(Samples):
         return self._client.getresponse().read()
 
 
+class Streamed(Finish, IterableDataset[Sample]):
+    """All objects in one response, read one after the other while the next ones come, as shards by URL are."""
+
+    def __init__(self, folder: Path, work: Work, url: str, how: str) -> None:
+        self.sizes = [file.stat().st_size for file in photographs_in(folder)]
+        self.url = url
+        self.side = "fast" if work.without == "network" else how
+        self.work = work
+
+    def __iter__(self) -> Any:
+        info = get_worker_info()
+        first, step = (info.id, info.num_workers) if info else (0, 1)
+        client = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=TIMEOUT_S)
+        client.request("GET", f"/{self.side}/every/{step}/from/{first}")
+        response = client.getresponse()
+        for index, size in enumerate(part_of_worker(self.sizes)):
+            yield self.finish(response.read(size), index)
+
+
 Access = Literal["file", "stream", "chunks", "random", "none"]
 
 
@@ -434,6 +453,7 @@ READERS = {
     "http": Reader(partial(Remote, how="10ms"), remote=True),
     "httpfar": Reader(partial(Remote, how="40ms"), remote=True),
     "s3": Reader(partial(Remote, how="20ms"), remote=True),
+    "streamed": Reader(partial(Streamed, how="5MBps"), iterable=True, remote=True),
     "imagefolder": Reader(FolderFiles),
     "made": Reader(Made, "nothing", access="none"),
     "resized": Reader(ResizedFiles),
@@ -753,6 +773,8 @@ fast     httpfar    2 conv=16
 fast     s3         2
 fast     s3         0
 fast     s3         2 sleep=150
+fast     streamed   1
+fast     streamed   1 burn=60
 fast     locked     2 lock
 fast     python     2 wait=20
 fast     native     0 wait=20

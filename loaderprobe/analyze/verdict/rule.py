@@ -158,7 +158,8 @@ def _reason(code: ReasonCode, **facts: float | str) -> Reason:
 
 def _speedup(found: Experiments, resource: SingleCause) -> Facts:
     speedup = found.speedups[resource]
-    return {"resource": resource, "speedup": speedup.value, "how": speedup.how}
+    unlimited: Facts = {"limit": "unknown"} if resource in found.at_most else {}
+    return {"resource": resource, "speedup": speedup.value, "how": speedup.how, **unlimited}
 
 
 def _alike(found: Experiments, names: tuple[SingleCause, ...]) -> Facts:

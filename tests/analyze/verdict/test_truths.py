@@ -619,6 +619,11 @@ WAITS = {
     ),
     "a lock alone": Row(looks("lock", "running"), "input lock largest_speedup"),
     "threads that compute": Row(pooled(), PREPROCESSING, speedups={"preprocessing": 1000}),
+    # Without decoding they would ask more of the network, and how much it has is not known.
+    "a network that is ahead of the workers": Row(
+        looks("running", cost=Cost(cpu_s=0.02, blocked_s=0.0, cold=0.0)), PREPROCESSING,
+        facts={"limit": "unknown"}, speedups={"network": 1, "preprocessing": 1000},
+    ),
     # Between two batches a worker is idle: that it then waits on a pipe says nothing.
     "looks while no batch is made": Row(
         looked(run(alike(baseline=90), REMOTE, **AS_FOUND), "network", "running", outside=20),
