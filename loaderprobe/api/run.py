@@ -97,26 +97,15 @@ def run_command(command: Sequence[str], request: AttachRequest, environment: Map
 
 @contextmanager
 def _signals_left_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Ctrl-C reaches the command by itself; SIGTERM, and SIGINT to this process alone, are passed on.
-
-    All leave this process to show what was found. What reaches its whole group is pending in a process that blocks it.
-    """
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    with subprocess.Popen("cat", stdin=subprocess.PIPE) as group:
-        status = Path(f"/proc/{group.pid}/status")
-
-        def pass_on(number: int, _: object) -> None:
-            pending = int(status.read_text().partition("ShdPnd:")[2].split()[0], 16)
-            if number == signal.SIGTERM or not pending & 1 << number - 1:
-                process.send_signal(number)
-
-        before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+    """Ctrl-C reaches the command by itself; SIGTERM is passed on. Both leave this process to show what was found."""
+    handlers: dict[int, Callable[..., object]] = {signal.SIGINT: lambda *_: None}
+    handlers[signal.SIGTERM] = lambda number, _: process.send_signal(number)
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def attachment_of(

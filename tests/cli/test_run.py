@@ -6,15 +6,12 @@ import json
 import os
 import random
 import re
-import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -244,40 +241,6 @@ def test_the_exit_code_is_that_of_the_command(
     (tmp_path / "ends.py").write_text("raise SystemExit(7)\n")
     done = run(python, tmp_path, *command)
     assert done.returncode in codes and says in done.stderr and not (tmp_path / "found").exists()
-
-
-COUNTS = """
-import os, signal, sys
-from pathlib import Path
-count = 0
-def signals(which):
-    status = Path(f"/proc/{os.getppid()}/status").read_text()
-    return int(status.partition(f"Sig{which}:")[2].split()[0], 16)
-def interrupted(*_):
-    global count
-    count += 1
-    print("heard", flush=True)
-signal.signal(signal.SIGINT, interrupted)
-while not signals("Cgt") & 1 << signal.SIGTERM - 1 or signals("Blk"):
-    pass  # until the command listens
-print("ready", flush=True)
-sys.stdin.read()
-sys.exit(count)
-"""
-
-
-@pytest.mark.parametrize("send", [os.kill, os.killpg])
-def test_ctrl_c_reaches_the_script_once(send: Callable[[int, int], None], tmp_path: Path) -> None:
-    """Sent to the command alone, it is passed on; sent to the group, the script has it already."""
-    (tmp_path / "counts.py").write_text(COUNTS)
-    words = [sys.executable, "-m", "loaderprobe", "run", "--out", "found", "--", "counts.py"]
-    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    with subprocess.Popen(words, text=True, cwd=tmp_path, process_group=0, **pipes) as command:
-        assert command.stdout is not None and command.stdout.readline() == "ready\n"
-        send(command.pid, signal.SIGINT)
-        assert select.select([command.stdout], [], [], 60.0)[0]
-        command.communicate("")
-    assert command.returncode == 1
 
 
 def test_another_commands_result_is_neither_shown_nor_in_the_way(
