@@ -222,26 +222,13 @@ class RunDirectory:
 
 @contextmanager
 def lock_directory(path: Path) -> Iterator[None]:
-    """Hold `path/.lock`; it is released when this process ends, however it ends. Raises Locked.
-
-    Where nothing was written beside it, it is removed, and the directories that were made for it.
-    """
-    new = [folder for folder in (path, *path.parents) if not folder.exists()]
+    """Hold `path/.lock`; it is released when this process ends, however it ends. Raises Locked."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(path / ".lock", timeout=LETTING_GO_S):
-            try:
-                yield
-            finally:
-                with suppress(OSError):
-                    if [entry.name for entry in path.iterdir()] == [".lock"]:
-                        (path / ".lock").unlink()
+            yield
     except filelock.Timeout as error:
         raise Locked(f"another loaderprobe is writing {path}", hint="wait for it to end, or use --out") from error
-    finally:
-        with suppress(OSError):
-            for folder in new:
-                folder.rmdir()
 
 
 def _check_paths(files: FileSet, source: Path) -> None:
