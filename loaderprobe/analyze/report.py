@@ -342,11 +342,15 @@ def _judged(measurement: Measurement, ceiling: StorageCeiling | None) -> Judged 
     try:
         found = Judged(measurement=measurement, ceiling=ceiling)
         advice = recommend(found.experiments, Surroundings(storage=Storage(ceiling=ceiling))).advice
-        # Raises ValueError where a figure is infinite, which no result can hold.
-        json.dumps(asdict(replace(found.verdict, advice=advice)), allow_nan=False)
-        return found
+        figures = asdict(replace(found.verdict, advice=advice))
     except (LoaderprobeError, ArithmeticError, ValueError, LookupError) as error:
         reason = f"{type(error).__name__}: {error}"
+    else:
+        try:
+            json.dumps(figures, allow_nan=False)
+            return found
+        except ValueError:
+            reason = "a figure is infinite"
     return DamagedFile(file=f"measurements/{measurement.config.key}.json", reason=f"cannot be judged: {reason}")
 
 
@@ -435,7 +439,7 @@ def detail_of(judged: Judged) -> Detail:
     """What the report draws of a measurement beyond its row. Raises BadValue without a complete round."""
     measurement, verdict, stacks = judged.measurement, judged.verdict, judged.measurement.stacks
     workers = max(1, measurement.workers) * measurement.ranks
-    held_up = steps_held_up(measurement) if verdict.bound.side != "input" else ()
+    held_up = steps_held_up(judged.experiments.measurement) if verdict.bound.side != "input" else ()
     return Detail(
         key=measurement.config.key,
         compute_device=measurement.compute.device,

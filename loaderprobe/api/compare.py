@@ -67,9 +67,10 @@ def sources(results: Result | Iterable[Result]) -> list[Source]:
     if not found:
         raise BadValue("a side of the comparison has no result", hint="give a run or its directory")
     for place, each in enumerate(found):
-        if any(replace(each, path=before.path) == before for before in found[:place]):
+        again = next((before for before in found[:place] if replace(each, path=before.path) == before), None)
+        if again:
             hint = "a measurement counts once on a side: give others, measured again"
-            raise BadValue(f"{each.path} is given twice on one side, or is a copy of another there", hint=hint)
+            raise BadValue(f"on one side, {each.path} is {again.path} again, or a copy of it", hint=hint)
     return found
 
 

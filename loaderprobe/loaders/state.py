@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import ctypes
+import dis
 import functools
 import logging
 import mmap
@@ -154,19 +155,23 @@ def _closed_over(function: types.FunctionType) -> Iterator[Any]:
 
 
 def _named_globals(function: types.FunctionType) -> Iterator[Any]:
-    """Those that the code of a user's function names, also within its lambdas and comprehensions.
-
-    Of a user's module among them, what the same code names: of `config.FILES` both names.
-    """
+    """Those that the code of a user's function names, also within its lambdas and comprehensions."""
     codes = [] if is_installed(function.__code__.co_filename) else [function.__code__]
     for code in codes:
         codes += [constant for constant in code.co_consts if type(constant) is types.CodeType]
-        named = [function.__globals__[name] for name in code.co_names if name in function.__globals__]
-        yield from named
-        for module in named:
-            if issubclass(type(module), types.ModuleType) and _is_users(module):
-                own = own_attributes(module)
-                yield from (own[name] for name in code.co_names if name in own)
+        yield from (function.__globals__[name] for name in code.co_names if name in function.__globals__)
+        yield from _of_modules(code, function.__globals__)
+
+
+def _of_modules(code: types.CodeType, names: dict[str, Any]) -> Iterator[Any]:
+    """What code names of modules of the user's: of `config.FILES` and of `package.config.FILES` the files."""
+    value: Any = None
+    for instruction in dis.get_instructions(code):
+        module = value if issubclass(type(value), types.ModuleType) and _is_users(value) else None
+        value = names.get(instruction.argval) if instruction.opname == "LOAD_GLOBAL" else None
+        if module is not None and instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+            value = own_attributes(module).get(instruction.argval)
+            yield value
 
 
 def _is_users(module: types.ModuleType | None) -> bool:

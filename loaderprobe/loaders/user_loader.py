@@ -177,7 +177,7 @@ class StreamPool:
     def extend(self, batches: int) -> None:
         """Begin again only after so many batches, or more, but no later than where the iterable ends."""
         if 0 < self._log.pool < batches:
-            self._log.pool = self.settle(batches, 0)
+            self._log.pool = max(self._log.pool, self.settle(batches, 0))
 
     def in_sequence(self) -> bool:
         return True

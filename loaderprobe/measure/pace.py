@@ -74,9 +74,9 @@ class Pace:
         """The pace for workers that spend much of their time waiting for storage."""
         return replace(self, min_s=max(self.min_s, min(MIN_SECONDS_BLOCKED, self.max_s)))
 
-    def holding(self, batches: int) -> Pace:
-        """The pace of segments that have no fewer batches than so many, and may take as many times as long."""
-        return replace(self, min_batches=batches, max_s=self.max_s * max(1.0, batches / self.min_batches))
+    def holding(self, batches: int, seconds: float) -> Pace:
+        """The pace of segments of at least so many batches, unless they take longer than these seconds."""
+        return replace(self, min_batches=max(batches, self.min_batches), max_s=max(seconds, self.max_s))
 
 
 def pace_for(*, workers: int, rounds: int, budget_s: float | None) -> Pace:

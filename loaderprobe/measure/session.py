@@ -113,7 +113,7 @@ class Recorder:
 MOST_ROUNDS = 12
 LONG_SEGMENTS = 3
 """A segment is made longer only while so many of its new length fit into the budget."""
-LONGEST_BUDGET_S = 600.0
+LONGEST_BUDGET_S = 60.0
 """For that, where none is given."""
 
 # Where the step is the loop of a script: what else it does in between is measured again.
@@ -204,34 +204,35 @@ class Session:
         begun_ns = self.parts.clock.now_ns()
         segments.append(self._in_a_row(part, number))
         self.parts.loader.records()  # what was read once is kept: later batches take the place of these
-        longer = self._longer(part, number, begun_ns)
-        if longer:
-            segments.pop()
-            self._runner.cold_batches = longer
-            self._measure(part, number, total)
-            return
+        while longer := self._longer(part, number, begun_ns):
+            self._runner.longer[part], begun_ns = longer, self.parts.clock.now_ns()
+            segments[-1] = self._in_a_row(part, number)
+            self.parts.loader.records()
         timed_s = segment_seconds(segments[-1])
         self._durations.add(part, timed_s, (self.parts.clock.now_ns() - begun_ns) / 1e9 - timed_s)
 
-    def _longer(self, part: Part, number: int, begun_ns: int) -> int:
-        """Batches that a cold segment needs, where the first of a stream was served from what was read before it.
+    def _longer(self, part: Part, number: int, begun_ns: int) -> tuple[int, float] | None:
+        """Least batches, and most seconds, of a part whose first segment was served from what was read before it.
 
-        Two chunks of each worker, or twice as many batches while no two reads of one are known. Else 0, as where such
-        segments do not fit.
+        Of a stream: two chunks of each worker, or twice as many batches while no two reads of one are known. None
+        where the segment has its share of the reads, or three of those would not fit.
         """
-        recorder, now_ns, least = self.recorder, self.parts.clock.now_ns(), self._runner.cold_batches
+        recorder, least = self.recorder, self._runner.longer.get(part, (0, 0.0))[0]
         asked = recorder.stream and part.loads and self._runner.ready.is_cold(part.mode)
-        if number or recorder.earlier or not asked or self.parts.collectives.size > 1:
-            return 0
-        reason, last = read_elsewhere(self.measurement((), ())), recorder.segments[-1]
-        if reason is None or reason.code != "read_before" or last.steps < least:
-            return 0
+        last = recorder.segments[-1]
+        if number or recorder.earlier or not asked or self.parts.collectives.size > 1 or last.steps < least:
+            return None
+        seen = [each for each in recorder.segments if each is last or each.mode == "warm"]
+        reason = read_elsewhere(replace(self.measurement((), ()), segments=tuple(seen)))
+        if reason is None or reason.code != "read_before":
+            return None
         since = range(self._runner.ready.evicted_at, last.first_batch + last.steps)
         apart = batches_between_reads(self.parts.loader.records(), since)
-        wanted, timed_s = 2 * (apart or last.steps), segment_seconds(last)
-        longer_s = (now_ns - begun_ns) / 1e9 + timed_s * (wanted / last.steps - 1)
+        wanted, took_s = 2 * (apart or last.steps), (self.parts.clock.now_ns() - begun_ns) / 1e9
+        timed_s = segment_seconds(last) * wanted / last.steps
+        longer_s = took_s - segment_seconds(last) + timed_s
         fits = self._spent_s() + LONG_SEGMENTS * longer_s < (self.budget_s or LONGEST_BUDGET_S)
-        return wanted if fits and wanted > least else 0
+        return (wanted, LONG_SEGMENTS * timed_s) if fits and wanted > least else None
 
     def _in_a_row(self, part: Part, number: int) -> Segment:
         """A segment of steps in a row. Raises BadValue where the loop of a script never makes enough of them."""

@@ -554,7 +554,7 @@ def steps_held_up(measurement: Measurement) -> tuple[Remark, ...]:
     modes: tuple[Mode, ...] = (measurement.config.mode, "resident")
     beside, alone = (compute_rates(segments_of(measurement, mode, "training")) for mode in modes)
     both = sorted(beside.keys() & alone.keys())
-    if measurement.ranks > 1 or len(both) < thresholds.DOUBTED_ROUNDS:
+    if measurement.ranks > 1 or not measurement.workers or len(both) < thresholds.ENOUGH_ROUNDS:
         return ()
     if not of_rounds({number: alone[number] / beside[number] for number in both}).exceeds(thresholds.WORTH):
         return ()

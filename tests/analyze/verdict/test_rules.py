@@ -183,15 +183,16 @@ def test_storage_without_waits_gains_nothing(*, blocked_s: float, gains: bool) -
 
 SLOWED = run(alike(baseline=400.0, training=80.0, resident=100.0), Cost(), workers=4)
 AS_ALONE = run(alike(baseline=400.0, training=99.0, resident=100.0), Cost(), workers=4)
-FEW = run(alike(1, baseline=400.0, training=80.0, resident=100.0), Cost(), workers=4)
+FEW = run(alike(2, baseline=400.0, training=80.0, resident=100.0), Cost(), workers=4)
 STARVED = run(alike(baseline=40.0, training=40.0, resident=100.0), Cost(cpu_s=0.1), workers=4)
+SERIAL = run(alike(baseline=400.0, training=80.0, resident=100.0), Cost(), workers=0)
 WAITED = with_training(SLOWED, lambda one: with_steps(one, 0.2 if one.mode == "baseline" else 0.0))
 
 
 @pytest.mark.parametrize(
     ("measurement", "times_s"),
-    [(SLOWED, (0.2, 0.16)), (AS_ALONE, None), (FEW, None), (STARVED, None), (WAITED, None)],
-    ids=["slowed", "as alone", "one round", "input-bound", "waits"],
+    [(SLOWED, (0.2, 0.16)), (AS_ALONE, None), (FEW, None), (SERIAL, None), (STARVED, None), (WAITED, None)],
+    ids=["slowed", "as alone", "two rounds", "serial", "input-bound", "waits"],
 )
 def test_steps_that_the_loader_holds_up_are_noted(
     measurement: Measurement, times_s: tuple[float, float] | None
