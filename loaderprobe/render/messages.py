@@ -499,10 +499,9 @@ MESSAGES: dict[str, str] = {
     ),
     "part.nodes.one": ", from epoch 3 on",
     "part.nodes.several": ", after several epochs",
-    # Behind a figure.
+    # Behind a figure. At most: at the limit of storage or network, which is not known, less is gained.
     "how.measured": "",
     "how.estimated": " (estimated)",
-    # Of an estimate while the limit of storage and network is not known: at it, less is gained.
     "limit.unknown": " at most",
     # Whose input all ranks wait for, in a heading.
     "part.slow": "[rank {rank}[ ({host})]|host {host}|one rank]",
@@ -513,11 +512,10 @@ MESSAGES: dict[str, str] = {
         "[{limit:code limit}]{how:code how}"
     ),
     "part.largest.compute": (
-        "[{judged:code runs}. A free device would make it {compute_speedup:times} times as fast, no exchange of "
-        "gradients {gradients_speedup:times} times|{judged:code runs}. A faster device would make it up to "
-        "{speedup:times} times as fast{how:code how}; if {input:noun} were free, {input_speedup:times} "
-        "times{input_how:code how}|{judged:code runs}; the loader alone is {speedup:times} times as fast as "
-        "training{how:code how}]"
+        "{judged:code runs}[. A free device would make it {compute_speedup:times} times as fast, no exchange of "
+        "gradients {gradients_speedup:times} times|. A faster device would make it up to {speedup:times} times as "
+        "fast{how:code how}; if {input:noun} were free, {input_speedup:times} times{input_how:code how}|; the loader "
+        "alone is {speedup:times} times as fast as training{how:code how}]"
     ),
     "part.largest.gradients": (
         "[without it training would be {gradients_speedup:times} times as fast, with a free device "

@@ -374,8 +374,7 @@ def contradiction(found: Experiments) -> Reason | None:
     """
     names = contenders(found)
     lead = lead_of(found, names[0]) if names else 1.0
-    slower = slowed(found)
-    if slower is not None and lead < slower[1] ** 2:
+    if (slower := slowed(found)) and lead < slower[1] ** 2:
         activity = "training" if found.in_training else "loader_only"
         return _reason("slower_without", resource=slower[0], rate_share=1 / slower[1], activity=activity)
     rate = found.rate
@@ -582,8 +581,7 @@ def with_certainty(judgement: Bound, found: Experiments) -> Bound:
         return side_only if judgement.cause == "inconclusive" else judgement
     alone, how = found.loader_over_training, found.speedups["compute"].how
     reason = _reason("largest_speedup", resource="compute", speedup=alone, how=how)
-    evidence = (*evidence, *judgement.evidence)
-    return Bound(side="compute", cause="compute", reason=reason, evidence=evidence)
+    return Bound(side="compute", cause="compute", reason=reason, evidence=(*evidence, *judgement.evidence))
 
 
 def ablations(measurement: Measurement) -> Remark:
