@@ -18,8 +18,8 @@ MESSAGES: dict[str, str] = {
         "is in no rate: one loader for all epochs, with persistent_workers=True, starts them once"
     ),
     "steps_held_up": (
-        "a step takes {beside_s:duration} beside the loader and {alone_s:duration} without it, waits for input left "
-        "out: what feeds it may hold it up (workers, threads that receive and pin batches, copies to the device)"
+        "a step takes {beside_s:duration} beside the loader and {alone_s:duration} without it, not counting waits for "
+        "input: what feeds it may hold it up (workers, threads that receive and pin batches, copies to the device)"
     ),
     "measured_again": "segments in which the script did something else than training were measured again",
     "too_few_samples": "{samples} samples are read in turn, too few to read each once per segment: {needed} are needed",
