@@ -165,7 +165,7 @@ def workload_of_run(
     )
     codes = {"bytes_as_read": as_read, "samples_as_images": not measurement.images}
     notes = [Remark(code=code) for code, holds in codes.items() if holds]
-    # Also of samples that are made anew, a file each is opened only where batches have shown it.
+    # Of new samples each time, too, a file each is opened only where batches have shown it.
     in_parts = measurement.access == "parts" or (measurement.access == "fresh" and of_files is None)
     return replace(
         found,
