@@ -5,17 +5,14 @@ Whole measurements without waiting, with exact results. Nothing here may be need
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
 
-from loaderprobe.errors import LostRank
 from loaderprobe.protocols import Clock, ComputeArguments, Files
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig, with_options
-from loaderprobe.records.environment import Environment, StorageLocation
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import (
     BATCH_COLUMNS,
@@ -28,21 +25,16 @@ from loaderprobe.records.measurement import (
     Timeline,
     WorkerBatches,
 )
-from loaderprobe.records.remark import Remark
 
 __all__ = [
     "FakeClock",
-    "FakeGroup",
     "FakePageCache",
-    "FakeStore",
     "ProfiledCompute",
     "ScriptedLoader",
     "Service",
     "example_arguments",
     "example_config",
-    "example_environment",
     "example_files",
-    "example_location",
 ]
 
 INSTRUMENT_NS = 20_000
@@ -243,32 +235,6 @@ def example_arguments(clock: Clock, **changes: Any) -> ComputeArguments:
     return ComputeArguments(spec=config.compute, loader=config.loader, clock=clock)
 
 
-def example_location(path: str) -> StorageLocation:
-    """A local disk that counts its reads."""
-    return StorageLocation(
-        path=path, filesystem="ext4", kind="block", mount="/data", source="/dev/vdb1", devices=("vdb",)
-    )
-
-
-def example_environment() -> Environment:
-    """Two cores of a virtual machine, without a GPU."""
-    return Environment(
-        loaderprobe="0.1.0",
-        python="3.11.7",
-        torch="2.9.0",
-        torchvision="0.24.0",
-        kernel="6.1.0-28-amd64",
-        cpu_model="AMD EPYC 7B13",
-        cores_total=16,
-        cores_available=2.0,
-        memory_bytes=16_800_000_000,
-        shared_memory_bytes=64_000_000,
-        gpus=(),
-        gpu_reason=Remark(code="nvml_not_started", facts={"error": "NVML Shared Library Not Found"}),
-        storage=(example_location("/data/imagenet-like"),),
-    )
-
-
 @dataclass(slots=True)
 class ProfiledCompute:
     """A GPU on a fake clock: steps of `step_s`, one after the other, one kernel each, and the host waits for each.
@@ -352,87 +318,3 @@ class ProfiledCompute:
             self.step(batch)
             entered_ns = self.clock.now_ns()
         return tuple(waits), tuple(left), self.finish(), begin_ns, entered_ns - begin_ns
-
-
-PATIENCE_S = 20.0
-"""Seconds after which a rank that does not arrive fails the test."""
-
-
-class FakeStore:
-    """A store in memory, for threads too. Once it is `gone`, no call is answered."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, str] = {}
-        self.gone = False
-        self._lock = threading.Lock()
-
-    def set(self, key: str, value: str) -> None:
-        self._answer()
-        self.values[key] = value
-
-    def get(self, key: str) -> bytes:
-        self._answer()
-        return self.values[key].encode()
-
-    def check(self, keys: list[str]) -> bool:
-        self._answer()
-        return all(key in self.values for key in keys)
-
-    def compare_set(self, key: str, expected_value: str, desired_value: str) -> bytes:
-        self._answer()
-        with self._lock:
-            if self.values.get(key, "") == expected_value:
-                self.values[key] = desired_value
-            return self.values[key].encode()
-
-    def _answer(self) -> None:
-        if self.gone:
-            raise LostRank("the store does not answer")
-
-
-class FakeGroup:
-    """One rank of a group; each is used by a thread of its own."""
-
-    def __init__(self, rank: int, answers: list[Any], barrier: threading.Barrier) -> None:
-        """`answers` has what each rank brings to the `barrier`."""
-        self.rank, self._answers, self._barrier = rank, answers, barrier
-        self.calls = 0
-
-    @classmethod
-    def of(cls, size: int) -> Sequence[FakeGroup]:
-        """All ranks of one group."""
-        answers, barrier = [None] * size, threading.Barrier(size)
-        return [cls(rank, answers, barrier) for rank in range(size)]
-
-    @property
-    def size(self) -> int:
-        return len(self._answers)
-
-    def all_reduce_max(self, *values: int, leaving: bool = False) -> tuple[int, ...]:
-        answers = self._all(values)
-        assert len({len(answer) for answer in answers}) == 1, "ranks ask for different things"
-        return tuple(map(max, zip(*answers, strict=True)))
-
-    def gather(self, value: bytes) -> tuple[bytes, ...]:
-        answers = self._all(value)
-        return tuple(answers) if self.rank == 0 else ()
-
-    def broadcast(self, value: bytes) -> bytes:
-        first: bytes = self._all(value)[0]
-        return first
-
-    def leave(self) -> None:
-        """The others lose this rank, now or at their next call."""
-        self._barrier.abort()
-
-    def _all(self, value: Any) -> list[Any]:
-        """The value of each rank, on all ranks."""
-        self.calls += 1
-        self._answers[self.rank] = value
-        try:
-            self._barrier.wait(PATIENCE_S)
-            answers = list(self._answers)
-            self._barrier.wait(PATIENCE_S)
-        except threading.BrokenBarrierError as error:
-            raise LostRank("another rank does not answer") from error
-        return answers

@@ -33,7 +33,7 @@ from loaderprobe.render.document import Document
 from loaderprobe.render.first import first_screen
 from loaderprobe.render.terminal import document_text
 from loaderprobe.render.words import sweep_plan_words
-from loaderprobe.testing import FakeClock, example_config, example_environment
+from loaderprobe.testing import FakeClock, example_config
 from tests.analyze.runs import FILES, Cost, alike, rank_run
 from tests.batch_sizes import ScriptedProber
 from tests.examples.bandwidth import (
@@ -44,6 +44,7 @@ from tests.examples.bandwidth import (
     example_ranks,
 )
 from tests.examples.reports import example_report, example_row, html_report, terminal_report
+from tests.fakes import example_environment
 from tests.stored import failure
 
 Pages = Iterator[tuple[str, str]]

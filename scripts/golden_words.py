@@ -48,7 +48,9 @@ _SAMPLES: Facts = {
     "stage": "round 1", "hint": "repair it", "text": "as it is",
     "loader": _LOADER, "ablated": "where_open", "experiments": "of_files", "round": "round 1",
 }  # fmt: skip
-_ENDS = {"share": 0.25, "bytes_per_s": 20.3e6, "_per_s": 123.4, "bytes": 3.2e6, "_s": 2.5, "_speedup": 1.7}
+_ENDS = {
+    "share": 0.25, "fraction": 0.25, "bytes_per_s": 20.3e6, "_per_s": 123.4, "bytes": 3.2e6, "_s": 2.5, "_speedup": 1.7,
+}  # fmt: skip
 _NAMED = (
     "path", "file", "mount", "filesystem", "devices", "subject", "name", "gpu", "gpus", "wrapper", "under",
     "accelerator", "recipe", "data",
@@ -59,7 +61,7 @@ _RATES: Facts = {
     "utilization": 0.115, "device": "emulated",
 }  # fmt: skip
 _SPEEDUP: Facts = {"resource": "storage", "speedup": 2.286, "how": "estimated"}
-_DISK: Facts = {"read_bytes_per_s": 23.1e6, "ceiling_share": 0.74, "concurrency": 2.0}
+_DISK: Facts = {"read_bytes_per_s": 23.1e6, "ceiling_fraction": 0.74, "concurrency": 2.0}
 _SLOW: Facts = {
     "resource": "preprocessing", "rank": "1", "host": "node7", "slow_images_per_s": 37.0, "middle_images_per_s": 114.0,
 }  # fmt: skip
@@ -75,6 +77,8 @@ _WAIT: Facts = {"waiting_share": 0.62, "subject": "10.0.0.5:443"}
 _BOUNDS: tuple[tuple[str, str, tuple[str, ...], str, Facts], ...] = (
     ("input", "storage", (), "largest_speedup", {**_SPEEDUP, **_DISK, "files_were": "partly warm"}),
     ("input", "preprocessing", (), "largest_speedup", {"resource": "preprocessing"}),
+    ("input", "preprocessing", (), "largest_speedup", {"resource": "preprocessing", "how": "estimated",
+                                                       "limit": "unknown"}),
     ("input", "storage", (), "largest_speedup", {**_SPEEDUP, "judged": "loader"}),
     ("input", "transport", (), "largest_speedup", {"resource": "transport", "cold_reads_known_by": "waiting"}),
     *(("input", wait, (), "largest_speedup", {"resource": wait, **_WAIT}) for wait in ("network", "lock", "wait")),

@@ -30,7 +30,7 @@ from loaderprobe.measure.segments import train
 from loaderprobe.records.remark import Remark
 from loaderprobe.render.words import remark_words
 from loaderprobe.samplers import sampling
-from loaderprobe.system.clock import SystemClock
+from loaderprobe.system.host import SystemClock
 from loaderprobe.testing import example_arguments
 
 MISSING, FAILED = 3, 4

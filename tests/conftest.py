@@ -25,9 +25,10 @@ from loaderprobe.measure.runner import ForkServer, Order
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store import run_directory
-from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.device import locate
-from loaderprobe.testing import example_config, example_environment
+from loaderprobe.system.host import SystemClock
+from loaderprobe.testing import example_config
+from tests.fakes import example_environment
 from tests.warm import Warm
 
 # Workers that come from a forkserver then need not import it each.

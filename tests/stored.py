@@ -11,9 +11,9 @@ from loaderprobe.records.environment import Environment
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import RunFailure
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
-from loaderprobe.testing import example_environment
 from tests.analyze.runs import FILES
 from tests.analyze.scripted import Truth, measured
+from tests.fakes import example_environment
 
 RUNS = Path(__file__).parents[1] / "fixtures" / "runs"
 MEASUREMENTS = tuple(measured(Truth(compute=1000.0), workers) for workers in (0, 2))
@@ -29,11 +29,12 @@ def failure(config: RunConfig, reason: str = "it broke", **changes: Any) -> RunF
 
 
 def empty_run(
-    path: Path, *configs: RunConfig, files: FileSet = FILES, environment: Environment | None = None, **spec: Any
-) -> RunDirectory:
+    path: Path, *configs: RunConfig, files: FileSet = FILES, environment: Environment | None = None,
+    created_utc: str = "2026-11-21T07:00:00+00:00", **spec: Any,
+) -> RunDirectory:  # fmt: skip
     """A run of these configurations, of which nothing is measured; `spec` are other fields of what was asked for."""
     record = RunRecord(
-        created_utc="2026-11-21T07:00:00+00:00", spec=SweepSpec(configs=configs, **spec),
+        created_utc=created_utc, spec=SweepSpec(configs=configs, **spec),
         environment=environment or example_environment(),
     )  # fmt: skip
     return RunDirectory.create(path, record, [files])

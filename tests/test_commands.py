@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import jsonschema
 import pytest
 
+import loaderprobe
 from loaderprobe.api.generate import generate
 from loaderprobe.cli.commands import RETIRED
+from loaderprobe.errors import BadValue
 from loaderprobe.system.environment import ROCM, list_gpus
 from scripts.goldens import FORMATS
 from tests.cli.invoke import invoke
@@ -117,6 +120,7 @@ REFUSED: list[tuple[tuple[str, ...], int, str]] = [
     *(((name, "--model", "mlp"), 2, f"{now}; see loaderprobe explain changes") for name, now in RETIRED.items()),
     (("plan",), 2, "no run is given"),
     *(((verb, "several"), 2, THE_NEWEST) for verb in ("report", "plan")),
+    (("sweep", "--resume", "several"), 2, f"{THE_NEWEST.removesuffix('new')}old"),  # which is a sweep's
     (("plan", "text"), 2, "text"),
     (("plan", "storage", "--data", "\x1b[31m"), 2, "no measured data set"),
     (("plan", "storage", "--catalogue"), 2, ""),
@@ -171,6 +175,14 @@ def test_what_cannot_be_is_refused_with_its_code_and_reason(
     assert (done.exit_code, done.stdout) == (code, ""), done.output
     assert says in said and "rror" in said and "Traceback" not in said and "\x1b[31m" not in said
     assert sorted(place.iterdir()) == before
+
+
+@pytest.mark.parametrize("call", [loaderprobe.load, loaderprobe.resume])
+def test_a_folder_of_runs_names_the_newest(place: Path, call: Callable[[Path], object]) -> None:
+    """Of those that can be given."""
+    with pytest.raises(BadValue, match="several is a folder of runs") as refused:
+        call(place / "several")
+    assert refused.value.hint.endswith("several/old")
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -41,3 +41,10 @@ def test_no_cold_share_is_above_one(name: str) -> None:
     """What is read ahead besides is said as an amplification."""
     shares = re.findall(r'"cold_fraction"(?:: |,\s*"value": )([\d.]+)', (SHOWN / f"{name}.json").read_text())
     assert shares and all(float(share) <= 1 for share in shares)
+
+
+@pytest.mark.parametrize("name", sorted(name for name in cases() if name.endswith(".json")))
+def test_no_fact_called_a_share_is_above_one(name: str) -> None:
+    """What may rightly pass 1, such as a rate over its prediction or over a ceiling, has another name."""
+    shares = re.findall(r'"(?:\w+_)?share": ([-\d.e]+)', (SHOWN / name).read_text())
+    assert all(float(share) <= 1 for share in shares)

@@ -35,7 +35,7 @@ WANT_OF_TIME: tuple[ReasonCode, ...] = (
     "slower_without", "interval_too_wide", "lead_within_spread", "ranges_meet", "rounds_disturbed",
 )  # fmt: skip
 """Reasons for which more rounds may be the remedy."""
-_FIGURES = {"factor": 2, "share": 2}
+_FIGURES = {"factor": 2, "share": 2, "utilization": 2}
 """Facts of an action of which fewer figures than three are shown."""
 
 

@@ -16,12 +16,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from loaderprobe.analyze.effects import mean_interval
 from loaderprobe.policy import Ask, Results, Stop
 from loaderprobe.records import thresholds
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeStop, LimitName
 from loaderprobe.records.layers import Milliseconds
-from loaderprobe.stats import mean, median
+from loaderprobe.records.verdict import Interval
+from loaderprobe.stats import half_width, mean, median
 
 # What noisy rates of some batch sizes say about all of them: a Gaussian process over log2 of the size.
 #
@@ -134,13 +134,24 @@ def together(probes: Sequence[BatchSizeProbe]) -> BatchSizeProbe:
     return replace(
         probes[0],
         steps=sum(each.steps for each in probes),
-        images_per_s=mean_interval(rates),
+        images_per_s=_mean_interval(rates),
         step_ms=Milliseconds(value=median([time.value for time in times]), low=low, high=high) if times else None,
         utilization=mean(busy) if busy else None,
         utilization_samples=tuple(sample for each in probes for sample in each.utilization_samples),
         memory_bytes=max(each.memory_bytes or 0 for each in probes) or None,
         wall_s=sum(each.wall_s for each in probes),
     )
+
+
+def _mean_interval(figures: Sequence[Interval]) -> Interval:
+    """The mean of a figure that was measured several times, with the wider of two 95 % intervals.
+
+    One interval is from what each was known by, the other from what they differ by.
+    """
+    values, middle = [figure.value for figure in figures], mean([figure.value for figure in figures])
+    within = sum(figure.half**2 for figure in figures) ** 0.5 / len(figures)
+    half = max(within, half_width(values) if len(values) >= thresholds.ENOUGH_ROUNDS else 0.0)
+    return Interval(value=middle, low=max(0.0, middle - half), high=middle + half)
 
 
 Probes = Results[int, BatchSizeProbe]

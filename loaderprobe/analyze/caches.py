@@ -11,9 +11,6 @@ import math
 from loaderprobe.records.thresholds import LEAST_OF_LRU, MOST_WAY, WAY
 from loaderprobe.records.verdict import Interval
 
-_STEPS = 60
-"""Halvings of an interval of 1: beyond the precision of a float."""
-
 
 def lru_hits(share: float) -> float:
     """Share of reads that one node's cache answers which drops the least recently used files: c + (1-c) ln(1-c).
@@ -27,12 +24,12 @@ def lru_hits(share: float) -> float:
 
 
 def lru_share_for(hits: float) -> float:
-    """The share of the set that such a cache must hold for so many hits: the inverse."""
-    low, high = 0.0, 1.0
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if lru_hits(middle) >= hits else (middle, high)
-    return high
+    """The share of the set that such a cache must hold for so many hits: the inverse, by Lambert's W."""
+    from scipy.special import lambertw
+
+    if hits <= 0:
+        return 0.0
+    return float(1 - math.exp(1 + lambertw((hits - 1) / math.e, -1).real))
 
 
 def seen_before(nodes: int, epoch: int) -> float:

@@ -11,21 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from loaderprobe.analyze.effects import (
-    RunReading,
-    Unpaired,
-    drift_of,
-    holm,
-    interval,
-    mean_effect,
-    sample,
-    too_few_rounds,
-    unpaired,
-)
+from loaderprobe.analyze.effects import interval
 from loaderprobe.analyze.verdict.rates import rates_by_round
 from loaderprobe.analyze.verdict.validity import counted
 from loaderprobe.errors import BadValue, NotComparable
-from loaderprobe.records import by_key
+from loaderprobe.records import by_key, values
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport
 from loaderprobe.records.compare import (
     Compared,
@@ -45,9 +35,163 @@ from loaderprobe.records.environment import Environment, Origin, StorageLocation
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, judged_activity
 from loaderprobe.records.report import ConfigurationRow
-from loaderprobe.records.thresholds import ALPHA, OTHER_READS, SAME_MEMORY
+from loaderprobe.records.thresholds import (
+    ALPHA,
+    ENOUGH_ROUNDS,
+    NORMAL,
+    OF_SLICES,
+    OTHER_READS,
+    REPEAT,
+    SAME_MEMORY,
+)
 from loaderprobe.records.verdict import Interval, ShortVerdict
+from loaderprobe.stats import mean, standard_error, student_quantile, student_tails
 from loaderprobe.units import format_bytes, join_words
+
+TRIED_ROUNDS = (3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unpaired:
+    """How many times as fast B is as A, of two samples; as a logarithm."""
+
+    log: float
+    """The mean."""
+    error: float
+    """Its standard error."""
+    freedom: float
+    of_rounds: float
+    """Variance of a single round, of both sides together."""
+    drift: float
+    """Variance between runs."""
+
+    @property
+    def ratio(self) -> Interval:
+        """With its 95 % interval."""
+        half = self.half()
+        return Interval(value=math.exp(self.log), low=math.exp(self.log - half), high=math.exp(self.log + half))
+
+    @property
+    def p(self) -> float:
+        """The probability of one as large by chance."""
+        return student_tails(self.log / self.error, self.freedom) if self.error else float(self.log == 0)
+
+    def half(self, alpha: float = ALPHA) -> float:
+        """Half the interval of the logarithm that holds it with probability 1 - `alpha`."""
+        return student_quantile(alpha, self.freedom) * self.error
+
+    def rounds_needed(self, smallest: float, alpha: float) -> int | None:
+        """Rounds a side with which an effect of that size would be seen; None where the drift hides it."""
+        for rounds in TRIED_ROUNDS:
+            error = math.sqrt(self.of_rounds / rounds + self.drift)
+            freedom = 2.0 * (rounds - 1)
+            if self.drift:
+                freedom = error**4 / ((self.of_rounds / rounds) ** 2 / freedom) if self.of_rounds else math.inf
+            if student_quantile(alpha, freedom) * error <= smallest:
+                return rounds
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReading:
+    """What one run says of one row."""
+
+    values: tuple[float, ...]
+    """Of rounds."""
+    figure: Interval
+    """Their median, with its 95 % interval; it stands in where the rounds are too few."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideSample:
+    """The logarithm of a figure on one side."""
+
+    mean: float
+    variance: float
+    """Of the mean."""
+    freedom: float
+    count: int
+
+
+def sample(readings: Sequence[RunReading]) -> SideSample | None:
+    """One side: its runs where there are several, else its rounds, else the interval of its rate; None without one."""
+    if len(readings) >= ENOUGH_ROUNDS:
+        return _of_values([reading.figure.value for reading in readings])
+    if too_few_rounds(readings):
+        return _of_figures([reading.figure for reading in readings])
+    return _of_values([value for reading in readings for value in reading.values])
+
+
+def too_few_rounds(readings: Sequence[RunReading]) -> bool:
+    """True for a side of which neither runs nor rounds show how much they vary: the interval of its rate stands in."""
+    return max(len(readings), sum(len(reading.values) for reading in readings)) < ENOUGH_ROUNDS
+
+
+def _of_values(values: Sequence[float]) -> SideSample | None:
+    if min(values) <= 0:
+        return None
+    logs = [math.log(value) for value in values]
+    return SideSample(mean=mean(logs), variance=standard_error(logs) ** 2, freedom=len(logs) - 1, count=len(logs))
+
+
+def _of_figures(figures: Sequence[Interval]) -> SideSample | None:
+    if any(not 0 <= figure.low < figure.value < figure.high for figure in figures):
+        return None
+    factor = student_quantile(ALPHA, OF_SLICES)
+    # The upper half: the lower one ends at 0.
+    errors = [(figure.high - figure.value) / figure.value / factor for figure in figures]
+    return SideSample(
+        mean=mean([math.log(figure.value) for figure in figures]),
+        variance=math.fsum(error**2 for error in errors) / len(errors) ** 2,
+        freedom=OF_SLICES * len(figures),
+        count=len(figures),
+    )
+
+
+def unpaired(before: SideSample, after: SideSample, *, drift: float) -> Unpaired:
+    """Welch (1947), with the drift between runs as a variance that is known."""
+    variance = before.variance + after.variance
+    error = math.sqrt(variance + drift)
+    parts = math.fsum(each.variance**2 / each.freedom for each in (before, after))
+    return Unpaired(
+        log=after.mean - before.mean,
+        error=error,
+        freedom=error**4 / parts if parts else math.inf,
+        of_rounds=before.variance * before.count + after.variance * after.count,
+        drift=drift,
+    )
+
+
+def mean_effect(effects: Sequence[Unpaired]) -> Unpaired:
+    """The geometric mean of the ratios of all rows. Drift is of the runs, so rows do not average it out."""
+    count = len(effects)
+    drift = max(effect.drift for effect in effects)
+    variances = [(effect.error**2 - effect.drift) / count**2 for effect in effects]
+    error = math.sqrt(math.fsum(variances) + drift)
+    # Of a row, Welch's freedom belongs to its error with the drift: the drift adds none.
+    parts = math.fsum(effect.error**4 / effect.freedom / count**4 for effect in effects)
+    return Unpaired(
+        log=mean([effect.log for effect in effects]),
+        error=error,
+        freedom=error**4 / parts if parts else math.inf,
+        of_rounds=math.fsum(effect.of_rounds for effect in effects) / count**2,
+        drift=drift,
+    )
+
+
+def holm(chances: Sequence[float]) -> list[float]:
+    """The probabilities of several tests, adjusted so that a false alarm in any has the chance of one (Holm 1979)."""
+    order = sorted(range(len(chances)), key=lambda place: chances[place])
+    adjusted, most = [0.0] * len(chances), 0.0
+    for rank, place in enumerate(order):
+        most = max(most, min(1.0, (len(chances) - rank) * chances[place]))
+        adjusted[place] = most
+    return adjusted
+
+
+def drift_of(runs: tuple[int, int]) -> float:
+    """The variance between runs that is added to a row; 0 where enough runs of each side have that row."""
+    return 0.0 if min(runs) >= ENOUGH_ROUNDS else (REPEAT / NORMAL) ** 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,15 +340,10 @@ def environment_facts(environment: Environment) -> dict[str, str | float | None]
     """Of a result that has an environment."""
     gpus = environment.gpus
     return {
-        "cpu_model": environment.cpu_model,
-        "cores_available": environment.cores_available,
+        **values(environment, "cpu_model", "cores_available"),
         "memory_bytes": float(environment.memory_bytes),
         "gpus": ", ".join(gpu.name for gpu in gpus) or "none",
-        "loaderprobe": environment.loaderprobe,
-        "python": environment.python,
-        "torch": environment.torch,
-        "torchvision": environment.torchvision,
-        "kernel": environment.kernel,
+        **values(environment, "loaderprobe", "python", "torch", "torchvision", "kernel"),
         "driver": ", ".join(dict.fromkeys(gpu.driver or "" for gpu in gpus)) or None,
         "storage": storage_fact(environment.storage),
     }
@@ -272,9 +411,7 @@ def bandwidth_facts(found: BandwidthReport) -> Facts:
     engines = {"ranks" if phase.by_rank else phase.engine for phase in found.phases}
     environment = found.origin.environment
     return {
-        "loaderprobe": environment.loaderprobe,
-        "kernel": environment.kernel,
-        "cores_available": environment.cores_available,
+        **values(environment, "loaderprobe", "kernel", "cores_available"),
         "storage": storage_fact([found.location]),
         "data": f"{found.files_used} files of {format_bytes(found.mean_size_bytes)}",
         "scratch": str(found.scratch),

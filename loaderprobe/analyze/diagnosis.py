@@ -110,7 +110,7 @@ def _notes(judged: Judged, data: DataFound, memory_bytes: float) -> Iterator[Rem
     if phase is not None and phase.cache == "cold" and read:
         facts: Facts = {
             "alone_bytes_per_s": phase.moved_bytes_per_s, "readers": readers, "read_bytes_per_s": read,
-            "share": read / phase.moved_bytes_per_s, "at_least": "yes" if phase.at_least else "no",
+            "ceiling_fraction": read / phase.moved_bytes_per_s, "at_least": "yes" if phase.at_least else "no",
         }  # fmt: skip
         yield Remark(code="storage_alone", facts=facts)
 

@@ -15,7 +15,7 @@ from loaderprobe.analyze.verdict.rates import NS
 from loaderprobe.records import thresholds
 from loaderprobe.records.measurement import Measurement, Segment, Series, Timeline, communicates, segment_seconds
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.resources import TIME_PARTS, TimePart
+from loaderprobe.records.resources import TimePart
 from loaderprobe.records.verdict import DeviceUse, Gaps, GpuWindow, TimelineView
 from loaderprobe.stats import mean, quantile
 
@@ -616,7 +616,7 @@ def without_profiler(gaps: Gaps, timeline: Timeline) -> Gaps | Remark:
     hidden_ns = min(slowed_ns - launch_ns - sync_ns, waits_ns)
     cost_ns = launch_ns + sync_ns + hidden_ns
     if (beyond := (slowed_ns - cost_ns) / (timeline.plain_ns or 1)) > thresholds.MOST_OVERHEAD:
-        return Remark(code="profiler_slows", facts={"exact_share": beyond, "most": thresholds.MOST_OVERHEAD})
+        return Remark(code="profiler_slows", facts={"cost_fraction": beyond, "most": thresholds.MOST_OVERHEAD})
     shorter_ns = min(cost_ns, max(0, timeline.plain_wait_ns - sum(timeline.wait_end_ns) + sum(timeline.wait_begin_ns)))
     taken_ns = max(0, hidden_ns - shorter_ns)
     copy_ns = round(taken_ns * gaps.copy_ns / (waits_ns or 1))
@@ -699,27 +699,4 @@ def timeline_view(timeline: Timeline, found: Attribution) -> TimelineView:
         parts={part: moved(ranges) for part, ranges in found.parts.items()},
         waits=moved(found.waits),
         copies=moved(found.copies),
-    )
-
-
-def coarse(view: TimelineView, count: int) -> TimelineView:
-    """The view in so many columns of equal time, each of the part that took most of it: small, however long it is."""
-    edges = [round(number * view.window_ns / count) for number in range(count + 1)]
-    shares = {part: columns(view.parts.get(part, ()), 0, view.window_ns, count) for part in TIME_PARTS}
-    largest = [max(TIME_PARTS, key=lambda part: shares[part][number]) for number in range(count)]
-
-    def rounded(ranges: Ranges) -> Ranges:
-        scale = count / view.window_ns
-        return merge((edges[int(low * scale)], edges[min(count, int(high * scale) + 1)]) for low, high in ranges)
-
-    return TimelineView(
-        window_ns=view.window_ns,
-        step_begin_ns=view.step_begin_ns,
-        parts={
-            part: merge(edge for edge, name in zip(pairwise(edges), largest, strict=True) if name == part)
-            for part in TIME_PARTS
-            if part in largest
-        },
-        waits=rounded(view.waits),
-        copies=rounded(view.copies),
     )

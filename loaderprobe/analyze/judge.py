@@ -177,7 +177,7 @@ def _bound(
     read, share = disk["disk_read_bytes_per_s"], disk["disk_ceiling_fraction"]
     if judgement.cause == "storage" and read is not None and share is not None:
         readers = float(found.measurement.config.readers)
-        facts |= {"read_bytes_per_s": read, "ceiling_share": share, "concurrency": readers}
+        facts |= {"read_bytes_per_s": read, "ceiling_fraction": share, "concurrency": readers}
     reason, evidence = replace(judgement.reason, facts=facts), (*judgement.evidence, *beside)
     return replace(judgement, reason=reason, evidence=evidence)
 

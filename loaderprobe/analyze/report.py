@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from math import ceil
-from typing import Any
 
 from loaderprobe.analyze.answer import answered, layout_notes
 from loaderprobe.analyze.forecast.advice import DataPlace, Recommendation, Surroundings, recommend, recommend_groups
@@ -19,24 +18,27 @@ from loaderprobe.analyze.plan.workload import cold_and_fastest, known, nearest_t
 from loaderprobe.analyze.verdict.experiments import rates_alone
 from loaderprobe.analyze.verdict.one_thread import one_thread_notes
 from loaderprobe.analyze.verdict.rates import NS, function_times, segment_rate
-from loaderprobe.analyze.verdict.rule import ablations
+from loaderprobe.analyze.verdict.rule import ablations, steps_held_up
 from loaderprobe.analyze.verdict.validity import disturbance_notes
 from loaderprobe.errors import BadValue, LoaderprobeError
-from loaderprobe.records import by_key
+from loaderprobe.records import by_key, values
 from loaderprobe.records.config import RATES, RunConfig
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import NO_STEP, Measurement, RunFailure, Segment
 from loaderprobe.records.phases import StorageCeiling, fastest
-from loaderprobe.records.ranks import MOST_SHOWN, RankRow, RanksView, Role
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.report import (
+    MOST_SHOWN,
     ConfigurationRow,
     DamagedFile,
     DataInfo,
     Detail,
     Outlook,
+    RankRow,
+    RanksView,
     Report,
+    Role,
     RunInfo,
     Status,
     StorageNeed,
@@ -340,20 +342,16 @@ def _judged(measurement: Measurement, ceiling: StorageCeiling | None) -> Judged 
     try:
         found = Judged(measurement=measurement, ceiling=ceiling)
         advice = recommend(found.experiments, Surroundings(storage=Storage(ceiling=ceiling))).advice
-        if _all_finite(asdict(replace(found.verdict, advice=advice))):
-            return found
-        reason = "a figure is infinite"
+        figures = asdict(replace(found.verdict, advice=advice))
     except (LoaderprobeError, ArithmeticError, ValueError, LookupError) as error:
         reason = f"{type(error).__name__}: {error}"
+    else:
+        try:
+            json.dumps(figures, allow_nan=False)
+            return found
+        except ValueError:
+            reason = "a figure is infinite"
     return DamagedFile(file=f"measurements/{measurement.config.key}.json", reason=f"cannot be judged: {reason}")
-
-
-def _all_finite(value: Any) -> bool:
-    if isinstance(value, dict):
-        return all(map(_all_finite, value.values()))
-    if isinstance(value, tuple | list):
-        return all(map(_all_finite, value))
-    return not isinstance(value, float) or math.isfinite(value)
 
 
 def run_info(
@@ -371,13 +369,8 @@ def run_info(
         wall_s=sum(result.wall_s for result in results if isinstance(result, Measurement | RunFailure)),
         data=tuple(
             DataInfo(
-                label=file_set.label,
-                root=file_set.root,
-                generated=file_set.generated,
-                images_found=file_set.images_found,
+                **values(file_set, "label", "root", "generated", "images_found", "mean_size_bytes", "skipped_count"),
                 images_used=len(file_set.paths),
-                mean_size_bytes=file_set.mean_size_bytes,
-                skipped_count=file_set.skipped_count,
                 skipped=tuple(f"{file.path}: {file.reason}" for file in file_set.skipped),
                 staged=file_set.staged,
             )
@@ -446,12 +439,13 @@ def detail_of(judged: Judged) -> Detail:
     """What the report draws of a measurement beyond its row. Raises BadValue without a complete round."""
     measurement, verdict, stacks = judged.measurement, judged.verdict, judged.measurement.stacks
     workers = max(1, measurement.workers) * measurement.ranks
+    held_up = steps_held_up(judged.experiments.measurement) if verdict.bound.side != "input" else ()
     return Detail(
         key=measurement.config.key,
         compute_device=measurement.compute.device,
         compute_source=measurement.compute.source,
         first_batch_s=measurement.first_batch_s,
-        notes=(*measurement.notes, *one_thread_notes(measurement)),
+        notes=(*measurement.notes, *one_thread_notes(measurement), *held_up),
         ablations=ablations(measurement),
         view=judged.window.view,
         ranks=ranks_view(measurement, verdict),

@@ -10,12 +10,12 @@ from itertools import pairwise
 from statistics import fmean, median
 from typing import Any, NamedTuple
 
-from loaderprobe.analyze.gpu import Attribution, Ranges, merge, overlap
+from loaderprobe.analyze.gpu import Attribution, Ranges, columns, merge, overlap
 from loaderprobe.records import thresholds
 from loaderprobe.records.measurement import Timeline
 from loaderprobe.records.resources import RESOURCES, TIME_PARTS, GapCause, TimePart
 from loaderprobe.records.trace import Free, HostSpan, HostSpans, MarkName, Named, StepSpans, TraceRank
-from loaderprobe.records.verdict import DeviceUse, Gaps
+from loaderprobe.records.verdict import DeviceUse, Gaps, TimelineView
 
 FREED: dict[str, tuple[GapCause, ...]] = {
     row.name: row.gaps for row in sorted(RESOURCES, key=lambda row: row.name != "input") if row.gaps
@@ -214,3 +214,26 @@ def waited_for(ranks: Sequence[TraceRank]) -> int | None:
     if len(ranks) < 2 or not min(times) or apart < thresholds.WAIT_DIFFERS * step_s:
         return None
     return times.index(min(times))
+
+
+def coarse(view: TimelineView, count: int) -> TimelineView:
+    """The view in so many columns of equal time, each of the part that took most of it: small, however long it is."""
+    edges = [round(number * view.window_ns / count) for number in range(count + 1)]
+    shares = {part: columns(view.parts.get(part, ()), 0, view.window_ns, count) for part in TIME_PARTS}
+    largest = [max(TIME_PARTS, key=lambda part: shares[part][number]) for number in range(count)]
+
+    def rounded(ranges: Ranges) -> Ranges:
+        scale = count / view.window_ns
+        return merge((edges[int(low * scale)], edges[min(count, int(high * scale) + 1)]) for low, high in ranges)
+
+    return TimelineView(
+        window_ns=view.window_ns,
+        step_begin_ns=view.step_begin_ns,
+        parts={
+            part: merge(edge for edge, name in zip(pairwise(edges), largest, strict=True) if name == part)
+            for part in TIME_PARTS
+            if part in largest
+        },
+        waits=rounded(view.waits),
+        copies=rounded(view.copies),
+    )

@@ -28,7 +28,7 @@ from loaderprobe.storage.files import Sample, encoded_pieces, locate_pieces, sam
 from loaderprobe.storage.objects import probe_objects
 from loaderprobe.storage.probe import ProbeRequest, place_of, probe_bandwidth
 from loaderprobe.storage.reader import PIECES_A_READER
-from loaderprobe.system.clock import SystemClock
+from loaderprobe.system.host import SystemClock
 from loaderprobe.system.pagecache import LinuxPageCache, drop_all_caches
 from loaderprobe.units import parse_bytes
 

@@ -32,7 +32,7 @@ from loaderprobe.records.remark import Remark, reported
 from loaderprobe.records.verdict import Bound
 from loaderprobe.render.batch_size import batch_size_columns, batch_size_document
 from loaderprobe.render.words import remark_words
-from loaderprobe.system.clock import SystemClock
+from loaderprobe.system.host import SystemClock
 from loaderprobe.system.limits import memory_left_bytes
 from loaderprobe.units import format_bytes, parse_bytes
 
@@ -79,7 +79,8 @@ def batch_size(
     `strategy` is `throughput`, or `gpu-usage` or `epoch-time` of the paper by Serizawa and Tatebe. `most` is the
     largest size (1,024; 256 in the paper). `memory` is what training may take: all of a GPU, or on the CPU 70 % of
     what is available. `iterations` are the steps of a probe: as many as take 2 s, or the paper's 1,000. `images` is
-    the size of the data set, for epoch times. `precision` bf16 trains under autocast.
+    the size of the data set, for epoch times. `precision` bf16 trains under autocast, as auto does on a
+    GPU but for the paper's strategies.
 
     Raises BadValue for what cannot be trained, saying in which part of the step, and where not one image fits.
     """
@@ -87,6 +88,8 @@ def batch_size(
     from loaderprobe.compute.batch_size import repeated
     from loaderprobe.compute.trainer import device_words, is_loader
 
+    if precision == "auto" and strategy != "throughput":
+        precision = "fp32"  # as in the paper
     if is_loader(batch):
         raise BadValue(
             "a loader has one batch size", hint="give a function of the batch size that makes a loader, or one batch"
@@ -160,7 +163,7 @@ def _prober(
         meter=lambda: Meter(clock, uuid, **period_s),
         steps=iterations or (None if ours else UPDATES),
         memory_limit=limit,
-        bf16=precision == "bf16",
+        precision=precision,
     )
     return prober, limit
 
@@ -186,16 +189,13 @@ def named_batch_size(
 ) -> BatchSize:  # fmt: skip
     """The batch size for a model by name, on images of `data`, else on random ones in memory.
 
-    `precision` auto is bf16 on a GPU, and fp32 on the CPU and for the paper's strategies. Raises BadValue for an
-    unknown name or a model that cannot be trained, MissingPart for one that cannot be imported or a GPU that is not
-    there.
+    Raises BadValue for an unknown name or a model that cannot be trained, MissingPart for one that cannot be imported
+    or a GPU that is not there.
     """
     from loaderprobe.compute.trainer import model_on, random_images
     from loaderprobe.plugins import resolve
 
     (chosen,) = compute_names(device)
-    if precision == "auto":
-        precision = "bf16" if chosen == "cuda" and strategy == "throughput" else "fp32"
     make_model = resolve("model", model)
     files = None if data is None else image_files(data, sample=SAMPLE, progress=progress)
 

@@ -61,11 +61,16 @@ class Source:
 
 
 def sources(results: Result | Iterable[Result]) -> list[Source]:
-    """One side, of one result or several. Raises BadValue for what cannot be read or compared."""
+    """One side, of one result or several. Raises BadValue for what cannot be read or compared, or is given twice."""
     one = isinstance(results, str | PathLike) or not isinstance(results, Iterable)
     found = [_source(each) for each in cast(Iterable[Result], [results] if one else results)]
     if not found:
         raise BadValue("a side of the comparison has no result", hint="give a run or its directory")
+    for place, each in enumerate(found):
+        again = next((before for before in found[:place] if replace(each, path=before.path) == before), None)
+        if again:
+            hint = "a measurement counts once on a side: give others, measured again"
+            raise BadValue(f"on one side, {each.path} is {again.path} again, or a copy of it", hint=hint)
     return found
 
 

@@ -15,7 +15,8 @@ from loaderprobe.records.layers import LayersReport
 from loaderprobe.records.options import LAYERS, check
 from loaderprobe.render.json import result_json
 from loaderprobe.render.layers import layer_columns, layers_document, sums
-from loaderprobe.system.clock import SystemClock
+from loaderprobe.system.host import SystemClock
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Layers(Documented, LayersReport):
@@ -47,8 +48,8 @@ def layers(
     dict are given by name. It may be a loader, too: then loading its batches is a part of the step. `loss(given,
     batch)` returns the loss of what the model gave; without it, the `loss` of what the model gave, else the cross
     entropy of it and the targets. `steps` are timed without a profiler, and as many with it. `drill` goes on to the
-    slowest operator and its source line. `precision` bf16 trains under autocast. `name` and `command` are for the
-    report.
+    slowest operator and its source line. `precision` bf16 trains under autocast, as auto does on a GPU. `name` and
+    `command` are for the report.
 
     Raises BadValue for what cannot be trained, saying in which part of the step it fails.
     """
@@ -58,7 +59,7 @@ def layers(
 
     found = measure_layers(
         model, batch, loss=loss or usual_loss, steps=steps, clock=SystemClock(), name=name or type(model).__name__,
-        origin=origin_now(command), drill=drill, bf16=precision == "bf16",
+        origin=origin_now(command), drill=drill, precision=precision,
     )  # fmt: skip
     return Layers.of(found)
 
@@ -69,7 +70,7 @@ def named_layers(
 ) -> Layers:  # fmt: skip
     """The layers of a model by name, on images of `data`, else on one batch of random ones in memory.
 
-    `precision` auto is bf16 on a GPU, and fp32 on the CPU. Raises BadValue for an unknown name or a model that cannot be trained, MissingPart for one that cannot be imported
+    Raises BadValue for an unknown name or a model that cannot be trained, MissingPart for one that cannot be imported
     or a GPU that is not there.
     """
     check_name("model", model)
@@ -83,8 +84,6 @@ def named_layers(
     batch: Any = random_images(size, image_size)
     if files is not None:
         batch = loader_of_images(files, batch_size=size, workers=workers, device=chosen)
-    if precision == "auto":
-        precision = "bf16" if chosen == "cuda" else "fp32"
     return layers(made, batch, steps=steps, drill=drill, precision=precision, name=model, command=command)
 
 

@@ -167,7 +167,17 @@ class Run(Tabled):
 
 def load(run: PathLike) -> Run:
     """The run in a directory that a sweep wrote, complete or not. Raises BadValue when it is not one."""
-    return Run(RunDirectory.open(Path(run)))
+    return Run(open_run(Path(run)))
+
+
+def open_run(path: Path, made_by: str = "a sweep", *others: str) -> RunDirectory:
+    """As `RunDirectory.open`; of a folder of runs, BadValue names the newest. `others` are files of other results."""
+    with suppress(OSError):  # `open` says that it cannot be read
+        files = (file for name in ("run.json", *others) for file in path.glob(f"*/{name}"))
+        inside = sorted(files, key=lambda file: file.stat().st_mtime)
+        if inside and not (path / "run.json").exists():
+            raise BadValue(f"{path} is a folder of runs", hint=f"give one of them; the newest is {inside[-1].parent}")
+    return RunDirectory.open(path, made_by=made_by)
 
 
 RESULTS = {
@@ -188,12 +198,9 @@ def load_any(path: Path) -> Run | Documented:
     Raises BadValue when there is neither, DamagedRun for one with figures that cannot be, which no page can show.
     """
     is_run = True
-    with suppress(OSError):  # `load` says that it cannot be read
+    with suppress(OSError):  # `open_run` says that it cannot be read
         is_run = not path.is_file() and not (path / RESULT).exists()
-        inside = sorted((*path.glob("*/run.json"), *path.glob(f"*/{RESULT}")), key=lambda file: file.stat().st_mtime)
-        if is_run and inside and not (path / "run.json").exists():
-            raise BadValue(f"{path} is a folder of runs", hint=f"give one of them; the newest is {inside[-1].parent}")
-    found = Run(RunDirectory.open(path, made_by="sweep, run or diagnose")) if is_run else read_result(path, type_of)
+    found = Run(open_run(path, "sweep, run or diagnose", RESULT)) if is_run else read_result(path, type_of)
     try:
         found.document()
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:

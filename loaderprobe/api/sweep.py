@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 
 from loaderprobe.analyze.next_configs import next_configs
 from loaderprobe.api.generate import make_sets
-from loaderprobe.api.load import Run, beside_results, judge_run
+from loaderprobe.api.load import Run, beside_results, judge_run, open_run
 from loaderprobe.api.shown import usual_out
 from loaderprobe.api.sweep_spec import bytes_to_make, check_layouts, check_spec, images_needed, spec_of, with_data
 from loaderprobe.api.values import PathLike, data_path, listed, unheard
@@ -45,9 +45,8 @@ from loaderprobe.records.config import (
 from loaderprobe.records.options import RESOLUTIONS
 from loaderprobe.store.results import REPORT, write_result
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
-from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.environment import describe_environment
-from loaderprobe.system.host import utc_timestamp
+from loaderprobe.system.host import SystemClock, utc_timestamp
 from loaderprobe.units import parse_resolution
 
 NO_OPTIONS = ("progress", "command", "coordinator", "listener")
@@ -195,7 +194,7 @@ def resume(
     another machine: a run has the rates of one.
     """
     check_seconds("budget", budget_s)
-    directory = RunDirectory.open(Path(run))
+    directory = open_run(Path(run))
     before, here = (each.machine for each in (directory.record.environment, describe_environment(())))
     heard = listener or ProgressOnly(progress)
     if before != here:

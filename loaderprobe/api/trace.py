@@ -10,11 +10,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from loaderprobe.analyze.gpu import attribute, coarse, syncs_per_step, timeline_view, use_of
+from loaderprobe.analyze.gpu import attribute, syncs_per_step, timeline_view, use_of
 from loaderprobe.analyze.trace import (
     FREED,
     TracedWork,
     blocking_calls,
+    coarse,
     fed_steps,
     free_of,
     held_up,

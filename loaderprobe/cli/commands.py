@@ -281,15 +281,16 @@ def plan(call: Invocation, *, run: Path | None, catalogue: bool, schema: bool, *
 
 
 def _catalogue(call: Invocation) -> str:
+    from loaderprobe.render.json import indented
     from loaderprobe.render.pages import document_markdown
-    from loaderprobe.render.plan import catalogue_document, catalogue_json
+    from loaderprobe.render.plan import catalogue_document
     from loaderprobe.render.terminal import document_text
     from loaderprobe.storage.catalogue import catalogue
     from loaderprobe.system.host import utc_now
 
     entries = catalogue()
     if call.json:
-        return catalogue_json(entries)
+        return indented(entries)
     page = catalogue_document(entries, utc_now().date())
     width, color = width_and_color()
     return document_markdown(page) if call.md else document_text(page, width=width, color=color)

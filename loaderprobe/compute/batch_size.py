@@ -138,12 +138,12 @@ class TorchProber:
 
     def __init__(
         self, model: torch.nn.Module, batches: Callable[[int], Any], *, loss: Loss, clock: Clock,
-        meter: Callable[[], UtilizationMeter], steps: int | None, memory_limit: int | None, bf16: bool = False,
+        meter: Callable[[], UtilizationMeter], steps: int | None, memory_limit: int | None, precision: str = "fp32",
     ) -> None:  # fmt: skip
         """A probe takes `steps`; None: as many as `PROBE_S` holds. `memory_limit` is in bytes; None for no limit."""
         self.device = trainable(model)[0].device
         self._memory = MemoryBudget(self.device, memory_limit, gradient_bytes(model))
-        self._model = ModelCopy(model, loss, LEARNING_RATE, bf16=bf16)
+        self._model = ModelCopy(model, loss, LEARNING_RATE, precision=precision)
         self.precision = self._model.precision
         self._batches, self._clock, self._meter, self._steps = batches, clock, meter, steps
         self._size = 0

@@ -400,7 +400,7 @@ class ByClock:
 
 def measure_layers(
     model: torch.nn.Module, batch: Any, *, loss: Loss, steps: int, clock: Clock, name: str, origin: Origin,
-    drill: bool = False, bf16: bool = False,
+    drill: bool = False, precision: str = "fp32",
 ) -> LayersReport:  # fmt: skip
     """Train a copy of the model, on the device of its weights: `steps` steps, and as many with marks.
 
@@ -409,7 +409,7 @@ def measure_layers(
     layers are timed by the clock. Records of a step are gone before the next. Raises BadValue for a model without
     weights.
     """
-    measuring = _Measuring(ModelCopy(model, loss, LEARNING_RATE, bf16=bf16), batch, clock)
+    measuring = _Measuring(ModelCopy(model, loss, LEARNING_RATE, precision=precision), batch, clock)
     found = measuring.report(steps, name, origin)
     return replace(found, drill=drilled(found, measuring.lines())) if drill else found
 

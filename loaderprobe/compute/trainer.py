@@ -250,12 +250,13 @@ class ModelCopy:
     """
 
     def __init__(
-        self, model: torch.nn.Module, loss: Callable[[Any, Any], Any], learning_rate: float, *, bf16: bool = False
+        self, model: torch.nn.Module, loss: Callable[[Any, Any], Any], learning_rate: float, *, precision: str = "fp32"
     ) -> None:
-        """`loss` is of (what the model gives, the batch)."""
+        """`loss` is of (what the model gives, the batch). `precision` auto is bf16 on a GPU."""
         self.device = trainable(model)[0].device
         self.model = copy.deepcopy(model).train()
         self.optimizer = torch.optim.SGD(trainable(self.model), lr=learning_rate, momentum=MOMENTUM)
+        bf16 = precision == "bf16" or (precision == "auto" and self.device.type == "cuda")
         self._loss, self._dtype = loss, torch.bfloat16 if bf16 else None
         of_weights = str(self._dtype or trainable(model)[0].dtype).removeprefix("torch.")
         self.precision = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}.get(of_weights, of_weights)

@@ -13,7 +13,7 @@ from torch.utils.data import BatchSampler
 from loaderprobe.batches import length_of, parts_of
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.loader_files import BatchFiles
-from loaderprobe.records.ranks import RankInput
+from loaderprobe.records.rank_processes import RankInput
 
 MOST_FILES = 2000
 """Files whose names are compared."""

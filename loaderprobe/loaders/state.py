@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import ctypes
+import dis
 import functools
 import logging
 import mmap
@@ -34,8 +35,8 @@ from loaderprobe.system.stacks import is_installed
 #
 # Only what Python itself stores is opened: attributes, slots, the items of lists, tuples, sets and dicts, the
 # arguments of partial functions, what functions close over, and arrays of objects. Of code that is not installed also
-# what its classes hold, and the globals that its functions name. Properties, `__iter__`, `__getattr__` and `__class__`
-# of a user's classes are never called.
+# what its classes hold, the globals that its functions name, and what these name of a module that is not installed.
+# Properties, `__iter__`, `__getattr__` and `__class__` of a user's classes are never called.
 
 MOST = 200_000
 """Most values to find."""
@@ -159,6 +160,24 @@ def _named_globals(function: types.FunctionType) -> Iterator[Any]:
     for code in codes:
         codes += [constant for constant in code.co_consts if type(constant) is types.CodeType]
         yield from (function.__globals__[name] for name in code.co_names if name in function.__globals__)
+        yield from _of_modules(code, function.__globals__)
+
+
+def _of_modules(code: types.CodeType, names: dict[str, Any]) -> Iterator[Any]:
+    """What code names of modules of the user's: of `config.FILES` and of `package.config.FILES` the files."""
+    value: Any = None
+    for instruction in dis.get_instructions(code):
+        module = value if issubclass(type(value), types.ModuleType) and _is_users(value) else None
+        value = names.get(instruction.argval) if instruction.opname == "LOAD_GLOBAL" else None
+        if module is not None and instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+            value = own_attributes(module).get(instruction.argval)
+            yield value
+
+
+def _is_users(module: types.ModuleType | None) -> bool:
+    """True for one that was read from a file that is not installed."""
+    file = own_attributes(module).get("__file__")
+    return isinstance(file, str) and not is_installed(file)
 
 
 def _of_class(kind: type) -> Iterator[Any]:
@@ -166,9 +185,8 @@ def _of_class(kind: type) -> Iterator[Any]:
     for base in type.__getattribute__(kind, "__mro__"):
         own = type.__getattribute__(base, "__dict__")
         module = own.get("__module__")
-        file = own_attributes(sys.modules.get(module)).get("__file__")
         # A notebook has no file.
-        if module == "__main__" or (isinstance(file, str) and not is_installed(file)):
+        if module == "__main__" or _is_users(sys.modules.get(module)):
             for name, value in own.items():
                 # `functools.cache` wraps a method into something else than a function.
                 method = type(value) is types.FunctionType or "__wrapped__" in own_attributes(value)

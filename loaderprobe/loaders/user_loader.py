@@ -175,9 +175,9 @@ class StreamPool:
         return (share if once is None else min(share, once)) * self._lanes
 
     def extend(self, batches: int) -> None:
-        """Begin again only after so many batches, or more."""
+        """Begin again only after so many batches, or more, but no later than where the iterable ends."""
         if 0 < self._log.pool < batches:
-            self._log.pool = -(-batches // self._lanes) * self._lanes
+            self._log.pool = max(self._log.pool, self.settle(batches, 0))
 
     def in_sequence(self) -> bool:
         return True

@@ -18,7 +18,7 @@ from loaderprobe.protocols import (
 from loaderprobe.records.config import PUBLISHED_MODEL, ComputeSpec, LoaderSpec, RunConfig, refuse_options
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Alternative
-from loaderprobe.system.clock import SystemClock
+from loaderprobe.system.host import SystemClock
 
 
 def check_names(loader: LoaderSpec, compute: ComputeSpec) -> None:

@@ -19,10 +19,9 @@ from loaderprobe.records.environment import Capability, CapabilityName, StepCode
 from loaderprobe.records.measurement import Missing, Series
 from loaderprobe.records.remark import Remark, each_once, reported
 from loaderprobe.samplers.nvml import NvmlSampler
-from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.device import locate, read_sectors
 from loaderprobe.system.environment import list_gpus
-from loaderprobe.system.host import cores_total
+from loaderprobe.system.host import SystemClock, cores_total
 from loaderprobe.system.limits import cores_available, free_shared_memory_bytes
 from loaderprobe.system.others import OthersMeter
 from loaderprobe.system.pagecache import LinuxPageCache, why_unknown

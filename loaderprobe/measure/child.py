@@ -39,9 +39,9 @@ from loaderprobe.records.studies import EpochsMeasured, Prefilled
 from loaderprobe.samplers import sampling
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.store.codec import decode, encode
-from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.device import locate_root
 from loaderprobe.system.environment import list_gpus
+from loaderprobe.system.host import SystemClock
 from loaderprobe.system.launcher import VISIBLE, own_gpu
 from loaderprobe.system.limits import memory_left_bytes
 from loaderprobe.system.others import OthersMeter

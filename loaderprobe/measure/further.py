@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from itertools import chain
 from typing import Any
 
-from loaderprobe.records.measurement import COLUMNS, Measurement, Segment, Series, WorkerBatches
+from loaderprobe.records.measurement import COLUMNS, Measurement, Segment, WorkerBatches
 from loaderprobe.records.remark import Remark, each_once
 from loaderprobe.records.waits import WaitSamples
 
@@ -17,6 +17,7 @@ CUT_SHORT = Remark(code="cut_short")
 TOO_SHORT = (NO_TIME.code, CUT_SHORT.code)
 # A budget that is said is a multiple of this.
 BUDGET_STEP_S = 5
+SERIES = ("time_ns", "values")
 
 
 def enough_said(notes: Sequence[Remark], budget_s: float, rounds: int) -> tuple[Remark, ...]:
@@ -43,13 +44,13 @@ def joined(earlier: Measurement, later: Measurement) -> Measurement:
         segments=(*earlier.segments, *(_numbered_on(segment, rounds, batches) for segment in later.segments)),
         worker_batches=_both_batches(earlier.worker_batches, later.worker_batches, batches),
         series=(
-            *(_both_series(series.pop(each.name, None), each) for each in later.series),
+            *(replace(each, **_behind(series.pop(each.name, None), each, SERIES)) for each in later.series),
             *series.values(),
         ),
         missing=tuple(each for name, each in missing.items() if not has.get(name)),
         waits=_both_waits(earlier.waits, later.waits),
         by_rank=tuple(
-            replace(seen, **{name: getattr(before, name) + getattr(seen, name) for name in COLUMNS})
+            replace(seen, **_behind(before, seen, COLUMNS))
             for before, seen in zip(earlier.by_rank, later.by_rank, strict=False)
         ),
         timeline=earlier.timeline or later.timeline,
@@ -76,10 +77,9 @@ def _both_batches(earlier: WorkerBatches, later: WorkerBatches, batches: int) ->
     )
 
 
-def _both_series(earlier: Series | None, later: Series) -> Series:
-    if earlier is None:
-        return later
-    return replace(later, time_ns=(*earlier.time_ns, *later.time_ns), values=(*earlier.values, *later.values))
+def _behind(earlier: object, later: object, names: Sequence[str]) -> dict[str, Any]:
+    """The columns of these names, the later behind the earlier; sums of numbers; nothing without an earlier record."""
+    return {name: getattr(earlier, name) + getattr(later, name) for name in names if earlier is not None}
 
 
 def _both_waits(earlier: WaitSamples | None, later: WaitSamples | None) -> WaitSamples | None:
@@ -87,12 +87,7 @@ def _both_waits(earlier: WaitSamples | None, later: WaitSamples | None) -> WaitS
         return earlier or later
     offset = len(earlier.subjects)
     return WaitSamples(
-        time_ns=(*earlier.time_ns, *later.time_ns),
-        worker=(*earlier.worker, *later.worker),
-        kind=(*earlier.kind, *later.kind),
+        **_behind(earlier, later, ("time_ns", "worker", "kind", "subjects", "cpu_ns", "wall_ns")),
         subject=(*earlier.subject, *(each + offset if each >= 0 else each for each in later.subject)),
-        subjects=(*earlier.subjects, *later.subjects),
         letters_only=later.letters_only or earlier.letters_only,
-        cpu_ns=earlier.cpu_ns + later.cpu_ns,
-        wall_ns=earlier.wall_ns + later.wall_ns,
     )

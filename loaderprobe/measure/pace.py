@@ -74,6 +74,10 @@ class Pace:
         """The pace for workers that spend much of their time waiting for storage."""
         return replace(self, min_s=max(self.min_s, min(MIN_SECONDS_BLOCKED, self.max_s)))
 
+    def holding(self, batches: int, seconds: float) -> Pace:
+        """The pace of segments of at least so many batches, unless they take longer than these seconds."""
+        return replace(self, min_batches=max(batches, self.min_batches), max_s=max(seconds, self.max_s))
+
 
 def pace_for(*, workers: int, rounds: int, budget_s: float | None) -> Pace:
     """The pace that fits a configuration into `budget_s` seconds, but not below the minimum."""

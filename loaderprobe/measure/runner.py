@@ -27,8 +27,7 @@ from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.rank_processes import RankPlacement, ReadTogether
 from loaderprobe.store.codec import decode, encode
-from loaderprobe.system.clock import SystemClock
-from loaderprobe.system.host import utc_timestamp
+from loaderprobe.system.host import SystemClock, utc_timestamp
 from loaderprobe.system.limits import free_shared_memory_bytes
 from loaderprobe.system.process import (
     SHARED_MEMORY_HINT,

@@ -73,6 +73,8 @@ class SegmentRunner:
     ready: Readiness
     period: int | None
     """Batches that an update of the model takes, where the step is the loop of a script; None for any other step."""
+    longer: dict[Part, tuple[int, float]] = field(init=False, default_factory=dict)
+    """Least batches, and most seconds, of cold segments of a data set that reads in chunks which hold more."""
     stand_in: Sequence[Any] = field(init=False, default=())
     """Batches for steps without the loader; set it once the first batch is there."""
     _resident: list[Any] = field(init=False, default_factory=list)
@@ -125,7 +127,7 @@ class SegmentRunner:
             return self._without_loader(part, number)
         begins = self._begins_again or self.config.loader.batches_ahead > 0
         leads = activity == "training" or (self._lead_in == 0 and begins)
-        pace = self._paced(mode, untimed_steps=int(leads))
+        pace = self._paced(part, untimed_steps=int(leads))
         self._prepare(mode, pace)
         resident = self.ready.resident(self.batches.count)
         self._switch(part)
@@ -169,7 +171,7 @@ class SegmentRunner:
 
     def _without_input(self, part: Part, number: int) -> Segment:
         """This rank meets the others where they meet, and takes nothing; its workers rest."""
-        collectives, pace = self.parts.collectives, self._paced(part.mode, 0)
+        collectives, pace = self.parts.collectives, self._paced(part, 0)
         self._rest()
         collectives.barrier()
         for _ in range(self._lead_in):
@@ -223,12 +225,14 @@ class SegmentRunner:
         while self.batches.count < end and loader.begun_before(self.batches.count, switched_ns):
             flush(self.batches, 1)
 
-    def _paced(self, mode: Mode, untimed_steps: int) -> Pace:
-        """The pace of a mode: cold segments read each file once, and are longer where workers wait for storage.
+    def _paced(self, part: Part, untimed_steps: int) -> Pace:
+        """The pace of a part: cold segments read each file once, and are longer where workers wait for storage.
 
         No segment is longer than the files of any rank allow.
         """
-        pace = self.pace
+        pace, mode = self.pace, part.mode
+        if part in self.longer:
+            pace = pace.holding(*self.longer[part])
         if self.ready.is_cold(mode) and blocked_share(self.parts.loader.records()) > BLOCKED_SHARE:
             pace = pace.for_blocked_workers()
         loader = self.config.loader
@@ -253,9 +257,7 @@ class SegmentRunner:
         takes = self.batches.count > first_batch
         delivered, distinct = self.ready.delivered(first_batch, len(steps.begin_ns)) if takes else (None, None)
         return steps.segment(
-            mode=part.mode,
-            activity=part.activity,
-            without=part.without,
+            **part._asdict(),
             round=number,
             first_batch=first_batch if takes else -1,
             batch_size=self.config.compute.batch_size,

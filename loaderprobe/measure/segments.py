@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import cycle
+from itertools import cycle, pairwise
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.measure.pace import Pace
+from loaderprobe.measure.pace import MIN_BATCHES, Pace
 from loaderprobe.protocols import Clock, Compute, Evicting, Files, Loader, PageCache, Renewing, Switched, Timed
 from loaderprobe.records import values
 from loaderprobe.records.config import RunConfig
@@ -118,6 +118,23 @@ def blocked_share(records: WorkerBatches) -> float:
     """Share of the workers' wall time spent waiting: wall minus CPU minus run delay."""
     wall = sum(records.wall_ns)
     return 1 - (sum(records.cpu_ns) + sum(records.run_delay_ns)) / wall if wall else 0.0
+
+
+def batches_between_reads(records: WorkerBatches, numbers: range) -> int | None:
+    """Of these batches, how many lie at most between two large reads of one worker; None where no two are seen.
+
+    Those of other workers between them count, too.
+    """
+    apart: list[int] = []
+    for worker in set(records.worker):
+        read = {
+            number: size
+            for number, lane, size in zip(records.batch, records.worker, records.read_bytes, strict=True)
+            if lane == worker and number in numbers
+        }
+        large = sorted(number for number, size in read.items() if 2 * size > max(read.values()))
+        apart += [later - earlier for earlier, later in pairwise(large)]
+    return max(apart, default=None)
 
 
 # The most to wait for workers to finish the requested batches, where none took long so far.
@@ -241,6 +258,8 @@ class Readiness:
             known = self.whole()
             untimed += self.untimed(mode)
             pace = self._whole_shards(pace, untimed)
+            if pace.min_batches > MIN_BATCHES:
+                self._extend_pool(untimed + pace.min_batches)
             batches = self.pool or (known.count // size if known else 0)
         least, once = max(pace.multiple, MIN_COLD_BATCHES), batches - untimed
         if self.access != "fresh" and once < least:
@@ -267,11 +286,14 @@ class Readiness:
         batches = math.ceil(math.ceil(shard / batch_bytes) * workers / pace.multiple) * pace.multiple
         if (untimed + batches) * batch_bytes > sum(sizes):
             return pace  # it would begin again within the segment
-        if isinstance(self.loader, Evicting):
-            self.pool = max(self.pool, self.loader.extend_pool(untimed + batches))
+        self._extend_pool(untimed + batches)
         if untimed + batches > self.pool:
             return pace
         return replace(pace, multiple=batches)
+
+    def _extend_pool(self, batches: int) -> None:
+        if isinstance(self.loader, Evicting):
+            self.pool = max(self.pool, self.loader.extend_pool(batches))
 
     def prepare(self, mode: Mode, *, taken: int, pace: Pace, cores: float) -> None:
         """Make the files of the next segment cold or warm, after `taken` batches."""

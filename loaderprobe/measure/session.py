@@ -14,14 +14,16 @@ from typing import Any
 
 from loaderprobe.analyze.verdict.rates import rates_by_round
 from loaderprobe.analyze.verdict.rounds import deciding
+from loaderprobe.analyze.verdict.validity import read_elsewhere
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.further import CUT_SHORT, NO_TIME, joined
 from loaderprobe.measure.pace import COMPUTE_ALONE, OVERHEAD, Durations, Part, pace_for
 from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.profiler_window import NOT_ASKED, OF_RANKS, record_window, seconds_wanted, why_not_profiled
 from loaderprobe.measure.segment_runner import Counted, SegmentRunner
-from loaderprobe.measure.segments import Readiness, flush
+from loaderprobe.measure.segments import Readiness, batches_between_reads, flush
 from loaderprobe.protocols import Exchanging, Files, OnStage, OwnThreads, Profiling
+from loaderprobe.records import values
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import PartFiles
 from loaderprobe.records.measurement import (
@@ -86,10 +88,9 @@ class Recorder:
         waits = parts.waits()
         unseen = [record for record in (self.timeline, waits) if isinstance(record, Missing)]
         measured = Measurement(
-            config=self.config,
+            **values(self, "config", "first_batch_s", "access", "first_pass", "sample_bytes", "images", "stream"),
             compute=parts.compute.info(),
             started_utc=self._started_utc,
-            first_batch_s=self.first_batch_s,
             segments=tuple(self.segments),
             worker_batches=parts.loader.records(),
             series=tuple(series),
@@ -97,12 +98,7 @@ class Recorder:
             cores_available=parts.cores_available,
             storage_counts_reads=process_reads_counted(parts.location),
             storage_kind=parts.location.kind,
-            access=self.access,
-            first_pass=self.first_pass,
-            sample_bytes=self.sample_bytes,
             waits=None if isinstance(waits, Missing) else waits,
-            images=self.images,
-            stream=self.stream,
             modes=modes,
             own_threads=isinstance(parts.loader, OwnThreads),
             alternatives=self.alternatives,
@@ -115,6 +111,10 @@ class Recorder:
 
 
 MOST_ROUNDS = 12
+LONG_SEGMENTS = 3
+"""A segment is made longer only while so many of its new length fit into the budget."""
+LONGEST_BUDGET_S = 60.0
+"""For that, where none is given."""
 
 # Where the step is the loop of a script: what else it does in between is measured again.
 ATTEMPTS = 4
@@ -204,8 +204,35 @@ class Session:
         begun_ns = self.parts.clock.now_ns()
         segments.append(self._in_a_row(part, number))
         self.parts.loader.records()  # what was read once is kept: later batches take the place of these
+        while longer := self._longer(part, number, begun_ns):
+            self._runner.longer[part], begun_ns = longer, self.parts.clock.now_ns()
+            segments[-1] = self._in_a_row(part, number)
+            self.parts.loader.records()
         timed_s = segment_seconds(segments[-1])
         self._durations.add(part, timed_s, (self.parts.clock.now_ns() - begun_ns) / 1e9 - timed_s)
+
+    def _longer(self, part: Part, number: int, begun_ns: int) -> tuple[int, float] | None:
+        """Least batches, and most seconds, of a part whose first segment was served from what was read before it.
+
+        Of a stream: two chunks of each worker, or twice as many batches while no two reads of one are known. None
+        where the segment has its share of the reads, or three of those would not fit.
+        """
+        recorder, least = self.recorder, self._runner.longer.get(part, (0, 0.0))[0]
+        asked = recorder.stream and part.loads and self._runner.ready.is_cold(part.mode)
+        last = recorder.segments[-1]
+        if number or recorder.earlier or not asked or self.parts.collectives.size > 1 or last.steps < least:
+            return None
+        seen = [each for each in recorder.segments if each is last or each.mode == "warm"]
+        reason = read_elsewhere(replace(self.measurement((), ()), segments=tuple(seen)))
+        if reason is None or reason.code != "read_before":
+            return None
+        since = range(self._runner.ready.evicted_at, last.first_batch + last.steps)
+        apart = batches_between_reads(self.parts.loader.records(), since)
+        wanted, took_s = 2 * (apart or last.steps), (self.parts.clock.now_ns() - begun_ns) / 1e9
+        timed_s = segment_seconds(last) * wanted / last.steps
+        longer_s = took_s - segment_seconds(last) + timed_s
+        fits = self._spent_s() + LONG_SEGMENTS * longer_s < (self.budget_s or LONGEST_BUDGET_S)
+        return (wanted, LONG_SEGMENTS * timed_s) if fits and wanted > least else None
 
     def _in_a_row(self, part: Part, number: int) -> Segment:
         """A segment of steps in a row. Raises BadValue where the loop of a script never makes enough of them."""

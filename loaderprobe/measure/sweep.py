@@ -284,9 +284,6 @@ def _without_files(config: RunConfig, error: DamagedRun) -> RunFailure:
         stage="reading the run",
         reason=error.message,
         hint="measure its data again, into a new directory",
-        exit_code=None,
-        signal=None,
-        log=(),
         started_utc=utc_timestamp(),
         wall_s=0.0,
     )

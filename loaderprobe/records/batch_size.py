@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from loaderprobe.errors import BadValue
-from loaderprobe.records.checks import check_at_least
+from loaderprobe.records import check_at_least
 from loaderprobe.records.environment import SCHEMA_VERSION, Origin
 from loaderprobe.records.layers import Milliseconds
 from loaderprobe.records.remark import Remark

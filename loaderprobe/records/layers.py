@@ -93,7 +93,6 @@ class LayersReport:
     origin: Origin
     model: str
     device: str
-    precision: str
     batch_size: int
     steps: int
     """Timed without the profiler, and as many with it."""
@@ -102,6 +101,7 @@ class LayersReport:
     """In the order in which they first run."""
     missing: tuple[str, ...]
     """Layers that never ran."""
+    precision: str = "fp32"
     unlisted: int = 0
     """Operators of a step, where they are too many to record each; 0 where they are listed.
 

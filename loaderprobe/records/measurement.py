@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Literal
 
 from loaderprobe.errors import BadValue
-from loaderprobe.records.checks import check_at_least, check_equal_lengths
+from loaderprobe.records import check_at_least, check_equal_lengths
 from loaderprobe.records.config import Decoder, RunConfig
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import LEAST_BYTES, LEAST_SAVED_S, MADE_AGAIN
@@ -492,9 +492,9 @@ class RunFailure:
     reason: str
     """One sentence for people."""
     hint: str
-    exit_code: int | None
-    signal: str | None
-    log: tuple[str, ...]
+    exit_code: int | None = None
+    signal: str | None = None
+    log: tuple[str, ...] = ()
     """The last lines that the child wrote."""
     started_utc: str
     wall_s: float

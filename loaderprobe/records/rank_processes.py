@@ -11,6 +11,7 @@ from typing import Literal
 
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.environment import StorageLocation
+from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.phases import BandwidthPhase
 
 
@@ -209,3 +210,38 @@ class RankOffer:
     prefetch_factor: int
     period: int
     """Batches between two updates of the model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankMeasurement:
+    """What one rank measured, on its own clock."""
+
+    rank: int
+    host: str
+    """Ranks of one host share its storage's counters and its cores."""
+    cores: float
+    """Available to this rank."""
+    affinity: tuple[int, ...]
+    """The cores that it may run on: those of ranks that may run on the same count once."""
+    measurement: Measurement
+    node: int = 0
+    core_limits: Mapping[str, float] = field(default_factory=dict)
+    """What limits `cores`, by names that ranks of one host share; empty in results of earlier versions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankInput:
+    """What one rank takes of the data set, as far as that is seen from its first batches."""
+
+    batch_size: int
+    """0 where the data set makes its batches itself: they may differ."""
+    workers: int
+    prefetch_factor: int
+    files: tuple[int, ...]
+    """A hash of the name of each file behind them; empty where these are not known."""
+    first: int | None
+    """A hash of the content of the first batch; None where nothing in it can be hashed, or another is the same."""
+    whole: bool
+    """True where the sampler goes through the whole data set."""
+    exchanges: bool = False
+    """True where the step exchanges gradients in a way that can be switched off."""

@@ -9,7 +9,6 @@ from typing import Literal
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.environment import SCHEMA_VERSION, Environment
 from loaderprobe.records.files import Staged
-from loaderprobe.records.ranks import RanksView
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.resources import Bottleneck
 from loaderprobe.records.studies import BufferEffect, Epochs
@@ -256,6 +255,41 @@ class Summary:
     """What accelerators would ask of the machine, one for each data set and device."""
     not_known: tuple[Remark, ...] = ()
     """What does not follow from this run."""
+
+
+Role = Literal["slowest", "median", "fastest"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankRow:
+    """One rank. Times are seconds of a step of the loader alone, in step with the others."""
+
+    rank: int
+    node: int
+    host: str
+    alone_images_per_s: float | None
+    """Of its loader by itself; None where ranks were measured in step only."""
+    input_s: float
+    """In `next()`."""
+    waiting_s: float
+    """For the other ranks, with its batch in hand."""
+    role: Role | None = None
+    """By its rate alone, or by its time in `next()`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RanksView:
+    """All ranks, and how unlike they are."""
+
+    rows: tuple[RankRow, ...]
+    """In their order."""
+    shown: tuple[RankRow, ...]
+    """At most MOST_SHOWN, the slowest first; those with a role are among them."""
+    uneven: bool
+    """True where a slow rank, or slow batches, gain more than what is worth a word."""
+
+
+MOST_SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from loaderprobe.errors import BadValue
-from loaderprobe.records.checks import check_at_least
+from loaderprobe.records import check_at_least
 from loaderprobe.records.config import LoaderSpec, RunConfig
 from loaderprobe.records.measurement import Segment
 from loaderprobe.records.remark import Remark

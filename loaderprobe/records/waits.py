@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from loaderprobe.errors import BadValue
-from loaderprobe.records.checks import check_at_least, check_equal_lengths
+from loaderprobe.records import check_at_least, check_equal_lengths
 from loaderprobe.records.remark import Remark
 
 WaitKind = Literal[

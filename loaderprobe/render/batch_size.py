@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from loaderprobe.analyze.batch_size import by_size
+from loaderprobe.records import values
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeReport, LimitName
 from loaderprobe.records.thresholds import ALIKE, WIDE
 from loaderprobe.render.charts import Bar, Chart, ChartRow
 from loaderprobe.render.document import Column, Document, Paragraph, Section, table, tags
 from loaderprobe.render.format import counted, interval, percent
-from loaderprobe.render.rows import as_columns, interval_cells, own_cells
+from loaderprobe.render.rows import as_columns, interval_cells
 from loaderprobe.render.words import explanation, heading, message, remark_words
 from loaderprobe.units import format_bytes, format_duration, significant
 
@@ -114,13 +115,13 @@ def batch_size_columns(found: BatchSizeReport) -> dict[str, list[Any]]:
 def _row(number: int, probe: BatchSizeProbe, found: BatchSizeReport) -> dict[str, Any]:
     return {
         "probe": number,
-        **own_cells(probe, "batch_size", "fits", "ran", "steps"),
+        **values(probe, "batch_size", "fits", "ran", "steps"),
         **interval_cells("images_per_s", probe.images_per_s),
         **interval_cells("step_ms", probe.step_ms),
         "utilization": probe.utilization,
         "usage_upper_half": probe.usage,
         "epoch_s": probe.epoch_s(found.dataset_images) if probe.images_per_s else None,
-        **own_cells(probe, "memory_bytes", "wall_s"),
+        **values(probe, "memory_bytes", "wall_s"),
     }
 
 

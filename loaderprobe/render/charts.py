@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import floor, log10
+from math import floor, inf, isfinite, isnan, log10
 from typing import Literal, TypeVar
 
 from loaderprobe.records.resources import RESOURCES
@@ -49,7 +49,10 @@ def stacked(parts: Iterable[tuple[str, str, float]]) -> tuple[Bar, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartRow:
-    """A line of a chart: its name, marks on the axis, and the figure that they show."""
+    """A line of a chart: its name, marks on the axis, and the figure that they show.
+
+    What is no number has no mark; what is infinite ends with the axis.
+    """
 
     label: str = ""
     value: str = ""
@@ -70,6 +73,12 @@ class ChartRow:
     """True of a name over the rows that follow, without marks."""
 
     def __post_init__(self) -> None:
+        bars = tuple(bar for bar in self.bars if not isnan(bar.begin) and not isnan(bar.end))
+        object.__setattr__(self, "bars", bars)
+        if self.point and isnan(self.point.end):
+            object.__setattr__(self, "point", None)
+        if self.level is not None and isnan(self.level):
+            object.__setattr__(self, "level", None)
         if self.interval and not self.interval[1] > self.interval[0]:
             object.__setattr__(self, "interval", None)
 
@@ -103,11 +112,13 @@ class Chart(Part):
 
     def __post_init__(self) -> None:
         whiskers = [row.interval for row in self.rows if row.interval]
-        marks = [mark for row in self.rows for mark in (row.level, row.point and row.point.end) if mark]
+        every = (mark for row in self.rows for mark in (row.level, row.point and row.point.end))
+        marks = [mark for mark in every if mark and isfinite(mark)]
         least = min(marks, default=0.0) / _LONGEST_WHISKER
         object.__setattr__(self, "low", min([self.low, *marks, *(max(begin, least) for begin, _ in whiskers)]))
-        if not self.high:
-            most = max([self.low, *marks, *(bar.end for row in self.rows for bar in row.bars)])
+        if not 0 < self.high < inf:
+            lengths = (bar.end for row in self.rows for bar in row.bars if isfinite(bar.end))
+            most = max([self.low, *marks, *lengths])
             ends = [min(end, _LONGEST_WHISKER * most) for _, end in whiskers]
             object.__setattr__(self, "high", self.low + (_ROOM * (max([most, *ends]) - self.low) or 1.0))
 

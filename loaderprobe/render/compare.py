@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from loaderprobe.records import values
 from loaderprobe.records.compare import (
     Compared,
     ComparedSide,
@@ -27,7 +28,7 @@ from loaderprobe.render.charts import Bar, Chart, ChartRow, How
 from loaderprobe.render.document import Cell, Column, Document, Paragraph, Part, Section, few, items, table, tags
 from loaderprobe.render.format import MISSING, counted, first_upper, interval, percent
 from loaderprobe.render.groups import bound_words, full_label, letters_of, tone
-from loaderprobe.render.rows import as_columns, interval_cells, own_cells
+from loaderprobe.render.rows import as_columns, interval_cells
 from loaderprobe.units import format_bytes, join_words, significant
 
 NOUNS: dict[ResultKind, str] = {
@@ -303,10 +304,10 @@ def _columns(row: Compared) -> dict[str, Any]:
         **interval_cells("before", row.before),
         **interval_cells("after", row.after),
         **interval_cells("ratio", row.ratio),
-        **own_cells(row, "p", "visible"),
+        **values(row, "p", "visible"),
         "rounds_before": row.rounds[0],
         "rounds_after": row.rounds[1],
-        **own_cells(row, "word", "reason"),
+        **values(row, "word", "reason"),
         "cause_before": row.verdict_before.cause if row.verdict_before else None,
         "cause_after": row.verdict_after.cause if row.verdict_after else None,
         "verdict_changed": row.verdict_changed,

@@ -61,10 +61,15 @@ _OF_VERDICT = tuple(each.name for each in fields(Verdict) if each.name not in _O
 
 
 def summary_json(report: Report) -> str:
-    """The summary, indented, ending with a newline. What could not be measured is null."""
+    """The summary. What could not be measured is null."""
     said = worded(report.summary)
     summary = values(said) | {"configurations": [_configuration(row) for row in said.configurations]}
-    return msgspec.json.format(to_json(summary), indent=2).decode() + "\n"
+    return indented(summary)
+
+
+def indented(value: Any) -> str:
+    """Records, or what is made of them, as JSON that people can read, ending with a newline."""
+    return msgspec.json.format(to_json(value), indent=2).decode() + "\n"
 
 
 def _configuration(row: ConfigurationRow) -> dict[str, Any]:
@@ -97,7 +102,7 @@ def result_json(record: Any, **derived: Any) -> str:
     said = worded(record)
     plain = values(said)
     named = {name: plain.pop(name) for name in ("schema", "schema_version")}
-    return msgspec.json.format(to_json({**named, **plain, **derived}), indent=2).decode() + "\n"
+    return indented({**named, **plain, **derived})
 
 
 def diagnosis_json(record: Any, report: Report) -> str:
@@ -131,5 +136,4 @@ def result_schema(type_: type[Any]) -> str:
 def _schema(whole: dict[str, Any], definitions: dict[str, Any], schema: str, version: int) -> str:
     whole["title"] = f"{schema} {version}"
     whole["properties"] |= {"schema": {"const": schema}, "schema_version": {"const": version}}
-    named = {"$schema": "https://json-schema.org/draft/2020-12/schema", **whole, "$defs": definitions}
-    return msgspec.json.format(to_json(named), indent=2).decode() + "\n"
+    return indented({"$schema": "https://json-schema.org/draft/2020-12/schema", **whole, "$defs": definitions})

@@ -7,11 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from loaderprobe.records import values
 from loaderprobe.records.layers import LAST_CALL, DrillLevel, LayersReport, LayerTime, PartName, Shape
 from loaderprobe.render.charts import Bar, Chart, ChartRow
 from loaderprobe.render.document import Column, Document, Paragraph, Part, Section, table, tags
 from loaderprobe.render.format import percent
-from loaderprobe.render.rows import as_columns, interval_cells, own_cells
+from loaderprobe.render.rows import as_columns, interval_cells
 from loaderprobe.units import significant
 
 _SHOWN, _BRIEF = 20, 10
@@ -71,7 +72,7 @@ def _row(order: int, layer: LayerTime) -> dict[str, Any]:
     return {
         "order": order,
         "layer": layer.name,
-        **own_cells(layer, "call", "kind"),
+        **values(layer, "call", "kind"),
         "implementation": ", ".join(operator.name for operator in layer.operators if not operator.backward),
         "in_place": layer.in_place,
         **interval_cells("forward_ms", layer.forward),

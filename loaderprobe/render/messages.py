@@ -17,6 +17,10 @@ MESSAGES: dict[str, str] = {
         "starting its workers again takes {start_s:duration} of each epoch, beside {epoch_s:duration} of training, and "
         "is in no rate: one loader for all epochs, with persistent_workers=True, starts them once"
     ),
+    "steps_held_up": (
+        "a step takes {beside_s:duration} beside the loader and {alone_s:duration} without it, not counting waits for "
+        "input: what feeds it may hold it up (workers, threads that receive and pin batches, copies to the device)"
+    ),
     "measured_again": "segments in which the script did something else than training were measured again",
     "too_few_samples": "{samples} samples are read in turn, too few to read each once per segment: {needed} are needed",
     "script_ended": "the script ended within a round",
@@ -74,7 +78,7 @@ MESSAGES: dict[str, str] = {
     "same_batches": "each of the {ranks} ranks goes through the whole data set, and their first batches are the same",
     "storage_alone": (
         "the storage alone delivers [{at_least:code part.at_least}]{alone_bytes_per_s:bytes/s} to "
-        "{readers:count reader}; {read_bytes_per_s:bytes/s} are read here, {share:percent} of that"
+        "{readers:count reader}; {read_bytes_per_s:bytes/s} are read here, {ceiling_fraction:percent} of that"
     ),
     "threads_spin": (
         "torch's threads spin while the serial loader makes a batch: alone it keeps {cores:.3g} cores busy for "
@@ -219,7 +223,7 @@ MESSAGES: dict[str, str] = {
     "launches_lost": "{exact_share:percent} of the launches left no record of a kernel, refused above {most:percent}",
     "steps_not_timed": "the steps were not timed without the profiler, so its cost is not known",
     "profiler_slows": (
-        "the profiler cost {exact_share:percent} more than the device's idle time holds, refused above {most:percent}"
+        "the profiler cost {cost_fraction:percent} more than the device's idle time holds, refused above {most:percent}"
     ),
     "clock_moved": "the host's clock moved by {clock_s:duration} under the profiler, refused above {most_s:duration}",
     "gaps_not_checked": "the rate of compute alone is not known, so the attribution is not checked against rates",
@@ -330,7 +334,7 @@ MESSAGES: dict[str, str] = {
     "trace_without_storage": "a recording holds nothing of a storage",
     # Why there is no forecast.
     "no_complete_round": "no round measured the loader, compute and training on both",
-    "outside_noise_band": "training ran at {predicted_share:percent} of its prediction, outside the noise band",
+    "outside_noise_band": "training ran at {predicted_fraction:percent} of its prediction, outside the noise band",
     "no_model_fits": "no model comes near the measured rate, so something else limits the loader",
     "files_from_memory": "the files came from memory, so nothing is known of the storage",
     "files_as_found": "the files were read as found, so the share of storage is not known",
@@ -495,22 +499,23 @@ MESSAGES: dict[str, str] = {
     ),
     "part.nodes.one": ", from epoch 3 on",
     "part.nodes.several": ", after several epochs",
-    # Behind a figure.
+    # Behind a figure. At most: at the limit of storage or network, which is not known, less is gained.
     "how.measured": "",
     "how.estimated": " (estimated)",
+    "limit.unknown": " at most",
     # Whose input all ranks wait for, in a heading.
     "part.slow": "[rank {rank}[ ({host})]|host {host}|one rank]",
     # The reason of a verdict, and its parts.
     "reason.largest_speedup": "{resource:code part.largest}.",
     "part.largest": (
-        "{judged:code runs}; if {resource:noun} were free, it would be {speedup:times} times as fast{how:code how}"
+        "{judged:code runs}; if {resource:noun} were free, it would be {speedup:times} times as fast"
+        "[{limit:code limit}]{how:code how}"
     ),
     "part.largest.compute": (
-        "[{judged:code runs}. A free device would make it {compute_speedup:times} times as fast, no exchange of "
-        "gradients {gradients_speedup:times} times|{judged:code runs}. A faster device would make it up to "
-        "{speedup:times} times as fast{how:code how}; if {input:noun} were free, {input_speedup:times} "
-        "times{input_how:code how}|{judged:code runs}; the loader alone is {speedup:times} times as fast as "
-        "training{how:code how}]"
+        "{judged:code runs}[. A free device would make it {compute_speedup:times} times as fast, no exchange of "
+        "gradients {gradients_speedup:times} times|. A faster device would make it up to {speedup:times} times as "
+        "fast{how:code how}; if {input:noun} were free, {input_speedup:times} times{input_how:code how}|; the loader "
+        "alone is {speedup:times} times as fast as training{how:code how}]"
     ),
     "part.largest.gradients": (
         "[without it training would be {gradients_speedup:times} times as fast, with a free device "
@@ -527,12 +532,12 @@ MESSAGES: dict[str, str] = {
     "what.loader": "the loader",
     "what.loader_only": "the loader",
     "what.training": "training",
-    "predicted.loader": "the second measurement of the loader ran at {predicted_share:percent} of its prediction",
-    "predicted.training": "training ran at {predicted_share:percent} of its prediction",
+    "predicted.loader": "the second measurement of the loader ran at {predicted_fraction:percent} of its prediction",
+    "predicted.training": "training ran at {predicted_fraction:percent} of its prediction",
     "reason.all_cores_busy": (
         "[workers wait {run_delay_share:percent} of their time for a core. All of this uses {own_cores:.2g} of "
         "{cores:.2g}, other processes the rest|all cores are busy], so more workers do not help. {judged:Code runs}; "
-        "free preprocessing would make it {speedup:times} times as fast{how:code how}."
+        "free preprocessing would make it {speedup:times} times as fast[{limit:code limit}]{how:code how}."
     ),
     "reason.device_idle": "{cause:code part.idle}.",
     "part.idle": "the device is idle for {cause:noun}",
@@ -607,7 +612,7 @@ MESSAGES: dict[str, str] = {
     "part.beyond_cores": "The limit of the CPU cores is for all the work on a sample; what is free takes no core.",
     # What else is to be known of a verdict, behind its reason.
     "part.beside_reason": (
-        "[ The storage delivers {read_bytes_per_s:bytes/s}: {ceiling_share:percent} of its ceiling at concurrency "
+        "[ The storage delivers {read_bytes_per_s:bytes/s}: {ceiling_fraction:percent} of its ceiling at concurrency "
         "{concurrency}.][ Workers spend {waiting_share:percent} of their time in this wait[ ({subject})].][ Ranks "
         "also wait for each other's slow batches: by themselves they load {straggler_speedup:times} times as fast.][ "
         "The files were {files_were}, although cold files were asked for.][ This file system counts no bytes: only "
@@ -651,7 +656,9 @@ MESSAGES: dict[str, str] = {
     "action.accelerator_gains_nothing": (
         "A faster accelerator gains nothing until the loader delivers more than {until_images_per_s:rate} {sample}s/s."
     ),
-    "action.input_gains_nothing": "A faster input gains nothing: training reaches {share:percent} of compute alone.",
+    "action.input_gains_nothing": (
+        "A faster input gains nothing: training reaches {utilization:percent} of compute alone."
+    ),
     "library.torchvision": "torchvision.io",
     "library.pillow": "Pillow",
     "library.simplejpeg": "simplejpeg",

@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import PurePath
 from typing import Any
 
-import msgspec
-
 from loaderprobe.records import values
 from loaderprobe.records.catalogue import Amount, CatalogueEntry, LimitName
 from loaderprobe.records.files import is_url
@@ -32,7 +30,7 @@ from loaderprobe.render.document import (
     tags,
 )
 from loaderprobe.render.format import MISSING, counted, figure, grouped, named, percent, rate, span
-from loaderprobe.render.rows import as_columns, own_cells
+from loaderprobe.render.rows import as_columns
 from loaderprobe.render.words import ENOUGH_MARK, LIMIT_WORDS, enough, message, remark_words
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
 
@@ -225,7 +223,7 @@ def need_columns(plan: PlanReport) -> dict[str, list[Any]]:
                 "need": need.name,
                 "unit": need.at_utilization.unit,
                 "at_utilization": need.at_utilization.value,
-                **own_cells(need.at_utilization, "low", "high"),
+                **values(need.at_utilization, "low", "high"),
                 "at_most": need.at_most.value,
                 "to_buy": need.to_buy and need.to_buy.value,
                 "node": need.node and need.node.value,
@@ -418,11 +416,6 @@ def catalogue_document(entries: Sequence[CatalogueEntry], today: date) -> Docume
             Section(parts=(use,)),
         ),
     )
-
-
-def catalogue_json(entries: Sequence[CatalogueEntry]) -> str:
-    """The entries, indented, ending with a newline."""
-    return msgspec.json.format(msgspec.json.encode(entries), indent=2).decode() + "\n"
 
 
 def _limit(entry: CatalogueEntry, name: LimitName) -> str:

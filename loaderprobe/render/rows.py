@@ -15,11 +15,6 @@ from loaderprobe.render.format import visible
 Cell = str | int | float | bool | None
 
 
-def own_cells(record: object, *names: str) -> dict[str, Any]:
-    """Columns that have the names of the record's own figures."""
-    return {name: getattr(record, name) for name in names}
-
-
 def interval_cells(name: str, found: Interval | None, *more: str) -> dict[str, Any]:
     """The figure; the ends of its interval and what `more` it has in columns of their own. None where none is known."""
     parts = {name: "value", **{f"{name}_{part}": part for part in ("low", "high", *more)}}

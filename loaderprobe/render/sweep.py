@@ -11,9 +11,8 @@ from typing import Any
 from loaderprobe.analyze.answer import firm, measured, speedup_of
 from loaderprobe.records import by_key
 from loaderprobe.records.config import OPTIONS
-from loaderprobe.records.ranks import RankRow
 from loaderprobe.records.remark import Remark, each_once, subject_of
-from loaderprobe.records.report import ConfigurationRow, Report
+from loaderprobe.records.report import ConfigurationRow, RankRow, Report
 from loaderprobe.records.resources import RESOURCE, WAITED, ResourceName
 from loaderprobe.records.studies import ITERATIONS, BufferEffect, EpochFigures, Epochs
 from loaderprobe.records.thresholds import ALIKE, COLD_AT_LEAST

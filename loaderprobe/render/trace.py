@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import Any
 
 from loaderprobe.analyze.trace import FREED, NO_FUNCTION, SHORT_GAPS
-from loaderprobe.records import by_key
+from loaderprobe.records import by_key, values
 from loaderprobe.records.resources import MOMENTS, TIME_PARTS
 from loaderprobe.records.thresholds import OF_STEP
 from loaderprobe.records.trace import MarkName, TraceRank, TraceReport
@@ -17,7 +17,7 @@ from loaderprobe.render.charts import Bar, Chart, ChartRow, first_and_last, stac
 from loaderprobe.render.document import Column, Command, Document, Item, Paragraph, Part, Section, few, table, tags
 from loaderprobe.render.format import counted, first_upper, percent, span, visible
 from loaderprobe.render.gpu import occupancy_words, timelines_chart
-from loaderprobe.render.rows import as_columns, own_cells
+from loaderprobe.render.rows import as_columns
 from loaderprobe.render.words import message, remark_words
 from loaderprobe.units import join_words, significant
 
@@ -286,16 +286,16 @@ def _doubts(found: TraceReport) -> Iterator[Part]:
 
 def _row(rank: TraceRank) -> dict[str, Any]:
     return {
-        **own_cells(rank, "path", "rank", "gpu", "device", "steps"),
+        **values(rank, "path", "rank", "gpu", "device", "steps"),
         "marked": _MARKED[rank.marked],
         "step_s": rank.step_s,
-        **own_cells(rank.bound, "side", "cause", "gap", "how"),
+        **values(rank.bound, "side", "cause", "gap", "how"),
         **{f"{part}_s": rank.gaps.seconds(part) for part in TIME_PARTS},
         "busy_fraction": rank.use.kernel_busy,
         "sm_efficiency": rank.use.sm_efficiency_estimated,
         "occupancy": rank.use.occupancy_estimated,
         "occupancy_coverage": rank.use.occupancy_coverage,
-        **own_cells(rank, "wait_s", "syncs"),
+        **values(rank, "wait_s", "syncs"),
     }
 
 

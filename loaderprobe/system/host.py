@@ -1,4 +1,4 @@
-"""What differs from machine to machine and from day to day: the moment, the host's name, the home, the cores.
+"""What differs from machine to machine and from day to day: clocks, the moment, the host's name, the home, the cores.
 
 Only this module asks Python for them, and ruff holds that (`banned-api` in pyproject.toml). What measures calls it and
 stores the answer; what judges and shows is given the answer.
@@ -8,7 +8,24 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from datetime import UTC, datetime
+
+
+class SystemClock:
+    """CLOCK_MONOTONIC in ns, the same in every process of the machine."""
+
+    def now_ns(self) -> int:
+        return time.perf_counter_ns()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def thread_cpu_ns(self) -> int:
+        return time.thread_time_ns()
+
+    def process_cpu_ns(self) -> int:
+        return time.process_time_ns()
 
 
 def utc_now() -> datetime:

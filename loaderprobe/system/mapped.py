@@ -125,13 +125,9 @@ def _of_files(paths: Collection[str] | None = None) -> list[Mapping]:
     """Mappings of these files; else of data files: a file with any part mapped as code is a library."""
     if paths is not None:
         return mappings(paths.__contains__)
-    found = mappings(_is_data)
+    found = mappings(lambda path: may_hold_data(path) and not path.endswith(" (deleted)"))
     code = {mapping.path for mapping in found if "x" in mapping.access}
     return [mapping for mapping in found if mapping.path not in code]
-
-
-def _is_data(path: str) -> bool:
-    return may_hold_data(path) and not path.endswith(" (deleted)")
 
 
 def _changed() -> set[int]:

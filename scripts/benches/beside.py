@@ -2,7 +2,8 @@
 
 A neighbour takes a core for 0.2 to 5 s (or less), rests for as long, and goes on, all drawn from a seed. The server, on
 127.0.0.1, has the files of a folder; the first part of a path says how it sends them: `/10ms/...` answers after 10 ms,
-`/fast/...` at once. A lock is held by someone else most of the time. Each ends with who started it.
+`/5MBps/...` sends 5 MB/s, `/fast/...` all at once. The path `/fast/every/2/from/1` is a stream of every second file
+from the second on. A lock is held by someone else most of the time. Each ends with who started it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from random import Random
@@ -60,6 +61,9 @@ def come_and_go(owner: int, seed: str, longest_s: float) -> None:
 
 
 SECONDS_UNTIL_UP = 30.0
+BLOCK_BYTES = 1 << 14
+LATE_S = 0.005
+"""Of sleeping and of waiting for a core, which is made up for."""
 
 
 class Objects(BaseHTTPRequestHandler):
@@ -70,14 +74,30 @@ class Objects(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:  # http.server's name
         how, _, key = self.path.lstrip("/").partition("/")
-        data = self.objects[key.rpartition("/")[2]]
+        if key.startswith("every/"):
+            _, step, _, first = key.split("/")
+            data = b"".join(self.objects[name] for name in sorted(self.objects)[int(first) :: int(step)])
+        else:
+            data = self.objects[key.rpartition("/")[2]]
         if how.endswith("ms"):
             time.sleep(float(how.removesuffix("ms")) / 1e3)
         self.send_response(200)
         self.send_header("Content-Length", str(len(data)))
         self.send_header("ETag", f'"{hashlib.md5(key.encode()).hexdigest()}"')
         self.end_headers()
-        self.wfile.write(data)
+        with suppress(ConnectionError):  # who reads a stream may leave
+            if how.endswith("MBps"):
+                self._send_slowly(data, float(how.removesuffix("MBps")) * 1e6)
+            else:
+                self.wfile.write(data)
+
+    def _send_slowly(self, data: bytes, bytes_per_s: float) -> None:
+        """A reader that is slower finds no more when it comes back than what buffers held."""
+        due_s = time.monotonic()
+        for at in range(0, len(data), BLOCK_BYTES):
+            due_s = max(due_s + BLOCK_BYTES / bytes_per_s, time.monotonic() - LATE_S)
+            time.sleep(max(0.0, due_s - time.monotonic()))
+            self.wfile.write(data[at : at + BLOCK_BYTES])
 
     def log_message(self, format: str, *args: Any) -> None:
         pass

@@ -29,8 +29,8 @@ from pathlib import Path
 from PIL import Image
 
 import loaderprobe
-from loaderprobe.analyze.comparison import SideRow, compare_rows, judge_gates
-from loaderprobe.analyze.effects import RunReading, interval
+from loaderprobe.analyze.comparison import RunReading, SideRow, compare_rows, judge_gates
+from loaderprobe.analyze.effects import interval
 from loaderprobe.api.compare import sources
 from loaderprobe.measure.sweep import START_SECONDS, USUAL_ROUNDS, USUAL_SECONDS
 from loaderprobe.records.compare import Compared, Subject

@@ -29,7 +29,7 @@ from torch.utils.data import DataLoader, Sampler
 from loaderprobe.api.plan import plan
 from loaderprobe.compute.emulated import EmulatedCompute
 from loaderprobe.stats import mean
-from loaderprobe.system.clock import SystemClock
+from loaderprobe.system.host import SystemClock
 from loaderprobe.testing import example_arguments
 from scripts.benches.compared import Compared, Limits
 from scripts.benches.harness import child, device_reads, photographs, photographs_in, planted, program

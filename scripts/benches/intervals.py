@@ -37,7 +37,7 @@ from loaderprobe.measure.sweep import USUAL_ROUNDS, USUAL_SECONDS
 from loaderprobe.records.measurement import ComputeInfo, Measurement, Segment, segments_of
 from loaderprobe.render.format import counted
 from loaderprobe.stats import mean, median, quantile
-from loaderprobe.system.clock import SystemClock
+from loaderprobe.system.host import SystemClock
 from loaderprobe.testing import example_arguments
 from scripts.benches.beside import neighbour
 from scripts.benches.harness import answer, child, parser, photographs, photographs_in

@@ -45,8 +45,8 @@ from loaderprobe.records.measurement import segment_seconds
 from loaderprobe.samplers import sampling
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.stats import median
-from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.device import locate_root
+from loaderprobe.system.host import SystemClock
 from loaderprobe.system.limits import cores_available
 from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.system.process import threads_of

@@ -352,6 +352,24 @@ def web_loader(dataset: Any, *, batch_size: int, **common: Any) -> Any:
     return webdataset.WebLoader(dataset.batched(batch_size), batch_size=None, **common)
 
 
+def litdata_of(folder: Path, work: Work) -> Any:
+    from litdata import StreamingDataset
+
+    finish = _FinishShard(work)
+
+    class Chunks(StreamingDataset):  # type: ignore[misc]  # litdata has no types
+        def __getitem__(self, index: Any) -> Sample:
+            return finish(super().__getitem__(index))
+
+    return Chunks(str(folder))
+
+
+def litdata_loader(dataset: Any, **common: Any) -> Any:
+    from litdata import StreamingDataLoader
+
+    return StreamingDataLoader(dataset, **common)
+
+
 TIMEOUT_S = 30.0
 
 
@@ -373,7 +391,26 @@ class Remote(Samples):
         return self._client.getresponse().read()
 
 
-Access = Literal["file", "stream", "random", "none"]
+class Streamed(Finish, IterableDataset[Sample]):
+    """All objects in one response, read one after the other while the next ones come, as shards by URL are."""
+
+    def __init__(self, folder: Path, work: Work, url: str, how: str) -> None:
+        self.sizes = [file.stat().st_size for file in photographs_in(folder)]
+        self.url = url
+        self.side = "fast" if work.without == "network" else how
+        self.work = work
+
+    def __iter__(self) -> Any:
+        info = get_worker_info()
+        first, step = (info.id, info.num_workers) if info else (0, 1)
+        client = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=TIMEOUT_S)
+        client.request("GET", f"/{self.side}/every/{step}/from/{first}")
+        response = client.getresponse()
+        for index, size in enumerate(part_of_worker(self.sizes)):
+            yield self.finish(response.read(size), index)
+
+
+Access = Literal["file", "stream", "chunks", "random", "none"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,7 +423,8 @@ class Reader:
     iterable: bool = False
     remote: bool = False
     access: Access = "file"
-    """A file a sample, with nothing of another in it; shards from begin to end; anywhere in one file; no file."""
+    """A file a sample, with nothing of another in it; shards from begin to end; the same, of which whole
+    chunks are read ahead; anywhere in one file; no file."""
     loader: Callable[..., Any] = DataLoader
 
     def missing(self) -> str:
@@ -411,9 +449,11 @@ READERS = {
     "webdataset": Reader(webdataset_of, "shards", "webdataset", iterable=True, access="stream"),
     "webloader": Reader(webdataset_of, "shards", "webdataset", iterable=True, access="stream", loader=web_loader),
     "parquet": Reader(Parquet, "parquet", "pyarrow", iterable=True, access="stream"),
+    "litdata": Reader(litdata_of, "litdata", "litdata", iterable=True, access="chunks", loader=litdata_loader),
     "http": Reader(partial(Remote, how="10ms"), remote=True),
     "httpfar": Reader(partial(Remote, how="40ms"), remote=True),
     "s3": Reader(partial(Remote, how="20ms"), remote=True),
+    "streamed": Reader(partial(Streamed, how="5MBps"), iterable=True, remote=True),
     "imagefolder": Reader(FolderFiles),
     "made": Reader(Made, "nothing", access="none"),
     "resized": Reader(ResizedFiles),
@@ -469,6 +509,16 @@ def _write_parquet(photographs: Sequence[Path], folder: Path) -> None:
     _image_rows(photographs, PARQUET_ROWS, str(folder / "images.parquet"), ParquetWriter)
 
 
+def _write_litdata(photographs: Sequence[Path], folder: Path) -> None:
+    from litdata.streaming import Cache
+
+    chunks = Cache(str(folder), chunk_size=-(-len(photographs) // SHARDS))
+    for index, file in enumerate(photographs):
+        chunks[index] = {"jpg": file.read_bytes()}
+    chunks.done()
+    chunks.merge()
+
+
 def _write_sqlite(photographs: Sequence[Path], folder: Path) -> None:
     database = sqlite3.connect(folder / "images.sqlite")
     database.execute("create table samples (id integer primary key, image blob)")
@@ -511,6 +561,7 @@ WRITERS: dict[str, Callable[[Sequence[Path], Path], None]] = {
     "hdf5": _write_hdf5,
     "arrow": _write_arrow,
     "parquet": _write_parquet,
+    "litdata": _write_litdata,
     "sqlite": _write_sqlite,
     "shards": _write_shards,
     "tiny": _write_tiny,
@@ -694,6 +745,7 @@ bucket20 arrow      1 burn=25
 bucket20 tar        2 burn=25
 bucket20 sqlite     0 burn=25
 bucket20 python     2 sleep=43
+bucket20 litdata    2
 bucket16 large      2 sleep=20
 single16 python     4
 single16 python     1 burn=6
@@ -721,6 +773,8 @@ fast     httpfar    2 conv=16
 fast     s3         2
 fast     s3         0
 fast     s3         2 sleep=150
+fast     streamed   1
+fast     streamed   1 burn=60
 fast     locked     2 lock
 fast     python     2 wait=20
 fast     native     0 wait=20

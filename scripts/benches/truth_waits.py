@@ -11,7 +11,7 @@ the warm rate, that of later epochs.
 
 - A file a sample: read-ahead ends with the file. The loop is timed once what was prefetched is used up.
 - Shards as a stream: read-ahead is what the next samples need. The first pass after eviction is timed, without its
-  first batch, as that is when the workers start.
+  first batch, as that is when the workers start; with it, where that waits for a whole chunk.
 - Anywhere in one file: the loop runs on a copy ten times as large, whose samples are drawn at random, each at least
   twice the read-ahead from any other. (To evict before each batch takes what another worker's read-ahead has just
   brought, and a mapping must be undone in each worker first.)
@@ -122,7 +122,7 @@ with ThreadPoolExecutor(32) as pool:
     list(pool.map(read, sys.stdin.read().split("\\n")))
 """
 
-Timed = Literal["after flush", "after first group", "first pass"]
+Timed = Literal["after flush", "after first group", "first pass", "whole pass"]
 
 
 def files_of(row: Row, place: Place) -> list[Path]:
@@ -177,7 +177,8 @@ def measure_round(
     access = READERS[row.reader].access
     ahead = 1024 * (read_ahead_kb(place.folder) or 0)
     apart = math.ceil(2 * ahead / size) + 1 if place.large else 0
-    cold: Timed = "first pass" if access == "stream" else "after first group" if apart else "after flush"
+    passes: dict[str, Timed] = {"stream": "first pass", "chunks": "whole pass"}
+    cold = passes.get(access, "after first group" if apart else "after flush")
 
     def measured(variant: str) -> dict[str, Any]:
         if variant == "storage":
@@ -231,13 +232,13 @@ def train(
     inner, start = loop.inner, loop.now()
     group = max(1, inner.num_workers)
     fewest = FEWEST_BATCHES if inner.num_workers else FEWEST_SERIAL
-    at_most_s = FIRST_PASS_S if timed == "first pass" else AT_MOST_S
+    whole = timed in ("first pass", "whole pass")
+    at_most_s = FIRST_PASS_S if whole else AT_MOST_S
     _flush(loop, inner, group, timed)
     begun, before, steps = loop.now(), loop.spent, loop.steps
     now = begun
     while loop.steps == steps or (
-        now[1] - begun[1] < at_most_s
-        and (timed == "first pass" or loop.steps - steps < fewest or now[1] - begun[1] < ENOUGH_S)
+        now[1] - begun[1] < at_most_s and (whole or loop.steps - steps < fewest or now[1] - begun[1] < ENOUGH_S)
     ):
         try:
             loop.run(group)
@@ -249,7 +250,7 @@ def train(
     # Its workers end.
     del loop
     gc.collect()
-    first = start if timed == "first pass" else begun
+    first = start if whole else begun
     read_bytes = None if now[2] is None or not size_bytes else now[2] - (first[2] or 0)
     return {
         "images_per_s": (now[0] - begun[0]) / (now[1] - begun[1]),
@@ -261,8 +262,8 @@ def train(
 def _flush(loop: _Loop, inner: Any, group: int, timed: Timed) -> None:
     """What is not timed at the begin."""
     begin_s = time.perf_counter()
-    if timed == "first pass":
-        loop.run(1)
+    if timed in ("first pass", "whole pass"):
+        loop.run(int(timed == "first pass"))
         return
     flush = group * ((inner.prefetch_factor or 0) + 1) + 1 if timed == "after flush" else group
     # A quick loader must not use up its samples.

@@ -12,17 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.effects import (
-    RunReading,
-    Unpaired,
-    drift_of,
-    holm,
-    interval,
-    mean_effect,
-    of_rounds,
-    sample,
-    unpaired,
-)
+from loaderprobe.analyze.comparison import RunReading, Unpaired, drift_of, holm, mean_effect, sample, unpaired
+from loaderprobe.analyze.effects import interval, of_rounds
 from loaderprobe.analyze.verdict.rates import Waiting, rate_interval
 from loaderprobe.records.measurement import Measurement, Segment
 from loaderprobe.records.thresholds import REPEAT

@@ -46,7 +46,7 @@ from loaderprobe.cli.commands import app
 from loaderprobe.records.config import SweepSpec
 from loaderprobe.render.messages import MESSAGES
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
-from loaderprobe.testing import example_environment
+from tests.fakes import example_environment
 from loaderprobe.render.words import sentence
 from tests.analyze.runs import FILES, Cost, alike, looked, run
 from tests.analyze.verdict.test_truths import AS_FOUND, REMOTE

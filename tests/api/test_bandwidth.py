@@ -26,9 +26,10 @@ from loaderprobe.records.phases import BandwidthPhase, CacheLabel
 from loaderprobe.records.rank_processes import Node, ReadResult
 from loaderprobe.storage.by_ranks import RankReader, read_step
 from loaderprobe.system.pagecache import LinuxPageCache
-from loaderprobe.testing import FakeGroup, example_config, example_location
+from loaderprobe.testing import example_config
 from tests.cli.invoke import invoke
 from tests.examples.bandwidth import FILE_BYTES, ORIGIN, example_bandwidth, example_phase, example_ranks
+from tests.fakes import FakeGroup, example_location
 from tests.planted.files import random_files
 from tests.stored import failure
 

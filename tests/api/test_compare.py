@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import loaderprobe
-from loaderprobe.analyze.comparison import SideRow, compare_rows, judge_gates
-from loaderprobe.analyze.effects import RunReading, interval
+from loaderprobe.analyze.comparison import RunReading, SideRow, compare_rows, judge_gates
+from loaderprobe.analyze.effects import interval
 from loaderprobe.api.diagnose import diagnosis
 from loaderprobe.api.load import Run
 from loaderprobe.errors import BadValue, NotComparable
@@ -26,11 +26,12 @@ from loaderprobe.records.files import FileSet
 from loaderprobe.records.verdict import ShortVerdict
 from loaderprobe.render.json import result_json
 from loaderprobe.store.run_directory import RunDirectory
-from loaderprobe.testing import example_files, example_location
+from loaderprobe.testing import example_files
 from tests.analyze.runs import scaled
 from tests.analyze.scripted import Truth, measured
 from tests.cli.invoke import invoke
 from tests.examples.bandwidth import example_bandwidth, example_operations, example_phase
+from tests.fakes import example_location
 from tests.stored import RUNS, empty_run
 
 TRUTH = Truth(compute=1000.0)
@@ -40,9 +41,9 @@ ALIKE = (1, 1, 1)
 def stored(
     path: Path, *, workers: Sequence[int] = (0, 1, 2), truth: Truth = TRUTH, root: str = "/nowhere",
     environment: Environment | None = None, files: FileSet | None = None, slower: Sequence[int] = ALIKE,
-    **options: Any,
+    minute: int = 0, **options: Any,
 ) -> Path:  # fmt: skip
-    """A run of made-up measurements; `slower` are factors of all times, one a round."""
+    """A run of made-up measurements that began in this minute; `slower` are factors of all times, one a round."""
     kept = replace(files or example_files(), root=root)
     measurements = []
     for found in (measured(truth, number, **options) for number in workers):
@@ -51,7 +52,8 @@ def stored(
         config = with_options(found.config, data=kept.fingerprint)
         measurements.append(replace(found, segments=segments, config=config))
     configs = (each.config for each in measurements)
-    run = empty_run(path, *configs, files=kept, environment=environment, command=("loaderprobe", "sweep"))
+    asked: dict[str, Any] = {"environment": environment, "command": ("loaderprobe", "sweep")}
+    run = empty_run(path, *configs, files=kept, created_utc=f"2026-11-21T07:{minute:02}:00+00:00", **asked)
     for measurement in measurements:
         run.save(measurement)
     return path
@@ -61,8 +63,12 @@ SLOW_DEVICE = replace(TRUTH, compute=50.0)
 MADE: dict[str, dict[str, Any]] = {
     "a": {"root": "/ssd"},
     "copy": {"root": "/ssd"},
+    "a2": {"root": "/ssd", "minute": 2},
+    "a3": {"root": "/ssd", "minute": 4},
     "nfs": {"root": "/nfs"},
     "slow": {"slower": (2, 2, 2)},
+    "slow2": {"slower": (2, 2, 2), "minute": 3},
+    "slow3": {"slower": (2, 2, 2), "minute": 5},
     "noisy": {"slower": (8, 10, 13)},
     "other": {"workers": (0, 1, 4)},
     "more": {"workers": range(5)},
@@ -82,7 +88,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 SLOWER, UNCLEAR = "--fail-if-slower=5%", "--fail-if-unclear"
 VERDICTS = "--fail-if-verdict-changes"
-SEVERAL = ("--with", "slow", "--with", "slow", "--with")
+SEVERAL = ("--with", "slow", "--with", "slow2", "--with")
 CASES: list[tuple[tuple[str, ...], int, str, str]] = [
     (("a", "nfs", SLOWER, UNCLEAR, VERDICTS), 0, "same same same", "0 verdicts changed"),
     (("a", "nfs"), 0, "same same same", "B is as fast as A"),
@@ -100,9 +106,9 @@ CASES: list[tuple[tuple[str, ...], int, str, str]] = [
     (("a", "other", VERDICTS), 0, "same same", "held of A not in B: 1"),
     (("other", "more", SLOWER), 0, "same same same", "--fail-if-slower 5% held"),
     # Three equal runs a side have no spread at all; the row that a run lacks has the drift of single runs.
-    (("a", "a", "a", *SEVERAL, "slow"), 0, "unclear unclear unclear", "nothing shows how much it varies"),
-    (("a", "a", "a", *SEVERAL, "slow", SLOWER), 6, "unclear unclear unclear", "too noisy to hold 5 %: 3 of 3"),
-    (("a", "a", "a", *SEVERAL, "fewer"), 0, "unclear unclear slower", "B is slower in 1 of 3"),
+    (("a", "a2", "a3", *SEVERAL, "slow3"), 0, "unclear unclear unclear", "nothing shows how much it varies"),
+    (("a", "a2", "a3", *SEVERAL, "slow3", SLOWER), 6, "unclear unclear unclear", "too noisy to hold 5 %: 3 of 3"),
+    (("a", "a2", "a3", *SEVERAL, "fewer"), 0, "unclear unclear slower", "B is slower in 1 of 3"),
 ]
 
 
@@ -119,6 +125,17 @@ def test_every_row_has_its_word_and_every_gate_its_code(
     assert found["passed"] == (code == 0) == all(gate["passed"] for gate in found["gates"])
     shown = invoke("compare", *typed)
     assert shown.exit_code == code and says in " ".join(shown.stdout.split())
+
+
+@pytest.mark.parametrize("side", [("a", "a2", "./a/"), ("a", "a2", "copy")])
+def test_a_measurement_counts_once_on_a_side(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, side: tuple[str, ...]
+) -> None:
+    """Given twice, or as a copy, it would count as measured again."""
+    monkeypatch.chdir(runs)
+    refused = invoke("compare", *side, "--with", "slow")
+    assert refused.exit_code == 2
+    assert f"{Path(side[-1])} is a again, or a copy of it" in " ".join(refused.output.split())
 
 
 def test_a_comparison_is_kept_and_shown_again(runs: Path, tmp_path: Path) -> None:

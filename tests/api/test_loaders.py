@@ -29,7 +29,7 @@ from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.loaders import user_loader
 from loaderprobe.measure.user.loader import Deadline, LoaderRequest, OutOfTimeError, measure_loader
 from loaderprobe.records.measurement import Activity, Measurement, Mode
-from loaderprobe.system.clock import SystemClock
+from loaderprobe.system.host import SystemClock
 from loaderprobe.testing import FakeClock, FakePageCache
 from tests.api import samples
 from tests.api.conftest import Judge, Plan

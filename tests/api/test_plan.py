@@ -38,7 +38,6 @@ from loaderprobe.records.supply import Asked
 from loaderprobe.render.plan import plan_document
 from loaderprobe.storage import catalogue as module
 from loaderprobe.storage.catalogue import catalogue, entry_named, published
-from loaderprobe.testing import example_location
 from tests.analyze.runs import FILE_BYTES, Cost, alike
 from tests.analyze.runs import run as scripted
 from tests.cli.invoke import invoke
@@ -50,6 +49,7 @@ from tests.examples.bandwidth import (
     example_rank_bandwidth,
     example_ranks,
 )
+from tests.fakes import example_location
 from tests.said import all_said, said
 from tests.stored import RUNS, full_run
 
@@ -724,6 +724,12 @@ def test_parts_of_files_count_by_what_came_from_storage(access: str) -> None:
     found = workload(hidden(access))
     assert found.file_bytes.value == FILE_BYTES and "from storage" in found.file_bytes.source
     assert found.amplification.value == 1 and Remark(code="bytes_as_read") in found.notes
+
+
+@pytest.mark.parametrize(("found", "opens"), [(hidden("fresh"), 0), (measured(access="fresh"), 1)])
+def test_samples_that_are_made_anew_open_files_where_these_are_known(found: Measurement, opens: int) -> None:
+    """HDF5, LMDB and mapped arrays stay open; of known files each is opened."""
+    assert workload(found).images_an_open == opens
 
 
 @pytest.mark.parametrize("sample_bytes", [None, FILE_BYTES / 2])

@@ -39,16 +39,16 @@ from loaderprobe.measure.user.function import agreed, measure_own, named
 from loaderprobe.records.config import SweepSpec
 from loaderprobe.records.diagnosis import DataFound, OwnMeasured
 from loaderprobe.records.measurement import Measurement, Others, RunFailure, Segment
-from loaderprobe.records.rank_processes import Node, RankPlacement
-from loaderprobe.records.ranks import RankInput, RankMeasurement
+from loaderprobe.records.rank_processes import Node, RankInput, RankMeasurement, RankPlacement
 from loaderprobe.records.remark import Remark
 from loaderprobe.render.pages import document_markdown
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.store.run_directory import RunDirectory
-from loaderprobe.testing import FakeGroup, example_config, example_files
+from loaderprobe.testing import example_config, example_files
 from tests.analyze.runs import alike, rank_run, with_steps, with_training
 from tests.analyze.scripted import Truth, measured
 from tests.examples.ranks import STEPS, train
+from tests.fakes import FakeGroup
 from tests.stored import empty_run, failure
 from tests.warm import in_two_ranks
 

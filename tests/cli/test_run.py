@@ -20,7 +20,7 @@ from loaderprobe.api.shown import usual_out
 from loaderprobe.cli.attached import with_error
 from loaderprobe.errors import Refused
 from loaderprobe.records.diagnosis import Attached, AttachRequest
-from loaderprobe.records.ranks import RankMeasurement
+from loaderprobe.records.rank_processes import RankMeasurement
 from loaderprobe.store.codec import decode
 from tests.cli.invoke import invoke
 from tests.examples import fastai_load

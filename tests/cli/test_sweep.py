@@ -37,11 +37,12 @@ from loaderprobe.records.files import FileSet
 from loaderprobe.store.run_directory import RunDirectory, lock_directory
 from loaderprobe.system import environment
 from loaderprobe.system.launcher import VISIBLE
-from loaderprobe.testing import FakeClock, example_environment
+from loaderprobe.testing import FakeClock
 from loaderprobe.units import parse_count
 from tests.analyze.scripted import Truth, measured
 from tests.cli.invoke import invoke
 from tests.conftest import shorten_sweeps
+from tests.fakes import example_environment
 from tests.planted.loaders import without_torch
 from tests.stored import FAILED, PENDING, empty_run, plain_run
 

@@ -21,7 +21,7 @@ from loaderprobe.errors import BadValue
 from loaderprobe.measure.batch_size import search
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeStop, StopCode
 from loaderprobe.records.verdict import Interval
-from loaderprobe.system.clock import SystemClock
+from loaderprobe.system.host import SystemClock
 from loaderprobe.testing import FakeClock
 from tests.batch_sizes import ScriptedMeter, ScriptedProber
 from tests.compute.models import Broken, Hungry, Wide

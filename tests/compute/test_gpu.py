@@ -17,7 +17,7 @@ from loaderprobe.compute.torch import CudaCompute
 from loaderprobe.loaders.state import kept_batch
 from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN
 from loaderprobe.records.measurement import Timeline
-from loaderprobe.system.clock import SystemClock
+from loaderprobe.system.host import SystemClock
 from loaderprobe.testing import example_arguments
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")]

@@ -29,7 +29,7 @@ from loaderprobe.compute.trainer import CLASSES, FORMATS, Trainer
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.protocols import Peers
 from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN, ComputeSpec
-from loaderprobe.system.clock import SystemClock
+from loaderprobe.system.host import SystemClock
 from loaderprobe.testing import FakeClock, example_arguments
 from tests.analyze.scripted import Truth, measured
 from tests.test_installed import blocks, install

@@ -11,7 +11,7 @@ from loaderprobe.records.environment import Origin
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.phases import BandwidthPhase, Latency, RankRead
 from loaderprobe.records.remark import Remark
-from loaderprobe.testing import example_environment, example_location
+from tests.fakes import example_environment, example_location
 
 FILE_BYTES = 114_000
 ORIGIN = Origin(

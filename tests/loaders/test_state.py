@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import functools
+import importlib
 import logging
 import mmap
 import multiprocessing
 import os
 import random
+import sys
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Iterator
@@ -143,6 +145,23 @@ def test_everything_that_python_stores_is_found(root: Any, texts: set[Any]) -> N
     """Attributes, slots, containers and their sub-classes, functions with what they close over, arrays of objects; what
     classes hold, and the globals that code names."""
     assert texts <= {value for value in reachable([root]) if isinstance(value, str | Path)}
+
+
+def test_what_code_names_of_a_module_of_the_users_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`config.FILES` in a method, and no more of that module; nothing of an installed one."""
+    (tmp_path / "their_config.py").write_text("FILES = ['named']\nOTHERS = ['not named']\n")
+    (tmp_path / "their_data.py").write_text(
+        "import numpy, their_config\n"
+        "class Data:\n"
+        "    def __getitem__(self, index):\n"
+        "        return numpy.__version__, [their_config.FILES[each] for each in [index]]\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("their_config", "their_data"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    data = importlib.import_module("their_data").Data()
+    found = {value for value in reachable([data]) if isinstance(value, str)}
+    assert "named" in found and not {"not named", np.__version__} & found
 
 
 @pytest.mark.parametrize(("root", "text"), [(logging.Formatter(), "%Y-%m-%d %H:%M:%S"), (Below(), OF_MAKING)])

@@ -21,17 +21,8 @@ from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, Missing, Mode, Others
 from loaderprobe.system.others import OthersMeter
-from loaderprobe.testing import (
-    FakeClock,
-    FakeGroup,
-    FakePageCache,
-    FakeStore,
-    ScriptedLoader,
-    Service,
-    example_config,
-    example_files,
-    example_location,
-)
+from loaderprobe.testing import FakeClock, FakePageCache, ScriptedLoader, Service, example_config, example_files
+from tests.fakes import FakeGroup, FakeStore, example_location
 
 
 def by_command(command: Callable[[Path, Path], list[str]]) -> Start:

@@ -46,16 +46,9 @@ from loaderprobe.records.waits import CodePlace
 from loaderprobe.render.watch import said, watch_document
 from loaderprobe.system import stacks
 from loaderprobe.system.stacks import CallTimes, called, is_installed, of_the_script, place_of, shared, stack_of
-from loaderprobe.testing import (
-    FakeClock,
-    FakeGroup,
-    FakeStore,
-    Service,
-    example_arguments,
-    example_config,
-    example_files,
-)
+from loaderprobe.testing import FakeClock, Service, example_arguments, example_config, example_files
 from tests.examples.training import Costly, Training
+from tests.fakes import FakeGroup, FakeStore
 from tests.measure.scripted import in_threads, scripted_session
 
 MS = 1_000_000

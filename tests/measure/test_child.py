@@ -29,8 +29,8 @@ from loaderprobe.protocols import Clock
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure, segments_of
 from loaderprobe.store.codec import encode
-from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.device import locate_root
+from loaderprobe.system.host import SystemClock
 from loaderprobe.testing import FakeClock, Service, example_config, example_files
 from tests.conftest import MeasureReal
 from tests.measure.scripted import by_command, measured_alone

@@ -25,9 +25,10 @@ from loaderprobe.records.diagnosis import DataFound, OwnLoader, OwnMeasured
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.rank_processes import Launched, ProcessInfo, RankCommand, RankPlacement
 from loaderprobe.store.codec import decode, encode
-from loaderprobe.system.clock import SystemClock
-from loaderprobe.testing import FakeClock, FakeStore, example_config, example_files
+from loaderprobe.system.host import SystemClock
+from loaderprobe.testing import FakeClock, example_config, example_files
 from tests.analyze.scripted import Truth, measured
+from tests.fakes import FakeStore
 from tests.measure.scripted import by_command
 
 pytestmark = pytest.mark.starts  # in the threads that stand for processes of a launcher

@@ -38,7 +38,9 @@ from loaderprobe.measure.ranks.launch import (
 from loaderprobe.measure.runner import Order
 from loaderprobe.records import values
 from loaderprobe.records.rank_processes import Layout, Node, ProcessInfo, RankOutcome, RankPlacement
-from loaderprobe.testing import FakeGroup, Service, example_config, example_files
+from loaderprobe.testing import Service, example_config, example_files
+from tests.analyze.scripted import Truth, measured
+from tests.fakes import FakeGroup
 from tests.measure import scripted
 from tests.measure.scripted import Rank, ScriptedStream, ran, together
 
@@ -47,6 +49,12 @@ def common_steps(rank: Rank) -> list[tuple[str, str, int | None, int]]:
     """Of all segments but those in which each rank is alone."""
     assert rank.own is not None
     return [(s.mode, s.activity, s.without, s.steps) for s in rank.own.segments if s.activity != "alone"]
+
+
+def test_meeting_takes_a_whole_step_at_most() -> None:
+    """A barrier is timed by itself, and may have been slower than those among the steps."""
+    (note,) = rank_child.meeting_notes("ranks_meet", 1e6, measured(Truth(compute=100.0), 1).segments)
+    assert note.facts["share"] == 1
 
 
 def test_no_rank_waits_for_the_begin_of_another_ranks_stream(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,12 +30,12 @@ from loaderprobe.measure.session import Interrupted, Session
 from loaderprobe.protocols import Compute, ComputeArguments
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import Missing, Others, WorkerBatches
+from loaderprobe.records.measurement import BATCH_COLUMNS, Missing, Mode, Others, WorkerBatches
 from loaderprobe.records.remark import Remark, reported
 from loaderprobe.render.doctor import step_words, why_words
 from loaderprobe.render.words import remark_words
 from loaderprobe.system import device
-from loaderprobe.system.clock import SystemClock
+from loaderprobe.system.host import SystemClock
 from loaderprobe.testing import (
     FakeClock,
     FakePageCache,
@@ -45,12 +45,15 @@ from loaderprobe.testing import (
     example_arguments,
     example_config,
     example_files,
-    example_location,
 )
 from tests.batch_sizes import ScriptedProber
+from tests.fakes import example_location
 from tests.measure import scripted
 from tests.measure.scripted import FEW_STEPS, ScriptedStream, measured, measured_alone, scripted_session
 from tests.said import all_said, said
+
+FILES = example_files(4096)
+RECORDED = [name for name in BATCH_COLUMNS if name != "process_cpu_ns"]
 
 
 def test_every_file_is_read_once_in_a_cold_segment() -> None:
@@ -73,6 +76,49 @@ def test_the_begin_of_a_serial_stream_is_in_no_rate(monkeypatch: pytest.MonkeyPa
     found = measured_alone(Service(cpu_s=0.01), workers=0, compute="emulated:1000")
     waits = [ready - begin for s in found.segments for begin, ready in zip(s.begin_ns, s.ready_ns, strict=True)]
     assert waits and max(waits) < 5e9
+
+
+class Chunks(ScriptedStream):
+    """Reads 40 batches at once, when it begins and whenever they are used up."""
+
+    batches_a_chunk, chunk_s, first = 40, 8.0, -1
+
+    def switch(self, mode: Mode) -> None:
+        super().switch(mode)
+        self.first = -1
+
+    def _make(self, number: int) -> None:
+        super()._make(number)
+        self.first = number if self.first < 0 else self.first
+        reads, row = (number - self.first) % self.batches_a_chunk == 0, list(self._rows[-1])
+        size = FILES.delivered_bytes(0, self.config.compute.batch_size)
+        row[RECORDED.index("read_bytes")] = self.batches_a_chunk * size if reads else 0
+        if reads and self._mode != "warm":
+            chunk_ns, (ready_ns, handed_over) = round(self.chunk_s * 1e9), self._ready_ns[number]
+            self._ready_ns[number] = ready_ns + chunk_ns, handed_over
+            row[RECORDED.index("wall_ns")] += chunk_ns
+        self._rows[-1] = tuple(row)
+
+
+@pytest.mark.parametrize(
+    ("budget_s", "images_per_s", "whole"), [(300.0, 1e5, True), (60.0, 1e5, False), (30.0, 26.0, False)]
+)
+def test_a_stream_that_reads_in_chunks_is_timed_over_whole_ones(
+    monkeypatch: pytest.MonkeyPatch, budget_s: float, images_per_s: float, *, whole: bool
+) -> None:
+    """Its segments become longer until they hold their share of the reads, where there is time; else it is open. What a
+    slow step needs for as many batches is no reason to leave the budget."""
+    monkeypatch.setattr(scripted, "ScriptedLoader", Chunks)
+    config = example_config(data=FILES.fingerprint, workers=0, batch_size=8, compute=f"emulated:{images_per_s:g}")
+    session = scripted_session(Service(cpu_s=0.005), config, FILES, budget_s=budget_s)
+    session.recorder.access, session.recorder.stream = "parts", True
+    measurement = measured(session)
+    found = verdict(measurement)
+    assert measurement.wall_s <= max(budget_s, 60.0)
+    assert found.bound.cause == ("storage" if whole else "inconclusive")
+    if whole:
+        a_batch_s = 8 * 0.005 + Chunks.chunk_s / Chunks.batches_a_chunk
+        assert found.rates_images_per_s.loader == pytest.approx(8 / a_batch_s)
 
 
 def test_a_kernel_without_io_accounting_counts_no_reads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -144,7 +190,6 @@ def test_batches_are_read_when_their_segment_ends(monkeypatch: pytest.MonkeyPatc
 
 
 STEP_S = 0.004
-FILES = example_files(4096)
 Make = Callable[[FakeClock], Compute]
 
 

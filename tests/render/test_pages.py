@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import date
 from html.parser import HTMLParser
 from io import StringIO
+from math import inf, isnan, nan
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,9 @@ from loaderprobe.render.charts import Bar, Chart, ChartRow
 from loaderprobe.render.document import Cell, Command, Document, Fold, Item, Paragraph, Section, Table, further
 from loaderprobe.render.format import visible
 from loaderprobe.render.gpu import timelines_chart
-from loaderprobe.render.json import result_json, result_schema, summary_json, summary_schema
+from loaderprobe.render.json import indented, result_json, result_schema, summary_json, summary_schema
 from loaderprobe.render.pages import chart_svg, document_markdown, document_page
-from loaderprobe.render.plan import catalogue_document, catalogue_json
+from loaderprobe.render.plan import catalogue_document
 from loaderprobe.render.rows import csv_text
 from loaderprobe.render.sweep import panel_sections, sweep_document
 from loaderprobe.render.terminal import document_text
@@ -172,6 +173,28 @@ def test_the_unit_of_a_chart_is_whole() -> None:
     assert axis.startswith("images/s ")
 
 
+@pytest.mark.parametrize("value", [inf, -inf, nan])
+def test_a_figure_that_is_infinite_or_none_is_drawn_at_the_end_or_left_out(value: float) -> None:
+    """Of every mark, in a terminal and on a page, with an axis that was chosen and without."""
+    odd: list[dict[str, Any]] = [
+        {"bars": (Bar(end=value), Bar(begin=value, end=3.0))}, {"point": Bar(end=value)}, {"level": value},
+        {"interval": (0.5, value)}, {"interval": (value, 0.5)},
+    ]  # fmt: skip
+    rows = [ChartRow(label="odd", **marks) for marks in odd]
+    usual = ChartRow(label="usual", bars=(Bar(end=2.0),))
+    for row in rows:
+        for chart in (
+            Chart(rows=(row,), unit="s"),
+            *(Chart(rows=(row, usual), unit="s", high=x) for x in (0.0, value)),
+        ):
+            drawn = "".join(_drawn(chart, 60))
+            assert ("▸" in drawn) == (bool(row.bars) and value == inf)
+            document = Document(title="", sections=(Section(parts=(chart,)),))
+            assert not re.search("inf%|nan", document_page(document, made_by="", inline=True))
+    at = _drawn(Chart(rows=(rows[1], usual)), 60)[0].find("●")
+    assert (at == -1) == isnan(value) and (at > 30) == (value == inf)
+
+
 @pytest.mark.parametrize("letter", ["r", "\u7167"], ids=["narrow", "wide"])
 def test_long_names_do_not_run_over(letter: str) -> None:
     """A name longer than the terminal is folded, not cut and not let through; some letters take two columns. One that
@@ -268,7 +291,7 @@ def test_the_catalogue_shows_every_entry_with_source_and_date() -> None:
         assert entry.name in page and entry.source.split(",")[0] in " ".join(page.split())
     assert "12 months" not in page
     assert " ".join(old.split()).count("12 months ago or longer: check it") == len(published())
-    assert len(json.loads(catalogue_json(published()))) == len(published())
+    assert len(json.loads(indented(published()))) == len(published())
     (limits,) = (part for part in found.sections[0].parts if isinstance(part, Table))
     rates = {line[0]: line[1] for line in limits.lines}
     assert rates["efs-bursting"] == "52.4 MB/s a TiB, at most 3.22 GB/s"
@@ -441,6 +464,14 @@ def test_a_view_is_small_and_escaped() -> None:
         html = document_page(Document(title="", sections=(Section(parts=parts),)), made_by="", inline=True)
         assert html.count("<rect") < 300 and len(html) < 60_000
         assert not re.search(r"http|<script|href", html)
+
+
+def test_on_paper_a_panel_has_the_whole_width_and_a_wide_map_several_lines() -> None:
+    """Nothing scrolls there."""
+    html = document_page(Document(title="", sections=()), made_by="")
+    paper = "".join(html.split("@media print {")[1:])
+    assert ".first { grid-template-columns: minmax(0, 1fr); }" in paper
+    assert re.search(r"\.map:has\(td:nth-child\(16\)\) tr { display: grid;", paper)
 
 
 def test_a_refused_window_shows_its_reason_and_nothing_else() -> None:

@@ -22,7 +22,7 @@ from loaderprobe.storage import objects as probe_module
 from loaderprobe.storage.objects import probe_objects
 from loaderprobe.storage.probe import ProbeRequest
 from loaderprobe.system import objects
-from loaderprobe.system.clock import SystemClock
+from loaderprobe.system.host import SystemClock
 from loaderprobe.system.objects import TRANSIENT, kind_of, open_store
 
 

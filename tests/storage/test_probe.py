@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
+from loaderprobe.measure import ceilings as ceiling_module
+from loaderprobe.measure.ceilings import MOST_BLOCKS, raise_ceiling, sample_of
 from loaderprobe.policy import Ask, follow
 from loaderprobe.protocols import PageCache
 from loaderprobe.records.bandwidth import BandwidthMeasurement, MetadataPhase
@@ -25,24 +27,23 @@ from loaderprobe.records.measurement import Missing
 from loaderprobe.records.phases import BandwidthPhase, Engine, StorageCeiling
 from loaderprobe.records.rank_processes import ReadTogether
 from loaderprobe.records.remark import reported
-from loaderprobe.storage import ceiling as ceiling_module
 from loaderprobe.storage import files as files_module
 from loaderprobe.storage import phase as phase_module
 from loaderprobe.storage import probe as probe_module
 from loaderprobe.storage.by_ranks import RankReader, RanksStep, climb, read_step
-from loaderprobe.storage.ceiling import MOST_BLOCKS, raise_ceiling, sample_of
 from loaderprobe.storage.files import LARGE_BLOCK_BYTES, Piece, Sample, encoded_pieces, locate_pieces, sample_files
 from loaderprobe.storage.metadata import LEAST_INODE_BYTES, metadata_label, run_metadata
 from loaderprobe.storage.phase import MOST_ROUNDS, PhaseSettings, cache_label, run_phase
 from loaderprobe.storage.probe import Measured, Names, ProbePolicy, ProbeRequest, Step, probe_bandwidth
 from loaderprobe.storage.reader import Reading, ReadOrder, Supply
 from loaderprobe.store.codec import decode, encode
-from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.device import locate
+from loaderprobe.system.host import SystemClock
 from loaderprobe.system.pagecache import LinuxPageCache
-from loaderprobe.testing import FakeClock, FakeGroup, FakePageCache, example_files, example_location
+from loaderprobe.testing import FakeClock, FakePageCache, example_files
 from tests.conftest import needs_cold_reads
 from tests.examples.bandwidth import example_operations, example_phase
+from tests.fakes import FakeGroup, example_location
 
 BLOCK = example_location("/data")
 NFS = replace(BLOCK, filesystem="nfs4", kind="network", devices=())

@@ -48,11 +48,12 @@ from loaderprobe.store.run_directory import (
     shortened,
     write_ranks,
 )
-from loaderprobe.testing import example_config, example_environment
+from loaderprobe.testing import example_config
 from tests.analyze.runs import FILES, alike, rank_run
 from tests.analyze.scripted import Truth, measured
 from tests.conftest import AsUnprivileged
 from tests.examples.bandwidth import example_bandwidth, example_operations
+from tests.fakes import example_environment
 from tests.stored import failure
 
 MEASURED = measured(Truth(), 2)

@@ -14,7 +14,7 @@ import pytest
 from loaderprobe.records.environment import StorageKind, StorageLocation
 from loaderprobe.system import device
 from loaderprobe.system.device import locate, name_calls, read_sectors, reads_from_storage
-from loaderprobe.testing import example_location
+from tests.fakes import example_location
 from tests.system.fake_kernel import Kernel
 
 SECTORS = {"vda": 10, "vdb": 1, "sda": 100, "sdb": 1000, "sdc": 5, "loop3": 20, "loop4": 7, "zram0": 3}

@@ -412,7 +412,7 @@ def _wasted(found: Experiments, point: Point, faster: Collection[float], worth: 
         useless.append(Action(code="accelerator_gains_nothing", facts={"until_images_per_s": point.compute}))
     # Training on a loader without end runs at what compute alone reaches.
     if point.compute < thresholds.WORTH * point.training and not helping - {"accelerator"}:
-        useless.append(Action(code="input_gains_nothing", facts={"share": point.training / point.compute}))
+        useless.append(Action(code="input_gains_nothing", facts={"utilization": point.training / point.compute}))
     return [Advice(action=each, speedup=1.0, before=before, after=before, how="measured") for each in useless]
 
 

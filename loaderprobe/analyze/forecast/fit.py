@@ -324,7 +324,7 @@ def point_of(found: Experiments) -> Point | Remark:
     if prediction_error is None or not found.compute or found.estimated_parts:
         return Remark(code="no_complete_round")
     if abs(prediction_error) > tolerance or not 1 / thresholds.MISFIT <= 1 + prediction_error <= thresholds.MISFIT:
-        return Remark(code="outside_noise_band", facts={"predicted_share": 1 + prediction_error})
+        return Remark(code="outside_noise_band", facts={"predicted_fraction": 1 + prediction_error})
     cost = found.cost
     if cost is None or not cost.images:
         return Remark(code="no_worker_times")

@@ -339,14 +339,9 @@ def cache_hits(asked: Asked, share: float, epoch: int) -> float:
 
 def _inputs(workload: PlanWorkload, asked: Asked) -> dict[InputName, Quantity]:
     """First what the run shows, then what was given or is assumed."""
+    of_run: tuple[InputName, ...] = ("rate", "file_bytes", "amplification", "images", "cpu_s", "wait_s", "other_s")
     inputs: dict[InputName, Quantity | None] = {
-        "rate": workload.rate,
-        "file_bytes": workload.file_bytes,
-        "amplification": workload.amplification,
-        "images": workload.images,
-        "cpu_s": workload.cpu_s,
-        "wait_s": workload.wait_s,
-        "other_s": workload.other_s,
+        **{name: getattr(workload, name) for name in of_run},
         "utilization": _asked(asked.utilization, given=asked.utilization_given, option="utilization"),
         "use": _asked(asked.use, given=asked.use_given, option="use"),
     }

@@ -146,8 +146,8 @@ def workload_of_run(
     `given` stands in where bytes an image are not known. Raises BadValue without it, and where the rate of compute is
     not known.
     """
-    in_parts, from_storage = measurement.access == "parts", _from_storage(measurement, verdict)
-    file_bytes = _of_files(measurement) or _of_samples(measurement) or from_storage or given
+    of_files, from_storage = _of_files(measurement), _from_storage(measurement, verdict)
+    file_bytes = of_files or _of_samples(measurement) or from_storage or given
     if file_bytes is None:
         raise BadValue(f"bytes an image are not known: {_why(measurement, verdict)}", hint="add --mean-size, as 115kB")
     as_read = file_bytes is from_storage and given is None
@@ -165,6 +165,8 @@ def workload_of_run(
     )
     codes = {"bytes_as_read": as_read, "samples_as_images": not measurement.images}
     notes = [Remark(code=code) for code, holds in codes.items() if holds]
+    # Also of samples that are always new, a file each is opened only where batches have shown it.
+    in_parts = measurement.access == "parts" or (measurement.access == "fresh" and of_files is None)
     return replace(
         found,
         accelerator=other[0] if other else measurement.compute.device,

@@ -16,8 +16,7 @@ from itertools import chain
 from loaderprobe.analyze.verdict.rates import worker_cost
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.measurement import Measurement, RankSeen, Segment, WorkerBatches, segments_of, span_ns
-from loaderprobe.records.rank_processes import shares
-from loaderprobe.records.ranks import RankInput, RankMeasurement
+from loaderprobe.records.rank_processes import RankInput, RankMeasurement, shares
 from loaderprobe.records.remark import Remark, each_once
 from loaderprobe.records.thresholds import FILES_OF_ALL, READ_BY_ALL
 from loaderprobe.records.verdict import Action, Advice, Interval

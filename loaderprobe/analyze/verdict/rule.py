@@ -12,7 +12,7 @@ from typing import Literal
 
 from loaderprobe.analyze.effects import DRIFT, Effect, half_of_rounds, of_rounds
 from loaderprobe.analyze.verdict.experiments import Experiments, run_experiments
-from loaderprobe.analyze.verdict.rates import input_at_most
+from loaderprobe.analyze.verdict.rates import compute_rates, input_at_most
 from loaderprobe.analyze.verdict.slow_host import SlowHost
 from loaderprobe.analyze.verdict.validity import by_waiting, evidence_of, fair, speedup_evidence, waiting_evidence
 from loaderprobe.records import thresholds
@@ -158,7 +158,8 @@ def _reason(code: ReasonCode, **facts: float | str) -> Reason:
 
 def _speedup(found: Experiments, resource: SingleCause) -> Facts:
     speedup = found.speedups[resource]
-    return {"resource": resource, "speedup": speedup.value, "how": speedup.how}
+    unlimited: Facts = {"limit": "unknown"} if resource in found.at_most else {}
+    return {"resource": resource, "speedup": speedup.value, "how": speedup.how, **unlimited}
 
 
 def _alike(found: Experiments, names: tuple[SingleCause, ...]) -> Facts:
@@ -373,8 +374,7 @@ def contradiction(found: Experiments) -> Reason | None:
     """
     names = contenders(found)
     lead = lead_of(found, names[0]) if names else 1.0
-    slower = slowed(found)
-    if slower is not None and lead < slower[1] ** 2:
+    if (slower := slowed(found)) and lead < slower[1] ** 2:
         activity = "training" if found.in_training else "loader_only"
         return _reason("slower_without", resource=slower[0], rate_share=1 / slower[1], activity=activity)
     rate = found.rate
@@ -412,7 +412,7 @@ def _why_inconclusive(found: Experiments, prediction_error: float | None, tolera
         return _reason("above_ceiling", samples_bytes_per_s=read, ceiling_bytes_per_s=ceiling)
     if abs(prediction_error) > tolerance and not found.in_training and not _withstands(found, prediction_error):
         code: ReasonCode = "one_round_does_not_fit" if len(misfits_of(found)) == 1 else "outside_noise_band"
-        return _reason(code, predicted_share=1 + prediction_error, noise_band=tolerance)
+        return _reason(code, predicted_fraction=1 + prediction_error, noise_band=tolerance)
     noise = noise_of(found)
     if noise > thresholds.MOST_NOISE and not found.in_training:
         return _reason("rounds_differ", spread=noise)
@@ -545,6 +545,23 @@ def cores_shared(found: Experiments) -> bool:
     return "compute" in found.estimated_parts and busy and found.speedups["compute"].value < thresholds.OPEN_LEAD * most
 
 
+def steps_held_up(measurement: Measurement) -> tuple[Remark, ...]:
+    """That steps take longer beside the loader than without it, beyond the spread between rounds, with both times.
+
+    Waits for input are left out: the rest is what the loader takes from the steps.
+    """
+    modes: tuple[Mode, ...] = (measurement.config.mode, "resident")
+    beside, alone = (compute_rates(segments_of(measurement, mode, "training")) for mode in modes)
+    both = sorted(beside.keys() & alone.keys())
+    if measurement.ranks > 1 or not measurement.workers or len(both) < thresholds.ENOUGH_ROUNDS:
+        return ()
+    if not of_rounds({number: alone[number] / beside[number] for number in both}).exceeds(thresholds.WORTH):
+        return ()
+    batch, times = float(measurement.config.compute.batch_size), {"beside_s": beside, "alone_s": alone}
+    facts: Facts = {name: batch / median([rates[n] for n in both]) for name, rates in times.items()}
+    return (Remark(code="steps_held_up", facts=facts),)
+
+
 def with_certainty(judgement: Bound, found: Experiments) -> Bound:
     """Compute-bound where the rule names no cause and nothing but compute is left; not where more than that is."""
     if judgement.cause in ("compute", "balanced") and cores_shared(found):
@@ -552,7 +569,7 @@ def with_certainty(judgement: Bound, found: Experiments) -> Bound:
         return inconclusive(found, reason, judgement.evidence)
     if judgement.cause == "compute" and below_compute(found):
         error, tolerance = prediction_error_of(found)
-        reason = _reason("outside_noise_band", predicted_share=1 + (error or 0.0), noise_band=tolerance)
+        reason = _reason("outside_noise_band", predicted_fraction=1 + (error or 0.0), noise_band=tolerance)
         return inconclusive(found, reason, judgement.evidence)
     evidence = compute_is_certain(found)
     if judgement.cause not in ("inconclusive", "either") or not evidence or found.loader_over_training is None:
@@ -564,8 +581,7 @@ def with_certainty(judgement: Bound, found: Experiments) -> Bound:
         return side_only if judgement.cause == "inconclusive" else judgement
     alone, how = found.loader_over_training, found.speedups["compute"].how
     reason = _reason("largest_speedup", resource="compute", speedup=alone, how=how)
-    evidence = (*evidence, *judgement.evidence)
-    return Bound(side="compute", cause="compute", reason=reason, evidence=evidence)
+    return Bound(side="compute", cause="compute", reason=reason, evidence=(*evidence, *judgement.evidence))
 
 
 def ablations(measurement: Measurement) -> Remark:

@@ -112,7 +112,7 @@ def _why_not_met_cold(measurement: Measurement, mode: Mode) -> Remark | None:
 
 
 def _from_storage(share: float, files: str = "cold") -> Remark:
-    return Remark(code="bytes_from_storage", facts={"share": share, "files": files})
+    return Remark(code="bytes_from_storage", facts={"share": min(1.0, share), "files": files})
 
 
 def why_not_on_a_rank(measurement: Measurement, segments: Sequence[Segment], *, cold: bool) -> Remark | None:
@@ -129,7 +129,7 @@ def why_not_on_a_rank(measurement: Measurement, segments: Sequence[Segment], *, 
     if not bad or as_found(measurement) or measurement.storage_kind == "memory" or measurement.access != "files":
         return None
     share, worst = min(bad, key=lambda found: found[0] if cold else -found[0])
-    facts: Facts = {"share": share, "files": "cold" if cold else "warm"}
+    facts: Facts = {"share": min(1.0, share), "files": "cold" if cold else "warm"}
     return Remark(code="bytes_on_a_rank", facts={**facts, "rank": str(worst.rank), "host": worst.host})
 
 

@@ -40,6 +40,7 @@ from loaderprobe.datasets.generate.pool import Pool, build_pool, expected_mean, 
 from loaderprobe.datasets.layouts import FILES, LAYOUTS, Sample, complete, format_of
 from loaderprobe.errors import BadValue, ForeignDirectory, LoaderprobeError, MissingPart, NoSpace, Refused
 from loaderprobe.protocols import OnImages
+from loaderprobe.records import values
 from loaderprobe.store.codec import PART, write_atomically, write_error, written_whole
 from loaderprobe.store.run_directory import lock_directory
 from loaderprobe.system.process import die_with_parent
@@ -290,16 +291,12 @@ class SetRequest:
         """The settings that the files depend on, without the pool's digest; with the most images a shard."""
         usual = MIXTURE_BASE_IMAGES if isinstance(self.resolution, str) else BASE_IMAGES
         alone = 1 if self.layout == FILES else 0
-        return SetSpec(
-            resolution=format_resolution(self.resolution),
-            classes=self.classes,
-            seed=self.seed,
-            base_images=self.base_images or usual,
-            mean_bytes=self.mean_bytes,
-            oddities=self.oddities,
-            layout=self.layout,
-            shard_images=(self.shard_images or MOST_SHARD_IMAGES) if self._in_shards else alone,
-        )
+        found = {
+            "resolution": format_resolution(self.resolution),
+            "base_images": self.base_images or usual,
+            "shard_images": (self.shard_images or MOST_SHARD_IMAGES) if self._in_shards else alone,
+        }
+        return SetSpec(**values(self) | found)
 
     def fitted(self, root: Path, count: int) -> SetSpec:
         """With as many images a shard as asked for, else as the set there is has; a new one of `count` the usual."""

@@ -6,7 +6,7 @@ as users of the layout do in a worker of torch's DataLoader (`Reader`), and coun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from itertools import islice
 from os import walk
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.units import join_words
@@ -24,6 +24,8 @@ INDEX = "index.json"
 """Beside the files of layouts whose libraries find them by it."""
 T = TypeVar("T")
 OnError = Callable[[OSError], None] | None
+LABELS = ("label", "labels", "cls", "class")
+"""Columns of classes: the first that is there counts."""
 
 
 class Sample(NamedTuple):
@@ -155,3 +157,13 @@ def batched(samples: Iterable[T], count: int) -> Iterator[list[T]]:
     rest = iter(samples)
     while some := list(islice(rest, count)):
         yield some
+
+
+def named(columns: Mapping[Any, T], names: Sequence[str], default: T) -> T:
+    """The column of the first of these names that is there, else the first column."""
+    return next((columns[name] for name in (*names, *columns) if name in columns), default)
+
+
+def class_of(text: str | bytes) -> int:
+    """Of a number, else 0. Raises ValueError for digits that `int` does not take."""
+    return int(text) if text.isdigit() else 0

@@ -12,8 +12,7 @@ from weakref import WeakValueDictionary
 
 import lmdb
 
-from loaderprobe.datasets.layouts import Sample, batched, damage
-from loaderprobe.datasets.layouts.columns import class_of
+from loaderprobe.datasets.layouts import Sample, batched, class_of, damage
 
 MOST_BYTES = 1 << 40
 """Of addresses; the file takes what is written."""

@@ -8,8 +8,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.datasets.layouts import Sample, damage
-from loaderprobe.datasets.layouts.columns import LABELS, named
+from loaderprobe.datasets.layouts import LABELS, Sample, damage, named
 
 IMAGES = ("jpeg", "bytes")
 """Kinds of values, the surest first."""

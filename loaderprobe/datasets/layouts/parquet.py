@@ -11,8 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from loaderprobe.datasets.layouts import LAYOUTS, Sample, batched, damage
-from loaderprobe.datasets.layouts.columns import LABELS, class_of
+from loaderprobe.datasets.layouts import LABELS, LAYOUTS, Sample, batched, class_of, damage
 from loaderprobe.errors import BadValue
 
 FEATURES = {"image": {"_type": "Image"}, "label": {"dtype": "int64", "_type": "Value"}}

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 
-from loaderprobe.datasets.layouts import Sample, damage
-from loaderprobe.datasets.layouts.columns import class_of
+from loaderprobe.datasets.layouts import Sample, class_of, damage
 from loaderprobe.errors import BadValue
 from loaderprobe.records.files import IMAGE_SUFFIXES
 

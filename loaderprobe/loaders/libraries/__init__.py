@@ -19,14 +19,13 @@ import torch
 from PIL import Image
 from torch.utils.data import IterableDataset
 
-from loaderprobe.datasets.layouts import INDEX, damage
-from loaderprobe.datasets.layouts.columns import LABELS, class_of, named
+from loaderprobe.datasets.layouts import INDEX, LABELS, class_of, damage, named
 from loaderprobe.errors import BadValue
 from loaderprobe.loaders.iterable import IterableLoader, OwnIterable
 from loaderprobe.loaders.torch import DECODERS, NOT_DECODED, TorchLoader, as_tensor, image_loader, pipeline_steps
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import IMAGE_SUFFIXES, FileSet
-from loaderprobe.system.clock import SystemClock
+from loaderprobe.system.host import SystemClock
 
 Encoded = tuple[bytes, int]
 """An image as it is encoded, and its class."""

@@ -25,7 +25,7 @@ from loaderprobe.records.rank_processes import NotTogether, NotTogetherCode, Ran
 from loaderprobe.records.remark import Remark
 from loaderprobe.store.codec import encode, write_atomically
 from loaderprobe.store.results import make_directory
-from loaderprobe.system.clock import SystemClock
+from loaderprobe.system.host import SystemClock
 from loaderprobe.system.others import OthersMeter
 
 if TYPE_CHECKING:

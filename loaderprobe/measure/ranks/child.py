@@ -19,15 +19,13 @@ from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.runner import Order
 from loaderprobe.protocols import Clock, Group, NextRound, OnStage, Peers, Round
 from loaderprobe.records.measurement import Measurement, Segment, segment_seconds, segments_of
-from loaderprobe.records.rank_processes import RankPlacement, ReadResult, shares
-from loaderprobe.records.ranks import RankMeasurement
+from loaderprobe.records.rank_processes import RankMeasurement, RankPlacement, ReadResult, shares
 from loaderprobe.records.remark import Remark, each_once
 from loaderprobe.records.thresholds import OF_STEP
 from loaderprobe.stats import median
 from loaderprobe.storage.by_ranks import RankReader, read_step
 from loaderprobe.store.codec import decode, encode
-from loaderprobe.system.clock import SystemClock
-from loaderprobe.system.host import cores_allowed, host_name
+from loaderprobe.system.host import SystemClock, cores_allowed, host_name
 from loaderprobe.system.limits import core_limits, cores_available
 from loaderprobe.system.others import OthersMeter
 from loaderprobe.system.pagecache import LinuxPageCache
@@ -57,7 +55,7 @@ def meeting_notes(code: str, meeting_s: float, segments: Sequence[Segment]) -> t
     step_s = sum(map(segment_seconds, segments)) / max(1, sum(segment.steps for segment in segments))
     if not meeting_s > OF_STEP * step_s > 0:
         return ()
-    return (Remark(code=code, facts={"meeting_s": meeting_s, "share": meeting_s / step_s}),)
+    return (Remark(code=code, facts={"meeting_s": meeting_s, "share": min(1.0, meeting_s / step_s)}),)
 
 
 def processes_of_ranks(group: Group) -> tuple[int, ...]:

@@ -23,6 +23,7 @@ import msgspec
 from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, BadValue, LoaderprobeError, LostRank, MissingPart, Refused
 from loaderprobe.measure.runner import Child, Event, ForkServer, OfConfiguration, Order, Start, run_order
 from loaderprobe.protocols import Clock, SharedStore
+from loaderprobe.records import by_key, values
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.diagnosis import OwnMeasured
 from loaderprobe.records.files import FileSet, to_json
@@ -38,9 +39,8 @@ from loaderprobe.records.rank_processes import (
     ReadResult,
     shares,
 )
-from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.environment import list_gpus, own_version
-from loaderprobe.system.host import host_name, utc_timestamp
+from loaderprobe.system.host import SystemClock, host_name, utc_timestamp
 from loaderprobe.system.launcher import address_towards, interface_of, launched
 from loaderprobe.system.limits import allow_open_files, connections_of, core_limits, cores_available
 from loaderprobe.system.process import ask_where, die_with_parent, runs
@@ -197,8 +197,6 @@ def parse_layout(text: str) -> Layout:
 def nodes_of(processes: Sequence[ProcessInfo]) -> tuple[Node, ...]:
     """The nodes, that of rank 0 first; on each its processes in their order."""
     ordered = sorted(processes, key=lambda process: process.rank)
-    names = dict.fromkeys(process.node for process in ordered)
-    by_node = [[process for process in ordered if process.node == name] for name in names]
     return tuple(
         Node(
             host=on_node[0].host,
@@ -207,7 +205,7 @@ def nodes_of(processes: Sequence[ProcessInfo]) -> tuple[Node, ...]:
             address=next((process.address for process in on_node if process.address), ""),
             cores=tuple(shares([process.core_limits for process in on_node])),
         )
-        for on_node in by_node
+        for on_node in by_key(ordered, lambda process: process.node).values()
     )
 
 
@@ -473,14 +471,9 @@ def _failed(outcome: RankOutcome, failure: RunFailure, events: Sequence[Event], 
     return replace(
         outcome,
         kind="timeout" if failure.reason.startswith("timeout") else "ended" if ended else "failed",
-        stage=failure.stage,
         events=sum(event.failure is None for event in events),
         consequence=is_consequence(failure.reason, failure.log if failure.signal == "SIGABRT" else ()),
-        reason=failure.reason,
-        hint=failure.hint,
-        exit_code=failure.exit_code,
-        signal=failure.signal,
-        log=failure.log,
+        **values(failure, "stage", "reason", "hint", "exit_code", "signal", "log"),
     )
 
 

@@ -28,7 +28,7 @@ from loaderprobe.records.diagnosis import OwnLoader, OwnMeasured
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.loader_files import UnknownFiles
 from loaderprobe.records.measurement import Measurement, RunFailure
-from loaderprobe.records.ranks import RankInput
+from loaderprobe.records.rank_processes import RankInput
 from loaderprobe.records.remark import Remark
 
 FORM = "name a function: train.py:make_loader, or package.module:make_loader"

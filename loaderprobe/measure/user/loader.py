@@ -30,8 +30,8 @@ from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import LEAST_BYTES, LEAST_SAVED_S, MADE_AGAIN, NEGLIGIBLE_WAIT
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.stats import mean, median
-from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.device import locate, process_reads_counted
+from loaderprobe.system.host import SystemClock
 from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.system.process import process_usage, threads_of
 from loaderprobe.system.scratch import scratch_directory

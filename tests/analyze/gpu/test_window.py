@@ -72,11 +72,11 @@ WINDOWS: dict[str, tuple[Timeline, Remark | None, dict[str, Any]]] = {
     ),
     "6 % slower": (
         timelines.compute_bound(plain_ns=round(WINDOW_NS / 1.06)),
-        why("profiler_slows", exact_share=pytest.approx(0.06), most=0.05), {},
+        why("profiler_slows", cost_fraction=pytest.approx(0.06), most=0.05), {},
     ),
     "by more than launching takes": (
         timelines.launch_bound(plain_ns=22_400_000),
-        why("profiler_slows", exact_share=pytest.approx(3.6 / 22.4), most=0.05), {},
+        why("profiler_slows", cost_fraction=pytest.approx(3.6 / 22.4), most=0.05), {},
     ),
     "not timed without": (
         timelines.compute_bound(plain_ns=0), why("steps_not_timed"), {"profiler_overhead": None},

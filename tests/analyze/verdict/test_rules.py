@@ -11,14 +11,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.judge import Judged, verdict
+from loaderprobe.analyze.report import detail_of
 from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.analyze.verdict.rates import cores_in_training
 from loaderprobe.analyze.verdict.rule import misfits_of
 from loaderprobe.records.measurement import Measurement, segments_of
 from loaderprobe.records.thresholds import NEARLY_WARM, OPEN_LEAD, WORTH
 from loaderprobe.store.run_directory import RunDirectory
-from tests.analyze.runs import Cost, looked, reordered, run, scaled, with_records
+from tests.analyze.runs import Cost, alike, looked, reordered, run, scaled, with_records, with_steps, with_training
 from tests.analyze.verdict.test_truths import AS_FOUND, UNCOUNTED, misfit
 
 MODES = ("warm", "cached_samples", "no_transport")
@@ -178,3 +179,25 @@ def test_storage_without_waits_gains_nothing(*, blocked_s: float, gains: bool) -
     rounds, cost = [{"baseline": 300.0, "training": 150.0}] * 3, Cost(cpu_s=0.004, blocked_s=blocked_s)
     found = run_experiments(run(rounds, cost, workers=2, compute=400.0, **AS_FOUND))
     assert (found.speedups["storage"].value > 1.0) is gains
+
+
+SLOWED = run(alike(baseline=400.0, training=80.0, resident=100.0), Cost(), workers=4)
+AS_ALONE = run(alike(baseline=400.0, training=99.0, resident=100.0), Cost(), workers=4)
+FEW = run(alike(2, baseline=400.0, training=80.0, resident=100.0), Cost(), workers=4)
+STARVED = run(alike(baseline=40.0, training=40.0, resident=100.0), Cost(cpu_s=0.1), workers=4)
+SERIAL = run(alike(baseline=400.0, training=80.0, resident=100.0), Cost(), workers=0)
+WAITED = with_training(SLOWED, lambda one: with_steps(one, 0.2 if one.mode == "baseline" else 0.0))
+
+
+@pytest.mark.parametrize(
+    ("measurement", "times_s"),
+    [(SLOWED, (0.2, 0.16)), (AS_ALONE, None), (FEW, None), (SERIAL, None), (STARVED, None), (WAITED, None)],
+    ids=["slowed", "as alone", "two rounds", "serial", "input-bound", "waits"],
+)
+def test_steps_that_the_loader_holds_up_are_noted(
+    measurement: Measurement, times_s: tuple[float, float] | None
+) -> None:
+    """With the times of a step beside the loader and without it; not where steps wait for input, which says itself."""
+    notes = [note.facts for note in detail_of(Judged(measurement=measurement)).notes if note.code == "steps_held_up"]
+    found = [(facts["beside_s"], facts["alone_s"]) for facts in notes]
+    assert found == ([pytest.approx(times_s)] if times_s else [])

@@ -461,6 +461,8 @@ COLD = {
     "with more": Row(
         again_with(0.0007, cold=0.12), f"{INPUT} ablation_missing", missing={"storage": "bytes_from_storage"},
     ),
+    # Storage gave more than was delivered, which is no more than all of it.
+    "with whole pages": Row(again_with(0.0007, cold=2.7), f"{INPUT} ablation_missing", facts={"share": 1.0}),
     "samples that were kept": Row(
         again_with(0.0001), f"{INPUT} ablation_missing", missing={"storage": "kept_samples_show_nothing"},
     ),
@@ -617,6 +619,11 @@ WAITS = {
     ),
     "a lock alone": Row(looks("lock", "running"), "input lock largest_speedup"),
     "threads that compute": Row(pooled(), PREPROCESSING, speedups={"preprocessing": 1000}),
+    # Without decoding they would ask more of the network, and how much it has is not known.
+    "a network that is ahead of the workers": Row(
+        looks("running", cost=Cost(cpu_s=0.02, blocked_s=0.0, cold=0.0)), PREPROCESSING,
+        facts={"limit": "unknown"}, speedups={"network": 1, "preprocessing": 1000},
+    ),
     # Between two batches a worker is idle: that it then waits on a pipe says nothing.
     "looks while no batch is made": Row(
         looked(run(alike(baseline=90), REMOTE, **AS_FOUND), "network", "running", outside=20),
@@ -861,7 +868,7 @@ MISFITS = {
         PREPROCESSING, speedups={"compute": 1.67, "preprocessing": 12.0},
     ),
     "far below compute, whatever is removed": Row(
-        in_training(0.42), f"{OPEN} outside_noise_band", facts={"predicted_share": 0.364},
+        in_training(0.42), f"{OPEN} outside_noise_band", facts={"predicted_fraction": 0.364},
     ),
     "and decoding held it up": Row(in_training(1.0), COMPUTE),
     # Without a prediction, a free input may gain what compute alone does more than training.
@@ -1220,7 +1227,7 @@ DISKS = {
     ),
     "a cause has its share": Row(
         pipeline(times(3, 1.2), workers=2), STORAGE, ceiling=moving(example_phase(2, 50e6)),
-        facts={"ceiling_share": 0.5 / 1.02, "concurrency": 2, "read_bytes_per_s": 25e6},
+        facts={"ceiling_fraction": 0.5 / 1.02, "concurrency": 2, "read_bytes_per_s": 25e6},
     ),
 }  # fmt: skip
 """What the disk did: shares, read-ahead, others' reads, and reasons where there is no figure."""
