@@ -133,16 +133,41 @@ FIGURES: tuple[Figure, ...] = (
     _use("occupancy_coverage", "share of kernels with an estimated occupancy"),
     *(Figure(f"gpu_window.gaps.{cause}_ns", f"GPU idle: {cause}", f"gpu_idle_{cause}") for cause in GAP_CAUSES),
 )  # fmt: skip
+COUNTERS = tuple(
+    Figure(f"gpu.{name}", words, show=show)
+    for name, words, show in (
+        ("utilization", "any kernel ran, by NVML", percent),
+        ("graphics_utilization", "compute engine busy", percent),
+        ("sm_utilization", "SM utilization", percent),
+        ("sm_occupancy", "SM occupancy", percent),
+        ("tensor_utilization", "tensor cores busy", percent),
+        ("dram_utilization", "memory bandwidth in use", percent),
+        ("pcie_to_device_bytes_per_s", "PCIe to the device, MB/s", megabytes_per_s),
+        ("pcie_from_device_bytes_per_s", "PCIe from the device, MB/s", megabytes_per_s),
+        ("jpeg_utilization", "JPEG engine busy", percent),
+        ("sm_clock_mhz", "SM clock, MHz", figure),
+        ("memory_clock_mhz", "memory clock, MHz", figure),
+        ("power_w", "power, W", figure),
+        ("energy_j_per_image", "energy, J an image", figure),
+        ("throttled", "readings with a slowed clock", percent),
+        ("other_processes", "other processes on it", figure),
+        ("step_ms_p50", "step, ms: median", figure),
+        ("step_ms_p95", "step, ms: 95th percentile", figure),
+        ("exposed_wait_fraction", "waits for a batch", percent),
+        ("exposed_wait_ms_p50", "wait for a batch, ms: median", figure),
+        ("exposed_wait_ms_p95", "wait for a batch, ms: 95th percentile", figure),
+    )
+)
+"""What a GPU has of these, on its page; CSV has all that it gives."""
 TABLE = tuple(each for each in FIGURES if each.head and each.at != "read_amplification")
 """The columns of a table of configurations."""
 OF_LAYOUTS = tuple(each for each in FIGURES if each.head and each not in TABLE)
 """Columns where several layouts are in a table."""
-_WORDS = {each.at: each.words for each in FIGURES} | {
+_WORDS = {each.at: each.words for each in (*FIGURES, *COUNTERS)} | {
     # Several figures that are missing for one reason.
     "rates_images_per_s": "rates",
     "speedups": "speed-ups",
     "gpu": "GPU counters",
-    "gpu.sm_occupancy": "SM occupancy",
     "gpu_window": "GPU timeline",
     # Evidence that is no figure of a configuration.
     "gpu_window.gaps.waiting": "GPU idle: input or loader",

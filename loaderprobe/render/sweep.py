@@ -33,7 +33,7 @@ from loaderprobe.render.document import (
     items,
     table,
 )
-from loaderprobe.render.figures import EVIDENCE, OF_LAYOUTS, TABLE, flat, noise_words, reasons, words_of
+from loaderprobe.render.figures import COUNTERS, EVIDENCE, OF_LAYOUTS, TABLE, flat, noise_words, reasons, words_of
 from loaderprobe.render.first import advice_parts, first_screen, headed, more_needs, sample_of
 from loaderprobe.render.format import MISSING, counted, figure, first_upper, interval, megabytes_per_s, percent, rate
 from loaderprobe.render.gpu import window_parts
@@ -299,11 +299,8 @@ def proof(report: Report, row: ConfigurationRow) -> Iterator[Part]:
     evidence = [found for found in row.bound.evidence if not found.metric.startswith("speedups.")] if row.bound else []
     yield from table(evidence, EVIDENCE, caption="What else the verdict follows from")
     if row.verdict and row.verdict.gpu:
-        said = (
-            f"{name.replace('_', ' ')} {value if isinstance(value, str) else significant(value)}"
-            for name, value in row.verdict.gpu.items()
-        )
-        yield Paragraph(text=f"GPU: {', '.join(said)}.", further=True)
+        lines = tuple((each.words, each.shown(row)) for each in COUNTERS if each.get(row) is not None)
+        yield Table(caption="The GPU while it trained", head=("Figure", "Value"), lines=lines)
 
 
 def _speedup_line(report: Report, row: ConfigurationRow, name: ResourceName) -> tuple[str, ...]:
