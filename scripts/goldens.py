@@ -60,8 +60,8 @@ COMMANDS: Mapping[str, Sequence[str]] = {
 }  # fmt: skip
 """Of what is made from stored results, by the file of what it prints."""
 _LONG = 400
-_LONG_FIGURE = re.compile(r"-?\d+\.\d{10,}(?:e[-+]?\d+)?")
-"""Kept to ten digits: the last ones of a sum differ between versions of Python and machines."""
+_LONG_FIGURE = re.compile(r"-?\d+\.\d{6,}(?:e[-+]?\d+)?")
+"""Kept to nine digits: the last ones of a sum differ between versions of Python and machines."""
 _PARTS = re.compile(r"(<(style|script)\b[^>]*>)(.*?)(</\2>)", re.DOTALL)
 _CREATED = re.compile(r'^(  "created_utc": ")[^"]+', re.MULTILINE)
 """When a result of `COMMANDS` was made: other every time."""
@@ -181,7 +181,7 @@ def _printed(command: Sequence[str]) -> str:
         done = CliRunner().invoke(app, list(command))
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
-    text = _LONG_FIGURE.sub(lambda figure: f"{float(figure[0]):.10g}", _PARTS.sub(_shortened, done.stdout))
+    text = _LONG_FIGURE.sub(lambda figure: f"{float(figure[0]):.9g}", _PARTS.sub(_shortened, done.stdout))
     if command[0] != "report":
         text = _CREATED.sub(r"\1now", text, count=1)
     return text if not done.exit_code else f"{text}exit code {done.exit_code}\n{done.stderr}"
