@@ -126,10 +126,9 @@ def _layers(found: LayersReport) -> Iterator[Part]:
         brief=rows[:_BRIEF],
         ends="layer,ms a step",
     )
-    others = slowest[_SHOWN:]
-    if others:
-        rest = significant(sum(layer.ms for layer in others))
-        yield Paragraph(text=f"{len(others)} others: {rest} ms together.", tone="quiet")
+    if len(slowest) > len(rows):
+        together = significant(sum(layer.ms for layer in slowest))
+        yield Paragraph(text=f"The slowest of {len(slowest)}, which take {together} ms together.", tone="quiet")
     if found.missing:
         yield Paragraph(text=f"Never ran: {', '.join(found.missing[:_SHOWN])}.")
 
