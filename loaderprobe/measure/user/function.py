@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import msgspec
@@ -87,17 +87,26 @@ def made(own: OwnLoader) -> tuple[Any, Callable[[Any], Any] | None]:
     return found
 
 
+MOST_NAMED = 10
+"""Functions in an error."""
+
+
 def _function(own: OwnLoader) -> Callable[[], Any]:
     file = Path(own.folder, Path(own.name.rpartition(":")[0]).name)
     try:
         module = _of_file(own.module, file) if file.suffix == ".py" else import_module(own.module)
-        found = getattr(module, own.function)
     except LoaderprobeError:
         raise
     except (Exception, SystemExit) as error:  # a module of the user's own may raise anything while it is imported
         reason = str(error) if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: {error}"
         hint = f"check that {own.module} can be imported; what trains stands under if __name__ == '__main__'"
         raise MissingPart(f"{own.name} cannot be loaded: {reason}", hint=hint) from error
+    found = getattr(module, own.function, None)
+    if found is None:
+        own_names = (name for name, value in vars(module).items() if isinstance(value, FunctionType))
+        there = [name for name in own_names if not name.startswith("_")][:MOST_NAMED]
+        hint = f"functions there: {', '.join(there)}" if there else "write a function there that returns the loader"
+        raise MissingPart(f"{own.name} cannot be loaded: {own.module} has no {own.function}", hint=hint)
     if not callable(found):
         raise BadValue(f"{own.name} is a {type(found).__name__}, not a function", hint=FORM)
     function: Callable[[], Any] = found
