@@ -672,8 +672,8 @@ MESSAGES: dict[str, str] = {
     "line.decoder.pillow": 'PIL.Image.open(path).convert("RGB") instead of torchvision.io.decode_image(path)',
     "line.decoder.simplejpeg": "simplejpeg.decode_jpeg(data), an array, for PIL.Image.open(path); JPEG files only",
     "line.decoder.opencv": (
-        "cv2.imdecode(numpy.frombuffer(data, numpy.uint8), cv2.IMREAD_COLOR_RGB + cv2.IMREAD_IGNORE_ORIENTATION), an "
-        "array, for PIL.Image.open(path)"
+        "cv2.cvtColor(cv2.imdecode(numpy.frombuffer(data, numpy.uint8), cv2.IMREAD_COLOR + "
+        "cv2.IMREAD_IGNORE_ORIENTATION), cv2.COLOR_BGR2RGB), an array, for PIL.Image.open(path)"
     ),
     "line.decoder.torchcodec": "torchcodec.decoders.decode_image(path), a tensor, for PIL.Image.open(path)",
     "line.tensor": "transforms.PILToTensor(), not transforms.ToTensor(); batch.to(device).float() / 255 in the step",
