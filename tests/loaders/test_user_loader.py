@@ -27,7 +27,7 @@ from loaderprobe.loaders import reads
 from loaderprobe.loaders.rank_input import rank_input
 from loaderprobe.loaders.reads import MOST_S, BatchReads, OpenedFiles, holds_more_than_data, loader_files, named_files
 from loaderprobe.loaders.unwrap import unwrap
-from loaderprobe.loaders.user_loader import BatchPool, UserLoader
+from loaderprobe.loaders.user_loader import BatchPool, StreamPool, UserLoader
 from loaderprobe.records.files import PartFiles
 from loaderprobe.records.loader_files import BatchFiles, UnknownFiles, UnknownFilesCode
 from loaderprobe.testing import example_config
@@ -507,3 +507,11 @@ def test_batches_of_the_same_content_are_the_same() -> None:
     assert first != drawn_by(loader, (other,)).first
     for nothing in ((["text"],), (), (batch, dict(batch))):
         assert drawn_by(loader, nothing).first is None
+
+
+@pytest.mark.parametrize(("ends", "asked", "then"), [(None, 61, 62), (15, 100, 40), (40, 100, 80), (40, 30, 40)])
+def test_the_pool_of_a_stream_grows_as_far_as_the_stream_goes(ends: int | None, asked: int, then: int) -> None:
+    """It begins again where its shortest share ends; what was read once is not made shorter."""
+    log: Any = SimpleNamespace(rows=[(), ()], pool=40, first_pass=ends, passes=0)
+    StreamPool(log).extend(asked)
+    assert log.pool == then
