@@ -336,6 +336,13 @@ def test_waiting_for_a_core_is_no_work_that_was_saved() -> None:
     assert not found.quicker
 
 
+def test_a_stall_of_the_machine_is_no_wait_of_the_data_set() -> None:
+    """Two of five batches are held up: the sums show it, the usual batch does not."""
+    found = measured_first_pass(records([*[50] * 3, 80, 70, *[1] * 5], 50), (), pool=5, skipped=0, again=range(5, 10))
+    assert found is not None and (found.wall_s, found.cpu_s) == pytest.approx((300e-9, 250e-9))
+    assert found.usual_wait_fraction == 0
+
+
 @pytest.mark.parametrize(
     ("changes", "samples", "size"),
     [

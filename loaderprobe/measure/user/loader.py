@@ -241,7 +241,7 @@ def _waits_for_nothing(properties: LoaderProperties) -> bool:
     found = properties.first_pass
     if found is None or not isinstance(properties.files, UnknownFiles) or not _reads_nothing(properties, found):
         return False
-    return found.wall_s - found.cpu_s < NEGLIGIBLE_WAIT * found.wall_s
+    return found.usual_wait_fraction < NEGLIGIBLE_WAIT
 
 
 def _mean_size(records: WorkerBatches) -> int:
@@ -305,6 +305,7 @@ def measured_first_pass(
         again_wall_s=total(ran_ns, 1) / 1e9,
         again_cpu_s=total(records.cpu_ns, 1) / 1e9,
         again_read_bytes=total(records.read_bytes, 1),
+        usual_wait_fraction=median([1 - records.cpu_ns[first] / max(1, ran_ns[first]) for first, _, _ in pairs]),
     )
 
 
