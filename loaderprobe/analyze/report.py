@@ -435,6 +435,12 @@ def _unmeasured_row(config: RunConfig, failure: RunFailure | DamagedFile | None)
     return ConfigurationRow(config=config, status=status, reason=reason, verdict=None, emulated=emulated)
 
 
+def _shared_gpu(judged: Judged) -> tuple[Remark, ...]:
+    """That processes beside those of this training had the GPU open, by NVML's list."""
+    others = float(judged.verdict.gpu.get("other_processes", 0)) - (judged.measurement.ranks - 1)
+    return (Remark(code="gpu_shared", facts={"processes": round(others)}),) if others > 0 else ()
+
+
 def detail_of(judged: Judged) -> Detail:
     """What the report draws of a measurement beyond its row. Raises BadValue without a complete round."""
     measurement, verdict, stacks = judged.measurement, judged.verdict, judged.measurement.stacks
@@ -445,7 +451,7 @@ def detail_of(judged: Judged) -> Detail:
         compute_device=measurement.compute.device,
         compute_source=measurement.compute.source,
         first_batch_s=measurement.first_batch_s,
-        notes=(*measurement.notes, *one_thread_notes(measurement), *held_up),
+        notes=(*measurement.notes, *one_thread_notes(measurement), *held_up, *_shared_gpu(judged)),
         ablations=ablations(measurement),
         view=judged.window.view,
         ranks=ranks_view(measurement, verdict),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import atexit
 import multiprocessing.util
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -36,7 +38,12 @@ def _measure(request: AttachRequest) -> None:
     from loaderprobe.api.run import attachment_of, keep, keep_seen
     from loaderprobe.loaders.attached import attach
 
-    attachment = attachment_of(request, _say, lambda found: keep(found, request), _number("WORLD_SIZE", 1))
+    def say(code: str, facts: Mapping[str, Any]) -> None:
+        _say(code, facts)
+        if code == "script.begins" and not facts["ranks"]:
+            _sigterm_as_ctrl_c()
+
+    attachment = attachment_of(request, say, lambda found: keep(found, request), _number("WORLD_SIZE", 1))
     attach(attachment)
 
     def end() -> None:
@@ -44,6 +51,26 @@ def _measure(request: AttachRequest) -> None:
         keep_seen(with_error(attachment.record()), request)
 
     _at_the_end(end)
+
+
+def _sigterm_as_ctrl_c() -> None:
+    """From now on SIGTERM, as of a batch system whose time is up, ends this process with the rounds that there are.
+
+    Not where the script handles it, or loops in another thread, and in no process that is forked from this one.
+    """
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        return
+    owner = os.getpid()
+
+    def end(number: int, frame: object) -> None:
+        # Once: a process group and `loaderprobe run` may both send it.
+        signal.signal(number, signal.SIG_IGN if os.getpid() == owner else signal.SIG_DFL)
+        if os.getpid() == owner:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's raises an error where workers got it, too
+            raise KeyboardInterrupt
+        signal.raise_signal(number)
+
+    signal.signal(signal.SIGTERM, end)
 
 
 def _watch(request: AttachRequest) -> None:
@@ -80,7 +107,7 @@ def with_error(seen: Attached) -> Attached:
     error = sys.exc_info()[1] or getattr(sys, "last_value", None)
     if error is None or isinstance(error, SystemExit | KeyboardInterrupt) or seen.why_not not in BY_ITSELF:
         return seen
-    said = f"{type(error).__name__}: {error}".rstrip(": ").partition("\n")[0]
+    said = f"{type(error).__name__}: {error}".partition("\n")[0].rstrip(":. ")
     return replace(seen, why_not="script_error", detail=said)
 
 

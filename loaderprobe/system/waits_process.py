@@ -14,6 +14,7 @@ import json
 import os
 import resource
 import select
+import signal
 import struct
 import sys
 import time
@@ -182,6 +183,9 @@ def main(arguments: Sequence[str]) -> None:
     """Run the process; see the module."""
     folder, parent, rate_hz = arguments
     die_with_parent(int(parent))
+    # Ctrl-C and SIGTERM may be for the whole process group: the parent still measures, and ends this process by itself.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     # Descriptors are kept open for every thread seen.
     with suppress(OSError, ValueError):
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

@@ -208,6 +208,21 @@ def test_what_the_training_thread_records_itself_is_overhead(
     assert watch_document(found).sections[0].title.lower() == f"{unit} over time"
 
 
+@pytest.mark.parametrize("slow", [0, 1])
+def test_a_first_step_that_compiles_is_in_no_rate(watched: tuple[Watcher, Watched, FakeClock], slow: int) -> None:
+    """It took longer than the first interval. It is between the second batch and the third where a loop is ahead."""
+    made, seen, clock = watched
+    for number in range(11):
+        made.next_batch(seen, iter(()), lambda: None)
+        clock.work(47.0 if number == slow else 0.01)
+        made.backward()
+        made.optimizer_stepped()
+    found = made.result()
+    assert found is not None
+    (interval,) = found.intervals
+    assert interval.steps == 9 - slow and interval.images_per_s == pytest.approx(800)
+
+
 @pytest.mark.parametrize("leaves", [False, True])
 def test_workers_that_start_and_end_are_waited_for(watched: tuple[Watcher, Watched, FakeClock], leaves: bool) -> None:
     """The rate is lower by that. A validation between two loops counts only after a `break`, for the step before it."""
@@ -333,9 +348,23 @@ def test_ranks_have_as_much_time_as_one_process_whose_verdict_is_open(
     monkeypatch: pytest.MonkeyPatch, asked_s: float | None, step_s: float, in_ranks: bool, expected: tuple[float, float]
 ) -> None:
     """Eight ranks of 12 workers fitted one round into 60 s, which shows no noise. A budget that is given is kept."""
-    monkeypatch.setattr("loaderprobe.measure.attach.attachment.step_s", lambda _: step_s)
     request = AttachRequest(run="", scratch="", command="train.py", budget_s=asked_s)
-    assert budget_of(request, ScriptLoader(number=1, known=None), in_ranks=in_ranks) == expected  # type: ignore[arg-type]
+    assert budget_of(request, step_s, in_ranks=in_ranks) == expected
+
+
+@pytest.mark.parametrize("slow", [0, 1, 8])
+def test_a_step_is_as_long_as_those_without_the_longest(tmp_path: Path, slow: int) -> None:
+    """One that compiles for 47 s made a budget of five minutes, for steps of 60 ms. Loops may be a batch ahead."""
+    clock = FakeClock()
+    request = AttachRequest(run="", scratch=str(tmp_path), command="train.py", budget_s=None)
+    made = Attachment(request, lambda *_: None, lambda *_: None, lambda *_: None, clock=clock.now_ns)
+    seen = made.iterator_made(DataLoader(Costly(), batch_size=8))
+    assert seen is not None
+    for number in range(9):
+        made.next_batch(seen, iter(()), lambda: clock.sleep(0.01))
+        clock.work(47.0 if number == slow else 0.05)
+        assert number or seen.step_s(clock.now_ns()) == pytest.approx(0.06 if slow else 47.01)
+    assert seen.step_s(clock.now_ns()) == pytest.approx(0.06)
 
 
 def get_batch() -> FrameType:

@@ -41,20 +41,15 @@ MEASURED = "loaderprobe has measured the training, and ends the script here"
 CANNOT_GO_ON = "loaderprobe cannot go on measuring, and ends the script here"
 
 
-def budget_of(request: AttachRequest, seen: ScriptLoader, *, in_ranks: bool) -> tuple[float, float]:
-    """(seconds, those beyond them while the verdict is open): as asked for, or of steps like the script's own so far.
+def budget_of(request: AttachRequest, step_s: float, *, in_ranks: bool) -> tuple[float, float]:
+    """(seconds, those beyond them while the verdict is open): as asked for, or of steps of `step_s` seconds.
 
     Ranks have both at once: each knows only its own part of an open verdict.
     """
-    usual_s = max(LEAST_BUDGET_S, BUDGET_STEPS * step_s(seen))
+    usual_s = max(LEAST_BUDGET_S, BUDGET_STEPS * step_s)
     if request.budget_s:
         return request.budget_s, 0.0
     return (2 * usual_s, 0.0) if in_ranks else (usual_s, usual_s)
-
-
-def step_s(seen: ScriptLoader) -> float:
-    """Seconds of a step so far, with its waiting."""
-    return (time.perf_counter_ns() - seen.began_ns) / max(seen.batches, 1) / 1e9
 
 
 def workers_start(seen: ScriptLoader, measurement: Measurement) -> tuple[Remark, ...]:
@@ -261,8 +256,8 @@ class Attachment:
             self._say("script.no_verdict", {"attached": self.record()})
 
     def _begin(self, seen: ScriptLoader, real: Iterator[Any], take: Callable[[], Any]) -> None:
-        ranks = self._choice.ranks
-        budget_s, beyond_s = budget_of(self._request, seen, in_ranks=ranks is not None)
+        ranks, step_s = self._choice.ranks, seen.step_s(self._clock())
+        budget_s, beyond_s = budget_of(self._request, step_s, in_ranks=ranks is not None)
         if ranks is not None:
             try:
                 budget_s = ranks.same_budget(budget_s)
@@ -286,7 +281,7 @@ class Attachment:
         others = OtherTraining(seen, self._request.after_steps, self._loaders.passes, most_s, self._clock)
         self._takeover = Takeover(seen, real, take, coroutine, pauses, others, budget_s)
         self._files.begin()
-        pauses.watch(threading.get_ident(), step_s(seen))
+        pauses.watch(threading.get_ident(), step_s)
 
     def _measured(
         self, seen: ScriptLoader, pauses: Pauses, budget_s: float, beyond_s: float, step: Callable[[Any], None]

@@ -142,6 +142,8 @@ FIRST_S, LATER_S = 15.0, 60.0
 JUDGED_STEPS = 4000
 """The last steps are kept: each verdict is on them, and a log holds their batches."""
 WARM_UP = 8
+SLOW_START = 3
+"""First steps, of which one may compile, or start a GPU: no interval ends before they do."""
 
 
 @dataclass(slots=True)
@@ -259,9 +261,11 @@ class Watcher:
             last.trains = seen.passes.trains
             if last.trains:
                 seen.sums.add(last)
+            if seen.batches == SLOW_START:
+                seen.sums = _without_slow_start(seen.steps) or seen.sums
             length_s = FIRST_S if not seen.intervals else LATER_S
             is_over = seen.sums.steps and now_ns - seen.sums.begin_ns >= length_s * 1e9
-            if is_over and seen is self._main(seen.beside):
+            if is_over and seen.batches >= SLOW_START and seen is self._main(seen.beside):
                 self._interval(seen)
 
     def _took(self, seen: Watched, step: LoopStep) -> None:
@@ -378,6 +382,17 @@ class Watcher:
         # What this rank takes for its step may be waiting for a rank whose loader is slower.
         named = {bound.cause, *bound.candidates} if bound else set()
         return None if self._ranks > 1 and named & {"compute", "balanced"} else bound
+
+
+def _without_slow_start(steps: Sequence[LoopStep]) -> IntervalSums | None:
+    """Of the first steps of a loader those behind one that compiled, or started a GPU; None where none did."""
+    usual_ns = steps[-1].end_ns - steps[-1].ready_ns
+    slow = [number for number, step in enumerate(steps) if step.end_ns - step.ready_ns > NO_STEP_TIMES * usual_ns]
+    sums = IntervalSums()
+    for step in list(steps)[slow[-1] + 1 :] if slow else ():
+        if step.trains:
+            sums.add(step)
+    return sums if slow else None
 
 
 def _on_gpu() -> bool:

@@ -16,7 +16,7 @@ from loaderprobe.analyze.report import detail_of
 from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.analyze.verdict.rates import cores_in_training
 from loaderprobe.analyze.verdict.rule import misfits_of
-from loaderprobe.records.measurement import Measurement, segments_of
+from loaderprobe.records.measurement import Measurement, Series, segments_of
 from loaderprobe.records.thresholds import NEARLY_WARM, OPEN_LEAD, WORTH
 from loaderprobe.store.run_directory import RunDirectory
 from tests.analyze.runs import Cost, alike, looked, reordered, run, scaled, with_records, with_steps, with_training
@@ -201,3 +201,12 @@ def test_steps_that_the_loader_holds_up_are_noted(
     notes = [note.facts for note in detail_of(Judged(measurement=measurement)).notes if note.code == "steps_held_up"]
     found = [(facts["beside_s"], facts["alone_s"]) for facts in notes]
     assert found == ([pytest.approx(times_s)] if times_s else [])
+
+
+@pytest.mark.parametrize(("others", "noted"), [((0.0, 0.0), []), ((0.0, 2.0), [2])])
+def test_processes_that_had_the_gpu_open_are_noted(others: tuple[float, ...], noted: list[int]) -> None:
+    """The most at once: what they run makes compute alone slower than the GPU is."""
+    times_ns = [one.begin_ns[0] for one in SLOWED.segments if one.activity == "training"][:2]
+    series = Series(name="gpu_other_processes", unit="", source="NVML", time_ns=tuple(times_ns), values=others)
+    notes = detail_of(Judged(measurement=replace(SLOWED, series=(series,)))).notes
+    assert [note.facts["processes"] for note in notes if note.code == "gpu_shared"] == noted
