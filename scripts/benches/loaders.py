@@ -846,8 +846,6 @@ def make_loader(row: Row, place: Place, without: str = "", apart: int = 0) -> An
     common: dict[str, Any] = {"num_workers": row.workers, "multiprocessing_context": row.start if row.workers else None}
     reader = READERS[row.reader]
     dataset = reader.make(folder, work, *([place.url] if reader.remote else []))
-    if without and reader.access == "chunks":
-        common["persistent_workers"] = True
     if without == "transport":
         common["collate_fn"] = their_number
     if apart:

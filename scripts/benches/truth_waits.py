@@ -11,8 +11,7 @@ the warm rate, that of later epochs.
 
 - A file a sample: read-ahead ends with the file. The loop is timed once what was prefetched is used up.
 - Shards as a stream: read-ahead is what the next samples need. The first pass after eviction is timed, without its
-  first batch, as that is when the workers start; with it, where that waits for a whole chunk: of workers that started
-  for a pass before, as starting takes them half as long as a pass.
+  first batch, as that is when the workers start; with it, where that waits for a whole chunk.
 - Anywhere in one file: the loop runs on a copy ten times as large, whose samples are drawn at random, each at least
   twice the read-ahead from any other. (To evict before each batch takes what another worker's read-ahead has just
   brought, and a mapping must be undone in each worker first.)
@@ -35,7 +34,6 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, nullcontext
 from functools import partial
@@ -183,18 +181,15 @@ def measure_round(
     cold = passes.get(access, "after first group" if apart else "after flush")
 
     def measured(variant: str) -> dict[str, Any]:
-        warmed = variant == "storage"
-        started = None
-        if access == "chunks":
-            started = make_loader(row, place, variant)
-            deque(started, maxlen=0)
-        if warmed:
+        if variant == "storage":
             warm(own, unlimited)
+            there = resident(own)
+            seen = train(make_loader(row, place, variant), step, "after flush", disk, size)
         else:
             evict(files)
-        there = resident(own if warmed else files)
-        loader = make_loader(row, place, variant, 0 if warmed else apart) if started is None else started
-        seen = train(loader, None if variant == "compute" else step, "after flush" if warmed else cold, disk, size)
+            there = resident(files)
+            loader = make_loader(row, place, variant, apart)
+            seen = train(loader, None if variant == "compute" else step, cold, disk, size)
         return {**seen, "resident": there}
 
     return alternated({variant: partial(measured, variant) for variant in (BASE, *row.resources)}, number)
