@@ -233,7 +233,7 @@ def train(
     group = max(1, inner.num_workers)
     fewest = FEWEST_BATCHES if inner.num_workers else FEWEST_SERIAL
     whole = timed in ("first pass", "whole pass")
-    at_most_s = FIRST_PASS_S if whole else AT_MOST_S
+    at_most_s = {"first pass": FIRST_PASS_S, "whole pass": math.inf}.get(timed, AT_MOST_S)
     _flush(loop, inner, group, timed)
     begun, before, steps = loop.now(), loop.spent, loop.steps
     now = begun
