@@ -269,19 +269,20 @@ def advice_parts(some: Iterable[Advice], sample: str) -> Iterator[Part]:
 
 
 def _change(report: Report, step: NextStep) -> Iterator[Part]:
-    command = again_with(report.summary.run.command, step.command)
+    command, code = again_with(report.summary.run.command, step.command), ""
     if step.remark:
         yield Paragraph(text=f"{first_upper(remark_words(step.remark))}.")
     else:
         action = step.advice[0].action
         yield Paragraph(text=first_upper(action_words(action, sample=sample_of(report))), strong=True)
-        if code := code_line(action):
+        code = code_line(action)
+        if code:
             yield Command(text=code, label="In your code")
         some = [group for group in groups(report) if any(row.key in step.configurations for row in group.rows)]
         # Those of the command first.
         best = sorted(_best(report, some), key=lambda row: row.key not in step.configurations)
         yield _gains(report, action, best)
-    if command:
+    if command and command not in code:
         yield Command(text=command, label="Test it" if command.startswith("loaderprobe") else "Run it")
 
 

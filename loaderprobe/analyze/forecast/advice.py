@@ -258,7 +258,7 @@ def _by_laws(found: Experiments, around: Surroundings) -> Recommendation:
     taken, remote, before = bool(cores_are_busy(found)), measurement.is_remote, point.rate
     stored = _storage(fitted, around, found.config.loader.name, remote=remote)
     made = (
-        *_workers(point, by_workers, taken=taken),
+        *_workers(point, by_workers, taken=taken, is_own=found.config.loader.name == "own"),
         *(_as_tried(option, before, found) for option in stored),
         *(_alternative(fitted, each) for each in measurement.alternatives if each.name != "decoded"),
     )
@@ -282,8 +282,9 @@ def _by_laws(found: Experiments, around: Surroundings) -> Recommendation:
     )
 
 
-def _workers(point: Point, by_workers: Mapping[int, Forecast], *, taken: bool) -> list[AdviceOption]:
-    """The smallest number of workers that is within 2 % of the best; not more of them where the cores are taken."""
+def _workers(point: Point, by_workers: Mapping[int, Forecast], *, taken: bool, is_own: bool) -> list[AdviceOption]:
+    """The smallest number of workers that is within 2 % of the best; not more of them where the cores are taken. It is
+    an option of a sweep, and a line of the code of a loader of one's own."""
     rates = {
         number: each.images_per_s
         for number, each in by_workers.items()
@@ -293,7 +294,7 @@ def _workers(point: Point, by_workers: Mapping[int, Forecast], *, taken: bool) -
     if chosen is None or chosen == point.workers:
         return [AdviceOption(forecast=by_worker) for by_worker in by_workers.values() if by_worker.refused][:1]
     action = Action(code="workers", facts={"workers": chosen})
-    return [AdviceOption(forecast=by_workers[chosen], action=action, command=f"num_workers={chosen}")]
+    return [AdviceOption(forecast=by_workers[chosen], action=action, command=f"{'num_workers=' if is_own else '--workers '}{chosen}")]
 
 
 def _storage(fitted: Fit, around: Surroundings, loader: str, *, remote: bool) -> list[AdviceOption]:
