@@ -268,7 +268,7 @@ def test_a_rate_that_is_noise_is_no_knee() -> None:
         by_workers = {**forecasts, number: noisy}
         found = advised(measured(TOKEN_BUCKET, 1), TOKEN_BUCKET, workers=by_workers)
         assert find_knee(["a"], by_workers).workers == 2
-        assert [each.command for each in found.advice if each.action.code == "workers"] == ["num_workers=2"]
+        assert [each.command for each in found.advice if each.action.code == "workers"] == ["--workers 2"]
 
 
 # Where the disk takes as long as the rest, two workers reach 4/5 of what it can, and three 15/16; so do cores. Of two
@@ -423,7 +423,7 @@ ADVISED: dict[str, tuple[Measurement, Surroundings, dict[ActionCode, tuple[str, 
         as_found(), Surroundings(storage=SLOW_DISK.storage()), {"files_in_memory": None, "files_pinned": None},
     ),
     "one worker where six feed the accelerator": (
-        measured(FEEDABLE, 1), Surroundings(storage=FEEDABLE.storage()), {"workers": ("num_workers=6", 4.5)},
+        measured(FEEDABLE, 1), Surroundings(storage=FEEDABLE.storage()), {"workers": ("--workers 6", 4.5)},
     ),
     "other decoders and bytes for floats": (
         replace(measured(CPU_BOUND, 1), alternatives=WAYS), Surroundings(storage=CPU_BOUND.storage()),
