@@ -150,9 +150,7 @@ TREES = {
 
 
 @pytest.mark.parametrize("name", TREES)
-def test_a_path_has_its_devices_and_what_cannot_be_known(
-    name: str, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_path_has_its_devices_and_what_is_hidden(name: str, kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kind, devices, layers, notes, and whether reads are counted, with what was read."""
     wanted = TREES[name]
     kernel.build(wanted.tree)
@@ -305,11 +303,9 @@ device /dev/vdb mounted on /mnt/hidden with fstype ext4
 def test_what_a_client_read_from_its_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str, read_bytes: int | None, calls: int | None
 ) -> None:
-    """The fifth figure of that mount; calls for names are opens, lookups and attributes, each counted once.
-
-    A mount that another one covers, or that is no NFS, has none; nor has one in a file that is not there, or files on
-    several.
-    """
+    """The fifth figure of that mount; calls for names are opens, lookups and attributes, each counted once. A mount
+    that another one covers, or that is no NFS, has none; nor has one in a file that is not there, or files on
+    several."""
     (tmp_path / "self").mkdir()
     monkeypatch.setattr(device, "PROC", tmp_path)
     location = StorageLocation(path=point, filesystem="nfs4", kind="network", mount=point, source="", devices=())
