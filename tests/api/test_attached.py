@@ -235,13 +235,14 @@ def test_a_schedule_outlasts_its_steps_while_it_is_measured(tmp_path: Path) -> N
         WAYS["schedules"](Training(tmp_path))
 
 
-BROKEN = Mock(side_effect=ZeroDivisionError("planted here"))
+def broken(*given: Any, **named: Any) -> None:
+    raise ZeroDivisionError("planted here")
 
 
 @pytest.mark.parametrize(
     ("place", "value", "says"),
     [
-        ("measure.attach.attachment.measure_loader", BROKEN, "ZeroDivisionError: planted here"),
+        ("measure.attach.attachment.measure_loader", broken, "ZeroDivisionError: planted here"),
         ("api.run.attachment_of", partial(attachment_of, launched=2), "2 ranks"),
         ("measure.attach.attachment.measure_loader", measure_loader, ""),
     ],
@@ -302,7 +303,10 @@ def passes(make: Loaders, out: Path, asked: int = EPOCH) -> tuple[list[list[int]
 @pytest.mark.parametrize("name", [f"{kind} {1 - number % 2}" for number, kind in enumerate(KINDS)])
 def test_a_script_not_measured_sees_its_own_batches(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of them, in their order: what was learned of a copy took none, and drew from none of its generators."""
-    refused = Mock(side_effect=BadValue("planted here"))
+
+    def refused(*given: Any) -> None:  # an error that is kept would keep its frames, and with them workers
+        raise BadValue("planted here")
+
     monkeypatch.setattr("loaderprobe.measure.user.loader.Discovery._evict", refused)
     monkeypatch.setattr("loaderprobe.measure.user.loader.DISCOVERY_AT_LEAST_S", 0.0)
     alone = passes(ITERATED[name], tmp_path)

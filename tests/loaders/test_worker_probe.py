@@ -17,7 +17,6 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock
 from weakref import ReferenceType, finalize, ref
 
 import pytest
@@ -336,14 +335,15 @@ class Generating(DataLoader[Any]):
         yield from super()._get_iterator()
 
 
-FULL = Mock(side_effect=OSError(errno.ENOSPC, "no space left on device"))
+def full(*_: Any, **__: Any) -> None:
+    raise OSError(errno.ENOSPC, "no space left on device")
 
 
 @pytest.mark.parametrize("kind", [Generating, DataLoader])
 def test_an_empty_log_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[DataLoader[Any]]) -> None:
     """A training has one for each epoch. A full disk ends no training: there are no records then."""
     if kind is DataLoader:
-        monkeypatch.setattr("loaderprobe.loaders.fetch_log.os.posix_fallocate", FULL)
+        monkeypatch.setattr("loaderprobe.loaders.fetch_log.os.posix_fallocate", full)
     watched = WatchedLoader(tmp_path)
     assert len(list(watched.iterate(kind(Costly(0.0, 20), 8), DataLoader.__iter__))) == 3
     assert watched.records(0).images == () and not list(tmp_path.iterdir())
@@ -541,6 +541,6 @@ def test_a_full_disk_is_no_shared_memory(tmp_path: Path, monkeypatch: pytest.Mon
     FetchLog(tmp_path / "fetch.log", 1).beside("evict", 1).symlink_to("/dev/full")
     with pytest.raises(NoSpace, match="temporary files"):
         loader.evict_ahead([tmp_path])
-    monkeypatch.setattr("tempfile.mkdtemp", FULL)
+    monkeypatch.setattr("tempfile.mkdtemp", full)
     with pytest.raises(NoSpace, match="temporary files"):
         WorkerSignals.create(tmp_path, 1)
