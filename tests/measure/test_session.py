@@ -91,9 +91,7 @@ class Chunks(ScriptedStream):
         self._rows[-1] = tuple(row)
 
 
-@pytest.mark.parametrize(
-    ("budget_s", "images_per_s", "whole"), [(300.0, 1e5, True), (60.0, 1e5, False), (30.0, 26.0, False)]
-)
+@pytest.mark.parametrize(("budget_s", "images_per_s", "whole"), [(300, 1e5, True), (60, 1e5, False), (30, 26, False)])
 def test_a_stream_that_reads_in_chunks_is_timed_over_whole_ones(
     monkeypatch: pytest.MonkeyPatch, budget_s: float, images_per_s: float, *, whole: bool
 ) -> None:

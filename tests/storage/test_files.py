@@ -220,9 +220,7 @@ def test_a_dead_child_raises(sample: Sample, monkeypatch: pytest.MonkeyPatch, en
     assert ("out-of-memory" in error.value.hint) == hint
 
 
-@pytest.mark.parametrize(
-    ("trouble", "raised"), [(RuntimeError("no thread more"), BadValue), (KeyboardInterrupt(), KeyboardInterrupt)]
-)
+@pytest.mark.parametrize(("trouble", "raised"), [(RuntimeError(), BadValue), (KeyboardInterrupt(), KeyboardInterrupt)])
 def test_threads_that_meet_a_limit_leave_none_behind(
     sample: Sample, monkeypatch: pytest.MonkeyPatch, trouble: BaseException, raised: type[BaseException]
 ) -> None:

@@ -57,18 +57,14 @@ TREES = {
     "btrfs has an anonymous number, and is all its members": Tree(
         TWO_DISKS + "mount btrfs data 0:40 /dev/sda1", "block", "sda sdb", sectors=1100, counts=True
     ),
-    "zfs shows no device, and has a cache of its own": Tree(
-        "mount zfs data 0:40 pool/data", "unknown", "", "device_hidden zfs_cache"
-    ),
+    "zfs hides device and cache": Tree("mount zfs data 0:40 pool/data", "unknown", "", "device_hidden zfs_cache"),
     "a mount that is not listed is not guessed by its prefix": Tree("", "unknown", "", "mount_hidden device_hidden"),
     "ntfs-3g reads its device itself": Tree("disk sdc 8:32; mount fuseblk data 8:32", "fuse", "sdc", "fuse"),
     "zram counts, with no storage behind it": Tree(
         "disk virtual/zram0 253:0; iostats virtual/zram0 0; mount ext4 data 253:0",
         "block", "zram0", "device_in_memory", sectors=3, counts=True,
     ),
-    "a disk with iostats off counts nothing": Tree(
-        VDA + "iostats vda 0 mq; mount ext4 data 254:0", "block", "vda", counts=True
-    ),
+    "without iostats none counts": Tree(VDA + "iostats vda 0 mq; mount ext4 data 254:0", "block", "vda", counts=True),
     "NVMe with several paths counts on them": Tree(
         "disk nvme0n1 259:0; iostats nvme0n1 0; mount ext4 data 259:0", "block", "nvme0n1", sectors=42, counts=True
     ),

@@ -50,14 +50,12 @@ def test_a_process_is_read_whatever_its_name() -> None:
         comm.write_bytes(before)
 
 
-@pytest.mark.parametrize(
-    ("schedstat", "delay", "known"), [("11 22 33\n", 22, True), ("0 0 0\n", 0, False), (None, 0, False)]
-)
-def test_a_thread_meter_reads_the_second_field(tmp_path: Path, schedstat: str | None, delay: int, known: bool) -> None:
+@pytest.mark.parametrize(("text", "delay", "known"), [("1 22 3\n", 22, True), ("0 0 0\n", 0, False), (None, 0, False)])
+def test_a_thread_meter_reads_the_second_field(tmp_path: Path, text: str | None, delay: int, known: bool) -> None:
     """The run delay, in ns. A running thread has had a time slice, so three zeros mean that nothing is counted. A
     closed meter reads on, without it."""
-    if schedstat:
-        (tmp_path / "schedstat").write_text(schedstat)
+    if text:
+        (tmp_path / "schedstat").write_text(text)
     meter = ThreadMeter(tmp_path / "schedstat")
     assert (meter.read()[1], meter.run_delay_known) == (delay, known)
     meter.close()
