@@ -91,11 +91,8 @@ def judge() -> Judge:
         loader: Any, step: Any = None, *, modes: tuple[Mode, ...] = (), cache: Any = "cold", **asked: Any
     ) -> Diagnosis:
         base: Mode = "warm" if cache == "warm" else "baseline"
-        plan: list[tuple[Mode, Activity]] = [
-            (base, "loader_only"),
-            (base, "training"),
-            *((mode, "loader_only") for mode in modes),
-        ]
+        plan: list[tuple[Mode, Activity]] = [(base, "loader_only"), (base, "training")]
+        plan += [(mode, "loader_only") for mode in modes]
         if step is not None:
             plan.append(("resident", "training"))
 

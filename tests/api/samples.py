@@ -83,14 +83,8 @@ class InOneGo(RawImages):
         return [self[index] for index in indices]
 
 
-class Cropped(Dataset[Any]):
+class Cropped(RawImages):
     """Random crops of photographs, read as most people do."""
-
-    def __init__(self, paths: list[str]) -> None:
-        self.paths = paths
-
-    def __len__(self) -> int:
-        return len(self.paths)
 
     def __getitem__(self, index: int) -> Any:
         with Image.open(self.paths[index]) as image:
@@ -188,14 +182,12 @@ def finished(batch: Any) -> Any:
     return batch
 
 
-class Mapped(Dataset[Any]):
+class Mapped(Numbers):
     """Hides its file: opened once, read through memory."""
 
     def __init__(self, path: str, count: int) -> None:
+        super().__init__(count)
         self.values = np.memmap(path, dtype=np.uint8, mode="r", shape=(count, *SHAPE))
-
-    def __len__(self) -> int:
-        return len(self.values)
 
     def __getitem__(self, index: int) -> Any:
         return torch.from_numpy(np.array(self.values[index])), index
@@ -261,10 +253,8 @@ class Dreaming(Numbers):
         self.torch_state = torch.Generator().manual_seed(1)
 
     def __getitem__(self, index: int) -> Any:
-        drawn = (
-            self.python_state.random() + self.numpy_state.random() + torch.rand(1, generator=self.torch_state).item()
-        )
-        return torch.full((5,), drawn + random.random() + np.random.random() + torch.rand(1).item()), index
+        own = self.python_state.random() + self.numpy_state.random() + torch.rand(1, generator=self.torch_state).item()
+        return torch.full((5,), own + random.random() + np.random.random() + torch.rand(1).item()), index
 
 
 class Backwards(Sampler[int]):
@@ -323,16 +313,11 @@ def taking_apart(samples: list[dict[str, Any]]) -> dict[str, Any]:
     return {"image": images, "rest": default_collate(samples)}
 
 
-class Noting:
+def noted(folder: Path, worker: int) -> None:
     """A worker_init_fn that leaves a file for each worker."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def __call__(self, worker: int) -> None:
-        info = get_worker_info()
-        assert info is not None
-        (self.folder / f"worker-{worker}-of-{info.num_workers}").touch()
+    info = get_worker_info()
+    assert info is not None
+    (folder / f"worker-{worker}-of-{info.num_workers}").touch()
 
 
 class Doubling:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -39,7 +40,6 @@ Loop = Callable[[Training], None]
 
 
 def attached_to(loop: Loop, training: Training, budget_s: float = BUDGET_S) -> Any:
-    """What is found in such a loop."""
     with loaderprobe.attached(budget_s=budget_s) as found:
         loop(training)
     return found
@@ -64,8 +64,7 @@ LOOPS: dict[str, tuple[Loop, int]] = {
 
 @pytest.mark.parametrize("name", LOOPS)
 def test_a_loop_is_measured_and_ended(name: str, tmp_path: Path) -> None:
-    """By a copy of the loader that trains, with its workers and batches, although others are iterated, too; torch is
-    as it was afterwards."""
+    """By a copy of the loader that trains, although others are iterated, too; torch is as it was afterwards."""
     before = DataLoader.__iter__, torch.autograd.backward, torch.save
     loop, workers = LOOPS[name]
     training = Training(tmp_path, num_workers=workers, persistent_workers=workers > 0)
@@ -201,7 +200,6 @@ def test_a_checkpoint_that_exists_is_not_written_over(tmp_path: Path) -> None:
 
 
 def ten_begun(training: Training) -> None:
-    """Each of ten batches begins its loader."""
     for _ in range(10):
         training.step(next(iter(training.loader)))
 
@@ -249,9 +247,7 @@ def broken(*given: Any, **named: Any) -> None:
         ("measure.attach.attachment.measure_loader", measure_loader, ""),
     ],
 )
-def test_a_script_raises_what_it_raises(
-    place: str, value: Any, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_script_may_raise(place: str, value: Any, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the middle of the measurement, after an error of our own, and where one of two ranks is left alone."""
     monkeypatch.setattr(f"loaderprobe.{place}", value)
     with pytest.raises(KeyError, match="planted"), loaderprobe.attached(budget_s=BUDGET_S) as found:
@@ -305,12 +301,10 @@ def passes(make: Loaders, out: Path, asked: int = EPOCH) -> tuple[list[list[int]
 
 
 @pytest.mark.parametrize("name", [f"{kind} {1 - number % 2}" for number, kind in enumerate(KINDS)])
-def test_a_script_that_is_not_measured_sees_its_own_batches(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_script_not_measured_sees_its_own_batches(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of them, in their order: what was learned of a copy took none, and drew from none of its generators."""
 
-    def refused(*given: Any) -> None:
+    def refused(*given: Any) -> None:  # an error that is kept would keep its frames, and with them workers
         raise BadValue("planted here")
 
     monkeypatch.setattr("loaderprobe.measure.user.loader.Discovery._evict", refused)
@@ -391,10 +385,7 @@ def test_a_watched_training_is_the_same_bit_for_bit(name: str, tmp_path: Path) -
 def test_what_cannot_be_kept_ends_no_training(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A full disk is said once an interval, and all is seen to the end."""
     monkeypatch.setattr(watcher, "FIRST_S", 0.01)
-
-    def full(found: Watch) -> None:
-        raise NoSpace("no space left to write result.json")
-
+    full = Mock(side_effect=NoSpace("no space left to write result.json"))
     (seen, _), found, said = watched(lambda: passes(ITERATED["DataLoader 0"], tmp_path, EPOCH + 1), full)
     assert found is not None and sum(each.steps for each in found.intervals) == len(seen)
     assert said[1] == "the last interval is not kept: no space left to write result.json"

@@ -10,7 +10,9 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -37,35 +39,28 @@ TWO_NODES = (Node(host="a", processes=(0, 1), gpus=0), Node(host="b", processes=
 QUICK = ("--readers", "1,2", "--seconds", "0.1", "--json")
 
 
-class CoordinatorOfOne:
-    """Rank 0 of one, which reads in this process; `failure` is how that ends, where it fails."""
+def coordinator_of_one(failed: RunFailure | None = None) -> Any:
+    """Rank 0 of one, which reads in this process; `failed` is how that ends, where it fails."""
 
-    nodes = (Node(host="a", processes=(0,), gpus=0),)
-
-    def __init__(self, failure: RunFailure | None = None) -> None:
-        self.failure = failure
-
-    def run(self, order: Order, type_: type[ReadResult], **_: Any) -> ReadResult | RunFailure:
-        """One step."""
+    def run(order: Order, *_: Any, **__: Any) -> ReadResult | RunFailure:
         assert order.read is not None
         (group,) = FakeGroup.of(1)
-        return self.failure or ReadResult(
-            config=order.config, phase=read_step(RankReader(order.read, group, LinuxPageCache(), 4.0))
-        )
+        phase = read_step(RankReader(order.read, group, LinuxPageCache(), 4.0))
+        return failed or ReadResult(config=order.config, phase=phase)
+
+    return SimpleNamespace(nodes=(Node(host="a", processes=(0,), gpus=0),), run=run)
 
 
 def test_one_rank_reads_and_one_that_fails_is_named_with_its_host(tmp_path: Path) -> None:
     """Real files, whole, each within the agreed time; each rank reads files of its own."""
     random_files(tmp_path, count=256)
-    coordinator: Any = CoordinatorOfOne()
+    coordinator = coordinator_of_one()
     found = loaderprobe.bandwidth(tmp_path, coordinator=coordinator, readers=2, seconds=0.1)
     (phase,) = found.phases
     assert phase.bw_bytes > 0 and phase.by_rank[0].host == "a" and found.images and not found.interrupted
     assert found.limit.code in ("one_step_of_ranks", "probe_busy", "from_memory") and found.kind.kind == "unknown"
-    failing: Any = CoordinatorOfOne(
-        failure(example_config(), "the measuring process was killed by SIGKILL", stage="run 1", rank=1, host="b")
-    )
-    with pytest.raises(LoaderprobeError, match=r"rank 1 \(b\): the measuring process was killed by SIGKILL \(run 1\)"):
+    failing = coordinator_of_one(failure(example_config(), "it was killed by SIGKILL", stage="run 1", rank=1, host="b"))
+    with pytest.raises(LoaderprobeError, match=r"rank 1 \(b\): it was killed by SIGKILL \(run 1\)"):
         loaderprobe.bandwidth(tmp_path, coordinator=failing)
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / "0.jpg").write_bytes(bytes(50_000))
@@ -143,9 +138,7 @@ print(json.dumps([[each.exit_code, each.stdout, each.stderr] for each in done]))
 """
 
 
-def test_a_path_that_cannot_be_probed_has_a_code_a_reason_and_a_next_step(
-    tmp_path_factory: pytest.TempPathFactory, python: str
-) -> None:
+def test_a_path_that_cannot_be_probed_has_a_next_step(tmp_path_factory: pytest.TempPathFactory, python: str) -> None:
     """It is refused at once, in a process that may not hang, with exit code 2 and what to do."""
     asked = json.dumps([[str(odd_path(tmp_path_factory.mktemp("odd"), kind)), *QUICK] for kind in ODD])
     command = [python, "-c", INVOKE_EACH, asked]
@@ -155,15 +148,10 @@ def test_a_path_that_cannot_be_probed_has_a_code_a_reason_and_a_next_step(
         assert (code, stdout) == (2, "") and says in words and "try:" in words
 
 
-def test_caches_that_may_not_be_dropped_are_a_missing_permission(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_caches_that_may_not_be_dropped_are_a_missing_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As those of a user without root's rights."""
-
-    def refused() -> None:
-        raise MissingPart("not permitted here")
-
     random_files(tmp_path, count=12)
+    refused = Mock(side_effect=MissingPart("not permitted here"))
     monkeypatch.setattr("loaderprobe.api.bandwidth.drop_all_caches", refused)
     with pytest.raises(MissingPart, match="not permitted here"):
         loaderprobe.bandwidth(tmp_path, drop_caches=True, readers=1, seconds=0.1)
@@ -274,9 +262,7 @@ NODE, SPREAD = (example_ranks(*[rate] * 8, nodes=nodes) for rate, nodes in ((2e6
         ((ONE, TWO, replace(FOUR, cache="warm")), "from_memory", "memory", {}),
     ],
 )
-def test_the_steps_of_ranks_show_the_limit(
-    phases: tuple[BandwidthPhase, ...], code: str, by: str, facts: dict[str, Any]
-) -> None:
+def test_ranks_show_the_limit(phases: tuple[BandwidthPhase, ...], code: str, by: str, facts: dict[str, Any]) -> None:
     """Two doublings without a gain are the storage's; what ranks, hosts and processes hold up is theirs, and named."""
     report = judged(*phases)
     assert (report.limit.code, report.limit.by) == (code, by)
@@ -301,9 +287,7 @@ def with_cache(label: CacheLabel, *, readers: int | None = None) -> list[Bandwid
         ([replace(each, at_least=each.readers > 1) for each in phases_of(FLAT, paced=0.05)], {}, "probe", None),
     ],
 )  # fmt: skip
-def test_memory_and_a_busy_probe_are_no_limit_of_storage(
-    phases: list[BandwidthPhase], changes: dict[str, Any], by: str, share: str | None
-) -> None:
+def test_no_limit_of_storage(phases: list[BandwidthPhase], changes: dict[str, Any], by: str, share: str | None) -> None:
     """Whatever the shape, one step is enough: no kind of device either, and memory feeds nothing."""
     report = judged(*phases, **changes)
     assert (report.limit.by, report.limit.facts.get("share"), report.kind.kind) == (by, share, "unknown")

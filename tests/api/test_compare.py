@@ -128,9 +128,7 @@ def test_every_row_has_its_word_and_every_gate_its_code(
 
 
 @pytest.mark.parametrize("side", [("a", "a2", "./a/"), ("a", "a2", "copy")])
-def test_a_measurement_counts_once_on_a_side(
-    runs: Path, monkeypatch: pytest.MonkeyPatch, side: tuple[str, ...]
-) -> None:
+def test_a_measurement_counts_once_a_side(runs: Path, monkeypatch: pytest.MonkeyPatch, side: tuple[str, ...]) -> None:
     """Given twice, or as a copy, it would count as measured again."""
     monkeypatch.chdir(runs)
     refused = invoke("compare", *side, "--with", "slow")
@@ -216,15 +214,8 @@ def bandwidths(factor: float, **changes: Any) -> BandwidthReport:
     return replace(example_bandwidth(), phases=phases, metadata=operations, **changes)
 
 
-def test_opens_alone_compare_in_the_unit_that_stands_above_them() -> None:
-    """Where no phase of reading has a partner."""
-    other = replace(bandwidths(1.4), phases=(example_phase(8, 61e6),))
-    text = loaderprobe.compare(bandwidths(1.0), other).text()
-    assert "A 1/s" in text and " 20000±600 " in text
-
-
 def test_two_storages_compare_step_by_step(tmp_path: Path) -> None:
-    """Each phase at its concurrency, opens too; the mean is that of the ladder. Another storage must be meant."""
+    """Each phase at its concurrency, opens too, or alone; the mean is that of the ladder. Another must be meant."""
     paths = []
     nfs = replace(example_location("/nfs"), filesystem="nfs4", devices=(), source="server:/export")
     for name, report in (("a", bandwidths(1.0)), ("b", bandwidths(1.4, location=nfs, path="/nfs"))):
@@ -241,6 +232,9 @@ def test_two_storages_compare_step_by_step(tmp_path: Path) -> None:
     text = found.text()
     assert "20000±600 1/s" in text and "files, 1 reader " in text
     assert not loaderprobe.compare(*reversed(paths), differ="storage", fail_if_slower=0.05).passed
+    no_partner = replace(bandwidths(1.4), phases=(example_phase(8, 61e6),))
+    text = loaderprobe.compare(bandwidths(1.0), no_partner).text()
+    assert "A 1/s" in text and " 20000±600 " in text, "the unit stands above opens alone"
 
 
 def diagnosed(path: Path, truth: Truth, workers: int = 2) -> loaderprobe.Diagnosis:
@@ -306,9 +300,7 @@ def judged(*pairs: tuple[SideRow, SideRow]) -> tuple[Compared, ...]:
         ((100.0,), 0.88, "unclear", "no_spread"),
     ],
 )
-def test_a_word_heeds_both_the_noise_and_the_size(
-    values: tuple[float, ...], factor: float, word: str, reason: str
-) -> None:
+def test_a_word_heeds_the_noise_and_the_size(values: tuple[float, ...], factor: float, word: str, reason: str) -> None:
     """Slower and faster are proved and matter; the same is proved, too; the rest is unclear, and why."""
     (found,) = judged((row(values), row(values, factor=factor)))
     assert (found.word, found.reason) == (word, reason)

@@ -7,6 +7,7 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,6 @@ from rich.console import Console
 import loaderprobe
 from loaderprobe.api.diagnose import Diagnosis, diagnosis
 from loaderprobe.api.load import judge_run
-from loaderprobe.api.shown import frame
 from loaderprobe.api.sweep import foreign_modules
 from loaderprobe.errors import DamagedRun, MissingPart
 from loaderprobe.measure.child import study
@@ -44,6 +44,7 @@ from tests.said import all_said, quoted
 from tests.stored import FAILED, MEASUREMENTS, PENDING, RUNS, plain_run
 
 SEEN = DataFound(hidden=None, size_bytes=1e9, root="/data/photos/train")
+LOADER: Any = SimpleNamespace(dataset=range(10))
 
 
 def _found(data: DataFound = SEEN, **changes: Any) -> Diagnosis:
@@ -117,11 +118,11 @@ CODES: tuple[UnknownFilesCode, ...] = ("none_seen", "opened_below_python", "read
 def test_unknown_files_are_a_note_with_its_reason(code: UnknownFilesCode) -> None:
     """They could not be made cold, so no figure of storage is measured."""
     hidden = UnknownFiles(code=code)
-    seen = data_found(_Loader(), files=hidden)
+    seen = data_found(LOADER, files=hidden)
     assert (seen.hidden, seen.size_bytes, seen.root, seen.samples) == (hidden, None, "", 10)
     assert "files_hidden" in {note.code for note in _found(seen).detail.notes}
     assert "files_hidden" not in {note.code for note in _found().detail.notes}
-    assert "no files read" in str(_found(data_found(_Loader(), files=UnknownFiles(code="none_read"))))
+    assert "no files read" in str(_found(data_found(LOADER, files=UnknownFiles(code="none_read"))))
 
 
 def test_a_data_set_that_fits_in_memory_may_be_warm_later(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,10 +138,8 @@ def test_a_data_set_that_fits_in_memory_may_be_warm_later(monkeypatch: pytest.Mo
 
 
 def test_what_is_read_ahead_in_vain_and_what_a_small_set_finds_is_said() -> None:
-    """Twelve times the bytes of a sample: the range of a larger set's rate, and of this one's first epoch.
-
-    Where nothing is read in vain, neither is said. 2000 samples of 100 kB from 20 MB/s take 10 s.
-    """
+    """Twelve times the bytes of a sample: the range of a larger set's rate, and of this one's first epoch. Where
+    nothing is read in vain, neither is said. 2000 samples of 100 kB from 20 MB/s take 10 s."""
     truth = Truth(bytes_per_s=20e6, cpu_s=0.004, compute=9000.0)
     raw = measured(truth, 2)
     batches = replace(raw.worker_batches, read_bytes=tuple(12 * each for each in raw.worker_batches.read_bytes))
@@ -164,22 +163,13 @@ def test_what_is_read_ahead_in_vain_and_what_a_small_set_finds_is_said() -> None
 
 def test_no_advice_to_read_a_folder_that_may_hold_anything() -> None:
     """The command that warms files names a folder of the data, or is not given."""
-    files = BatchFiles(
-        batch_size=1,
-        paths=(("/data/a/1.raw",), ("/data/b/2.raw",)),
-        file_bytes={"/data/a/1.raw": 1, "/data/b/2.raw": 1},
-    )
-    assert data_found(_Loader(), files).root == ""
-    deep = replace(
-        files, paths=(("/data/a/1.raw",), ("/data/a/2.raw",)), file_bytes={"/data/a/1.raw": 1, "/data/a/2.raw": 1}
-    )
-    assert (data_found(_Loader(), deep).root, data_found(_Loader(), deep).size_bytes) == ("/data/a", 10)
+    for second, root, size_bytes in (("/data/b/2", "", 10), ("/data/a/2", "/data/a", 10)):
+        sizes = {"/data/a/1": 1, second: 1}
+        files = BatchFiles(batch_size=1, paths=tuple((path,) for path in sizes), file_bytes=sizes)
+        found = data_found(LOADER, files)
+        assert (found.root, found.size_bytes) == (root, size_bytes)
     shallow = _found(DataFound(hidden=None, size_bytes=1e9, root=""))
     assert not any("find" in advice.command for advice in shallow.row.advice)
-
-
-class _Loader:
-    dataset = range(10)
 
 
 @pytest.fixture(scope="module")
@@ -188,8 +178,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> loaderprobe.Run:
     return loaderprobe.load(plain_run(tmp_path_factory.mktemp("stored") / "run").path)
 
 
-def test_the_frame_has_a_row_a_configuration_and_the_columns_of_the_csv(run: loaderprobe.Run) -> None:
-    """Figures are numbers, with NaN where there is none."""
+def test_the_frame_has_a_row_a_configuration(run: loaderprobe.Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the columns of the CSV; figures are numbers, with NaN where there is none. Pandas may be a missing part."""
     assert repr(run).startswith("<Run: ") and str(run.path) in repr(run)
     found = run.to_frame()
     assert list(found.columns) == list(report_columns(run.report()))
@@ -198,6 +188,9 @@ def test_the_frame_has_a_row_a_configuration_and_the_columns_of_the_csv(run: loa
     assert list(found["images_per_s"].isna()) == [False, False, True, True]
     row = run.report().summary.configurations[0]
     assert row.images_per_s and found["images_per_s"].iloc[0] == row.images_per_s.value
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingPart, match="pandas"):
+        run.to_frame()
 
 
 def test_steps_are_the_raw_times_of_every_segment(run: loaderprobe.Run) -> None:
@@ -230,12 +223,6 @@ def test_batches_are_what_workers_recorded(run: loaderprobe.Run) -> None:
     assert own["collate_s"].isna().all(), "was not recorded in this run"
 
 
-def test_a_frame_without_pandas_is_a_missing_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(MissingPart, match="pandas"):
-        frame({"a": [1.0]})
-
-
 IMAGES, BATCH_SIZE = 96, 4
 
 
@@ -250,18 +237,14 @@ def test_the_second_epoch_of_a_small_set_is_warm(photographs: FileSet, tmp_path:
     found = study(order(photographs, "epochs"), tmp_path, lambda *_: None)
     assert isinstance(found, EpochsMeasured)
     assert [each.images for each in found.epochs] == [IMAGES - BATCH_SIZE * (1 + 3), IMAGES]
-    assert found.memory_bytes is not None and found.memory_bytes > found.set_bytes > sum(
-        photographs.size_bytes[:IMAGES]
-    )
+    assert found.memory_bytes and found.memory_bytes > found.set_bytes > sum(photographs.size_bytes[:IMAGES])
     needs_cold_reads(photographs.folder)
     first, second = (each.storage_bytes for each in found.epochs)
     assert first is not None and second is not None
     assert first >= 0.9 * found.epochs[0].delivered_bytes and second < 0.05 * found.epochs[1].delivered_bytes
 
 
-def test_a_real_buffer_is_filled_and_used_up(
-    photographs: FileSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_buffer_is_filled_and_used_up(photographs: FileSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its batches are there at once: the first iterations take no time of the loader's, the later ones do."""
     monkeypatch.setattr("loaderprobe.measure.study.STEADY", Pace(min_s=0.0, min_batches=4, max_s=0.1))
     found = study(order(photographs, "prefilled"), tmp_path, lambda *_: None)
@@ -278,10 +261,8 @@ def test_a_stored_study_is_in_the_report(tmp_path: Path) -> None:
     refused = Prefilled(config=config, started_utc="", reason=reported("it rained"))
     epoch = Epoch(images=1000, wall_s=2.0, delivered_bytes=100, storage_bytes=50)
     run.save_study("prefilled", refused)
-    run.save_study(
-        "epochs",
-        EpochsMeasured(config=config, started_utc="", set_bytes=100, memory_bytes=60, epochs=(epoch,)),
-    )
+    epochs = EpochsMeasured(config=config, started_utc="", set_bytes=100, memory_bytes=60, epochs=(epoch,))
+    run.save_study("epochs", epochs)
     row = rows(run)[config.key]
     assert row.buffer is not None and row.buffer.reason == reported("it rained")
     assert row.epochs is not None and row.epochs.fit == "fits in part"

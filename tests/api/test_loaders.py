@@ -12,10 +12,11 @@ import os
 import random
 import signal
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -40,6 +41,7 @@ from tests.loaders.test_user_loader import Merging
 from tests.said import all_said, said
 
 COLD = {"access": "files", "cache": "cold"}
+PARTS = {"access": "parts", "cache": "cold", "modes": {"baseline", "warm", "no_transport", "resident"}}
 
 
 def uneven(paths: list[str]) -> samples.Pairs:
@@ -72,9 +74,7 @@ VARIANTS: dict[str, tuple[Callable[[list[str]], Any], Found]] = {
         lambda paths: DataLoader(samples.Finished(), 4, collate_fn=samples.finished, num_workers=1), {"images": {4}},
     ),
     "by lists": (
-        lambda paths: DataLoader(
-            samples.ByLists(), batch_size=None, sampler=samples.Pairs(64, 4), collate_fn=samples.finished
-        ),
+        lambda paths: DataLoader(samples.ByLists(), None, sampler=samples.Pairs(64, 4), collate_fn=samples.finished),
         {"images": {4}},
     ),
     # No cold files, although files lie where the data set says that it came from.
@@ -90,9 +90,7 @@ VARIANTS: dict[str, tuple[Callable[[list[str]], Any], Found]] = {
         lambda paths: samples.Moving(RawImages(paths), 4, num_workers=1),
         {"modes": {"baseline", "warm", "cached_samples", "resident"}},
     ),
-    "iterable of samples": (
-        lambda paths: DataLoader(Shared(paths, length=64), batch_size=None), {**COLD, "batch_size": 1},
-    ),
+    "iterable of samples": (lambda paths: DataLoader(Shared(paths, length=64), None), {**COLD, "batch_size": 1}),
     "idle workers": (
         lambda paths: DataLoader(Shared(paths, shares=False), 4, num_workers=3),
         {"workers": 1, "note": "workers_without_data"},
@@ -109,9 +107,7 @@ VARIANTS: dict[str, tuple[Callable[[list[str]], Any], Found]] = {
         lambda paths: DataLoader(samples.RowGroups(), batch_size=None),
         {"batch_size": 4, "images": {1, 7}, "note": "uneven_batches"},
     ),
-    "not collated": (
-        lambda paths: DataLoader(RawImages(paths), batch_size=None), {"batch_size": 1, "sample": "samples"},
-    ),
+    "not collated": (lambda paths: DataLoader(RawImages(paths), None), {"batch_size": 1, "sample": "samples"}),
     "emptying collate_fn": (
         lambda paths: DataLoader(RawImages(paths, "dict"), 4, num_workers=2, collate_fn=samples.taking_apart),
         {"sample": "images", "modes": {"baseline", "warm", "cached_samples", "no_transport", "resident"}},
@@ -124,22 +120,14 @@ VARIANTS: dict[str, tuple[Callable[[list[str]], Any], Found]] = {
         {**COLD, "modes": {"baseline", "warm", "cached_samples", "no_transport", "resident"}},
     ),
     # Found among mappings and the data set's own lists, evicted as a whole, warm by repetition.
-    "mapped": (
-        lambda paths: DataLoader(mapped(paths), 4, num_workers=2),
-        {"access": "parts", "cache": "cold", "modes": {"baseline", "warm", "no_transport", "resident"}},
-    ),
-    "read in C": (
-        lambda paths: DataLoader(samples.ReadInC(paths), 4, num_workers=2),
-        {"access": "parts", "cache": "cold", "modes": {"baseline", "warm", "no_transport", "resident"}},
-    ),
+    "mapped": (lambda paths: DataLoader(mapped(paths), 4, num_workers=2), PARTS),
+    "read in C": (lambda paths: DataLoader(samples.ReadInC(paths), 4, num_workers=2), PARTS),
     "no images": (lambda paths: DataLoader(Numbers(), 4, num_workers=1), {"sample": "samples"}),
     "one short batch": (lambda paths: DataLoader(RawImages(paths[:6]), 64, num_workers=2), {"batch_size": 6}),
     "out of order": (
         lambda paths: DataLoader(RawImages(paths), 4, num_workers=2, in_order=False), {"note": "taken_in_order"},
     ),
-    "joins batches": (
-        lambda paths: samples.Joining(DataLoader(Numbers(), 4, num_workers=2)), {"note": "wrapper_left_out"},
-    ),
+    "joins": (lambda paths: samples.Joining(DataLoader(Numbers(), 4, num_workers=2)), {"note": "wrapper_left_out"}),
     "pipeline": (pipeline, {"note": "wrapper_left_out"}),
 }  # fmt: skip
 """A loader, and what is found; a batch of four unless it says another."""
@@ -177,8 +165,7 @@ def test_a_loader_of_any_form_is_measured(judge: Judge, paths: list[str], name: 
 @pytest.mark.usefixtures("real_waits")
 @pytest.mark.parametrize("workers", [0, 2])
 def test_every_mode_is_measured_on_photographs(judge: Judge, photos: list[str], workers: int) -> None:
-    """Files learned from Pillow are read cold, warm and without decoding; their bytes are those of the files. Workers
-    are sampled meanwhile."""
+    """Files learned from Pillow are read cold, warm and without decoding, with their bytes; workers are sampled."""
     loader = DataLoader(samples.Cropped(photos), batch_size=2, shuffle=True, num_workers=workers)
     found = judge(loader, lambda batch: None, modes=("warm", "cached_samples", "no_transport"))
     assert found.measurement.waits is not None, found.measurement.missing
@@ -191,24 +178,10 @@ def test_every_mode_is_measured_on_photographs(judge: Judge, photos: list[str], 
     assert delivered == pytest.approx(mean, rel=0.2)
 
 
-class Spy(FakePageCache):
-    """Remembers what it was asked to hold and to drop."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.told: list[tuple[str, set[str]]] = []
-
-    def evict(self, paths: Sequence[Path]) -> None:
-        self.told.append(("evict", {*map(str, paths)}))
-
-    def warm(self, paths: Sequence[Path]) -> None:
-        self.told.append(("warm", {*map(str, paths)}))
-
-
 @pytest.mark.parametrize("workers", [0, 2])
 def test_all_files_and_no_others_are_evicted_and_warmed(photos: list[str], workers: int) -> None:
     """Before they are looked at for the second time, and before each cold and each warm segment, in this order."""
-    spy = Spy()
+    spy = Mock(spec=FakePageCache, **{"resident.return_value": 0.0})
     for path in photos:
         Path(path).read_bytes()  # a cache that only remembers cannot make cold again what once came from storage
 
@@ -220,10 +193,11 @@ def test_all_files_and_no_others_are_evicted_and_warmed(photos: list[str], worke
     asked = LoaderRequest(budget_s=60.0, decide=next_round)
     found = measure_loader(loader, NoCompute, asked, lambda *_: None, spy)
     assert [segment.mode for segment in found.measurement.segments] == ["baseline", "warm", "cached_samples"]
-    assert [what for what, _ in spy.told][:4] == ["evict", "evict", "warm", "evict"]
-    assert set.union(*(seen for _, seen in spy.told)) == set(photos)
+    told = [(what, {*map(str, given[0])}) for what, given, _ in spy.method_calls if what != "resident"]
+    assert [what for what, _ in told][:4] == ["evict", "evict", "warm", "evict"]
+    assert set.union(*(seen for _, seen in told)) == set(photos)
     assert found.data.size_bytes == pytest.approx(sum(Path(path).stat().st_size for path in photos))
-    assert spy.told[0] == ("evict", set(photos))
+    assert told[0] == ("evict", set(photos))
 
 
 class Spent(Deadline):
@@ -252,14 +226,11 @@ def test_a_budget_that_discovery_used_up_is_said_to_be_too_small(
 
 def test_samplers_and_worker_init_fn_of_ones_own(judge: Judge, paths: list[str], tmp_path: Path) -> None:
     """A sampler decides what is read, and is not touched itself; worker_init_fn is called in every worker."""
-    sampler, init = samples.Backwards(len(paths)), samples.Noting(tmp_path)
+    sampler, init = samples.Backwards(len(paths)), functools.partial(samples.noted, tmp_path)
     loader = DataLoader(RawImages(paths), batch_size=4, sampler=sampler, num_workers=3, worker_init_fn=init)
     assert judge(loader).row.config.compute.batch_size == 4 and sampler.begun == 0
     assert {f"worker-{number}-of-3" for number in range(3)} <= {path.name for path in tmp_path.iterdir()}
     assert loader.worker_init_fn is init
-
-
-# Data sets whose second epoch is not like the first, or whose batches differ in cost.
 
 
 @pytest.mark.parametrize(("samples_", "workers", "new"), [(4000, 0, True), (4000, 2, True), (64, 1, False)])
@@ -294,9 +265,6 @@ def test_compute_alone_steps_on_several_batches(judge: Judge) -> None:
     loader = DataLoader(samples.Texts(64), batch_size=4, num_workers=1)
     judge(loader, lambda batch: lengths.append(batch.shape[1]), decide=compute_alone_first)
     assert {8, 16, 32, 64} <= alone[0]
-
-
-# Wrappers are measured with what they do, and left as they were.
 
 
 def labels_of(loader: Any) -> list[list[int]]:
@@ -492,17 +460,12 @@ def test_a_loader_that_merges_batches_is_refused_at_the_end() -> None:
 
 
 @pytest.mark.parametrize(("rows_s", "budget_s"), [([0.01], 120), ([0.1, 20], 220), ([], 1445)])
-def test_the_budget_that_is_advised_has_time_for_a_round(
-    monkeypatch: pytest.MonkeyPatch, rows_s: list[float], budget_s: int
-) -> None:
+def test_an_advised_budget_fits_a_round(monkeypatch: pytest.MonkeyPatch, rows_s: list[float], budget_s: int) -> None:
     """By the longest batch, where none came by the time that was waited; and twice the present one at least."""
-
-    class Late(Deadline):
-        spent_s = 131.0
-
+    monkeypatch.setattr(Spent, "spent_s", 131.0)
     rows = SimpleNamespace(batch=rows_s, wall_ns=[round(1e9 * each) for each in rows_s])
     monkeypatch.setattr(user_loader.UserLoader, "records", lambda _: rows)
-    asked = LoaderRequest(budget_s=30.0, beyond_s=30.0, deadline=Late)
+    asked = LoaderRequest(budget_s=30.0, beyond_s=30.0, deadline=Spent)
     with pytest.raises(BadValue, match="not even one round fitted into 2 min 10 s") as caught:
         measure_loader(DataLoader(Numbers(16), 4), NoCompute, asked, lambda *_: None, FakePageCache())
     assert caught.value.hint == f"give more time: --budget {budget_s} (in Python budget_s)"
@@ -563,9 +526,8 @@ def test_a_loader_is_left_as_it_was(judge: Judge) -> None:
 
 def test_memory_that_workers_share_is_put_back(judge: Judge) -> None:
     """An epoch that they count: the samples are those that would have come without a diagnosis."""
-    without, with_one = (
-        DataLoader(samples.Counting(), batch_size=4, num_workers=2, multiprocessing_context="fork") for _ in range(2)
-    )
+    options: Any = {"batch_size": 4, "num_workers": 2, "multiprocessing_context": "fork"}
+    without, with_one = (DataLoader(samples.Counting(), **options) for _ in range(2))
     judge(with_one)
     data: Any = with_one.dataset
     assert data.epoch.value == 0
@@ -647,9 +609,7 @@ class Ahead:
 
 
 @pytest.mark.parametrize(("step_s", "side", "images_per_s"), [(0.002, "input", 400), (0.04, "compute", 100)])
-def test_batches_made_ahead_overlap_with_the_step(
-    clock: FakeClock, step_s: float, side: str, images_per_s: float
-) -> None:
+def test_batches_made_ahead_overlap_the_step(clock: FakeClock, step_s: float, side: str, images_per_s: float) -> None:
     """Such a loader counts as one worker, which is as many batches ahead as were ready after a pause."""
     found = loaderprobe.diagnose(Ahead(clock), lambda _: clock.work(step_s), budget_s=5)
     assert (found.row.config.loader.workers, found.row.config.loader.prefetch_factor) == (1, 3)
@@ -694,10 +654,7 @@ def test_a_generator_is_closed_and_random_state_is_put_back(clock: FakeClock) ->
         finally:
             closed.append(True)
 
-    def interrupt(_: Any) -> None:
-        raise KeyboardInterrupt
-
     before = torch.get_rng_state()
     with pytest.raises(KeyboardInterrupt):
-        loaderprobe.diagnose(batches, interrupt, budget_s=5)
+        loaderprobe.diagnose(batches, interrupting, budget_s=5)
     assert closed and torch.equal(torch.get_rng_state(), before)

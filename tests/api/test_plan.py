@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+from contextlib import nullcontext
 from dataclasses import fields, replace
 from datetime import UTC, date, datetime
 from functools import cache
@@ -41,14 +42,8 @@ from loaderprobe.storage.catalogue import catalogue, entry_named, published
 from tests.analyze.runs import FILE_BYTES, Cost, alike
 from tests.analyze.runs import run as scripted
 from tests.cli.invoke import invoke
-from tests.examples.bandwidth import (
-    ORIGIN,
-    example_bandwidth,
-    example_operations,
-    example_phase,
-    example_rank_bandwidth,
-    example_ranks,
-)
+from tests.examples import bandwidth
+from tests.examples.bandwidth import example_operations, example_phase, example_rank_bandwidth, example_ranks
 from tests.fakes import example_location
 from tests.said import all_said, said
 from tests.stored import RUNS, full_run
@@ -60,7 +55,7 @@ H100 = 400 / 0.224
 def cold_bandwidth(**changes: Any) -> BandwidthReport:
     """A ladder whose best step came from storage, below the limit of the probe."""
     phases = (example_phase(1, 60e6), example_phase(8, 290e6), example_phase(16, 288e6))
-    return replace(example_bandwidth(), **({"phases": phases} | changes))
+    return replace(bandwidth.example_bandwidth(), **({"phases": phases} | changes))
 
 
 @cache
@@ -80,8 +75,6 @@ def value(found: Plan, name: Any, of: str = "at_utilization") -> float:
     assert quantity is not None, (name, of)
     return float(quantity.value)
 
-
-# Figures.
 
 BASES: dict[str, dict[str, Any]] = {
     "storage": {}, "causes": {}, "cpu": {}, "ranks": {}, "run": {}, "trace": {}, "diagnose": {"kind": "mlperf-h100"},
@@ -135,9 +128,7 @@ def test_needs_follow_from_the_inputs_by_the_formulas_of_the_guide(name: str, as
     st.integers(1, 100_000), st.floats(0.1, 1e6), st.integers(100, 10**9), st.floats(0.01, 1), st.floats(0.01, 1),
     st.sampled_from(["folder", "shards:1251"]),
 )  # fmt: skip
-def test_what_is_bought_for_n_feeds_n(
-    count: int, rate: float, size: int, utilization: float, use: float, layout: str
-) -> None:
+def test_bought_for_n_feeds_n(count: int, rate: float, size: int, utilization: float, use: float, layout: str) -> None:
     """Both directions are inverse of each other, for each resource; and a need rises with what it depends on."""
     asked = {"kind": rate, "mean_size": size, "utilization": utilization, "use": use, "layout": layout}
     found = plan("bandwidth", accelerators=count, **asked)
@@ -179,8 +170,6 @@ def test_published_rows_are_met_at_their_own_utilization_and_draw_no_more_than_a
         assert samples_per_s <= value(found, "opens", "at_most") * images
 
 
-# What storage gives, and what gives out first.
-
 OFFERS: tuple[tuple[dict[str, Any], str | None, float, bool], ...] = (
     ({"storage": "6GB/s,24kopens/s"}, "opens", 0.8 * 24_000 / (0.9 * H100), False),
     ({"storage": "6GB/s,24kopens/s", "layout": "shards:1251"}, "bandwidth", 0.8 * 6e9 / (0.9 * H100 * 115e3), False),
@@ -196,9 +185,7 @@ OFFERS: tuple[tuple[dict[str, Any], str | None, float, bool], ...] = (
 
 
 @pytest.mark.parametrize(("asked", "first", "feeds", "at_least"), OFFERS)
-def test_the_limit_that_is_reached_first_is_named(
-    asked: dict[str, Any], first: str, feeds: float, at_least: bool
-) -> None:
+def test_the_limit_reached_first_is_named(asked: dict[str, Any], first: str, feeds: float, at_least: bool) -> None:
     """Each limit over the need of one accelerator, with 80 % of it in use."""
     found = plan("bandwidth", kind=H100, mean_size="115kB", accelerators=64, **asked)
     supply, amplification = found.supplies[-1], found.inputs["amplification"].value
@@ -227,9 +214,6 @@ def test_published_limits_have_a_day_and_what_is_missing_is_said() -> None:
     assert any("opens at this size" in note for note in all_said(early.supplies[1].notes))
 
 
-# Caches.
-
-
 def cached(accelerators: int, cache: str) -> tuple[float | None, list[float]]:
     """The share of ImageNet that fits, and hits in epochs 2, 3 and 10."""
     found = plan("bandwidth", kind=H100, accelerators=accelerators, mean_size=100_000, images="1M", cache=cache)
@@ -253,9 +237,7 @@ def cached(accelerators: int, cache: str) -> tuple[float | None, list[float]]:
         (64, "pinned:50GB", 0.5, [0.5, 0.5, 0.5]),
     ],
 )
-def test_pinned_files_and_the_page_cache_answer_by_two_formulas(
-    accelerators: int, cache: str, share: float | None, hits: list[float]
-) -> None:
+def test_caches_answer_by_two_formulas(accelerators: int, cache: str, share: float | None, hits: list[float]) -> None:
     """Half of the set in memory is half of the hits only where it is pinned."""
     found = cached(accelerators, cache)
     assert found[0] == share and found[1] == pytest.approx(hits, abs=1e-4)
@@ -274,9 +256,6 @@ def test_the_cache_that_makes_a_storage_enough_answers_as_much(storage: str) -> 
         assert enough == ([2, 3, 10] if kind == "pinned" else [3, 10])
 
 
-# The test to sign.
-
-
 @pytest.mark.parametrize(
     ("name", "asked", "nodes", "readers", "origin"),
     [
@@ -289,11 +268,8 @@ def test_the_cache_that_makes_a_storage_enough_answers_as_much(storage: str) -> 
         ("trace", {"accelerators": 16}, 2, 64, "assumed"),
     ],
 )
-def test_the_test_on_delivery_asks_a_node_for_what_is_bought(
-    name: str, asked: dict[str, Any], nodes: int, readers: int, origin: str
-) -> None:
-    """As the readers get it: without what storage reads besides. So many readers can get it, at the time of a read of
-    each storage (Little)."""
+def test_the_test_on_delivery(name: str, asked: dict[str, Any], nodes: int, readers: int, origin: str) -> None:
+    """As readers get it, without what storage reads besides; so many readers can, at the time of a read (Little)."""
     found = plan(name, **asked)
     test, images_per_s = found.acceptance, min(8, asked["accelerators"]) * found.inputs["rate"].value * 0.9 / 0.8
     assert (test.nodes, test.readers, test.readers_from) == (nodes, readers, origin)
@@ -303,8 +279,6 @@ def test_the_test_on_delivery_asks_a_node_for_what_is_bought(
     assert plan(name, **asked, layout="shards:10").acceptance.files_per_s is None
 
 
-# What a plan is made from, and what it refuses.
-
 NO_WORKERS = {"workers": "bandwidth_without_workers", "cores": "bandwidth_without_workers"}
 NO_OPENS: dict[str, dict[str, Any]] = {
     "opens_not_measured": {},
@@ -313,9 +287,7 @@ NO_OPENS: dict[str, dict[str, Any]] = {
     "opens_unproved": {"metadata": example_operations({1: 200.0}, metadata="unproved", storage_bytes=None)},
 }
 NO_STORAGE = {
-    "no_storage_behind_files": cold_bandwidth(
-        location=replace(example_location("/dev/shm"), kind="memory", filesystem="tmpfs")
-    ),
+    "no_storage_behind_files": cold_bandwidth(location=replace(example_location("/dev/shm"), kind="memory")),
     "ladder_not_measured": cold_bandwidth(phases=()),
     "reads_not_cold": example_rank_bandwidth(example_ranks(20e6, cache="mixed")),
     "reads_unproved": example_rank_bandwidth(example_ranks(10e6, 10e6, cache="unproved")),
@@ -339,11 +311,8 @@ NOT_KNOWN: tuple[tuple[Any, dict[str, Any], dict[str, str]], ...] = (
 
 
 @pytest.mark.parametrize(("source", "asked", "codes"), NOT_KNOWN)
-def test_what_is_not_known_is_refused_with_its_reason_and_the_rest_is_planned(
-    source: Any, asked: dict[str, Any], codes: dict[str, str]
-) -> None:
-    """In one order, on the page too. What did not come from storage feeds nothing; opens that were not cold are never a
-    limit, whatever their rate; bandwidth counts."""
+def test_what_is_not_known_is_refused_with_a_reason(source: Any, asked: dict[str, Any], codes: dict[str, str]) -> None:
+    """In one order, on the page too. What is not from storage feeds nothing; opens that were not cold are no limit."""
     found = loaderprobe.plan(stored(source) if isinstance(source, str) else source, **asked)
     assert {part: why.code for part, why in found.refused.items()} == codes and list(found.refused) == list(codes)
     assert found.need("read_bytes") is not None
@@ -389,8 +358,7 @@ def test_a_path_a_file_and_a_result_in_memory_are_planned_alike() -> None:
 
 @pytest.mark.parametrize("files", ["warm", "unproved", "mixed"])
 def test_a_ceiling_that_was_not_cold_feeds_nothing(tmp_path: Path, files: Any) -> None:
-    """The need stands; what the storage feeds is refused. So it is where the ceiling is damaged or missing; one that
-    still rises is a lower bound."""
+    """The need stands; what storage feeds is refused, as of one damaged or missing; one that rises is a lower bound."""
     run = full_run(tmp_path / "run")
     data = run.record.spec.configs[0].data
     assert not loaderprobe.plan(run.path).supplies[0].at_least
@@ -423,23 +391,12 @@ def test_a_plan_shows_itself() -> None:
     assert len(plan(accelerators=64).text(width=80).splitlines()) <= 70
 
 
-@pytest.mark.parametrize("name", ["storage", "trace"])
-def test_the_page_says_what_sets_the_test_and_what_to_buy_apart(name: str) -> None:
-    """What storage reads besides, where it does; and the capacity is of so many images, in both tables."""
-    found = plan(name)
-    page, besides = " ".join(found.text(width=400).split()), found.inputs["amplification"].value
-    assert (f"what readers get; storage reads {besides:.2f} x that" in page) == (besides > 1)
-    assert page.count(f"capacity, {found.inputs['images'].value:,.0f} images ") == 2
-
-
 def test_a_stored_run_has_the_same_page_on_every_day(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whenever it is shown."""
     page = loaderprobe.load(RUNS / "profiler").html()
     monkeypatch.setattr("loaderprobe.system.host.utc_now", lambda: datetime(2037, 1, 1, tzinfo=UTC))
     assert loaderprobe.load(RUNS / "profiler").html() == page
 
-
-# Of a result of bandwidth.
 
 COLD_OPENS = example_operations({1: 300.0, 4: 1000.0, 16: 1010.0})
 
@@ -459,11 +416,9 @@ COLD_OPENS = example_operations({1: 300.0, 4: 1000.0, 16: 1010.0})
 def test_bandwidth_and_plan_feed_as_many(changes: dict[str, Any]) -> None:
     """Of the same result, for each accelerator, without options: one definition, one figure, one first limit."""
     report = cold_bandwidth(**changes)
-    measured = BandwidthMeasurement(
-        **{field.name: getattr(report, field.name) for field in fields(BandwidthMeasurement)}
-    )
+    measured = BandwidthMeasurement(**{each.name: getattr(report, each.name) for each in fields(BandwidthMeasurement)})
     rates = {"mlperf-a100": 400 / 0.435, "mlperf-h100": H100}
-    feeds = {each.accelerator: each for each in judge_bandwidth(measured, rates, ORIGIN).feeds}
+    feeds = {each.accelerator: each for each in judge_bandwidth(measured, rates, bandwidth.ORIGIN).feeds}
     for name in rates:
         try:
             supplies = loaderprobe.plan(report, kind=name).supplies
@@ -536,8 +491,6 @@ def test_what_several_nodes_got_is_not_multiplied_by_the_nodes(nodes: int) -> No
     assert ("from one machine" in page) == (nodes == 1)
 
 
-# Values as people type them.
-
 READ: tuple[tuple[Any, tuple[Any, ...], list[Any]], ...] = (
     (lambda text: quantities.share(text, "-"), ("90%", " 90 %", "0.9", 0.9), [0.9] * 4),
     (lambda text: quantities.count(text, "-"), ("64", 64, "1.28M", "60k"), [64, 64, 1_280_000, 60_000]),
@@ -550,9 +503,7 @@ READ: tuple[tuple[Any, tuple[Any, ...], list[Any]], ...] = (
     (quantities.layout, ("folder", "shards:1251"), [1, 1251]),
     (
         quantities.storage_figures,
-        (
-            "5GB/s,60kopens/s,2ms,1.5GB/s/client,100kIOPS", "300us, 40Gb/s", "1GB/s/node,500files/s",
-        ),
+        ("5GB/s,60kopens/s,2ms,1.5GB/s/client,100kIOPS", "300us, 40Gb/s", "1GB/s/node,500files/s"),
         [
             {"bandwidth": 5e9, "opens": 6e4, "latency": 0.002, "client": 1.5e9, "requests": 1e5},
             {"latency": 3e-4, "bandwidth": 5e9}, {"client": 1e9, "opens": 500.0},
@@ -603,9 +554,6 @@ def test_any_text_is_a_value_or_a_bad_value(text: str) -> None:
         assert not isinstance(found, float) or 0 < found < math.inf
 
 
-# Its figures on the first page.
-
-
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     """Emulated accelerators of 100,000 images/s on a disk of 20 MB/s; files of 100 kB."""
@@ -624,16 +572,12 @@ def of_shards(run: Run) -> Run:
 
 
 def test_of_shards_their_opens_are_planned(of_shards: Run) -> None:
-    """As on the first page of the report; another layout is asked for by its name."""
+    """As on the first page; blocks of shards do not say what a folder gives, or how long a worker waits for a file."""
     found, folder = (loaderprobe.plan(of_shards.path, accelerators=64, layout=each) for each in (None, "folder"))
     (first_page,) = of_shards.report().summary.needs
     assert value(found, "opens") == first_page.needs[-1].files_per_s == pytest.approx(value(folder, "opens") / 16)
     assert found.acceptance.files_per_s is None and "shards of 16 images read" in found.text()
-
-
-def test_blocks_of_shards_say_nothing_of_a_folder(of_shards: Run) -> None:
-    """Neither what the storage gives, nor how long a worker waits for a file."""
-    same, folder = (loaderprobe.plan(of_shards.path, layout=each) for each in ("shards:99", "folder"))
+    same = loaderprobe.plan(of_shards.path, layout="shards:99")
     assert [each.label for each in same.supplies] == ["measured"] and "workers" not in same.refused
     assert folder.supplies == () and folder.refused["measured_storage"].code == "measured_in_shards"
     assert folder.refused["workers"].code == "file_wait_unknown" and folder.need("cores") is not None
@@ -647,8 +591,7 @@ def test_blocks_of_shards_say_nothing_of_a_folder(of_shards: Run) -> None:
     ],
 )  # fmt: skip
 def test_what_was_measured_of_other_files_is_no_firm_limit(run: Run, asked: dict[str, Any], at_least: bool) -> None:
-    """Larger reads may get more bytes/s than those that were measured; of an image of another kind it is assumed that
-    a worker takes as long."""
+    """Larger reads may get more bytes/s; of an image of another kind it is assumed that a worker takes as long."""
     found = loaderprobe.plan(run.path, **asked)
     (limit,) = (each for each in found.supplies[0].limits if each.resource == "bandwidth")
     assert limit.at_least == at_least
@@ -672,12 +615,8 @@ def test_needs_on_the_first_page_are_those_of_the_plan(run: Run, count: int) -> 
     assert found.supply.read_bytes_per_s == supply.limits[0].limit.value
 
 
-# The command.
-
-
 def test_the_command_says_what_python_does(tmp_path: Path) -> None:
-    """The largest of everything is a plan with finite figures; a page is written where it is asked for; the schema and
-    the catalogue need no run."""
+    """The largest of everything has finite figures; a page is where it is asked for; the schema needs no run."""
     largest = invoke(
         "plan", RUNS / "storage", "-n", 10**7, "--per-node", 1, "--growth", 1000, "--kind", "999999999", "--mean-size",
         "900TB", "--images", "999999999999999", "--cache", "page:900TB", "--checkpoint", "900TB:1",
@@ -713,7 +652,6 @@ def hidden(access: str, **facts: Any) -> Measurement:
 
 
 def workload(found: Measurement, **changes: Any) -> PlanWorkload:
-    """As `plan` asks for it."""
     asked: dict[str, Any] = {"samples": None, "other": None, "given": None, **changes}
     return workload_of_run(found, verdict(found), asked.pop("ceiling", None), **asked)
 
@@ -734,9 +672,7 @@ def test_samples_that_are_made_anew_open_files_where_these_are_known(found: Meas
 
 @pytest.mark.parametrize("sample_bytes", [None, FILE_BYTES / 2])
 @pytest.mark.parametrize(("layout", "opens"), [(None, None), (1, 400.0), (100, 4.0)])
-def test_large_files_that_are_read_in_parts_are_not_opened_for_each_image(
-    sample_bytes: float | None, layout: int | None, opens: float | None
-) -> None:
+def test_large_files_are_opened_seldom(sample_bytes: float | None, layout: int | None, opens: float | None) -> None:
     """How often is known where a layout is named; and the set has the bytes of its samples, without read-ahead."""
     run_of = hidden("parts", sample_bytes=sample_bytes)
     found = workload(run_of, samples=400, ceiling=StorageCeiling(data="0" * 16, phases=(example_phase(2, 40e6),)))
@@ -839,37 +775,6 @@ def test_impossible_entries_cannot_be_made(changes: dict[str, Any]) -> None:
         Tier(name="250", read_bytes_per_s_per_unit=-5.0)
 
 
-OWN = CatalogueEntry(
-    name="acme", family="file", unit="", read_bytes_per_s=Amount(base=1e9), read_on="2026-11-01", source="ACME sheet"
-)
-
-
-def own_entries() -> list[CatalogueEntry]:
-    """A plug-in."""
-    return [OWN]
-
-
-def taken_entries() -> list[CatalogueEntry]:
-    """A plug-in that would replace an entry."""
-    return list(published()[:1])
-
-
-def wrong_entries() -> list[object]:
-    """A plug-in that returns something else."""
-    return ["fast"]
-
-
-def broken_entries() -> list[object]:
-    """A plug-in that raises."""
-    raise RuntimeError("no licence")
-
-
-def install(monkeypatch: pytest.MonkeyPatch, function: str) -> None:
-    """As if a package named this function as its catalogue."""
-    point = EntryPoint("acme", f"{__name__}:{function}", "loaderprobe.catalogues")
-    monkeypatch.setattr(module, "entry_points", lambda group: [point] if group == point.group else [])
-
-
 def test_it_is_short_dated_and_sourced() -> None:
     """At most 15 entries, each name once, none read in the future; each has a limit that can give out."""
     entries = published()
@@ -879,10 +784,7 @@ def test_it_is_short_dated_and_sourced() -> None:
     for entry in entries:
         assert date(2026, 1, 1) <= date.fromisoformat(entry.read_on) <= date(2027, 12, 31) and entry.source
         assert entry.tiers or entry.read_bytes_per_s or entry.opens_per_s or entry.requests_per_s, entry.name
-
-
-def test_its_units_are_right() -> None:
-    """GiB/s are 2^30, MB/s 10^6: as each vendor writes."""
+    # GiB/s are 2^30, MB/s 10^6: as each vendor writes.
     assert entry_named(published(), "efs-elastic").read_bytes_per_s == Amount(base=20 * 2.0**30)
     assert entry_named(published(), "gcp-filestore-zonal").read_bytes_per_s == Amount(per_unit=260 * 2.0**20)
     assert entry_named(published(), "gcp-parallelstore").read_bytes_per_s == Amount(per_unit=1.15 * 2.0**30)
@@ -901,25 +803,30 @@ def test_an_unknown_name_lists_those_like_it(name: str, listed: list[str], not_l
     assert not any(each in caught.value.hint for each in not_listed)
 
 
-def test_a_plug_in_adds_entries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After those that come with loaderprobe."""
-    install(monkeypatch, "own_entries")
-    assert catalogue() == (*published(), OWN)
+class PlugIns:
+    """The catalogues of a package: its own entry, one that is taken, something else, and one that raises."""
+
+    own = staticmethod(lambda: [_entry(name="acme")])
+    taken = staticmethod(lambda: list(published()[:1]))
+    wrong = staticmethod(lambda: ["fast"])
+    broken = staticmethod(lambda: 1 / 0)
 
 
 @pytest.mark.parametrize(
-    ("function", "error", "says"),
+    ("name", "error", "says"),
     [
-        ("taken_entries", BadValue, "'acme' adds fsx-lustre"),
-        ("wrong_entries", MissingPart, "'acme'"),
-        ("broken_entries", MissingPart, "'acme'"),
+        ("own", None, ""),
+        ("taken", BadValue, "'acme' adds fsx-lustre"),
+        ("wrong", MissingPart, "'acme'"),
+        ("broken", MissingPart, "'acme'"),
         ("none_such", MissingPart, "'acme'"),
     ],
 )
-def test_a_broken_plug_in_is_named(
-    monkeypatch: pytest.MonkeyPatch, function: str, error: type[LoaderprobeError], says: str
+def test_a_plug_in_adds_entries_and_a_broken_one_is_named(
+    monkeypatch: pytest.MonkeyPatch, name: str, error: type[LoaderprobeError] | None, says: str
 ) -> None:
-    """It would replace an entry, returns something else, raises, or is not there."""
-    install(monkeypatch, function)
-    with pytest.raises(error, match=says):
-        catalogue()
+    """After those that come with loaderprobe."""
+    point = EntryPoint("acme", f"{__name__}:PlugIns.{name}", "loaderprobe.catalogues")
+    monkeypatch.setattr(module, "entry_points", lambda group: [point] if group == point.group else [])
+    with pytest.raises(error, match=says) if error else nullcontext():
+        assert catalogue() == (*published(), *PlugIns.own())

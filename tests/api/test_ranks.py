@@ -97,8 +97,7 @@ def test_ranks_that_share_nothing_out_are_warned_first() -> None:
 
 
 def test_one_number_of_ranks_is_measured() -> None:
-    """As asked for; unless asked, all that there are, on all nodes. One rank needs no launcher, whose variables would
-    have the user's code wait for the others."""
+    """As asked for, or all that there are, on all nodes. One rank needs no launcher: the user's code would wait."""
     asked: list[tuple[int, int]] = []
 
     def ran(order: Order, *_: object, **__: object) -> RunFailure:
@@ -125,9 +124,7 @@ def test_one_number_of_ranks_is_measured() -> None:
 
 
 @pytest.mark.usefixtures("same_machine")
-def test_one_of_several_programs_measures_no_live_loader_and_starts_no_ranks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_of_several_programs_measures_and_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each would take another number of steps, or start all of them; the next step is the command."""
     launched = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
     for name, value in launched.items():
@@ -158,9 +155,6 @@ def test_a_resumed_sweep_has_as_many_threads_a_rank_as_before(tmp_path: Path, mo
         run.save(replace(measured, config=run.record.spec.configs[0]))
         loaderprobe.resume(run.path)
     assert started == [4]
-
-
-# What a sweep of several ranks is asked for.
 
 
 def asked(**changes: Any) -> SweepSpec:
@@ -215,9 +209,7 @@ def test_what_one_rank_alone_measures_is_refused(changes: dict[str, Any], why: s
 
 
 @pytest.mark.parametrize(("cores", "most"), [(1.0, 8), (2.0, 16), (0.5, 8), (8.0, 64)])
-def test_far_more_ranks_than_cores_are_refused_before_any_data_is_generated(
-    monkeypatch: pytest.MonkeyPatch, cores: float, most: int
-) -> None:
+def test_far_more_ranks_than_cores_are_refused(monkeypatch: pytest.MonkeyPatch, cores: float, most: int) -> None:
     """And before any process is started; eight may share a core. Those of a launcher are its own matter."""
     for module in (sweep_spec, launch):
         monkeypatch.setattr(module, "cores_available", lambda: cores)
@@ -237,15 +229,11 @@ def test_nodes_meet_by_the_way_from_one_to_another(monkeypatch: pytest.MonkeyPat
     head = Node(host="a", processes=(0,), gpus=0)
     other = Node(host="b", processes=(1,), gpus=0, address="10.0.0.2")
     monkeypatch.setattr(launch, "address_towards", lambda host, port: {"10.0.0.2": "10.0.0.1"}[host])
-    monkeypatch.setattr(
-        launch, "interface_of", lambda address: {"10.0.0.1": "eth1", "10.0.0.2": "eth2", "": ""}[address]
-    )
+    monkeypatch.setattr(launch, "interface_of", {"10.0.0.1": "eth1", "10.0.0.2": "eth2", "": ""}.__getitem__)
     assert launch._interface(head, (head, other), 7) == "eth1"
     assert launch._interface(other, (head, other), 7) == "eth2"
     assert launch._interface(head, (head,), 7) == ""
 
-
-# Two gloo ranks that each make a loader by the user's function.
 
 SHORT = Pace(min_s=0.03, min_batches=4, max_s=0.1)
 
@@ -356,14 +344,9 @@ def rank(
 def renumbered(measurement: Measurement, by: int) -> Measurement:
     """The same, with batches that are numbered otherwise, as after other flushes."""
     records = measurement.worker_batches
-    return replace(
-        measurement,
-        segments=tuple(
-            replace(each, first_batch=each.first_batch + by) if each.first_batch >= 0 else each
-            for each in measurement.segments
-        ),
-        worker_batches=replace(records, batch=tuple(number + by for number in records.batch)),
-    )
+    segments = tuple(replace(each, first_batch=each.first_batch + by) for each in measurement.segments)
+    records = replace(records, batch=tuple(number + by for number in records.batch))
+    return replace(measurement, segments=segments, worker_batches=records)
 
 
 def test_two_alike_have_the_same_verdict_at_twice_the_rate(alone: Measurement) -> None:
@@ -375,44 +358,36 @@ def test_two_alike_have_the_same_verdict_at_twice_the_rate(alone: Measurement) -
     assert both.speedups.storage and before.speedups.storage
     assert both.speedups.storage.value == pytest.approx(before.speedups.storage.value)
     assert both.cold_fraction == pytest.approx(before.cold_fraction)
-    assert both.rates_images_per_s.cpu_limit == pytest.approx(
-        (before.rates_images_per_s.cpu_limit or 0) * 4.0 / alone.cores_available
-    )
+    limit = (before.rates_images_per_s.cpu_limit or 0) * 4.0 / alone.cores_available
+    assert both.rates_images_per_s.cpu_limit == pytest.approx(limit)
 
 
 ALL, LOWER, UPPER = (0, 1, 2, 3), (0, 1), (2, 3)
 NOT_SAID: list[dict[str, float]] = [{}, {}]
 
 
-@pytest.mark.parametrize(
-    ("sets", "cores_each", "quotas", "expected"),
-    [
-        ([ALL, ALL], 4.0, NOT_SAID, 4),
-        ([LOWER, UPPER], 2.0, NOT_SAID, 4),
-        ([(0, 1, 2), (1, 2, 3)], 3.0, NOT_SAID, 4),
-        ([LOWER, (1, 2)], 0.5, NOT_SAID, 1),
-        ([LOWER, UPPER], 2.0, [{"pod": 1.5}, {"pod": 1.5}], 1.5),
-        ([LOWER, UPPER], 2.0, [{"first": 1.5}, {"second": 1.5}], 3),
-        ([ALL, ALL], 4.0, [{"first": 1.5}, {"second": 1.5}], 3),
-        ([ALL, ALL], 4.0, [{"first": 1.5, "pod": 2.0}, {"second": 1.5, "pod": 2.0}], 2),
-    ],
-    ids=[
-        "shared", "apart", "some shared", "less than they may run on", "a quota of all", "each its own",
-        "each its own of the same cores", "and one of all",
-    ],
-)  # fmt: skip
-def test_cores_and_quotas_that_ranks_share_count_once(
-    alone: Measurement, sets: list[tuple[int, ...]], cores_each: float, quotas: list[dict[str, float]], expected: float
-) -> None:
+SHARED: dict[str, tuple[list[tuple[int, ...]], float, list[dict[str, float]], float]] = {
+    "shared": ([ALL, ALL], 4.0, NOT_SAID, 4),
+    "apart": ([LOWER, UPPER], 2.0, NOT_SAID, 4),
+    "some shared": ([(0, 1, 2), (1, 2, 3)], 3.0, NOT_SAID, 4),
+    "less than they may run on": ([LOWER, (1, 2)], 0.5, NOT_SAID, 1),
+    "a quota of all": ([LOWER, UPPER], 2.0, [{"pod": 1.5}, {"pod": 1.5}], 1.5),
+    "each its own": ([LOWER, UPPER], 2.0, [{"first": 1.5}, {"second": 1.5}], 3),
+    "each its own of the same cores": ([ALL, ALL], 4.0, [{"first": 1.5}, {"second": 1.5}], 3),
+    "and one of all": ([ALL, ALL], 4.0, [{"first": 1.5, "pod": 2.0}, {"second": 1.5, "pod": 2.0}], 2),
+}
+"""The cores that each rank may run on, how many it has, its quotas, and how many all have."""
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_cores_and_quotas_that_ranks_share_count_once(alone: Measurement, name: str) -> None:
     """Where each has its own, they add up."""
-    ranks = [
-        replace(
-            rank(number, alone, affinity=affinity, cores=cores_each),
-            core_limits={str(affinity): cores_each, **quota} if quota else {},
-        )
-        for number, (affinity, quota) in enumerate(zip(sets, quotas, strict=True))
+    sets, each, quotas, expected = SHARED[name]
+    limits: list[dict[str, float]] = [
+        {str(own): each, **quota} if quota else {} for own, quota in zip(sets, quotas, strict=True)
     ]
-    assert cores(ranks) == expected
+    ranks = [rank(number, alone, affinity=own, cores=each) for number, own in enumerate(sets)]
+    assert cores([replace(one, core_limits=own) for one, own in zip(ranks, limits, strict=True)]) == expected
 
 
 @pytest.mark.parametrize(("host", "node"), [("large", 0), ("one", 1)], ids=["two hosts", "two nodes of one name"])
@@ -448,9 +423,8 @@ def test_a_script_may_gain_from_input_as_much_as_a_sweep(alone: Measurement, hos
 
 def test_files_that_were_warm_on_one_rank_were_not_cold(alone: Measurement) -> None:
     """Half of the bytes then came from memory."""
-    warm = replace(
-        alone, worker_batches=replace(alone.worker_batches, read_bytes=(0,) * len(alone.worker_batches.batch))
-    )
+    records = alone.worker_batches
+    warm = replace(alone, worker_batches=replace(records, read_bytes=(0,) * len(records.batch)))
     assert verdict(as_one([rank(0, alone), rank(1, warm)])).files_were == "partly warm"
 
 
@@ -501,35 +475,28 @@ def with_labels(first: int) -> RankInput:
     return replace(ONE, files=(LABELS, *range(first, first + 50)), whole=True)
 
 
-@pytest.mark.parametrize(
-    ("ranks", "code", "facts"),
-    [
-        ([files(0), files(100)], None, {}),
-        ([files(0), files(95), files(190)], None, {}),
-        ([ONE] * 2, "same_samples", {"ranks": 2, "again": 100.0, "files": 200.0}),
-        ([ONE] * 8, "same_samples", {"ranks": 8, "again": 700.0, "files": 800.0}),
-        ([files(0, whole=True), files(96, whole=True)], "same_samples", {}),
-        ([files(0, whole=True), files(96)], None, {}),
-        ([files(0, whole=True), files(100, whole=True)], None, {}),
-        ([with_labels(0), with_labels(50)], None, {}),
-        ([HIDDEN] * 2, "same_batches", {}),
-        ([HIDDEN, replace(HIDDEN, first=2)], None, {}),
-        ([replace(HIDDEN, first=None)] * 2, None, {}),
-    ],
-    ids=[
-        "shares of one data set", "a few samples are repeated", "the same files", "eight times the same",
-        "a large data set overlaps by chance", "only one goes through all of it", "a data set of each rank's own",
-        "and all open a file of labels", "the same first batch", "another", "one that could not be hashed",
-    ],
-)  # fmt: skip
-def test_ranks_that_each_take_all_of_a_data_set_are_seen(
-    ranks: list[RankInput], code: str | None, facts: dict[str, float]
-) -> None:
+SAMPLES: dict[str, tuple[list[RankInput], str | None, dict[str, float]]] = {
+    "shares of one data set": ([files(0), files(100)], None, {}),
+    "a few samples are repeated": ([files(0), files(95), files(190)], None, {}),
+    "the same files": ([ONE] * 2, "same_samples", {"ranks": 2, "again": 100.0, "files": 200.0}),
+    "eight times the same": ([ONE] * 8, "same_samples", {"ranks": 8, "again": 700.0, "files": 800.0}),
+    "a large data set overlaps by chance": ([files(0, whole=True), files(96, whole=True)], "same_samples", {}),
+    "only one goes through all of it": ([files(0, whole=True), files(96)], None, {}),
+    "a data set of each rank's own": ([files(0, whole=True), files(100, whole=True)], None, {}),
+    "and all open a file of labels": ([with_labels(0), with_labels(50)], None, {}),
+    "the same first batch": ([HIDDEN] * 2, "same_batches", {}),
+    "another": ([HIDDEN, replace(HIDDEN, first=2)], None, {}),
+    "one that could not be hashed": ([replace(HIDDEN, first=None)] * 2, None, {}),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_ranks_that_each_take_all_are_seen(name: str) -> None:
     """By the files that they read, or without them by their first batches; all but one rank read them again."""
+    ranks, code, facts = SAMPLES[name]
     note = same_samples(ranks)
     assert (note and note.code) == code
-    if facts:
-        assert note and note.facts == facts
+    assert not facts or (note and note.facts == facts)
 
 
 @pytest.mark.parametrize(
@@ -549,7 +516,6 @@ Rates = list[tuple[str, float]]
 
 
 def hosts(**rates: list[float]) -> Rates:
-    """(host, rate) of each rank."""
     return [(host, rate) for host, each in rates.items() for rate in each]
 
 

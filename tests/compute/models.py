@@ -27,9 +27,8 @@ class ByIndex(torch.autograd.Function):
 
 
 class SlowPool(nn.Module):
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = ByIndex.apply(images)
-        return found
+    def forward(self, images: torch.Tensor) -> Any:
+        return ByIndex.apply(images)
 
 
 class Picked(nn.Module):
@@ -57,11 +56,10 @@ class Net(nn.Module):
         self.relu, self.pool = nn.ReLU(inplace=True), pool
         self.last, self.unused = nn.Linear(8 * 16 * 16, 10), nn.Linear(2, 2)
 
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
+    def forward(self, images: torch.Tensor) -> Any:
         made = self.relu(self.norm(self.conv(images)))
         made = self.pool(self.relu(made + 1))
-        given: torch.Tensor = self.last(made.flatten(1))
-        return given
+        return self.last(made.flatten(1))
 
 
 class Fill(nn.Module):
@@ -82,10 +80,9 @@ class Turns(nn.Module):
         super().__init__()
         self.odd, self.even, self.step = nn.Linear(3, 5), nn.Linear(3, 5), 0
 
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+    def forward(self, inputs: torch.Tensor) -> Any:
         self.step += 1
-        given: torch.Tensor = (self.odd if self.step % 2 else self.even)(inputs)
-        return given
+        return (self.odd if self.step % 2 else self.even)(inputs)
 
 
 class Often(nn.Module):
@@ -135,11 +132,10 @@ class Hungry(nn.Module):
         super().__init__()
         self.one, self.most, self.says = nn.Linear(3, 4), most, says
 
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+    def forward(self, inputs: torch.Tensor) -> Any:
         if len(inputs) > self.most:
             raise RuntimeError(self.says)
-        made: torch.Tensor = self.one(inputs)
-        return made
+        return self.one(inputs)
 
 
 class Wide(nn.Module):

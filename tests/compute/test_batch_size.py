@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
+from unittest.mock import DEFAULT, Mock, call
 
 import pytest
 import torch
@@ -101,9 +102,7 @@ def test_a_function_makes_batches_or_loaders() -> None:
         (nn.Linear(3, 5), torch.randn(2, 3), "no usual loss for a Tensor"),
     ],
 )
-def test_what_cannot_be_trained_says_where(
-    measured: Callable[..., object], model: nn.Module, batch: Any, says: str
-) -> None:
+def test_what_cannot_train_says_where(measured: Callable[..., object], model: nn.Module, batch: Any, says: str) -> None:
     """The part of the step that fails, with the reason of the model's own, and the next step."""
     with pytest.raises(BadValue, match=says) as caught:
         measured(model, batch)
@@ -238,22 +237,14 @@ def test_a_drift_that_no_interval_shows_is_found(name: str) -> None:
     assert all(len(probes) <= MOST_PROBES for probes, _ in found)
 
 
-class Interrupted(ScriptedProber):
-    def probe(self, batch_size: int) -> BatchSizeProbe:
-        if len(self.asked) == self.seed:
-            raise KeyboardInterrupt
-        return super().probe(batch_size)
-
-
 def test_ctrl_c_keeps_the_fastest_so_far() -> None:
     """And is passed on where there is none yet; until then the search says how many it tried, of the most."""
-    heard: list[tuple[str, int, int]] = []
-    prober = Interrupted(rate=float, seed=3)
-    probes, stop = search(Throughput(), prober.probe, clock=FakeClock(), progress=lambda *said: heard.append(said))
-    assert heard[:2] == [("batch sizes tried", 0, MOST_PROBES), ("batch sizes tried", 1, MOST_PROBES)]
+    probe, heard = Mock(wraps=ScriptedProber(rate=float).probe, side_effect=[*[DEFAULT] * 3, KeyboardInterrupt]), Mock()
+    probes, stop = search(Throughput(), probe, clock=FakeClock(), progress=heard)
+    assert heard.mock_calls[:2] == [call("batch sizes tried", number, MOST_PROBES) for number in (0, 1)]
     assert (len(probes), stop.code, stop.chosen) == (3, "interrupted", 8)
     with pytest.raises(KeyboardInterrupt):
-        search(Throughput(), Interrupted(rate=float, seed=0).probe, clock=FakeClock())
+        search(Throughput(), Mock(side_effect=KeyboardInterrupt), clock=FakeClock())
 
 
 def test_of_equals_the_smaller_is_chosen() -> None:
@@ -300,9 +291,7 @@ TIME: dict[str, tuple[Callable[[int], float], dict[str, int], list[int], StopCod
     "shrinks beyond its target": (
         lambda size: 10.0 * size, {"images": 1_000_000}, [10, 12, 15, 19, 24, 22, *[19, 21] * 47], "loops_spent", None,
     ),
-    "shrinks where it gets worse": (
-        lambda size: 100.0 if size <= 10 else 90.0, {}, [10, 12] * 50, "loops_spent", 10,
-    ),
+    "shrinks where it gets worse": (lambda size: 100.0 if size <= 10 else 90.0, {}, [10, 12] * 50, "loops_spent", 10),
 }  # fmt: skip
 
 
@@ -311,9 +300,8 @@ def test_usage_moves_the_batch(name: str) -> None:
     """Up below its target, down at it, until it stays within 5 for five loops or an end is reached."""
     busy, options, sizes, code, chosen = USAGE[name]
     prober = ScriptedProber(rate=lambda size: 100.0, utilization=busy, fits_up_to=options.get("fits_up_to"))
-    _, stop = search(
-        PaperStrategy(name="gpu-usage", images=1, most=options.get("most", 256)), prober.probe, clock=FakeClock()
-    )
+    strategy = PaperStrategy(name="gpu-usage", images=1, most=options.get("most", 256))
+    _, stop = search(strategy, prober.probe, clock=FakeClock())
     assert stop.code == code and stop.chosen == (stop.chosen if chosen is None else chosen)
     assert prober.asked == sizes if sizes else len(prober.asked) <= 100
     assert code != "loops_spent" or len(prober.asked) == 100

@@ -12,6 +12,7 @@ from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -20,20 +21,12 @@ from torch.profiler import ProfilerActivity
 from loaderprobe.compute import profile as of_profiler
 from loaderprobe.compute import trace_file
 from loaderprobe.compute.kineto import DeviceLimits, RawEvent, Window, blocks_per_sm, convert, occupancy
-from loaderprobe.compute.profile import (
-    Device,
-    Stamps,
-    clock_offset_ns,
-    play,
-    raw_events,
-    record_window,
-    thread_numbers,
-    trace,
-)
+from loaderprobe.compute.profile import Device, play, raw_events, record_window, thread_numbers
 from loaderprobe.compute.trace_file import Recording, read_trace, why_no_device
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.records.measurement import Timeline
 from tests.examples.traces import FIXTURES, event, training, written
+from tests.measure.scripted import in_threads
 
 US, MS = 1_000, 1_000_000
 BEGIN = 1_700_000_000_000_000_000
@@ -50,30 +43,19 @@ _numbers = count(1)
 def window(steps_ms: int, **changes: Any) -> Window:
     """One of so many milliseconds on device 0."""
     fields: dict[str, Any] = {
-        "begin_ns": BEGIN,
-        "end_ns": BEGIN + steps_ms * MS,
-        "device": 0,
-        "training_threads": frozenset({TRAINING}),
-        "backward_threads": frozenset({BACKWARD}),
-        "limits": HOPPER,
-    }
+        "begin_ns": BEGIN, "end_ns": BEGIN + steps_ms * MS, "device": 0, "training_threads": frozenset({TRAINING}),
+        "backward_threads": frozenset({BACKWARD}), "limits": HOPPER,
+    }  # fmt: skip
     return Window(**(fields | changes))
 
 
 def record(name: str, activity: str, begin_us: float, end_us: float, **changes: Any) -> RawEvent:
     """Of the GPU, in microseconds since the window's begin."""
     fields: dict[str, Any] = {
-        "name": name,
-        "activity": activity,
-        "begin_ns": BEGIN + round(begin_us * US),
-        "end_ns": BEGIN + round(end_us * US),
-        "on_gpu": True,
-        "device": 0,
-        "resource": MAIN_STREAM,
-        "correlation": 0,
-        "annotation": False,
-        "details": {},
-    }
+        "name": name, "activity": activity, "begin_ns": BEGIN + round(begin_us * US),
+        "end_ns": BEGIN + round(end_us * US), "on_gpu": True, "device": 0, "resource": MAIN_STREAM, "correlation": 0,
+        "annotation": False, "details": {},
+    }  # fmt: skip
     return RawEvent(**(fields | changes))
 
 
@@ -177,9 +159,7 @@ CASES = {
         {"records": "kernel"}, 10,
     ),
     "a pageable copy blocks the host; a pinned one does not": Case(
-        [
-            *copy(1000, 1500, kind="HtoD (Pageable -> Device)", host_us=450), *copy(2000, 2100), *kernel(2200, 3000),
-        ],
+        [*copy(1000, 1500, kind="HtoD (Pageable -> Device)", host_us=450), *copy(2000, 2100), *kernel(2200, 3000)],
         {"calls": "launch sync launch launch"},
     ),
     "whatever its name says, an asynchronous copy that takes long blocks": Case(
@@ -203,9 +183,7 @@ CASES = {
     "missing kernels are counted": Case(
         [*kernel(1000, 1100)[:1], *kernel(1200, 1300)[:1], *kernel(1400, 1500)], {"launches": (3, 2)}
     ),
-    "launches before the window are not missed": Case(
-        [call("cudaLaunchKernel", -500, -490), *GOOD], {"launches": (1, 0)}
-    ),
+    "earlier launches are not missed": Case([call("cudaLaunchKernel", -500, -490), *GOOD], {"launches": (1, 0)}),
     "records that cannot be true are refused and counted": Case(
         [
             *GOOD, record("zero", "kernel", 0, 0)._replace(begin_ns=0, end_ns=0),
@@ -221,9 +199,7 @@ CASES = {
         [*kernel(500, 9500), *kernel(600, 700), *kernel(800, 900), *kernel(550, 650, resource=SECOND_STREAM)],
         {"ends": [600, 650, 700, 900], "rejected": {"cut": 1}}, 10,
     ),
-    "of two devices only our own is kept": Case(
-        [*GOOD, *kernel(1000, 4000, device=1)], {"ends": [1100], "launches": (2, 0)}
-    ),
+    "of two devices ours is kept": Case([*GOOD, *kernel(1000, 4000, device=1)], {"ends": [1100], "launches": (2, 0)}),
     "kernels launched inside next or by another thread are the loader's, those of backward not": Case(
         LOADERS, {"loader": "0001010"}, window=INSIDE_NEXT
     ),
@@ -266,7 +242,6 @@ def read(events: Events, given: Window) -> Timeline:
 
 
 def seen(events: Events, given: Window) -> dict[str, Any]:
-    """What is kept, in few words."""
     found = read(events, given)
     records, calls = found.records, found.calls
     return {
@@ -321,10 +296,8 @@ def test_occupancy_goes_with_kernels_only() -> None:
     found = read([*copy(500, 600), *GOOD, *kernel(1200, 1300, details={})], window(5))
     assert found.records.occupancy == (None, 0.5, None)
     assert found.records.blocks_per_sm == (None, 10.0, None)
-    assert [found.names[name] for name in found.records.name] == [
-        "Memcpy HtoD (Pinned -> Device)",
-        *["sm90_xmma_fprop"] * 2,
-    ]
+    names = ["Memcpy HtoD (Pinned -> Device)", *["sm90_xmma_fprop"] * 2]
+    assert [found.names[name] for name in found.records.name] == names
 
 
 KIB = 1024
@@ -376,10 +349,8 @@ def test_what_is_not_known_is_none() -> None:
 
 
 def test_limits_of_a_device() -> None:
-    """From a trace by kineto's names, or from the device, of which consumer GPUs hold fewer blocks.
-
-    Of AMD's GPUs kineto records too few, and so may torch.
-    """
+    """From a trace by kineto's names, or from the device, of which consumer GPUs hold fewer blocks. Of AMD's GPUs
+    kineto records too few, and so may torch."""
     assert DeviceLimits(sm_count=80, shared_bytes_per_sm=98304, reserved_bytes=0) == OF_V100
     ampere = DeviceLimits.recorded(V100 | {"computeMajor": 8})
     assert ampere is not None and ampere.reserved_bytes == 1024
@@ -390,9 +361,8 @@ def test_limits_of_a_device() -> None:
         multi_processor_count=128, max_threads_per_multi_processor=1536, regs_per_multiprocessor=65536,
         shared_memory_per_multiprocessor=102400, major=8, minor=9,
     )  # fmt: skip
-    assert DeviceLimits.of(properties) == DeviceLimits(
-        sm_count=128, threads_per_sm=1536, shared_bytes_per_sm=102400, blocks_per_sm=24
-    )
+    limits = DeviceLimits(sm_count=128, threads_per_sm=1536, shared_bytes_per_sm=102400, blocks_per_sm=24)
+    assert DeviceLimits.of(properties) == limits
 
 
 @pytest.mark.parametrize("name", ["v100_2106_w0_a", "hta_diff_control", "param_resnet", "tl_h100_nsfw"])
@@ -443,7 +413,7 @@ def test_a_window_begins_and_ends_on_an_idle_device() -> None:
 def test_the_real_profiler_records_the_steps_of_the_window_and_only_those() -> None:
     """On the CPU one product a step, on time.time_ns()'s clock, without kernels; none of the warm-up."""
     product = device(lambda batch: batch @ batch)
-    stamps, events = trace(lambda count: iter([torch.ones(16, 16)] * count), product, steps=5, warm_up=3)
+    stamps, events = of_profiler.trace(lambda count: iter([torch.ones(16, 16)] * count), product, steps=5, warm_up=3)
     products = [event for event in events if event.name == "aten::mm"]
     assert len(products) == 5
     assert all(stamps.begin_ns <= e.begin_ns <= e.end_ns <= stamps.end_ns for e in products)
@@ -458,7 +428,7 @@ def test_a_window_becomes_a_timeline(monkeypatch: pytest.MonkeyPatch) -> None:
     """The steps are played twice, with and without the profiler; its records and the stamps go into one record."""
     played = Played()
 
-    def traced(feed: Any, device: Device, steps: int, warm_up: int) -> tuple[Stamps, list[RawEvent]]:
+    def traced(feed: Any, device: Device, steps: int, warm_up: int) -> tuple[of_profiler.Stamps, list[RawEvent]]:
         stamps = play(feed(warm_up + steps), device, steps, warm_up, lambda: None)
         shift = stamps.begin_ns - kernel(10, 11)[1].begin_ns + 10_000
         own = threading.get_native_id()
@@ -478,37 +448,23 @@ def test_a_window_becomes_a_timeline(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(found.calls.training)
 
 
-class Event:
-    """One of kineto's, as torch 2.11 shows it."""
-
-    def __init__(self, fields: str, on_gpu: bool = True) -> None:
-        self.fields, self.on_gpu = fields, on_gpu
-
-    def device_type(self) -> Any:
-        kinds = torch._C._autograd.DeviceType
-        return kinds.CUDA if self.on_gpu else kinds.CPU
-
-    def metadata_json(self) -> str:
-        return self.fields
-
-    def __getattr__(self, name: str) -> Any:
-        known = {
-            "name": "kernel", "device_index": 0, "device_resource_id": 7, "start_ns": 10, "end_ns": 20,
-            "correlation_id": 3, "is_user_annotation": False,
-        }  # fmt: skip
-        if name not in known:
-            raise AttributeError(name)
-        return lambda: known[name]
+def of_kineto(fields: str, on_gpu: bool = True) -> Any:
+    """An event as torch 2.11 shows it: methods that return what is known."""
+    kinds = torch._C._autograd.DeviceType
+    known = {
+        "name": "kernel", "device_index": 0, "device_resource_id": 7, "start_ns": 10, "end_ns": 20, "correlation_id": 3,
+        "is_user_annotation": False, "metadata_json": fields, "device_type": kinds.CUDA if on_gpu else kinds.CPU,
+    }  # fmt: skip
+    return SimpleNamespace(**{name: lambda value=value: value for name, value in known.items()})
 
 
 def test_events_of_an_older_torch_become_plain_values(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without activities; kernels have the fields that can be read, none where torch names its settings otherwise."""
-    (found,) = raw_events([Event('"grid": [4, 1, 1], "stream": 7')])
+    (found,) = raw_events([of_kineto('"grid": [4, 1, 1], "stream": 7')])
     assert (found.activity, found.name, found.resource, found.correlation) == (None, "kernel", 7, 3)
     assert found.details == {"grid": [4, 1, 1], "stream": 7}
-    assert [each.details for each in raw_events([Event(""), Event('"name": "a"b"'), Event("1", on_gpu=False)])] == [
-        {}, {}, {},
-    ]  # fmt: skip
+    odd = of_kineto(""), of_kineto('"name": "a"b"'), of_kineto("1", on_gpu=False)
+    assert [each.details for each in raw_events([*odd])] == [{}, {}, {}]
     monkeypatch.setattr(torch._C, "_profiler", SimpleNamespace(_ExperimentalConfig=object))
     assert of_profiler._experimental() is None
 
@@ -516,22 +472,18 @@ def test_events_of_an_older_torch_become_plain_values(monkeypatch: pytest.Monkey
 def test_a_thread_is_known_by_all_its_numbers() -> None:
     """The kernel's, and the library's cut to 32 bits, signed or not; other threads have others."""
     others: list[frozenset[int]] = []
-    thread = threading.Thread(target=lambda: others.append(thread_numbers()))
-    thread.start()
-    thread.join()
+    in_threads([lambda: others.append(thread_numbers())])
     mine = thread_numbers()
     assert threading.get_native_id() in mine
     assert threading.get_ident() & 0xFFFFFFFF in mine
-    assert any(
-        -(2**31) <= number < 2**31 and number & 0xFFFFFFFF == threading.get_ident() & 0xFFFFFFFF for number in mine
-    )
+    assert any(-(2**31) <= own < 2**31 and own & 0xFFFFFFFF == threading.get_ident() & 0xFFFFFFFF for own in mine)
     assert not mine & others[0]
 
 
 def test_the_distance_of_the_clocks_is_known_closely() -> None:
     """Within what lies between two readings of both."""
     before = time.time_ns() - time.monotonic_ns()
-    assert abs(clock_offset_ns() - before) < 50_000_000
+    assert abs(of_profiler.clock_offset_ns() - before) < 50_000_000
 
 
 NAMES = sorted(path.name for path in FIXTURES.glob("*.json.gz"))
@@ -673,11 +625,7 @@ def test_a_file_that_cannot_be_opened_is_refused(tmp_path: Path, monkeypatch: py
     with pytest.raises(BadValue, match="no regular file"):
         read_trace(tmp_path)
     path = written(tmp_path / "t.json")
-
-    def refused(*_: Any, **__: Any) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "open", refused)
+    monkeypatch.setattr(Path, "open", Mock(side_effect=PermissionError(13, "Permission denied")))
     with pytest.raises(MissingPart, match="Permission denied"):
         read_trace(path)
 

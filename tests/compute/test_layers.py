@@ -20,8 +20,6 @@ from loaderprobe.compute.layers import EVALUATE, LAYER, Owners, layer_times
 from loaderprobe.errors import BadValue
 from tests.compute.models import Fill, Hungry, Named, Net, Often, Picked, QuickPool, SlowPool, Turns
 
-# Times from events: nesting, layers used twice, backward functions and the weights after them.
-
 
 def event(name: str, begin: float, us: float, *children: Any, sequence: int = -1) -> Any:
     """As torch's FunctionEvent."""
@@ -47,13 +45,9 @@ FORWARD = layer(
     layer("fc", 82, 12, event("aten::linear", 83, 10, sequence=10)),
 )  # fmt: skip
 BACKWARD = (
-    back("AddmmBackward0", 110, 6, 10),
-    back(ACCUMULATE, 117, 2),
-    back("AddmmBackward0", 120, 5, 9),
-    back("AddBackward0", 126, 3, 8),
-    back("ConvolutionBackward0", 130, 50, 7),
-    back(ACCUMULATE, 181, 4),
-)
+    back("AddmmBackward0", 110, 6, 10), back(ACCUMULATE, 117, 2), back("AddmmBackward0", 120, 5, 9),
+    back("AddBackward0", 126, 3, 8), back("ConvolutionBackward0", 130, 50, 7), back(ACCUMULATE, 181, 4),
+)  # fmt: skip
 INNER = layer("conv", 10, 20, event("aten::conv2d", 11, 18, sequence=5))
 # An operator without gradient bears the number of the next one, which has one: the images of a batch need none.
 WITHOUT_GRADIENT = layer(
@@ -104,8 +98,6 @@ def test_a_backward_function_has_the_layer_that_ran_at_its_number() -> None:
     ]  # fmt: skip
 
 
-# Models really trained.
-
 IMAGES = (torch.randn(4, 3, 32, 32), torch.tensor([1, 2, 3, 4]))
 VECTORS = (torch.randn(2, 3), torch.tensor([0, 1]))
 CALLS = [("", 0), ("conv", 0), ("norm", 0), ("relu", 0), ("relu", 1), ("pool", 0), ("last", 0)]
@@ -118,15 +110,12 @@ def found(one_thread: None) -> loaderprobe.Layers:
 
 
 def test_layers_stand_in_the_order_in_which_they_run(found: loaderprobe.Layers) -> None:
-    """Each call of its own; the model has what it does between them. Ranges, the middle half of steps, hold medians."""
+    """Each call of its own, with its operators, shapes and weights; the model has what it does between them. Ranges,
+    the middle half of steps, hold medians; an activation that overwrites its input is marked."""
     assert [(layer.name, layer.call) for layer in found.layers] == CALLS
     assert found.layers[0].kind == "Net" and found.missing == ("unused",)
     assert [part.name for part in found.parts] == ["copy", "zero_grad", "forward", "loss", "backward", "optimizer"]
     assert all(0 < layer.forward.low <= layer.forward.value <= layer.forward.high for layer in found.layers)
-
-
-def test_a_layer_has_its_operators_shapes_and_weights(found: loaderprobe.Layers) -> None:
-    """Forward and backward ones; an activation that overwrites its input is marked."""
     by_name = {(layer.name, layer.call): layer for layer in found.layers}
     conv = by_name["conv", 0]
     assert (conv.parameters, conv.inputs, conv.outputs) == (8 * 3 * 9 + 8, ((4, 3, 32, 32),), ((4, 8, 32, 32),))
@@ -196,10 +185,8 @@ def test_control_flow_and_named_inputs() -> None:
 
 
 def test_layers_by_the_clock_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a model with too many operators the profiler records none, so that memory does not grow with them.
-
-    The same layers in the same order; forward by the clock, and the whole backward pass divided among them.
-    """
+    """Of a model with too many operators the profiler records none, so that memory does not grow with them. The same
+    layers in the same order; forward by the clock, and the whole backward pass divided among them."""
     monkeypatch.setattr(compute_layers, "MOST_OPERATORS", 0)
     monkeypatch.delattr(compute_layers, "profile")
     found = loaderprobe.layers(Net(SlowPool()), IMAGES, steps=4, drill=True)

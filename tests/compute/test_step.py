@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, Self
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -60,7 +61,6 @@ class Gpu:
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
-    """In use, as far as the step can see."""
     found = Gpu(FakeClock())
     cuda = SimpleNamespace(
         Event=found.event, synchronize=found.synchronize, get_device_name=lambda: "Fake GPU",
@@ -85,10 +85,8 @@ def test_a_step_on_the_cpu_ends_when_it_returns() -> None:
 
 
 def test_a_device_that_runs_behind_is_timed_on_its_own_timeline(gpu: Gpu) -> None:
-    """Steps are launched in 1 ms each and run for 10 ms each; only the end of a segment is waited for.
-
-    A step that waits for its device, as with loss.item(), is synchronous: at the end there is nothing to wait for.
-    """
+    """Steps are launched in 1 ms each and run for 10 ms each; only the end of a segment is waited for. A step that
+    waits for its device, as with loss.item(), is synchronous: at the end there is nothing to wait for."""
     compute = StepCompute(gpu.step, example_arguments(gpu.clock))
     for _ in range(5):
         compute.step(None)
@@ -127,22 +125,15 @@ def test_the_step_that_first_uses_a_device_ends_there(gpu: Gpu, monkeypatch: pyt
 
 
 def raising(error: BaseException) -> StepCompute:
-    def step(batch: Any) -> None:
-        raise error
-
-    return StepCompute(step, example_arguments(FakeClock()))
+    return StepCompute(Mock(side_effect=error), example_arguments(FakeClock()))
 
 
 @pytest.mark.parametrize("error", [ValueError("bad shape"), StopIteration(), SystemExit("no data")])
 def test_whatever_a_step_raises_is_named_as_its_own(error: BaseException) -> None:
-    """Also what would otherwise end an iteration, or the program, silently."""
+    """Also what would end an iteration, or the program, silently; not what torch reports of a worker by a signal."""
     with pytest.raises(LoaderprobeError, match=f"your step raised {type(error).__name__}") as caught:
         raising(error).step(None)
     assert caught.value.__cause__ is error
-
-
-def test_what_torch_reports_of_a_worker_is_not_the_steps_own() -> None:
-    """It arrives by a signal, in the midst of whatever runs."""
     with pytest.raises(RuntimeError, match="DataLoader worker"):
         raising(RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed.")).step(None)
 
@@ -196,8 +187,6 @@ def test_a_step_that_failed_begins_no_other(gpu: Gpu) -> None:
     (ended,) = events.finish()
     assert ended - events.begun[0] == round(STEP_S * 1e9)
 
-
-# Accelerators on a timeline of their own.
 
 BATCH = (SimpleNamespace(shape=(100, 3)), None)
 

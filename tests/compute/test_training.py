@@ -163,9 +163,7 @@ def test_a_cpu_step_trains_and_ends_before_the_host_goes_on() -> None:
 
 
 @pytest.mark.parametrize(("asked", "threads"), [(None, 3), ("8", 8)])
-def test_a_cpu_trains_with_no_more_threads_than_a_quota_allows(
-    monkeypatch: pytest.MonkeyPatch, asked: str | None, threads: int
-) -> None:
+def test_a_cpu_trains_within_its_quota(monkeypatch: pytest.MonkeyPatch, asked: str | None, threads: int) -> None:
     """Unless the user has said how many: torch makes one for each core that it may run on."""
     monkeypatch.setattr(module, "cores_available", lambda: 3.5)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
@@ -190,9 +188,7 @@ def test_bytes_are_normalised_on_the_device_as_floats_are_in_the_workers() -> No
     """Training sees the same numbers, whichever way they were sent."""
     pixels = torch.randint(0, 256, (2, 3, 224, 224), dtype=torch.uint8)
     worker = v2.Compose([v2.ToDtype(torch.float32, scale=True), v2.Normalize(CHANNEL_MEAN, CHANNEL_DEVIATION)])
-    images, _ = CpuCompute(example_arguments(SystemClock(), compute="cpu")).copy(
-        (pixels, torch.zeros(2, dtype=torch.int64))
-    )
+    images, _ = CpuCompute(example_arguments(SystemClock(), compute="cpu")).copy((pixels, torch.zeros(2).long()))
     assert torch.allclose(images, worker(pixels), atol=1e-5)
 
 
@@ -299,9 +295,7 @@ def models() -> Iterator[list[DistributedDataParallel]]:
     dist.destroy_process_group()
 
 
-def test_all_ranks_exchange_models_in_the_same_order(
-    models: list[DistributedDataParallel], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranks_exchange_in_one_order(models: list[DistributedDataParallel], monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever order the collector of a rank has them in: else their sizes would not match."""
     for known in (models, models[::-1]):
         monkeypatch.setattr(gc, "get_objects", lambda known=known: known)

@@ -20,12 +20,9 @@ def frames(draw: st.DrawFn) -> Frame:
     """Small frames of every shape, quality, sampling and number of components."""
     components = draw(st.sampled_from([1, 3, 3, 3, 4]))
     return Frame(
-        width=draw(st.integers(1, 70)),
-        height=draw(st.integers(1, 70)),
-        quality=draw(st.integers(1, 100)),
-        sampling=draw(st.sampled_from(SAMPLINGS)) if components == 3 else (1, 1),
-        components=components,
-    )
+        width=draw(st.integers(1, 70)), height=draw(st.integers(1, 70)), quality=draw(st.integers(1, 100)),
+        sampling=draw(st.sampled_from(SAMPLINGS)) if components == 3 else (1, 1), components=components,
+    )  # fmt: skip
 
 
 def planes(frame: Frame, seed: int, strength: float = 40.0) -> list[Plane]:
@@ -38,7 +35,6 @@ def planes(frame: Frame, seed: int, strength: float = 40.0) -> list[Plane]:
 
 
 def encode(frame: Frame, seed: int = 0, strength: float = 40.0) -> Encoded:
-    """An image in that frame."""
     return encoded(scan_tokens(spectra(planes(frame, seed, strength), frame), frame), frame)
 
 

@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from shutil import which
+from unittest.mock import Mock, call
 
 import numpy as np
 import pytest
@@ -55,12 +56,8 @@ def test_the_class_is_the_first_directory(tmp_path: Path) -> None:
     for name in ("cat/a.jpg", "cat/deep/er/b.jpg", "ant/c.jpg", "loose.jpg"):
         save(tmp_path / name)
     files = scan(tmp_path)
-    assert dict(zip(files.paths, files.classes, strict=True)) == {
-        "loose.jpg": 0,
-        "ant/c.jpg": 1,
-        "cat/a.jpg": 2,
-        "cat/deep/er/b.jpg": 2,
-    }
+    classes = {"loose.jpg": 0, "ant/c.jpg": 1, "cat/a.jpg": 2, "cat/deep/er/b.jpg": 2}
+    assert dict(zip(files.paths, files.classes, strict=True)) == classes
     assert (files.label, files.generated, files.images_found, files.skipped_count) == (tmp_path.name, False, 4, 0)
     assert [Path(files.root, path).stat().st_size for path in files.paths] == list(files.size_bytes)
 
@@ -90,12 +87,10 @@ def test_only_the_sample_is_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     """Of 50 images, a sample of 5 opens 5; the set still says how many there are, and progress ends at the sample."""
     for number in range(50):
         save(tmp_path / f"c/{number}.jpg", size=(8, 8))
-    opened: list[Path] = []
-    image_open = Image.open
-    monkeypatch.setattr(Image, "open", lambda path: opened.append(path) or image_open(path))  # type: ignore[func-returns-value]  # append returns None, on purpose
-    told: list[tuple[int, int]] = []
-    files = scan_folder(tmp_path, sample=5, seed=0, progress=lambda *now: told.append(now))
-    assert (len(files.paths), files.images_found, len(opened), told[-1]) == (5, 50, 5, (5, 5))
+    opened, told = Mock(wraps=Image.open), Mock()
+    monkeypatch.setattr(Image, "open", opened)
+    files = scan_folder(tmp_path, sample=5, seed=0, progress=told)
+    assert (len(files.paths), files.images_found, opened.call_count, told.call_args) == (5, 50, 5, call(5, 5))
 
 
 def test_damaged_images_are_replaced_by_others(tmp_path: Path) -> None:
@@ -235,9 +230,7 @@ def test_what_may_not_be_read_is_skipped_or_asked_for(open_path: Path, as_unpriv
     assert reasons(files) == {"private": "cannot be read: Permission denied", "c/secret.jpg": "no read permission"}
 
 
-def test_a_generated_set_is_taken_from_its_manifest(
-    tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_generated_set_is_read_from_its_manifest(tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Label, classes and sizes are right, the order is by seed, and no image is opened."""
     made = make(tmp_path)
     monkeypatch.delattr(Image, "open")
@@ -272,9 +265,7 @@ def test_only_our_own_manifest_marks_a_generated_set(tmp_path: Path, make: Make)
     assert not is_generated(tmp_path)
 
 
-def test_a_generated_set_whose_spec_may_not_be_read_needs_permission(
-    open_path: Path, make: Make, as_unprivileged: AsUnprivileged
-) -> None:
+def test_a_spec_that_is_closed_needs_permission(open_path: Path, make: Make, as_unprivileged: AsUnprivileged) -> None:
     """What it is made with is not known."""
     made = make(open_path, count=4)
     (made / "spec.json").chmod(0)
@@ -323,9 +314,7 @@ DECODERS: dict[str, Callable[[bytes], tuple[int, ...]]] = {
 
 
 @pytest.mark.parametrize("name", DECODERS)
-def test_every_decoder_takes_every_file_without_a_warning(
-    files: list[bytes], name: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_every_decoder_takes_every_file(files: list[bytes], name: str, capfd: pytest.CaptureFixture[str]) -> None:
     """Each of the size that its header says; nothing is said on standard error, where libjpeg warns."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -381,14 +370,14 @@ def test_verify_finds_what_changed(tmp_path: Path, make: Make) -> None:
     flipped.write_bytes(data)
     lost.unlink()
     longer.write_bytes(longer.read_bytes() + b"x")
-    told: list[tuple[int, int]] = []
-    found = verify_set(directory, lambda *now: told.append(now))
+    told = Mock()
+    found = verify_set(directory, told)
     paths = [path.relative_to(directory).as_posix() for path in (flipped, lost, longer)]
     assert found.keys() == set(paths)
     assert "content" in found[paths[0]]
     assert "No such file" in found[paths[1]]
     assert "bytes, not" in found[paths[2]]
-    assert told[-1] == (70, 70)
+    assert told.call_args == call(70, 70)
     (directory / "manifest.json").unlink()
     assert verify_set(directory, lambda *_: None) == {"manifest.json": "missing: the set is not complete"}
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import xxhash
@@ -31,7 +32,6 @@ from tests.datasets.conftest import Make, tree
 
 
 def images_of(directory: Path) -> int:
-    """As its manifest has it."""
     manifest = read_manifest(directory)
     assert manifest is not None
     return manifest.images
@@ -118,9 +118,7 @@ def test_an_interrupted_set_goes_on_where_it_was(tmp_path: Path, make: Make, pro
     assert tree(directory) == tree(make(tmp_path / "whole", count=140))
 
 
-def test_a_set_that_another_process_enlarged_meanwhile_does_not_shrink(
-    tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_set_enlarged_meanwhile_does_not_shrink(tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is there is looked at again under the lock."""
 
     @contextlib.contextmanager
@@ -301,16 +299,9 @@ def test_a_disk_that_fills_up_midway_loses_nothing(tmp_path: Path, make: Make, m
 
 
 @pytest.mark.parametrize("failing", [1, 2])
-def test_a_write_that_the_medium_refuses_is_never_called_complete(
-    tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch, failing: int
-) -> None:
+def test_a_failed_write_is_not_whole(tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch, failing: int) -> None:
     """The kernel reports once that it could not write back: no manifest then, and no record of those files."""
-    calls = itertools.count(1)
-
-    def refused(_: Path) -> None:
-        if next(calls) == failing:
-            raise OSError(errno.EIO, "Input/output error")
-
+    refused = Mock(side_effect=[*[None] * (failing - 1), OSError(errno.EIO, "Input/output error")])
     with monkeypatch.context() as patch:
         patch.setattr(generate, "sync_filesystem", refused)
         patch.setattr(generate, "SYNC_S", 0.0 if failing == 2 else 1e9)
@@ -324,13 +315,7 @@ def test_a_write_that_the_medium_refuses_is_never_called_complete(
 
 def test_nothing_is_entered_after_a_write_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel reported it once, and it may have been any file: the next sync, which succeeds, proves nothing."""
-    calls = itertools.count(1)
-
-    def refused_once(_: Path) -> None:
-        if next(calls) == 1:
-            raise OSError(errno.EIO, "Input/output error")
-
-    monkeypatch.setattr(generate, "sync_filesystem", refused_once)
+    monkeypatch.setattr(generate, "sync_filesystem", Mock(side_effect=[OSError(errno.EIO, "Input/output error"), None]))
     journal = Journal(tmp_path)
     journal.add([_entry(0)])
     with pytest.raises(OSError, match="Input/output"):
@@ -343,11 +328,7 @@ def test_nothing_is_entered_after_a_write_that_failed(tmp_path: Path, monkeypatc
 def test_files_of_somebody_else_are_left_alone(tmp_path: Path, make: Make) -> None:
     """Names like ours in other places stay, when a set is completed, repaired or made larger."""
     directory = make(tmp_path)
-    others = [
-        "train/n01440764/n01440764_10026.JPEG",
-        "train/mine/shard-000000.tar",
-        "train/mine/.n00000001_4.JPEG.part",
-    ]
+    others = ["train/n01440764/n01440764_1.JPEG", "train/mine/shard-000000.tar", "train/mine/.n00000001_4.JPEG.part"]
     for name in others:
         (directory / name).parent.mkdir(exist_ok=True)
         (directory / name).write_bytes(b"mine")
@@ -357,9 +338,7 @@ def test_files_of_somebody_else_are_left_alone(tmp_path: Path, make: Make) -> No
 
 
 @pytest.mark.parametrize("below", ["", "new/deep"])
-def test_a_place_without_permission_is_a_missing_part(
-    open_path: Path, make: Make, as_unprivileged: AsUnprivileged, below: str
-) -> None:
+def test_a_closed_place_is_refused(open_path: Path, make: Make, as_unprivileged: AsUnprivileged, below: str) -> None:
     """Where this user may not write, the error says so and how to go on; a set that is there can be used."""
     directory = make(open_path, count=4)
     with as_unprivileged():
@@ -371,9 +350,7 @@ def test_a_place_without_permission_is_a_missing_part(
     assert "write permission" in error.value.hint
 
 
-def test_a_killed_process_is_reported_and_nothing_is_lost(
-    tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_a_killed_process_nothing_is_lost(tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that the kernel kills gives one clear error, and the next call completes the set."""
     write_file = generate.write_file
 

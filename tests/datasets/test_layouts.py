@@ -19,6 +19,7 @@ from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock, call
 
 import pytest
 from PIL import Image
@@ -76,14 +77,12 @@ def test_it_holds_the_same_images_as_files(tmp_path: Path, make: Make, made: Pat
     assert [(len(image), label) for image, label in read] == list(zip(files.size_bytes, files.classes, strict=True))
     assert files.label == f"64x48 {files.layout}" and files.parts is not None
     assert files.images_an_open == {"lmdb": COUNT, "mds": 1}.get(files.layout, COUNT // 4)
-    assert {Path(path): path.stat().st_size for path in files.absolute(0, COUNT)} == {
-        Path(path): size for path, size in files.parts.file_bytes.items()
-    }
+    sizes = {Path(path): size for path, size in files.parts.file_bytes.items()}
+    assert {path: path.stat().st_size for path in files.absolute(0, COUNT)} == sizes
 
 
 def test_it_is_recognised_without_its_manifest(made: Path, layout: str) -> None:
-    """By the names of its files, and every image is looked at; a sample takes whole shards, and not all. A folder whose
-    name is no UTF-8 is read as any other."""
+    """By the names of its files, and every image is looked at; a sample takes whole shards, not all; of any name."""
     assert layout_in(made) == layout
     found = scan_layout(made, layout, sample=COUNT, seed=3, progress=lambda *_: None)
     assert sorted(contents(found)) == sorted(contents(whole(made)))
@@ -91,9 +90,8 @@ def test_it_is_recognised_without_its_manifest(made: Path, layout: str) -> None:
     some = scan_layout(made, layout, sample=5, seed=0, progress=lambda *_: None)
     assert 5 <= some.count < COUNT and len(some.whole_bytes) == len(set(some.paths))
     odd = made.rename(f"{made}\udcff")
-    assert [*contents(scan_layout(odd, layout, sample=COUNT, seed=3, progress=lambda *_: None))] == [
-        *contents(replace(found, root=found.root.replace(str(made), str(odd))))
-    ]
+    again = scan_layout(odd, layout, sample=COUNT, seed=3, progress=lambda *_: None)
+    assert [*contents(again)] == [*contents(replace(found, root=found.root.replace(str(made), str(odd))))]
 
 
 def test_workers_take_turns_and_each_reads_on(made: Path) -> None:
@@ -137,9 +135,7 @@ def test_a_damaged_file_is_named(made: Path) -> None:
         scan_layout(made, files.layout, sample=COUNT, seed=0, progress=lambda *_: None)
 
 
-def test_what_may_not_be_read_is_not_damaged(
-    open_path: Path, make: Make, layout: str, as_unprivileged: AsUnprivileged
-) -> None:
+def test_a_closed_file_is_not_damage(open_path: Path, make: Make, layout: str, as_unprivileged: AsUnprivileged) -> None:
     """Permission is asked for, when it is read and when it is taken as data."""
     made = make(open_path, layout=layout)
     files = whole(made)
@@ -150,9 +146,7 @@ def test_what_may_not_be_read_is_not_damaged(
             next(taken)
 
 
-def test_a_folder_that_may_not_be_listed_is_named(
-    open_path: Path, make: Make, layout: str, as_unprivileged: AsUnprivileged
-) -> None:
+def test_a_closed_folder_is_named(open_path: Path, make: Make, layout: str, as_unprivileged: AsUnprivileged) -> None:
     """As one of images; the shards beside it are used, as those beside the `lost+found` of a disk."""
     made = make(open_path, layout=layout)
     closed = made / "train/lost+found"
@@ -212,9 +206,7 @@ def test_a_row_without_an_image_is_damage(tmp_path: Path) -> None:
     [("class", ["dog", "7"], [0, 7]), ("label", [None, 3], [0, 3]), ("labels", [[1, 2], [3]], [0, 0]),
      ("label", [float("nan"), 2.0], [0, 2]), ("label", [-(2**63), 2], [-(2**63), 2])],
 )  # fmt: skip
-def test_a_class_of_a_row_is_its_number_else_0(
-    tmp_path: Path, make: Make, column: str, labels: list[object], classes: list[int]
-) -> None:
+def test_the_class_of_a_row(tmp_path: Path, make: Make, column: str, labels: list[object], classes: list[int]) -> None:
     """Parquet files that others wrote have words there, lists, or nothing."""
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     images = [path.read_bytes() for path in whole(make(tmp_path)).absolute(0, len(labels))]
@@ -253,8 +245,7 @@ def test_of_several_images_the_first_is_the_sample(tmp_path: Path) -> None:
     ids=["no text", "no digit", "too long", "no int64"],
 )
 def test_a_class_that_is_no_number_is_damage(tmp_path: Path, label: bytes, says: str) -> None:
-    """In a shard that others wrote; a word is class 0, as for WebDataset it may be anything. No tensor holds a large
-    number."""
+    """In a shard that others wrote; a word is class 0, as it may be anything. No tensor holds a large number."""
     write_tar(tmp_path, ("a.jpg", b"image"), ("a.cls", label))
     with pytest.raises(BadValue, match=says):
         scan_layout(tmp_path, "tar", sample=1, seed=0, progress=lambda *_: None)
@@ -271,33 +262,26 @@ def test_a_missing_library_is_a_missing_part(name: str, monkeypatch: pytest.Monk
 
 def test_a_folder_is_written_in_a_layout(tmp_path: Path, make: Make, layout: str) -> None:
     """The same images in the same order; a second call writes only what is missing, and nothing of other images."""
-    files, heard = whole(make(tmp_path)), list[tuple[int, int]]()
-
-    def converted(source: FileSet) -> FileSet:
-        return convert(source, layout, tmp_path / "other", lambda done, total: heard.append((done, total)))
-
-    found = converted(files)
+    files, heard, place = whole(make(tmp_path)), Mock(), tmp_path / "other"
+    found = convert(files, layout, place, heard)
     assert list(contents(found)) == list(contents(files)) and found.size_bytes == files.size_bytes
-    assert heard[0] == (0, COUNT) and heard[-1] == (COUNT, COUNT)
-    assert found.label == f"64x48 {layout}" and found.file_bytes == {
-        path: (found.folder / path).stat().st_size for path in found.file_bytes
-    }
+    assert heard.call_args_list[0] == call(0, COUNT) and heard.call_args == call(COUNT, COUNT)
+    sizes = {path: (found.folder / path).stat().st_size for path in found.file_bytes}
+    assert found.label == f"64x48 {layout}" and found.file_bytes == sizes
     first, *others = found.absolute(0, COUNT)
     (found.folder / "train" / f".{first.name}.part").write_bytes(b"half")
     first.unlink()
     written = {path: path.stat().st_mtime_ns for path in others}
-    again = converted(files)
+    again = convert(files, layout, place, heard)
     assert again == found and list(contents(again)) == list(contents(files))
     assert {path: path.stat().st_mtime_ns for path in others} == written
     with pytest.raises(Refused, match="holds other images"):
-        converted(files.chosen(range(9)))
+        convert(files.chosen(range(9)), layout, place, heard)
     assert list(contents(again)) == list(contents(files))
 
 
 @pytest.mark.parametrize("indexed", ["mds", "litdata"])
-def test_large_images_get_more_shards(
-    tmp_path: Path, make: Make, indexed: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_big_images_get_more_shards(tmp_path: Path, make: Make, indexed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a shard of the usual number would be longer than its offsets can say."""
     files = whole(make(tmp_path))
     usual = len(convert(files, indexed, tmp_path / "usual", lambda *_: None).file_bytes)
@@ -307,9 +291,7 @@ def test_large_images_get_more_shards(
 
 
 @pytest.mark.parametrize("damage", ["is gone", "links to itself", "has grown"])
-def test_a_folder_that_changes_is_no_place_that_cannot_be_written(
-    tmp_path: Path, make: Make, layout: str, damage: str
-) -> None:
+def test_a_folder_that_changes_is_named(tmp_path: Path, make: Make, layout: str, damage: str) -> None:
     """The file that changed is named, and a whole file of the layout is written once it is as it was."""
     files = whole(make(tmp_path))
     last = files.absolute(COUNT - 1, 1)[0]
@@ -358,19 +340,13 @@ def test_a_copy_holds_the_same_files(tmp_path: Path, make: Make, any_layout: str
 
 
 @pytest.mark.parametrize("indexed", ["mds", "litdata"])
-def test_a_copy_has_the_index_of_its_source(
-    tmp_path: Path, make: Make, indexed: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_has_its_source_index(tmp_path: Path, make: Make, indexed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever columns that names, also where they change; and where Ctrl-C came before all was on the disk."""
     files = whole(make(tmp_path, layout=indexed, shard_images=20))
     (index,) = files.folder.rglob("index.json")
     index.write_text(index.read_text().replace('"int"', '"int64"'))
-
-    def interrupted(_: Path) -> None:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("loaderprobe.datasets.convert.sync_filesystem", interrupted)
+        patch.setattr("loaderprobe.datasets.convert.sync_filesystem", Mock(side_effect=KeyboardInterrupt))
         staged(files, tmp_path / "copy")
     for text in (index.read_text(), index.read_text().replace('"int64"', '"uint8"')):
         index.write_text(text)
@@ -403,9 +379,7 @@ def test_a_copy_grows_and_takes_no_place_of_others(tmp_path: Path, make: Make) -
     assert part and 0 < part.share < 1
 
 
-def test_space_for_all_images_is_that_of_all_shards(
-    tmp_path: Path, make: Make, layout: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_space_is_that_of_all_shards(tmp_path: Path, make: Make, layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of some images, which may lie in all shards; and of some shards, where images are read in sequence."""
     every = whole(made := make(tmp_path, layout=layout, shard_images=20))
     free = round(1.5 * sum(every.file_bytes.values()))
@@ -465,9 +439,7 @@ def test_a_full_disk_leaves_whole_files(tmp_path: Path, make: Make, monkeypatch:
         assert "begin again" in gone.value.hint
 
 
-def test_a_copy_that_is_interrupted_ends_in_the_middle_of_its_files(
-    tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_copy_ends_within_its_files(tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rest of large files is not copied first."""
     ending, shutdown = Event(), ThreadPoolExecutor.shutdown
 
@@ -481,13 +453,10 @@ def test_a_copy_that_is_interrupted_ends_in_the_middle_of_its_files(
         ending.wait()
         yield data[9:]
 
-    def interrupted(*_: int) -> None:
-        raise KeyboardInterrupt
-
     monkeypatch.setattr(ThreadPoolExecutor, "shutdown", ended)
     monkeypatch.setattr(convert_module, "_pieces", large)
     with pytest.raises(KeyboardInterrupt):
-        stage(whole(make(tmp_path)), tmp_path / "copy", FakePageCache(), interrupted)
+        stage(whole(make(tmp_path)), tmp_path / "copy", FakePageCache(), Mock(side_effect=KeyboardInterrupt))
     assert not [path for path in (tmp_path / "copy").rglob("*") if path.suffix in (".JPEG", ".part")]
 
 
@@ -523,9 +492,7 @@ WIDTHS = {"int": 8, "uint8": 1}
      ({"bytes": ("bytes", JPEG), "number": ("int", 4), "other": ("int", 5)}, 4, False),
      ({"image": ("jpeg", JPEG), "label": ("uint8", 200)}, 200, False)],
 )  # fmt: skip
-def test_columns_of_a_shard_are_known_by_their_names(
-    tmp_path: Path, columns: dict[str, tuple[str, Any]], label: int, decoded: bool
-) -> None:
+def test_columns_have_names(tmp_path: Path, columns: dict[str, tuple[str, Any]], label: int, decoded: bool) -> None:
     """As Streaming writes them, in the order of names: torch's reader and the library's take the same image and class,
     or the library has that image decoded, and none is taken for it."""
     kinds, row = [kind for kind, _ in columns.values()], {name: value for name, (_, value) in columns.items()}

@@ -72,8 +72,8 @@ def test_a_loop_is_heard_of_and_gets_its_own_batches(workers: int) -> None:
     heard: list[Any] = []
 
     def iterated(made: DataLoader[Any], original: Any) -> Iterator[Any]:
-        own = made.worker_init_fn
-        made.worker_init_fn = Noted(own)
+        own: Any = made.worker_init_fn
+        made.worker_init_fn = lambda worker: own(worker)
         heard.append(made)
         return iter(original(made))
 
@@ -87,13 +87,3 @@ def test_a_loop_is_heard_of_and_gets_its_own_batches(workers: int) -> None:
         fastai_load._loaders = kinds
     assert heard == [attached.torch_loader(other.fake_l)]
     assert other.fake_l.worker_init_fn is fastai_load._wif
-
-
-class Noted:
-    """Calls what it is given."""
-
-    def __init__(self, own: Any) -> None:
-        self.own = own
-
-    def __call__(self, worker: int) -> None:
-        self.own(worker)

@@ -21,7 +21,6 @@ from tests.measure.scripted import in_threads
 
 @pytest.fixture(scope="module")
 def port() -> int:
-    """Of a store."""
     store: Any = dist.TCPStore(  # type: ignore[attr-defined]  # torch does not list it
         "127.0.0.1", 0, None, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=20)
     )
@@ -56,13 +55,9 @@ def test_three_ranks_agree_by_the_store_of_their_place(port: int) -> None:
     """On numbers and on bytes of any length; the device has a group of its own."""
 
     def agrees(rank: int, at: RankGroups) -> tuple[Any, ...]:
-        collectives = Collectives(at.group)
-        told = (
-            collectives.agree(100 + rank),
-            collectives.least(None if rank == 2 else rank),
-            collectives.ends(rank == 1),
-        )
-        return *told, collectives.ascending(-rank), at.device.all_reduce_max(rank), at.group.gather(b"x" * rank)
+        on = Collectives(at.group)
+        told = on.agree(100 + rank), on.least(None if rank == 2 else rank), on.ends(rank == 1)
+        return *told, on.ascending(-rank), at.device.all_reduce_max(rank), at.group.gather(b"x" * rank)
 
     first, *others = on_ranks(port, "agree", 3, agrees)
     assert first == (100, 0, False, (2, 1, 0), (2,), (b"", b"x", b"xx"))
@@ -107,9 +102,7 @@ def test_only_errors_of_groups_mean_a_lost_rank(text: str, of_ranks: bool) -> No
 
 
 @pytest.mark.parametrize(("set_", "count"), [({}, "0"), ({"TORCHELASTIC_RESTART_COUNT": "2"}, "2")])
-def test_code_may_read_the_variables_of_torchrun(
-    set_: dict[str, str], count: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_code_may_read_torchruns_variables(set_: dict[str, str], count: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are those of the rank, and all of its numbers are numbers."""
     joined: list[dict[str, Any]] = []
     for module in (dist, dist.distributed_c10d):

@@ -57,9 +57,7 @@ def test_an_image_that_torch_leaves_out_is_named(tmp_path: Path, skipped: int) -
     assert ("names its file" in error.value.hint) != bool(skipped)
 
 
-def test_links_to_shards_are_removed_after_a_process_that_was_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_links_to_shards_are_removed_after_a_killed_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They lie in a scratch directory, which the next process removes."""
     streaming, base, shared = (ModuleType(name) for name in ("streaming", "base", "shared"))
     marked: list[bool] = []

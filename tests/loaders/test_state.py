@@ -192,17 +192,13 @@ def test_what_a_logger_holds_is_none_of_the_data(tmp_path: Path, monkeypatch: py
 
 
 def test_no_code_of_the_users_is_called() -> None:
-    """Not even to ask for its class, its length or its items."""
+    """Not even to ask for its class, its length or its items; nor that of its class, where it is asked for anything."""
     armed = Armed()
     list.append(armed, "item")
     vars(armed)["own"] = "attribute"
     found = list(reachable([armed]))
     assert found[0] is armed
     assert {value for value in found if type(value) is str} == {"item", "attribute"}
-
-
-def test_no_code_of_the_users_classes_is_called() -> None:
-    """A class of classes may run code wherever it is asked for an attribute."""
 
     class Guarding(type):
         def __getattribute__(cls, name: str) -> Any:
@@ -266,9 +262,7 @@ def test_all_random_generators_are_put_back(deep: bool) -> None:
         (["b", "c"], {"MOST": 3}, False),
     ],
 )
-def test_what_does_not_let_itself_be_copied_stays(
-    held: Any, limits: dict[str, int], copied: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_not_all_is_copied(held: Any, limits: dict[str, int], copied: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or is too large."""
     for name, most in limits.items():
         monkeypatch.setattr(state, name, most)
@@ -374,8 +368,7 @@ class Resumable(Numbers):
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_attributes_of_samplers_are_put_back(workers: int) -> None:
-    """And those of a data set, unless it works in this process, where it keeps what it has cached; one that can be
-    resumed keeps its place there too."""
+    """And of a data set, but what it cached in this process; its place comes back where it can resume."""
     sampler, data, resumable = Backwards(8), Numbers(), Resumable()
     loader = DataLoader(data, sampler=sampler, num_workers=workers)
     with shared_state_kept(loader), shared_state_kept(DataLoader(resumable)):

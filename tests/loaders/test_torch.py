@@ -14,28 +14,17 @@ from PIL import ExifTags, Image
 
 from loaderprobe.errors import BadValue, NoSpace
 from loaderprobe.loaders import torch as torch_loader
-from loaderprobe.loaders.torch import (
-    DECODERS,
-    EncodedFiles,
-    ImageFiles,
-    TorchLoader,
-    alternatives,
-    image_loader,
-    is_installed,
-    shared_memory_needed,
-)
+from loaderprobe.loaders.torch import DECODERS, ImageFiles, TorchLoader, alternatives, shared_memory_needed
 from loaderprobe.records.config import Decoder, LoaderSpec, Pipeline, with_options
 from loaderprobe.records.files import FileSet
 from loaderprobe.render.words import message
 from loaderprobe.testing import example_config
 
-INSTALLED = [name for name in DECODERS if is_installed(name)]
+INSTALLED = [name for name in DECODERS if torch_loader.is_installed(name)]
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_batches_come_in_the_order_of_the_set_with_a_record_each(
-    photographs: FileSet, tmp_path: Path, workers: int
-) -> None:
+def test_batches_come_in_the_sets_order_with_a_record_each(photographs: FileSet, tmp_path: Path, workers: int) -> None:
     """Batch k holds the images k x size on, and its record carries its number, images and times."""
     config = example_config(data=photographs.fingerprint, workers=workers, batch_size=4)
     with TorchLoader(config, photographs, tmp_path) as loader:
@@ -64,9 +53,7 @@ def test_the_set_is_read_round_and_round(photographs: FileSet, tmp_path: Path) -
 
 @pytest.mark.parametrize("decoder", INSTALLED)
 @pytest.mark.parametrize("pipeline", ["imagenet", "crop"])
-def test_pipelines_and_decoders_give_the_same_kind_of_sample(
-    photographs: FileSet, pipeline: Pipeline, decoder: Decoder
-) -> None:
+def test_all_pipelines_give_the_same_kind_of_sample(photographs: FileSet, pipeline: Pipeline, decoder: Decoder) -> None:
     """Every combination gives 3 x 224 x 224 floats, normalised."""
     spec = LoaderSpec(workers=0, prefetch_factor=0, pipeline=pipeline, decoder=decoder)
     image, label = ImageFiles(photographs, spec)[0]
@@ -105,7 +92,7 @@ def test_what_no_decoder_takes_is_named(photographs: FileSet, tmp_path: Path, de
         ImageFiles(files, LoaderSpec(workers=0, prefetch_factor=0, decoder=decoder))[0]
     assert alternatives(example_config(data=files.fingerprint), files) == ()
     with nullcontext() if content else pytest.raises(BadValue, match=r"bad\.JPEG is empty"):
-        EncodedFiles(files)[0]
+        torch_loader.EncodedFiles(files)[0]
 
 
 def test_other_ways_are_measured_beside_the_usual_one(photographs: FileSet) -> None:
@@ -131,9 +118,7 @@ def test_a_decoder_of_fewer_formats_is_left_out(photographs: FileSet, tmp_path: 
     assert "torchvision" in found and "simplejpeg" not in found
 
 
-def test_too_little_shared_memory_is_refused_before_a_worker_dies_of_it(
-    photographs: FileSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_little_shared_memory_is_refused(photographs: FileSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker would get a bus error; the loader says how much is needed and how to get it. All ranks of a node share
     its memory: each finds enough free for itself, as long as no other has begun."""
     config = example_config(data=photographs.fingerprint)
@@ -189,4 +174,5 @@ def test_memory_is_pinned_for_a_gpu_unless_it_is_not_wanted(photographs: FileSet
         example_config(compute="cuda"), example_config(compute="cuda", pin_memory=False), example_config(compute="cpu"),
         example_config(compute="cuda", gpu_decode=True),
     ]  # fmt: skip
-    assert [image_loader(config, photographs).pin_memory for config in configs] == [True, False, False, False]
+    pinned = [torch_loader.image_loader(config, photographs).pin_memory for config in configs]
+    assert pinned == [True, False, False, False]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -83,36 +84,16 @@ def test_a_wrapper_is_copied_around_a_copy_of_its_loader(
     assert {name: value for name, value in vars(wrapper).items() if isinstance(value, list)} == before
 
 
-class Data:
-    """As data modules of Lightning."""
-
-    def train_dataloader(self) -> DataLoader[Any]:
-        return data_loader()
-
-
-class Without:
-    """Wraps, but cannot be iterated."""
-
-    def __init__(self, inner: Any) -> None:
-        self.inner = inner
-
-
-class Two:
-    """Holds two, and cannot be iterated."""
-
-    def __init__(self, labeled: Any, unlabeled: Any) -> None:
-        self.labeled, self.unlabeled = labeled, unlabeled
-
-
 @pytest.mark.parametrize(
     ("given", "hint"),
     [
-        (Two(data_loader(), data_loader()), r"give loader\.labeled or loader\.unlabeled"),
+        # What wraps, but cannot be iterated; the last as data modules of Lightning.
+        (SimpleNamespace(labeled=data_loader(), unlabeled=data_loader()), r"give loader\.labeled or loader\.unlabeled"),
+        (SimpleNamespace(inner=data_loader()), r"give loader\.inner"),
+        (SimpleNamespace(inner=iter(data_loader())), r"its \.inner is an iterator of a DataLoader: give that Data"),
+        (type("Data", (), {"train_dataloader": data_loader})(), r"give what its train_dataloader\(\) returns"),
         ([data_loader(), data_loader()], r"give loader\[0\] or loader\[1\]"),
         ({"train": data_loader()}, r"give loader\['train'\]"),
-        (Without(data_loader()), r"give loader\.inner"),
-        (Without(iter(data_loader())), r"its \.inner is an iterator of a DataLoader: give that DataLoader itself"),
-        (Data(), r"give what its train_dataloader\(\) returns"),
         (iter(data_loader()), "give the DataLoader itself, not an iterator of it"),
         (range(3), "give the DataLoader that feeds it"),
     ],

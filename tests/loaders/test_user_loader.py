@@ -131,13 +131,7 @@ def test_repeated_batches_go_to_the_worker_that_had_them(workers: int) -> None:
         assert batch[0] >= 18 - 9 - workers
 
 
-@pytest.mark.parametrize(
-    ("files", "code"),
-    [
-        ({}, "none_seen"),
-        ({f"/data/{n}": 1 for n in range(20_001)}, "too_large"),
-    ],
-)
+@pytest.mark.parametrize(("files", "code"), [({}, "none_seen"), ({f"/d/{n}": 1 for n in range(20_001)}, "too_large")])
 def test_files_that_are_too_many_to_evict_are_said_so(files: dict[str, int], code: UnknownFilesCode) -> None:
     """They are seen, mapped into memory, whatever opened them."""
     found = loader_files([BatchReads(kept_open=files)], Numbers(), batch_size=1, in_order=True)
@@ -165,9 +159,7 @@ class OfProject:
 
 
 @pytest.mark.parametrize(("most", "found"), [(9, 3), (2, 1)])
-def test_too_many_files_that_only_code_names_are_left_out(
-    most: int, found: int, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_files_of_code_are_left_out(most: int, found: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the data set holds, or has open, is evicted all the same."""
     monkeypatch.setattr(reads, "MOST_FILES", most)
     monkeypatch.setitem(PROJECT, 0, str(folder))
@@ -176,8 +168,7 @@ def test_too_many_files_that_only_code_names_are_left_out(
 
 
 def test_files_that_are_opened_are_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Data that is read, once each, by absolute path; not what is written, code, devices, or what has gone, be it the
-    current folder."""
+    """Data that is read, once each, by absolute path; not what is written, code, devices, or what has gone."""
     data, code, package, gone = (tmp_path / name for name in ("a.raw", "b.py", "site-packages/c.json", "gone"))
     package.parent.mkdir()
     for path in (data, code, package, gone):
@@ -296,9 +287,7 @@ def test_a_loader_that_prefetches_is_measured_from_its_first_batch(tmp_path: Pat
 
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("kind", ["files", "stacks"])
-def test_a_full_disk_is_no_error_of_the_data_set(
-    tmp_path: Path, kind: str, workers: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_said(tmp_path: Path, kind: str, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where its files cannot be kept, that is said; without its stacks, the rest is measured."""
     usual = Path.open
 
@@ -415,8 +404,7 @@ def test_files_and_folders_that_are_named_are_found(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["//", "/", "/./", "//..", "/proc", "/proc/", "/sys/", "//dev/", "/usr", "./", "../", ".//", "../../"],
+    "text", ["//", "/", "/./", "//..", "/proc", "/proc/", "/sys/", "//dev/", "/usr", "./", "../", ".//", "../../"]
 )
 def test_a_text_that_is_not_meant_names_nothing(text: str, folder: Path) -> None:
     """A vocabulary holds many: the root, what the kernel shows as files, folders at the top, dots."""
@@ -497,8 +485,7 @@ def test_a_sampler_goes_through_the_whole_data_set_or_a_share(options: dict[str,
 
 
 def test_batches_of_the_same_content_are_the_same() -> None:
-    """Tensors of any type; what holds none shows nothing. Of made-up data batch after batch has the same content: all
-    ranks have it, whatever their samplers take."""
+    """Tensors of any type; what holds none shows nothing, nor does made-up data, whose batches are all the same."""
     batch = {"x": torch.ones(2, 3, dtype=torch.bfloat16), "y": [torch.tensor([True]), torch.tensor(3)]}
     other = {**batch, "x": torch.zeros(2, 3, dtype=torch.bfloat16)}
     loader = DataLoader(DATA)

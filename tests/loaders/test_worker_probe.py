@@ -115,8 +115,7 @@ def test_the_last_batch_is_not_in_memory_while_the_next_is_made(tmp_path: Path, 
 
 
 def test_a_batch_that_is_made_as_before_a_switch_was_begun_before_it(tmp_path: Path) -> None:
-    """Even where modes are switched while the samples of the batch before are let go: it is not taken as one of the
-    new mode."""
+    """Even where modes are switched while the samples of the batch before are let go: it is not of the new mode."""
     log = FetchLog.create(tmp_path / "log", 1)
     switch, switched_ns = log.open("r+"), list[int]()
 
@@ -156,9 +155,7 @@ class Eager(Nested):
 
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("kind", [Nested, Eager])
-def test_batches_that_a_data_set_takes_of_its_own_loader_are_part_of_its_own(
-    tmp_path: Path, kind: type[Nested], workers: int
-) -> None:
+def test_batches_of_a_loader_in_a_data_set_have_no_rows(tmp_path: Path, kind: type[Nested], workers: int) -> None:
     """They have no rows, and are made as they would be."""
     with driven(tmp_path, kind(), num_workers=workers) as loader:
         batches = loader.batches()
@@ -214,9 +211,7 @@ def test_nothing_is_listened_to_and_nothing_is_kept_after_an_error(tmp_path: Pat
         ([0, None], None),
     ],
 )
-def test_the_exit_code_shows_what_ended_a_worker(
-    codes: list[int | None], message: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_why_a_worker_ended(codes: list[int | None], message: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bus errors are shared memory that has run out; a worker that lives is no trouble."""
     monkeypatch.setattr(switched, "wait", lambda sentinels, timeout: sentinels)
     workers: Any = [SimpleNamespace(pid=7, exitcode=code, sentinel=0, join=lambda _: None) for code in codes]
@@ -287,9 +282,7 @@ def test_workers_are_still_when_each_has_made_what_it_was_asked_for(tmp_path: Pa
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_training_is_watched_over_all_its_epochs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
-) -> None:
+def test_a_training_is_watched_over_all_epochs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
     """Of epochs that are over, so many records stay. Without a place for the log training goes on, without records."""
     monkeypatch.setattr("loaderprobe.loaders.watched.ROWS", 5)
     loader: DataLoader[Any] = DataLoader(Costly(0.0, 20), 8, num_workers=workers)
@@ -347,9 +340,7 @@ def full(*_: Any, **__: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", [Generating, DataLoader])
-def test_a_log_that_nothing_writes_is_not_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[DataLoader[Any]]
-) -> None:
+def test_an_empty_log_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[DataLoader[Any]]) -> None:
     """A training has one for each epoch. A full disk ends no training: there are no records then."""
     if kind is DataLoader:
         monkeypatch.setattr("loaderprobe.loaders.fetch_log.os.posix_fallocate", full)
@@ -445,13 +436,6 @@ class Mapped:
         return bytes(self.pages)  # all of it, as a device that reads far ahead would
 
 
-class Batched:
-    """torch asks it for a whole batch."""
-
-    def __getitems__(self, indices: list[int]) -> list[int]:
-        return indices
-
-
 @pytest.fixture
 def data(tmp_path: Path) -> Iterator[Mapped]:
     needs_cold_reads(tmp_path)
@@ -498,7 +482,7 @@ def test_what_a_thread_of_the_data_set_reads_is_read_for_its_batches(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("share", "most_cached", "pool", "resident"),
+    ("share", "most", "pool", "resident"),
     [
         (1e9, None, 0, [0.0, 0.0, 0.0]),
         # Where a worker has read little of the files since, the next sample is hardly met; others may be reading.
@@ -510,17 +494,11 @@ def test_what_a_thread_of_the_data_set_reads_is_read_for_its_batches(tmp_path: P
     ],
 )
 def test_each_sample_finds_the_mapped_file_cold(
-    data: Mapped,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    share: float,
-    most_cached: float | None,
-    pool: int,
-    resident: Any,
+    data: Mapped, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float, most: Any, pool: int, resident: Any
 ) -> None:
     """Although the one before has read all of it; without the request it is warm from the second on."""
     monkeypatch.setattr(worker_probe, "MOST_SHARE", share)
-    monkeypatch.setattr(worker_probe, "MOST_CACHED", most_cached or worker_probe.MOST_CACHED)
+    monkeypatch.setattr(worker_probe, "MOST_CACHED", most or worker_probe.MOST_CACHED)
     loader, log = driven(tmp_path, Counting()), FetchLog(tmp_path / "fetch.log", 1)
     ahead = EvictAhead(log, log.open("r"))
     log.open("r+").pool = pool
@@ -534,7 +512,8 @@ def test_each_sample_finds_the_mapped_file_cold(
     assert len(data[0]) == SIZE and data.resident[-1] == 1.0
     assert ahead.spent_ns > 0
     loader.evict_ahead([data.path])
-    assert ahead.around(Batched()).__getitems__([1, 2]) == [1, 2]
+    of_batches = SimpleNamespace(__getitems__=lambda indices: indices)  # torch asks it for a whole batch
+    assert ahead.around(of_batches).__getitems__([1, 2]) == [1, 2]
     assert not hasattr(ahead.around(data), "__getitems__")
 
 

@@ -43,9 +43,7 @@ FEW_STEPS = 500
 
 class PlantedDisturbance(OthersMeter):
     """Other processes that take a share of two cores: in each timed part, from the first, the one that is planted.
-
-    After the last they take nothing.
-    """
+    After the last they take nothing."""
 
     def __init__(self, clock: Clock, shares: Sequence[float] = ()) -> None:
         super().__init__()
@@ -55,16 +53,10 @@ class PlantedDisturbance(OthersMeter):
         self._begun = self._clock.now_ns(), self._clock.process_cpu_ns()
 
     def end(self) -> Others:
-        """It has ended: as planted, for the time in between."""
         span_ns = max(1, self._clock.now_ns() - self._begun[0])
         share = self._shares.pop(0) if self._shares else 0.0
-        return Others(
-            span_ns=span_ns,
-            cores=2,
-            cpu_ns=round(share * 2 * span_ns),
-            own_cpu_ns=self._clock.process_cpu_ns() - self._begun[1],
-            steal_ns=0,
-        )
+        own_cpu_ns = self._clock.process_cpu_ns() - self._begun[1]
+        return Others(span_ns=span_ns, cores=2, cpu_ns=round(share * 2 * span_ns), own_cpu_ns=own_cpu_ns, steal_ns=0)
 
     def missing(self) -> Sequence[Missing]:
         return ()
@@ -100,15 +92,10 @@ def scripted_parts(
 ) -> Parts:  # fmt: skip
     """The parts of a session on a scripted loader and a fake clock; `others` take these shares of the cores."""
     return Parts(
-        loader=ScriptedLoader(config, files, clock, cache, service),
-        compute=compute,
-        clock=clock,
-        cache=cache,
-        location=example_location("/nowhere"),
-        cores_available=64.0,
-        counts_devices=False,
+        loader=ScriptedLoader(config, files, clock, cache, service), compute=compute, clock=clock, cache=cache,
+        location=example_location("/nowhere"), cores_available=64.0, counts_devices=False,
         disturbance=PlantedDisturbance(clock, others),
-    )
+    )  # fmt: skip
 
 
 def scripted_session(
@@ -124,7 +111,6 @@ def scripted_session(
 
 
 def measured(session: Session) -> Measurement:
-    """To its end."""
     session.run()
     return session.measurement((), ())
 
@@ -147,7 +133,6 @@ class Waiting:
         self.rank, self.size = group.rank, group.size
 
     def all_reduce_max(self, *values: int, leaving: bool = False) -> tuple[int, ...]:
-        """Of each value the largest."""
         own_ns = self._clock.now_ns() - self._met_ns
         *found, longest_ns = self._group.all_reduce_max(*values, own_ns, leaving=leaving)
         self._clock.sleep((longest_ns - own_ns) / 1e9)
@@ -155,12 +140,10 @@ class Waiting:
         return tuple(found)
 
     def gather(self, value: bytes) -> tuple[bytes, ...]:
-        """What each rank gives, on rank 0."""
         self.all_reduce_max()
         return self._group.gather(value)
 
     def broadcast(self, value: bytes) -> bytes:
-        """What rank 0 gives."""
         self.all_reduce_max()
         return self._group.broadcast(value)
 
@@ -180,7 +163,6 @@ class Rank:
         self.error: Exception | None = None
 
     def run(self) -> None:
-        """To the end."""
         try:
             self._run()
         except Exception as error:  # noqa: BLE001  # the test raises it
@@ -207,7 +189,6 @@ class Rank:
 
 
 def in_threads(calls: Iterable[Callable[[], object]]) -> None:
-    """All at once, to their ends."""
     threads = [threading.Thread(target=call) for call in calls]
     for thread in threads:
         thread.start()

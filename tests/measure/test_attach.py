@@ -22,19 +22,13 @@ from torch.utils.data import DataLoader
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.compute.step import StepCompute
 from loaderprobe.errors import BadValue, LoaderprobeError, LostRank
-from loaderprobe.measure.attach import outside, watcher
+from loaderprobe.measure.attach import outside, script_ranks, watcher
 from loaderprobe.measure.attach.attachment import CANNOT_GO_ON, MEASURED, Attachment, Finished, budget_of, workers_start
 from loaderprobe.measure.attach.choice import announce, claimed, others_that_train
 from loaderprobe.measure.attach.coroutine import SessionCoroutine, Withdrawn
 from loaderprobe.measure.attach.outside import LEAST_PASSES, Outside, Pauses
 from loaderprobe.measure.attach.script_loaders import ScriptLoader, SeenLoaders
-from loaderprobe.measure.attach.script_ranks import (
-    AHEAD,
-    ANSWER_TIMEOUT_S,
-    PATIENCE_S,
-    ScriptCollectives,
-    StartAgreement,
-)
+from loaderprobe.measure.attach.script_ranks import AHEAD, PATIENCE_S, ScriptCollectives, StartAgreement
 from loaderprobe.measure.attach.watcher import JUDGED_STEPS, ROUNDS, LoopStep, Watched, Watcher, observed
 from loaderprobe.measure.further import CUT_SHORT
 from loaderprobe.measure.ranks.child import RankGather
@@ -59,10 +53,8 @@ def records(count: int, wall_ms: int = 20) -> WorkerBatches:
     wall_ns = wall_ms * MS
     row = {"wall_ns": wall_ns, "cpu_ns": wall_ns, "process_cpu_ns": wall_ns, "run_delay_ns": 0, "read_bytes": 0}
     columns: dict[str, Any] = {name: (value,) * count for name, value in row.items()}
-    start_ns = tuple(number * 40 * MS for number in range(count))
-    return WorkerBatches(
-        batch=tuple(range(count)), worker=(0,) * count, images=(8,) * count, start_ns=start_ns, **columns
-    )
+    begun = tuple(number * 40 * MS for number in range(count))
+    return WorkerBatches(batch=tuple(range(count)), worker=(0,) * count, images=(8,) * count, start_ns=begun, **columns)
 
 
 def loop(
@@ -84,7 +76,6 @@ def loop(
 
 
 def seen(steps: list[LoopStep], rows: WorkerBatches | None = None) -> Measurement | None:
-    """As the product calls it."""
     return observed(steps, rows or records(60), SimpleNamespace(dataset=(), num_workers=2, prefetch_factor=2), 2.0)
 
 
@@ -105,8 +96,7 @@ def with_evaluation() -> list[LoopStep]:
 
 @pytest.mark.parametrize("steps", [loop(60), loop(60, validates=True), with_checkpoint(), with_evaluation()])
 def test_only_training_is_recorded(steps: list[LoopStep]) -> None:
-    """Three rounds of waits and steps as they were; no segment of the loader alone, none of compute, and no time of
-    what a loop does between its steps or instead of one."""
+    """Three rounds of waits and steps as they were, and no time of what a loop does between them or instead."""
     found = seen(steps)
     assert found is not None
     expected = [("baseline", "training", number) for number in range(ROUNDS)]
@@ -123,9 +113,7 @@ def test_only_training_is_recorded(steps: list[LoopStep]) -> None:
     ("workers_ms", "process_cores", "reason"),
     [(35, 1.5, "cores_shared"), (35, 0.5, "largest_speedup"), (2, 1.9, "largest_speedup")],
 )
-def test_compute_is_open_where_workers_may_take_the_cores_of_the_step(
-    workers_ms: int, process_cores: float, reason: str
-) -> None:
+def test_compute_is_open_where_workers_may_take_its_cores(workers_ms: int, process_cores: float, reason: str) -> None:
     """Training keeps two cores busy, and looks like compute alone; not where workers need a twentieth of a core."""
     found = seen(loop(60, wait_ms=0, step_ms=40, cores=process_cores), records(60, workers_ms))
     assert found is not None
@@ -151,8 +139,11 @@ class ScriptedLog:
         return replace(found, start_ns=tuple(rows), read_bytes=read_bytes, instrument_ns=instrument_ns)
 
 
+Watching = tuple[Watcher, Watched, FakeClock]
+
+
 @pytest.fixture
-def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Watcher, Watched, FakeClock]]:
+def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watching]:
     """A training on a fake clock that is watched, and its loader, with a scripted log."""
     clock, loader = FakeClock(), DataLoader(Costly(), batch_size=8, num_workers=2)
     times = {"perf_counter_ns": clock.now_ns, "thread_time_ns": clock.thread_cpu_ns}
@@ -165,9 +156,7 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[W
     made.close()
 
 
-def test_a_long_interval_is_judged_by_its_last_steps(
-    watched: tuple[Watcher, Watched, FakeClock], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_interval_is_judged_by_its_last_steps(watched: Watching, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its rates are of all 10,000, more than a log keeps. Only the first half waits for input."""
     monkeypatch.setattr(watcher, "FIRST_S", 30.0)
     made, seen, clock = watched
@@ -191,7 +180,7 @@ def test_a_long_interval_is_judged_by_its_last_steps(
     [(2, (8, 3, 4, 4), 0.0, "images/s"), (0, (8, 16), 10 * 50e-6, "samples/s")],
 )
 def test_what_the_training_thread_records_itself_is_overhead(
-    watched: tuple[Watcher, Watched, FakeClock], workers: int, shape: tuple[int, ...], expected_s: float, unit: str
+    watched: Watching, workers: int, shape: tuple[int, ...], expected_s: float, unit: str
 ) -> None:
     """Without workers it makes the batches. Only rates of batches that hold images are of images."""
     made, seen, clock = watched
@@ -224,7 +213,7 @@ def test_a_first_step_that_compiles_is_in_no_rate(watched: tuple[Watcher, Watche
 
 
 @pytest.mark.parametrize("leaves", [False, True])
-def test_workers_that_start_and_end_are_waited_for(watched: tuple[Watcher, Watched, FakeClock], leaves: bool) -> None:
+def test_workers_that_start_and_end_are_waited_for(watched: Watching, leaves: bool) -> None:
     """The rate is lower by that. A validation between two loops counts only after a `break`, for the step before it."""
     made, seen, clock = watched
 
@@ -525,9 +514,7 @@ def test_a_pause_says_where_it_was() -> None:
         (12, 25, 3, "no_loader"),  # a validation between many updates
     ],
 )
-def test_the_loader_that_trains_is_chosen(
-    tmp_path: Path, batches: int, passes: int, updates: int, expected: str
-) -> None:
+def test_a_loader_that_trains_is_chosen(tmp_path: Path, batches: int, passes: int, updates: int, expected: str) -> None:
     """Once a batch of it had so many steps, of up to eight updates each."""
     loaders, chosen = SeenLoaders(ScriptLoader), list[bool]()
     seen = loaders.seen(Training(tmp_path).loader)
@@ -688,11 +675,11 @@ def never_hears(meeting: Meeting) -> None:
 
 
 def is_left_waiting(meeting: Meeting) -> None:
-    """By rank 0, for a turn."""
     meeting.steps(8, 10)
     begin_ns = meeting.clock.now_ns()
     meeting.steps(10, 40, (1,))
-    assert ANSWER_TIMEOUT_S <= (meeting.clock.now_ns() - begin_ns) / 1e9 < ANSWER_TIMEOUT_S + 1
+    waited_s = (meeting.clock.now_ns() - begin_ns) / 1e9
+    assert script_ranks.ANSWER_TIMEOUT_S <= waited_s < script_ranks.ANSWER_TIMEOUT_S + 1
 
 
 @pytest.mark.parametrize(
@@ -707,9 +694,7 @@ def is_left_waiting(meeting: Meeting) -> None:
         (is_left_waiting, [None, NotTogether(code="out_of_step", ranks=(0,))]),
     ],
 )
-def test_ranks_that_cannot_be_measured_together_go_on(
-    trouble: Callable[[Meeting], None], not_together: list[NotTogether | None]
-) -> None:
+def test_ranks_not_together_go_on(trouble: Callable[[Meeting], None], not_together: list[NotTogether | None]) -> None:
     """Who hears of it has the reason; no rank waits for one that may not come."""
     meeting = Meeting()
     trouble(meeting)
@@ -718,12 +703,8 @@ def test_ranks_that_cannot_be_measured_together_go_on(
     ] == not_together
 
 
-@pytest.mark.parametrize(
-    ("error", "said"), [(None, MEASURED), (LoaderprobeError("it ended before the first round"), CANNOT_GO_ON)]
-)
-def test_a_rank_that_follows_says_whether_it_was_measured(
-    tmp_path: Path, error: LoaderprobeError | None, said: str
-) -> None:
+@pytest.mark.parametrize(("error", "said"), [(None, MEASURED), (LoaderprobeError("it ended"), CANNOT_GO_ON)])
+def test_a_rank_that_follows_says_if_it_was_measured(tmp_path: Path, error: LoaderprobeError | None, said: str) -> None:
     """Where the script goes on although its end was heard."""
 
     def give_up() -> None:
@@ -748,9 +729,7 @@ STEP_S = 0.01
 """That a step of a loop takes on a fake clock."""
 
 
-def loop_session(
-    clock: FakeClock, step: Callable[[Any], None], service: Service, parts: dict[str, Any], **options: Any
-) -> Measurement:
+def loop_session(clock: FakeClock, step: Step, service: Service, parts: dict[str, Any], **options: Any) -> Measurement:
     """What is measured until the loop gives up; `parts` are those that are not usual, `options` of the session."""
     session = scripted_session(
         service, example_config(), example_files(), clock=clock,
@@ -795,8 +774,7 @@ def paused(at: int, beyond_s: float = 0.0) -> Measurement:
 
 
 def test_a_long_pause_of_the_script_ends_a_budget() -> None:
-    """With the rounds that there are. Before the first is over it ends nothing: there would be no verdict. Nor does it
-    where an open verdict has more time."""
+    """With the rounds that there are; not before the first is over, nor where an open verdict has more time."""
     whole = trained(lambda _: False, budget_s=100.0)
     late, early = (paused(at) for at in (250, 40))
     assert CUT_SHORT in late.notes and late.wall_s < 250
@@ -824,7 +802,6 @@ class Rank:
         self.coroutine = self.collectives.coroutine = SessionCoroutine(self._measured, self.collectives)
 
     def run(self) -> None:
-        """Until the session is over."""
         try:
             self.coroutine.next()
             while not self.coroutine.over:

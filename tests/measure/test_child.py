@@ -265,9 +265,7 @@ def test_a_log_on_a_full_disk_hides_no_reason(start: Callable[..., Any]) -> None
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_forkserver_that_ended_costs_one_configuration_and_not_the_sweep(
-    run_forked: Run, server_without_torch: ForkServer, number: int
-) -> None:
+def test_an_ended_forkserver_costs_one_result(run_forked: Run, server_without_torch: ForkServer, number: int) -> None:
     """Its child has died with it and says so; the next child has a new forkserver."""
 
     def end(_: Event) -> None:
@@ -318,9 +316,7 @@ child.serve(int(sys.argv[-2]), int(sys.argv[-1]))
 
 
 @pytest.mark.parametrize("starts", [True, False])
-def test_a_process_that_cannot_be_started_is_a_limit(
-    starts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_cannot_start_is_a_limit(starts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A child of the forkserver, or the forkserver itself: which limit to raise is said, and nothing of memory."""
 
     def popen(words: list[str], **given: Any) -> subprocess.Popen[bytes]:
@@ -405,9 +401,7 @@ def test_temporary_files_of_a_child_go_with_its_order(tmp_path: Path, monkeypatc
     assert tempfile.gettempdir() == "/tmp/short"
 
 
-def test_waiting_has_a_limit(
-    run_forked: Run, server_without_torch: ForkServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_waiting_is_limited(run_forked: Run, server_without_torch: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A child that takes longer than it may is reported as such, and ended."""
     freed: list[object] = []  # with the processes goes what they had in it
     monkeypatch.setattr("loaderprobe.measure.runner.remove_batches", freed.append)

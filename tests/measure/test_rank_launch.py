@@ -12,8 +12,10 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
+from unittest.mock import DEFAULT, Mock, call
 
 import pytest
 
@@ -46,13 +48,11 @@ FILES = example_files(16)
 
 
 def order(ranks: int = 2, nodes: int = 1) -> Order:
-    """Of a configuration of several ranks."""
     config = example_config(data=FILES.fingerprint, ranks=ranks, nodes=nodes)
     return Order(config=config, files=FILES, budget_s=None, begin_ns=7)
 
 
 def launched(rank: int, size: int, *, agent_store: bool = True) -> Launched:
-    """One of so many."""
     return Launched(rank=rank, size=size, node="", address="head", port=1, agent_store=agent_store)
 
 
@@ -76,9 +76,7 @@ class Group:
         self.processes = [
             process(self.store, SystemClock(), rank, nodes * local, rank // local) for rank in range(nodes * local)
         ]
-        self.threads = [
-            threading.Thread(target=self._follow, args=(process,), daemon=True) for process in self.processes[1:]
-        ]
+        self.threads = [threading.Thread(target=self._follow, args=(own,), daemon=True) for own in self.processes[1:]]
 
     def coordinator(self, **scripts: list[str]) -> Coordinator:
         """All have come; `scripts` by the name of the rank, as `r0`."""
@@ -114,15 +112,17 @@ class Group:
         return by_command(command)
 
 
+Groups = Callable[..., Group]
+
+
 def run(
     coordinator: Coordinator, asked: Order, type_: Any = Measurement, on_event: Callable[[Event], None] = lambda _: None
 ) -> Any:
-    """In the children of all ranks."""
     return coordinator.run(asked, type_, time_limit_s=60.0, on_event=on_event)
 
 
 @pytest.fixture
-def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Group]]:
+def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Groups]:
     """Makes groups, whose processes wait for milliseconds; lets all their threads go."""
     for name, seconds in {"POLL_S": 0.005, "GRACE_S": 0.05}.items():
         monkeypatch.setattr(launch, name, seconds)
@@ -137,9 +137,7 @@ def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
         started.ended()
 
 
-def test_a_configuration_of_one_rank_has_a_child_here_alone(
-    group: Callable[..., Group], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_configuration_of_one_rank_has_a_child_here_alone(group: Groups, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has no placement among ranks, and the others get no command."""
     here, orders = group(), list[Order]()
     coordinator = here.coordinator()
@@ -164,11 +162,8 @@ def test_a_configuration_of_one_rank_has_a_child_here_alone(
         (RuntimeError("no threads"), "RuntimeError: no threads", ""),
     ],
 )
-def test_what_ends_a_rank_before_its_child_is_said(
-    group: Callable[..., Group], error: BaseException, reason: str, hint: str
-) -> None:
-    """By its own words and with its next step, on whatever host it was: rank 0 has no other way to know. A full disk
-    costs one configuration."""
+def test_what_ends_a_rank_before_its_child_is_said(group: Groups, error: BaseException, reason: str, hint: str) -> None:
+    """By its own words and next step: rank 0 has no other way to know. A full disk costs one configuration."""
     here, errors = group(), [error]
     started = here.start
 
@@ -190,15 +185,13 @@ def test_what_ends_a_rank_before_its_child_is_said(
         coordinator.end(0)
 
 
-def test_all_ranks_have_a_child_and_rank_0_s_record_counts(group: Callable[..., Group]) -> None:
+def test_all_ranks_have_a_child_and_rank_0_s_record_counts(group: Groups) -> None:
     """Each child has its rank; the other processes wait for the next command, know its record, and end as rank 0."""
     here, events = group(), list[Event]()
     coordinator = here.coordinator(r0=[DONE, DONE], r1=[DONE, DONE])
     assert run(coordinator, order(), on_event=events.append) == here.given
-    record = OwnMeasured(
-        config=here.given.config, measurement=here.given,
-        data=DataFound(hidden=None, size_bytes=None, root=""),
-    )  # fmt: skip
+    data = DataFound(hidden=None, size_bytes=None, root="")
+    record = OwnMeasured(config=here.given.config, measurement=here.given, data=data)
     here.measured.write_bytes(encode("own-loader", record))
     own = OwnLoader(name="a:b", folder="/", module="a", function="b")
     assert run(coordinator, replace(order(), own=own), OwnMeasured) == record
@@ -206,13 +199,11 @@ def test_all_ranks_have_a_child_and_rank_0_s_record_counts(group: Callable[..., 
     here.ended()
     assert (here.codes, here.raised) == ([4], [])
     assert [each.stage for each in events] == ["round 1"]
-    placements = sorted(
-        (placement.prefix, placement.rank, placement.size, placement.local_size) for placement in here.placements
-    )
+    placements = sorted((each.prefix, each.rank, each.size, each.local_size) for each in here.placements)
     assert placements == [(f"p/0/command/{command}/ranks", rank, 2, 2) for command in (0, 1) for rank in (0, 1)]
 
 
-def test_a_layout_leaves_the_other_processes_waiting(group: Callable[..., Group]) -> None:
+def test_a_layout_leaves_the_other_processes_waiting(group: Groups) -> None:
     """Two ranks on each of two nodes with three processes: the first ones, in order of nodes."""
     here = group(nodes=2, local=3, ranks=4)
     coordinator = here.coordinator(r0=[DONE], r1=[DONE], r3=[DONE], r4=[DONE])
@@ -235,7 +226,7 @@ def test_a_layout_leaves_the_other_processes_waiting(group: Callable[..., Group]
     ],
 )
 def test_a_rank_that_fails_costs_one_configuration(
-    group: Callable[..., Group], monkeypatch: pytest.MonkeyPatch, first: str, second: str, rank: int | None, said: str
+    group: Groups, monkeypatch: pytest.MonkeyPatch, first: str, second: str, rank: int | None, said: str
 ) -> None:
     """It is named, all children are ended, and the next is measured. What rank 0 gathered before counts."""
     monkeypatch.setattr(launch, "ENDS_S", 0.05 if rank is None else launch.ENDS_S)
@@ -253,23 +244,9 @@ def test_a_rank_that_fails_costs_one_configuration(
     assert here.raised == []
 
 
-class Interrupted(SystemClock):
-    """A clock with a Ctrl-C during the first sleep on it."""
-
-    came = False
-
-    def sleep(self, seconds: float) -> None:
-        """As that of the system from then on."""
-        if not self.came:
-            self.came = True
-            raise KeyboardInterrupt
-        super().sleep(seconds)
-
-
 @pytest.mark.parametrize("own", [WAITS, DONE])
-def test_ctrl_c_at_one_process_ends_the_children_of_all(group: Callable[..., Group], own: str) -> None:
-    """Also where its own has ended and rank 0 waits for the others: one that hangs has minutes by itself. The others
-    wait for what is next."""
+def test_ctrl_c_at_one_process_ends_the_children_of_all(group: Groups, own: str) -> None:
+    """Also where its own has ended and rank 0 waits for one that hangs. The others wait for what is next."""
     here = group()
     coordinator = here.coordinator(r0=[own], r1=[WAITS])
 
@@ -278,7 +255,9 @@ def test_ctrl_c_at_one_process_ends_the_children_of_all(group: Callable[..., Gro
             raise KeyboardInterrupt
 
     if own == DONE:
-        here.processes[0].clock = Interrupted()
+        clock = Mock(wraps=SystemClock())
+        clock.sleep.side_effect = chain([KeyboardInterrupt], repeat(DEFAULT))  # during the first sleep on it
+        here.processes[0].clock = clock
     with pytest.raises(KeyboardInterrupt):
         run(coordinator, order(), on_event=interrupt)
     coordinator.end(0)
@@ -286,9 +265,7 @@ def test_ctrl_c_at_one_process_ends_the_children_of_all(group: Callable[..., Gro
     assert here.raised == []
 
 
-def test_a_process_that_has_gone_ends_the_sweep_but_no_result(
-    group: Callable[..., Group], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_has_gone_ends_the_sweep_but_no_result(group: Groups, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its configuration has a record with its host; then what is left waits for a resume."""
     monkeypatch.setattr(launch, "ENDS_S", 0.02)
     monkeypatch.setattr(launch, "ENDED_S", 0.02)
@@ -303,7 +280,7 @@ def test_a_process_that_has_gone_ends_the_sweep_but_no_result(
     assert "--resume" in caught.value.hint
 
 
-def test_a_store_that_has_gone_ends_the_others(group: Callable[..., Group]) -> None:
+def test_a_store_that_has_gone_ends_the_others(group: Groups) -> None:
     """Their children too: rank 0's process held it."""
     here = group()
     coordinator = here.coordinator(r1=[WAITS])
@@ -326,9 +303,7 @@ def test_a_store_that_has_gone_ends_the_others(group: Callable[..., Group]) -> N
     ],
     ids=["all is there", "a file is missing", "a file is shorter", "more ranks than processes"],
 )
-def test_what_a_node_lacks_is_refused_before_measuring(
-    group: Callable[..., Group], tmp_path: Path, content: bytes | None, ranks: int, said: str | None
-) -> None:
+def test_what_a_node_lacks(group: Groups, tmp_path: Path, content: bytes | None, ranks: int, said: str | None) -> None:
     """With its name."""
     files = replace(example_files(1), root=str(tmp_path), paths=("a.jpg",), classes=(0,), size_bytes=(5,))
     if content is not None:
@@ -370,30 +345,21 @@ def test_the_store_serves_many_processes_and_long_records(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(("agent_store", "holder"), [(True, "torchrun on the node of rank 0"), (False, "to rank 0")])
-def test_too_many_processes_for_the_store_are_refused_before_they_meet(
-    agent_store: bool, holder: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_many_processes_are_refused(agent_store: bool, holder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the one that holds it, or is started by it, with how to raise the limit; others raise their own."""
-    asked: list[tuple[int, int]] = []
-
-    def allowed(least: int, pid: int = 0) -> int:
-        asked.append((least, pid))
-        return 1024
-
+    allowed = Mock(return_value=1024)
     monkeypatch.setattr(launch, "allow_open_files", allowed)
     monkeypatch.setattr(launch, "die_with_parent", lambda _: None)
     needs = rf"1000 processes .*{holder}, which needs 7100 open .* limit is 1024"
     with pytest.raises(MissingPart, match=needs) as raised:
         launch.join_processes(launched(0, 1000, agent_store=agent_store))
     assert "ulimit -Hn 7100" in raised.value.hint
-    assert asked[-1] == (7100, os.getppid() if agent_store else 0)
+    assert allowed.call_args == (call(7100, os.getppid()) if agent_store else call(7100))
     launch._allow_connections(launched(1, 1000, agent_store=False))
     launch._allow_connections(launched(0, 8, agent_store=True))
 
 
-def test_ranks_of_this_machine_are_threads_with_a_child_each(
-    group: Callable[..., Group], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranks_of_this_machine_are_threads_with_a_child_each(group: Groups, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over torch's own store. Each gets its share of the cores; one that dies is named; no thread is left."""
     monkeypatch.setattr(launch, "cores_available", lambda: 8.0)
     monkeypatch.delenv("RANK", raising=False)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -25,16 +26,9 @@ from loaderprobe.measure.ceilings import Ceilings
 from loaderprobe.measure.collectives import PaceAhead
 from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.ranks import child as rank_child
+from loaderprobe.measure.ranks import launch
 from loaderprobe.measure.ranks.child import cores_of
-from loaderprobe.measure.ranks.launch import (
-    check_gpus,
-    failure_of,
-    is_consequence,
-    nodes_of,
-    origin_of,
-    parse_layout,
-    spread,
-)
+from loaderprobe.measure.ranks.launch import failure_of, is_consequence, nodes_of, parse_layout, spread
 from loaderprobe.measure.runner import Order
 from loaderprobe.records import values
 from loaderprobe.records.rank_processes import Layout, Node, ProcessInfo, RankOutcome, RankPlacement
@@ -93,23 +87,16 @@ def test_no_deadlock(data: st.DataObject) -> None:
 
 def test_a_rank_alone_begins_with_buffers_as_empty_as_it_ends() -> None:
     """A fast rank does not wait for a slow one after its lead-in: what it loads meanwhile is not of the time alone."""
-    found = together(
-        ran(Service(cpu_s=0.15), Service(cpu_s=0.05), compute="emulated:1e6", workers=3, batch_size=4, rounds=1)
-    )
-    (placement,) = [
-        placement for placement, each in enumerate(found.segments) if (each.activity, each.round) == ("alone", 0)
-    ]
+    services = Service(cpu_s=0.15), Service(cpu_s=0.05)
+    found = together(ran(*services, compute="emulated:1e6", workers=3, batch_size=4, rounds=1))
+    (place,) = [place for place, each in enumerate(found.segments) if (each.activity, each.round) == ("alone", 0)]
     fast = found.by_rank[1]
-    assert fast.steps[placement] * 1e9 / fast.span_ns[placement] == pytest.approx(3 / (4 * 0.05), rel=0.02)
+    assert fast.steps[place] * 1e9 / fast.span_ns[place] == pytest.approx(3 / (4 * 0.05), rel=0.02)
 
 
 def test_a_loader_that_ends_while_ranks_are_alone_ends_as_any(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that this is said, and not an error of ours."""
-
-    def ends(*_: Any) -> None:
-        raise StopIteration
-
-    monkeypatch.setattr(session.Session, "_in_a_row", ends)
+    monkeypatch.setattr(session.Session, "_in_a_row", Mock(side_effect=StopIteration))
     with pytest.raises(StopIteration):
         ran(Service(cpu_s=0.002), Service(cpu_s=0.002), compute="emulated:1000")
 
@@ -117,9 +104,8 @@ def test_a_loader_that_ends_while_ranks_are_alone_ends_as_any(monkeypatch: pytes
 def test_no_budget_is_kept_for_a_profiler_window_that_ranks_never_have(monkeypatch: pytest.MonkeyPatch) -> None:
     """All rounds fit, however long a window would be."""
     monkeypatch.setattr(session, "seconds_wanted", lambda *_: 1e6)
-    found = together(
-        ran(Service(cpu_s=0.002), Service(cpu_s=0.002), compute="emulated:1000", budgets_s=(300.0, 300.0), rounds=2)
-    )
+    services = [Service(cpu_s=0.002)] * 2
+    found = together(ran(*services, compute="emulated:1000", budgets_s=(300.0, 300.0), rounds=2))
     assert len({segment.round for segment in found.segments}) == 2
 
 
@@ -130,9 +116,7 @@ def test_further_rounds_are_added_to_those_of_all_ranks_before() -> None:
     found = together(ran(*services, compute="emulated:1000", earlier=earlier))
     before = len(earlier.segments)
     assert found.segments[:before] == earlier.segments and len(found.segments) > before
-    assert min(segment.round for segment in found.segments[before:]) == 1 + max(
-        segment.round for segment in earlier.segments
-    )
+    assert min(each.round for each in found.segments[before:]) == 1 + max(each.round for each in earlier.segments)
     assert {len(each.steps) for each in found.by_rank} == {len(found.segments)}
     removed = [{s.without for s in segments} for segments in (earlier.segments, found.segments[before:])]
     assert removed[0] == removed[1] == {None, 0, 1}
@@ -157,9 +141,7 @@ def test_a_pace_ahead_agrees_seldom_and_ends_where_any_pace_would(most: int | No
 
 
 @pytest.mark.parametrize(("node_of", "cores"), [(lambda _: 0, 1.5), (lambda rank: rank // 2, 3.0)])
-def test_ranks_of_one_node_share_its_cores_and_quotas(
-    node_of: Callable[[int], int], cores: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranks_share_their_cores(node_of: Callable[[int], int], cores: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Evenly; containers on two nodes may have the same host name."""
     monkeypatch.setattr(rank_child, "core_limits", lambda: {"pod": 6.0, "socket": 8.0})
     with ThreadPoolExecutor(4) as threads:
@@ -213,9 +195,7 @@ def test_a_rank_sees_its_own_gpu_before_its_loader_starts(
 
 
 @pytest.mark.parametrize(("first", "gpus", "number"), [(0, 1, 0), (2, 1, 0), (0, 4, 2), (1, 4, 3)])
-def test_the_device_of_a_rank_is_the_only_one_it_sees(
-    first: int, gpus: int, number: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rank_has_the_only_gpu_it_sees(first: int, gpus: int, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of several, those of a node's ranks follow each other; without ranks it is the one that is asked for."""
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     peers: Any = SimpleNamespace(local_rank=2)
@@ -227,13 +207,11 @@ def test_the_device_of_a_rank_is_the_only_one_it_sees(
 
 def nodes(*counts: int, gpus: int = 0) -> tuple[Node, ...]:
     """So many processes on each node; each sees all GPUs of its node."""
-    places = [str(node) for node, count in enumerate(counts) for _ in range(count)]
+    places = [str(on) for on, count in enumerate(counts) for _ in range(count)]
     return nodes_of(
         [
-            ProcessInfo(
-                rank=rank, host=f"host{node}", node=node, version="1", gpus=tuple(f"{node}{n}" for n in range(gpus))
-            )
-            for rank, node in enumerate(places)
+            ProcessInfo(rank=rank, host=f"host{on}", node=on, version="1", gpus=tuple(f"{on}{n}" for n in range(gpus)))
+            for rank, on in enumerate(places)
         ]
     )
 
@@ -250,10 +228,8 @@ def test_ranks_are_numbers_or_nodes_times_ranks() -> None:
 def test_nodes_come_in_the_order_of_their_first_rank() -> None:
     """However the launcher deals ranks out. Processes of a node share its cores."""
     mixed = [
-        ProcessInfo(
-            rank=rank, host=f"h{node}", node=node, gpus=(f"{node}{rank}",), version="1", core_limits={"all": 8.0}
-        )
-        for rank, node in ((2, "b"), (0, "a"), (1, "b"), (3, "a"))
+        ProcessInfo(rank=rank, host=f"h{on}", node=on, gpus=(f"{on}{rank}",), version="1", core_limits={"all": 8.0})
+        for rank, on in ((2, "b"), (0, "a"), (1, "b"), (3, "a"))
     ]
     first, second = nodes_of(mixed)
     assert (first.host, first.processes, first.gpus) == ("ha", (0, 3), 2)
@@ -276,9 +252,7 @@ def test_nodes_come_in_the_order_of_their_first_rank() -> None:
         (Layout(ranks=4, nodes=2), None, "on this one only"),
     ],
 )
-def test_ranks_go_to_as_few_nodes_as_have_them(
-    layout: Layout, there: Sequence[Node] | None, expected: tuple[int, int] | str
-) -> None:
+def test_ranks_go_to_few_nodes(layout: Layout, there: Sequence[Node] | None, expected: tuple[int, int] | str) -> None:
     """Unless the layout says how many; more than there is is refused with what there is."""
     if isinstance(expected, str):
         with pytest.raises(BadValue, match=expected):
@@ -290,11 +264,11 @@ def test_ranks_go_to_as_few_nodes_as_have_them(
 def test_each_rank_on_cuda_has_a_gpu() -> None:
     """Where they can be listed; two on one node need two."""
     config = example_config(compute="cuda", ranks=2)
-    check_gpus(config, nodes(4, gpus=2))
-    check_gpus(config, nodes(4, gpus=0))
-    check_gpus(example_config(compute="cuda", ranks=2, nodes=2), nodes(1, 1, gpus=1))
+    launch.check_gpus(config, nodes(4, gpus=2))
+    launch.check_gpus(config, nodes(4, gpus=0))
+    launch.check_gpus(example_config(compute="cuda", ranks=2, nodes=2), nodes(1, 1, gpus=1))
     with pytest.raises(MissingPart, match="2 ranks on cuda need a GPU each, and host0 has 1"):
-        check_gpus(config, nodes(4, gpus=1))
+        launch.check_gpus(config, nodes(4, gpus=1))
 
 
 GONE = "another rank has gone, or does not answer (Connection closed by peer [10.0.0.1]:1)"
@@ -351,9 +325,7 @@ NO_ANSWER = "did not answer, ended because rank 0 could not go on"
         ([LATE, end(1, events=2), end(2)], 1, f"{LATE.reason}; it was behind the other ranks", {}),
     ],
 )
-def test_the_rank_in_which_it_began_is_named(
-    ends: list[RankOutcome], rank: int | None, reason: str, kept: dict[str, Any]
-) -> None:
+def test_the_origin_is_named(ends: list[RankOutcome], rank: int | None, reason: str, kept: dict[str, Any]) -> None:
     """With its host, its reason, and the stage at which it was; a signal that we sent is not kept."""
     files = example_files(16)
     asked = Order(config=example_config(data=files.fingerprint), files=files, budget_s=None, begin_ns=0)
@@ -383,4 +355,4 @@ WATCHDOG = "what(): [Rank 0] Watchdog caught collective operation timeout: WorkN
 def test_words_of_gloo_and_nccl_are_a_consequence(reason: str, log: tuple[str, ...], consequence: bool) -> None:
     """Not those of a data set, whose storage fails in the same words. Of consequences alone none is the origin."""
     assert is_consequence(reason, log) is consequence
-    assert origin_of([lost(0, first=True), lost(1)]) is None
+    assert launch.origin_of([lost(0, first=True), lost(1)]) is None

@@ -10,12 +10,14 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from loaderprobe import testing
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.compute.emulated import EmulatedCompute
 from loaderprobe.compute.step import NoCompute, StepCompute
@@ -36,16 +38,7 @@ from loaderprobe.render.doctor import step_words, why_words
 from loaderprobe.render.words import remark_words
 from loaderprobe.system import device
 from loaderprobe.system.host import SystemClock
-from loaderprobe.testing import (
-    FakeClock,
-    FakePageCache,
-    ProfiledCompute,
-    ScriptedLoader,
-    Service,
-    example_arguments,
-    example_config,
-    example_files,
-)
+from loaderprobe.testing import FakeClock, ProfiledCompute, ScriptedLoader, Service, example_config, example_files
 from tests.batch_sizes import ScriptedProber
 from tests.fakes import example_location
 from tests.measure import scripted
@@ -57,15 +50,13 @@ RECORDED = [name for name in BATCH_COLUMNS if name != "process_cpu_ns"]
 
 
 def test_every_file_is_read_once_in_a_cold_segment() -> None:
-    """The segment ends before the set begins again, so all its bytes come from storage. Twelve files cannot be read
-    so: they are measured all the same, with a note."""
+    """It ends before the set begins again. Twelve files cannot be read so: they are measured with a note."""
     service = Service(cpu_s=0.0001, blocked_s=0.0001)
     found = measured_alone(service, files=example_files(512), compute="emulated:1e6")
     assert all(segment.steps * segment.batch_size < 512 for segment in found.segments if segment.mode == "baseline")
     assert verdict(found).cold_fraction == pytest.approx(1)
-    few = measured_alone(
-        Service(cpu_s=0.002, blocked_s=0.001), files=example_files(12), batch_size=4, compute="emulated:50"
-    )
+    service = Service(cpu_s=0.002, blocked_s=0.001)
+    few = measured_alone(service, files=example_files(12), batch_size=4, compute="emulated:50")
     assert any("too few" in note for note in all_said(few.notes))
     assert verdict(few).bound.cause == "compute"
 
@@ -100,9 +91,7 @@ class Chunks(ScriptedStream):
         self._rows[-1] = tuple(row)
 
 
-@pytest.mark.parametrize(
-    ("budget_s", "images_per_s", "whole"), [(300.0, 1e5, True), (60.0, 1e5, False), (30.0, 26.0, False)]
-)
+@pytest.mark.parametrize(("budget_s", "images_per_s", "whole"), [(300, 1e5, True), (60, 1e5, False), (30, 26, False)])
 def test_a_stream_that_reads_in_chunks_is_timed_over_whole_ones(
     monkeypatch: pytest.MonkeyPatch, budget_s: float, images_per_s: float, *, whole: bool
 ) -> None:
@@ -208,16 +197,14 @@ def profiled(clock: FakeClock, trouble: Exception | None = None) -> Compute:
     [
         (lambda clock: profiled(clock, RuntimeError("CUPTI_ERROR")), None, "RuntimeError: CUPTI_ERROR"),
         (lambda clock: profiled(clock, LoaderprobeError("no records")), None, "no records"),
-        (lambda clock: EmulatedCompute(example_arguments(clock, compute="emulated:1000")), None, "runs no kernels"),
-        (lambda clock: NoCompute(example_arguments(clock)), None, "no step was given"),
+        (lambda clock: EmulatedCompute(testing.example_arguments(clock, compute="emulated:9")), None, "runs no kernel"),
+        (lambda clock: NoCompute(testing.example_arguments(clock)), None, "no step was given"),
         (profiled, 0.1, "there was no time left"),
     ],
 )
 def test_without_a_window_there_is_its_reason(make: Make, budget_s: float | None, words: str) -> None:
-    """A profiler in trouble, a device that runs no kernels, or no time cost nothing but the window.
-
-    Two workers deliver a cold batch of 16 every 32 ms; the window comes last, as the child does it.
-    """
+    """A profiler in trouble, a device that runs no kernels, or no time cost nothing but the window. Two workers deliver
+    a cold batch of 16 every 32 ms; the window comes last, as the child does it."""
     service = Service(cpu_s=0.002, blocked_s=0.002)
     session = session_of(service, make, {"compute": "cuda", "rounds": 1}, budget_s=budget_s)
     session.run()
@@ -238,7 +225,7 @@ def short_epochs(clock: FakeClock, step_s: float, steps: int) -> Compute:
         if done % steps == 0:
             raise Interrupted("an epoch began", steps)
 
-    return StepCompute(step, example_arguments(clock))
+    return StepCompute(step, testing.example_arguments(clock))
 
 
 @pytest.mark.parametrize(("steps", "workers"), [(10**6, 8), (30, 8), (22, 8), (30, 16)])
@@ -274,9 +261,7 @@ class SlowCopies(ProfiledCompute):
     ("kind", "step_s", "kept"),
     [(ProfiledCompute, STEP_S, False), (ProfiledCompute, 40 * STEP_S, True), (SlowCopies, 40 * STEP_S, True)],
 )
-def test_no_time_is_kept_for_a_window_that_cannot_change_the_verdict(
-    kind: type[ProfiledCompute], step_s: float, kept: bool
-) -> None:
+def test_no_time_is_kept_for_a_window_without_effect(kind: type[ProfiledCompute], step_s: float, kept: bool) -> None:
     """Where an input limits, by the first round; it then has what is left. On an H100 the rounds had too little."""
     make = partial(kind, step_s=step_s)
     session = session_of(Service(cpu_s=0.002), make, {"compute": "cuda"}, budget_s=60.0)
@@ -315,7 +300,7 @@ class PlainLoader(ScriptedLoader):
     """A loader that knows no other ways to make its samples."""
 
     def __init__(self, config: RunConfig, files: FileSet, scratch: Path) -> None:
-        super().__init__(config, files, FakeClock(), FakePageCache(), Service(cpu_s=0.001))
+        super().__init__(config, files, FakeClock(), testing.FakePageCache(), Service(cpu_s=0.001))
 
 
 PLAIN = f"{__name__}:Plain"
@@ -395,15 +380,9 @@ def test_what_others_take_now_is_said(monkeypatch: pytest.MonkeyPatch, *, seen: 
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
-def test_where_no_test_file_can_be_written_the_other_rows_are_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
-) -> None:
+def test_without_a_test_file_other_rows_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     """As on a full disk: that cold reads were not tried is said, with the reason and the step that brings them."""
-
-    def refused(_: int) -> None:
-        raise OSError(code, os.strerror(code))
-
-    monkeypatch.setattr(os, "fsync", refused)
+    monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(code, os.strerror(code))))
     found = capabilities._cold_reads(tmp_path, example_location("/data"))
     assert (found.state, os.strerror(code) in why_words(found)) == ("limited", True)
     assert "/data" in step_words(found) and list(tmp_path.iterdir()) == []

@@ -63,11 +63,9 @@ def one_round(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Children:
-    """Stands in for the child processes: a session on a fake clock for each order, by the number of workers.
-
-    Those that `fail` have no result; one `is_interrupted`. Each takes `takes_s`, or as long as it takes. A study comes
-    to one epoch.
-    """
+    """Stands in for the child processes: a session on a fake clock for each order, by the number of workers. Those that
+    `fail` have no result; one `is_interrupted`. Each takes `takes_s`, or as long as it takes. A study comes to one
+    epoch."""
 
     def __init__(
         self, *, fail: tuple[int, ...] = (), is_interrupted: int | None = None, takes_s: float | None = None,
@@ -119,16 +117,13 @@ def results(run: RunDirectory) -> list[object]:
 
 
 def slow_one(run: RunDirectory) -> Measurement:
-    """Of the slow configuration."""
     found = results(run)[0]
     assert isinstance(found, Measurement)
     return found
 
 
 @pytest.mark.usefixtures("one_round")
-def test_results_are_kept_once_and_resuming_measures_only_what_is_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_results_are_kept_once_and_resumed_by_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A failure ends nothing. What hears of a measurement may be interrupted; a failure is not heard of."""
     run, saved, heard = run_of(tmp_path, budget_s=100.0), list[str](), list[int]()
     save = RunDirectory.save
@@ -208,9 +203,7 @@ def asked(*done: tuple[int, SweepResult], spent_s: float = 0.0, **options: Any) 
         ({"thorough": True}, 10, [None, None, None]),
     ],
 )
-def test_time_is_dealt_out_over_what_is_left(
-    options: dict[str, Any], took_s: float, budgets: list[float | str | None]
-) -> None:
+def test_time_is_dealt_out_evenly(options: dict[str, Any], took_s: float, budgets: list[float | str | None]) -> None:
     """Evenly, but for 5 % of a budget. Without one, none is left out; where all is measured, each has what it needs."""
     for number, expected in enumerate(budgets):
         found = asked(*((n, SweepResult()) for n in range(number)), spent_s=number * took_s, **options)
@@ -279,9 +272,7 @@ def test_a_plan_says_what_is_measured_and_for_how_long(count: int, changes: dict
         ({"ranks": 2}, 77, 94, 8),
     ],
 )  # fmt: skip
-def test_a_configuration_has_its_usual_time(
-    changes: dict[str, Any], seconds: float, thorough_s: float, least_s: float
-) -> None:
+def test_a_usual_time_is_expected(changes: dict[str, Any], seconds: float, thorough_s: float, least_s: float) -> None:
     """More rounds, a GPU, compiling and ranks take more; every ablation takes no less; one round also compiles."""
     config = example_config(**changes)
     usual, thorough = (plan_sweep(SweepSpec(configs=(config,), thorough=each), [config]) for each in (False, True))
@@ -335,9 +326,7 @@ TWICE = {"shorter": SHORT[:3], "times": 2}
         (SHORT, 3.0, TWICE, []),
     ],
 )
-def test_a_round_that_does_not_fit_is_measured_in_part(
-    plan: list[Part], left_s: float, options: dict[str, Any], expected: list[Part]
-) -> None:
+def test_a_round_may_be_in_part(plan: list[Part], left_s: float, options: dict[str, Any], expected: list[Part]) -> None:
     """Segments of 2 s. One thread and ranks go first, then compute alone, then training where ablations are compared
     with the loader; what decides is measured if it fits twice where all of it does not."""
     durations = Durations(usual_s=2.0)
@@ -360,8 +349,7 @@ def test_a_segment_that_was_not_measured_is_expected_to_flush_as_others_do() -> 
 
 
 def test_a_part_of_a_round_is_noted() -> None:
-    """The note says that the last round is not whole, and the budget that would do, in full steps of five seconds;
-    further rounds take it away, and others stay."""
+    """With the budget that would do, in full steps of five seconds; further rounds take the note away; others stay."""
     other = Remark(code="all_batches_made")
     session = scripted_session(CLEAR, CONFIGS[0], FILES, budget_s=7.6)
     found = measured(session)
@@ -402,10 +390,8 @@ def test_an_epoch_has_each_file_once_in_its_own_order() -> None:
     parts = [paths[number * 992 : (number + 1) * 992] for number in range(3)]
     assert len(paths) == 3 * 992 and all(len(set(part)) == 992 for part in parts)
     assert parts[0] != parts[1] != parts[2] and set(parts[0]) != set(parts[1])
-    assert too_small(example_files(287), CONFIG) == Remark(
-        code="too_few_for_epoch", facts={"images": 287, "least": 288}
-    )
-    assert too_small(example_files(288), CONFIG) is None
+    why = Remark(code="too_few_for_epoch", facts={"images": 287, "least": 288})
+    assert [too_small(example_files(count), CONFIG) for count in (287, 288)] == [why, None]
 
 
 @pytest.mark.parametrize(("share", "fit"), [(1.5, "fits"), (0.5, "fits in part"), (0.1, "does not fit")])
@@ -435,13 +421,6 @@ class Filling(ScriptedLoader):
         return not self._asked_ns and all(ready_ns <= now_ns for ready_ns, _ in self._ready_ns.values())
 
 
-class Never(ScriptedLoader):
-    """Workers that never stand still."""
-
-    def still(self, taken: int) -> bool:
-        return False
-
-
 def prefilled(*, images: int = 8192, loader: type[ScriptedLoader] = Filling, **changes: Any) -> Prefilled:
     clock, files, cache = FakeClock(), example_files(images), FakePageCache()
     config = example_config(data=files.fingerprint, workers=4, **changes)
@@ -457,7 +436,8 @@ def test_a_buffer_that_cannot_be_filled_is_refused() -> None:
     why = Remark(code="too_few_for_buffer", facts={"images": least - 1, "least": least})
     assert prefilled(images=least - 1, prefetch_factor=4).reason == why
     assert prefilled(images=least, prefetch_factor=4).prefilled is not None
-    assert prefilled(loader=Never).reason == Remark(code="buffer_not_filled", facts={"within_s": 60.0})
+    never = type("Never", (ScriptedLoader,), {"still": lambda *_: False})  # workers that never stand still
+    assert prefilled(loader=never).reason == Remark(code="buffer_not_filled", facts={"within_s": 60.0})
     assert batches_read(example_config(workers=8, prefetch_factor=8).loader) == 72 + 64 + 3 * 64
 
 
@@ -507,8 +487,7 @@ def studied(run: RunDirectory, fail: tuple[int, ...] = ()) -> tuple[list[Order],
 
 
 def test_what_was_measured_is_studied_once(run: RunDirectory) -> None:
-    """Each with its files and number of epochs. A failure is kept as the reason, and tried again; what is there is
-    not measured again."""
+    """With its files and number of epochs. A failure is kept as the reason, and tried again; what is there is not."""
     orders, shares = studied(run, fail=(2,))
     asked = [(order.config.compute.name, order.study, order.epochs) for order in orders]
     assert asked == [("emulated:1000", "epochs", 2), ("emulated:2000", "epochs", 2)]
@@ -550,9 +529,7 @@ TAKES = {1: 10.0, 2: 30.0, 3: 5.0}
         ((), 4.0, 0.0, "no_time"),
     ],
 )
-def test_what_a_budget_has_no_time_for_waits(
-    done: tuple[int, ...], left_s: float | None, spent_s: float, expected: int | str
-) -> None:
+def test_a_long_study_waits(done: tuple[int, ...], left_s: float | None, spent_s: float, expected: int | str) -> None:
     """A study that takes longer than is left is passed over, and the policy says that not all is measured."""
     so_far = Results(done=[(n, None) for n in done], spent_s=spent_s)
     found = Fixed(asks=tuple(TAKES), takes=TAKES.__getitem__, left_s=left_s).next(so_far)

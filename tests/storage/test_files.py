@@ -12,27 +12,10 @@ import numpy as np
 import pytest
 
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart, NoSpace
-from loaderprobe.storage import files, processes
-from loaderprobe.storage.files import (
-    BLOCK_BYTES,
-    LARGE_BLOCK_BYTES,
-    LARGE_FILE_BYTES,
-    SEQUENTIAL_FILE_BYTES,
-    Piece,
-    Sample,
-    sample_files,
-    scratch_file,
-)
+from loaderprobe.storage import files, processes, reader
+from loaderprobe.storage.files import BLOCK_BYTES, LARGE_BLOCK_BYTES, LARGE_FILE_BYTES, Piece, Sample, sample_files
 from loaderprobe.storage.processes import ProcessEngine
-from loaderprobe.storage.reader import (
-    MOST_BYTES_A_READ,
-    ReadEngine,
-    Reading,
-    ReadOrder,
-    ThreadEngine,
-    steady_slices,
-    why_not_direct,
-)
+from loaderprobe.storage.reader import Reading, ReadOrder, ThreadEngine, steady_slices, why_not_direct
 from tests.conftest import AsUnprivileged
 
 ENGINES = (ThreadEngine(), ProcessEngine(2))
@@ -70,12 +53,8 @@ def test_what_is_no_file_is_counted_and_left_out(tmp_path: Path) -> None:
         (tmp_path / f"soft{number}.jpg").symlink_to(tmp_path / f"{number}.jpg")
     sample = sampled(tmp_path)
     assert len({path.stat().st_ino for path in sample.paths}) == len(sample.pieces) == 5
-    assert skipped(sample) == {
-        "not a regular file": 1,
-        "a broken link": 1,
-        "empty": 1,
-        "another name of a file already chosen": 10,
-    }
+    again = "another name of a file already chosen"
+    assert skipped(sample) == {"not a regular file": 1, "a broken link": 1, "empty": 1, again: 10}
 
 
 def test_the_seed_decides_the_order_and_the_limit_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,18 +77,11 @@ def test_images_are_read_without_what_lies_beside_them(tmp_path: Path) -> None:
     assert not sampled(tmp_path).images
 
 
-def test_a_single_file_is_read_in_blocks(tmp_path: Path) -> None:
-    """They cover it once, without overlap."""
-    pieces = sampled(sparse(tmp_path / "one", 2 * BLOCK_BYTES + 7)).pieces
-    assert sorted((piece.offset, piece.size_bytes) for piece in pieces) == [
-        (0, BLOCK_BYTES),
-        (BLOCK_BYTES, BLOCK_BYTES),
-        (2 * BLOCK_BYTES, 7),
-    ]
-
-
 def test_large_files_are_read_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 1 MiB: no reader needs a buffer as large as a shard; one among images does not hold up a phase."""
+    """A single one too, each once: no reader needs a buffer as large as a shard; one image does not hold up a phase."""
+    pieces = sampled(sparse(tmp_path / "one", 2 * BLOCK_BYTES + 7)).pieces
+    blocks = [(0, BLOCK_BYTES), (BLOCK_BYTES, BLOCK_BYTES), (2 * BLOCK_BYTES, 7)]
+    assert sorted((piece.offset, piece.size_bytes) for piece in pieces) == blocks
     (tmp_path / "shards").mkdir()
     for number in range(2):
         sparse(tmp_path / f"shards/{number}.tar", LARGE_FILE_BYTES + 1 + number)
@@ -129,16 +101,14 @@ def test_only_large_files_can_be_read_in_a_row(tmp_path: Path) -> None:
     """The sequential phase takes the blocks of large files in their order; among small files there is none."""
     write(tmp_path, 9)
     assert sampled(tmp_path).sequential() is None
-    sparse(tmp_path / "shard.jpg", SEQUENTIAL_FILE_BYTES)
+    sparse(tmp_path / "shard.jpg", files.SEQUENTIAL_FILE_BYTES)
     in_a_row = sampled(tmp_path).sequential()
     assert in_a_row is not None
     offsets = [piece.offset for piece in in_a_row.pieces]
-    assert offsets == sorted(offsets) and sum(p.size_bytes for p in in_a_row.pieces) == SEQUENTIAL_FILE_BYTES
+    assert offsets == sorted(offsets) and sum(p.size_bytes for p in in_a_row.pieces) == files.SEQUENTIAL_FILE_BYTES
 
 
-def test_what_may_not_be_read_is_a_missing_permission(
-    open_path: Path, as_unprivileged: AsUnprivileged, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_permission_is_asked(open_path: Path, as_unprivileged: AsUnprivileged, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder, all of its files, or a file alone; one of several is left out, or a reason beside the rate."""
     (open_path / "locked").mkdir(mode=0)
     write(open_path / "data", 3)
@@ -162,21 +132,21 @@ def test_the_scratch_file_is_always_removed(tmp_path: Path, monkeypatch: pytest.
     """Whatever happens while it is used; that of another, as of a container with the same process id, survives."""
     foreign = tmp_path / f".loaderprobe-scratch-{os.getpid()}"
     foreign.write_bytes(b"theirs")
-    with pytest.raises(KeyboardInterrupt), scratch_file(tmp_path, 3 * BLOCK_BYTES, 0) as sample:
+    with pytest.raises(KeyboardInterrupt), files.scratch_file(tmp_path, 3 * BLOCK_BYTES, 0) as sample:
         assert sum(piece.size_bytes for piece in sample.pieces) == 3 * BLOCK_BYTES
         assert sample.paths != [foreign] and sample.paths[0].stat().st_size == 3 * BLOCK_BYTES
         raise KeyboardInterrupt
-    with pytest.raises(NoSpace), scratch_file(tmp_path, 10**18, 0):
+    with pytest.raises(NoSpace), files.scratch_file(tmp_path, 10**18, 0):
         pytest.fail("one that does not fit is not begun")
     monkeypatch.setattr(os, "fsync", lambda _: Path("/dev/full").write_bytes(b"x"))
-    with pytest.raises(NoSpace) as full, scratch_file(tmp_path, BLOCK_BYTES, 0):
+    with pytest.raises(NoSpace) as full, files.scratch_file(tmp_path, BLOCK_BYTES, 0):
         pytest.fail("one that is not whole is not used")
     assert "--out" not in full.value.hint
     assert list(tmp_path.iterdir()) == [foreign] and foreign.read_bytes() == b"theirs"
 
 
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
-def test_every_piece_is_read_once(sample: Sample, engine: ReadEngine) -> None:
+def test_every_piece_is_read_once(sample: Sample, engine: reader.ReadEngine) -> None:
     """However many readers share them; one that has gone, and one that is shorter than it was, are counted apart."""
     reading = engine.read(sample.pieces, ReadOrder(readers=4, seconds=60.0))
     total = sum(piece.size_bytes for piece in sample.pieces)
@@ -200,7 +170,7 @@ def test_threads_that_begin_late_read_a_piece_each(sample: Sample) -> None:
 @pytest.mark.parametrize("whole", [False, True])
 def test_blocks_deliver_the_bytes_of_a_file_once(tmp_path: Path, whole: bool, direct: bool) -> None:
     """Without a neighbour read along; past the page cache to the last byte, beyond the buffer in several calls."""
-    size = 2 * (MOST_BYTES_A_READ if whole else BLOCK_BYTES) + 5
+    size = 2 * (reader.MOST_BYTES_A_READ if whole else BLOCK_BYTES) + 5
     path = sparse(tmp_path / "file", size)
     pieces = [Piece(path=path, offset=0, size_bytes=size)] if whole else sampled(path).pieces
     if direct and why_not_direct(pieces):
@@ -213,12 +183,9 @@ def test_the_warm_up_is_left_out() -> None:
     """Bytes that a throttled device had saved up come at the start, and are not part of its rate."""
     # A burst of 100 bytes at once, then 10 bytes every 10 ms for two seconds.
     reading = Reading(
-        seconds=2.0,
-        full_ns=2_000_000_000,
+        seconds=2.0, full_ns=2_000_000_000, size_bytes=np.full(210, 10), piece_ns=np.full(210, 1_000),
         end_ns=np.array([1_000_000] * 10 + [10_000_000 * n + 5_000_000 for n in range(200)]),
-        size_bytes=np.full(210, 10),
-        piece_ns=np.full(210, 1_000),
-    )
+    )  # fmt: skip
     rates = [size / seconds for seconds, size in steady_slices(reading)]
     assert rates == pytest.approx([1000.0] * len(rates), rel=0.03) and len(rates) == 3
 
@@ -228,12 +195,10 @@ def test_long_reads_count_where_they_happened(took_s: float) -> None:
     """A reader that takes long for a file has its true rate, wherever the edges of the slices fall."""
     count = int(3.0 / took_s) + 1
     reading = Reading(
-        seconds=count * took_s,
-        full_ns=3_000_000_000,
-        end_ns=(np.arange(1, count + 1) * took_s * 1e9).astype(np.int64),
-        size_bytes=np.full(count, 10**7),
+        seconds=count * took_s, full_ns=3_000_000_000, size_bytes=np.full(count, 10**7),
         piece_ns=np.full(count, round(took_s * 1e9)),
-    )
+        end_ns=(np.arange(1, count + 1) * took_s * 1e9).astype(np.int64),
+    )  # fmt: skip
     rates = [size / seconds for seconds, size in steady_slices(reading)]
     assert rates == pytest.approx([1e7 / took_s] * len(rates), rel=1e-6)
 
@@ -242,9 +207,7 @@ def test_long_reads_count_where_they_happened(took_s: float) -> None:
     ("end", "how", "hint"),
     [("", "ended with code 0", False), ("; import os; os.kill(os.getpid(), 9)", "SIGKILL", True)],
 )
-def test_a_dead_child_is_an_error(
-    sample: Sample, monkeypatch: pytest.MonkeyPatch, end: str, how: str, hint: bool
-) -> None:
+def test_a_dead_child_raises(sample: Sample, monkeypatch: pytest.MonkeyPatch, end: str, how: str, hint: bool) -> None:
     """A reading process that dies is not taken for one that found nothing; memory is named where that may be why."""
 
     def start() -> subprocess.Popen[bytes]:
@@ -257,9 +220,7 @@ def test_a_dead_child_is_an_error(
     assert ("out-of-memory" in error.value.hint) == hint
 
 
-@pytest.mark.parametrize(
-    ("trouble", "raised"), [(RuntimeError("no thread more"), BadValue), (KeyboardInterrupt(), KeyboardInterrupt)]
-)
+@pytest.mark.parametrize(("trouble", "raised"), [(RuntimeError(), BadValue), (KeyboardInterrupt(), KeyboardInterrupt)])
 def test_threads_that_meet_a_limit_leave_none_behind(
     sample: Sample, monkeypatch: pytest.MonkeyPatch, trouble: BaseException, raised: type[BaseException]
 ) -> None:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest.mock import Mock
 
 import fsspec
 import pytest
@@ -119,73 +120,36 @@ def test_large_objects_are_read_in_ranges(scripted: type[Scripted], monkeypatch:
     assert {path for path, _, _ in scripted.spans} == {"bucket/a.tar"}
 
 
-class Reply(Exception):
-    """As the libraries of HTTP have them."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__("https://host/x?X-Amz-Signature=SECRET")
-        self.status = status
+def error(name: str, **facts: Any) -> Any:
+    """Of a class that a library has under this name, with what it knows of the reply."""
+    return type(name, (Exception,), facts)("https://host/x?X-Amz-Signature=SECRET")
 
 
-class ClientError(Exception):
-    """As botocore has it."""
-
-    response: ClassVar = {"ResponseMetadata": {"HTTPStatusCode": 503}, "Error": {"Code": "SlowDown"}}
-
-
-class HttpResponseError(Exception):
-    """As azure has it."""
-
-    status_code = 403
+def caused(raised: BaseException, cause: BaseException) -> BaseException:
+    raised.__cause__ = cause
+    return raised
 
 
-class HttpError(Exception):
-    """As gcsfs has it."""
-
-    def __init__(self, code: int | str) -> None:
-        super().__init__("SECRET")
-        self.code = code
-
-
-class RefreshError(Exception):
-    """As google.auth has it."""
-
-
-class ChecksumError(Exception):
-    """As gcsfs has it."""
-
-
-class ClientAuthenticationError(Exception):
-    """As azure has it without a reply."""
-
-    status_code = None
-
-
-class ClientPayloadError(Exception):
-    """As aiohttp has it."""
-
-    code = 400
-
-
-def caused(error: BaseException, cause: BaseException) -> BaseException:
-    error.__cause__ = cause
-    return error
-
-
+SLOW_DOWN = {"ResponseMetadata": {"HTTPStatusCode": 503}, "Error": {"Code": "SlowDown"}}
+# As libraries of HTTP (`Reply`), botocore, gcsfs (`HttpError`, `ChecksumError`), google.auth (`RefreshError`), azure
+# (`HttpResponseError`, `ClientAuthenticationError` without a reply) and aiohttp have them.
 FAILURES: dict[str, tuple[BaseException, ...]] = {
     "403 Forbidden": (
-        PermissionError("SECRET"), HttpResponseError("SECRET"), OSError("Forbidden: https://host/SECRET"),
+        PermissionError("SECRET"), error("HttpResponseError", status_code=403),
+        OSError("Forbidden: https://host/SECRET"),
     ),
     "404 Not Found": (FileNotFoundError("SECRET"),),
-    "401 Unauthorized": (Reply(401), HttpError(401)),
-    "429 Too Many Requests": (Reply(429),),
-    "503 Service Unavailable": (caused(OSError(16, "SECRET"), ClientError("SECRET")), HttpError("503")),
-    "301 Moved Permanently": (Reply(301),),
-    "408 Request Timeout": (HttpError("408"),),
-    "credentials not refreshed": (RefreshError("SECRET"),),
-    "no credentials": (ClientAuthenticationError("SECRET"),),
+    "401 Unauthorized": (error("Reply", status=401), error("HttpError", code=401)),
+    "429 Too Many Requests": (error("Reply", status=429),),
+    "503 Service Unavailable": (
+        caused(OSError(16, "SECRET"), error("ClientError", response=SLOW_DOWN)), error("HttpError", code="503"),
+    ),
+    "301 Moved Permanently": (error("Reply", status=301),),
+    "408 Request Timeout": (error("HttpError", code="408"),),
+    "credentials not refreshed": (error("RefreshError"),),
+    "no credentials": (error("ClientAuthenticationError", status_code=None),),
     "timeout": (TimeoutError("SECRET"),),
-    "truncated body": (ClientPayloadError("SECRET"), ChecksumError("SECRET")),
+    "truncated body": (error("ClientPayloadError", code=400), error("ChecksumError")),
     "no connection": (
         ConnectionResetError("SECRET"), caused(FileNotFoundError("SECRET"), ConnectionRefusedError("SECRET")),
     ),
@@ -195,22 +159,14 @@ FAILURES: dict[str, tuple[BaseException, ...]] = {
 """Errors of libraries by their kind; each library names the status of a reply in its own way."""
 
 
-@pytest.mark.parametrize(
-    ("given", "code", "says"), [("", 3, "no credentials"), ("DefaultEndpointsProtocol", 2, "as it is given")]
-)
-def test_credentials_that_are_no_use_are_not_called_missing(
-    monkeypatch: pytest.MonkeyPatch, given: str, code: int, says: str
-) -> None:
+@pytest.mark.parametrize(("given", "code", "says"), [("", 3, "no credentials"), ("AccountKey", 2, "as it is given")])
+def test_wrong_credentials_are_not_missing(monkeypatch: pytest.MonkeyPatch, given: str, code: int, says: str) -> None:
     """The library's ValueError is the same; its text, which may have them, is not shown."""
     for name in ("ACCOUNT_NAME", "ACCOUNT_KEY", "CONNECTION_STRING", "ANON"):
         monkeypatch.delenv(f"AZURE_STORAGE_{name}", raising=False)
     if given:
         monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", given)
-
-    def refused(*_: Any, **__: Any) -> None:
-        raise ValueError("unable to connect: SECRET")
-
-    monkeypatch.setattr(fsspec.core, "url_to_fs", refused)
+    monkeypatch.setattr(fsspec.core, "url_to_fs", Mock(side_effect=ValueError("unable to connect: SECRET")))
     with pytest.raises(LoaderprobeError, match=says) as caught:
         open_store("az://bucket/train")
     assert caught.value.exit_code == code and "AZURE_STORAGE_CONNECTION_STRING" in caught.value.hint
@@ -231,7 +187,7 @@ def test_each_failure_has_its_kind(scripted: type[Scripted], kind: str) -> None:
 
 def test_a_failure_that_does_not_pass_is_counted(scripted: type[Scripted]) -> None:
     """After the last attempt; nothing of the others is lost, and its words are on the page."""
-    scripted.failures = {"bucket/train/1/1.jpg": itertools.repeat(Reply(503))}
+    scripted.failures = {"bucket/train/1/1.jpg": itertools.repeat(error("Reply", status=503))}
     found = bandwidth("scripted://bucket/train", readers=1, seconds=0.1)
     assert found.steps[0].unread == {"503 Service Unavailable": 1} and found.steps[0].io_bytes % 39_000 == 0
     text = " ".join(found.text().split())
@@ -268,8 +224,7 @@ def test_nothing_to_read(scripted: type[Scripted], failing: str, error: type[Loa
 def test_no_size_to_read(
     scripted: type[Scripted], monkeypatch: pytest.MonkeyPatch, kind: str, error: type[LoaderprobeError]
 ) -> None:
-    """Where a listing has none they are asked for: what is refused is counted, and replaced where there are others; all
-    of it is an error with its kind."""
+    """Without sizes listed they are asked for; what is refused is counted and replaced; all of it is an error."""
     monkeypatch.setattr(scripted, "sizes_listed", False)
     images = [path for path in scripted.objects if path.endswith(".jpg")]
 
@@ -297,9 +252,7 @@ def test_no_size_to_read(
         ("scripted://bucket/none", BadValue, "404 Not Found"),
     ],
 )  # fmt: skip
-def test_urls_that_cannot_be(
-    url: str, error: type[LoaderprobeError], said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_impossible_urls(url: str, error: type[LoaderprobeError], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A scheme that nothing knows, one whose library is missing, an address with nothing there."""
     monkeypatch.setitem(sys.modules, "s3fs", None)
     with pytest.raises(error) as raised:
@@ -307,15 +260,11 @@ def test_urls_that_cannot_be(
     assert said in f"{raised.value} {raised.value.hint}"
 
 
-def test_options_of_file_systems_are_refused() -> None:
-    """With the name of the option."""
+def test_options_of_file_systems_are_refused(tmp_path: Path) -> None:
+    """With the name of the option; a file URL is a path, with all that a file system has."""
     for options in ({"scratch": "1MB"}, {"drop_caches": True}, {"ranks": 2}):
         with pytest.raises(BadValue, match="of a file system, not of a URL"):
             bandwidth("scripted://bucket/train", **options)
-
-
-def test_a_file_url_is_a_path(tmp_path: Path) -> None:
-    """With all that a file system has."""
     (tmp_path / "0.jpg").write_bytes(bytes(1000))
     found = bandwidth(f"file://{tmp_path}", readers=1, seconds=0.1)
     assert found.path == str(tmp_path) and found.location.kind != "object"

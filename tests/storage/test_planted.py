@@ -31,10 +31,8 @@ PlantDisk = Callable[..., SlowDisk]
 
 @pytest.fixture(scope="module")
 def plant_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlantDisk]:
-    """Plants slow disks that last as long as the module; takes the arguments of `slow_disk` but for `scratch`.
-
-    All are of one kind: the first is verified.
-    """
+    """Plants slow disks that last as long as the module; takes the arguments of `slow_disk` but for `scratch`. All are
+    of one kind: the first is verified."""
     planted: list[SlowDisk] = []
     with ExitStack() as undo:
 

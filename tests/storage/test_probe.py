@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -63,10 +64,8 @@ def codes(measured: BandwidthMeasurement) -> dict[str, str]:
 
 
 def test_the_label_comes_from_bytes() -> None:
-    """Nine tenths from storage are cold, under a twentieth warm, between them mixed; uncounted is unproved.
-
-    Where memory held more than a tenth of the files, no bytes are cold.
-    """
+    """Nine tenths from storage are cold, under a twentieth warm, between them mixed; uncounted is unproved. Where
+    memory held more than a tenth of the files, no bytes are cold."""
     labels = [cache_label(share, 0.0) for share in (1.0, 0.9, 0.89, 0.05, 0.04, 0.0)]
     assert labels == ["cold", "cold", "mixed", "mixed", "warm", "warm"]
     assert [cache_label(1.09, held) for held in (0.1, 0.11, 0.6)] == ["cold", "mixed", "mixed"]
@@ -151,21 +150,18 @@ OPENS = "open 1, open 4, open 16, open 64, stat 1, stat 4"
     [
         # Two doublings that together gain under 5 % are the last; one weak step does not end it.
         (
-            ProbePolicy(),
-            lambda step: FLAT[step.readers],
+            ProbePolicy(), lambda step: FLAT[step.readers],
             "files 1, files 2, files 4, files 8, files 16, files 32, direct 32, sequential 32, paced 1",
         ),
         (ProbePolicy(), rising, f"{DOUBLED} direct 128, sequential 128, paced 1"),
         # Opens and stats: 1, 4, 16, until four times as many gain under 5 %; few files allow no more.
         (ProbePolicy(metadata=True, files=400), rising, f"{DOUBLED} {OPENS}, direct 128, sequential 128, paced 1"),
         (
-            ProbePolicy(metadata=True, files=20),
-            rising,
+            ProbePolicy(metadata=True, files=20), rising,
             f"{DOUBLED} open 1, open 4, stat 1, stat 4, direct 128, sequential 128, paced 1",
         ),
         (
-            ProbePolicy(readers=(2, 3), metadata=True, files=400),
-            rising,
+            ProbePolicy(readers=(2, 3), metadata=True, files=400), rising,
             "files 2, files 3, open 2, open 3, stat 2, stat 3, direct 3, sequential 3, paced 1",
         ),
         # What is missing ends only what it is part of; the rest is read at the fastest step so far.
@@ -175,10 +171,8 @@ OPENS = "open 1, open 4, open 16, open 64, stat 1, stat 4"
             "files 1, files 2, files 4, open 1, direct 2, sequential 2, paced 1",
         ),
     ],
-)
-def test_the_ladder_ends_when_it_gains_nothing(
-    policy: ProbePolicy, rate: Callable[[Step], float | None], steps: str
-) -> None:
+)  # fmt: skip
+def test_a_ladder_ends_without_a_gain(policy: ProbePolicy, rate: Callable[[Step], float | None], steps: str) -> None:
     """Then come opens and stats, and what is read once."""
     assert asked(policy, rate) == steps.split(", ")
 
@@ -224,9 +218,7 @@ def one_phase(folder: Path, cache: PageCache, location: StorageLocation) -> Band
 
 
 @pytest.mark.parametrize("network", [False, True])
-def test_the_counter_of_the_storage_beside_our_own(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, network: bool
-) -> None:
+def test_the_counter_of_storage_beside_our_own(folder: Path, monkeypatch: pytest.MonkeyPatch, network: bool) -> None:
     """What a device read beyond our own reads is others'; on NFS the client's count of server reads proves cold."""
     readings = itertools.count(0, 10**9)
     monkeypatch.setattr(phase_module, "reads_from_storage", lambda _: next(readings))
@@ -318,9 +310,6 @@ def test_a_vanished_file_does_not_end_the_ladder(folder: Path, monkeypatch: pyte
         probed(folder, VanishingCache(20))
 
 
-# Opens/s and stats/s: when they may be called cold, and what is dropped for them.
-
-
 def opened(sample: Sample, drop_all: Callable[[], None] | None = None) -> MetadataPhase:
     supply = Supply(sample, None, seed=0, drop_all=drop_all)
     settings = PhaseSettings(
@@ -364,12 +353,8 @@ def test_a_drop_that_drops_nothing_is_called_warm(folder: Path) -> None:
 
 def test_trouble_with_names(sample: Sample) -> None:
     """A refused drop is the user's to know; a lost file is a reason beside the rate; without any there is no rate."""
-
-    def refuse() -> None:
-        raise MissingPart("no permission", hint="be root")
-
     with pytest.raises(MissingPart):
-        opened(sample, refuse)
+        opened(sample, Mock(side_effect=MissingPart("no permission", hint="be root")))
     sample.paths[0].unlink()
     assert opened(sample).unread == {"vanished": 1}
     for path in sample.paths[1:]:
@@ -378,16 +363,11 @@ def test_trouble_with_names(sample: Sample) -> None:
         opened(sample)
 
 
-# What storage delivers at the concurrency of a sweep's configurations.
-
-
 @pytest.fixture
 def files(folder: Path) -> FileSet:
     found = sorted(folder.iterdir())
-    sizes = tuple(path.stat().st_size for path in found)
-    return replace(
-        example_files(len(found)), root=str(folder), paths=tuple(path.name for path in found), size_bytes=sizes
-    )
+    names, sizes = tuple(path.name for path in found), tuple(path.stat().st_size for path in found)
+    return replace(example_files(len(found)), root=str(folder), paths=names, size_bytes=sizes)
 
 
 def raised(known: StorageCeiling | None, files: FileSet | PartFiles, readers: int) -> StorageCeiling:
@@ -445,16 +425,12 @@ def test_blocks_of_a_large_file_are_chosen_without_a_list_of_all() -> None:
     tracemalloc.stop()
     assert len(set(found)) == MOST_BLOCKS and peak_bytes < 4e6
     few = sample_of(PartFiles(file_bytes={"/data/a": LARGE_BLOCK_BYTES + 1, "/data/b": 3})).pieces
-    assert {(str(piece.path), piece.offset, piece.size_bytes) for piece in few} == {
-        ("/data/a", 0, LARGE_BLOCK_BYTES),
-        ("/data/a", LARGE_BLOCK_BYTES, 1),
-        ("/data/b", 0, 3),
-    }
+    pieces = {("/data/a", 0, LARGE_BLOCK_BYTES), ("/data/a", LARGE_BLOCK_BYTES, 1), ("/data/b", 0, 3)}
+    assert {(str(piece.path), piece.offset, piece.size_bytes) for piece in few} == pieces
 
 
 def test_a_fast_ceiling_is_not_that_of_threads(files: FileSet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in the ladder: above 2 GB/s storage delivers at least what threads get of a few bytes, however few of the
-    cores are busy."""
+    """As in the ladder: above 2 GB/s storage delivers at least what threads get, however few of the cores are busy."""
     Scripted(monkeypatch)
     monkeypatch.setattr(ceiling_module, "locate_pieces", lambda *_: BLOCK)
     monkeypatch.setattr(ceiling_module, "cores_available", lambda: 128.0)
@@ -480,7 +456,6 @@ class PacedEngine:
     """Those of its rank."""
 
     def read(self, pieces: Sequence[Piece], order: ReadOrder) -> Reading:
-        """As many files as fit into the order."""
         if self.trouble:
             raise self.trouble
         count = int((self.full_s or order.seconds) * 1e3 / self.file_ms)
@@ -554,9 +529,7 @@ def test_rates_of_ranks_are_of_the_time_in_which_all_read(
         assert phase.slowest and (phase.slowest.rank, phase.slowest.host) == slowest
 
 
-@pytest.mark.parametrize(
-    ("cores", "busy"), [([0.1, 1.0, 1.0], False), ([0.1, 0.1, 0.1], True), ([1.0, 0.1, 0.1], False)]
-)
+@pytest.mark.parametrize(("cores", "busy"), [([0.1, 1, 1], False), ([0.1, 0.1, 0.1], True), ([1, 0.1, 0.1], False)])
 def test_ranks_are_the_limit_where_they_keep_the_cores_of_all_busy(cores: list[float], busy: bool) -> None:
     """Not those of rank 0: each may have others."""
     (phase,) = climbed([PacedEngine(10.0, busy=0.09, cores=each) for each in cores], step(3))

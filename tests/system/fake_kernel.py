@@ -18,11 +18,8 @@ NUMBERS |= {"epoll_wait": 232, "openat": 257, "io_uring_enter": 426, "select": 2
 
 
 class Kernel:
-    """Mounts and devices.
-
-    Every path below a folder that the test mounts lies on that mount; all others lie on none that is listed. In what
-    is written, `$` before a name is the folder below which everything is mounted.
-    """
+    """Mounts and devices. Every path below a folder that the test mounts lies on that mount; all others lie on none
+    that is listed. In what is written, `$` before a name is the folder below which everything is mounted."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root = root / "root"
@@ -141,12 +138,7 @@ class Processes:
         self._children: dict[int, list[int]] = {}
 
     def begin(
-        self,
-        pid: int = PID,
-        parent: int = 1,
-        ticks: tuple[int, ...] = (0, 0, 0, 0),
-        start: int = 1000,
-        letter: str = "R",
+        self, pid: int = PID, parent: int = 1, ticks: tuple[int, ...] = (0,) * 4, start: int = 1000, letter: str = "R"
     ) -> None:
         """A process with one thread, its user and system time, and those of children that it waited for."""
         folder = self.proc / str(pid)

@@ -57,18 +57,14 @@ TREES = {
     "btrfs has an anonymous number, and is all its members": Tree(
         TWO_DISKS + "mount btrfs data 0:40 /dev/sda1", "block", "sda sdb", sectors=1100, counts=True
     ),
-    "zfs shows no device, and has a cache of its own": Tree(
-        "mount zfs data 0:40 pool/data", "unknown", "", "device_hidden zfs_cache"
-    ),
+    "zfs hides device and cache": Tree("mount zfs data 0:40 pool/data", "unknown", "", "device_hidden zfs_cache"),
     "a mount that is not listed is not guessed by its prefix": Tree("", "unknown", "", "mount_hidden device_hidden"),
     "ntfs-3g reads its device itself": Tree("disk sdc 8:32; mount fuseblk data 8:32", "fuse", "sdc", "fuse"),
     "zram counts, with no storage behind it": Tree(
         "disk virtual/zram0 253:0; iostats virtual/zram0 0; mount ext4 data 253:0",
         "block", "zram0", "device_in_memory", sectors=3, counts=True,
     ),
-    "a disk with iostats off counts nothing": Tree(
-        VDA + "iostats vda 0 mq; mount ext4 data 254:0", "block", "vda", counts=True
-    ),
+    "without iostats none counts": Tree(VDA + "iostats vda 0 mq; mount ext4 data 254:0", "block", "vda", counts=True),
     "NVMe with several paths counts on them": Tree(
         "disk nvme0n1 259:0; iostats nvme0n1 0; mount ext4 data 259:0", "block", "nvme0n1", sectors=42, counts=True
     ),
@@ -150,9 +146,7 @@ TREES = {
 
 
 @pytest.mark.parametrize("name", TREES)
-def test_a_path_has_its_devices_and_what_cannot_be_known(
-    name: str, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_path_has_its_devices_and_what_is_hidden(name: str, kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kind, devices, layers, notes, and whether reads are counted, with what was read."""
     wanted = TREES[name]
     kernel.build(wanted.tree)
@@ -305,11 +299,9 @@ device /dev/vdb mounted on /mnt/hidden with fstype ext4
 def test_what_a_client_read_from_its_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str, read_bytes: int | None, calls: int | None
 ) -> None:
-    """The fifth figure of that mount; calls for names are opens, lookups and attributes, each counted once.
-
-    A mount that another one covers, or that is no NFS, has none; nor has one in a file that is not there, or files on
-    several.
-    """
+    """The fifth figure of that mount; calls for names are opens, lookups and attributes, each counted once. A mount
+    that another one covers, or that is no NFS, has none; nor has one in a file that is not there, or files on
+    several."""
     (tmp_path / "self").mkdir()
     monkeypatch.setattr(device, "PROC", tmp_path)
     location = StorageLocation(path=point, filesystem="nfs4", kind="network", mount=point, source="", devices=())

@@ -12,16 +12,8 @@ import pytest
 
 from loaderprobe.errors import BadValue
 from loaderprobe.records.rank_processes import Launched
-from loaderprobe.system.launcher import (
-    TORCH,
-    Join,
-    address_towards,
-    bound_calls,
-    first_host,
-    half_set,
-    interface_of,
-    launched,
-)
+from loaderprobe.system import launcher
+from loaderprobe.system.launcher import Join, address_towards, first_host, half_set, interface_of, launched
 
 TORCHRUN = {
     "RANK": "9", "WORLD_SIZE": "16", "LOCAL_RANK": "1", "GROUP_RANK": "1", "MASTER_ADDR": "head", "MASTER_PORT": "4000",
@@ -41,6 +33,7 @@ HYDRA = {"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALNRANKS": "1", "MASTER_ADDR"
 
 OWN = {"MASTER_ADDR": "other", "MASTER_PORT": "99"}
 AGENT = Launched(rank=9, size=16, node="1", address="head", port=4000, agent_store=True, attempt="2")
+NO_AGENT = replace(AGENT, node="", agent_store=False, attempt="0")
 STEP = Launched(rank=3, size=4, node="1", address="gpu017", port=15000 + 1234 * 8 + 2, agent_store=False)
 
 
@@ -51,11 +44,7 @@ STEP = Launched(rank=3, size=4, node="1", address="gpu017", port=15000 + 1234 * 
         (TORCHRUN, None, AGENT),
         (TORCHRUN, "slurm", AGENT),
         # Without an agent, rank 0 holds the store.
-        (
-            {name: TORCHRUN[name] for name in TORCH},
-            None,
-            Launched(rank=9, size=16, node="", address="head", port=4000, agent_store=False),
-        ),
+        ({name: TORCHRUN[name] for name in launcher.TORCH}, None, NO_AGENT),
         # One process alone is no group, nor is one without variables, or with a part of them.
         ({}, None, None),
         ({**TORCHRUN, "RANK": "0", "WORLD_SIZE": "1"}, None, None),
@@ -69,9 +58,7 @@ STEP = Launched(rank=3, size=4, node="1", address="gpu017", port=15000 + 1234 * 
         (MPIRUN, None, None),
     ],
 )
-def test_which_process_of_a_launcher_this_is(
-    variables: dict[str, str], launcher: Join | None, expected: Launched | None
-) -> None:
+def test_which_process_this_is(variables: dict[str, str], launcher: Join | None, expected: Launched | None) -> None:
     """By the variables that it sets."""
     assert launched(variables, launcher) == expected
 
@@ -140,7 +127,7 @@ def test_a_call_over_a_bounded_connection_ends() -> None:
             held.enter_context(each)
         servers = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
         bounded, free = (held.enter_context(socket.create_connection(each.getsockname())) for each in servers)
-        bound_calls(servers[0].getsockname()[1], 0.05)
+        launcher.bound_calls(servers[0].getsockname()[1], 0.05)
         with pytest.raises(BlockingIOError):
             bounded.recv(1)
         assert not any(free.getsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, 16))

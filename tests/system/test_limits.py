@@ -9,21 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from loaderprobe.system.limits import (
-    allow_open_files,
-    connections_of,
-    core_limits,
-    cores_available,
-    cpu_model,
-    free_shared_memory_bytes,
-    memory_bytes,
-    memory_left_bytes,
-    peak_bytes,
-    release_free,
-    reset_peak,
-    resident_bytes,
-    shared_memory_bytes,
-)
+from loaderprobe.system import limits
+from loaderprobe.system.limits import cpu_model, memory_bytes, memory_left_bytes, peak_bytes, reset_peak, resident_bytes
 
 STAT_1 = "cache 90\ntotal_active_file 30\ntotal_inactive_file 20\n"
 STAT_2 = "anon 5\nactive_file 30\ninactive_file 20\n"
@@ -71,11 +58,8 @@ def write_groups(tmp_path: Path, membership: str, groups: Groups) -> tuple[Path,
         ("4:cpu:/job\n", {"memory/job": memory_1(400)}, None),
     ],
 )
-def test_memory_for_files_is_the_tightest_limit_without_what_is_no_file(
-    tmp_path: Path, membership: str, groups: Groups, limit: int | None
-) -> None:
-    """A limit less 50 bytes that are used for something else; without one, what the machine has available. Memory is
-    the limit, or the machine's."""
+def test_memory_for_files_is_what_is_left(tmp_path: Path, membership: str, groups: Groups, limit: int | None) -> None:
+    """A limit less 50 bytes of something else; without one, what the machine has. Memory is the limit."""
     place = write_groups(tmp_path, membership, groups)
     (tmp_path / "meminfo").write_text("MemAvailable:   1000 kB\n")
     assert memory_left_bytes(*place, tmp_path / "meminfo") == (1_024_000 if limit is None else max(0, limit - 50))
@@ -99,16 +83,14 @@ def test_cores_are_the_affinity_within_the_tightest_quota_on_the_way_up(
 ) -> None:
     """Of both versions, wherever it is set; a quota cannot give more cores than the affinity allows."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(16)))
-    assert cores_available(*write_groups(tmp_path, membership, groups)) == cores
+    assert limits.cores_available(*write_groups(tmp_path, membership, groups)) == cores
 
 
-def test_limits_of_cores_have_the_same_names_in_processes_that_share_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_limits_of_cores_that_are_shared_have_the_same_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A quota by its directory, the affinity by the cores."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
     groups = {"pod": cpu_2(300000), "pod/one": cpu_2(50000), "pod/two": cpu_2(50000)}
-    one, two = (core_limits(*write_groups(tmp_path, f"0::/pod/{name}\n", groups)) for name in ("one", "two"))
+    one, two = (limits.core_limits(*write_groups(tmp_path, f"0::/pod/{name}\n", groups)) for name in ("one", "two"))
     assert sorted(one.values()) == sorted(two.values()) == [0.5, 2.0, 3.0]
     assert sorted(one[name] for name in one.keys() & two.keys()) == [2.0, 3.0]
 
@@ -117,20 +99,18 @@ def test_the_machine(tmp_path: Path) -> None:
     """Its processor by the kernel's name, else the architecture, on ARM with numbers. No memory is None, not 0."""
     (tmp_path / "cpuinfo").write_text("processor : 0\nmodel name\t: Example 9000 @ 3 GHz\n")
     assert cpu_model(tmp_path / "cpuinfo") == "Example 9000 @ 3 GHz"
-    (tmp_path / "cpuinfo").write_text(
-        "processor\t: 0\nCPU implementer\t: 0x41\nCPU variant\t: 0x0\nCPU part\t: 0xd4f\n"
-    )
+    (tmp_path / "cpuinfo").write_text("processor : 0\nCPU implementer\t: 0x41\nCPU variant\t: 0x0\nCPU part\t: 0xd4f\n")
     assert cpu_model(tmp_path / "cpuinfo") == f"{os.uname().machine} 0x41/0xd4f"
     assert cpu_model(tmp_path / "none") == os.uname().machine
     assert memory_bytes() > 0
-    assert shared_memory_bytes(tmp_path / "none") is free_shared_memory_bytes(tmp_path / "none") is None
-    size, free = shared_memory_bytes(tmp_path), free_shared_memory_bytes(tmp_path)
+    assert limits.shared_memory_bytes(tmp_path / "none") is limits.free_shared_memory_bytes(tmp_path / "none") is None
+    size, free = limits.shared_memory_bytes(tmp_path), limits.free_shared_memory_bytes(tmp_path)
     assert size is not None and free is not None and 0 <= free <= size
 
 
-def test_a_peak_is_seen_after_it_is_gone() -> None:
-    """And a reset forgets it, where the kernel allows that."""
-    release_free()
+def test_a_peak_is_seen_after_it_is_gone(tmp_path: Path) -> None:
+    """And a reset forgets it, where the kernel allows that. Memory that cannot be read is 0, and has no peak."""
+    limits.release_free()
     reset_peak()
     before = resident_bytes()
     held = bytearray(60_000_000)
@@ -139,10 +119,6 @@ def test_a_peak_is_seen_after_it_is_gone() -> None:
     assert peak_bytes() - before > 40_000_000
     if reset_peak():
         assert peak_bytes() - resident_bytes() < 40_000_000
-
-
-def test_memory_that_cannot_be_read_is_0(tmp_path: Path) -> None:
-    """And no peak can begin there."""
     assert resident_bytes(tmp_path) == peak_bytes(tmp_path) == 0 and not reset_peak(tmp_path / "none")
 
 
@@ -172,7 +148,7 @@ def test_the_soft_limit_of_open_files_is_raised_as_far_as_needed(
         return before
 
     monkeypatch.setattr(resource, "prlimit", prlimit)
-    assert allow_open_files(2000, 7) == allowed
+    assert limits.allow_open_files(2000, 7) == allowed
     assert now == (then, hard)
 
 
@@ -180,7 +156,7 @@ def test_another_process_of_this_user_may_be_given_more_open_files() -> None:
     """As torchrun, which holds the store; of one that has gone nothing is known. 1,024 end at 132 ranks."""
     with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE) as child:
         resource.prlimit(child.pid, resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-        assert allow_open_files(100, child.pid) == 100
+        assert limits.allow_open_files(100, child.pid) == 100
         child.communicate()
-    assert allow_open_files(100, child.pid) is None
-    assert connections_of(132) <= 1024 < connections_of(133) and connections_of(1000) >= 7000
+    assert limits.allow_open_files(100, child.pid) is None
+    assert limits.connections_of(132) <= 1024 < limits.connections_of(133) and limits.connections_of(1000) >= 7000

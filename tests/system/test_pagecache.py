@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -23,16 +24,7 @@ from loaderprobe.records.remark import Remark
 from loaderprobe.system import pagecache
 from loaderprobe.system.device import locate
 from loaderprobe.system.mapped import held_files, let_go, may_hold_data
-from loaderprobe.system.pagecache import (
-    OVERLAY,
-    PAGE_BYTES,
-    SAMPLED_PAGES,
-    LinuxPageCache,
-    acts_as_owner,
-    drop_all_caches,
-    knows_all_users,
-    why_unknown,
-)
+from loaderprobe.system.pagecache import OVERLAY, PAGE_BYTES, LinuxPageCache, why_unknown
 from tests.conftest import needs_cold_reads
 
 PAGES = 64
@@ -79,9 +71,7 @@ def test_ctrl_c_ends_the_warming_of_a_file_that_is_being_read() -> None:
         CACHE.warm([Interrupts("a"), Path("/dev/zero")])
 
 
-def test_a_file_that_is_gone_or_cannot_be_opened_ends_nothing(
-    files: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_is_gone_or_closed_ends_nothing(files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """The others are dropped all the same, also where single files cannot be written back, as on squashfs."""
     usual = os.open
 
@@ -93,11 +83,7 @@ def test_a_file_that_is_gone_or_cannot_be_opened_ends_nothing(
     monkeypatch.setattr(os, "open", opened)
     CACHE.evict([*files[:10], files[0].with_name("gone")])
     assert CACHE.resident(files[1:10]) == 0.0
-
-    def refuse(_: int) -> None:
-        raise OSError(errno.EINVAL, "Invalid argument")
-
-    monkeypatch.setattr(os, "fdatasync", refuse)
+    monkeypatch.setattr(os, "fdatasync", Mock(side_effect=OSError(errno.EINVAL, "Invalid argument")))
     CACHE.evict([*files[10:], files[0]])
 
 
@@ -160,10 +146,10 @@ def test_all_caches_are_dropped_after_writing_back(tmp_path: Path, monkeypatch: 
     switch, content = tmp_path / "drop_caches", []
     switch.write_text("0\n")
     monkeypatch.setattr(os, "sync", lambda: content.append(switch.read_text()))
-    drop_all_caches(switch)
+    pagecache.drop_all_caches(switch)
     assert (content, switch.read_text()) == (["0\n"], "3\n")
     with pytest.raises(MissingPart, match="none: No such file") as caught:
-        drop_all_caches(tmp_path / "none")
+        pagecache.drop_all_caches(tmp_path / "none")
     assert "root" in caught.value.hint and not (tmp_path / "none").exists()
 
 
@@ -185,10 +171,8 @@ def test_what_is_not_known_has_a_reason(
     open_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, magic: int | None, owner: bool, share: float | None,
     code: str | None,
 ) -> None:  # fmt: skip
-    """A pipe would block, FUSE may change its answer, ZFS has a cache of its own: those are not even opened.
-
-    Over a network mincore gives an owner what the client caches; without trial reads nothing is guessed.
-    """
+    """A pipe would block, FUSE may change its answer, ZFS has a cache of its own: those are not even opened. Over a
+    network mincore gives an owner what the client caches; without trial reads nothing is guessed."""
     for made, content in (("file", b"x"), ("closed", b"x"), ("empty", b"")):
         (open_path / made).write_bytes(content)
     os.mkfifo(open_path / "pipe")
@@ -198,11 +182,8 @@ def test_what_is_not_known_has_a_reason(
         assert Path(path).name not in ("closed", "pipe"), "the file was opened"
         return opened(path, *rest, **named)
 
-    def refuse(*_: object) -> int:
-        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
-
     monkeypatch.setattr(os, "open", open_some)
-    monkeypatch.setattr(os, "preadv", refuse)
+    monkeypatch.setattr(os, "preadv", Mock(side_effect=OSError(errno.EOPNOTSUPP, "Operation not supported")))
     if magic is not None:
         monkeypatch.setattr(pagecache, "filesystem_magic", lambda _: magic)
     monkeypatch.setattr(pagecache._Asker, "gets_the_truth", lambda *_: owner)
@@ -230,15 +211,10 @@ def test_few_pages_are_asked_of_many_files(open_path: Path, monkeypatch: pytest.
     paths = [open_path / str(number) for number in range(1000)]
     for path in paths:
         path.write_bytes(b"x")
-    asked = []
-
-    def read(*call: Any) -> int:
-        asked.append(call)
-        return 1
-
+    read = Mock(return_value=1)
     monkeypatch.setattr(os, "preadv", read)
     assert CACHE.resident(paths) == 1.0
-    assert 100 < len(asked) <= SAMPLED_PAGES
+    assert 100 < read.call_count <= pagecache.SAMPLED_PAGES
 
 
 @pytest.mark.usefixtures("lied_to")
@@ -284,10 +260,8 @@ def test_a_page_that_comes_in_time_was_not_there(open_path: Path, monkeypatch: p
 def test_who_gets_the_truth(
     tmp_path: Path, euid: int, owns_all: bool, knows_all: bool, owner: int, kind: int, truth: bool
 ) -> None:
-    """A user namespace gives all unknown users one number, which may be the asker's.
-
-    The right to write shows it, but not on an overlay, where the layer under the file decides.
-    """
+    """A user namespace gives all unknown users one number, which may be the asker's. The right to write shows it, but
+    not on an overlay, where the layer under the file decides."""
     asker = pagecache._Asker(euid=euid, owns_all=owns_all, knows_all=knows_all)
     path = tmp_path if euid == -1 else tmp_path / "none"
     assert asker.gets_the_truth(path, owner, kind) is truth
@@ -296,13 +270,13 @@ def test_who_gets_the_truth(
 def test_rights_are_read_from_proc(tmp_path: Path) -> None:
     """Bit 3 of the effective capabilities, and a map of all users onto themselves; what is hidden is not had."""
     status, uid_map = tmp_path / "status", tmp_path / "uid_map"
-    assert not acts_as_owner(status) and not knows_all_users(uid_map)
+    assert not pagecache.acts_as_owner(status) and not pagecache.knows_all_users(uid_map)
     for mask, own in (("0000000000000008", True), ("00000000fffffff7", False)):
         status.write_text(f"Name:\tx\nCapPrm:\t0000000000000008\nCapEff:\t{mask}\n")
-        assert acts_as_owner(status) is own
+        assert pagecache.acts_as_owner(status) is own
     for users, known in (("0 0 4294967295\n", True), ("0 1000 1\n 1 100000 65536\n", False)):
         uid_map.write_text(users)
-        assert knows_all_users(uid_map) is known
+        assert pagecache.knows_all_users(uid_map) is known
 
 
 def test_held_files_are_let_go_before_they_can_be_evicted(files: list[Path], tmp_path: Path) -> None:
@@ -389,10 +363,8 @@ def tell(**answers):
 
 
 def ask_kernel(script: str, *paths: object, mounts: Sequence[str] = (), user_namespace: bool = False) -> Any:
-    """The output of `script`, run by root after PRELUDE, inside mounts made for it by shell commands.
-
-    The mounts, and the loop devices under them, are gone when it ends.
-    """
+    """The output of `script`, run by root after PRELUDE, inside mounts made for it by shell commands. The mounts, and
+    the loop devices under them, are gone when it ends."""
     if os.geteuid() != 0:
         pytest.skip("only root can become another user, or mount")
     command = [sys.executable, "-c", PRELUDE + script, *map(str, paths)]
@@ -409,21 +381,21 @@ def ask_kernel(script: str, *paths: object, mounts: Sequence[str] = (), user_nam
     return json.loads(done.stdout)
 
 
-def test_another_user_sees_what_is_cached_and_may_evict_it(files: list[Path]) -> None:
-    """User 65534 finds root's warm files warm and the cold ones cold, leaves both so, and can drop them."""
-    CACHE.evict(files)
-    CACHE.warm(files[:10])
-    found = ask_kernel(
-        """
+AS_ANOTHER = """
 tell(
     shares=as_nobody(lambda: [cache.resident(paths[:10]), cache.resident(paths[10:]), cache.resident(paths)]),
     reasons=as_nobody(lambda: [why_unknown(path) for path in paths]),
     after=[cache.resident(paths[:10]), cache.resident(paths[10:])],
     evicted=as_nobody(lambda: [cache.evict(paths), cache.resident(paths)])[1],
 )
-""",
-        *files,
-    )
+"""
+
+
+def test_another_user_sees_what_is_cached_and_may_evict_it(files: list[Path]) -> None:
+    """User 65534 finds root's warm files warm and the cold ones cold, leaves both so, and can drop them."""
+    CACHE.evict(files)
+    CACHE.warm(files[:10])
+    found = ask_kernel(AS_ANOTHER, *files)
     warm, cold, all_files = found["shares"]
     assert warm > 0.9 and cold < 0.1 and 0.4 < all_files < 0.6
     assert found["reasons"] == [None] * len(files)
@@ -481,25 +453,16 @@ tell(
 
 def image(filesystem: str) -> list[str]:
     """Commands that make a file system in a file and mount it by a loop device."""
-    return [
-        "truncate -s 128M file",
-        f"mkfs.{filesystem} -q file",
-        "mount -o loop file image",
-        "chmod 755 image",
-    ]
+    return ["truncate -s 128M file", f"mkfs.{filesystem} -q file", "mount -o loop file image", "chmod 755 image"]
 
 
+ON_DISK = {"warm": [1.0, None], "cold": [0.0, None, 0.0], "kind": "overlay", "layers": ["block"] * 2, "read": True}
+IN_A_FILE = {"warm": [1.0, 1.0], "cold": [0.0] * 3, "reason": None, "read": True}
 MOUNTS: dict[str, tuple[list[str], str, dict[str, Any]]] = {
     # The owner sees warm and cold, and the layers' disk counts; others get nothing. The file was not written back when
     # it was evicted, also where overlayfs itself cannot do so, in the lower layer.
-    "overlay, lower layer": (
-        [OVERLAY_MOUNT], "mounted/in_lower",
-        {"warm": [1.0, None], "cold": [0.0, None, 0.0], "kind": "overlay", "layers": ["block"] * 2, "read": True},
-    ),
-    "overlay, upper layer": (
-        [OVERLAY_MOUNT], "mounted/file",
-        {"warm": [1.0, None], "cold": [0.0, None, 0.0], "kind": "overlay", "layers": ["block"] * 2, "read": True},
-    ),
+    "overlay, lower layer": ([OVERLAY_MOUNT], "mounted/in_lower", ON_DISK),
+    "overlay, upper layer": ([OVERLAY_MOUNT], "mounted/file", ON_DISK),
     "overlay in memory": (
         [
             MEMORY_MOUNT, "mkdir image/u image/w image/l",
@@ -509,12 +472,8 @@ MOUNTS: dict[str, tuple[list[str], str, dict[str, Any]]] = {
         {"kind": "overlay", "layers": ["memory"] * 2, "read": None, "notes": [["layers_in_memory", {}]]},
     ),
     # All users see; the loop device counts.
-    "ext4 in a file": (
-        image("ext4"), "image/file", {"warm": [1.0, 1.0], "cold": [0.0] * 3, "reason": None, "read": True},
-    ),
-    "btrfs in a file": (
-        image("btrfs"), "image/file", {"warm": [1.0, 1.0], "cold": [0.0] * 3, "reason": None, "read": True},
-    ),
+    "ext4 in a file": (image("ext4"), "image/file", IN_A_FILE),
+    "btrfs in a file": (image("btrfs"), "image/file", IN_A_FILE),
     "tmpfs is always warm": (
         [MEMORY_MOUNT], "image/file", {"warm": [1.0, None], "cold": [1.0, None, 1.0], "kind": "memory", "read": None},
     ),
@@ -539,18 +498,10 @@ def test_a_mounted_file_system_gives_its_owner_the_truth(place: Path, name: str)
 
 def test_a_writable_file_of_a_read_only_layer_is_not_believed(place: Path) -> None:
     """Its mode lets every user write, and yet mincore answers others that all of it is cached."""
-    found = ask_kernel(
+    mounts = [f"cd {place}", *image("ext4"), "head -c 4000000 /dev/zero > image/file", "chmod 666 image/file"]
+    mounts += ["mount -o remount,ro image", OVERLAY_MOUNT.replace("/lower", "/image"), "cd -"]
+    script = (
         "cache.evict(paths)\nwritable = as_nobody(lambda: os.access(paths[0], os.W_OK))\n"
-        "tell(writable=writable, share=as_nobody(lambda: cache.resident(paths)))",
-        place / "mounted/file",
-        mounts=[
-            f"cd {place}",
-            *image("ext4"),
-            "head -c 4000000 /dev/zero > image/file",
-            "chmod 666 image/file",
-            "mount -o remount,ro image",
-            OVERLAY_MOUNT.replace("/lower", "/image"),
-            "cd -",
-        ],
+        "tell(writable=writable, share=as_nobody(lambda: cache.resident(paths)))"
     )
-    assert found == {"writable": True, "share": None}
+    assert ask_kernel(script, place / "mounted/file", mounts=mounts) == {"writable": True, "share": None}

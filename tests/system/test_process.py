@@ -13,20 +13,13 @@ from pathlib import Path
 import pytest
 
 from loaderprobe.records.measurement import Others
+from loaderprobe.system import process
 from loaderprobe.system.environment import describe_environment
 from loaderprobe.system.host import cores_total
 from loaderprobe.system.limits import resident_bytes
 from loaderprobe.system.others import TICK_NS, OthersMeter
 from loaderprobe.system.pagecache import LinuxPageCache, acts_as_owner
-from loaderprobe.system.process import (
-    ThreadMeter,
-    ask_where,
-    child_environment,
-    die_with_parent,
-    read_process,
-    runs,
-    signal_name,
-)
+from loaderprobe.system.process import ThreadMeter, ask_where, child_environment, die_with_parent, read_process
 from tests.conftest import needs_cold_reads
 from tests.system.fake_kernel import PID, Processes
 
@@ -50,24 +43,19 @@ def test_a_process_is_read_whatever_its_name() -> None:
     comm.write_bytes("тренировка".encode())
     try:
         own = read_process(os.getpid())
-        assert own is not None and own.cpu_s is not None and resident_bytes() and runs(os.getpid())
+        assert own is not None and own.cpu_s is not None and resident_bytes() and process.runs(os.getpid())
         acts_as_owner()
         assert not ask_where(os.getpid())
     finally:
         comm.write_bytes(before)
 
 
-@pytest.mark.parametrize(
-    ("schedstat", "delay", "known"),
-    [("11 22 33\n", 22, True), ("0 0 0\n", 0, False), (None, 0, False)],
-)
-def test_a_thread_meter_reads_the_second_field(tmp_path: Path, schedstat: str | None, delay: int, known: bool) -> None:
-    """The run delay, in ns. A running thread has had a time slice, so three zeros mean that nothing is counted.
-
-    A closed meter reads on, without it.
-    """
-    if schedstat:
-        (tmp_path / "schedstat").write_text(schedstat)
+@pytest.mark.parametrize(("text", "delay", "known"), [("1 22 3\n", 22, True), ("0 0 0\n", 0, False), (None, 0, False)])
+def test_a_thread_meter_reads_the_second_field(tmp_path: Path, text: str | None, delay: int, known: bool) -> None:
+    """The run delay, in ns. A running thread has had a time slice, so three zeros mean that nothing is counted. A
+    closed meter reads on, without it."""
+    if text:
+        (tmp_path / "schedstat").write_text(text)
     meter = ThreadMeter(tmp_path / "schedstat")
     assert (meter.read()[1], meter.run_delay_known) == (delay, known)
     meter.close()
@@ -99,7 +87,7 @@ def test_a_thread_has_the_bytes_that_it_read_from_storage(tmp_path: Path) -> Non
 
 def test_signal_names() -> None:
     """Numbers without a name stay numbers."""
-    assert [signal_name(number) for number in (9, 250)] == ["SIGKILL", "signal 250"]
+    assert [process.signal_name(number) for number in (9, 250)] == ["SIGKILL", "signal 250"]
 
 
 def test_a_child_dies_with_its_parent() -> None:
@@ -141,8 +129,6 @@ def test_the_environment_is_described_without_importing_torch(tmp_path: Path) ->
     )
     subprocess.run([sys.executable, "-c", script], check=True)
 
-
-# What other processes take of the machine.
 
 SELF, SHELL, INIT, NEIGHBOUR, RANK = os.getpid(), 40, 1, 99, 8001
 # Takes 0.3 s of CPU, in a child of its own that it does not wait for, too; and ends.
@@ -227,8 +213,8 @@ OTHERS: dict[str, tuple[list[Process], list[Process | int], dict[str, int], tupl
 def test_others_are_the_machine_less_own_processes(machine: Machine, name: str) -> None:
     """In ticks: of others, own ones, and those that were stolen."""
     before, after, total, expected = OTHERS[name]
-    for process in before:
-        machine.begin(*process)
+    for begun in before:
+        machine.begin(*begun)
     meter = machine.meter(SELF, RANK)
     for process_or_end in after:
         if isinstance(process_or_end, int):
@@ -271,8 +257,7 @@ def test_reads_of_own_processes_are_counted_while_all_are_there(machine: Machine
 
 
 def test_only_cores_that_may_be_used_are_counted(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As under taskset, or in a container with a cpuset; a rank that is bound to one core has those of its launcher.
-    PYTHON_CPU_COUNT has no part in it."""
+    """As under taskset or with a cpuset; a rank on one core has those of its launcher, whatever PYTHON_CPU_COUNT."""
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     monkeypatch.setattr(os, "sysconf", {"SC_NPROCESSORS_ONLN": 8}.__getitem__)
     allowed = {SHELL: {0, 2}, INIT: set(range(8))}

@@ -12,7 +12,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple, Self
+from unittest.mock import Mock
 
 import pytest
 
@@ -24,18 +26,7 @@ from loaderprobe.samplers.host import CoresSampler, DiskSampler
 from loaderprobe.samplers.recorded import SamplerThread
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.system import waits
-from loaderprobe.system.waits import (
-    Descriptor,
-    TableBudget,
-    ThreadFiles,
-    ThreadGone,
-    Wait,
-    WatchedProcess,
-    calls_of,
-    let_be_read_by,
-    peer,
-    start_ticks,
-)
+from loaderprobe.system.waits import TableBudget, ThreadFiles, ThreadGone, Wait, WatchedProcess, peer
 from loaderprobe.system.waits_process import MOST_SUBJECTS, ROW, ROWS, RowWriter, ThreadWatcher, read_rows, watch
 from loaderprobe.testing import FakeClock
 from tests.said import all_said
@@ -249,7 +240,7 @@ def test_a_thread_that_ended_is_gone(threads: Processes, watched: WatchedProcess
 
 def test_a_number_used_again_is_not_the_process(threads: Processes, watched: WatchedProcess) -> None:
     """By its start time; and open descriptors stay with the process that was meant."""
-    assert start_ticks(PID, threads.proc) == 1000
+    assert waits.start_ticks(PID, threads.proc) == 1000
     with pytest.raises(ThreadGone):
         WatchedProcess(PID, started=999, proc=threads.proc)
     WatchedProcess(PID, started=1000, proc=threads.proc).close()
@@ -264,7 +255,7 @@ def test_both_machines_have_what_loaders_wait_in() -> None:
     """A call that is missing on one machine has a newer name there."""
     groups = {"descriptor", "second", "path", "futex", "lock", "fcntl", "sleep", "poll", "select", "epoll", "ring"}
     for machine in ("x86_64", "aarch64"):
-        assert {call.group for call in (calls_of(machine) or {}).values()} == groups | {"child"}
+        assert {call.group for call in (waits.calls_of(machine) or {}).values()} == groups | {"child"}
 
 
 def test_peers_are_written_as_addresses() -> None:
@@ -279,15 +270,13 @@ def test_tables_of_connections_are_read_seldom() -> None:
     """A table that took 1 ms is not read again for 1 s."""
     now, cpu = [0], iter((0, 1_000_000, 1_000_000, 2_000_000))
     budget = TableBudget(now_ns=lambda: now[0], cpu_ns=lambda: next(cpu))
-    found = Descriptor("network", REMOTE)
+    found = waits.Descriptor("network", REMOTE)
     assert budget.spend(lambda: found) == found
     now[0] = 999_999_999
     assert budget.spend(lambda: found) is None
     now[0] = 1_000_000_000
     assert budget.spend(lambda: found) == found
 
-
-# Real children.
 
 DEADLINE_S = 60.0
 CONNECT = (
@@ -362,8 +351,8 @@ def test_a_real_file_lock_has_its_file(blocked: Callable[..., int], tmp_path: Pa
         assert comes(blocked(code, path), "lock", str(path))
     with pytest.raises(ThreadGone):
         comes(blocked("pass"), "storage without end")
-    let_be_read_by(os.getppid())
-    let_be_read_by(0)
+    waits.let_be_read_by(os.getppid())
+    waits.let_be_read_by(0)
 
 
 FAST_HZ = 500.0
@@ -431,9 +420,7 @@ PYTHON = [sys.executable, "-I", "-c"]
         ([*PYTHON, "import sys; sys.exit(3)"], "waits_ended", "exit code 3"),
     ],
 )
-def test_a_process_that_does_not_go_on_is_a_reason(
-    tmp_path: Path, command: list[str], code: str, how: str | None
-) -> None:
+def test_a_process_that_fails_is_a_reason(tmp_path: Path, command: list[str], code: str, how: str | None) -> None:
     """It cannot start, or the reason holds the last line that it wrote, or how it ended; it stays."""
     with WaitsSampler(lambda: [], tmp_path, command=lambda folder, rate_hz: command) as sampler:
         found = sampler.samples()
@@ -445,7 +432,7 @@ def test_a_process_that_does_not_go_on_is_a_reason(
 def test_it_ends_with_its_orders(tmp_path: Path) -> None:
     """A process whose parent closes its input has nothing left to do."""
     read, write = os.pipe()
-    word = f"{os.getpid()},{os.getpid()},{start_ticks(os.getpid())}"
+    word = f"{os.getpid()},{os.getpid()},{waits.start_ticks(os.getpid())}"
     os.write(write, f"{word}\n{word} -\n".encode())
     os.close(write)
     watch(ThreadWatcher(RowWriter(tmp_path)), read, 1e6)
@@ -461,25 +448,14 @@ def test_the_process_imports_no_libraries() -> None:
 
 def test_processes_that_stay_are_not_opened_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another order keeps the descriptors of workers that it names again, and gives back the others'."""
-    opened: list[int] = []
     closed: list[int] = []
-
-    class Opened(WatchedProcess):
-        def __init__(self, pid: int, **options: object) -> None:
-            opened.append(pid)
-            self.pid = pid
-
-        def close(self) -> None:
-            closed.append(self.pid)
-
-        def look(self, tid: int) -> Wait:
-            raise ThreadGone
-
-    monkeypatch.setattr("loaderprobe.system.waits_process.WatchedProcess", Opened)
+    look = Mock(side_effect=ThreadGone)
+    opened = Mock(side_effect=lambda pid, **_: SimpleNamespace(close=lambda: closed.append(pid), look=look))
+    monkeypatch.setattr("loaderprobe.system.waits_process.WatchedProcess", opened)
     watcher = ThreadWatcher(RowWriter(tmp_path))
     watcher.follow("1,1,5 2,2,5")
     watcher.follow("3,3,5 - 1,1,5")
-    assert (opened, closed) == ([1, 2, 3], [2])
+    assert ([call.args[0] for call in opened.mock_calls], closed) == ([1, 2, 3], [2])
     watcher.look()
     watcher.look()
     assert closed == [2, 3, 1]
@@ -583,25 +559,21 @@ class Scripted:
 
 def test_a_sampler_that_raises_is_missing_and_the_others_go_on() -> None:
     """An exception in one sampler becomes a Missing with its text, and is not repeated."""
-
-    def broken() -> None:
-        raise ValueError("broken counter")
-
-    readings: list[int] = []
-    thread = SamplerThread([Scripted(broken), Scripted(lambda: readings.append(1))])
+    broken, reading = Mock(side_effect=ValueError("broken counter")), Mock()
+    thread = SamplerThread([Scripted(broken), Scripted(reading)])
     thread.sample_all()
     thread.sample_all()
     series, missing = thread.collected()
-    assert series == [] and len(readings) == 2
+    assert series == [] and reading.call_count == 2
     assert all_said([item.reason for item in missing]) == ["Scripted stopped: ValueError: broken counter"]
 
 
 def test_the_thread_samples_at_least_once_and_ends() -> None:
     """However short the measurement, there is a reading; every quantity of the product is read or has a reason."""
-    readings: list[int] = []
-    with SamplerThread([Scripted(lambda: readings.append(1))], period_s=3600):
+    reading = Mock()
+    with SamplerThread([Scripted(reading)], period_s=3600):
         pass
-    assert readings
+    assert reading.called
     with sampling(FakeClock(), (), None) as thread:
         pass
     series, missing = thread.collected()

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -21,10 +22,6 @@ class Stop(SystemExit):
     """The program's call is stopped."""
 
 
-def endangered(path: str) -> None:
-    raise Stop(path)
-
-
 @pytest.fixture
 def kept(tmp_path: Path) -> Path:
     (tmp_path / "last.pt").write_text("model")
@@ -35,7 +32,7 @@ def kept(tmp_path: Path) -> Path:
 @pytest.fixture
 def watching(kept: Path) -> Iterator[WrittenFiles]:
     """Once the checkpoint is there."""
-    files = WrittenFiles(endangered)
+    files = WrittenFiles(Mock(side_effect=Stop))
     files.begin()
     yield files
     files.end()
@@ -160,11 +157,7 @@ def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path, monke
 def test_a_file_system_without_locks_has_scratch_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing marks them there, so no process takes them for abandoned."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-
-    def refused(*_: object) -> None:
-        raise OSError("no locks here")
-
-    monkeypatch.setattr("fcntl.flock", refused)
+    monkeypatch.setattr("fcntl.flock", Mock(side_effect=OSError("no locks here")))
     with scratch_directory() as scratch, scratch_directory():
         assert scratch.exists() and not (scratch / MARK).exists()
     assert list(tmp_path.iterdir()) == []
@@ -179,9 +172,7 @@ def test_a_full_file_system_is_said_with_what_to_do(tmp_path: Path) -> None:
         (tmp_path / "none").read_bytes()
 
 
-def test_a_file_system_that_is_read_only_has_no_scratch_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_read_only_file_system_has_no_scratch_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """That is said with what to do, as of a container without a /tmp."""
     monkeypatch.setattr("tempfile.tempdir", None)
     monkeypatch.setattr("tempfile._candidate_tempdir_list", lambda: [str(tmp_path / "none")])
