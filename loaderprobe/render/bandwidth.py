@@ -16,8 +16,7 @@ from loaderprobe.render.charts import Bar, Chart, ChartRow
 from loaderprobe.render.document import Cell, Column, Document, Paragraph, Part, Section, items, table, tags
 from loaderprobe.render.figures import EVIDENCE
 from loaderprobe.render.format import counted, grouped, interval, megabytes_per_s, percent, plus_minus, rate, span
-from loaderprobe.render.rows import Cell as Value
-from loaderprobe.render.rows import as_columns
+from loaderprobe.render.rows import Value, as_columns
 from loaderprobe.render.words import LIMIT_WORDS, message, place_words, remark_words
 from loaderprobe.stats import median
 from loaderprobe.units import format_bytes, format_duration, format_rate, significant

@@ -293,22 +293,22 @@ def _side(side: ComparedSide) -> str:
 def compare_columns(found: ComparisonReport) -> dict[str, list[Any]]:
     """One row a configuration or phase, the whole last; units in the column `unit`."""
     rows = [*found.rows, *([found.whole] if found.whole else [])]
-    return as_columns([{"name": name_of(found, row.subject), **_columns(row)} for row in rows])
-
-
-def _columns(row: Compared) -> dict[str, Any]:
-    return {
-        "kind": row.subject.kind,
-        "key": row.subject.name,
-        "unit": row.unit,
-        **interval_cells("before", row.before),
-        **interval_cells("after", row.after),
-        **interval_cells("ratio", row.ratio),
-        **values(row, "p", "visible"),
-        "rounds_before": row.rounds[0],
-        "rounds_after": row.rounds[1],
-        **values(row, "word", "reason"),
-        "cause_before": row.verdict_before.cause if row.verdict_before else None,
-        "cause_after": row.verdict_after.cause if row.verdict_after else None,
-        "verdict_changed": row.verdict_changed,
-    }
+    return as_columns(
+        {
+            "name": name_of(found, row.subject),
+            "kind": row.subject.kind,
+            "key": row.subject.name,
+            "unit": row.unit,
+            **interval_cells("before", row.before),
+            **interval_cells("after", row.after),
+            **interval_cells("ratio", row.ratio),
+            **values(row, "p", "visible"),
+            "rounds_before": row.rounds[0],
+            "rounds_after": row.rounds[1],
+            **values(row, "word", "reason"),
+            "cause_before": row.verdict_before.cause if row.verdict_before else None,
+            "cause_after": row.verdict_after.cause if row.verdict_after else None,
+            "verdict_changed": row.verdict_changed,
+        }
+        for row in rows
+    )

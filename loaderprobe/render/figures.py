@@ -18,7 +18,7 @@ from loaderprobe.records.verdict import Evidence, Gaps
 from loaderprobe.render.document import Column
 from loaderprobe.render.format import figure, megabytes_per_s, percent
 from loaderprobe.render.groups import speed
-from loaderprobe.render.rows import Cell, interval_cells
+from loaderprobe.render.rows import Value, interval_cells
 from loaderprobe.render.words import action_words, remark_words, sentence
 
 
@@ -50,7 +50,7 @@ class Figure:
                 found = found.get(name) if isinstance(found, dict) else getattr(found, name)
         return found
 
-    def cells(self, row: ConfigurationRow) -> dict[str, Cell]:
+    def cells(self, row: ConfigurationRow) -> dict[str, Value]:
         """The column; of an interval one more for each further part."""
         found, column = self.get(row), self.named or self.at
         return {column: found} if self.more is None else interval_cells(column, found, *self.more)
@@ -195,13 +195,13 @@ def reasons(row: ConfigurationRow) -> dict[str, str]:
     return {at: remark_words(each) for at, each in row.unavailable.items()}
 
 
-def flat(row: ConfigurationRow) -> dict[str, Cell]:
+def flat(row: ConfigurationRow) -> dict[str, Value]:
     """One cell for each option of the configuration and each figure, named with its unit; the rest is words.
 
     The columns are the same for every row, but for the GPU's counters: those are what this GPU has.
     """
     bound, verdict = row.bound, row.verdict
-    cells: dict[str, Cell] = {"key": row.key, **options_of(row.config)}
+    cells: dict[str, Value] = {"key": row.key, **options_of(row.config)}
     cells |= {"emulated": row.emulated, "status": row.status, "reason": reasons(row).get("*")}
     cells["bound_side"] = bound.side if bound else None
     cells["bound_cause"] = bound.cause if bound else None

@@ -65,22 +65,21 @@ def sums(found: LayersReport) -> dict[PartName, float]:
 
 def layer_columns(found: LayersReport) -> dict[str, list[Any]]:
     """One row a call of a layer, in the order in which they first ran; units in the names."""
-    return as_columns([_row(order, layer) for order, layer in enumerate(found.layers)])
-
-
-def _row(order: int, layer: LayerTime) -> dict[str, Any]:
-    return {
-        "order": order,
-        "layer": layer.name,
-        **values(layer, "call", "kind"),
-        "implementation": ", ".join(operator.name for operator in layer.operators if not operator.backward),
-        "in_place": layer.in_place,
-        **interval_cells("forward_ms", layer.forward),
-        **interval_cells("backward_ms", layer.backward),
-        "parameters": layer.parameters,
-        "inputs": _shapes(layer.inputs),
-        "outputs": _shapes(layer.outputs),
-    }
+    return as_columns(
+        {
+            "order": order,
+            "layer": layer.name,
+            **values(layer, "call", "kind"),
+            "implementation": ", ".join(operator.name for operator in layer.operators if not operator.backward),
+            "in_place": layer.in_place,
+            **interval_cells("forward_ms", layer.forward),
+            **interval_cells("backward_ms", layer.backward),
+            "parameters": layer.parameters,
+            "inputs": _shapes(layer.inputs),
+            "outputs": _shapes(layer.outputs),
+        }
+        for order, layer in enumerate(found.layers)
+    )
 
 
 def _far(found: LayersReport) -> bool:

@@ -218,19 +218,17 @@ _INPUTS = (
 def need_columns(plan: PlanReport) -> dict[str, list[Any]]:
     """Columns by name, an entry for each need."""
     return as_columns(
-        [
-            {
-                "need": need.name,
-                "unit": need.at_utilization.unit,
-                "at_utilization": need.at_utilization.value,
-                **values(need.at_utilization, "low", "high"),
-                "at_most": need.at_most.value,
-                "to_buy": need.to_buy and need.to_buy.value,
-                "node": need.node and need.node.value,
-                "label": _label(need.at_utilization),
-            }
-            for need in plan.needs
-        ]
+        {
+            "need": need.name,
+            "unit": need.at_utilization.unit,
+            "at_utilization": need.at_utilization.value,
+            **values(need.at_utilization, "low", "high"),
+            "at_most": need.at_most.value,
+            "to_buy": need.to_buy and need.to_buy.value,
+            "node": need.node and need.node.value,
+            "label": _label(need.at_utilization),
+        }
+        for need in plan.needs
     )
 
 

@@ -52,8 +52,7 @@ from loaderprobe.render.groups import (
     tone,
     trains,
 )
-from loaderprobe.render.rows import Cell as Value
-from loaderprobe.render.rows import as_columns
+from loaderprobe.render.rows import Value, as_columns
 from loaderprobe.render.words import knee_words, message, place_words, remark_words, sentence
 from loaderprobe.units import format_bytes, format_duration, join_words, significant
 

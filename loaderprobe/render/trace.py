@@ -82,7 +82,21 @@ def trace_document(found: TraceReport) -> Document:
 
 def trace_columns(found: TraceReport) -> dict[str, list[Any]]:
     """One row a recording; units in the names."""
-    return as_columns([_row(rank) for rank in found.ranks])
+    return as_columns(
+        {
+            **values(rank, "path", "rank", "gpu", "device", "steps"),
+            "marked": _MARKED[rank.marked],
+            "step_s": rank.step_s,
+            **values(rank.bound, "side", "cause", "gap", "how"),
+            **{f"{part}_s": rank.gaps.seconds(part) for part in TIME_PARTS},
+            "busy_fraction": rank.use.kernel_busy,
+            "sm_efficiency": rank.use.sm_efficiency_estimated,
+            "occupancy": rank.use.occupancy_estimated,
+            "occupancy_coverage": rank.use.occupancy_coverage,
+            **values(rank, "wait_s", "syncs"),
+        }
+        for rank in found.ranks
+    )
 
 
 def _condition(found: TraceReport, slow: TraceRank | None) -> str:
@@ -282,21 +296,6 @@ def _doubts(found: TraceReport) -> Iterator[Part]:
         yield Item(subject=join_words(some), text=f"{text if some else first_upper(text)}.")
     for each in found.unread:
         yield Item(subject="Not read", text=each.reason)
-
-
-def _row(rank: TraceRank) -> dict[str, Any]:
-    return {
-        **values(rank, "path", "rank", "gpu", "device", "steps"),
-        "marked": _MARKED[rank.marked],
-        "step_s": rank.step_s,
-        **values(rank.bound, "side", "cause", "gap", "how"),
-        **{f"{part}_s": rank.gaps.seconds(part) for part in TIME_PARTS},
-        "busy_fraction": rank.use.kernel_busy,
-        "sm_efficiency": rank.use.sm_efficiency_estimated,
-        "occupancy": rank.use.occupancy_estimated,
-        "occupancy_coverage": rank.use.occupancy_coverage,
-        **values(rank, "wait_s", "syncs"),
-    }
 
 
 def _ms(seconds: float) -> str:
