@@ -9,7 +9,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from loaderprobe.analyze.answer import as_read, best_of, families, firm, first_devices, measured
 from loaderprobe.records import by_key
@@ -235,7 +234,7 @@ def first_screen(report: Report) -> Iterator[Section]:
     yield from next_sections(report)
     yield Section(title="Not known", panel="side", parts=tags(map(remark_words, report.summary.not_known)))
     yield Section(title="How sure", panel="side", parts=tuple(_how_sure(report)))
-    yield from (_needs(report, needed, panel="main") for needed in _by_accelerator(report)[:1])
+    yield from (replace(needs, panel="main") for needs in needs_sections(report)[:1])
 
 
 def ladder_section(report: Report, rows: Sequence[ConfigurationRow], *, label: str = "") -> Section:
@@ -347,13 +346,10 @@ def _how_sure(report: Report) -> Iterator[Part]:
     yield from limit_maps(first)
 
 
-def more_needs(report: Report) -> Iterator[Section]:
-    """What other accelerators need than that of the first screen."""
-    yield from (_needs(report, needed) for needed in _by_accelerator(report)[1:])
-
-
-def _by_accelerator(report: Report) -> list[list[Outlook]]:
-    return list(by_key(report.summary.needs, lambda need: (need.compute, need.model)).values())
+def needs_sections(report: Report) -> list[Section]:
+    """What accelerators need, of each kind; the first screen has the first."""
+    alike = by_key(report.summary.needs, lambda need: (need.compute, need.model))
+    return [_needs(report, some) for some in alike.values()]
 
 
 def _opens(some: Sequence[Outlook]) -> Iterator[Line]:
@@ -365,7 +361,7 @@ def _opens(some: Sequence[Outlook]) -> Iterator[Line]:
         yield (what, *opens, "not known", "")
 
 
-def _needs(report: Report, some: Sequence[Outlook], *, panel: Literal["main", ""] = "") -> Section:
+def _needs(report: Report, some: Sequence[Outlook]) -> Section:
     first = some[0]
     counts = [need.accelerators for need in first.needs]
     cores = report.summary.environment.cores_available
@@ -382,7 +378,7 @@ def _needs(report: Report, some: Sequence[Outlook], *, panel: Literal["main", ""
     marks = "● enough  ○ not known to be enough  ✕ not enough, estimated"
     below = (Paragraph(text=marks, tone="legend"), Paragraph(text=said, tone="quiet"))
     title = f"What {named(first.accelerator, join_words([str(count) for count in counts]))} need, cold files"
-    return Section(title=title, panel=panel, parts=(Table(head=head, lines=tuple(lines)), *below))
+    return Section(title=title, parts=(Table(head=head, lines=tuple(lines)), *below))
 
 
 def _need_line(need: Outlook, cores: float, size_bytes: float | None) -> tuple[str, ...]:
