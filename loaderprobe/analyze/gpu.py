@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -69,6 +69,23 @@ def columns(ranges: Ranges, begin: int, length: int, count: int) -> list[float]:
             shares[int(at)] += upto - at
             at = upto
     return shares
+
+
+def filled(ranges: Ranges, begin: int, length: int, count: int) -> Iterator[tuple[int, int]]:
+    """Runs of such columns that together are as long as what ranges take of them.
+
+    Each column is filled or not, so that the filled share is right also where ranges are shorter than one.
+    """
+    owed, first = 0.0, -1
+    for number, share in enumerate((*columns(ranges, begin, length, count), 0.0)):
+        owed += share
+        full = owed >= 0.5 and number < count
+        if full:
+            owed -= 1.0
+            first = number if first < 0 else first
+        elif first >= 0:
+            yield first, number
+            first = -1
 
 
 def intersect(some: Ranges, others: Ranges) -> Ranges:
@@ -700,3 +717,16 @@ def timeline_view(timeline: Timeline, found: Attribution) -> TimelineView:
         waits=moved(found.waits),
         copies=moved(found.copies),
     )
+
+
+def typical_begin_ns(view: TimelineView, length_ns: int) -> int:
+    """The begin of a step from which on the time is spent most as in the whole window."""
+
+    def shares(begin_ns: int, span_ns: int) -> list[float]:
+        return [overlap(ranges, begin_ns, begin_ns + span_ns) / span_ns for ranges in view.parts.values()]
+
+    whole = shares(0, view.window_ns)
+    last = view.window_ns - length_ns
+    candidates = [at for at in view.step_begin_ns if at <= last] or [0]
+    span_ns = min(length_ns, view.window_ns)
+    return min(candidates, key=lambda at: sum(abs(a - b) for a, b in zip(shares(at, span_ns), whole, strict=True)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from loaderprobe.analyze.gpu import columns, overlap
+from loaderprobe.analyze.gpu import filled, typical_begin_ns
 from loaderprobe.records import by_key
 from loaderprobe.records.config import alike_but_for
 from loaderprobe.records.report import ConfigurationRow, Report
@@ -19,20 +19,7 @@ from loaderprobe.render.words import message, remark_words
 from loaderprobe.units import significant
 
 _COLUMNS = 150
-"""Of a row. Each is filled or not, so that the filled share of a row is right also where stretches are shorter."""
-
-
-def _typical_begin_ns(view: TimelineView, length_ns: int) -> int:
-    """The begin of a step from which on the time is spent most as in the whole window."""
-
-    def shares(begin_ns: int, span_ns: int) -> list[float]:
-        return [overlap(ranges, begin_ns, begin_ns + span_ns) / span_ns for ranges in view.parts.values()]
-
-    whole = shares(0, view.window_ns)
-    last = view.window_ns - length_ns
-    candidates = [at for at in view.step_begin_ns if at <= last] or [0]
-    span_ns = min(length_ns, view.window_ns)
-    return min(candidates, key=lambda at: sum(abs(a - b) for a, b in zip(shares(at, span_ns), whole, strict=True)))
+"""Of a row."""
 
 
 def timelines_chart(views: Sequence[tuple[str, TimelineView]], caption: str) -> Chart:
@@ -49,12 +36,12 @@ def timelines_chart(views: Sequence[tuple[str, TimelineView]], caption: str) -> 
 def _timeline_rows(name: str, view: TimelineView, length_ns: int, high: float) -> Iterator[ChartRow]:
     """Begins of steps, parts of the device's time, then what may lie behind them."""
     yield ChartRow(label=name, head=True)
-    begin_ns = _typical_begin_ns(view, length_ns)
+    begin_ns = typical_begin_ns(view, length_ns)
 
     def row(name: str, ranges: Stretches, tone: str, letter: str = "") -> ChartRow:
         bars = tuple(
             Bar(begin=begin * high / _COLUMNS, end=end * high / _COLUMNS, tone=tone, letter=letter)
-            for begin, end in _filled(columns(ranges, begin_ns, length_ns, _COLUMNS))
+            for begin, end in filled(ranges, begin_ns, length_ns, _COLUMNS)
         )
         return ChartRow(label=name, bars=bars)
 
@@ -67,20 +54,6 @@ def _timeline_rows(name: str, view: TimelineView, length_ns: int, high: float) -
     for behind, ranges in (("training thread in next()", view.waits), ("copies, hidden or not", view.copies)):
         if ranges:
             yield row(behind, ranges, "now")
-
-
-def _filled(shares: Sequence[float]) -> Iterator[tuple[int, int]]:
-    """Runs of columns that together are as long as these shares of columns."""
-    owed, begin = 0.0, -1
-    for number, share in enumerate((*shares, 0.0)):
-        owed += share
-        full = owed >= 0.5 and number < len(shares)
-        if full:
-            owed -= 1.0
-            begin = number if begin < 0 else begin
-        elif begin >= 0:
-            yield begin, number
-            begin = -1
 
 
 _COUNTERS = {"sm_utilization": "SM utilization, measured (GPM)", "sm_occupancy": "occupancy, measured (GPM)"}
