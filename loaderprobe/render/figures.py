@@ -67,10 +67,6 @@ def _free(resource: str) -> str:
     return f"{RESOURCE[resource].plural or RESOURCE[resource].noun} were free"
 
 
-def _without(resources: Iterable[str]) -> list[Figure]:
-    return [_rate(f"loader_without_{name}", f"loader if {_free(name)}") for name in resources]
-
-
 def _use(name: str, words: str) -> Figure:
     return Figure(f"gpu_window.use.{name}", words, f"gpu_{name}")
 
@@ -79,9 +75,9 @@ FIGURES: tuple[Figure, ...] = (
     Figure("images_per_s", "images/s", more=(), head="images/s", help="± is half the 95 % interval."),
     _rate("compute", "compute alone"),
     _rate("loader", "loader alone"),
-    *_without(ABLATIONS),
+    *(_rate(f"loader_without_{name}", f"loader if {_free(name)}") for name in ABLATIONS),
     _rate("cpu_limit", "limit of the CPU cores"),
-    *_without(ONLY_WAITED),
+    *(_rate(f"loader_without_{name}", f"loader if {_free(name)}") for name in ONLY_WAITED),
     *(Figure(f"speedups.{name}", f"speed-up if {_free(name)}", f"speedup_without_{name}", ("how",)) for name in JUDGED),
     *(
         Figure(f"speedups.{name}", RESOURCE[name].figure, f"speedup_{name}", ("how",))
