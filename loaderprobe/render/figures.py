@@ -67,10 +67,6 @@ def _free(resource: str) -> str:
     return f"{RESOURCE[resource].plural or RESOURCE[resource].noun} were free"
 
 
-def _use(name: str, words: str) -> Figure:
-    return Figure(f"gpu_window.use.{name}", words, f"gpu_{name}")
-
-
 FIGURES: tuple[Figure, ...] = (
     Figure("images_per_s", "images/s", more=(), head="images/s", help="± is half the 95 % interval."),
     _rate("compute", "compute alone"),
@@ -122,11 +118,13 @@ FIGURES: tuple[Figure, ...] = (
         Figure(f"worker_time.waits.{name}", f"worker: blocked by {name}", f"worker_blocked_{name}_s_per_image")
         for name in WAITED
     ),
-    _use("training_busy", "GPU busy with training"),
-    _use("kernel_busy", "GPU busy"),
-    _use("sm_efficiency_estimated", "estimated SM efficiency"),
-    _use("occupancy_estimated", "estimated occupancy"),
-    _use("occupancy_coverage", "share of kernels with an estimated occupancy"),
+    Figure("gpu_window.use.training_busy", "GPU busy with training", "gpu_training_busy"),
+    Figure("gpu_window.use.kernel_busy", "GPU busy", "gpu_kernel_busy"),
+    Figure("gpu_window.use.sm_efficiency_estimated", "estimated SM efficiency", "gpu_sm_efficiency_estimated"),
+    Figure("gpu_window.use.occupancy_estimated", "estimated occupancy", "gpu_occupancy_estimated"),
+    Figure(
+        "gpu_window.use.occupancy_coverage", "share of kernels with an estimated occupancy", "gpu_occupancy_coverage"
+    ),
     *(Figure(f"gpu_window.gaps.{cause}_ns", f"GPU idle: {cause}", f"gpu_idle_{cause}") for cause in GAP_CAUSES),
 )  # fmt: skip
 COUNTERS = tuple(

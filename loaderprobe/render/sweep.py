@@ -60,12 +60,10 @@ _ONE_RANK = remark_words(Remark(code="one_rank"))
 """No reader misses what one rank loses to others."""
 _COLUMNS = {"images_per_s", "accelerator_utilization", "disk_read_bytes_per_s", "speedups"}
 """Figures of the table: also a terminal says why one is missing."""
-_TABLE_NOTE = " ".join(
-    [
-        *(column.help for column in TABLE),
-        "Speed-up if free: of training, if that resource cost nothing; est.: estimated. Serial: the training thread "
-        f"loads. {MISSING}: not measured. How to read this: loaderprobe explain verdict.",
-    ]
+_TABLE_NOTE = (
+    f"{' '.join(column.help for column in TABLE)} Speed-up if free: of training, if that resource cost nothing; est.: "
+    f"estimated. Serial: the training thread loads. {MISSING}: not measured. How to read this: loaderprobe explain "
+    "verdict."
 )
 
 
