@@ -273,8 +273,8 @@ def commands(found: TraceReport) -> tuple[str, ...]:
     start = f"torchrun --nproc-per-node {min(ranks, 8)} train.py" if ranks > 1 else "python train.py"
     options = [f"--ranks {ranks}" if ranks > 1 else ""]
     if rank.batch_size:
-        free_s = next((free.step_s for free in rank.free if free.name == "input"), rank.step_s)
-        options = [f"--compute emulated:{rank.batch_size / free_s:.0f}", *options, f"--batch-size {rank.batch_size}"]
+        rate = rank.batch_size / rank.fed_step_s
+        options = [f"--compute emulated:{rate:.0f}", *options, f"--batch-size {rank.batch_size}"]
     workers = "--workers 0,2,4,8" if "SingleProcess" in rank.loader else "--workers 2,4,8"
     sweep = " ".join(option for option in ("loaderprobe sweep IMAGES", *options, workers) if option)
     return f"loaderprobe run -- {start}", sweep
