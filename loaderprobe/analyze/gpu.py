@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -71,21 +71,18 @@ def columns(ranges: Ranges, begin: int, length: int, count: int) -> list[float]:
     return shares
 
 
-def filled(ranges: Ranges, begin: int, length: int, count: int) -> Iterator[tuple[int, int]]:
+def filled(ranges: Ranges, begin: int, length: int, count: int) -> Ranges:
     """Runs of such columns that together are as long as what ranges take of them.
 
     Each column is filled or not, so that the filled share is right also where ranges are shorter than one.
     """
-    owed, first = 0.0, -1
-    for number, share in enumerate((*columns(ranges, begin, length, count), 0.0)):
+    owed, full = 0.0, [False]
+    for share in columns(ranges, begin, length, count):
         owed += share
-        full = owed >= 0.5 and number < count
-        if full:
-            owed -= 1.0
-            first = number if first < 0 else first
-        elif first >= 0:
-            yield first, number
-            first = -1
+        full.append(owed >= 0.5)
+        owed -= full[-1]
+    edges = [number for number, (before, now) in enumerate(pairwise([*full, False])) if before != now]
+    return tuple(zip(edges[::2], edges[1::2], strict=True))
 
 
 def intersect(some: Ranges, others: Ranges) -> Ranges:
