@@ -1,4 +1,4 @@
-"""What limits the training in a recording: its steps, the estimated verdict, who held the host up. Pure functions."""
+"""What limits the training in a recording: its steps, the estimated verdict, who held the host up, what to do. Pure."""
 
 from __future__ import annotations
 

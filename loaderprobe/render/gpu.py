@@ -10,7 +10,7 @@ from loaderprobe.records.config import alike_but_for
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.resources import GAP_CAUSES, MOMENTS, TIME_PARTS
 from loaderprobe.records.thresholds import SYNCS_A_STEP
-from loaderprobe.records.verdict import DeviceUse, Gaps, Stretches, TimelineView
+from loaderprobe.records.verdict import DeviceUse, Gaps, GpuWindow, Stretches, TimelineView
 from loaderprobe.render.charts import Bar, Chart, ChartRow
 from loaderprobe.render.document import Line, Part, Table, items
 from loaderprobe.render.format import MISSING, percent
@@ -19,7 +19,7 @@ from loaderprobe.render.words import message, remark_words
 from loaderprobe.units import significant
 
 _COLUMNS = 150
-"""Of a row."""
+"""In which a row of a timeline is drawn."""
 
 
 def timelines_chart(views: Sequence[tuple[str, TimelineView]], caption: str) -> Chart:
@@ -63,13 +63,13 @@ _COUNTERS = {"sm_utilization": "SM utilization, measured (GPM)", "sm_occupancy":
 def window_parts(report: Report, group: RowGroup) -> Iterator[Part]:
     """For each data set timelines of up to three profiler windows, the figures of all, and what weakens them."""
     for rows in by_key(group.rows, lambda row: row.config.resolution).values():
-        profiled_rows = [row for row in rows if row.gpu_window]
-        shown = [row for row in profiled_rows if row.gpu_window and row.gpu_window.gaps]
+        windows = [(row, row.gpu_window) for row in rows if row.gpu_window]
+        profiled, shown = [row for row, _ in windows], [row for row, window in windows if window.gaps]
         yield from _timelines(report, f"GPU, {group.title}", shown)
         if shown:
             yield _table(f"{group.title}: share of the window; of idle time also ms a step", shown)
-        for row in profiled_rows:
-            yield from items((label(row, profiled_rows), text) for text in _notes(row))
+        for row, window in windows:
+            yield from items((label(row, profiled), text) for text in _notes(window))
 
 
 def _timelines(report: Report, caption: str, rows: Sequence[ConfigurationRow]) -> Iterator[Chart]:
@@ -124,9 +124,7 @@ def _idle(gaps: Gaps, nanoseconds: int) -> str:
     return f"{percent(nanoseconds / gaps.window_ns)}, {significant(nanoseconds / gaps.steps / 1e6)} ms"
 
 
-def _notes(row: ConfigurationRow) -> Iterator[str]:
-    window = row.gpu_window
-    assert window
+def _notes(window: GpuWindow) -> Iterator[str]:
     yield from map(remark_words, (window.refused,) if window.refused else window.doubts)
     if not window.refused and window.syncs_per_step >= SYNCS_A_STEP:
         yield (
