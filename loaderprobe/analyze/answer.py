@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
@@ -13,6 +14,7 @@ from loaderprobe.analyze.knee import fewest, ranked
 from loaderprobe.records import by_key
 from loaderprobe.records.config import OPTIONS, alike_but_for
 from loaderprobe.records.files import Staged
+from loaderprobe.records.options import COMPUTE, SWEEP
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.report import Answer, ConfigurationRow, DataInfo, Limited, NextStep, Report, Scaling
 from loaderprobe.records.resources import JUDGED, RESOURCE, SPEEDUPS, ResourceName
@@ -481,3 +483,33 @@ def _not_known(report: Report) -> Iterable[Remark]:
         yield Remark(code="several_machines")
     if any(need.supply and need.supply.at_least for need in report.summary.needs):
         yield Remark(code="storage_ceiling")
+
+
+_MEASURING = ("loaderprobe sweep", "loaderprobe diagnose", "loaderprobe run")
+
+
+def again_with(command: str, option: str) -> str:
+    """The command with another option in place of those it rules out, for a directory of its own; or a whole command.
+
+    Empty for a call in Python, which has no such option.
+    """
+    if option.startswith("--") and command.startswith("loaderprobe."):
+        return ""
+    if not option.startswith("--") or not command.startswith(_MEASURING):
+        return option
+    words = shlex.split(command)
+    gone = {"--out", "--resume", *(word for word in option.split() if word.startswith("--"))}
+    # An emulated accelerator has no model that could be trained one way or another; whole epochs are of files.
+    if option.startswith("--compute emulated"):
+        gone |= {flag for each in SWEEP if each.panel == COMPUTE and each.name != "batch_size" for flag in each.flags}
+    gone |= {"--epochs"} if option.startswith("--layout") else set()
+    switches = {flag for each in SWEEP if each.type is bool for flag in each.flags}
+    script = words[words.index("--") :] if "--" in words else []
+    kept, typed = [], iter(words[: len(words) - len(script)])
+    for word in typed:
+        if word.partition("=")[0] not in gone:
+            kept.append(word)
+        elif word in gone - switches:
+            # Its value goes with it.
+            next(typed, None)
+    return " ".join(filter(None, (shlex.join(kept), option, shlex.join(script))))

@@ -71,6 +71,20 @@ def columns(ranges: Ranges, begin: int, length: int, count: int) -> list[float]:
     return shares
 
 
+def filled(ranges: Ranges, begin: int, length: int, count: int) -> Ranges:
+    """Runs of such columns that together are as long as what ranges take of them.
+
+    Each column is filled or not, so that the filled share is right also where ranges are shorter than one.
+    """
+    owed, full = 0.0, [False]
+    for share in columns(ranges, begin, length, count):
+        owed += share
+        full.append(owed >= 0.5)
+        owed -= full[-1]
+    edges = [number for number, (before, now) in enumerate(pairwise([*full, False])) if before != now]
+    return tuple(zip(edges[::2], edges[1::2], strict=True))
+
+
 def intersect(some: Ranges, others: Ranges) -> Ranges:
     """What lies in both."""
     out: list[tuple[int, int]] = []
@@ -700,3 +714,16 @@ def timeline_view(timeline: Timeline, found: Attribution) -> TimelineView:
         waits=moved(found.waits),
         copies=moved(found.copies),
     )
+
+
+def typical_begin_ns(view: TimelineView, length_ns: int) -> int:
+    """The begin of a step from which on the time is spent most as in the whole window."""
+
+    def shares(begin_ns: int, span_ns: int) -> list[float]:
+        return [overlap(ranges, begin_ns, begin_ns + span_ns) / span_ns for ranges in view.parts.values()]
+
+    whole = shares(0, view.window_ns)
+    last = view.window_ns - length_ns
+    candidates = [at for at in view.step_begin_ns if at <= last] or [0]
+    span_ns = min(length_ns, view.window_ns)
+    return min(candidates, key=lambda at: sum(abs(a - b) for a, b in zip(shares(at, span_ns), whole, strict=True)))

@@ -1,10 +1,10 @@
-"""What limits the training in a recording: its steps, the estimated verdict, who held the host up. Pure functions."""
+"""What limits the training in a recording: its steps, the estimated verdict, who held the host up, what to do. Pure."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import pairwise
 from statistics import fmean, median
@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 from loaderprobe.analyze.gpu import Attribution, Ranges, columns, merge, overlap
 from loaderprobe.records import thresholds
 from loaderprobe.records.measurement import Timeline
+from loaderprobe.records.remark import Coded
 from loaderprobe.records.resources import RESOURCES, TIME_PARTS, GapCause, TimePart
-from loaderprobe.records.trace import Free, HostSpan, HostSpans, MarkName, Named, StepSpans, TraceRank
+from loaderprobe.records.trace import Free, HostSpan, HostSpans, MarkName, Named, StepSpans, TraceRank, TraceReport
 from loaderprobe.records.verdict import DeviceUse, Gaps, TimelineView
 
 FREED: dict[str, tuple[GapCause, ...]] = {
@@ -237,3 +238,43 @@ def coarse(view: TimelineView, count: int) -> TimelineView:
         waits=rounded(view.waits),
         copies=rounded(view.copies),
     )
+
+
+_FREES = {"cudaFree": "PYTORCH_NO_CUDA_MEMORY_CACHING", "hipFree": "PYTORCH_NO_HIP_MEMORY_CACHING"}
+"""By its name, the variable that makes torch call it often."""
+
+
+def advice_on(found: TraceReport) -> Iterator[Coded]:
+    """What to do next for what limits, and for what stands out beside it."""
+    rank = found.ranks[found.waited_for or 0]
+    bound = found.bound if found.waited_for is None else rank.bound
+    sides = bound.candidates or (bound.waits_for,)
+    if {"input", "copy"} & {*sides} and "SingleProcess" in rank.loader:
+        yield Coded(code="serial")
+    freed = [call for call in rank.blocking if call.name in _FREES and call.count >= 1]
+    for call in freed:
+        yield Coded(code="freed", facts={"call": call.name, "calls": call.count, "variable": _FREES[call.name]})
+    hidden = any(note.code in ("perhaps_fed", "first_steps_fed") for each in found.ranks for note in each.notes)
+    for side in sides:
+        of_ranks = side == "communication" and len(found.ranks) > 1
+        if side in ("host", "sync", "communication", "compute") and not of_ranks and not (side == "sync" and freed):
+            yield Coded(code="compute_alone" if side == "compute" and not hidden else side)
+    pageable_s = rank.gaps.pageable_ns / rank.steps / 1e9
+    if pageable_s > thresholds.OF_STEP * rank.step_s:
+        yield Coded(code="pinned", facts={"copies_s": pageable_s})
+    if not rank.loader:
+        yield Coded(code="span")
+
+
+def commands(found: TraceReport) -> tuple[str, ...]:
+    """What splits the input: the script itself, and the loader beside an accelerator as fast as this one without it."""
+    rank = found.ranks[0]
+    ranks = max(len(found.ranks), rank.world_size or 1)
+    start = f"torchrun --nproc-per-node {min(ranks, 8)} train.py" if ranks > 1 else "python train.py"
+    options = [f"--ranks {ranks}" if ranks > 1 else ""]
+    if rank.batch_size:
+        rate = rank.batch_size / rank.fed_step_s
+        options = [f"--compute emulated:{rate:.0f}", *options, f"--batch-size {rank.batch_size}"]
+    workers = "--workers 0,2,4,8" if "SingleProcess" in rank.loader else "--workers 2,4,8"
+    sweep = " ".join(option for option in ("loaderprobe sweep IMAGES", *options, workers) if option)
+    return f"loaderprobe run -- {start}", sweep

@@ -14,7 +14,7 @@ from loaderprobe.plugins import check_name, resolve
 from loaderprobe.records.layers import LayersReport
 from loaderprobe.records.options import LAYERS, check
 from loaderprobe.render.json import result_json
-from loaderprobe.render.layers import layer_columns, layers_document, sums
+from loaderprobe.render.layers import layer_columns, layers_document
 from loaderprobe.system.host import SystemClock
 
 
@@ -28,7 +28,7 @@ class Layers(Documented, LayersReport):
 
     def json(self) -> str:
         """With the share of the whole that the layers add up to."""
-        return result_json(self, layers_over_whole=sums(self))
+        return result_json(self, layers_over_whole=self.over_whole)
 
 
 def layers(

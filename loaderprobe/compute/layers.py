@@ -238,7 +238,6 @@ def drilled(report: LayersReport, lines: Lines) -> tuple[DrillLevel, ...]:
 
     Where operators of the forward pass are not listed, the way goes from a layer that is slow there to the line.
     """
-    step_ms = sum(part.ms.value for part in report.parts)
     layer = max(report.layers, key=lambda each: each.ms)
     forward = report.unlisted and layer.forward.value >= layer.backward.value
     operator = layer.operators[0] if layer.operators and not forward else None
@@ -249,7 +248,7 @@ def drilled(report: LayersReport, lines: Lines) -> tuple[DrillLevel, ...]:
     if not found and called is not None:
         found = {called: 1.0}
     levels: list[tuple[LevelName, str, str, float]] = [
-        ("step", report.model, "", step_ms),
+        ("step", report.model, "", report.step_ms),
         ("layer", layer.name, "", layer.ms),
     ]
     if operator is not None:
@@ -266,7 +265,7 @@ def drilled(report: LayersReport, lines: Lines) -> tuple[DrillLevel, ...]:
             text=text,
             ms=ms,
             of_above=ms / levels[max(0, place - 1)][3],
-            of_whole=ms / step_ms,
+            of_whole=ms / report.step_ms,
         )
         for place, (level, name, text, ms) in enumerate(levels)
     )

@@ -9,7 +9,7 @@ from typing import Literal
 from loaderprobe.errors import BadValue
 from loaderprobe.records.environment import SCHEMA_VERSION, Origin, StorageLocation
 from loaderprobe.records.measurement import Missing
-from loaderprobe.records.phases import BandwidthPhase, DeviceKind, Latency, PhaseName, fastest
+from loaderprobe.records.phases import BandwidthPhase, CacheLabel, DeviceKind, Latency, PhaseName, fastest
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.supply import Feed
 
@@ -148,6 +148,10 @@ class BandwidthMeasurement:
     def from_memory(self) -> bool:
         """True when a step of the ladder did not come from storage alone: then nothing is said about storage."""
         return self.location.in_memory or any(phase.cache in ("warm", "mixed") for phase in self.steps)
+
+    def cache_of(self, phase: BandwidthPhase) -> CacheLabel:
+        """Where its bytes came from; of a file system in memory no device stands behind them, whatever is counted."""
+        return "warm" if self.location.in_memory else phase.cache
 
     def operations(self, operation: MetadataOperation) -> tuple[MetadataPhase, ...]:
         """The phases of one operation, by number of readers."""

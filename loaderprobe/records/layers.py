@@ -113,3 +113,18 @@ class LayersReport:
     """From the step to the slowest source line; empty unless asked for."""
     schema: str = "loaderprobe/layers"
     schema_version: int = SCHEMA_VERSION
+
+    @property
+    def step_ms(self) -> float:
+        """All parts together."""
+        return sum(part.ms.value for part in self.parts)
+
+    @property
+    def over_whole(self) -> dict[PartName, float]:
+        """What the layers add up to, as a share of the forward and of the backward pass timed without a profiler."""
+        added: dict[PartName, float] = {
+            "forward": sum(layer.forward.value for layer in self.layers),
+            "backward": sum(layer.backward.value for layer in self.layers),
+        }
+        whole = {part.name: part.ms.value for part in self.parts}
+        return {name: value / whole[name] for name, value in added.items() if whole.get(name)}

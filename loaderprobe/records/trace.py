@@ -95,6 +95,11 @@ class Recorded:
         """The mean of all steps."""
         return self.gaps.step_s
 
+    @property
+    def fed_step_s(self) -> float:
+        """Of a step if input cost nothing, at least; as recorded where that is not known."""
+        return next((free.step_s for free in self.free if free.name == "input"), self.step_s)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceRank(Recorded):

@@ -220,6 +220,11 @@ class GapVerdict(SideAndCause):
     sentence: str = field(default="", compare=False)
     """In words; `render` adds it where the result leaves the program."""
 
+    @property
+    def waits_for(self) -> str:
+        """`sync` of a host that mostly waits for the device; else the cause."""
+        return "sync" if self.gap == "sync" else self.cause
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound(ShortVerdict):

@@ -16,8 +16,7 @@ from loaderprobe.render.charts import Bar, Chart, ChartRow
 from loaderprobe.render.document import Cell, Column, Document, Paragraph, Part, Section, items, table, tags
 from loaderprobe.render.figures import EVIDENCE
 from loaderprobe.render.format import counted, grouped, interval, megabytes_per_s, percent, plus_minus, rate, span
-from loaderprobe.render.rows import Cell as Value
-from loaderprobe.render.rows import as_columns
+from loaderprobe.render.rows import Value, as_columns
 from loaderprobe.render.words import LIMIT_WORDS, message, place_words, remark_words
 from loaderprobe.stats import median
 from loaderprobe.units import format_bytes, format_duration, format_rate, significant
@@ -57,8 +56,8 @@ def bandwidth_document(report: BandwidthReport) -> Document:
         title=f"Storage under {report.path} · {place.filesystem} on {place.source}, {made}",
         headline=_headline(report, best),
         subline=_condition(report, best) if best else "",
-        tone=_TONES[_cache(report, best)][0] if best else "inconclusive",
-        unsure=best is None or _cache(report, best) not in FROM_STORAGE,
+        tone=_TONES[report.cache_of(best)][0] if best else "inconclusive",
+        unsure=best is None or report.cache_of(best) not in FROM_STORAGE,
         sections=tuple(_sections(report, best)),
     )
 
@@ -66,7 +65,7 @@ def bandwidth_document(report: BandwidthReport) -> Document:
 def _headline(report: BandwidthReport, best: BandwidthPhase | None) -> str:
     if best is None:
         return "No bandwidth was measured"
-    *_, words = _TONES[_cache(report, best)]
+    *_, words = _TONES[report.cache_of(best)]
     return words.format(f"{'at least ' if best.at_least else ''}{format_rate(best.bw_bytes)}")
 
 
@@ -76,7 +75,7 @@ def _condition(report: BandwidthReport, best: BandwidthPhase) -> str:
     ranks = f" in {counted(best.ranks, 'rank')}" if best.by_rank else ""
     nodes = f" on {counted(best.nodes, 'node')}" if best.nodes > 1 else ""
     pieces = f"{significant(best.files_per_s)} {_noun(best, report)}s/s of {size}"
-    cache = _cache(report, best)
+    cache = report.cache_of(best)
     state = "" if cache == "remote" else f", {cache}"
     return f"{pieces} with {counted(best.readers, 'reader')}{ranks}{nodes}{state}"
 
@@ -123,7 +122,7 @@ def _ladder(report: BandwidthReport) -> Iterator[Part]:
 
 
 def _ladder_row(report: BandwidthReport, phase: BandwidthPhase, best: BandwidthPhase | None) -> ChartRow:
-    tone, letter, *_ = _TONES[_cache(report, phase)]
+    tone, letter, *_ = _TONES[report.cache_of(phase)]
     in_step = Bar(end=phase.in_step_bw_bytes / 1e6) if phase.ranks > 1 else None
     mean, high = phase.bw_bytes / 1e6, phase.bw_high / 1e6
     return ChartRow(
@@ -382,7 +381,7 @@ def _of_phase(report: BandwidthReport, phase: BandwidthPhase) -> Iterator[str]:
     yield from map(remark_words, phase.notes)
     for why, count in phase.unread.items():
         yield f"{counted(count, _noun(phase, report))} could not be read to the end: {why}"
-    if _cache(report, phase) == "unproved" and (phase.resident_before or 0) > _RESIDENT_FROM:
+    if report.cache_of(phase) == "unproved" and (phase.resident_before or 0) > _RESIDENT_FROM:
         yield f"the page cache held {percent(phase.resident_before)} of the files before"
     if phase.engine == "processes":
         yield "read by several processes, which got more than the threads of one"
@@ -407,15 +406,7 @@ def _noun(phase: BandwidthPhase, report: BandwidthReport) -> str:
 
 def _block(size_bytes: int) -> str:
     """A size that is a power of two, in its own unit: `128 KiB`, `1 MiB`."""
-    for unit, size in (("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if size_bytes >= size and size_bytes % size == 0:
-            return f"{size_bytes // size} {unit}"
-    return f"{size_bytes} B"
-
-
-def _cache(report: BandwidthReport, phase: BandwidthPhase) -> CacheLabel:
-    """Where its bytes came from; of a file system in memory no device stands behind them, whatever is counted."""
-    return "warm" if report.location.in_memory else phase.cache
+    return f"{size_bytes / 2**20:g} MiB" if size_bytes >= 2**20 else f"{size_bytes / 2**10:g} KiB"
 
 
 def _files(report: BandwidthReport) -> str:

@@ -109,20 +109,19 @@ def _rate_row(found: BatchSizeReport, probe: BatchSizeProbe) -> ChartRow:
 
 def batch_size_columns(found: BatchSizeReport) -> dict[str, list[Any]]:
     """One row a probe, in order; units in the names."""
-    return as_columns([_row(number, each, found) for number, each in enumerate(found.probes)])
-
-
-def _row(number: int, probe: BatchSizeProbe, found: BatchSizeReport) -> dict[str, Any]:
-    return {
-        "probe": number,
-        **values(probe, "batch_size", "fits", "ran", "steps"),
-        **interval_cells("images_per_s", probe.images_per_s),
-        **interval_cells("step_ms", probe.step_ms),
-        "utilization": probe.utilization,
-        "usage_upper_half": probe.usage,
-        "epoch_s": probe.epoch_s(found.dataset_images) if probe.images_per_s else None,
-        **values(probe, "memory_bytes", "wall_s"),
-    }
+    return as_columns(
+        {
+            "probe": number,
+            **values(probe, "batch_size", "fits", "ran", "steps"),
+            **interval_cells("images_per_s", probe.images_per_s),
+            **interval_cells("step_ms", probe.step_ms),
+            "utilization": probe.utilization,
+            "usage_upper_half": probe.usage,
+            "epoch_s": probe.epoch_s(found.dataset_images) if probe.images_per_s else None,
+            **values(probe, "memory_bytes", "wall_s"),
+        }
+        for number, probe in enumerate(found.probes)
+    )
 
 
 def _of_sizes(found: BatchSizeReport) -> tuple[Column, ...]:

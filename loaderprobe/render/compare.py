@@ -8,19 +8,7 @@ from functools import partial
 from typing import Any
 
 from loaderprobe.records import values
-from loaderprobe.records.compare import (
-    Compared,
-    ComparedSide,
-    ComparisonReport,
-    Difference,
-    Gate,
-    NoteCode,
-    ResultKind,
-    Subject,
-    Unit,
-    Word,
-    WordReason,
-)
+from loaderprobe.records.compare import Compared, ComparedSide, ComparisonReport, Difference, Gate, Subject, Unit, Word
 from loaderprobe.records.config import OPTIONS
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import Interval, ShortVerdict
@@ -29,21 +17,13 @@ from loaderprobe.render.document import Cell, Column, Document, Paragraph, Part,
 from loaderprobe.render.format import MISSING, counted, first_upper, interval, percent
 from loaderprobe.render.groups import bound_words, full_label, letters_of, tone
 from loaderprobe.render.rows import as_columns, interval_cells
+from loaderprobe.render.words import message
 from loaderprobe.units import format_bytes, join_words, significant
 
-NOUNS: dict[ResultKind, str] = {
-    "sweep": "configuration", "bandwidth": "phase", "diagnosis": "loader",
-}  # fmt: skip
 SCALES: dict[Unit, tuple[float, str]] = {
     "images/s": (1.0, "images/s"), "samples/s": (1.0, "samples/s"),
     "bytes/s": (1e-6, "MB/s"), "1/s": (1.0, "1/s"),
 }  # fmt: skip
-_REASONS: dict[WordReason, str] = {
-    "one_of_many": "by chance in one of so many",
-    "near_size": "perhaps by less than matters",
-    "no_spread": "nothing shows how much it varies",
-}
-"""Beside a word, where it says more."""
 
 
 def name_of(found: ComparisonReport, subject: Subject) -> str:
@@ -100,11 +80,6 @@ _ORDER: tuple[Word, ...] = ("slower", "faster", "unclear", "same")
 _TONES: dict[Word, str] = {"slower": "failed", "faster": "good", "unclear": "warning", "same": "quiet"}
 _MOST, _MOST_BRIEF = 40, 10
 """Rows of the chart and of the table; of the chart in a terminal."""
-_NOTES: dict[NoteCode, str] = {
-    "other_reads": "other processes read from the same devices",
-    "few_rounds": "fewer than three rounds, so their intervals stand in",
-    "probe_limited": "the probe itself may have been the limit: the storage may be faster",
-}
 
 
 def compare_document(found: ComparisonReport) -> Document:
@@ -113,9 +88,9 @@ def compare_document(found: ComparisonReport) -> Document:
     configs = [row.subject.config for row in found.rows if row.subject.config]
     devices = list(dict.fromkeys(f", {config.compute.name}, {config.cache} files" for config in configs))
     verdicts = [row for row in found.rows if row.verdict_changed]
-    name = Column("", lambda row: name_of(found, row.subject))
+    name, noun = Column("", lambda row: name_of(found, row.subject)), message(f"compared.{found.kind}", {})
     return Document(
-        title=f"B against A, {counted(len(found.rows), NOUNS[found.kind])}{''.join(devices[: len(devices) == 1])}",
+        title=f"B against A, {counted(len(found.rows), noun)}{''.join(devices[: len(devices) == 1])}",
         headline=_headline(found),
         subline=_subline(found),
         tone="good" if word == "same" else _TONES[word],
@@ -186,7 +161,7 @@ def _ratio_row(name: str, row: Compared) -> ChartRow:
     return ChartRow(
         label=name,
         value=_change(ratio),
-        note=": ".join(filter(None, [row.word, _REASONS.get(row.reason, "")])),
+        note=": ".join(filter(None, [row.word, message(f"word.{row.reason}", {})])),
         point=Bar(end=ratio.value, tone=_TONES[row.word], how=how) if ratio else None,
         interval=(ratio.low, ratio.high) if ratio else None,
         level=1.0,
@@ -238,7 +213,8 @@ def _sure(found: ComparisonReport) -> Iterator[str]:
         yield f"--rounds {max(needed)} would show {_matters(found)} in {len(needed)} of {len(unclear)} unclear"
     if unclear:
         yield "three runs a side, begun in turn, show more: compare A1 A2 A3 --with B1 --with B2 --with B3"
-    yield from (f"{note.side}, {note.rows} of {len(found.rows)}: {_NOTES[note.code]}" for note in found.notes)
+    for note in found.notes:
+        yield f"{note.side}, {note.rows} of {len(found.rows)}: {message(f'comparison.{note.code}', {})}"
 
 
 def _seen(loss: float) -> str:
@@ -293,22 +269,22 @@ def _side(side: ComparedSide) -> str:
 def compare_columns(found: ComparisonReport) -> dict[str, list[Any]]:
     """One row a configuration or phase, the whole last; units in the column `unit`."""
     rows = [*found.rows, *([found.whole] if found.whole else [])]
-    return as_columns([{"name": name_of(found, row.subject), **_columns(row)} for row in rows])
-
-
-def _columns(row: Compared) -> dict[str, Any]:
-    return {
-        "kind": row.subject.kind,
-        "key": row.subject.name,
-        "unit": row.unit,
-        **interval_cells("before", row.before),
-        **interval_cells("after", row.after),
-        **interval_cells("ratio", row.ratio),
-        **values(row, "p", "visible"),
-        "rounds_before": row.rounds[0],
-        "rounds_after": row.rounds[1],
-        **values(row, "word", "reason"),
-        "cause_before": row.verdict_before.cause if row.verdict_before else None,
-        "cause_after": row.verdict_after.cause if row.verdict_after else None,
-        "verdict_changed": row.verdict_changed,
-    }
+    return as_columns(
+        {
+            "name": name_of(found, row.subject),
+            "kind": row.subject.kind,
+            "key": row.subject.name,
+            "unit": row.unit,
+            **interval_cells("before", row.before),
+            **interval_cells("after", row.after),
+            **interval_cells("ratio", row.ratio),
+            **values(row, "p", "visible"),
+            "rounds_before": row.rounds[0],
+            "rounds_after": row.rounds[1],
+            **values(row, "word", "reason"),
+            "cause_before": row.verdict_before.cause if row.verdict_before else None,
+            "cause_after": row.verdict_after.cause if row.verdict_after else None,
+            "verdict_changed": row.verdict_changed,
+        }
+        for row in rows
+    )

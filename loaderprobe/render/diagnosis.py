@@ -8,10 +8,11 @@ from loaderprobe.analyze.answer import main_speedups, speedup_of
 from loaderprobe.records.report import ConfigurationRow, Detail, Report
 from loaderprobe.records.resources import AMONG_RANKS, INPUTS, ONLY_WAITED
 from loaderprobe.records.thresholds import WORTH
+from loaderprobe.records.verdict import Verdict
 from loaderprobe.render.charts import Bar, Chart, ChartRow
 from loaderprobe.render.document import Column, Document, Paragraph, Part, Section, items, table, tags
 from loaderprobe.render.figures import FIGURES, noise_words
-from loaderprobe.render.first import advice_parts, ladder_section, limits_training, next_sections
+from loaderprobe.render.first import advice_parts, ladder_section, limits_training, next_sections, sample_of
 from loaderprobe.render.format import counted, figure, interval, noun, percent, span, workers_words
 from loaderprobe.render.groups import FILES, resources_of, state_word, tone, trains
 from loaderprobe.render.sweep import proof, rank_parts
@@ -27,17 +28,18 @@ _LONGEST_BAR = 15
 def diagnosis_document(report: Report) -> Document:
     """The verdict and the ladder, what to change, how sure; then rates, ranks, functions, and what to know."""
     (row,), (detail,) = report.summary.configurations, report.details.values()
-    assert row.bound
+    verdict = row.verdict
+    assert verdict
     warnings = [f"Warning: {remark_words(note)}." for note in detail.notes if note.code in _COSTS_ALL]
     notes = [note for note in detail.notes if note.code not in _COSTS_ALL]
     first = [advice for step in report.summary.next for advice in step.advice]
     others = [advice for advice in row.advice if advice not in first]
     return Document(
         title=setting(row, detail),
-        headline=limits_training(row.bound, what=what_runs(row)),
-        subline=_subline(row, detail),
-        tone=tone(row.bound),
-        unsure=row.bound.side == "inconclusive",
+        headline=limits_training(verdict.bound, what=what_runs(row)),
+        subline=_subline(row, verdict, detail.sample),
+        tone=tone(verdict.bound),
+        unsure=verdict.bound.side == "inconclusive",
         sections=(
             Section(
                 title="Read first",
@@ -46,10 +48,10 @@ def diagnosis_document(report: Report) -> Document:
             ),
             ladder_section(report, [row], label=what_runs(row)),
             *next_sections(report),
-            Section(title="How sure", panel="side", parts=tuple(_how_sure(row, detail))),
+            Section(title="How sure", panel="side", parts=tuple(_how_sure(row, verdict, detail.sample))),
             Section(title="Not known", panel="side", parts=tags(_unknown(row))),
             Section(title="Where the workers are, by function", parts=_functions(detail)),
-            Section(title="Rates", parts=tuple(_rates(report, row, detail))),
+            Section(title="Rates", parts=tuple(_rates(report, row, verdict))),
             Section(title="What the verdict rests on", parts=tuple(proof(report, row))),
             Section(title="Ranks", parts=tuple(rank_parts(report))),
             Section(title="More advice", parts=tuple(advice_parts(others, detail.sample))),
@@ -76,27 +78,25 @@ def setting(row: ConfigurationRow, detail: Detail) -> str:
     return f"{ranks}{workers_words(config.loader.workers)}, {config.compute.batch_size} a batch, {files}"
 
 
-def _subline(row: ConfigurationRow, detail: Detail) -> str:
-    assert row.verdict
-    now, share = f"{interval(row.images_per_s)} {detail.sample}s/s", row.verdict.accelerator_utilization
+def _subline(row: ConfigurationRow, verdict: Verdict, sample: str) -> str:
+    now, share = f"{interval(verdict.images_per_s)} {sample}s/s", verdict.accelerator_utilization
     if not trains(row):
         return f"The loader alone delivers {now}."
     if share is None:
         return f"Training runs at {now}."
-    alone = figure(row.verdict.rates_images_per_s.compute)
+    alone = figure(verdict.rates_images_per_s.compute)
     return f"Training runs at {now}, {percent(share)} of compute alone ({alone}){noise_words([share])}."
 
 
-def _how_sure(row: ConfigurationRow, detail: Detail) -> Iterator[Part]:
-    assert row.verdict
-    rate, rounds, bound = row.verdict.images_per_s, row.verdict.complete_rounds, row.verdict.bound
+def _how_sure(row: ConfigurationRow, verdict: Verdict, sample: str) -> Iterator[Part]:
+    rate, rounds, bound = verdict.images_per_s, verdict.complete_rounds, verdict.bound
     noise = f"rate ±{percent(rate.half / rate.value)}" if rounds > 1 else "noise not known"
     clear = "one cause leads" if bound.firm else "causes alike" if bound.cause == "either" else "inconclusive"
     if bound.firm and rounds > 1:
         for _, lead in main_speedups(row)[:1]:
             clear += f" ({span((lead.low, lead.high), lambda end: significant(end, 2))}x)"
     yield Paragraph(text=f"{clear}, {counted(rounds, 'round')}, {noise}", strong=True)
-    yield Paragraph(text=explanation(bound, sample=detail.sample))
+    yield Paragraph(text=explanation(bound, sample=sample))
 
 
 def _unknown(row: ConfigurationRow) -> Iterator[str]:
@@ -122,10 +122,9 @@ def _functions(detail: Detail) -> tuple[Part, ...]:
     return table(detail.functions, columns)
 
 
-def _rates(report: Report, row: ConfigurationRow, detail: Detail) -> Iterator[Part]:
+def _rates(report: Report, row: ConfigurationRow, verdict: Verdict) -> Iterator[Part]:
     """Each rate of the table of figures; of what workers only wait for, where that gains enough."""
-    assert row.verdict
-    now = row.verdict.images_per_s
+    now, unit = verdict.images_per_s, f"{sample_of(report)}s/s"
     speedups = {name: speedup_of(row, name) for name in ONLY_WAITED}
     few = [f"loader_without_{name}" for name, gain in speedups.items() if not gain or gain.value <= WORTH]
     few += [] if trains(row) else ["loader"]
@@ -136,20 +135,18 @@ def _rates(report: Report, row: ConfigurationRow, detail: Detail) -> Iterator[Pa
         if value is not None:
             rows.append(ChartRow(label=found.words, value=figure(value), bars=(Bar(end=value, tone="quiet"),)))
     most = max(bar.end for chart_row in rows for bar in chart_row.bars)
-    unit = f"{detail.sample}s/s"
     yield Chart(rows=tuple(rows), high=min(most, _LONGEST_BAR * now.value), unit=unit, ends=f",{unit}")
-    yield Paragraph(text=" ".join(_measured_in(report, row)), tone="quiet")
+    yield Paragraph(text=" ".join(_measured_in(report, verdict)), tone="quiet")
 
 
-def _measured_in(report: Report, row: ConfigurationRow) -> Iterator[str]:
-    assert row.verdict
-    rounds, instrument = row.verdict.complete_rounds, row.verdict.instrument_cpu_fraction
+def _measured_in(report: Report, verdict: Verdict) -> Iterator[str]:
+    rounds, instrument = verdict.complete_rounds, verdict.instrument_cpu_fraction
     yield f"Measured in {format_duration(report.summary.run.wall_s)}, {counted(rounds, 'round')}."
     if instrument is not None:
         yield f"Recording took {percent(instrument)} of the loader's CPU time."
-    for found in row.verdict.bound.evidence:
+    for found in verdict.bound.evidence:
         if found.metric == "prediction_error" and found.threshold and found.value > found.threshold:
             yield message("part.above_prediction", {"share": 1 + found.value})
-    rates = row.verdict.rates_images_per_s
+    rates = verdict.rates_images_per_s
     if rates.cpu_limit and any((rates.without(name) or 0.0) > rates.cpu_limit for name in INPUTS):
         yield message("part.beyond_cores", {})

@@ -18,7 +18,7 @@ from loaderprobe.records.verdict import Evidence, Gaps
 from loaderprobe.render.document import Column
 from loaderprobe.render.format import figure, megabytes_per_s, percent
 from loaderprobe.render.groups import speed
-from loaderprobe.render.rows import Cell, interval_cells
+from loaderprobe.render.rows import Value, interval_cells
 from loaderprobe.render.words import action_words, remark_words, sentence
 
 
@@ -50,7 +50,7 @@ class Figure:
                 found = found.get(name) if isinstance(found, dict) else getattr(found, name)
         return found
 
-    def cells(self, row: ConfigurationRow) -> dict[str, Cell]:
+    def cells(self, row: ConfigurationRow) -> dict[str, Value]:
         """The column; of an interval one more for each further part."""
         found, column = self.get(row), self.named or self.at
         return {column: found} if self.more is None else interval_cells(column, found, *self.more)
@@ -67,21 +67,13 @@ def _free(resource: str) -> str:
     return f"{RESOURCE[resource].plural or RESOURCE[resource].noun} were free"
 
 
-def _without(resources: Iterable[str]) -> list[Figure]:
-    return [_rate(f"loader_without_{name}", f"loader if {_free(name)}") for name in resources]
-
-
-def _use(name: str, words: str) -> Figure:
-    return Figure(f"gpu_window.use.{name}", words, f"gpu_{name}")
-
-
 FIGURES: tuple[Figure, ...] = (
     Figure("images_per_s", "images/s", more=(), head="images/s", help="± is half the 95 % interval."),
     _rate("compute", "compute alone"),
     _rate("loader", "loader alone"),
-    *_without(ABLATIONS),
+    *(_rate(f"loader_without_{name}", f"loader if {_free(name)}") for name in ABLATIONS),
     _rate("cpu_limit", "limit of the CPU cores"),
-    *_without(ONLY_WAITED),
+    *(_rate(f"loader_without_{name}", f"loader if {_free(name)}") for name in ONLY_WAITED),
     *(Figure(f"speedups.{name}", f"speed-up if {_free(name)}", f"speedup_without_{name}", ("how",)) for name in JUDGED),
     *(
         Figure(f"speedups.{name}", RESOURCE[name].figure, f"speedup_{name}", ("how",))
@@ -126,11 +118,13 @@ FIGURES: tuple[Figure, ...] = (
         Figure(f"worker_time.waits.{name}", f"worker: blocked by {name}", f"worker_blocked_{name}_s_per_image")
         for name in WAITED
     ),
-    _use("training_busy", "GPU busy with training"),
-    _use("kernel_busy", "GPU busy"),
-    _use("sm_efficiency_estimated", "estimated SM efficiency"),
-    _use("occupancy_estimated", "estimated occupancy"),
-    _use("occupancy_coverage", "share of kernels with an estimated occupancy"),
+    Figure("gpu_window.use.training_busy", "GPU busy with training", "gpu_training_busy"),
+    Figure("gpu_window.use.kernel_busy", "GPU busy", "gpu_kernel_busy"),
+    Figure("gpu_window.use.sm_efficiency_estimated", "estimated SM efficiency", "gpu_sm_efficiency_estimated"),
+    Figure("gpu_window.use.occupancy_estimated", "estimated occupancy", "gpu_occupancy_estimated"),
+    Figure(
+        "gpu_window.use.occupancy_coverage", "share of kernels with an estimated occupancy", "gpu_occupancy_coverage"
+    ),
     *(Figure(f"gpu_window.gaps.{cause}_ns", f"GPU idle: {cause}", f"gpu_idle_{cause}") for cause in GAP_CAUSES),
 )  # fmt: skip
 COUNTERS = tuple(
@@ -195,13 +189,13 @@ def reasons(row: ConfigurationRow) -> dict[str, str]:
     return {at: remark_words(each) for at, each in row.unavailable.items()}
 
 
-def flat(row: ConfigurationRow) -> dict[str, Cell]:
+def flat(row: ConfigurationRow) -> dict[str, Value]:
     """One cell for each option of the configuration and each figure, named with its unit; the rest is words.
 
     The columns are the same for every row, but for the GPU's counters: those are what this GPU has.
     """
     bound, verdict = row.bound, row.verdict
-    cells: dict[str, Cell] = {"key": row.key, **options_of(row.config)}
+    cells: dict[str, Value] = {"key": row.key, **options_of(row.config)}
     cells |= {"emulated": row.emulated, "status": row.status, "reason": reasons(row).get("*")}
     cells["bound_side"] = bound.side if bound else None
     cells["bound_cause"] = bound.cause if bound else None

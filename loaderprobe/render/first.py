@@ -6,18 +6,16 @@ nothing: the longest coloured bar is the limit.
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
-from loaderprobe.analyze.answer import as_read, best_of, families, firm, first_devices, measured
+from loaderprobe.analyze.answer import again_with, as_read, best_of, families, firm, first_devices, measured
+from loaderprobe.analyze.forecast.advice import no_forecast
 from loaderprobe.records import by_key
-from loaderprobe.records.options import COMPUTE, SWEEP
 from loaderprobe.records.report import ConfigurationRow, NextStep, Outlook, Report
 from loaderprobe.records.resources import RESOURCE, SPEEDUPS, Resource
 from loaderprobe.records.thresholds import WORTH
-from loaderprobe.records.verdict import Action, ActionCode, Advice, Changed, SideAndCause, Speedup, Verdict
+from loaderprobe.records.verdict import Action, Advice, SideAndCause, Speedup, Verdict
 from loaderprobe.render.charts import BASE, Bar, Chart, ChartRow, How
 from loaderprobe.render.document import Command, Document, Item, Line, Paragraph, Part, Section, Table, tags
 from loaderprobe.render.format import MISSING, first_upper, grouped, interval, named, percent, rate, span
@@ -235,7 +233,7 @@ def first_screen(report: Report) -> Iterator[Section]:
     yield from next_sections(report)
     yield Section(title="Not known", panel="side", parts=tags(map(remark_words, report.summary.not_known)))
     yield Section(title="How sure", panel="side", parts=tuple(_how_sure(report)))
-    yield from (_needs(report, needed, panel="main") for needed in _by_accelerator(report)[:1])
+    yield from (replace(needs, panel="main") for needs in needs_sections(report)[:1])
 
 
 def ladder_section(report: Report, rows: Sequence[ConfigurationRow], *, label: str = "") -> Section:
@@ -286,23 +284,6 @@ def _change(report: Report, step: NextStep) -> Iterator[Part]:
         yield Command(text=command, label="Test it" if command.startswith("loaderprobe") else "Run it")
 
 
-FORECAST_OF: Mapping[ActionCode, Changed] = {
-    "files_in_memory": "page_cache_share", "files_pinned": "pinned_share", "faster_storage": "disk_speed",
-    "faster_network": "disk_speed", "shards": "layout",
-}  # fmt: skip
-"""What is changed by an action that is not named for it."""
-
-
-def _no_gain(row: ConfigurationRow, action: Action) -> str:
-    """None is foreseen, or none is known: each forecast of this change was refused, or each of the row.
-
-    Of other numbers of workers a row has the first that is refused, also where the rest gain nothing.
-    """
-    changed = FORECAST_OF.get(action.code, action.code)
-    forecasts = [each for each in row.forecasts if each.changed == changed != "workers"] or row.forecasts
-    return "not forecast" if forecasts and all(each.refused for each in forecasts) else "no gain foreseen"
-
-
 def _gains(report: Report, action: Action, rows: Sequence[ConfigurationRow]) -> Chart:
     """What this change gives each row, sure or not; without rows for which it is another one, as more workers are."""
     found: list[ChartRow] = []
@@ -325,7 +306,8 @@ def _gains(report: Report, action: Action, rows: Sequence[ConfigurationRow]) -> 
                 )
             )
         elif row.bound and not alike:
-            found.append(ChartRow(label=label, note=_no_gain(row, action), level=1.0))
+            note = "not forecast" if no_forecast(row.forecasts, action) else "no gain foreseen"
+            found.append(ChartRow(label=label, note=note, level=1.0))
     # Sure gains first, none last.
     found.sort(key=lambda row: row.point.how == "unsure" if row.point else 2)
     drawn = tuple(found[:MOST_GAINS])
@@ -348,13 +330,10 @@ def _how_sure(report: Report) -> Iterator[Part]:
     yield from limit_maps(first)
 
 
-def more_needs(report: Report) -> Iterator[Section]:
-    """What other accelerators need than that of the first screen."""
-    yield from (_needs(report, needed) for needed in _by_accelerator(report)[1:])
-
-
-def _by_accelerator(report: Report) -> list[list[Outlook]]:
-    return list(by_key(report.summary.needs, lambda need: (need.compute, need.model)).values())
+def needs_sections(report: Report) -> list[Section]:
+    """What accelerators need, of each kind; the first screen has the first."""
+    alike = by_key(report.summary.needs, lambda need: (need.compute, need.model))
+    return [_needs(report, some) for some in alike.values()]
 
 
 def _opens(some: Sequence[Outlook]) -> Iterator[Line]:
@@ -366,7 +345,7 @@ def _opens(some: Sequence[Outlook]) -> Iterator[Line]:
         yield (what, *opens, "not known", "")
 
 
-def _needs(report: Report, some: Sequence[Outlook], *, panel: Literal["main", ""] = "") -> Section:
+def _needs(report: Report, some: Sequence[Outlook]) -> Section:
     first = some[0]
     counts = [need.accelerators for need in first.needs]
     cores = report.summary.environment.cores_available
@@ -383,7 +362,7 @@ def _needs(report: Report, some: Sequence[Outlook], *, panel: Literal["main", ""
     marks = "● enough  ○ not known to be enough  ✕ not enough, estimated"
     below = (Paragraph(text=marks, tone="legend"), Paragraph(text=said, tone="quiet"))
     title = f"What {named(first.accelerator, join_words([str(count) for count in counts]))} need, cold files"
-    return Section(title=title, panel=panel, parts=(Table(head=head, lines=tuple(lines)), *below))
+    return Section(title=title, parts=(Table(head=head, lines=tuple(lines)), *below))
 
 
 def _need_line(need: Outlook, cores: float, size_bytes: float | None) -> tuple[str, ...]:
@@ -403,33 +382,3 @@ def _need_line(need: Outlook, cores: float, size_bytes: float | None) -> tuple[s
         here,
         ", ".join(marked) or MISSING,
     )
-
-
-_MEASURING = ("loaderprobe sweep", "loaderprobe diagnose", "loaderprobe run")
-
-
-def again_with(command: str, option: str) -> str:
-    """The command with another option in place of those it rules out, for a directory of its own; or a whole command.
-
-    Empty for a call in Python, which has no such option.
-    """
-    if option.startswith("--") and command.startswith("loaderprobe."):
-        return ""
-    if not option.startswith("--") or not command.startswith(_MEASURING):
-        return option
-    words = shlex.split(command)
-    gone = {"--out", "--resume", *(word for word in option.split() if word.startswith("--"))}
-    # An emulated accelerator has no model that could be trained one way or another; whole epochs are of files.
-    if option.startswith("--compute emulated"):
-        gone |= {flag for each in SWEEP if each.panel == COMPUTE and each.name != "batch_size" for flag in each.flags}
-    gone |= {"--epochs"} if option.startswith("--layout") else set()
-    switches = {flag for each in SWEEP if each.type is bool for flag in each.flags}
-    script = words[words.index("--") :] if "--" in words else []
-    kept, typed = [], iter(words[: len(words) - len(script)])
-    for word in typed:
-        if word.partition("=")[0] not in gone:
-            kept.append(word)
-        elif word in gone - switches:
-            # Its value goes with it.
-            next(typed, None)
-    return " ".join(filter(None, (shlex.join(kept), option, shlex.join(script))))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from loaderprobe.analyze.gpu import columns, overlap
+from loaderprobe.analyze.gpu import filled, typical_begin_ns
 from loaderprobe.records import by_key
 from loaderprobe.records.config import alike_but_for
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.resources import GAP_CAUSES, MOMENTS, TIME_PARTS
 from loaderprobe.records.thresholds import SYNCS_A_STEP
-from loaderprobe.records.verdict import DeviceUse, Gaps, Stretches, TimelineView
+from loaderprobe.records.verdict import DeviceUse, Gaps, GpuWindow, Stretches, TimelineView
 from loaderprobe.render.charts import Bar, Chart, ChartRow
 from loaderprobe.render.document import Line, Part, Table, items
 from loaderprobe.render.format import MISSING, percent
@@ -19,20 +19,7 @@ from loaderprobe.render.words import message, remark_words
 from loaderprobe.units import significant
 
 _COLUMNS = 150
-"""Of a row. Each is filled or not, so that the filled share of a row is right also where stretches are shorter."""
-
-
-def _typical_begin_ns(view: TimelineView, length_ns: int) -> int:
-    """The begin of a step from which on the time is spent most as in the whole window."""
-
-    def shares(begin_ns: int, span_ns: int) -> list[float]:
-        return [overlap(ranges, begin_ns, begin_ns + span_ns) / span_ns for ranges in view.parts.values()]
-
-    whole = shares(0, view.window_ns)
-    last = view.window_ns - length_ns
-    candidates = [at for at in view.step_begin_ns if at <= last] or [0]
-    span_ns = min(length_ns, view.window_ns)
-    return min(candidates, key=lambda at: sum(abs(a - b) for a, b in zip(shares(at, span_ns), whole, strict=True)))
+"""In which a row of a timeline is drawn."""
 
 
 def timelines_chart(views: Sequence[tuple[str, TimelineView]], caption: str) -> Chart:
@@ -49,12 +36,12 @@ def timelines_chart(views: Sequence[tuple[str, TimelineView]], caption: str) -> 
 def _timeline_rows(name: str, view: TimelineView, length_ns: int, high: float) -> Iterator[ChartRow]:
     """Begins of steps, parts of the device's time, then what may lie behind them."""
     yield ChartRow(label=name, head=True)
-    begin_ns = _typical_begin_ns(view, length_ns)
+    begin_ns = typical_begin_ns(view, length_ns)
 
     def row(name: str, ranges: Stretches, tone: str, letter: str = "") -> ChartRow:
         bars = tuple(
             Bar(begin=begin * high / _COLUMNS, end=end * high / _COLUMNS, tone=tone, letter=letter)
-            for begin, end in _filled(columns(ranges, begin_ns, length_ns, _COLUMNS))
+            for begin, end in filled(ranges, begin_ns, length_ns, _COLUMNS)
         )
         return ChartRow(label=name, bars=bars)
 
@@ -69,20 +56,6 @@ def _timeline_rows(name: str, view: TimelineView, length_ns: int, high: float) -
             yield row(behind, ranges, "now")
 
 
-def _filled(shares: Sequence[float]) -> Iterator[tuple[int, int]]:
-    """Runs of columns that together are as long as these shares of columns."""
-    owed, begin = 0.0, -1
-    for number, share in enumerate((*shares, 0.0)):
-        owed += share
-        full = owed >= 0.5 and number < len(shares)
-        if full:
-            owed -= 1.0
-            begin = number if begin < 0 else begin
-        elif begin >= 0:
-            yield begin, number
-            begin = -1
-
-
 _COUNTERS = {"sm_utilization": "SM utilization, measured (GPM)", "sm_occupancy": "occupancy, measured (GPM)"}
 """Figures of the GPU's counters, by their name in `gpu`."""
 
@@ -90,13 +63,13 @@ _COUNTERS = {"sm_utilization": "SM utilization, measured (GPM)", "sm_occupancy":
 def window_parts(report: Report, group: RowGroup) -> Iterator[Part]:
     """For each data set timelines of up to three profiler windows, the figures of all, and what weakens them."""
     for rows in by_key(group.rows, lambda row: row.config.resolution).values():
-        profiled_rows = [row for row in rows if row.gpu_window]
-        shown = [row for row in profiled_rows if row.gpu_window and row.gpu_window.gaps]
+        windows = [(row, row.gpu_window) for row in rows if row.gpu_window]
+        profiled, shown = [row for row, _ in windows], [row for row, window in windows if window.gaps]
         yield from _timelines(report, f"GPU, {group.title}", shown)
         if shown:
             yield _table(f"{group.title}: share of the window; of idle time also ms a step", shown)
-        for row in profiled_rows:
-            yield from items((label(row, profiled_rows), text) for text in _notes(row))
+        for row, window in windows:
+            yield from items((label(row, profiled), text) for text in _notes(window))
 
 
 def _timelines(report: Report, caption: str, rows: Sequence[ConfigurationRow]) -> Iterator[Chart]:
@@ -151,9 +124,7 @@ def _idle(gaps: Gaps, nanoseconds: int) -> str:
     return f"{percent(nanoseconds / gaps.window_ns)}, {significant(nanoseconds / gaps.steps / 1e6)} ms"
 
 
-def _notes(row: ConfigurationRow) -> Iterator[str]:
-    window = row.gpu_window
-    assert window
+def _notes(window: GpuWindow) -> Iterator[str]:
     yield from map(remark_words, (window.refused,) if window.refused else window.doubts)
     if not window.refused and window.syncs_per_step >= SYNCS_A_STEP:
         yield (

@@ -29,14 +29,14 @@ _PARTS: dict[PartName, str] = {
 def layers_document(found: LayersReport) -> Document:
     """The slowest layers, the parts of a step, and the way down to a source line."""
     batch = f", batch {found.batch_size}" if found.batch_size else ""
-    slowest, whole = max(found.layers, key=lambda layer: layer.ms), step_ms(found)
+    slowest = max(found.layers, key=lambda layer: layer.ms)
     where = "forward" if slowest.forward.value > slowest.backward.value else "backward"
-    takes = f"{slowest.name or slowest.kind} takes {percent(slowest.ms / whole)} of a step"
+    takes = f"{slowest.name or slowest.kind} takes {percent(slowest.ms / found.step_ms)} of a step"
     most = f"{layer_name(slowest)} is the slowest of {len(found.layers)} layers, most of it {where}"
     return Document(
         title=f"{found.model} in {found.precision} on {found.device}{batch}",
         headline="The layers do not add up to the step" if _far(found) else takes,
-        subline=f"{significant(whole)} ms a training step; {most}",
+        subline=f"{significant(found.step_ms)} ms a training step; {most}",
         tone="compute",
         unsure=_far(found),
         sections=(
@@ -48,49 +48,33 @@ def layers_document(found: LayersReport) -> Document:
     )
 
 
-def step_ms(found: LayersReport) -> float:
-    """All parts together."""
-    return sum(part.ms.value for part in found.parts)
-
-
-def sums(found: LayersReport) -> dict[PartName, float]:
-    """What the layers add up to, as a share of the forward and of the backward pass timed without a profiler."""
-    added: dict[PartName, float] = {
-        "forward": sum(layer.forward.value for layer in found.layers),
-        "backward": sum(layer.backward.value for layer in found.layers),
-    }
-    whole = {part.name: part.ms.value for part in found.parts}
-    return {name: value / whole[name] for name, value in added.items() if whole.get(name)}
-
-
 def layer_columns(found: LayersReport) -> dict[str, list[Any]]:
     """One row a call of a layer, in the order in which they first ran; units in the names."""
-    return as_columns([_row(order, layer) for order, layer in enumerate(found.layers)])
-
-
-def _row(order: int, layer: LayerTime) -> dict[str, Any]:
-    return {
-        "order": order,
-        "layer": layer.name,
-        **values(layer, "call", "kind"),
-        "implementation": ", ".join(operator.name for operator in layer.operators if not operator.backward),
-        "in_place": layer.in_place,
-        **interval_cells("forward_ms", layer.forward),
-        **interval_cells("backward_ms", layer.backward),
-        "parameters": layer.parameters,
-        "inputs": _shapes(layer.inputs),
-        "outputs": _shapes(layer.outputs),
-    }
+    return as_columns(
+        {
+            "order": order,
+            "layer": layer.name,
+            **values(layer, "call", "kind"),
+            "implementation": ", ".join(operator.name for operator in layer.operators if not operator.backward),
+            "in_place": layer.in_place,
+            **interval_cells("forward_ms", layer.forward),
+            **interval_cells("backward_ms", layer.backward),
+            "parameters": layer.parameters,
+            "inputs": _shapes(layer.inputs),
+            "outputs": _shapes(layer.outputs),
+        }
+        for order, layer in enumerate(found.layers)
+    )
 
 
 def _far(found: LayersReport) -> bool:
     # Where operators are not listed, the backward pass is divided among layers: of that, nothing can be missing.
-    shares = [share for name, share in sums(found).items() if name == "forward" or not found.unlisted]
+    shares = [share for name, share in found.over_whole.items() if name == "forward" or not found.unlisted]
     return any(not _FITS[0] <= share <= _FITS[1] for share in shares)
 
 
 def _sure(found: LayersReport) -> Iterator[str]:
-    for name, share in sums(found).items():
+    for name, share in found.over_whole.items():
         yield f"layers add up to {percent(share)} of the {name} pass"
     if _far(found):
         yield "something else used the machine: measure again when it is idle"
@@ -118,7 +102,7 @@ def _parts(found: LayersReport) -> Chart:
 def _layers(found: LayersReport) -> Iterator[Part]:
     """The slowest first, the part of its name that sets it apart in front."""
     slowest = sorted(found.layers, key=lambda layer: -layer.ms)
-    rows = tuple(_row_of(layer, step_ms(found)) for layer in slowest[:_SHOWN])
+    rows = tuple(_row_of(layer, found.step_ms) for layer in slowest[:_SHOWN])
     yield Chart(
         rows=rows,
         unit="ms",

@@ -868,6 +868,19 @@ MESSAGES: dict[str, str] = {
     "step.train_elsewhere": "--compute emulated:mlperf-h100 shows what that GPU would need; --compute cpu trains here",
     "step.nvidia_gpu": "an NVIDIA GPU, and its driver's libnvidia-ml",
     "step.hopper_gpu": "an NVIDIA GPU, Hopper or newer",
+    # What a comparison has in its rows; beside the word of a row, where it says more; and what weakens it.
+    "compared.sweep": "configuration",
+    "compared.bandwidth": "phase",
+    "compared.diagnosis": "loader",
+    "word.beyond_noise": "",
+    "word.within_size": "",
+    "word.too_noisy": "",
+    "word.one_of_many": "by chance in one of so many",
+    "word.near_size": "perhaps by less than matters",
+    "word.no_spread": "nothing shows how much it varies",
+    "comparison.other_reads": "other processes read from the same devices",
+    "comparison.few_rounds": "fewer than three rounds, so their intervals stand in",
+    "comparison.probe_limited": "the probe itself may have been the limit: the storage may be faster",
     # What is said in a training script while it is measured.
     "script.begins": (
         "measuring {loader:each part.loader}[ on {ranks} ranks together] for about {budget_s:duration}"

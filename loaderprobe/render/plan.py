@@ -139,19 +139,11 @@ _FIXED = ("read_time", "capacity", "checkpoint")
 
 
 def _needs(plan: PlanReport) -> Table:
-    asked = plan.asked
-    counts = sorted({1, asked.of_node, asked.accelerators})
-    lines = [
-        (
-            _need_name(plan, need.name),
-            *(_need(need, count, asked.accelerators) for count in counts),
-            f"{need.at_utilization.weakest}{_spread(need.at_utilization)}",
-        )
-        for need in plan.needs
-    ]
+    counts = sorted({1, plan.asked.of_node, plan.asked.accelerators})
+    lines = [_need_line(plan, need, counts) for need in plan.needs]
     seconds, images = plan.epochs.seconds, plan.inputs.get("images")
     if seconds is not None and images is not None:
-        epochs = (amount(seconds, seconds.value * asked.accelerators / count) for count in counts)
+        epochs = (amount(seconds, seconds.value * plan.asked.accelerators / count) for count in counts)
         lines.append((f"an epoch of {amount(images)}", *epochs, seconds.weakest))
     return Table(
         head=("accelerators", *(f"{count:,}" for count in counts), "label"),
@@ -165,10 +157,13 @@ def _need_name(plan: PlanReport, name: NeedName) -> str:
     return f"{name}, {amount(plan.inputs['images'])}" if name == "capacity" else NEED.get(name, name.replace("_", " "))
 
 
-def _need(need: Need, count: int, planned: int) -> str:
-    quantity = need.to_buy or need.at_utilization
-    scale = 1.0 if need.name in _FIXED else count if need.name in _EACH else count / planned
-    return _plain(quantity, scale)
+def _need_line(plan: PlanReport, need: Need, counts: Sequence[int]) -> tuple[str, ...]:
+    """With ` ±3 %` beside the label of a rate whose inputs were measured to no better than that."""
+    planned, name, wanted = plan.asked.accelerators, need.name, need.at_utilization
+    scales = [1.0 if name in _FIXED else count if name in _EACH else count / planned for count in counts]
+    spread = wanted.half / wanted.value if wanted.unit in ("B/s", "1/s") else 0.0
+    label = f"{wanted.weakest} ±{percent(spread)}" if spread > RANGE_FROM else wanted.weakest
+    return (_need_name(plan, name), *(_plain(need.to_buy or wanted, scale) for scale in scales), label)
 
 
 def _rate(plan: PlanReport) -> Iterator[Part]:
@@ -218,19 +213,17 @@ _INPUTS = (
 def need_columns(plan: PlanReport) -> dict[str, list[Any]]:
     """Columns by name, an entry for each need."""
     return as_columns(
-        [
-            {
-                "need": need.name,
-                "unit": need.at_utilization.unit,
-                "at_utilization": need.at_utilization.value,
-                **values(need.at_utilization, "low", "high"),
-                "at_most": need.at_most.value,
-                "to_buy": need.to_buy and need.to_buy.value,
-                "node": need.node and need.node.value,
-                "label": _label(need.at_utilization),
-            }
-            for need in plan.needs
-        ]
+        {
+            "need": need.name,
+            "unit": need.at_utilization.unit,
+            "at_utilization": need.at_utilization.value,
+            **values(need.at_utilization, "low", "high"),
+            "at_most": need.at_most.value,
+            "to_buy": need.to_buy and need.to_buy.value,
+            "node": need.node and need.node.value,
+            "label": _label(need.at_utilization),
+        }
+        for need in plan.needs
     )
 
 
@@ -306,12 +299,6 @@ def _plain(quantity: Quantity, scale: float = 1.0) -> str:
     if quantity.unit in ("reads", "workers", "cores") and quantity.high - quantity.low > RANGE_FROM * quantity.value:
         return span((scale * quantity.low, scale * quantity.high), _AMOUNTS[quantity.unit])
     return amount(quantity, scale * quantity.value)
-
-
-def _spread(quantity: Quantity) -> str:
-    """` ±3 %` beside the label of a rate whose inputs were measured to no better than that."""
-    half = quantity.half / quantity.value
-    return f" ±{percent(half)}" if quantity.unit in ("B/s", "1/s") and half > RANGE_FROM else ""
 
 
 def _label(quantity: Quantity) -> str:

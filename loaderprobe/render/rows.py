@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 from math import nan
 from typing import Any
@@ -12,7 +12,7 @@ from loaderprobe.records.measurement import Measurement, Segment
 from loaderprobe.records.verdict import Interval
 from loaderprobe.render.format import visible
 
-Cell = str | int | float | bool | None
+Value = str | int | float | bool | None
 
 
 def interval_cells(name: str, found: Interval | None, *more: str) -> dict[str, Any]:
@@ -21,10 +21,11 @@ def interval_cells(name: str, found: Interval | None, *more: str) -> dict[str, A
     return {column: getattr(found, part) if found else None for column, part in parts.items()}
 
 
-def as_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+def as_columns(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """Rows as columns, in the order in which their names first come; None where a row lacks one."""
-    names = dict.fromkeys(name for row in rows for name in row)
-    return {name: [row.get(name) for row in rows] for name in names}
+    every = list(rows)
+    names = dict.fromkeys(name for row in every for name in row)
+    return {name: [row.get(name) for row in every] for name in names}
 
 
 def csv_text(columns: Mapping[str, Sequence[object]]) -> str:
@@ -46,7 +47,7 @@ def _inert(cell: object) -> object:
     return f"'{visible(cell)}" if cell.startswith(("=", "+", "-", "@", "\t", "\r")) else visible(cell)
 
 
-Row = tuple[Cell, ...]
+Row = tuple[Value, ...]
 
 STEP_COLUMNS = (
     "key", "configuration", "round", "mode", "activity", "without_rank", "step", "batch", "images", "begin_at_s",

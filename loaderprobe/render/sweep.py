@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from loaderprobe.analyze.answer import firm, measured, speedup_of
-from loaderprobe.records import by_key
+from loaderprobe.records import by_key, values
 from loaderprobe.records.config import OPTIONS
 from loaderprobe.records.remark import Remark, each_once, subject_of
 from loaderprobe.records.report import ConfigurationRow, RankRow, Report
@@ -34,7 +34,7 @@ from loaderprobe.render.document import (
     table,
 )
 from loaderprobe.render.figures import COUNTERS, EVIDENCE, OF_LAYOUTS, TABLE, flat, noise_words, reasons, words_of
-from loaderprobe.render.first import advice_parts, first_screen, headed, more_needs, sample_of
+from loaderprobe.render.first import advice_parts, first_screen, headed, needs_sections, sample_of
 from loaderprobe.render.format import MISSING, counted, figure, first_upper, interval, megabytes_per_s, percent, rate
 from loaderprobe.render.gpu import window_parts
 from loaderprobe.render.groups import (
@@ -52,8 +52,7 @@ from loaderprobe.render.groups import (
     tone,
     trains,
 )
-from loaderprobe.render.rows import Cell as Value
-from loaderprobe.render.rows import as_columns
+from loaderprobe.render.rows import Value, as_columns
 from loaderprobe.render.words import knee_words, message, place_words, remark_words, sentence
 from loaderprobe.units import format_bytes, format_duration, join_words, significant
 
@@ -61,12 +60,10 @@ _ONE_RANK = remark_words(Remark(code="one_rank"))
 """No reader misses what one rank loses to others."""
 _COLUMNS = {"images_per_s", "accelerator_utilization", "disk_read_bytes_per_s", "speedups"}
 """Figures of the table: also a terminal says why one is missing."""
-_TABLE_NOTE = " ".join(
-    [
-        *(column.help for column in TABLE),
-        "Speed-up if free: of training, if that resource cost nothing; est.: estimated. Serial: the training thread "
-        f"loads. {MISSING}: not measured. How to read this: loaderprobe explain verdict.",
-    ]
+_TABLE_NOTE = (
+    f"{' '.join(column.help for column in TABLE)} Speed-up if free: of training, if that resource cost nothing; est.: "
+    f"estimated. Serial: the training thread loads. {MISSING}: not measured. How to read this: loaderprobe explain "
+    "verdict."
 )
 
 
@@ -85,7 +82,7 @@ def sweep_document(report: Report) -> Document:
             Section(title="Models, devices and ranks", parts=tuple(_scaling(report)), panel="main"),
             Section(title="Every configuration", parts=tuple(_before_table(report))),
             *(Section(title=group.title, parts=tuple(_of_group(report, group)), level=3) for group in found),
-            *more_needs(report),
+            *needs_sections(report)[1:],
             *panel_sections(report),
             Section(title="Failed", parts=items(failed)),
             Section(title="Ranks", parts=tuple(rank_parts(report))),
@@ -232,10 +229,8 @@ def title(report: Report) -> str:
     layouts = list(dict.fromkeys(config.layout for config in configs))
     data += f" as {join_words(layouts)}" if layouts[1:] else ""
     made = " (generated)" if run.data and all(data_set.generated for data_set in run.data) else ""
-    places = dict.fromkeys(
-        f"{place.filesystem} ({join_words(place.devices) or place.kind})" for place in machine.storage
-    )
-    storage = f" on {join_words(list(places))}" if places else ""
+    places = [f"{place.filesystem} ({join_words(place.devices) or place.kind})" for place in machine.storage]
+    storage = f" on {join_words(list(dict.fromkeys(places)))}" if places else ""
     gpus = join_words(list(dict.fromkeys(gpu.name for gpu in machine.gpus))) or "no GPU"
     return f"{data}{made}{storage}, {machine.cores_available:g} cores, {gpus}, {run.created_utc[:10]}"
 
@@ -244,10 +239,9 @@ def _machine(report: Report) -> Iterator[Part]:
     """How the run was made; the machine, its software and the storage under the data."""
     run, machine = report.summary.run, report.summary.environment
     when = run.created_utc.replace("T", " ").replace("+00:00", " UTC")
+    took = f"loaderprobe {run.name}; its configurations took {format_duration(run.wall_s)}. {when}"
     yield Command(text=run.command)
-    yield Paragraph(
-        text=f"loaderprobe {run.name}; its configurations took {format_duration(run.wall_s)}. {when}", tone="quiet"
-    )
+    yield Paragraph(text=took, tone="quiet")
     no_gpu = remark_words(machine.gpu_reason) if machine.gpu_reason else "no reason recorded"
     gpus = [
         f"{gpu.name}{f', {format_bytes(gpu.memory_bytes)}' if gpu.memory_bytes else ''}"
@@ -564,10 +558,7 @@ def epoch_cells(row: ConfigurationRow) -> dict[str, Value]:
         return {}
     cells: dict[str, Value] = {}
     for number, epoch in enumerate(row.epochs.epochs, 1):
-        cells |= {
-            f"epoch_{number}_images_per_s": epoch.images_per_s,
-            f"epoch_{number}_cold_fraction": epoch.cold_fraction,
-        }
+        cells |= {f"epoch_{number}_{name}": value for name, value in values(epoch).items()}
     memory = {"epoch_set_bytes": row.epochs.set_bytes, "file_memory_bytes": row.epochs.memory_bytes}
     return cells | memory | {"set_in_memory": row.epochs.fit}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import StringIO
+from textwrap import wrap
 
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
@@ -19,6 +20,7 @@ _LONGEST_NAME = 24
 """Cells of a first column that are no longer than this are not folded."""
 _LEAST_CELLS = 20
 """Of the marks of a chart, beside long names."""
+_NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def document_text(document: Document, *, width: int = 80, color: bool = False) -> str:
@@ -169,18 +171,10 @@ def _chart(chart: Chart, width: int) -> Iterator[RenderableType]:
         drawn.add_row(_text(name, "bold" if row.head else ""), _cells(chart, row, cells), _text(end))
     yield drawn
     if chart.unit and any(row.bars or row.point for row in rows) and (entries := _legend(chart, rows)):
-        yield _text("\n".join(_lines_of(entries, width)), "dim")
-
-
-def _lines_of(entries: Sequence[str], width: int) -> list[str]:
-    """Of a legend, whose entries are not broken."""
-    lines = [""]
-    for entry in entries:
-        if cell_len(f"{lines[-1]}  {entry}") > width and lines[-1]:
-            lines.append(entry)
-        else:
-            lines[-1] = f"{lines[-1]}  {entry}".lstrip()
-    return lines
+        # Lines end between entries only.
+        joined = "  ".join(entry.replace(" ", _NO_BREAK) for entry in entries)
+        lines = wrap(joined, width, break_long_words=False, break_on_hyphens=False)
+        yield _text("\n".join(lines).replace(_NO_BREAK, " "), "dim")
 
 
 def _axis_text(chart: Chart, cells: int) -> str:

@@ -7,7 +7,7 @@ from operator import itemgetter
 from pathlib import PurePath
 from typing import Any
 
-from loaderprobe.analyze.trace import FREED, NO_FUNCTION, SHORT_GAPS
+from loaderprobe.analyze.trace import FREED, NO_FUNCTION, SHORT_GAPS, advice_on, commands
 from loaderprobe.records import by_key, values
 from loaderprobe.records.resources import MOMENTS, TIME_PARTS
 from loaderprobe.records.thresholds import OF_STEP
@@ -39,18 +39,12 @@ _NOT_KNOWN = {
     "no_loader_spans": "input apart from the host: no span of a loader on record",
 }
 """By the notes on what no recording holds, and on what none of these does: all have the same loader."""
-_FREES = {"cudaFree": "PYTORCH_NO_CUDA_MEMORY_CACHING", "hipFree": "PYTORCH_NO_HIP_MEMORY_CACHING"}
-
-
-def _cause(bound: GapVerdict) -> str:
-    """`sync` of a host that mostly waits for the GPU; else the cause."""
-    return "sync" if bound.gap == "sync" else bound.cause
 
 
 def bound_sentence(bound: GapVerdict) -> str:
     """The verdict in a sentence, without figures."""
     names = join_words([_FREE_WORDS[name].removesuffix(" and copies") for name in bound.candidates])
-    return first_upper(message(f"gap.{_cause(bound)}", {"names": names}))
+    return first_upper(message(f"gap.{bound.waits_for}", {"names": names}))
 
 
 def trace_document(found: TraceReport) -> Document:
@@ -82,7 +76,21 @@ def trace_document(found: TraceReport) -> Document:
 
 def trace_columns(found: TraceReport) -> dict[str, list[Any]]:
     """One row a recording; units in the names."""
-    return as_columns([_row(rank) for rank in found.ranks])
+    return as_columns(
+        {
+            **values(rank, "path", "rank", "gpu", "device", "steps"),
+            "marked": _MARKED[rank.marked],
+            "step_s": rank.step_s,
+            **values(rank.bound, "side", "cause", "gap", "how"),
+            **{f"{part}_s": rank.gaps.seconds(part) for part in TIME_PARTS},
+            "busy_fraction": rank.use.kernel_busy,
+            "sm_efficiency": rank.use.sm_efficiency_estimated,
+            "occupancy": rank.use.occupancy_estimated,
+            "occupancy_coverage": rank.use.occupancy_coverage,
+            **values(rank, "wait_s", "syncs"),
+        }
+        for rank in found.ranks
+    )
 
 
 def _condition(found: TraceReport, slow: TraceRank | None) -> str:
@@ -151,46 +159,11 @@ def _free(found: TraceReport) -> Iterator[Part]:
 
 
 def _next(found: TraceReport) -> Iterator[Part]:
-    for code, facts in _advice(found):
-        yield Paragraph(text=message(f"trace_advice.{code}", facts))
+    for advice in advice_on(found):
+        yield Paragraph(text=message(f"trace_advice.{advice.code}", advice.facts))
     yield Paragraph(text="What splits the input, where the training runs:")
     for command in commands(found):
         yield Command(text=command)
-
-
-def _advice(found: TraceReport) -> Iterator[tuple[str, dict[str, str | float]]]:
-    rank = found.ranks[found.waited_for or 0]
-    bound = found.bound if found.waited_for is None else rank.bound
-    sides = bound.candidates or (_cause(bound),)
-    if {"input", "copy"} & {*sides} and "SingleProcess" in rank.loader:
-        yield "serial", {}
-    freed = [call for call in rank.blocking if call.name in _FREES and call.count >= 1]
-    for call in freed:
-        yield "freed", {"call": call.name, "calls": call.count, "variable": _FREES[call.name]}
-    hidden = any(note.code in ("perhaps_fed", "first_steps_fed") for each in found.ranks for note in each.notes)
-    for side in sides:
-        of_ranks = side == "communication" and len(found.ranks) > 1
-        if side in ("host", "sync", "communication", "compute") and not of_ranks and not (side == "sync" and freed):
-            yield "compute_alone" if side == "compute" and not hidden else side, {}
-    pageable_s = rank.gaps.pageable_ns / rank.steps / 1e9
-    if pageable_s > OF_STEP * rank.step_s:
-        yield "pinned", {"copies_s": pageable_s}
-    if not rank.loader:
-        yield "span", {}
-
-
-def commands(found: TraceReport) -> tuple[str, ...]:
-    """What splits the input: the script itself, and the loader beside an accelerator as fast as this one without it."""
-    rank = found.ranks[0]
-    ranks = max(len(found.ranks), rank.world_size or 1)
-    start = f"torchrun --nproc-per-node {min(ranks, 8)} train.py" if ranks > 1 else "python train.py"
-    options = [f"--ranks {ranks}" if ranks > 1 else ""]
-    if rank.batch_size:
-        free_s = next((free.step_s for free in rank.free if free.name == "input"), rank.step_s)
-        options = [f"--compute emulated:{rank.batch_size / free_s:.0f}", *options, f"--batch-size {rank.batch_size}"]
-    workers = "--workers 0,2,4,8" if "SingleProcess" in rank.loader else "--workers 2,4,8"
-    sweep = " ".join(option for option in ("loaderprobe sweep IMAGES", *options, workers) if option)
-    return f"loaderprobe run -- {start}", sweep
 
 
 def _sure(found: TraceReport) -> Iterator[str]:
@@ -282,21 +255,6 @@ def _doubts(found: TraceReport) -> Iterator[Part]:
         yield Item(subject=join_words(some), text=f"{text if some else first_upper(text)}.")
     for each in found.unread:
         yield Item(subject="Not read", text=each.reason)
-
-
-def _row(rank: TraceRank) -> dict[str, Any]:
-    return {
-        **values(rank, "path", "rank", "gpu", "device", "steps"),
-        "marked": _MARKED[rank.marked],
-        "step_s": rank.step_s,
-        **values(rank.bound, "side", "cause", "gap", "how"),
-        **{f"{part}_s": rank.gaps.seconds(part) for part in TIME_PARTS},
-        "busy_fraction": rank.use.kernel_busy,
-        "sm_efficiency": rank.use.sm_efficiency_estimated,
-        "occupancy": rank.use.occupancy_estimated,
-        "occupancy_coverage": rank.use.occupancy_coverage,
-        **values(rank, "wait_s", "syncs"),
-    }
 
 
 def _ms(seconds: float) -> str:

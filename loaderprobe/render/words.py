@@ -61,12 +61,11 @@ def _reason(bound: Bound, sample: str) -> str:
 def _of_candidates(bound: Bound) -> dict[str, Any]:
     """Of a verdict between several: the speed-ups of all, and the first two by themselves."""
     given = bound.reason.facts
-    known = [
-        {"name": name, "speedup": given[f"{name}_speedup"], "how": given[f"{name}_how"]} for name in bound.candidates
-    ]
-    facts: dict[str, Any] = {"alike": join_words([message("part.alike", each) for each in known])}
-    for place, each in zip(("first", "second"), known, strict=False):
-        facts |= {place: each["name"], f"{place}_speedup": each["speedup"], f"{place}_how": each["how"]}
+    known = [(name, given[f"{name}_speedup"], given[f"{name}_how"]) for name in bound.candidates]
+    alike = [message("part.alike", {"speedup": speedup, "how": how}) for _, speedup, how in known]
+    facts: dict[str, Any] = {"alike": join_words(alike)}
+    for place, (name, speedup, how) in zip(("first", "second"), known, strict=False):
+        facts |= {place: name, f"{place}_speedup": speedup, f"{place}_how": how}
     return facts
 
 

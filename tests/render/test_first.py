@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 import loaderprobe
-from loaderprobe.analyze.answer import answered
+from loaderprobe.analyze.answer import again_with, answered
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.resources import SingleCause
 from loaderprobe.records.verdict import Action, ActionCode, Cause, Forecast, Side
 from loaderprobe.render.charts import Chart
 from loaderprobe.render.document import Command, Document, Paragraph, Section, Table
-from loaderprobe.render.first import again_with, first_screen, headed
+from loaderprobe.render.first import first_screen, headed
 from loaderprobe.units import format_rate
 from tests.examples.reports import (
     example_report,

@@ -15,6 +15,7 @@ import pytest
 import loaderprobe
 from loaderprobe.records.bandwidth import LimitCode
 from loaderprobe.records.batch_size import StopCode
+from loaderprobe.records.compare import NoteCode, ResultKind, WordReason
 from loaderprobe.records.diagnosis import WhyNot
 from loaderprobe.records.environment import CapabilityName, StepCode
 from loaderprobe.records.loader_files import UnknownFilesCode
@@ -125,6 +126,9 @@ def test_every_code_has_a_text_and_every_fact_is_said() -> None:
         ("step", get_args(StepCode)),
         ("why_not", get_args(WhyNot)),
         ("apart", get_args(NotTogetherCode)),
+        ("compared", get_args(ResultKind)),
+        ("word", get_args(WordReason)),
+        ("comparison", get_args(NoteCode)),
     ],
 )
 def test_every_code_of_a_type_has_a_text(kind: str, codes: Sequence[str]) -> None:

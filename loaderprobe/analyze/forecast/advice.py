@@ -37,7 +37,7 @@ from loaderprobe.records.measurement import Alternative
 from loaderprobe.records.phases import FROM_STORAGE
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.resources import INPUTS, REMEDIES, SingleCause
-from loaderprobe.records.verdict import Action, ActionCode, Advice, Forecast, Interval, Knee
+from loaderprobe.records.verdict import Action, ActionCode, Advice, Changed, Forecast, Interval, Knee
 from loaderprobe.stats import median
 
 
@@ -465,3 +465,20 @@ def _recommend_group(
     recommendations = {each.config.key: recommend(each, around) for each in group}
     sets_workers = not group[0].measurement.own_threads
     return recommendations, find_knee(tuple(good), by_workers, taken) if good and sets_workers else None
+
+
+FORECAST_OF: Mapping[ActionCode, Changed] = {
+    "files_in_memory": "page_cache_share", "files_pinned": "pinned_share", "faster_storage": "disk_speed",
+    "faster_network": "disk_speed", "shards": "layout",
+}  # fmt: skip
+"""What is changed by an action that is not named for it."""
+
+
+def no_forecast(forecasts: Sequence[Forecast], action: Action) -> bool:
+    """True where no gain is known: each forecast of this change was refused, or each of all.
+
+    Of other numbers of workers there is the first that is refused, also where the rest gain nothing.
+    """
+    changed = FORECAST_OF.get(action.code, action.code)
+    some = [forecast for forecast in forecasts if forecast.changed == changed != "workers"] or forecasts
+    return bool(some) and all(forecast.refused for forecast in some)

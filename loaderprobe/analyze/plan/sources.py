@@ -242,10 +242,9 @@ def _recorded_rate(rank: TraceRank) -> Quantity:
             f"{rank.path} does not show how many images a step takes",
             hint="loaderprobe trace FILE --batch-size 32 --out DIR, or plan with --kind IMAGES_PER_S",
         )
-    free_s = next((each.step_s for each in rank.free if each.name == "input"), rank.step_s)
     source = (
-        f"a recording: batch {rank.batch_size} in {1e3 * free_s:.3g} ms if input cost nothing, at most; as recorded: "
-        f"{1e3 * rank.step_s:.3g} ms"
+        f"a recording: batch {rank.batch_size} in {1e3 * rank.fed_step_s:.3g} ms if input cost nothing, at most; as "
+        f"recorded: {1e3 * rank.step_s:.3g} ms"
     )
     # Without a range: nothing may be faster, so one around it would exceed its own maximum.
-    return assumed_too(known(rank.batch_size / free_s, "images/s", "measured", source))
+    return assumed_too(known(rank.batch_size / rank.fed_step_s, "images/s", "measured", source))
