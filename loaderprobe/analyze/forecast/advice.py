@@ -294,7 +294,8 @@ def _workers(point: Point, by_workers: Mapping[int, Forecast], *, taken: bool, i
     if chosen is None or chosen == point.workers:
         return [AdviceOption(forecast=by_worker) for by_worker in by_workers.values() if by_worker.refused][:1]
     action = Action(code="workers", facts={"workers": chosen})
-    return [AdviceOption(forecast=by_workers[chosen], action=action, command=f"{'num_workers=' if is_own else '--workers '}{chosen}")]
+    command = f"num_workers={chosen}" if is_own else f"--workers {chosen}"
+    return [AdviceOption(forecast=by_workers[chosen], action=action, command=command)]
 
 
 def _storage(fitted: Fit, around: Surroundings, loader: str, *, remote: bool) -> list[AdviceOption]:
