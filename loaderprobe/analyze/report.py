@@ -435,23 +435,19 @@ def _unmeasured_row(config: RunConfig, failure: RunFailure | DamagedFile | None)
     return ConfigurationRow(config=config, status=status, reason=reason, verdict=None, emulated=emulated)
 
 
-def _shared_gpu(judged: Judged) -> tuple[Remark, ...]:
-    """That processes beside those of this training had the GPU open, by NVML's list."""
-    others = float(judged.verdict.gpu.get("other_processes", 0)) - (judged.measurement.ranks - 1)
-    return (Remark(code="gpu_shared", facts={"processes": round(others)}),) if others > 0 else ()
-
-
 def detail_of(judged: Judged) -> Detail:
     """What the report draws of a measurement beyond its row. Raises BadValue without a complete round."""
     measurement, verdict, stacks = judged.measurement, judged.verdict, judged.measurement.stacks
     workers = max(1, measurement.workers) * measurement.ranks
     held_up = steps_held_up(judged.experiments.measurement) if verdict.bound.side != "input" else ()
+    others = round(float(verdict.gpu.get("other_processes", 0))) - (measurement.ranks - 1)
+    shared = (Remark(code="gpu_shared", facts={"processes": others}),) if others > 0 else ()
     return Detail(
         key=measurement.config.key,
         compute_device=measurement.compute.device,
         compute_source=measurement.compute.source,
         first_batch_s=measurement.first_batch_s,
-        notes=(*measurement.notes, *one_thread_notes(measurement), *held_up, *_shared_gpu(judged)),
+        notes=(*measurement.notes, *one_thread_notes(measurement), *held_up, *shared),
         ablations=ablations(measurement),
         view=judged.window.view,
         ranks=ranks_view(measurement, verdict),

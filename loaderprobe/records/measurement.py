@@ -34,8 +34,7 @@ class FirstPass:
     again_cpu_s: float
     again_read_bytes: int
     usual_wait_fraction: float = 1.0
-    """Share of its time that the median batch waited in the first pass: a host that stops for some moments makes the
-    sums longer, not this. 1 in results of older versions, which did not tell."""
+    """Share of its time that the median batch waited in the first pass; 1 in results of older versions."""
 
     def __post_init__(self) -> None:
         check_at_least("first batches", self, dict.fromkeys(self.__dataclass_fields__, 0))

@@ -21,10 +21,7 @@ MESSAGES: dict[str, str] = {
         "a step takes {beside_s:duration} beside the loader and {alone_s:duration} without it, not counting waits for "
         "input: what feeds it may hold it up (workers, threads that receive and pin batches, copies to the device)"
     ),
-    "gpu_shared": (
-        "{processes:count process} beside this training had its GPU open: steps, and so compute alone, are as fast as "
-        "that left them"
-    ),
+    "gpu_shared": "{processes:count process} beside this training had its GPU open: compute alone is what that left",
     "measured_again": "segments in which the script did something else than training were measured again",
     "too_few_samples": "{samples} samples are read in turn, too few to read each once per segment: {needed} are needed",
     "script_ended": "the script ended within a round",

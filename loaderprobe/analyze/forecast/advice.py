@@ -283,8 +283,7 @@ def _by_laws(found: Experiments, around: Surroundings) -> Recommendation:
 
 
 def _workers(point: Point, by_workers: Mapping[int, Forecast], *, taken: bool, is_own: bool) -> list[AdviceOption]:
-    """The smallest number of workers that is within 2 % of the best; not more of them where the cores are taken. It is
-    an option of a sweep, and a line of the code of a loader of one's own."""
+    """The smallest number of workers within 2 % of the best, for a sweep or one's own code; no more on taken cores."""
     rates = {
         number: each.images_per_s
         for number, each in by_workers.items()
