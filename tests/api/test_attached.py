@@ -229,6 +229,21 @@ def ten_begun(training: Training) -> None:
         training.step(next(iter(training.loader)))
 
 
+def test_a_validation_after_each_batch_is_not_taken_for_training(tmp_path: Path) -> None:
+    """Although its loader is waited for most."""
+    validation = DataLoader(Costly(4 * example.SAMPLE_S, BATCH), BATCH)
+
+    def validates(training: Training) -> None:
+        for _ in training.epochs():
+            training.step(next(iter(training.loader)))
+            with torch.no_grad():
+                for inputs, _ in validation:
+                    training.model(inputs)
+
+    found = attached_to(validates, Training(tmp_path))
+    assert found.diagnosis is None and "loader 1 was iterated" in found.reason
+
+
 LEFT_ALONE: dict[str, tuple[Loop, int, str, int]] = {
     "never_trains": (WAYS["never_trains"], 0, "no backward pass after them", 0),
     "validates_alone": (WAYS["validates_alone"], 0, "batches come otherwise", 400),
