@@ -197,6 +197,7 @@ def ranks_in_use() -> int:
 
 
 def gradients_are_off() -> bool:
+    """True in this thread within `torch.no_grad` and `torch.inference_mode`."""
     return not torch.is_grad_enabled()
 
 

@@ -51,6 +51,8 @@ def over_a(kind: str, workers: int) -> Loop:
 
 
 ITS_OWN = ("plain", "by_next", "generated", "accumulates", "zips", "again", "counts", "adversarial", "skips")
+
+
 def short_epochs(training: Training) -> None:
     """Of five batches, which the loop knows but does not count on."""
     loader = DataLoader(Costly(samples=5 * BATCH), BATCH, shuffle=True)
