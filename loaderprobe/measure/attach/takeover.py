@@ -136,10 +136,10 @@ class Takeover:
         self.evaluation = Evaluation(seen, coroutine)
         self.handed_over = False
         """True once the script was given a batch of the measurement."""
-        length = length_of(seen.loader)
+        length = length_of(seen.loader) or 0
         # Fewer make no segment: then a loop that may expect no more gets more all the same.
-        counted = length is not None and length > LEAST_STEPS_IN_A_ROW and not seen.known.keeps(real)
-        self._length = length if counted and counts_to(length) else None
+        counted = length > LEAST_STEPS_IN_A_ROW and not seen.known.keeps(real) and counts_to(length)
+        self._length = length if counted else None
         """Batches of an epoch, where the loop ends with them; None for as many as the measurement takes."""
 
     @property
