@@ -196,6 +196,11 @@ def ranks_in_use() -> int:
     return int(torch.distributed.get_world_size()) if several else 1
 
 
+def gradients_are_off() -> bool:
+    """True in this thread within `torch.no_grad` and `torch.inference_mode`."""
+    return not torch.is_grad_enabled()
+
+
 class HookedIterators:
     """The iterators that a script has of its loaders, and the classes of these."""
 

@@ -27,19 +27,25 @@ _watching: list[WrittenFiles | None] = []
 class WrittenFiles:
     """From `begin` to `end`, lists new files, and calls `endangered(path)` before a trained model would be lost.
 
-    What `endangered` raises stops the program's call. Files that appeared meanwhile are the program's to remove.
+    What `endangered` raises stops the program's call. Files that appeared since `listen` are the program's to remove.
     `ours()` is true while it is not the program that runs.
     """
 
     def __init__(self, endangered: Callable[[str], None], ours: Callable[[], bool] = lambda: False) -> None:
         self.new: dict[str, None] = {}
+        self._before: dict[str, None] = {}
+        """Files that the program made between `listen` and `begin`."""
         self._endangered, self._ours = endangered, ours
-        self._inside = False
+        self._inside = self._guards = False
 
-    def begin(self) -> None:
+    def listen(self) -> None:
         if not _watching:
             sys.addaudithook(_heard)
         _watching[:] = [self]
+
+    def begin(self) -> None:
+        self.listen()
+        self._guards = True
 
     def end(self) -> None:
         if self in _watching:
@@ -85,24 +91,27 @@ class WrittenFiles:
 
     def _linked(self, source: str, target: str) -> None:
         """A link to what was there before is no new file: what is written into it takes the place of that."""
-        if source in self.new:
+        if self._is_own(source):
             self._written(target, truncates=False)
 
     def _written(self, path: str, *, truncates: bool) -> None:
-        if not os.path.lexists(path):
-            self.new[path] = None
-        elif self._lost(path) if truncates else Path(path).suffix in MODELS and path not in self.new:
+        if not os.path.lexists(path) or (truncates and path in self._before):
+            (self.new if self._guards else self._before)[path] = None
+        elif self._lost(path) if truncates else self._guards and Path(path).suffix in MODELS and not self._is_own(path):
             self._endangered(path)
+
+    def _is_own(self, path: str) -> bool:
+        return path in self.new or path in self._before
 
     def _lost(self, path: str) -> bool:
         """True when a trained model from before would be lost with this file or directory."""
-        if not path or path in self.new or not os.path.lexists(path):
+        if not self._guards or not path or self._is_own(path) or not os.path.lexists(path):
             return False
         found = Path(path)
         if found.is_dir():
-            return any(str(each) not in self.new for each in found.rglob("*") if each.suffix in CHECKPOINTS)
+            return any(not self._is_own(str(each)) for each in found.rglob("*") if each.suffix in CHECKPOINTS)
         beside = found.parent.iterdir() if found.parent.is_dir() else ()
-        return any(each.suffix in CHECKPOINTS and str(each) not in self.new for each in (found, *beside))
+        return any(each.suffix in CHECKPOINTS and not self._is_own(str(each)) for each in (found, *beside))
 
 
 def _heard(event: str, given: tuple[Any, ...]) -> None:

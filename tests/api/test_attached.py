@@ -51,11 +51,23 @@ def over_a(kind: str, workers: int) -> Loop:
 
 
 ITS_OWN = ("plain", "by_next", "generated", "accumulates", "zips", "again", "counts", "adversarial", "skips")
+
+
+def short_epochs(training: Training) -> None:
+    """Of five batches, which the loop knows but does not count on."""
+    loader = DataLoader(Costly(samples=5 * BATCH), BATCH, shuffle=True)
+    last = len(loader)
+    for _ in training.epochs():
+        for number, batch in enumerate(loader):
+            training.step(batch, update=number % last < last)
+
+
 LOOPS: dict[str, tuple[Loop, int]] = {
     **{way: (WAYS[way], 0) for way in ITS_OWN},
     **{kind: (over_a(kind, number % 2), number % 2) for number, kind in enumerate(KINDS)},
     # With its data set, of a class that is made again, too; samples are counted by their indices.
     "made again for each epoch": (made_again, 0),
+    "short epochs": (short_epochs, 0),
     "begun for each batch": (begun_each_batch, 0),
     "begun for each batch, with workers that stay": (begun_each_batch, 1),
 }
@@ -199,9 +211,37 @@ def test_a_checkpoint_that_exists_is_not_written_over(tmp_path: Path) -> None:
     assert (tmp_path / "new.pt").exists()
 
 
+def test_a_checkpoint_of_the_scripts_own_may_be_written_over(tmp_path: Path) -> None:
+    """Of an epoch that is over before the loop is taken."""
+
+    def saves(training: Training) -> None:
+        for _ in training.epochs():
+            for _, batch in zip(range(8), training.loader, strict=False):
+                training.step(batch)
+            torch.save(training.model.state_dict(), tmp_path / "last.pt")
+
+    found = attached_to(saves, Training(tmp_path))
+    assert found.diagnosis is not None, found.reason
+
+
 def ten_begun(training: Training) -> None:
     for _ in range(10):
         training.step(next(iter(training.loader)))
+
+
+def test_a_validation_after_each_batch_is_not_taken_for_training(tmp_path: Path) -> None:
+    """Although its loader is waited for most."""
+    validation = DataLoader(Costly(4 * example.SAMPLE_S, BATCH), BATCH)
+
+    def validates(training: Training) -> None:
+        for _ in training.epochs():
+            training.step(next(iter(training.loader)))
+            with torch.no_grad():
+                for inputs, _ in validation:
+                    training.model(inputs)
+
+    found = attached_to(validates, Training(tmp_path))
+    assert found.diagnosis is None and "loader 1 was iterated" in found.reason
 
 
 LEFT_ALONE: dict[str, tuple[Loop, int, str, int]] = {

@@ -110,6 +110,24 @@ def test_a_new_checkpoint_may_be_rotated(watching: WrittenFiles, tmp_path_factor
     shutil.rmtree(out / "step-299")
 
 
+def test_what_the_program_made_before_is_its_own(kept: Path) -> None:
+    """Once it is guarded it may write that over and rotate it, which is listed; what was there before it stays safe."""
+    files = WrittenFiles(endangered)
+    files.listen()
+    last, log = kept / "epoch.pt", kept / "log.txt"
+    last.write_text("first epoch")
+    log.write_text("started")
+    (kept / "last.pt").write_text("again")
+    files.begin()
+    last.write_text("second epoch")
+    log.open("a").close()
+    assert list(files.new) == [str(last)]
+    last.unlink()
+    with pytest.raises(Stop):
+        (kept / "last.pt").unlink()
+    files.end()
+
+
 def test_data_may_be_opened_to_be_changed(watching: WrittenFiles, kept: Path, tmp_path: Path) -> None:
     """As numpy.memmap does by default; and so may logs beside a checkpoint, and new checkpoints."""
     watching.end()

@@ -113,6 +113,7 @@ class Attachment:
         self._takeover: Takeover | None = None
         """None before the measurement; and after it, where the script goes on."""
         self._files = WrittenFiles(self._endangered, ours=lambda: self._keeping or self._measures())
+        self._files.listen()
         self.saving = self._files.saving
         self._over = False
         """True once there is nothing more to measure."""
@@ -252,6 +253,7 @@ class Attachment:
         is_coordinator = self._choice.is_coordinator
         self._over, self._no_verdict = True, no_verdict if is_coordinator else NoVerdict("follows")
         self._outside.close()
+        self._files.end()
         if is_coordinator:
             self._say("script.no_verdict", {"attached": self.record()})
 

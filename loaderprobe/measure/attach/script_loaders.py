@@ -213,6 +213,8 @@ class ScriptLoader:
     thread: int = 0
     loops: int = 0
     """Loops that took a batch."""
+    evaluates: bool = False
+    """True where its last batch was taken while gradients were off, by a loop that began after the last step."""
     starting_ns: int = 0
     """Since its last batch: for the end of its iterator, and for making the next one."""
     starts_ns: deque[int] = field(default_factory=lambda: deque(maxlen=REMEMBERED_PASSES))
@@ -310,17 +312,23 @@ class SeenLoaders(Generic[L]):
 
     def gave(self, seen: L) -> None:
         """The script has a batch of this loader, or of its measurement."""
-        if not self._fresh:
-            self.current, self._fresh = [], True
-        if seen not in self.current:
-            self.current.append(seen)
+        from loaderprobe.loaders.attached import gradients_are_off
+
+        seen.passes.took()
+        seen.evaluates = gradients_are_off() and seen.passes.since >= seen.in_epoch
+        # A validation after each step is none of the next one.
+        if not seen.evaluates or all(other.evaluates for other in self.current):
+            if not self._fresh:
+                self.current, self._fresh = [], True
+            if seen not in self.current:
+                self.current.append(seen)
         seen.batches += 1
         seen.loops += seen.in_epoch == 1
-        seen.passes.took()
 
     def backward(self) -> None:
         self._fresh, self.trained_in = False, threading.get_ident()
         self.passes += 1
+        self.current = [seen for seen in self.current if not seen.evaluates] or self.current
         for seen in self.current:
             seen.trained += not seen.passes.updates
         for seen in self.all:

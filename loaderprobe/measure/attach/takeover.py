@@ -9,6 +9,7 @@ from loaderprobe.batches import length_of
 from loaderprobe.measure.attach.coroutine import SessionCoroutine
 from loaderprobe.measure.attach.outside import Pauses
 from loaderprobe.measure.attach.script_loaders import LoopIterator, ScriptLoader, counts_to
+from loaderprobe.measure.session import LEAST_STEPS_IN_A_ROW
 
 EPOCHS_ELSEWHERE = 2
 """Epochs that the script may train without a batch of the loader that is measured."""
@@ -135,8 +136,9 @@ class Takeover:
         self.evaluation = Evaluation(seen, coroutine)
         self.handed_over = False
         """True once the script was given a batch of the measurement."""
-        length = length_of(seen.loader)
-        counted = length is not None and not seen.known.keeps(real) and counts_to(length)
+        length = length_of(seen.loader) or 0
+        # Fewer make no segment: then a loop that may expect no more gets more all the same.
+        counted = length > LEAST_STEPS_IN_A_ROW and not seen.known.keeps(real) and counts_to(length)
         self._length = length if counted else None
         """Batches of an epoch, where the loop ends with them; None for as many as the measurement takes."""
 

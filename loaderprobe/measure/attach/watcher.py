@@ -269,6 +269,7 @@ class Watcher:
                 self._interval(seen)
 
     def _took(self, seen: Watched, step: LoopStep) -> None:
+        seen.in_epoch += 1
         self._loaders.gave(seen)
         self._outside.took()
         seen.began_ns, seen.starting_ns = seen.began_ns or step.begin_ns, 0
