@@ -112,7 +112,7 @@ def test_a_new_checkpoint_may_be_rotated(watching: WrittenFiles, tmp_path_factor
 
 def test_what_the_program_made_before_is_its_own(kept: Path) -> None:
     """Once it is guarded it may write that over and rotate it, which is listed; what was there before it stays safe."""
-    files = WrittenFiles(endangered)
+    files = WrittenFiles(Mock(side_effect=Stop))
     files.listen()
     last, log = kept / "epoch.pt", kept / "log.txt"
     last.write_text("first epoch")
