@@ -409,11 +409,8 @@ def measure_layers(
     layers are timed by the clock. Records of a step are gone before the next. Raises BadValue for a model without
     weights.
     """
-    every = WARM_UP_STEPS + 2 * steps + 2 * drill
-    measuring = _Measuring(
-        ModelCopy(model, loss, LEARNING_RATE, precision=precision), batch, clock,
-        lambda done: progress("training steps", done, every),
-    )  # fmt: skip
+    copy, every = ModelCopy(model, loss, LEARNING_RATE, precision=precision), WARM_UP_STEPS + 2 * steps + 2 * drill
+    measuring = _Measuring(copy, batch, clock, lambda done: progress("training steps", done, every))
     found = measuring.report(steps, name, origin)
     return replace(found, drill=drilled(found, measuring.lines())) if drill else found
 

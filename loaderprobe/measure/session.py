@@ -233,12 +233,10 @@ class Session:
         wanted, took_s = 2 * (apart or last.steps), (self.parts.clock.now_ns() - begun_ns) / 1e9
         timed_s = segment_seconds(last) * wanted / last.steps
         longer_s = took_s - segment_seconds(last) + timed_s
-        if wanted <= least:
-            return None
-        if self._spent_s() + LONG_SEGMENTS * longer_s < (self.budget_s or LONGEST_BUDGET_S):
-            return wanted, LONG_SEGMENTS * timed_s
-        self._lacks_s[part] = longer_s - took_s
-        return None
+        fits = self._spent_s() + LONG_SEGMENTS * longer_s < (self.budget_s or LONGEST_BUDGET_S)
+        if wanted > least and not fits:
+            self._lacks_s[part] = longer_s - took_s
+        return (wanted, LONG_SEGMENTS * timed_s) if fits and wanted > least else None
 
     def _in_a_row(self, part: Part, number: int) -> Segment:
         """A segment of steps in a row. Raises BadValue where the loop of a script never makes enough of them."""

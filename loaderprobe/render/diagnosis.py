@@ -84,10 +84,9 @@ def _subline(row: ConfigurationRow, detail: Detail) -> str:
     if share is None:
         return f"Training runs at {now}."
     alone = figure(row.verdict.rates_images_per_s.compute)
-    held_up = " Steps take longer beside the loader: see Notes." * any(
-        note.code == "steps_held_up" for note in detail.notes
-    )
-    return f"Training runs at {now}, {percent(share)} of compute alone ({alone}){noise_words([share])}.{held_up}"
+    said = f"Training runs at {now}, {percent(share)} of compute alone ({alone}){noise_words([share])}."
+    held_up = any(note.code == "steps_held_up" for note in detail.notes)
+    return f"{said}{' Steps take longer beside the loader: see Notes.' * held_up}"
 
 
 def _how_sure(row: ConfigurationRow, detail: Detail) -> Iterator[Part]:

@@ -73,7 +73,7 @@ def _tree(path: Path) -> Any:
         tree = from_json(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         trace = path.name.endswith((".gz", ".trace.json"))
-        if trace or (path.name != RESULT and not data.lstrip().startswith(b"{")):
+        if trace or not (path.suffix == ".json" or data.lstrip().startswith(b"{")):
             raise BadValue(f"{path} is no result of loaderprobe", hint=TRACE_FIRST if trace else RUN_FIRST) from error
         raise DamagedRun(str(path), f"is no JSON: {error}", hint=MEASURE_AGAIN) from error
     if isinstance(tree, dict) and "traceEvents" in tree:
