@@ -25,6 +25,7 @@ SIZES = ("batch-size", "--model", "lenet5", "--image-size", "32", "--max", "8", 
 IS_RECORDING = "loaderprobe trace FILE --out DIR"
 TAR, LONG = "sets/64x48-tar", "x" * 300
 DO_NOT_COMPARE = "two runs of sweep, two results of bandwidth, or two of run or diagnose"
+NEITHER = "neither run.json (of a sweep) nor result.json (of all others)"
 THE_NEWEST = "several is a folder of runs try: give one of them; the newest is several/new"
 REFUSED: list[tuple[tuple[str, ...], int, str]] = [
     (("sweep", "--workers", "two"), 2, "--workers: 'two' is not a whole number"),
@@ -51,7 +52,7 @@ REFUSED: list[tuple[tuple[str, ...], int, str]] = [
     *(
         ((verb, name), 2, f"{name} {why} try: give the directory that sweep, run or diagnose wrote")
         for verb in ("report", "plan")
-        for name, why in (("/nowhere", "does not exist"), ("empty", "is not a run: it has no run.json"))
+        for name, why in (("/nowhere", "does not exist"), ("empty", f"is not a run: it has {NEITHER}"))
     ),
     (("report",), 2, "no run is given"),
     (("report", "--json", "--format", "csv"), 2, "exclude"),
@@ -95,7 +96,7 @@ REFUSED: list[tuple[tuple[str, ...], int, str]] = [
     (("trace", "t.json", "--annotation", "x"), 2, "no span named 'x'"),
     (("trace", "t.json", "--md", "--json"), 2, "exclude each other"),
     (("trace", "t.json", "--out", "."), 5, "not empty"),
-    (("compare", "cpu"), 2, "two results, but 1"),
+    (("compare", "cpu"), 2, "A and B are two results, not 1"),
     (("compare", "cpu", "cpu", "cpu"), 2, "--with"),
     (("compare", "cpu", "nowhere"), 2, "nowhere does not exist"),
     (("compare", "cpu", "cpu", "--json", "--md"), 2, "exclude each other"),
@@ -121,7 +122,7 @@ REFUSED: list[tuple[tuple[str, ...], int, str]] = [
     (("plan",), 2, "no run is given"),
     *(((verb, "several"), 2, THE_NEWEST) for verb in ("report", "plan")),
     (("sweep", "--resume", "several"), 2, f"{THE_NEWEST.removesuffix('new')}old"),  # which is a sweep's
-    (("plan", "text"), 2, "text"),
+    *(((verb, "text"), 2, "text is no result of loaderprobe try: of a script") for verb in ("report", "plan")),
     (("plan", "storage", "--data", "\x1b[31m"), 2, "no measured data set"),
     (("plan", "storage", "--catalogue"), 2, ""),
     (("plan", "storage", "--schema"), 2, ""),

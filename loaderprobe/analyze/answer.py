@@ -35,6 +35,7 @@ CHEAPER: dict[str, str] = {
 WANT_OF_TIME: tuple[ReasonCode, ...] = (
     "no_complete_round", "one_round_does_not_fit", "rounds_differ", "estimate_not_measured", "within_noise",
     "slower_without", "interval_too_wide", "lead_within_spread", "ranges_meet", "rounds_disturbed",
+    "outside_noise_band",
 )  # fmt: skip
 """Reasons for which more rounds may be the remedy."""
 _FIGURES = {"factor": 2, "share": 2, "utilization": 2}
@@ -48,16 +49,14 @@ def answered(report: Report) -> Report:
     best = [_best_row(rows, report.summary.knees) for rows in alike.values()]
     report = replace(report, summary=replace(report.summary, best=_keys(best)))
     report = replace(report, summary=replace(report.summary, staging=tuple(_staging(report))))
-    return replace(
-        report,
-        summary=replace(
-            report.summary,
-            answer=_answers(report),
-            scaling=tuple(_scaling(report)),
-            next=_next_steps(report),
-            not_known=tuple(_not_known(report)),
-        ),
+    summary = replace(
+        report.summary,
+        answer=_answers(report),
+        scaling=tuple(_scaling(report)),
+        next=_next_steps(report),
+        not_known=tuple(_not_known(report)),
     )
+    return replace(report, summary=summary)
 
 
 def by_device(rows: Rows) -> tuple[tuple[ConfigurationRow, ...], ...]:
@@ -442,11 +441,13 @@ def _longer(report: Report, rows: Rows) -> list[NextStep]:
 
     Without the other processes, where those took cores meanwhile.
     """
-    best = best_of(report, rows)
-    short = [row for row in best if row.bound and row.bound.reason.code in WANT_OF_TIME]
+    best, said = best_of(report, rows), {key: detail.notes for key, detail in report.details.items()}
+    cut = {key for key, notes in said.items() if any("budget_s" in note.facts for note in notes)}
+    cut -= {row.key for row in best if firm(row)}
+    short = [row for row in best if row.key in cut or (row.bound and row.bound.reason.code in WANT_OF_TIME)]
     if not short or 2 * sum(map(firm, best)) >= len(best):
         return []
-    notes = [note for row in short if row.key in report.details for note in report.details[row.key].notes]
+    notes = [note for row in short for note in said.get(row.key, ())]
     enough_s = (ceil(float(note.facts["budget_s"])) for note in notes if "budget_s" in note.facts)
     budget_s = max(60 * ceil(MORE_TIME * report.summary.run.wall_s / 60), *enough_s, 0)
     taken = max((float(note.facts["share"]) for note in notes if note.code == "others_took"), default=None)

@@ -330,6 +330,8 @@ GROUPS: dict[str, Group] = {
     "engine": "options", "drop_caches": "options", "scratch": "options",
 }  # fmt: skip
 """The group of each field; options of a configuration are `options`."""
+FIELD_WORDS = {"judged": "what was measured", "counted": "what was counted"}
+"""What a reader sees instead of a field's name."""
 ALL = "all"
 
 Facts = Mapping[str, str | float | None]
@@ -395,7 +397,8 @@ def refuse_others(found: Sequence[Difference], names: frozenset[str]) -> None:
     if not others:
         return
     said = ", ".join(
-        f"{other.field} ({other.between[0]}: {other.before}; {other.between[1]}: {other.after})" for other in others
+        f"{FIELD_WORDS.get(each.field, each.field)} ({each.between[0]}: {each.before}; {each.between[1]}: {each.after})"
+        for each in others
     )
     verb = "differ" if len(others) > 1 else "differs"
     options = ",".join(dict.fromkeys((*sorted(names), *(other.group for other in others))))

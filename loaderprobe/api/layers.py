@@ -9,8 +9,10 @@ from typing import Any
 
 from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.api.sweep_spec import compute_names, usual_batch
+from loaderprobe.api.values import unheard
 from loaderprobe.measure.image_data import image_files, loader_of_images
 from loaderprobe.plugins import check_name, resolve
+from loaderprobe.protocols import OnStage
 from loaderprobe.records.layers import LayersReport
 from loaderprobe.records.options import LAYERS, check
 from loaderprobe.render.json import result_json
@@ -39,6 +41,7 @@ def layers(
     steps: int = 10,
     drill: bool = False,
     precision: str = "fp32",
+    progress: OnStage = unheard,
     name: str = "",
     command: str = "loaderprobe.layers(...)",
 ) -> Layers:
@@ -48,8 +51,8 @@ def layers(
     dict are given by name. It may be a loader, too: then loading its batches is a part of the step. `loss(given,
     batch)` returns the loss of what the model gave; without it, the `loss` of what the model gave, else the cross
     entropy of it and the targets. `steps` are timed without a profiler, and as many with it. `drill` goes on to the
-    slowest operator and its source line. `precision` bf16 trains under autocast, as auto does on a GPU. `name` and
-    `command` are for the report.
+    slowest operator and its source line. `precision` bf16 trains under autocast, as auto does on a GPU.
+    `progress(stage, done, total)` hears of each step. `name` and `command` are for the report.
 
     Raises BadValue for what cannot be trained, saying in which part of the step it fails.
     """
@@ -59,14 +62,15 @@ def layers(
 
     found = measure_layers(
         model, batch, loss=loss or usual_loss, steps=steps, clock=SystemClock(), name=name or type(model).__name__,
-        origin=origin_now(command), drill=drill, precision=precision,
+        origin=origin_now(command), drill=drill, precision=precision, progress=progress,
     )  # fmt: skip
     return Layers.of(found)
 
 
 def named_layers(
     model: str, data: Path | None = None, *, workers: int = 0, device: str = "auto", batch_size: int | None = None,
-    image_size: int = 224, steps: int = 10, drill: bool = False, precision: str = "auto", command: str = "",
+    image_size: int = 224, steps: int = 10, drill: bool = False, precision: str = "auto",
+    progress: OnStage = unheard, command: str = "",
 ) -> Layers:  # fmt: skip
     """The layers of a model by name, on images of `data`, else on one batch of random ones in memory.
 
@@ -76,7 +80,7 @@ def named_layers(
     check_name("model", model)
     (chosen,) = compute_names(device)
     size = batch_size or usual_batch(chosen)
-    files = None if data is None else image_files(data, sample=(steps * 2 + BEYOND) * size)
+    files = None if data is None else image_files(data, sample=(steps * 2 + BEYOND) * size, progress=progress)
     # After all that can be wrong without torch, which takes seconds to import.
     from loaderprobe.compute.trainer import model_on, random_images
 
@@ -84,7 +88,9 @@ def named_layers(
     batch: Any = random_images(size, image_size)
     if files is not None:
         batch = loader_of_images(files, batch_size=size, workers=workers, device=chosen)
-    return layers(made, batch, steps=steps, drill=drill, precision=precision, name=model, command=command)
+    return layers(
+        made, batch, steps=steps, drill=drill, precision=precision, progress=progress, name=model, command=command
+    )
 
 
 BEYOND = 6

@@ -13,11 +13,13 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from textwrap import TextWrapper
 from typing import TYPE_CHECKING, Any
 
 from loaderprobe.errors import LoaderprobeError
 
 CLEAR_LINE = "\r\x1b[K"
+FOLDED = TextWrapper(100, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 if TYPE_CHECKING:
     from loaderprobe.records.diagnosis import Attached, AttachRequest
@@ -153,7 +155,7 @@ def _say(code: str, facts: Mapping[str, Any]) -> None:
 
 
 def _print(text: str) -> None:
-    """On standard error, as whole lines; where it is closed, training goes on.
+    """On standard error, as whole lines, folded at 100 columns; where it is closed, training goes on.
 
     In a terminal the line takes the place of a progress bar that the script draws there: it is drawn again.
     """
@@ -161,5 +163,6 @@ def _print(text: str) -> None:
         return
     with suppress(OSError, ValueError):
         bar = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-        sys.stderr.write(f"{CLEAR_LINE if bar else ''}loaderprobe: {text}\n")
+        lines = [folded for line in f"loaderprobe: {text}".splitlines() for folded in FOLDED.wrap(line)]
+        sys.stderr.write("\n".join([f"{CLEAR_LINE if bar else ''}{lines[0]}", *lines[1:], ""]))
         sys.stderr.flush()

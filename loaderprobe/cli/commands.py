@@ -305,7 +305,7 @@ def compare(call: Invocation, *, results: list[Path], others: list[Path], **aske
     before, after = (results, others) if others else (results[:1], results[1:])
     if not others and len(results) != 2:
         several = "for several a side: A1 A2 --with B1 --with B2"
-        raise BadValue(f"A and B are two results, but {len(results)} are given", hint=several)
+        raise BadValue(f"A and B are two results, not {len(results)}", hint=several)
     call.check()
     found = loaderprobe.compare(before, after, **asked, command=command_line())
     call.show_then_keep(found, "Comparison")
@@ -325,7 +325,8 @@ def layers(call: Invocation, **asked: Any) -> int:
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")
         from loaderprobe.api.layers import named_layers
 
-        return named_layers(**asked, command=command_line())
+        with counting(call.silent) as progress:
+            return named_layers(**asked, progress=progress, command=command_line())
 
     call.show_and_keep(measure, "layers")
     return EXIT_DONE
@@ -351,9 +352,9 @@ def batch_size(call: Invocation, **asked: Any) -> int:
 
     def measure() -> loaderprobe.BatchSize:
         if not call.quiet:
-            most = "32 probes of about 2 s each, longer where a step is"
-            most = most if asked["strategy"] == "throughput" else "100 loops"
-            say(f"Up to {most}; Ctrl-C ends with the fastest so far.")
+            most = "32 short trainings (probes) of about 2 s each, longer where a step is"
+            most = most if asked["strategy"] == "throughput" else "100 trainings of many steps (loops)"
+            say(f"Up to {most}, each with one batch size; Ctrl-C ends with the fastest so far.")
         with counting(call.quiet) as progress:
             from loaderprobe.api.batch_size import named_batch_size
 

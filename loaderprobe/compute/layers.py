@@ -36,7 +36,7 @@ from loaderprobe.compute.trainer import (
     part_of_step,
     tensors_in,
 )
-from loaderprobe.protocols import Clock
+from loaderprobe.protocols import Clock, OnStage
 from loaderprobe.records.environment import Origin
 from loaderprobe.records.layers import (
     LAST_CALL,
@@ -399,7 +399,7 @@ class ByClock:
 
 def measure_layers(
     model: torch.nn.Module, batch: Any, *, loss: Loss, steps: int, clock: Clock, name: str, origin: Origin,
-    drill: bool = False, precision: str = "fp32",
+    drill: bool = False, precision: str = "fp32", progress: OnStage = lambda *_: None,
 ) -> LayersReport:  # fmt: skip
     """Train a copy of the model, on the device of its weights: `steps` steps, and as many with marks.
 
@@ -408,13 +408,16 @@ def measure_layers(
     layers are timed by the clock. Records of a step are gone before the next. Raises BadValue for a model without
     weights.
     """
-    measuring = _Measuring(ModelCopy(model, loss, LEARNING_RATE, precision=precision), batch, clock)
+    copy, every = ModelCopy(model, loss, LEARNING_RATE, precision=precision), WARM_UP_STEPS + 2 * steps + 2 * drill
+    measuring = _Measuring(copy, batch, clock, lambda done: progress("training steps", done, every))
     found = measuring.report(steps, name, origin)
     return replace(found, drill=drilled(found, measuring.lines())) if drill else found
 
 
 class _Measuring:
-    def __init__(self, model: ModelCopy, batch: Any, clock: Clock) -> None:
+    def __init__(self, model: ModelCopy, batch: Any, clock: Clock, on_step: Callable[[int], None]) -> None:
+        self._done, self._on_step = 0, on_step
+        on_step(0)
         self._trained, self._model, self._device, self._clock = model, model.model, model.device, clock
         self._batches = epochs(batch) if is_loader(batch) else None
         self._batch = batch if self._batches is None else next(self._batches)
@@ -478,6 +481,8 @@ class _Measuring:
             with self._part("copy"):
                 batch = moved(self._batch, self._device)
             self._trained.step(batch, self._part, self._in_backward)
+        self._done += 1
+        self._on_step(self._done)
 
     @contextmanager
     def _part(self, name: PartName) -> Iterator[None]:

@@ -170,6 +170,8 @@ class Session:
     more_s: float | None = field(init=False, default=None)
     """Seconds that `budget_s` lacked for `enough_rounds` whole ones; None where it ended nothing."""
     enough_rounds: int = field(init=False, default=0)
+    _lacks_s: dict[Part, float] = field(init=False, default_factory=dict)
+    """Seconds by which a segment of a part is shorter than the chunks of its stream, for want of time."""
     _durations: Durations = field(init=False)
     _runner: SegmentRunner = field(init=False)
     _until_s: float = field(init=False, default=0.0)
@@ -232,6 +234,8 @@ class Session:
         timed_s = segment_seconds(last) * wanted / last.steps
         longer_s = took_s - segment_seconds(last) + timed_s
         fits = self._spent_s() + LONG_SEGMENTS * longer_s < (self.budget_s or LONGEST_BUDGET_S)
+        if wanted > least and not fits:
+            self._lacks_s[part] = longer_s - took_s
         return (wanted, LONG_SEGMENTS * timed_s) if fits and wanted > least else None
 
     def _in_a_row(self, part: Part, number: int) -> Segment:
@@ -347,7 +351,8 @@ class Session:
         if len(fitting) < len(plan):
             self.recorder.notes.append(CUT_SHORT if fitting else NO_TIME)
             self.enough_rounds = max(self.config.rounds, done + 1)
-            self.more_s = max(0.0, (self.enough_rounds - done) * self._durations.of_round(plan) - left_s)
+            lacks_s = self.enough_rounds * sum(self._lacks_s.values())
+            self.more_s = max(0.0, (self.enough_rounds - done) * self._durations.of_round(plan) + lacks_s - left_s)
         return fitting
 
     def _shorter(self, plan: list[Part]) -> list[Part]:

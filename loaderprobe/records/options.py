@@ -152,6 +152,7 @@ JSON = Option("json", bool, False, OUTPUT, "Print JSON and nothing else.", typed
 SCHEMA = Option("schema", bool, False, OUTPUT, "Print the JSON Schema of --json.", typed_only=True)
 QUIET = Option("quiet", bool, False, OUTPUT, "Show no progress.", typed_only=True)
 KEPT = (OUT, MD, JSON, QUIET)
+SHOWN = (HTML, MAY_KEEP, MD, JSON)
 
 
 # The commands in the order of `--help`.
@@ -318,10 +319,7 @@ TRACE = (
     ),
     Option("device", int, None, COMPUTE, "Index of the GPU.", least=0, usual="the one with most kernels"),
     replace(BATCH_SIZE, usual="by the shapes on record"),
-    HTML,
-    MAY_KEEP,
-    MD,
-    JSON,
+    *SHOWN,
     QUIET,
 )  # fmt: skip
 
@@ -475,10 +473,7 @@ COMPARE = (
         "allow_unclear", bool, False, GATES,
         "Let --fail-if-slower hold where rows are too noisy to show such a loss.",
     ),
-    HTML,
-    MAY_KEEP,
-    MD,
-    JSON,
+    *SHOWN,
 )  # fmt: skip
 
 LAYERS = (
@@ -491,9 +486,7 @@ LAYERS = (
     PRECISION,
     Option("steps", int, 10, MEASURING, "Steps without a profiler, and with.", least=4, most=1000),
     Option("drill", bool, False, MEASURING, "Go on to the slowest operator and its source line."),
-    OUT,
-    MD,
-    JSON,
+    *KEPT,
 )
 
 DOCTOR = (Option("path", Path, Path(), ARGUMENT, "A directory on the storage of the data."),)

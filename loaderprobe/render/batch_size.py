@@ -52,7 +52,7 @@ def _condition(found: BatchSizeReport) -> str:
     if first.images_per_s and chosen.images_per_s and first.batch_size != chosen.batch_size:
         times = chosen.images_per_s.value / first.images_per_s.value
         alike = 1 / (1 + ALIKE) < times < (1 + ALIKE)
-        said += f", {'as fast as' if alike else f'{significant(times)} times'} batch {first.batch_size}"
+        said += f", {'as fast as' if alike else f'{significant(times)} times the rate of'} batch {first.batch_size}"
     return said
 
 
@@ -77,7 +77,7 @@ def _varies(found: BatchSizeReport) -> bool:
 
 
 def _sure(found: BatchSizeReport) -> Iterator[str]:
-    yield f"{counted(len(found.probes), 'probe')}, bars with 95 % intervals"
+    yield f"{counted(len(found.probes), 'short training')} (probes), bars with 95 % intervals"
     if found.strategy == "throughput":
         yield "chosen: the smallest that is sure to be within 2 % of the fastest"
     if _varies(found):

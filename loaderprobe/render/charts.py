@@ -2,7 +2,7 @@
 
 There are five marks: bar, whisker, dot, level, letter. Each writer draws the same rows in its way, or gives their
 figures alone. Colours are from those of Okabe and Ito (2008) and of Tol (2021), which people with any colour vision can
-separate. What is measured is solid, what is estimated hatched, what may be nothing an outline, so that nothing is lost
+separate. What is measured is solid, what is estimated hatched, what is not sure an outline, so that nothing is lost
 without colour.
 """
 
@@ -140,7 +140,7 @@ MARKS: dict[How, tuple[str, str, str]] = {
     "measured": ("█", "measured", "●"),
     "estimated": ("▒", "estimated", "◉"),
     "specified": ("▒", "specified", "○"),
-    "unsure": ("░", "may be nothing", "○"),
+    "unsure": ("░", "not sure", "○"),
 }
 """By how a mark is known: its block in a terminal, what the legend says, and its dot in a terminal."""
 BASE = "base"

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from loaderprobe.analyze.comparison import FIELD_WORDS
 from loaderprobe.records import values
 from loaderprobe.records.compare import Compared, ComparedSide, ComparisonReport, Difference, Gate, Subject, Unit, Word
 from loaderprobe.records.config import OPTIONS
@@ -254,7 +255,7 @@ def _value(difference: Difference, place: int) -> str:
 
 
 _DIFFERENCE = (
-    Column("", lambda difference: difference.field),
+    Column("", lambda difference: FIELD_WORDS.get(difference.field, difference.field)),
     Column("A", partial(_value, place=0)),
     Column("B", partial(_value, place=1)),
 )

@@ -37,7 +37,7 @@ def diagnosis_document(report: Report) -> Document:
     return Document(
         title=setting(row, detail),
         headline=limits_training(verdict.bound, what=what_runs(row)),
-        subline=_subline(row, verdict, detail.sample),
+        subline=_subline(row, verdict, detail),
         tone=tone(verdict.bound),
         unsure=verdict.bound.side == "inconclusive",
         sections=(
@@ -78,14 +78,16 @@ def setting(row: ConfigurationRow, detail: Detail) -> str:
     return f"{ranks}{workers_words(config.loader.workers)}, {config.compute.batch_size} a batch, {files}"
 
 
-def _subline(row: ConfigurationRow, verdict: Verdict, sample: str) -> str:
-    now, share = f"{interval(verdict.images_per_s)} {sample}s/s", verdict.accelerator_utilization
+def _subline(row: ConfigurationRow, verdict: Verdict, detail: Detail) -> str:
+    now, share = f"{interval(verdict.images_per_s)} {detail.sample}s/s", verdict.accelerator_utilization
     if not trains(row):
         return f"The loader alone delivers {now}."
     if share is None:
         return f"Training runs at {now}."
     alone = figure(verdict.rates_images_per_s.compute)
-    return f"Training runs at {now}, {percent(share)} of compute alone ({alone}){noise_words([share])}."
+    said = f"Training runs at {now}, {percent(share)} of compute alone ({alone}){noise_words([share])}."
+    held_up = any(note.code == "steps_held_up" for note in detail.notes)
+    return f"{said}{' Steps take longer beside the loader: see Notes.' * held_up}"
 
 
 def _how_sure(row: ConfigurationRow, verdict: Verdict, sample: str) -> Iterator[Part]:

@@ -160,7 +160,7 @@ MESSAGES: dict[str, str] = {
     "trace_too_long": "the file has {records} records: its first {steps:count step} are shown, which fit in memory",
     "trace_unreadable": "{events} events are no JSON, and were left out",
     "launches_not_recorded": "the launches of {kernels} kernels are not on record, nor what the GPU waited for there",
-    "ranks_missing": "{given} of {ranks} ranks are given: a wait for the input of another counts as communication here",
+    "ranks_missing": "recordings of {given} of {ranks} ranks are given: waits for others' input count as communication",
     "first_steps_fed": (
         "the first {steps:count step} did not wait for input: batches loaded ahead may have fed them. From step "
         "{next} on input and copies take {input_share:percent}[. Without, it would be at most {speedup:times} times as "

@@ -27,7 +27,6 @@ from loaderprobe.render.document import (
     Table,
     items,
     table,
-    tags,
 )
 from loaderprobe.render.format import MISSING, counted, figure, grouped, named, percent, rate, span
 from loaderprobe.render.rows import as_columns
@@ -85,10 +84,10 @@ def plan_document(plan: PlanReport) -> Document:
 
 
 def _sections(plan: PlanReport) -> Iterator[Section]:
-    yield Section(title="How many accelerators each storage feeds", parts=tuple(_supplies(plan)), panel="main")
+    yield Section(title=f"How many {_of_what(plan)[1]} each storage feeds", parts=tuple(_supplies(plan)), panel="main")
     yield Section(title="What to buy", parts=(_needs(plan),), panel="main")
     yield Section(title="The rate", parts=tuple(_rate(plan)), panel="side")
-    yield Section(title="Not known", parts=tags(_not_known(plan)), panel="side")
+    yield Section(title="Not known", parts=items(_not_known(plan)), panel="side")
     yield Section(title="The test to sign, on delivery", parts=tuple(_test(plan)))
     notes = ((supply.name, "; ".join(_supply_notes(supply, plan.asked))) for supply in plan.supplies)
     yield Section(title="Storages", parts=items(pair for pair in notes if pair[1]))
@@ -108,7 +107,7 @@ def _supplies(plan: PlanReport) -> Iterator[Part]:
     yield Chart(
         rows=rows,
         high=_REACH * plan.asked.accelerators,
-        unit="accelerators",
+        unit=_of_what(plan)[1],
         level=f"planned: {plan.asked.accelerators:,}",
         names=tuple((tone, f"{ENOUGH_MARK[verdict]} {verdict}") for verdict, tone in _TONES.items()),
         ends="storage,feeds",
@@ -146,7 +145,7 @@ def _needs(plan: PlanReport) -> Table:
         epochs = (amount(seconds, seconds.value * plan.asked.accelerators / count) for count in counts)
         lines.append((f"an epoch of {amount(images)}", *epochs, seconds.weakest))
     return Table(
-        head=("accelerators", *(f"{count:,}" for count in counts), "label"),
+        head=(_of_what(plan)[1], *(f"{count:,}" for count in counts), "label"),
         lines=tuple(lines),
         caption="Reads in flight, times, workers and cores have no headroom.",
     )
@@ -169,18 +168,20 @@ def _need_line(plan: PlanReport, need: Need, counts: Sequence[int]) -> tuple[str
 def _rate(plan: PlanReport) -> Iterator[Part]:
     rate = plan.inputs["rate"]
     how = "specified, not measured" if plan.acceptance.compute else rate.label
-    yield Paragraph(text=f"{amount(rate)} an accelerator, {how}: {rate.source}.")
+    gpus = " For GPUs: --kind mlperf-h100." if plan.source.accelerator == "cpu" else ""
+    yield Paragraph(text=f"{amount(rate)} {_of_what(plan)[0]}, {how}: {rate.source}.{gpus}")
     if plan.pace is not None:
         yield Paragraph(text=f"{remark_words(plan.pace)}.")
 
 
-def _not_known(plan: PlanReport) -> Iterator[str]:
-    yield from (f"{PART.get(part, part.replace('_', ' '))}: {remark_words(why)}" for part, why in plan.refused.items())
+def _not_known(plan: PlanReport) -> Iterator[tuple[str, str]]:
+    """(what, why or what shows it), and what no plan knows."""
+    yield from ((PART.get(part, part.replace("_", " ")), remark_words(why)) for part, why in plan.refused.items())
     if plan.source.kind in ("sweep", "run") and plan.need("opens"):
-        yield "cold opens: the test drops names"
+        yield "cold opens", "the test drops names"
     if plan.asked.checkpoint is None:
-        yield "checkpoints: --checkpoint 205MB:600"
-    yield from ("other jobs, failures, rebuilds", "caches of the storage", "listing of folders")
+        yield "checkpoints", "--checkpoint 205MB:600"
+    yield "never in a plan", "other jobs, failures and rebuilds; caches of the storage; listing of folders"
 
 
 def _caches(plan: PlanReport) -> Iterator[Part]:
@@ -260,9 +261,14 @@ def _title(plan: PlanReport) -> str:
     return f"Storage plan for {_accelerators(plan)}{grown}, {data}"
 
 
+def _of_what(plan: PlanReport) -> tuple[str, str]:
+    """(one, several) of what storage is planned for."""
+    return ("a machine", "machines") if plan.source.accelerator == "cpu" else ("an accelerator", "accelerators")
+
+
 def _accelerators(plan: PlanReport) -> str:
     name, count = plan.source.accelerator, plan.asked.accelerators
-    return f"{counted(count, 'CPU')} like that of the run" if name == "cpu" else named(name, f"{count:,}")
+    return f"{counted(count, 'machine')} training on the CPU" if name == "cpu" else named(name, f"{count:,}")
 
 
 _AMOUNTS: dict[str, Callable[[float], str]] = {
@@ -350,7 +356,7 @@ def _test(plan: PlanReport) -> Iterator[Part]:
     yield Table(head=head, lines=lines, caption=bandwidth if read.value > 1 else "")
     origin = {"workers": "its workers", "reads_in_flight": "by the reads in flight", "assumed": "assumed"}
     each = -(-test.readers // asked.of_node)
-    readers = f"{counted(each, 'reader')} an accelerator: {origin[test.readers_from]}"
+    readers = f"{counted(each, 'reader')} {_of_what(plan)[0]}: {origin[test.readers_from]}"
     if several:
         # A rank for each accelerator, as many on all nodes.
         ranks = -(-asked.accelerators // test.nodes)

@@ -37,6 +37,7 @@ def holds_result(path: Path) -> bool:
 
 
 TRACE_FIRST = "of a recording of torch.profiler: loaderprobe trace FILE --out DIR, then give DIR"
+RUN_FIRST = "of a script: loaderprobe run -- python train.py, then give the directory that it names"
 
 
 def check_out(path: Path, ours: Container[str] = ()) -> None:
@@ -71,8 +72,9 @@ def _tree(path: Path) -> Any:
     try:
         tree = from_json(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        if path.name.endswith((".gz", ".trace.json")):
-            raise BadValue(f"{path} is no result", hint=TRACE_FIRST) from error
+        trace = path.name.endswith((".gz", ".trace.json"))
+        if trace or not (path.suffix == ".json" or data.lstrip().startswith(b"{")):
+            raise BadValue(f"{path} is no result of loaderprobe", hint=TRACE_FIRST if trace else RUN_FIRST) from error
         raise DamagedRun(str(path), f"is no JSON: {error}", hint=MEASURE_AGAIN) from error
     if isinstance(tree, dict) and "traceEvents" in tree:
         raise BadValue(f"{path} is a recording of torch.profiler, and no result", hint=TRACE_FIRST)

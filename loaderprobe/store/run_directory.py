@@ -92,7 +92,8 @@ class RunDirectory:
         try:
             data = read(file)
             if data is None:
-                why = "is not a run: it has no run.json" if path.exists() else "does not exist"
+                lacks = "is not a run: it has neither run.json (of a sweep) nor result.json (of all others)"
+                why = lacks if path.exists() else "does not exist"
                 if (path / "result.json").exists():
                     why = "is not a sweep's run: it holds the result of another command"
                 raise BadValue(f"{path} {why}", hint=f"give the directory that {made_by} wrote")

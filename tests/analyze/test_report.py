@@ -15,7 +15,7 @@ from loaderprobe.records.files import Staged
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.studies import Prefilled, over_steady
-from loaderprobe.records.verdict import Interval, Speedup, Verdict, WorkerTime
+from loaderprobe.records.verdict import Interval, Reason, ReasonCode, Speedup, Verdict, WorkerTime
 from loaderprobe.render.words import remark_words
 from tests.analyze.scripted import Truth, measured
 from tests.examples.reports import CAUSES, STORED, example_report, example_row, with_changes
@@ -221,10 +221,34 @@ def test_an_open_verdict_asks_for_time_or_for_the_cores_that_others_took(beside:
     assert step.remark and step.remark.code == ("measure_alone" if beside else "measure_longer")
 
 
+TAKEN = Remark(code="others_took", facts={"share": 0.4, "cores": 2.0, "segments": 3.0, "of": 9.0})
+MORE = Remark(code="no_time", facts={"budget_s": 210.0, "rounds": 3.0})
+
+
+@pytest.mark.parametrize(
+    ("reason", "notes", "codes"),
+    [
+        ("outside_noise_band", [TAKEN], ["measure_alone"]),
+        ("cores_shared", [TAKEN, MORE], ["measure_alone"]),
+        ("files_were_warm", [MORE], ["measure_longer"]),
+        ("files_were_warm", [TAKEN], []),
+    ],
+)
+def test_an_open_verdict_asks_for_what_a_note_knows(reason: ReasonCode, notes: list[Remark], codes: list[str]) -> None:
+    """Where its reason alone names no remedy; cores that others took warm no files."""
+    stored = Diagnosis.load("fixtures/runs/diagnose").report()
+    (row,), (key,) = stored.summary.configurations, stored.details
+    assert row.verdict
+    bound = replace(row.verdict.bound, reason=Reason(code=reason, facts={}))
+    row = replace(row, verdict=replace(row.verdict, bound=bound, advice=()))
+    details = {key: replace(stored.details[key], notes=tuple(notes))}
+    found = answered(replace(stored, summary=replace(stored.summary, configurations=(row,)), details=details))
+    assert [step.remark.code for step in found.summary.next if step.remark] == codes
+
+
 def test_more_time_is_as_much_as_a_note_on_the_rounds_says() -> None:
     stored = Diagnosis.load("fixtures/runs/diagnose").report()
-    note = Remark(code="no_time", facts={"budget_s": 210.0, "rounds": 3.0})
-    details = {key: replace(each, notes=(note,)) for key, each in stored.details.items()}
+    details = {key: replace(each, notes=(MORE,)) for key, each in stored.details.items()}
     (step, *_) = answered(replace(stored, details=details)).summary.next
     assert step.command == "--budget 210"
 

@@ -262,10 +262,12 @@ def test_a_diagnosis_is_a_run_of_one_row(tmp_path: Path) -> None:
     with pytest.raises(NotComparable, match=r"workers \(A: 2; B: 8\) differs"):
         loaderprobe.compare(slow, diagnosed(tmp_path / "c", Truth(compute=50.0), workers=8))
     by_step = replace(quick, origin=replace(quick.origin, command="loaderprobe diagnose train.py:make"))
-    with pytest.raises(NotComparable, match=r"judged \(A: training by the script; B: training by step\(batch\)\)"):
+    with pytest.raises(
+        NotComparable, match=r"what was measured \(A: training by the script; B: training by step\(batch\)\)"
+    ):
         loaderprobe.compare(slow, by_step)
     page = loaderprobe.compare(slow, by_step, differ="judged").text(width=400)
-    assert "A is training by the script, B training by step(batch)" in page
+    assert "A is training by the script, B training by step(batch)" in page and "what was measured" in page
     in_block = replace(quick, origin=replace(quick.origin, command="loaderprobe.attached()"))
     assert not loaderprobe.compare(slow, in_block).differences
     with pytest.raises(BadValue, match="Layers holds a result that does not compare"):

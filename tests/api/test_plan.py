@@ -83,6 +83,15 @@ BASES: dict[str, dict[str, Any]] = {
 """A result of each kind that a plan is made from, and what must be named for it."""
 
 
+@pytest.mark.parametrize(("name", "what"), [("storage", "accelerator"), ("cpu", "machine")])
+def test_a_plan_is_seventy_lines_of_what_it_is_for(name: str, what: str) -> None:
+    """Of a CPU that trained it counts machines, and names how to plan for GPUs; what is not known is a list."""
+    shown = plan(name).text()
+    assert len(shown.splitlines()) <= 70 and f"\n{what}s " in shown
+    assert ("For GPUs: --kind" in shown) is (what == "machine")
+    assert "Not known\n" in shown and "\n  checkpoints: --checkpoint 205MB:600\n" in shown
+
+
 @pytest.mark.parametrize("name", BASES)
 @pytest.mark.parametrize(
     "asked",

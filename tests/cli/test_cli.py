@@ -362,6 +362,9 @@ def test_the_layers_of_a_named_model(tmp_path: Path) -> None:
     rows = list(csv.DictReader((out / "profile.csv").read_text().splitlines()))
     assert [row["layer"] for row in rows] == [layer["name"] for layer in found["layers"]]
     assert {"conv1", "fc3"} <= {row["layer"] for row in rows} and "<svg" in (out / "report.html").read_text()
+    assert "training steps" not in done.stderr
+    shown = invoke(*LAYERS, "--image-size", 32, "--out", tmp_path / "shown")
+    assert "training steps" in shown.stderr and "11 of 11" in shown.stderr
 
 
 def test_a_result_is_kept_where_the_command_began(
@@ -459,7 +462,7 @@ def test_the_directory_has_every_probe(tmp_path: Path) -> None:
     out = tmp_path / "found"
     done = invoke(*PROBED_BRIEFLY, "--out", out)
     assert done.exit_code == 0, done.stderr
-    assert "Up to 32 probes" in done.stderr
+    assert "Up to 32 short trainings" in " ".join(done.stderr.split())
     found = json.loads((out / "result.json").read_text())
     assert (found["schema"], found["strategy"], found["utilization_of"]) == (
         "loaderprobe/batch-size", "throughput", "cores",

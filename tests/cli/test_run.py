@@ -55,6 +55,7 @@ def test_a_script_is_measured_below_a_shell(tmp_path: Path, python: str) -> None
     done = run(python, tmp_path, "sh", "-c", f"{python} train.py", script=script)
     assert done.returncode == 0, done.stderr
     assert "measuring loader 0 (Costly, batch size 8, serial)" in done.stderr and "thrown away" in done.stderr
+    assert max(map(len, done.stderr.splitlines())) <= 100
     assert "Report: found/report.html" in done.stdout
     result = json.loads((tmp_path / "found" / "result.json").read_text())
     assert result["schema"] == "loaderprobe/diagnosis" and result["configuration"]["batch_size"] == 8

@@ -125,7 +125,7 @@ def test_a_run_opens_with_what_was_asked_and_its_files(run: RunDirectory) -> Non
 
 def test_what_is_not_a_run_is_refused(tmp_path: Path, run: RunDirectory) -> None:
     """Without run.json or a file set, a foreign directory, a file, one that holds a run, damage: each has its error."""
-    with pytest.raises(BadValue, match=r"no run\.json"):
+    with pytest.raises(BadValue, match=r"neither run\.json"):
         RunDirectory.open(tmp_path)
     with pytest.raises(BadValue, match="missing from the run"):
         run.files("0" * 16)
