@@ -142,8 +142,8 @@ FIRST_S, LATER_S = 15.0, 60.0
 JUDGED_STEPS = 4000
 """The last steps are kept: each verdict is on them, and a log holds their batches."""
 WARM_UP = 8
-SLOW_START = 3
-"""First steps, of which one may compile, or start a GPU: no interval ends before they do."""
+FIRST_STEPS = 3
+"""Of these one may compile, or start a GPU: no interval ends before they do."""
 
 
 @dataclass(slots=True)
@@ -261,11 +261,11 @@ class Watcher:
             last.trains = seen.passes.trains
             if last.trains:
                 seen.sums.add(last)
-            if seen.batches == SLOW_START:
+            if seen.batches == FIRST_STEPS:
                 seen.sums = _without_slow_start(seen.steps) or seen.sums
             length_s = FIRST_S if not seen.intervals else LATER_S
             is_over = seen.sums.steps and now_ns - seen.sums.begin_ns >= length_s * 1e9
-            if is_over and seen.batches >= SLOW_START and seen is self._main(seen.beside):
+            if is_over and seen.batches >= FIRST_STEPS and seen is self._main(seen.beside):
                 self._interval(seen)
 
     def _took(self, seen: Watched, step: LoopStep) -> None:
