@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -19,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 from loaderprobe.errors import LoaderprobeError
 
 CLEAR_LINE = "\r\x1b[K"
+SAME_S = 2.0
+"""Signals that come within this time are one."""
 FOLDED = TextWrapper(100, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 if TYPE_CHECKING:
@@ -40,10 +43,14 @@ def _measure(request: AttachRequest) -> None:
     from loaderprobe.api.run import attachment_of, keep, keep_seen
     from loaderprobe.loaders.attached import attach
 
+    undo: list[Callable[[], None]] = []
+
     def say(code: str, facts: Mapping[str, Any]) -> None:
         _say(code, facts)
         if code == "script.begins" and not facts["ranks"]:
-            _sigterm_as_ctrl_c()
+            undo.append(_sigterm_as_ctrl_c())
+        elif code == "script.no_verdict" and undo:
+            undo.pop()()
 
     attachment = attachment_of(request, say, lambda found: keep(found, request), _number("WORLD_SIZE", 1))
     attach(attachment)
@@ -55,24 +62,33 @@ def _measure(request: AttachRequest) -> None:
     _at_the_end(end)
 
 
-def _sigterm_as_ctrl_c() -> None:
-    """From now on SIGTERM, as of a batch system whose time is up, ends this process with the rounds that there are.
+def _sigterm_as_ctrl_c() -> Callable[[], None]:
+    """From now on SIGTERM, as of a batch system whose time is up, ends this process with the rounds that there are,
+    until what this returns is called.
 
     Not where the script handles it, or loops in another thread, and in no process that is forked from this one.
     """
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
-        return
-    owner = os.getpid()
+        return lambda: None
+    came_s: list[float] = []
 
     def end(number: int, frame: object) -> None:
-        # Once: a process group and `loaderprobe run` may both send it.
-        signal.signal(number, signal.SIG_IGN if os.getpid() == owner else signal.SIG_DFL)
-        if os.getpid() == owner:
+        came_s.append(time.monotonic())
+        if len(came_s) == 1:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's raises an error where workers got it, too
             raise KeyboardInterrupt
-        signal.raise_signal(number)
+        # A process group and `loaderprobe run` may both send it. Another is for a script that goes on.
+        if came_s[-1] - came_s[0] > SAME_S:
+            as_before()
+            signal.raise_signal(number)
+
+    def as_before() -> None:
+        if signal.getsignal(signal.SIGTERM) is end:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     signal.signal(signal.SIGTERM, end)
+    os.register_at_fork(after_in_child=as_before)
+    return as_before
 
 
 def _watch(request: AttachRequest) -> None:
@@ -163,6 +179,10 @@ def _print(text: str) -> None:
         return
     with suppress(OSError, ValueError):
         bar = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-        lines = [folded for line in f"loaderprobe: {text}".splitlines() for folded in FOLDED.wrap(line)]
+        lines = [
+            folded
+            for line in f"loaderprobe: {text}".splitlines()
+            for folded in ([line] if "loaderprobe run" in line else FOLDED.wrap(line))  # a command is for copying
+        ]
         sys.stderr.write("\n".join([f"{CLEAR_LINE if bar else ''}{lines[0]}", *lines[1:], ""]))
         sys.stderr.flush()

@@ -351,7 +351,7 @@ class Session:
         if len(fitting) < len(plan):
             self.recorder.notes.append(CUT_SHORT if fitting else NO_TIME)
             self.enough_rounds = max(self.config.rounds, done + 1)
-            lacks_s = self.enough_rounds * sum(self._lacks_s.values())
+            lacks_s = max(LONG_SEGMENTS, self.enough_rounds) * sum(self._lacks_s.values())
             self.more_s = max(0.0, (self.enough_rounds - done) * self._durations.of_round(plan) + lacks_s - left_s)
         return fitting
 

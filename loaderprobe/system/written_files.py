@@ -33,7 +33,7 @@ class WrittenFiles:
 
     def __init__(self, endangered: Callable[[str], None], ours: Callable[[], bool] = lambda: False) -> None:
         self.new: dict[str, None] = {}
-        self._before: dict[str, None] = {}
+        self._own_before: dict[str, None] = {}
         """Files that the program made between `listen` and `begin`."""
         self._endangered, self._ours = endangered, ours
         self._inside = self._guards = False
@@ -86,7 +86,9 @@ class WrittenFiles:
     def _renamed(self, source: str, target: str) -> None:
         if self._lost(source):
             self._endangered(source)
-        if source and target:
+        if source and not self._guards and not self._is_own(source):
+            self._own_before.pop(target, None)  # what was there before has another name now
+        elif source and target:
             self._written(target, truncates=True)
 
     def _linked(self, source: str, target: str) -> None:
@@ -95,13 +97,13 @@ class WrittenFiles:
             self._written(target, truncates=False)
 
     def _written(self, path: str, *, truncates: bool) -> None:
-        if not os.path.lexists(path) or (truncates and path in self._before):
-            (self.new if self._guards else self._before)[path] = None
+        if not os.path.lexists(path) or (truncates and path in self._own_before):
+            (self.new if self._guards else self._own_before)[path] = None
         elif self._lost(path) if truncates else self._guards and Path(path).suffix in MODELS and not self._is_own(path):
             self._endangered(path)
 
     def _is_own(self, path: str) -> bool:
-        return path in self.new or path in self._before
+        return path in self.new or path in self._own_before
 
     def _lost(self, path: str) -> bool:
         """True when a trained model from before would be lost with this file or directory."""

@@ -128,6 +128,19 @@ def test_what_the_program_made_before_is_its_own(kept: Path) -> None:
     files.end()
 
 
+def test_what_the_program_renamed_before_is_none_of_its_own(kept: Path) -> None:
+    """A backup of the last model, by a script that then writes a new one."""
+    files = WrittenFiles(Mock(side_effect=Stop))
+    files.listen()
+    (kept / "last.pt").rename(kept / "last.pt.bak.pt")
+    files.begin()
+    (kept / "last.pt").write_text("new")
+    with pytest.raises(Stop):
+        (kept / "last.pt").replace(kept / "last.pt.bak.pt")
+    files.end()
+    assert (kept / "last.pt.bak.pt").read_text() == "model"
+
+
 def test_data_may_be_opened_to_be_changed(watching: WrittenFiles, kept: Path, tmp_path: Path) -> None:
     """As numpy.memmap does by default; and so may logs beside a checkpoint, and new checkpoints."""
     watching.end()

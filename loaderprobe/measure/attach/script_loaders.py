@@ -213,7 +213,7 @@ class ScriptLoader:
     thread: int = 0
     loops: int = 0
     """Loops that took a batch."""
-    evaluates: bool = False
+    without_gradients: bool = False
     """True where its last batch was taken while gradients were off, by a loop that began after the last step."""
     starting_ns: int = 0
     """Since its last batch: for the end of its iterator, and for making the next one."""
@@ -315,9 +315,9 @@ class SeenLoaders(Generic[L]):
         from loaderprobe.loaders.attached import gradients_are_off
 
         seen.passes.took()
-        seen.evaluates = gradients_are_off() and seen.passes.since >= seen.in_epoch
+        seen.without_gradients = gradients_are_off() and seen.passes.since >= seen.in_epoch
         # A validation after each step is none of the next one.
-        if not seen.evaluates or all(other.evaluates for other in self.current):
+        if not seen.without_gradients or all(other.without_gradients for other in self.current):
             if not self._fresh:
                 self.current, self._fresh = [], True
             if seen not in self.current:
@@ -328,7 +328,7 @@ class SeenLoaders(Generic[L]):
     def backward(self) -> None:
         self._fresh, self.trained_in = False, threading.get_ident()
         self.passes += 1
-        self.current = [seen for seen in self.current if not seen.evaluates] or self.current
+        self.current = [seen for seen in self.current if not seen.without_gradients] or self.current
         for seen in self.current:
             seen.trained += not seen.passes.updates
         for seen in self.all:

@@ -387,7 +387,7 @@ class Watcher:
 
 def _without_slow_start(steps: Sequence[LoopStep]) -> IntervalSums | None:
     """Of the first steps of a loader those behind one that compiled, or started a GPU; None where none did."""
-    usual_ns = steps[-1].end_ns - steps[-1].ready_ns
+    usual_ns = median([float(step.end_ns - step.ready_ns) for step in steps])
     slow = [number for number, step in enumerate(steps) if step.end_ns - step.ready_ns > NO_STEP_TIMES * usual_ns]
     sums = IntervalSums()
     for step in list(steps)[slow[-1] + 1 :] if slow else ():
