@@ -35,7 +35,6 @@ CHEAPER: dict[str, str] = {
 WANT_OF_TIME: tuple[ReasonCode, ...] = (
     "no_complete_round", "one_round_does_not_fit", "rounds_differ", "estimate_not_measured", "within_noise",
     "slower_without", "interval_too_wide", "lead_within_spread", "ranges_meet", "rounds_disturbed",
-    "outside_noise_band",
 )  # fmt: skip
 """Reasons for which more rounds may be the remedy."""
 _FIGURES = {"factor": 2, "share": 2, "utilization": 2}
@@ -444,7 +443,10 @@ def _longer(report: Report, rows: Rows) -> list[NextStep]:
     best, said = best_of(report, rows), {key: detail.notes for key, detail in report.details.items()}
     cut = {key for key, notes in said.items() if any("budget_s" in note.facts for note in notes)}
     cut -= {row.key for row in best if firm(row)}
-    short = [row for row in best if row.key in cut or (row.bound and row.bound.reason.code in WANT_OF_TIME)]
+    held_up = {key for key, notes in said.items() if any(note.code == "others_took" for note in notes)}
+    reasons = {row.key: row.bound.reason.code for row in best if row.bound}
+    misfits = {key for key in held_up if reasons.get(key) == "outside_noise_band"}
+    short = [row for row in best if row.key in cut | misfits or reasons.get(row.key) in WANT_OF_TIME]
     if not short or 2 * sum(map(firm, best)) >= len(best):
         return []
     notes = [note for row in short for note in said.get(row.key, ())]
