@@ -187,7 +187,7 @@ def plan(
     accelerators: int | str = 8,
     kind: str | float | None = None,
     utilization: float | str | None = None,
-    per_node: int | str = 8,
+    per_node: int | str | None = None,
     nic: float | str | None = None,
     storage: str | Iterable[str] = (),
     use: float | str | None = None,
@@ -204,12 +204,13 @@ def plan(
 
     `kind` is `measured`, the name of an accelerator, or its images/s; without it, the run's fastest. `utilization`
     (0.9) is the share of their rate that the accelerators shall reach, `use` (0.8) the share of a storage's limits
-    that one dares to use. `storage` names entries of the catalogue with their size (`fsx-lustre-250:24TiB`) or
-    gives figures (`5GB/s,60kopens/s,2ms,1.5GB/s/client`). `cache` is of one node: `page:1TB`, `pinned:1TB`.
-    `layout` is `folder` or `shards:IMAGES`; without it, as a sweep read its files, of other results `folder`. `data`
-    chooses a data set of the run; `images` and `mean_size` replace what was measured of it. `growth` multiplies the
-    accelerators. `checkpoint` is what training writes, and each how many seconds: `205MB:600`. `now` is when the plan
-    is made, in UTC, against which published figures may be stale; without it, this moment.
+    that one dares to use. `per_node` is 8, of machines that train on their CPU 1. `storage` names entries of the
+    catalogue with their size (`fsx-lustre-250:24TiB`) or gives figures (`5GB/s,60kopens/s,2ms,1.5GB/s/client`).
+    `cache` is of one node: `page:1TB`, `pinned:1TB`. `layout` is `folder` or `shards:IMAGES`; without it, as a
+    sweep read its files, of other results `folder`. `data` chooses a data set of the run; `images` and `mean_size`
+    replace what was measured of it. `growth` multiplies the accelerators. `checkpoint` is what training writes, and
+    each how many seconds: `205MB:600`. `now` is when the plan is made, in UTC, against which published figures may
+    be stale; without it, this moment.
 
     Raises BadValue for what cannot be planned from, and for impossible values; MissingPart for a broken plug-in.
     """
@@ -221,7 +222,7 @@ def plan(
         None if mean_size is None else known(quantities.size(mean_size, "--mean-size"), "B", "given", "mean_size")
     )
     workload, source = find(run, data, None if kind is None else str(kind), file_bytes)
-    times = quantities.factor(growth, "--growth")
+    times, usual = quantities.factor(growth, "--growth"), 1 if source.accelerator == "cpu" else 8
     grown = times * quantities.count(accelerators, "--accelerators", most=MOST_ACCELERATORS)
     asked = Asked(
         accelerators=ceil(round(grown, 6)),  # a part of one counts as one
@@ -229,7 +230,7 @@ def plan(
         utilization_given=utilization is not None,
         use=USE if use is None else quantities.share(use, "--use"),
         use_given=use is not None,
-        per_node=quantities.count(per_node, "--per-node", most=MOST_ACCELERATORS),
+        per_node=quantities.count(usual if per_node is None else per_node, "--per-node", most=MOST_ACCELERATORS),
         nic_bytes_per_s=None if nic is None else quantities.byte_rate(nic, "--nic"),
         images_per_file=workload.images_an_open if layout is None else quantities.layout(layout),
         growth=times,

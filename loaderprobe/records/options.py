@@ -420,7 +420,7 @@ PLAN = (
         "utilization", str, None, COMPUTE, "Share of their rate that the accelerators should reach.",
         usual="90%, the bar of MLPerf Storage",
     ),
-    Option("per_node", int, 8, COMPUTE, "Accelerators in a node."),
+    Option("per_node", int, None, COMPUTE, "Accelerators in a node.", usual="8; 1 where a CPU trains"),
     Option("growth", float, 1.0, COMPUTE, "Factor by which the number of accelerators will grow."),
     Option(
         "storage", list[str], (), STORAGE, usual="what the run measured",

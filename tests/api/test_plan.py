@@ -288,6 +288,11 @@ def test_the_test_on_delivery(name: str, asked: dict[str, Any], nodes: int, read
     assert plan(name, **asked, layout="shards:10").acceptance.files_per_s is None
 
 
+def test_a_machine_that_trains_on_its_cpu_is_a_node_of_its_own() -> None:
+    """Unless another number is asked for."""
+    assert [plan("cpu", accelerators=16, per_node=number).acceptance.nodes for number in (None, 8)] == [16, 2]
+
+
 NO_WORKERS = {"workers": "bandwidth_without_workers", "cores": "bandwidth_without_workers"}
 NO_OPENS: dict[str, dict[str, Any]] = {
     "opens_not_measured": {},
