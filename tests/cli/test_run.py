@@ -17,7 +17,7 @@ import pytest
 
 from loaderprobe.api.run import STARTUP, VARIABLE, Ran, Watch, keep, keep_seen
 from loaderprobe.api.shown import usual_out
-from loaderprobe.cli.attached import with_error
+from loaderprobe.cli.attached import _sigterm_as_ctrl_c, with_error
 from loaderprobe.errors import Refused
 from loaderprobe.records.diagnosis import Attached, AttachRequest
 from loaderprobe.records.rank_processes import RankMeasurement
@@ -326,6 +326,25 @@ def test_ctrl_c_is_no_error_of_the_script(monkeypatch: pytest.MonkeyPatch) -> No
     for error, why_not in ((KeyboardInterrupt(), "ended_early"), (KeyError(), "script_error")):
         monkeypatch.setattr(sys, "last_value", error, raising=False)
         assert with_error(seen).why_not == why_not
+
+
+def test_sigterm_ends_a_measurement_once_and_is_given_back() -> None:
+    """A group and its parent may both send it. A handler of the script stays, also once the measurement is over."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGCHLD)}
+    try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        give_back = _sigterm_as_ctrl_c()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        give_back()
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        _sigterm_as_ctrl_c()()
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def test_what_a_script_has_kept_before_it_is_killed_is_a_whole_result(
