@@ -31,10 +31,10 @@ class Effect:
     error: float
     """Its standard error."""
 
-    def speedup(self, how: How = "measured") -> Speedup:
+    def speedup(self, how: How = "measured", at_most: bool = False) -> Speedup:
         """Of something that cannot slow training down: less than 1 is noise."""
         value, low, high = (max(1.0, each) for each in (self.ratio.value, self.ratio.low, self.ratio.high))
-        return Speedup(value=value, low=low, high=high, how=how)
+        return Speedup(value=value, low=low, high=high, how=how, at_most=at_most)
 
     @property
     def spread(self) -> float:

@@ -240,7 +240,7 @@ def device_words(device: torch.device) -> str:
     """The name of a GPU, or the kind of CPU and torch's threads."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"CPU ({platform.machine()}), {torch.get_num_threads()} threads"
+    return f"CPU ({platform.machine()}), {(count := torch.get_num_threads())} thread{'s' * (count > 1)}"
 
 
 class ModelCopy:

@@ -105,6 +105,8 @@ class Speedup(Interval):
     """By what factor training would be faster if one resource were free."""
 
     how: How
+    at_most: bool = False
+    """True of an estimate that storage or network may cut short: what they could give at most is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

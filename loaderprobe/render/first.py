@@ -18,7 +18,18 @@ from loaderprobe.records.thresholds import WORTH
 from loaderprobe.records.verdict import Action, Advice, SideAndCause, Speedup, Verdict
 from loaderprobe.render.charts import BASE, Bar, Chart, ChartRow, How
 from loaderprobe.render.document import Command, Document, Item, Line, Paragraph, Part, Section, Table, tags
-from loaderprobe.render.format import MISSING, first_upper, grouped, interval, named, percent, rate, span
+from loaderprobe.render.format import (
+    MISSING,
+    counted,
+    first_upper,
+    grouped,
+    interval,
+    named,
+    percent,
+    rate,
+    span,
+    times,
+)
 from loaderprobe.render.groups import FILES, RowGroup, groups, letters_of, limit_maps, several, short_label, tone
 from loaderprobe.render.words import ENOUGH_MARK, action_words, code_line, enough, forecast_words, remark_words
 from loaderprobe.units import format_rate, join_words, significant
@@ -75,8 +86,8 @@ class Step:
         within = "1 round" if not self.several else "" if low == high else f"{low} to {high}"
         gain = Bar(begin=now, end=self.end(name, found.value), tone=part.name, how=how, letter=part.letter)
         return ChartRow(
-            label=f"instant {RESOURCE[name].noun}",
-            value=f"{significant(found.value)}x",
+            label=f"instant {RESOURCE[name].noun.removeprefix('the ')}",
+            value=times(found),
             note=", ".join(filter(None, (within, "est." if found.how == "estimated" else ""))),
             strong=how == "measured" and self.several,
             bars=(Bar(end=now, tone=BASE), gain),
@@ -113,6 +124,11 @@ class Step:
         )
 
 
+def _noun(part: Resource) -> str:
+    """What a part is called where its name is read alone: `transport to the training process`."""
+    return part.cell if part.part_of else part.answer or part.noun.removeprefix("the ")
+
+
 def ladder(steps: Sequence[Step], unit: str) -> Chart:
     """Each step now and if one part cost nothing; the level is compute alone."""
     full = len(steps) <= FULL
@@ -124,7 +140,7 @@ def ladder(steps: Sequence[Step], unit: str) -> Chart:
     beyond = alone > FAR * most
     high = min(1.04 * max(most, alone), 1.6 * max(alone, now)) if alone and not beyond else 1.04 * most
     limits = [step.drawn(name) for step in steps for name, _ in step.gains()]
-    parts = {part.name: f"{part.letter} instant {part.cell if part.part_of else part.noun}".strip() for part in limits}
+    parts = {part.name: f"{part.letter} instant {_noun(part)}".strip() for part in limits}
     return Chart(
         rows=tuple(row for step in steps for row in step.rungs()) if full else lanes,
         brief=lanes if full and len(steps) > 1 else (),
@@ -201,7 +217,7 @@ def _subline(report: Report, some: Sequence[RowGroup], shown: Sequence[Configura
     group, verdicts = some[0], [row.verdict for row in shown if row.verdict]
     known = [share for each in verdicts if (share := each.accelerator_utilization) is not None]
     if group.cpu:
-        return "The model ran on the CPU: nothing follows for a GPU."
+        return "The model ran on the CPU. How fast a GPU would train was not measured."
     if not known:
         return ""
     sides = {row.bound.side if row.bound and firm(row) else "" for row in shown}
@@ -230,10 +246,13 @@ def first_screen(report: Report) -> Iterator[Section]:
     """The five answers, each in its place."""
     if shown := _best(report, _first_groups(report)):
         yield ladder_section(report, shown)
+    yield Section(title="How sure", panel="side", parts=(_how_sure(report),))
     yield from next_sections(report)
     yield Section(title="Not known", panel="side", parts=tags(map(remark_words, report.summary.not_known)))
-    yield Section(title="How sure", panel="side", parts=tuple(_how_sure(report)))
     yield from (replace(needs, panel="main") for needs in needs_sections(report)[:1])
+    maps = tuple(limit_maps(_first_groups(report)))
+    if any(len(found.head) > 2 or len(found.lines) > 1 for found in maps):
+        yield Section(title="What limits each configuration", panel="main", parts=maps)
 
 
 def ladder_section(report: Report, rows: Sequence[ConfigurationRow], *, label: str = "") -> Section:
@@ -252,9 +271,13 @@ def sample_of(report: Report) -> str:
 
 
 def next_sections(report: Report) -> Iterator[Section]:
-    """The two changes to make first."""
-    for title, step in zip(("Change first", "Then"), report.summary.next, strict=False):
-        yield Section(title=title, panel="side", parts=tuple(_change(report, step)))
+    """The two changes to make first, on one axis."""
+    made = [tuple(_change(report, step)) for step in report.summary.next[:2]]
+    charts = [part for parts in made for part in parts if isinstance(part, Chart)]
+    low, high = min((chart.low for chart in charts), default=0.0), max((chart.high for chart in charts), default=0.0)
+    for title, parts in zip(("Change first", "Then"), made, strict=False):
+        on_one = tuple(replace(part, low=low, high=high) if isinstance(part, Chart) else part for part in parts)
+        yield Section(title=title, panel="side", parts=on_one)
 
 
 def advice_parts(some: Iterable[Advice], sample: str) -> Iterator[Part]:
@@ -314,20 +337,18 @@ def _gains(report: Report, action: Action, rows: Sequence[ConfigurationRow]) -> 
     return Chart(rows=drawn, brief=drawn[:1], low=1.0, level="no gain", ends=f"data,{sample_of(report)}s/s")
 
 
-def _how_sure(report: Report) -> Iterator[Part]:
-    """The level, the count that it follows from, and the map of all configurations of what is shown."""
-    first = _first_groups(report)
-    of = [row for group in first for row in measured(group.rows)]
+def _how_sure(report: Report) -> Paragraph:
+    """The level, and the count that it follows from."""
+    of = [row for group in _first_groups(report) for row in measured(group.rows)]
     squares = {"high": "■■■", "medium": "■■□", "low": "■□□"}
     sure = next((answer for answer in report.summary.answer if answer.code == "how_sure"), None)
     level = str(sure.facts["level"]) if sure else "low"
-    parts = [f"{squares[level]} {level}", f"{sum(map(firm, of))} of {len(of)} clear"]
+    parts = [f"{squares[level]} {level}", f"{sum(map(firm, of))} of {counted(len(of), 'verdict')} clear"]
     if sure:
         rounds, bands = ([float(sure.facts[f"{end}_{of}"]) for end in ("low", "high")] for of in ("rounds", "band"))
         parts.append(f"{span(rounds, '{:.0f}'.format)} round{'s' * (max(rounds) > 1)}")
         parts.append(f"rates ±{span(bands, percent)}")
-    yield Paragraph(text=", ".join(parts), strong=True)
-    yield from limit_maps(first)
+    return Paragraph(text=", ".join(parts), strong=True)
 
 
 def needs_sections(report: Report) -> list[Section]:

@@ -31,7 +31,7 @@ from typing import Any
 
 from loaderprobe.records import values
 from loaderprobe.records.resources import BOTTLENECKS, RESOURCE
-from loaderprobe.records.verdict import Interval
+from loaderprobe.records.verdict import Interval, Speedup
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
 
 Facts = Mapping[str, Any]
@@ -48,6 +48,11 @@ def interval(value: Interval | None, gap: str = " ") -> str:
     if value is None:
         return MISSING
     return within(value.value, value.half) + (f"{gap}{plus_minus(value.value, value.half)}" if value.half else "")
+
+
+def times(speedup: Speedup) -> str:
+    """`2.30x`; `≤64.0x` where only the most that can be had is known."""
+    return f"{'≤' * speedup.at_most}{significant(speedup.value)}x"
 
 
 def within(value: float, half: float) -> str:

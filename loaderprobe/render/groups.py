@@ -14,8 +14,8 @@ from loaderprobe.records.report import ConfigurationRow, Report, Status
 from loaderprobe.records.resources import AMONG_RANKS, BOTTLENECKS, JUDGED, RESOURCE, RESOURCES, ResourceName
 from loaderprobe.records.verdict import FilesWere, SideAndCause
 from loaderprobe.render.document import Cell, Table
-from loaderprobe.render.format import MISSING, counted, interval, named, workers_words
-from loaderprobe.units import join_words, significant
+from loaderprobe.render.format import MISSING, counted, interval, named, times, workers_words
+from loaderprobe.units import join_words
 
 FILES: dict[CacheState, str] = {"cold": "cold files", "warm": "warm files", "as-found": "files as found"}
 STATED = ("resolution", "layout", "workers", "compute", "cache")
@@ -219,14 +219,14 @@ def gain_words(report: Report, row: ConfigurationRow) -> str:
     """`decoding 2.55x → compute`: the speed-ups that the verdict names, and what limits next."""
     none = "" if row.bound is None else "inconclusive" if row.bound.cause == "inconclusive" else MISSING
     gains = (
-        f"{RESOURCE[name].short or name} {significant(speedup.value)}x{' est.' * (speedup.how == 'estimated')}"
+        f"{RESOURCE[name].short or name} {times(speedup)}{' est.' * (speedup.how == 'estimated')}"
         f"{f' → {limit}' if (limit := next_limit(report, row, name)) else ''}"
         for name, speedup in main_speedups(row)
     )
     return ", ".join(gains) or none
 
 
-_MOST_RATES = 3
+_MOST_RATES = 6
 """Columns of a map whose cells have rates; of more, letters alone."""
 
 

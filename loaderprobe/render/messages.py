@@ -375,7 +375,7 @@ MESSAGES: dict[str, str] = {
     # What to do next, and what does not follow.
     "measure_longer": "measure longer: little is conclusive yet",
     "measure_alone": "end other processes, which took {share:percent} of the cores, and measure again",
-    "train_on_emulated": "an emulated accelerator shows what this input would feed",
+    "train_on_emulated": "an emulated accelerator shows how many images/s this input can deliver",
     "other_layout": "{data}: the layout {best} trained {low-high:range 2} times as fast as {now} (measured)",
     "layout_gains_nothing": (
         "large files (shards) [bring no sure gain: {layouts} trained {low-high:range 2} times as fast as files "

@@ -183,10 +183,12 @@ def _marks(chart: Chart, row: ChartRow) -> Iterator[str]:
 
 
 def _letters(chart: Chart, row: ChartRow, bar: Bar, begin: float, end: float) -> Iterator[str]:
-    """The letter of a bar, left of the whisker, whose line would hide it; and that a bar goes on beyond the axis."""
+    """The letter of a bar, left of the whisker, whose line would hide it; and the cut of one beyond the axis."""
     place = f'y="{_HEIGHT / 2 + 4:g}"'
     if bar.end > chart.high:
         yield f'<text class="letter" x="100%" {place} text-anchor="end">▸</text>'
+        cut = f"M-26 {_HEIGHT - 1}l7 {2 - _HEIGHT}M-18 {_HEIGHT - 1}l7 {2 - _HEIGHT}"
+        yield f'<svg x="100%" overflow="visible"><path class="halo" d="{cut}"/></svg>'
     if bar.letter and end - begin >= _LEAST_LETTER:
         resource = RESOURCE.get(bar.tone)
         ink = resource.ink if resource and bar.how == "measured" else "currentColor"

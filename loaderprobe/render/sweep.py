@@ -35,7 +35,17 @@ from loaderprobe.render.document import (
 )
 from loaderprobe.render.figures import COUNTERS, EVIDENCE, OF_LAYOUTS, TABLE, flat, noise_words, reasons, words_of
 from loaderprobe.render.first import advice_parts, first_screen, headed, needs_sections, sample_of
-from loaderprobe.render.format import MISSING, counted, figure, first_upper, interval, megabytes_per_s, percent, rate
+from loaderprobe.render.format import (
+    MISSING,
+    counted,
+    figure,
+    first_upper,
+    interval,
+    megabytes_per_s,
+    percent,
+    rate,
+    times,
+)
 from loaderprobe.render.gpu import window_parts
 from loaderprobe.render.groups import (
     RowGroup,
@@ -303,7 +313,7 @@ def _speedup_line(report: Report, row: ConfigurationRow, name: ResourceName) -> 
         why = reasons(row)
         return name, MISSING, "", why.get(f"speedups.{name}", why.get("speedups", "not measured")), ""
     between = f"{significant(speedup.low)} to {significant(speedup.high)}" if speedup.high > speedup.low else ""
-    return name, f"{significant(speedup.value)}x", between, speedup.how, next_limit(report, row, name) or MISSING
+    return name, times(speedup), between, speedup.how, next_limit(report, row, name) or MISSING
 
 
 def _after(forecast: Forecast) -> str:

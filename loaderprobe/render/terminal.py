@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 from textwrap import wrap
@@ -79,8 +80,10 @@ def _part(part: Part, width: int) -> Iterator[RenderableType]:
     if isinstance(part, Paragraph):
         yield _text(part.text, f"{STYLES.get(part.tone, '')}{' bold' if part.strong else ''}".strip())
     elif isinstance(part, Command):
-        line = Text(f"{part.label}: " if part.label else "", overflow="fold").append(visible(part.text), style="cyan")
-        yield Padding(line, (0, 0, 0, 2 if part.label else 6))
+        indent = 2 if part.label else 6
+        line = Text(f"{part.label}: " if part.label else "", overflow="fold")
+        line.append(_continued(visible(part.text), width - indent, len(line)), style="cyan")
+        yield Padding(line, (0, 0, 0, indent))
     elif isinstance(part, Item):
         yield from _item(part.subject, part.text, width)
     elif isinstance(part, Chart):
@@ -89,6 +92,23 @@ def _part(part: Part, width: int) -> Iterator[RenderableType]:
         if part.caption:
             yield _text(part.caption, "dim")
         yield from _tables(part, width)
+
+
+_WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""")
+
+
+def _continued(command: str, width: int, begin: int) -> str:
+    """A command in lines that a shell takes as one: each but the last ends with a backslash, none within quotes."""
+    lines, at = [""], begin
+    for word in _WORD.findall(command):
+        if lines[-1] and at + 1 + cell_len(word) + 2 > width:
+            lines[-1] += " \\"
+            lines.append("")
+            at = 2
+        blank = " " if lines[-1] else "  " if lines[1:] else ""
+        lines[-1] += f"{blank}{word}"
+        at += len(blank) + cell_len(word)
+    return "\n".join(lines)
 
 
 def _item(subject: str, text: str, width: int, *, indent: int = 2) -> Iterator[Padding]:

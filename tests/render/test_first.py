@@ -18,7 +18,7 @@ from loaderprobe.records.verdict import Action, ActionCode, Cause, Forecast, Sid
 from loaderprobe.render.charts import Chart
 from loaderprobe.render.document import Command, Document, Paragraph, Section, Table
 from loaderprobe.render.first import first_screen, headed
-from loaderprobe.units import format_rate
+from loaderprobe.units import format_rate, significant
 from tests.examples.reports import (
     example_report,
     example_row,
@@ -178,7 +178,7 @@ def test_the_first_screen_is_about_what_was_measured() -> None:
     report = example_report([failed, _limited(example_row(), "storage"), side_only])
     found = headed(report, Document(title="", sections=()))
     assert found.headline == "Storage limits training on an emulated mlperf-h100"
-    (limits,) = (part for part in _sections(report)["How sure"].parts if isinstance(part, Table))
+    (limits,) = (part for part in _sections(report)["What limits each configuration"].parts if isinstance(part, Table))
     assert limits.caption.startswith("S storage; ? inconclusive")
 
 
@@ -197,14 +197,24 @@ def test_how_sure_is_one_word_by_a_rule(changes: dict[str, Any], level: str) -> 
     removed = Remark(code="ablated", facts={"storage": changes.get("storage", 3.0), "rounds": 3.0})
     details = {key: replace(each, ablations=removed) for key, each in report.details.items()}
     report = answered(replace(report, details=details))
-    assert _said(_sections(report)["How sure"]).startswith(f"{level}, 1 of 1 clear")
+    assert _said(_sections(report)["How sure"]).startswith(f"{level}, 1 of 1 verdict clear")
+
+
+def test_the_most_that_can_be_gained_is_marked() -> None:
+    """In the chart and in the table, where storage or network may leave less of an estimate."""
+    row = example_row()
+    assert row.verdict and row.verdict.speedups.storage
+    most = replace(row.verdict.speedups.storage, how="estimated", at_most=True)
+    text = terminal_report(example_report([with_changes(row, speedups=replace(row.verdict.speedups, storage=most))]))
+    shown = f"{significant(most.value)}x"
+    assert text.count(f"≤{shown}") == text.count(f" {shown}") + text.count(f"≤{shown}") >= 2
 
 
 def test_how_sure_is_of_what_is_shown() -> None:
     """No emulated accelerator beside a real one."""
     real, emulated = example_row(compute="cuda", emulated=False, complete_rounds=3), example_row(complete_rounds=9)
     said = _said(_sections(example_report([real, emulated]))["How sure"])
-    assert "1 of 1 clear, 3 rounds, " in said
+    assert "1 of 1 verdict clear, 3 rounds, " in said
 
 
 @pytest.mark.parametrize(

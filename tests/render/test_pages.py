@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
@@ -171,6 +172,16 @@ def test_the_unit_of_a_chart_is_whole() -> None:
     """Also over shorter names."""
     axis, _ = _drawn(Chart(rows=(ChartRow(label="epoch 1", bars=(Bar(end=1.0),)),), unit="images/s"), 80)
     assert axis.startswith("images/s ")
+
+
+@pytest.mark.parametrize("width", [24, 40, 200])
+def test_a_command_can_be_pasted(width: int) -> None:
+    """A shell takes its lines as one, and nothing in quotes is changed."""
+    command = r"find '/data of mine' -name \*.jpg -exec cat {} + >/dev/null && loaderprobe sweep \"a  b\" --workers 1,2"
+    section = Section(parts=(Command(text=command, label="Run it"),))
+    _, text = document_text(Document(title="", sections=(section,)), width=width).split("Run it: ")
+    assert shlex.split(text.replace("\\\n", "")) == shlex.split(command)
+    assert len(text.splitlines()) == 1 or " \\\n" in text
 
 
 @pytest.mark.parametrize("value", [inf, -inf, nan])
@@ -358,7 +369,7 @@ def test_every_chart_is_a_table() -> None:
 
 def test_no_table_leaves_its_place() -> None:
     """One that is too wide scrolls in a box of its own; where a line is a block on a phone, so is the caption."""
-    html = html_report(example_report())
+    html = html_report(example_report([example_row(), example_row(resolution="2x2")]))
     assert html.count("<table") == html.count('<div class="scroll" tabindex="0"><table') > html.count('class="map"') > 0
     (blocks,) = re.findall(r"(\.stack,[^{}]*) \{ display: block; }", html)
     assert ".stack caption" in blocks.split(", ")

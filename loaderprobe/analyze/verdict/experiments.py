@@ -295,8 +295,6 @@ class Experiments(Seen):
     """Images/s of what is judged, with its interval."""
     missing: dict[SingleCause, Remark]
     """Resource to the reason why its speed-up is not known."""
-    at_most: frozenset[SingleCause]
-    """Resources whose estimated speed-up is only the most that can be had: storage at its limit would leave less."""
     in_training: bool
     """True where resources were removed in training itself: no prediction from the parts is needed then."""
     training_cores: float | None
@@ -512,14 +510,14 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
     unlimited = math.isinf(seen.loop.storage_images_per_s) or not whole
     spare = _storage_has_spare(seen, ceiling)
     asked = seen.base == "baseline" and measurement.storage_kind != "memory" and unlimited and not spare
+    held = {name for name in BY_TIMES if asked and how.get(name) == "estimated"}
     return Experiments(
         **values(seen),
         without={name: each.rates for name, each in known.items()},
-        speedups={name: of_rounds(found).speedup(how[name]) for name, found in ratios.items() if found},
+        speedups={name: of_rounds(found).speedup(how[name], name in held) for name, found in ratios.items() if found},
         ratios=ratios,
         rate=rate_interval(measurement, judged) if judged else None,
         missing={name: each.missing for name, each in taken.items() if each.missing and name not in trained},
-        at_most=frozenset(n for n in BY_TIMES if asked and how.get(n) == "estimated"),
         in_training=failed,
         training_cores=cores_in_training(measurement, judged),
         ranges={name: (gain(name, "least"), gain(name, "most")) for name in WAITED if name in waits},

@@ -158,7 +158,7 @@ def _reason(code: ReasonCode, **facts: float | str) -> Reason:
 
 def _speedup(found: Experiments, resource: SingleCause) -> Facts:
     speedup = found.speedups[resource]
-    unlimited: Facts = {"limit": "unknown"} if resource in found.at_most else {}
+    unlimited: Facts = {"limit": "unknown"} if speedup.at_most else {}
     return {"resource": resource, "speedup": speedup.value, "how": speedup.how, **unlimited}
 
 
@@ -449,7 +449,7 @@ def _may_be_held(found: Experiments, top: SingleCause, second: SingleCause) -> b
     ratios = found.ratios[second]
     # One of three rounds or more may be an outlier.
     largest = sorted(ratios.values())[-2 if len(ratios) >= thresholds.ENOUGH_ROUNDS else -1 :][0] if ratios else 1.0
-    return top in found.at_most and second in ("storage", "network") and largest >= thresholds.CLEAR_LEAD
+    return found.speedups[top].at_most and second in ("storage", "network") and largest >= thresholds.CLEAR_LEAD
 
 
 def _least_lead(found: Experiments, top: SingleCause, second: SingleCause, lead: Effect) -> float:
@@ -457,7 +457,7 @@ def _least_lead(found: Experiments, top: SingleCause, second: SingleCause, lead:
 
     More of one round alone, which shows no noise: each mode is a segment of its own. Two estimates are of the same one.
     """
-    if top in found.ranges and second in found.at_most:
+    if top in found.ranges and found.speedups[second].at_most:
         return thresholds.CLEAR_LEAD
     hows = {found.speedups[top].how, found.speedups[second].how}
     if len(lead.rounds) < 2 and "measured" in hows:
@@ -705,7 +705,7 @@ def speedups_among(found: Experiments) -> dict[ResourceName, Speedup]:
         return speedups
     most = median(list(found.among.host_ratios.values()))
     low = min(most, speedups["straggler"].value)
-    return {**speedups, "imbalance": Speedup(value=most, low=low, high=most, how="estimated")}
+    return {**speedups, "imbalance": Speedup(value=most, low=low, high=most, how="estimated", at_most=True)}
 
 
 def _beside_gradients(judgement: Bound, found: Experiments) -> Facts:
