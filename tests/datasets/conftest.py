@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loaderprobe.datasets.generate.generate import SetRequest, generate
+from loaderprobe.datasets.generate.generate import generate, set_asked_for
 
 Make = Callable[..., Path]
 
@@ -21,7 +21,7 @@ def make_set(root: Path, **changes: object) -> Path:
     asked: dict[str, object] = {"resolution": (64, 48), "classes": 3, "base_images": 4}
     for name, value in changes.items():
         (options if name in options else asked)[name] = value
-    return generate(root, SetRequest(**asked), **options)  # type: ignore[arg-type]  # a test says what it changes by name
+    return generate(root, set_asked_for(**asked), **options)  # type: ignore[arg-type]  # a test says what it changes by name
 
 
 def tree(directory: Path) -> dict[str, bytes]:

@@ -175,11 +175,11 @@ import sys
 from pathlib import Path
 from loaderprobe.datasets.generate import generate as module
 from loaderprobe.datasets.generate.generate import generate
-from loaderprobe.datasets.generate.generate import SetRequest
+from loaderprobe.datasets.generate.generate import set_asked_for
 module.SYNC_S = 0.0
 say = lambda done, _: print(done, flush=True)
-request = SetRequest(resolution=(64, 48), classes=3, base_images=4)
-generate(Path(sys.argv[1]), request, count=200, processes=2, progress=say)
+spec = set_asked_for((64, 48), classes=3, base_images=4)
+generate(Path(sys.argv[1]), spec, count=200, processes=2, progress=say)
 """
 
 

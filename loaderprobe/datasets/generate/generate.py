@@ -40,11 +40,10 @@ from loaderprobe.datasets.generate.pool import Pool, build_pool, expected_mean, 
 from loaderprobe.datasets.layouts import FILES, LAYOUTS, Sample, complete, format_of
 from loaderprobe.errors import BadValue, ForeignDirectory, LoaderprobeError, MissingPart, NoSpace, Refused
 from loaderprobe.protocols import OnImages
-from loaderprobe.records import values
 from loaderprobe.store.codec import PART, write_atomically, write_error, written_whole
 from loaderprobe.store.run_directory import lock_directory
 from loaderprobe.system.process import die_with_parent
-from loaderprobe.units import Resolution, format_bytes, format_resolution
+from loaderprobe.units import IMAGENET, Resolution, format_bytes, format_resolution
 
 
 def sync_filesystem(path: Path) -> None:
@@ -264,47 +263,31 @@ BASE_IMAGES = 20
 MIXTURE_BASE_IMAGES = 256
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetRequest:
-    """A requested set. Raises BadValue for a mean size of nothing."""
+def set_asked_for(
+    resolution: Resolution,
+    *,
+    classes: int = 10,
+    seed: int = 0,
+    mean_bytes: int | None = None,
+    oddities: tuple[OddityName, ...] = (),
+    layout: str = FILES,
+    shard_images: int | None = None,
+    base_images: int | None = None,
+) -> SetSpec:
+    """The spec of a set with these settings; `base_images` are those of the pool, None for the usual number.
 
-    resolution: Resolution
-    classes: int = 10
-    seed: int = 0
-    mean_bytes: int | None = None
-    oddities: tuple[OddityName, ...] = ()
-    layout: str = FILES
-    shard_images: int | None = None
-    """Of each large file; None for as many as the set there is has, else a 32nd of the images and at most 1000."""
-    base_images: int | None = None
-    """Base images in the pool; None for the default."""
-
-    def __post_init__(self) -> None:
-        if self.mean_bytes is not None and self.mean_bytes < 1:
-            raise BadValue("the mean size of a file must be 1 byte or more")
-
-    @property
-    def _in_shards(self) -> bool:
-        return self.layout != FILES and not LAYOUTS[self.layout].single
-
-    def spec(self) -> SetSpec:
-        """The settings that the files depend on, without the pool's digest; with the most images a shard."""
-        usual = MIXTURE_BASE_IMAGES if isinstance(self.resolution, str) else BASE_IMAGES
-        alone = 1 if self.layout == FILES else 0
-        found = {
-            "resolution": format_resolution(self.resolution),
-            "base_images": self.base_images or usual,
-            "shard_images": (self.shard_images or MOST_SHARD_IMAGES) if self._in_shards else alone,
-        }
-        return SetSpec(**values(self) | found)
-
-    def fitted(self, root: Path, count: int) -> SetSpec:
-        """With as many images a shard as asked for, else as the set there is has; a new one of `count` the usual."""
-        spec = self.spec()
-        if not self._in_shards or self.shard_images is not None:
-            return spec
-        found = read_spec(spec.directory(root))
-        return replace(spec, shard_images=found.shard_images if found else images_a_shard(count))
+    `shard_images` are those of each large file; None for as many as the set there is has, else a 32nd of the images and
+    at most 1000. Raises BadValue for a mean size of nothing.
+    """
+    if mean_bytes is not None and mean_bytes < 1:
+        raise BadValue("the mean size of a file must be 1 byte or more")
+    if layout == FILES or LAYOUTS[layout].single:
+        shard_images = 1 if layout == FILES else 0
+    return SetSpec(
+        resolution=format_resolution(resolution), classes=classes, seed=seed, mean_bytes=mean_bytes, oddities=oddities,
+        layout=layout, shard_images=shard_images,
+        base_images=base_images or (MIXTURE_BASE_IMAGES if resolution == IMAGENET else BASE_IMAGES),
+    )  # fmt: skip
 
 
 CHUNK = 32
@@ -402,7 +385,7 @@ def _write_chunk(numbers: Sequence[int]) -> list[Entry]:
 
 def generate(
     root: Path,
-    request: SetRequest,
+    spec: SetSpec,
     *,
     count: int,
     processes: int,
@@ -418,9 +401,11 @@ def generate(
     permission, BadValue for a mean size out of reach. Complete files are never lost, and the same call resumes.
     Files of a complete set that are missing, or have another size, are generated again.
     """
-    spec = request.fitted(root, count)
     directory = spec.directory(root)
     try:
+        if spec.shard_images is None:
+            found = read_spec(directory)
+            spec = replace(spec, shard_images=found.shard_images if found else images_a_shard(count))
         # Before the lock, so that a complete set can be used where this user may not write.
         manifest = _known(directory, spec)
         if manifest is None or not is_whole(directory, manifest, count):

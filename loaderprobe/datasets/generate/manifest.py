@@ -40,8 +40,8 @@ class SetSpec:
     """Of a file, as asked for."""
     oddities: tuple[OddityName, ...] = ()
     layout: str = FILES
-    shard_images: int = 1
-    """Images in one file: a shard, or 1; 0 for all."""
+    shard_images: int | None = 1
+    """Images in one file: a shard, or 1; 0 for all, None in a requested spec for as many as usual."""
     generator: str = "free-bits-1"
     pool_sha256: str = ""
     """Digest of the pool; empty in a requested spec."""
