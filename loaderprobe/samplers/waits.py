@@ -17,7 +17,7 @@ from loaderprobe.records.remark import Remark
 from loaderprobe.records.waits import WaitSamples
 from loaderprobe.system.process import child_environment, signal_name
 from loaderprobe.system.waits import let_be_read_by, start_ticks
-from loaderprobe.system.waits_process import GONE, read_rows
+from loaderprobe.system.waits_process import GONE, read_rounds
 
 RATE_HZ = 12.0
 # It takes a tenth of a second; on a file system that is cold and far away, some more.
@@ -90,7 +90,7 @@ class WaitsSampler:
         self._check()
         if self._reason is not None or self._folder is None:
             return Missing(name="waits", reason=self._reason or Remark(code="waits_not_started"))
-        return read_rows(self._folder)
+        return read_rounds(self._folder)
 
     def _begin(self, folder: Path) -> None:
         with (folder / LOG).open("wb") as log:
