@@ -183,8 +183,7 @@ def read_step(reader: RankReader) -> BandwidthPhase | None:
         supply=Supply(sample, None, seed=asked.seed),
         location=asked.location,
         cores_available=sum(cores),
-        readers=asked.readers * reader.group.size,
-        seconds=asked.seconds,
+        order=ReadOrder(readers=asked.readers * reader.group.size, seconds=asked.seconds),
         longest_s=LONGEST * asked.seconds,
     )
     try:

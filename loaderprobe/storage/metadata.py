@@ -46,15 +46,14 @@ def run_metadata(settings: PhaseSettings, operation: MetadataOperation, clock: C
     supply = replace(settings.supply, sample=replace(settings.supply.sample, pieces=tuple(pieces)), cache=None)
 
     def done(total: Total) -> bool:
-        enough = total.seconds >= 0.98 * settings.seconds and total.settled(SETTLED_AT)
+        enough = total.seconds >= 0.98 * settings.order.seconds and total.settled(SETTLED_AT)
         late = (clock.now_ns() - begin_ns) / 1e9 >= settings.longest_s
         most_drops = drops and supply.rounds == MOST_DROPS and not supply.left
         return bool(total.slices) and (enough or late or most_drops)
 
     total = read_until(
         done,
-        supply,
-        lambda pieces, total: settings.engine.read(pieces, settings.order(total, operation)),
+        replace(settings, supply=supply, order=replace(settings.order, operation=operation)),
         counters=lambda: {"storage": own_reads(), "calls": name_calls(settings.location)},
         slices=lambda reading: steady_slices(reading) if reading.seconds >= STEADY_S else _whole(reading),
     )
@@ -88,7 +87,7 @@ def _figures(settings: PhaseSettings, operation: MetadataOperation, total: Total
     cpu_cores = total.cpu_s / total.seconds
     return MetadataPhase(
         operation=operation,
-        readers=settings.readers,
+        readers=settings.order.readers,
         runtime=1e3 * total.seconds,
         total_ops=len(taken),
         ops_per_s=rate,

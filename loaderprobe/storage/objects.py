@@ -69,7 +69,7 @@ def probe_objects(
         path=store.url, filesystem=store.family, kind="object", mount="", source=store.endpoint, devices=()
     )
     probe = Probe(
-        request=request, sample=sample, location=location, supply=Supply(sample, None, seed=request.seed),
+        request=request, location=location, supply=Supply(sample, None, seed=request.seed),
         engine=ObjectEngine(store, sample), cores=ONE_INTERPRETER, clock=clock,
     )  # fmt: skip
     hidden = Missing(name="first byte", reason=Remark(code="requests_hidden", facts={"scheme": store.family}))

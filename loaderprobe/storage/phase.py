@@ -20,12 +20,10 @@ from loaderprobe.storage.processes import ProcessEngine
 from loaderprobe.storage.reader import (
     PIECES_A_READER,
     Column,
-    Operation,
     ReadEngine,
     Reading,
     ReadOrder,
     Supply,
-    ThreadEngine,
     steady_slices,
     summed,
 )
@@ -58,30 +56,22 @@ class PhaseSettings:
 
     name: PhaseName = "files"
     """Of a phase of reads."""
-    engine: ReadEngine = field(default_factory=ThreadEngine)
+    engine: ReadEngine
     supply: Supply
     location: StorageLocation
     cores_available: float
-    readers: int
-    seconds: float
-    """Shortest duration of the phase, seconds; of opens and stats without dropping."""
+    order: ReadOrder
+    """Its seconds are the shortest duration of the phase; of opens and stats without dropping."""
     longest_s: float
     """Longest duration, seconds, for a phase whose rate has not settled; of opens and stats with dropping."""
-    direct: bool = False
-    pause_s_per_byte: float = 0.0
 
-    def order(self, total: Total, operation: Operation = "read") -> ReadOrder:
+    def read(self, pieces: Sequence[Piece], total: Total) -> Reading:
         """The first run lasts the shortest duration of the phase, later ones at least half of that.
 
         In shorter runs the moments at which a throttled device grants reads would outweigh its rate.
         """
-        return ReadOrder(
-            readers=self.readers,
-            seconds=max(self.seconds - total.seconds, self.seconds / 2, LEAST_RUN_S),
-            direct=self.direct,
-            pause_s_per_byte=self.pause_s_per_byte,
-            operation=operation,
-        )
+        seconds = max(self.order.seconds - total.seconds, self.order.seconds / 2, LEAST_RUN_S)
+        return self.engine.read(pieces, replace(self.order, seconds=seconds))
 
 
 @dataclass(slots=True)
@@ -150,8 +140,7 @@ class Total:
 
 def read_until(
     done: Callable[[Total], bool],
-    supply: Supply,
-    read: Callable[[Sequence[Piece], Total], Reading],
+    settings: PhaseSettings,
     *,
     least: int = 1,
     counters: Callable[[], Mapping[str, int | None]],
@@ -159,19 +148,18 @@ def read_until(
 ) -> Total:
     """Runs of reads, opens or stats over what is supplied, at `least` so many pieces, until it is `done`.
 
-    The clock of the total stops while files are evicted again. Raises BadValue or MissingPart when the first run
-    reached no file.
+    The clock of the total stops while files are evicted again. Raises BadValue or MissingPart when a run reached no
+    file.
     """
-    total = Total()
+    total, supply = Total(), settings.supply
     while not done(total):
         pieces, before = supply.ahead(least), counters()
-        reading = read(pieces, total)
+        reading = settings.read(pieces, total)
+        if not len(reading.read_ns):
+            raise nothing_read(Counter(reading.unread.values()))
         supply.take(reading.taken)
         risen = {name: more(after, before[name]) for name, after in counters().items()}
-        if len(reading.read_ns):
-            total.add(reading, slices(reading), evictions=supply.rounds, counted={**risen, **reading.counted})
-        elif not total.runs:
-            raise nothing_read(Counter(reading.unread.values()))
+        total.add(reading, slices(reading), evictions=supply.rounds, counted={**risen, **reading.counted})
     return total
 
 
@@ -181,26 +169,20 @@ def run_phase(settings: PhaseSettings) -> BandwidthPhase:
     Raises BadValue or MissingPart when no file could be read.
     """
     supply, rounds = settings.supply, settings.supply.rounds
-    least = PIECES_A_READER * settings.readers
+    least, seconds = PIECES_A_READER * settings.order.readers, settings.order.seconds
     supply.ahead(least)
     resident = supply.resident()
 
     def done(total: Total) -> bool:
         if total.runs > 0 and supply.rounds - rounds >= MOST_ROUNDS:
             return True
-        long = total.seconds >= 0.98 * settings.seconds
+        long = total.seconds >= 0.98 * seconds
         return long and (total.settled() or total.seconds >= 0.98 * settings.longest_s)
-
-    def read(pieces: Sequence[Piece], total: Total) -> Reading:
-        reading = settings.engine.read(pieces, settings.order(total))
-        if not len(reading.read_ns):
-            raise nothing_read(Counter(reading.unread.values()))
-        return reading
 
     def counters() -> Mapping[str, int | None]:
         return {"own": own_reads(), "storage": reads_from_storage(settings.location)}
 
-    return _phase(settings, read_until(done, supply, read, least=least, counters=counters), resident)
+    return _phase(settings, read_until(done, settings, least=least, counters=counters), resident)
 
 
 def run_fastest(settings: PhaseSettings) -> BandwidthPhase:
@@ -212,12 +194,12 @@ def run_fastest(settings: PhaseSettings) -> BandwidthPhase:
     found = run_phase(settings)
     count = min(int(settings.cores_available), found.readers)
     fast = found.bw_bytes > FAST_BYTES_PER_S or found.files_per_s > FAST_FILES_PER_S or found.at_least
-    if not fast or count < 2 or settings.pause_s_per_byte or settings.location.kind == "object":
+    if not fast or count < 2 or settings.order.pause_s_per_byte or settings.location.kind == "object":
         return found
     size_bytes = sum(piece.size_bytes for piece in settings.supply.sample.pieces)
     if size_bytes <= found.bw_bytes * LEAST_FOR_PROCESSES_S:
         return replace(found, at_least=True)
-    left_s = max(settings.seconds, settings.longest_s - found.runtime / 1e3)
+    left_s = max(settings.order.seconds, settings.longest_s - found.runtime / 1e3)
     try:
         processes = run_phase(replace(settings, engine=ProcessEngine(count), longest_s=left_s))
     except (LoaderprobeError, OSError) as error:
@@ -256,7 +238,7 @@ def _phase(settings: PhaseSettings, total: Total, resident: float | None) -> Ban
     storage_bytes = own if settings.location.counts_reads else of_all
     share = storage_bytes / total.delivered_bytes if storage_bytes is not None and total.delivered_bytes else None
     # Blocks of a file that is read in part leave the rest of it cold, and direct reads do not ask the page cache.
-    held = 0.0 if settings.direct or settings.supply.sample.block_bytes else resident or 0.0
+    held = 0.0 if settings.order.direct or settings.supply.sample.block_bytes else resident or 0.0
     label: CacheLabel = "remote" if settings.location.kind == "object" else cache_label(share, held)
     rate, half = total.bw_bytes, total.half_width
     piece, a_file = np.concatenate(total.piece_ns), settings.supply.sample.pieces_a_file
@@ -265,9 +247,9 @@ def _phase(settings: PhaseSettings, total: Total, resident: float | None) -> Ban
     return BandwidthPhase(
         name=settings.name,
         engine=settings.engine.name,
-        readers=settings.readers,
+        readers=settings.order.readers,
         block_bytes=settings.supply.sample.block_bytes,
-        pause_s_per_byte=settings.pause_s_per_byte,
+        pause_s_per_byte=settings.order.pause_s_per_byte,
         runtime=1e3 * total.seconds,
         io_bytes=total.delivered_bytes,
         bw_bytes=rate,
