@@ -22,8 +22,7 @@ import xxhash
 import loaderprobe
 from loaderprobe.datasets.generate import generate
 from loaderprobe.datasets.generate.generate import JOURNAL, Entry, Journal
-from loaderprobe.datasets.generate.manifest import SetSpec, read_manifest
-from loaderprobe.datasets.generate.pool import Pool
+from loaderprobe.datasets.generate.manifest import read_manifest
 from loaderprobe.errors import BadValue, ForeignDirectory, LoaderprobeError, MissingPart, NoSpace, Refused
 from loaderprobe.records.environment import SCHEMA_VERSION
 from loaderprobe.store.run_directory import lock_directory
@@ -352,15 +351,15 @@ def test_a_closed_place_is_refused(open_path: Path, make: Make, as_unprivileged:
 
 def test_of_a_killed_process_nothing_is_lost(tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that the kernel kills gives one clear error, and the next call completes the set."""
-    write_file = generate.write_file
+    write_file = generate.Work.file
 
-    def killed_at_forty(directory: Path, spec: SetSpec, pool: Pool, number: int, indices: range) -> Entry:
+    def killed_at_forty(work: generate.Work, number: int) -> Entry:
         if number == 40:
             os.kill(os.getpid(), signal.SIGKILL)
-        return write_file(directory, spec, pool, number, indices)
+        return write_file(work, number)
 
     with monkeypatch.context() as patch:
-        patch.setattr(generate, "write_file", killed_at_forty)
+        patch.setattr(generate.Work, "file", killed_at_forty)
         with pytest.raises(LoaderprobeError, match="died") as death:
             make(tmp_path / "cut", processes=2)
     assert "it resumes" in death.value.hint

@@ -145,26 +145,6 @@ def _checksum(body: bytes) -> bytes:
 BUFFER = 1 << 20
 
 
-def write_file(directory: Path, spec: SetSpec, pool: Pool, number: int, indices: range) -> Entry:
-    """One file of a set, with what a manifest says of it."""
-    images: list[int] = []
-    with written_whole(directory / spec.path(number)) as part:
-        if spec.layout == FILES:
-            part.write_bytes(pool.image(spec.seed, number, spec.oddities))
-        else:
-            format_of(spec.layout).write(_samples(spec, pool, indices, images), part)
-        size, digest = part.stat().st_size, _digest(part)
-    return Entry(number=number, images=len(indices), size_bytes=size, xxh3=digest, image_bytes=tuple(images))
-
-
-def _samples(spec: SetSpec, pool: Pool, indices: range, sizes: list[int]) -> Iterator[Sample]:
-    """The images as samples of one file; `sizes` gets the bytes of each."""
-    for index in indices:
-        image = pool.image(spec.seed, index, spec.oddities)
-        sizes.append(len(image))
-        yield Sample(spec.name(index), image, index % spec.classes)
-
-
 def _digest(path: Path) -> str:
     found = xxhash.xxh3_128()
     with path.open("rb") as file:
@@ -288,10 +268,24 @@ class Work:
     pool: Pool
     images: int
 
-    def chunk(self, numbers: Sequence[int]) -> list[Entry]:
-        """Write the files of these numbers. Raises OSError; a file that was begun is removed then."""
-        indices = [self.spec.images_in(number, self.images) for number in numbers]
-        return [write_file(self.directory, self.spec, self.pool, *each) for each in zip(numbers, indices, strict=True)]
+    def file(self, number: int) -> Entry:
+        """Write one file; returns what a manifest says of it. Raises OSError; a file that was begun is removed then."""
+        spec, indices = self.spec, self.spec.images_in(number, self.images)
+        sizes: list[int] = []
+
+        def samples() -> Iterator[Sample]:
+            for index in indices:
+                image = self.pool.image(spec.seed, index, spec.oddities)
+                sizes.append(len(image))
+                yield Sample(spec.name(index), image, index % spec.classes)
+
+        with written_whole(self.directory / spec.path(number)) as part:
+            if spec.layout == FILES:
+                part.write_bytes(self.pool.image(spec.seed, number, spec.oddities))
+            else:
+                format_of(spec.layout).write(samples(), part)
+            size, digest = part.stat().st_size, _digest(part)
+        return Entry(number=number, images=len(indices), size_bytes=size, xxh3=digest, image_bytes=tuple(sizes))
 
     def write(
         self, numbers: Sequence[int], processes: int, found: Callable[[list[Entry]], None], journal: Journal
@@ -305,7 +299,7 @@ class Work:
         try:
             if processes == 1 or len(chunks) <= 1:
                 for chunk in chunks:
-                    journal.add(entries := self.chunk(chunk))
+                    journal.add(entries := [self.file(number) for number in chunk])
                     found(entries)
             else:
                 self._write_together(chunks, processes, found, journal)
@@ -363,7 +357,7 @@ def _begin(parent: int, work: Work | None) -> None:
 
 def _write_chunk(numbers: Sequence[int]) -> list[Entry]:
     assert _work is not None
-    return _work.chunk(numbers)
+    return [_work.file(number) for number in numbers]
 
 
 def generate(

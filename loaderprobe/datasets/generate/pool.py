@@ -106,8 +106,6 @@ def _paint(planes: NDArray[np.float32], texture: Plane, shape: Any) -> None:
     height, width, _ = planes.shape
     left, right = max(0, int(shape["x"] - shape["rx"])), min(width, int(shape["x"] + shape["rx"]) + 1)
     top, bottom = max(0, int(shape["y"] - shape["ry"])), min(height, int(shape["y"] + shape["ry"]) + 1)
-    if left >= right or top >= bottom:
-        return
     y = np.arange(top, bottom, dtype=np.float32)[:, None] - shape["y"]
     x = np.arange(left, right, dtype=np.float32)[None] - shape["x"]
     window = planes[top:bottom, left:right]
