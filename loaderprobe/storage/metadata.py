@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from loaderprobe.protocols import Clock
 from loaderprobe.records.bandwidth import MetadataLabel, MetadataOperation, MetadataPhase
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.storage.phase import BUSY_SHARE, PhaseSettings, Total, latency, own_reads, read_until
-from loaderprobe.storage.reader import Reading, steady_slices
+from loaderprobe.storage.reader import steady_slices
 from loaderprobe.system.device import name_calls
 
 LEAST_INODE_BYTES = 128
@@ -55,13 +56,9 @@ def run_metadata(settings: PhaseSettings, operation: MetadataOperation, clock: C
         done,
         replace(settings, supply=supply, order=replace(settings.order, operation=operation)),
         counters=lambda: {"storage": own_reads(), "calls": name_calls(settings.location)},
-        slices=lambda reading: steady_slices(reading) if reading.seconds >= STEADY_S else _whole(reading),
+        slices=partial(steady_slices, least_s=STEADY_S),
     )
     return _figures(settings, operation, total, supply.rounds if drops else 0)
-
-
-def _whole(reading: Reading) -> list[tuple[float, float]]:
-    return [(reading.seconds, float(reading.size_bytes.sum()))]
 
 
 def metadata_label(

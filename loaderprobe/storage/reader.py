@@ -386,16 +386,16 @@ WARM_UP_S = 0.35
 WARM_UP_SHARE = 0.25
 
 
-def steady_slices(reading: Reading) -> list[tuple[float, float]]:
+def steady_slices(reading: Reading, least_s: float = 0.0) -> list[tuple[float, float]]:
     """(seconds, bytes) of the slices between the warm-up and the moment when a reader runs out of work.
 
     The bytes of a piece are spread evenly over its reading time, so a piece across an edge counts on both
-    sides. A run too short for a steady part is one slice.
+    sides. A run too short for a steady part, or of less than `least_s`, is one slice.
     """
     if reading.slices:
         return reading.slices
-    if reading.full_ns < reading.seconds * 1e9 / 3:
-        # Most of the time was spent waiting for the last pieces.
+    if reading.full_ns < reading.seconds * 1e9 / 3 or reading.seconds < least_s:
+        # In the first case most of the time was spent waiting for the last pieces.
         return [(reading.seconds, float(reading.size_bytes.sum()))]
     return slices_until(reading, reading.full_ns)
 
