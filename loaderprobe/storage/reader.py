@@ -145,8 +145,8 @@ class ReadEngine(Protocol):
         ...
 
 
-Act = Callable[[Piece, memoryview, int], tuple[int, int, int, str]]
-"""What is done with a piece, by a buffer and flags of `open`: (bytes, calls, ns within them, error or empty)."""
+Act = Callable[[Piece, memoryview, int], tuple[int, int, int]]
+"""What is done with a piece, by a buffer and flags of `open`: (bytes, calls, ns within them). Raises OSError."""
 
 
 class ThreadEngine:
@@ -228,14 +228,15 @@ class ReadRun:
         self._start.wait()
         while (piece := self._next()) is not None:
             begun = time.perf_counter_ns()
-            got, calls, reading_ns, trouble = self._act(piece, view, flags)
+            try:
+                got, calls, reading_ns = self._act(piece, view, flags)
+            except OSError as error:
+                unread[os.fsencode(piece.path).decode(errors="replace")] = _trouble(error)
+                continue
             ended = time.perf_counter_ns()
             ios += calls
             delivered += got
-            if trouble:
-                unread[os.fsencode(piece.path).decode(errors="replace")] = trouble
-            else:
-                rows.append((ended - self._begun_ns, got, reading_ns // calls, ended - begun))
+            rows.append((ended - self._begun_ns, got, reading_ns // calls, ended - begun))
             if self._order.pause_s_per_byte:
                 time.sleep(self._order.pause_s_per_byte * got)
         with self._lock:
@@ -245,13 +246,10 @@ class ReadRun:
             self._result.unread |= unread
 
 
-def _read(piece: Piece, view: memoryview, flags: int) -> tuple[int, int, int, str]:
-    """Open, read to the end, close: (bytes, read calls, ns within them, error or empty)."""
+def _read(piece: Piece, view: memoryview, flags: int) -> tuple[int, int, int]:
+    """Open, read to the end, close."""
     done = calls = reading_ns = 0
-    try:
-        fd = os.open(piece.path, flags)
-    except OSError as error:
-        return 0, 0, 0, _trouble(error)
+    fd = os.open(piece.path, flags)
     try:
         while done < piece.size_bytes:
             # O_DIRECT allows only whole blocks; the kernel stops at the end of the file.
@@ -264,31 +262,25 @@ def _read(piece: Piece, view: memoryview, flags: int) -> tuple[int, int, int, st
             done += min(got, piece.size_bytes - done)
             if got < wanted:
                 break
-    except OSError as error:
-        return done, calls, reading_ns, _trouble(error)
     finally:
         os.close(fd)
-    return done, calls, reading_ns, "" if done == piece.size_bytes else "shrank while being read"
+    if done < piece.size_bytes:
+        raise OSError("shrank while being read")
+    return done, calls, reading_ns
 
 
-def _open(piece: Piece, _: memoryview, flags: int) -> tuple[int, int, int, str]:
-    """Open and close, in the form of `_read`: (1 where it could be done, calls, ns, error or empty)."""
+def _open(piece: Piece, _: memoryview, flags: int) -> tuple[int, int, int]:
+    """Open and close, in the form of `_read`: of 1 byte."""
     begun = time.perf_counter_ns()
-    try:
-        os.close(os.open(piece.path, flags))
-    except OSError as error:
-        return 0, 1, 0, _trouble(error)
-    return 1, 1, time.perf_counter_ns() - begun, ""
+    os.close(os.open(piece.path, flags))
+    return 1, 1, time.perf_counter_ns() - begun
 
 
-def _stat(piece: Piece, _: memoryview, __: int) -> tuple[int, int, int, str]:
+def _stat(piece: Piece, _: memoryview, __: int) -> tuple[int, int, int]:
     """The same for a stat by name."""
     begun = time.perf_counter_ns()
-    try:
-        os.stat(piece.path)  # noqa: PTH116  # without the cost of a method: it is what is timed
-    except OSError as error:
-        return 0, 1, 0, _trouble(error)
-    return 1, 1, time.perf_counter_ns() - begun, ""
+    os.stat(piece.path)  # noqa: PTH116  # without the cost of a method: it is what is timed
+    return 1, 1, time.perf_counter_ns() - begun
 
 
 def _trouble(error: OSError) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import shutil
@@ -304,7 +305,7 @@ def test_a_vanished_file_does_not_end_the_ladder(folder: Path, monkeypatch: pyte
     measured = probed(folder, VanishingCache(1))
     assert len(measured.ladder) == 2 and measured.ladder[0].unread == {"vanished": 1}
     with monkeypatch.context() as patch, pytest.raises(MissingPart):
-        patch.setattr("loaderprobe.storage.reader._read", lambda *_: (0, 0, 0, "no read permission"))
+        patch.setattr("loaderprobe.storage.reader._read", Mock(side_effect=PermissionError(errno.EACCES, "")))
         probed(folder)
     with pytest.raises(BadValue, match="vanished"):
         probed(folder, VanishingCache(20))
