@@ -14,7 +14,7 @@ import resource
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -27,6 +27,7 @@ from loaderprobe.protocols import PageCache
 from loaderprobe.records.bandwidth import MetadataOperation
 from loaderprobe.records.phases import Engine
 from loaderprobe.records.remark import Remark
+from loaderprobe.stats import half_width_in_time
 from loaderprobe.storage.files import Piece, Sample
 
 MOST_BYTES_A_READ = 16 << 20
@@ -60,7 +61,7 @@ def _column() -> Column:
 
 @dataclass(slots=True, kw_only=True)
 class Reading:
-    """Result of one run of reads. Columns have one entry per completed piece, in order of completion."""
+    """Result of one run of reads, or of several. Columns have one entry per completed piece, in order of completion."""
 
     seconds: float
     """From the first read to the last, or to the end of the order, whichever was later."""
@@ -82,37 +83,75 @@ class Reading:
     full_ns: int = 0
     """Time until which all readers had work."""
     slices: list[tuple[float, float]] = field(default_factory=list)
-    """(seconds, bytes) of stretches of the steady part, for engines that report nothing per piece, or only some."""
+    """(seconds, bytes) of stretches of the steady part; of an engine that reports nothing per piece, or only some."""
     completed: int | None = None
     """Pieces read to their end; None for as many as there are times."""
     counted: dict[str, int | None] = field(default_factory=dict)
-    """By name, what counters that only the engine sees have risen by."""
+    """By name, what counters have risen by; None where one could not be read. Of an engine, those it alone sees."""
+    evictions: int = 0
+    """How often the files had been evicted before."""
 
     @property
     def pieces(self) -> int:
         """Pieces read to their end."""
         return len(self.read_ns) if self.completed is None else self.completed
 
+    @property
+    def rates(self) -> list[float]:
+        """Bytes/s of the slices, in time."""
+        return [size_bytes / seconds for seconds, size_bytes in self.slices]
 
-def together(parts: Sequence[Reading]) -> Reading:
-    """Readings that began together as one, which takes as long as the last of them."""
-    names = ("end_ns", "size_bytes", "read_ns", "piece_ns")
-    columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-    if len(columns["end_ns"]):
-        order = np.argsort(columns["end_ns"], kind="stable")
-        columns = {name: column[order] for name, column in columns.items()}
+    @property
+    def bw_bytes(self) -> float:
+        """Bytes/s over the steady part; over all of it where nothing ended in the steady part."""
+        steady = sum(size for _, size in self.slices) / sum(seconds for seconds, _ in self.slices)
+        return steady or self.delivered_bytes / self.seconds
+
+    @property
+    def half_width(self) -> float:
+        """Half the 95 % interval of the rate, bytes/s."""
+        return half_width_in_time(self.rates)
+
+    @property
+    def knows_interval(self) -> bool:
+        """True when there are enough slices for one."""
+        return len(self.slices) > 2
+
+    def settled(self, share: float) -> bool:
+        """True when half the interval is within this share of the rate."""
+        return self.knows_interval and self.half_width <= share * self.bw_bytes
+
+
+COLUMNS = ("end_ns", "size_bytes", "read_ns", "piece_ns")
+
+
+def in_a_row(parts: Sequence[Reading]) -> Reading:
+    """Readings that followed each other as one."""
+    columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS}
     return Reading(
         **columns,
-        seconds=max(part.seconds for part in parts),
+        seconds=sum(part.seconds for part in parts),
         ios=sum(part.ios for part in parts),
         delivered_bytes=sum(part.delivered_bytes for part in parts),
         unread={path: reason for part in parts for path, reason in part.unread.items()},
         cpu_s=sum(part.cpu_s for part in parts),
+        slices=[each for part in parts for each in part.slices],
+        completed=sum(part.pieces for part in parts),
+        counted={name: summed(part.counted[name] for part in parts) for name in parts[0].counted},
+    )
+
+
+def together(parts: Sequence[Reading]) -> Reading:
+    """Readings that began together as one, which takes as long as the last of them."""
+    found = in_a_row(parts)
+    order = np.argsort(found.end_ns, kind="stable") if len(found.end_ns) else slice(None)
+    return replace(
+        found,
+        **{name: getattr(found, name)[order] for name in COLUMNS},
+        seconds=max(part.seconds for part in parts),
         taken=len(parts) * max(part.taken for part in parts),
         full_ns=min(part.full_ns for part in parts),
         slices=[(at[0][0], sum(size for _, size in at)) for at in zip(*(part.slices for part in parts), strict=True)],
-        completed=sum(part.pieces for part in parts),
-        counted={name: summed(part.counted[name] for part in parts) for name in parts[0].counted},
     )
 
 
