@@ -102,27 +102,21 @@ class WaitsSampler:
                 bufsize=0,
                 env=child_environment(),
             )
-        self._reason = None
-        if not self._ready(self._process):
-            return
-        if any(pid == os.getpid() for pid, _ in self._threads()):
-            # For this process alone: what it starts may look at it, if Yama would not let it.
-            let_be_read_by(self._process.pid)
-            self._allowed = True
-        self.follow_threads()
-
-    def _ready(self, process: subprocess.Popen[bytes]) -> bool:
+        self._reason, process = None, self._process
         assert process.stdout is not None
         poll = select.poll()
         poll.register(process.stdout, select.POLLIN)
         if not poll.poll(START_LIMIT_S * 1e3):
             self._fail(Remark(code="waits_not_ready", facts={"limit_s": START_LIMIT_S}))
-            return False
-        if not process.stdout.read(1):
+        elif not process.stdout.read(1):
             process.wait()
             self._check()
-            return False
-        return True
+        else:
+            if any(pid == os.getpid() for pid, _ in self._threads()):
+                # For this process alone: what it starts may look at it, if Yama would not let it.
+                let_be_read_by(process.pid)
+                self._allowed = True
+            self.follow_threads()
 
     def _check(self) -> None:
         """Note how the process ended, if it did so by itself."""
