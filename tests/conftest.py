@@ -183,7 +183,7 @@ def same_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 def photographs(tmp_path_factory: pytest.TempPathFactory) -> FileSet:
     """256 generated images of 500x375 on the file system of the temporary directory."""
     root = tmp_path_factory.mktemp("photographs")
-    spec = set_asked_for((500, 375), classes=4, seed=1, base_images=4)
+    spec = set_asked_for("500x375", classes=4, seed=1, base_images=4)
     made = generate(root, spec, count=256, processes=2, progress=lambda *_: None)
     return generated_set(made, sample=256, seed=0)
 

@@ -177,7 +177,7 @@ from loaderprobe.datasets.generate.generate import generate
 from loaderprobe.datasets.generate.generate import set_asked_for
 module.SYNC_S = 0.0
 say = lambda done, _: print(done, flush=True)
-spec = set_asked_for((64, 48), classes=3, base_images=4)
+spec = set_asked_for("64x48", classes=3, base_images=4)
 generate(Path(sys.argv[1]), spec, count=200, processes=2, progress=say)
 """
 

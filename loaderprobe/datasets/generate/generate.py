@@ -42,7 +42,7 @@ from loaderprobe.protocols import OnImages
 from loaderprobe.store.codec import PART, write_atomically, write_error, written_whole
 from loaderprobe.store.run_directory import lock_directory
 from loaderprobe.system.process import die_with_parent
-from loaderprobe.units import IMAGENET, Resolution, format_bytes, format_resolution
+from loaderprobe.units import IMAGENET, format_bytes
 
 
 def sync_filesystem(path: Path) -> None:
@@ -227,7 +227,7 @@ MIXTURE_BASE_IMAGES = 256
 
 
 def set_asked_for(
-    resolution: Resolution,
+    resolution: str,
     *,
     classes: int = 10,
     seed: int = 0,
@@ -247,7 +247,7 @@ def set_asked_for(
     if layout == FILES or LAYOUTS[layout].single:
         shard_images = 1 if layout == FILES else 0
     return SetSpec(
-        resolution=format_resolution(resolution), classes=classes, seed=seed, mean_bytes=mean_bytes, oddities=oddities,
+        resolution=resolution, classes=classes, seed=seed, mean_bytes=mean_bytes, oddities=oddities,
         layout=layout, shard_images=shard_images,
         base_images=base_images or (MIXTURE_BASE_IMAGES if resolution == IMAGENET else BASE_IMAGES),
     )  # fmt: skip
