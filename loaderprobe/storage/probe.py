@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -200,19 +201,14 @@ def probe_bandwidth(
     without read permission, NoSpace for a scratch file that does not fit.
     """
     if request.scratch_bytes is not None:
-        with scratch_file(request.path, request.scratch_bytes, request.seed) as sample:
-            return _probe(request, sample, cache, on_phase, clock)
-    sample = sample_files(request.path, seed=request.seed)
-    return _probe(request, sample, cache, on_phase, clock)
-
-
-def _probe(
-    request: ProbeRequest, sample: Sample, cache: PageCache, on_phase: OnStage, clock: Clock
-) -> BandwidthMeasurement:
-    supply = Supply(sample, cache, seed=request.seed, drop_all=request.drop_all)
-    location = locate_pieces(request.path, sample.pieces)
-    probe = Probe(request=request, location=location, supply=supply, cores=cores_available(), clock=clock)
-    return run_probe(probe, str(request.path.absolute()), on_phase)
+        written: AbstractContextManager[Sample] = scratch_file(request.path, request.scratch_bytes, request.seed)
+    else:
+        written = nullcontext(sample_files(request.path, seed=request.seed))
+    with written as sample:
+        supply = Supply(sample, cache, seed=request.seed, drop_all=request.drop_all)
+        location = locate_pieces(request.path, sample.pieces)
+        probe = Probe(request=request, location=location, supply=supply, cores=cores_available(), clock=clock)
+        return run_probe(probe, str(request.path.absolute()), on_phase)
 
 
 def run_probe(probe: Probe, path: str, on_phase: OnStage, missing: Sequence[Missing] = ()) -> BandwidthMeasurement:

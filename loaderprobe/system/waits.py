@@ -150,19 +150,16 @@ _PARTS: tuple[tuple[WaitKind, tuple[str, ...]], ...] = (
     (
         "storage",
         ("folio_", "page_bit", "lock_page", "io_schedule", "bit_wait_io", "wait_on_buffer", "submit_bio", "blk_",
-         "blkdev", "dio", "iomap", "filemap", "xfs_buf", "io_cqring", "read_events"),
+         "blkdev", "dio", "iomap", "filemap", "xfs_buf", "io_cqring", "read_events",
+         # Requests to the server of a file system: FUSE, NFS, SMB, 9p, Ceph, Lustre. The thread sleeps in S, not in D.
+         "request_wait_answer", "fuse", "rpc", "nfs", "wait_for_response", "cifs", "smb", "p9_", "ceph", "cl_sync"),
     ),
 )  # fmt: skip
-# Requests to the server of a file system: FUSE, NFS, SMB, 9p, Ceph, Lustre. The thread sleeps in S, not in D.
-_REQUESTS = ("request_wait_answer", "fuse", "rpc", "nfs", "wait_for_response", "cifs", "smb", "p9_", "ceph", "cl_sync")
 
 
 def kind_of_channel(channel: str) -> WaitKind | None:
     """The kind of wait in this kernel function; None where the name gives no kind."""
-    for kind, parts in _PARTS:
-        if any(part in channel for part in parts):
-            return kind
-    return "storage" if any(part in channel for part in _REQUESTS) else None
+    return next((kind for kind, parts in _PARTS if any(part in channel for part in parts)), None)
 
 
 TABLES = ("net/tcp", "net/tcp6", "net/udp", "net/udp6")
