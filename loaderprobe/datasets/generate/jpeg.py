@@ -173,13 +173,10 @@ def best_code(frequencies: NDArray[np.int64]) -> HuffmanCode:
     counts[longest] -= 1
     symbols = sorted((s for s in range(SYMBOLS) if sizes[s]), key=lambda s: (sizes[s], s))
     codes, lengths = np.zeros(SYMBOLS, np.uint64), np.zeros(SYMBOLS, np.int64)
-    code, waiting = 0, iter(symbols)
-    for bits in range(1, LONGEST + 1):
-        for _ in range(counts[bits]):
-            symbol = next(waiting)
-            codes[symbol], lengths[symbol] = code, bits
-            code += 1
-        code <<= 1
+    lengths[symbols] = np.repeat(np.arange(1, LONGEST + 1), counts[1 : LONGEST + 1])
+    # Of all words of 16 bits, those that begin with the code: it follows those of the codes before it (T.81 C.2).
+    words = 1 << (LONGEST - lengths[symbols])
+    codes[symbols] = (np.cumsum(words) - words) // words
     return HuffmanCode(counts=tuple(counts[1 : LONGEST + 1]), symbols=tuple(symbols), codes=codes, lengths=lengths)
 
 
