@@ -156,7 +156,7 @@ class Probe:
             direct = why_not_direct(supply.sample.pieces) is None
             # It may read into the page cache what a later phase must read cold.
             supply.spoil()
-            supply = replace(supply, sample=in_a_row, seed=0, shuffled=False)
+            supply = replace(supply, sample=in_a_row, shuffled=False)
         if step.name == "metadata":
             seconds *= METADATA_SHARE
             longest_s = METADATA_LONGEST * seconds

@@ -91,12 +91,6 @@ class Frame:
         return tuple(scaled(table, self.quality) for table in tables[: 2 if self.components == 3 else 1])
 
     @property
-    def unit(self) -> tuple[int, int]:
-        """Width and height in samples of the minimum coded unit (T.81 A.2)."""
-        horizontal, vertical = self.factors(0)
-        return SIDE * horizontal, SIDE * vertical
-
-    @property
     def block_components(self) -> NDArray[np.int64]:
         """The component of each block of a minimum coded unit."""
         sizes = [self.factors(component)[0] * self.factors(component)[1] for component in range(self.components)]
@@ -109,7 +103,8 @@ def spectra(planes: Sequence[Plane], frame: Frame) -> tuple[Spectrum, ...]:
     All planes are of the frame's full size; chrominance is averaged down to its sampling, and edges are
     repeated up to whole units.
     """
-    wide, high = frame.unit
+    # The minimum coded unit, in samples (T.81 A.2).
+    wide, high = (SIDE * factor for factor in frame.factors(0))
     found = []
     for component, plane in enumerate(planes):
         padded = np.pad(plane, ((0, -frame.height % high), (0, -frame.width % wide)), "edge")

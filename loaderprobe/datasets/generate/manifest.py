@@ -46,10 +46,6 @@ class SetSpec:
     pool_sha256: str = ""
     """Digest of the pool; empty in a requested spec."""
 
-    def asks_for(self) -> SetSpec:
-        """The spec as requested, without what was found when the set was made."""
-        return replace(self, pool_sha256="")
-
     def directory(self, root: Path) -> Path:
         """`500x375`, or `500x375-tar`."""
         return root / (self.resolution if self.layout == FILES else f"{self.resolution}-{self.layout}")
