@@ -194,11 +194,13 @@ def test_litdata_reads_our_chunks(tmp_path: Path, make: Make) -> None:
 
 
 def test_a_row_without_an_image_is_damage(tmp_path: Path) -> None:
-    """So is whatever else pyarrow, or a value in the file, raises."""
+    """So is whatever else pyarrow, or a value in the file, raises. Without a column of images its columns are named."""
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    pq.write_table(pa.table({"image": pa.array([None], pa.binary())}), tmp_path / "a.parquet")
-    with pytest.raises(BadValue, match="is damaged"):
-        scan_layout(tmp_path, "parquet", sample=1, seed=0, progress=lambda *_: None)
+    rows = {"is damaged": {"image": pa.array([None], pa.binary())}, "no column of encoded images": {"text": ["a dog"]}}
+    for what, row in rows.items():
+        pq.write_table(pa.table(row), tmp_path / "a.parquet")
+        with pytest.raises(BadValue, match=what):
+            scan_layout(tmp_path, "parquet", sample=1, seed=0, progress=lambda *_: None)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import os
 import signal
 import time
 import zlib
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -314,20 +315,19 @@ class Work:
     def _write_together(
         self, chunks: Sequence[Sequence[int]], processes: int, found: Callable[[list[Entry]], None], journal: Journal
     ) -> None:
-        seen: set[Future[list[Entry]]] = set()
-        futures: list[Future[list[Entry]]] = []
+        futures: set[Future[list[Entry]]] = set()
         try:
             with process_pool(min(processes, len(chunks)), self) as executor:
-                futures += [executor.submit(_write_chunk, chunk) for chunk in chunks]
+                futures |= {executor.submit(_write_chunk, chunk) for chunk in chunks}
                 for future in as_completed(futures):
                     entries = future.result()
-                    seen.add(future)
+                    futures.remove(future)
                     journal.add(entries)
                     found(entries)
         finally:
             # Chunks that ended while the processes were being stopped.
             for future in futures:
-                if future not in seen and future.done() and not future.cancelled() and future.exception() is None:
+                if future.done() and not future.cancelled() and future.exception() is None:
                     journal.add(future.result())
 
 
@@ -490,7 +490,7 @@ def _manifest_of(spec: SetSpec, count: int, files: Sequence[Entry]) -> Manifest:
         size_bytes=tuple(entry.size_bytes for entry in files),
         xxh3=tuple(entry.xxh3 for entry in files),
         image_bytes=sizes if len(sizes) == count else (),  # shards of an earlier version have none
-        odd_images={name: ODDITIES[name].among(count) for name in spec.oddities},
+        odd_images={name: bisect_left(ODDITIES[name], count) for name in spec.oddities},
     )
 
 
