@@ -74,7 +74,7 @@ def resolve(kind: Kind, name: str) -> Any:
     Raises BadValue for an unknown or ambiguous name and for what cannot be of this kind, MissingPart for what cannot
     be imported.
     """
-    module_name, attribute = _target(kind, name)
+    module_name, attribute = check_name(kind, name)
     try:
         found = getattr(import_module(module_name), attribute)
     except Exception as error:  # a module of the user's own may raise anything while it is imported
@@ -87,17 +87,12 @@ def resolve(kind: Kind, name: str) -> Any:
     return found
 
 
-def check_name(kind: Kind, name: str) -> None:
-    """Raise BadValue for an unknown or ambiguous name, and for what names no class; nothing is imported."""
-    _target(kind, name)
-
-
 def check_installed(kind: Kind, name: str) -> None:
     """Raise what `resolve` raises, except that what is built in is trusted, and not imported, where torch is installed.
 
     A torch that is installed and broken is met by the process that imports it.
     """
-    _target(kind, name)
+    check_name(kind, name)
     if kind == "loader" and name in LIBRARIES:
         check_library(f"the loader {name}", LIBRARIES[name], f"'loaderprobe[{name}]'")
     if name not in BUILT_IN[kind] or not all(find_spec(package) for package in ("torch", "torchvision")):
@@ -122,7 +117,7 @@ def check_library(user: str, module: str, package: str) -> None:
 
 def foreign_module(kind: Kind, name: str) -> str | None:
     """The module outside loaderprobe that `resolve` would import; None for a built-in name. Raises BadValue."""
-    module_name, _ = _target(kind, name)
+    module_name, _ = check_name(kind, name)
     return None if name in BUILT_IN[kind] else module_name
 
 
@@ -150,8 +145,8 @@ def _lack(kind: Kind, found: Any) -> str | None:
     return None
 
 
-def _target(kind: Kind, name: str) -> tuple[str, str]:
-    """(module, class) behind a name, checked and not imported. Raises BadValue."""
+def check_name(kind: Kind, name: str) -> tuple[str, str]:
+    """(module, class) behind a name; not imported. Raises BadValue for an unknown or ambiguous name, or one of none."""
     points, own = list(entry_points(group=f"loaderprobe.{kind}s")), f"package.module:{NOUNS[kind]}"
     taken = [point for point in points if point.name == name]
     targets = {each for each in (BUILT_IN[kind].get(name), *(point.value for point in taken)) if each}

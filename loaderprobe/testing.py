@@ -16,11 +16,7 @@ from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig, with_
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import (
     BATCH_COLUMNS,
-    CallKind,
     ComputeInfo,
-    DeviceKind,
-    DeviceRecords,
-    HostCalls,
     Mode,
     Timeline,
     WorkerBatches,
@@ -28,8 +24,8 @@ from loaderprobe.records.measurement import (
 
 __all__ = [
     "FakeClock",
+    "FakeGpu",
     "FakePageCache",
-    "ProfiledCompute",
     "ScriptedLoader",
     "Service",
     "example_arguments",
@@ -236,15 +232,12 @@ def example_arguments(clock: Clock, **changes: Any) -> ComputeArguments:
 
 
 @dataclass(slots=True)
-class ProfiledCompute:
-    """A GPU on a fake clock: steps of `step_s`, one after the other, one kernel each, and the host waits for each.
-
-    `profile` records what happened, or raises `trouble`.
-    """
+class FakeGpu:
+    """A GPU on a fake clock: steps of `step_s`, one after the other, and the host waits for each. No profiler runs."""
 
     clock: FakeClock
     step_s: float
-    trouble: Exception | None = None
+    trouble: Exception = field(default_factory=lambda: RuntimeError("no profiler"))
     _begun_ns: list[int] = field(default_factory=list)
     _ended_ns: list[int] = field(default_factory=list)
     _last_begun_ns: tuple[int, ...] = ()
@@ -271,50 +264,4 @@ class ProfiledCompute:
         return self._last_begun_ns
 
     def profile(self, feed: Callable[[int], Iterator[Any]], *, steps: int, warm_up: int, batch_size: int) -> Timeline:
-        """One kernel a step, right after its wait."""
-        if self.trouble is not None:
-            raise self.trouble
-        before, after, *_, plain_ns = self._play(feed(warm_up + steps), warm_up)
-        waits, left, ended, begin_ns, span_ns = self._play(feed(warm_up + steps), warm_up)
-        count = len(ended)
-        kernel: DeviceKind = "kernel"
-        launch: CallKind = "launch"
-        return Timeline(
-            device="Fake GPU",
-            steps=count,
-            batch_size=batch_size,
-            begin_ns=begin_ns,
-            end_ns=begin_ns + span_ns,
-            wait_begin_ns=waits,
-            wait_end_ns=left,
-            step_begin_ns=waits,
-            names=("kernel", "cudaLaunchKernel"),
-            records=DeviceRecords(
-                kind=(kernel,) * count, name=(0,) * count, begin_ns=left, end_ns=ended, stream=(7,) * count,
-                correlation=tuple(range(count)), loader=(False,) * count, occupancy=(0.5,) * count,
-                blocks_per_sm=(2.0,) * count,
-            ),
-            calls=HostCalls(
-                kind=(launch,) * count, name=(1,) * count, begin_ns=left, end_ns=left,
-                correlation=tuple(range(count)), training=(True,) * count,
-            ),
-            rejected=(),
-            launches=count,
-            launches_without_record=0,
-            plain_ns=plain_ns,
-            plain_wait_ns=sum(after) - sum(before),
-        )  # fmt: skip
-
-    def _play(self, batches: Iterator[Any], warm_up: int) -> tuple[Any, Any, Any, int, int]:
-        waits, left = [], []
-        for number in range(warm_up):
-            self.step(next(batches))
-            if number == warm_up - 1:
-                self.finish()
-        begin_ns = entered_ns = self.clock.now_ns()
-        for batch in batches:
-            waits.append(entered_ns)
-            left.append(self.clock.now_ns())
-            self.step(batch)
-            entered_ns = self.clock.now_ns()
-        return tuple(waits), tuple(left), self.finish(), begin_ns, entered_ns - begin_ns
+        raise self.trouble

@@ -8,14 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from loaderprobe.errors import BadValue
 
 T = TypeVar("T")
-Resolution = tuple[int, int] | Literal["imagenet"]
-"""(width, height) in pixels, or ImageNet's own mixture of resolutions."""
-IMAGENET: Literal["imagenet"] = "imagenet"
+IMAGENET = "imagenet"
 
 _SIZE_UNITS = {
     "": 1, "B": 1,
@@ -73,8 +71,8 @@ def parse_bytes(text: str) -> int:
     return round(float(match[1]) * _SIZE_UNITS[match[2].upper()])
 
 
-def parse_resolution(text: str) -> Resolution:
-    """(width, height) in pixels from `500x375`, or `imagenet`. Raises BadValue."""
+def parse_resolution(text: str) -> str:
+    """`500x375` in pixels, or `imagenet` for ImageNet's own mixture of resolutions. Raises BadValue."""
     if text.strip().lower() == IMAGENET:
         return IMAGENET
     match = re.fullmatch(r"\s*(\d{1,5})[xX](\d{1,5})\s*", text)
@@ -83,12 +81,7 @@ def parse_resolution(text: str) -> Resolution:
             f"'{text}' is not a resolution",
             hint="write WIDTHxHEIGHT in pixels (16 to 16384), like 500x375, or imagenet for its mixture",
         )
-    return int(match[1]), int(match[2])
-
-
-def format_resolution(resolution: Resolution) -> str:
-    """`500x375`, or `imagenet`."""
-    return resolution if isinstance(resolution, str) else f"{resolution[0]}x{resolution[1]}"
+    return f"{int(match[1])}x{int(match[2])}"
 
 
 def parse_list(text: str, parse: Callable[[str], T]) -> tuple[T, ...]:

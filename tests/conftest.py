@@ -20,7 +20,7 @@ from hypothesis import settings
 from PIL import Image
 
 from loaderprobe.datasets.folder import generated_set
-from loaderprobe.datasets.generate.generate import SetRequest, generate
+from loaderprobe.datasets.generate.generate import generate, set_asked_for
 from loaderprobe.measure.runner import ForkServer, Order
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
@@ -183,8 +183,8 @@ def same_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 def photographs(tmp_path_factory: pytest.TempPathFactory) -> FileSet:
     """256 generated images of 500x375 on the file system of the temporary directory."""
     root = tmp_path_factory.mktemp("photographs")
-    request = SetRequest(resolution=(500, 375), classes=4, seed=1, base_images=4)
-    made = generate(root, request, count=256, processes=2, progress=lambda *_: None)
+    spec = set_asked_for("500x375", classes=4, seed=1, base_images=4)
+    made = generate(root, spec, count=256, processes=2, progress=lambda *_: None)
     return generated_set(made, sample=256, seed=0)
 
 

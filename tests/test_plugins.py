@@ -80,7 +80,7 @@ def test_a_missing_library_is_named_with_the_line_that_installs_it(name: str, mo
 
 
 CLASSES = """
-from loaderprobe.testing import ProfiledCompute, ScriptedLoader
+from loaderprobe.testing import FakeGpu, ScriptedLoader
 
 class Mute(ScriptedLoader):
     batches = records = None
@@ -88,7 +88,7 @@ class Mute(ScriptedLoader):
 class Older(ScriptedLoader):
     def __init__(self, config, files): ...
 
-class Chatty(ProfiledCompute):
+class Chatty(FakeGpu):
     def __init__(self, argument, clock, config=None): ...
 
 def loader(config, files, scratch): ...

@@ -162,6 +162,7 @@ def test_shards_of_ranks_are_disjoint_and_together_the_whole(count: int, size: i
         (FILES, {"paths": ("a",)}, "differ in number"),
         (FILES, {"classes": (0,)}, "differ in number"),
         (FILES, {"size_bytes": (1,)}, "differ in number"),
+        (FILES, {"places": ((0, 0),)}, "differ in number"),
         (FILES, {"paths": (), "classes": (), "size_bytes": ()}, "no file"),
         (FILES, {"size_bytes": (1, -1, 1)}, "below 0"),
         (StorageCeiling(data="", phases=()), {"phases": (example_phase(1, 1e6, io_bytes=0),)}, "has no rate"),

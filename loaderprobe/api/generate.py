@@ -9,9 +9,9 @@ from pathlib import Path
 
 from loaderprobe.api.shown import Shown
 from loaderprobe.api.values import PathLike, listed, unheard
-from loaderprobe.datasets.generate.generate import SetRequest, verify_set
 from loaderprobe.datasets.generate.generate import generate as generate_set
-from loaderprobe.datasets.generate.manifest import SPEC
+from loaderprobe.datasets.generate.generate import set_asked_for, verify_set
+from loaderprobe.datasets.generate.manifest import SPEC, SetSpec
 from loaderprobe.datasets.generate.oddities import parse_oddities
 from loaderprobe.datasets.layouts import FILES, check_layout
 from loaderprobe.errors import BadValue
@@ -62,9 +62,9 @@ def generate(
     rather than mix sets.
     """
     check(GENERATE, locals())
-    requests = [
-        SetRequest(
-            resolution=resolution,
+    specs = [
+        set_asked_for(
+            resolution,
             classes=classes,
             seed=seed,
             mean_bytes=None if mean_size is None else parse_bytes(str(mean_size)),
@@ -76,21 +76,19 @@ def generate(
         for resolution in listed(resolutions, parse_resolution)
         for each in listed(layout, check_layout)
     ]
-    return DataSets(make_sets(Path(directory), requests, count=count, progress=progress or unheard))
+    return DataSets(make_sets(Path(directory), specs, count=count, progress=progress or unheard))
 
 
-def make_sets(root: Path, requests: Sequence[SetRequest], *, count: int, progress: OnStage) -> tuple[Path, ...]:
+def make_sets(root: Path, specs: Sequence[SetSpec], *, count: int, progress: OnStage) -> tuple[Path, ...]:
     """Make, complete or enlarge the data sets under `root`. Raises Refused and its kin rather than mix sets."""
     processes = max(1, round(cores_available()))
 
-    def one(request: SetRequest) -> Path:
-        label = request.spec().directory(root).name
+    def one(spec: SetSpec) -> Path:
+        label = spec.directory(root).name
         generating, painting = partial(progress, f"generating {label}"), partial(progress, f"painting {label}")
-        return generate_set(
-            root, request, count=count, processes=processes, progress=generating, on_base_image=painting
-        )
+        return generate_set(root, spec, count=count, processes=processes, progress=generating, on_base_image=painting)
 
-    return tuple(one(request) for request in requests)
+    return tuple(one(spec) for spec in specs)
 
 
 def verify(root: Path, progress: OnStage) -> dict[Path, dict[str, str]]:

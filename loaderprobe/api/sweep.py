@@ -19,7 +19,7 @@ from loaderprobe.api.shown import usual_out
 from loaderprobe.api.sweep_spec import bytes_to_make, check_layouts, check_spec, images_needed, spec_of, with_data
 from loaderprobe.api.values import PathLike, data_path, listed, unheard
 from loaderprobe.datasets.folder import check_folder, generated_set
-from loaderprobe.datasets.generate.generate import SetRequest
+from loaderprobe.datasets.generate.generate import set_asked_for
 from loaderprobe.datasets.layouts import FILES, check_layout
 from loaderprobe.errors import BadValue, LostRank, MissingPart, NoSpace
 from loaderprobe.measure.ceilings import Ceilings
@@ -146,8 +146,8 @@ def sweep(
     nodes = coordinator.nodes if coordinator else None
     spec = spec_of(**options, command=(command or written(options),), nodes=nodes)
     layouts = None if layout is None else listed(layout, check_layout)
-    requests = [
-        SetRequest(resolution=resolution, seed=seed, layout=each)
+    specs = [
+        set_asked_for(resolution, seed=seed, layout=each)
         for resolution in listed(resolutions, parse_resolution)
         for each in layouts or (FILES,)
     ]
@@ -161,9 +161,9 @@ def sweep(
     check_spec(spec, nodes)
     check_layouts(spec, layouts or (() if data is not None else (FILES,)))
     heard = listener or ProgressOnly(progress)
-    heard.checked(spec, bytes_to_make(requests, folder, count) if data is None else 0.0)
+    heard.checked(spec, bytes_to_make(specs, folder, count) if data is None else 0.0)
     if data is None:
-        made = make_sets(folder, requests, count=count, progress=heard.progress)
+        made = make_sets(folder, specs, count=count, progress=heard.progress)
         files = [generated_set(path, sample=count, seed=seed) for path in made]
     else:
         only = layouts if convert_to is None else None

@@ -11,8 +11,7 @@ from typing import Any
 
 from loaderprobe.analyze.next_configs import PREFETCH_FACTORS, most_workers
 from loaderprobe.api.values import counts, layouts_of, listed
-from loaderprobe.datasets.generate.generate import SetRequest
-from loaderprobe.datasets.generate.manifest import is_generated
+from loaderprobe.datasets.generate.manifest import SetSpec, is_generated
 from loaderprobe.datasets.generate.pool import expected_mean
 from loaderprobe.datasets.layouts import FILES, LAYOUTS
 from loaderprobe.errors import BadValue
@@ -243,9 +242,8 @@ def check_layouts(spec: SweepSpec, layouts: Iterable[str]) -> None:
             raise BadValue(f"the loader {name} does not read {noun}", hint=other)
 
 
-def bytes_to_make(requests: Iterable[SetRequest], data_dir: Path, count: int) -> float:
+def bytes_to_make(specs: Iterable[SetSpec], data_dir: Path, count: int) -> float:
     """Bytes, about, of those data sets of so many images that are not there."""
-    specs = (request.spec() for request in requests)
     return sum(count * expected_mean(spec) for spec in specs if not is_generated(spec.directory(data_dir)))
 
 

@@ -187,7 +187,7 @@ class IterableLoader:
         for pid in self.workers():
             counters = read_process(pid)
             if counters is not None:
-                self._seen[pid] = round((counters.cpu_s or 0.0) * 1e9), counters.read_bytes or 0
+                self._seen[pid] = round(counters.cpu_s * 1e9), counters.read_bytes or 0
         used = [(now, before.get(pid, (0, 0))) for pid, now in self._seen.items()]
         cpu_ns, read_bytes = (
             total + sum(max(0, now[which] - earlier[which]) for now, earlier in used)

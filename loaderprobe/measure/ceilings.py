@@ -26,7 +26,7 @@ from loaderprobe.storage.files import LARGE_BLOCK_BYTES, Piece, Sample, blocks, 
 from loaderprobe.storage.objects import ONE_INTERPRETER, ObjectEngine, probe_objects
 from loaderprobe.storage.phase import PhaseSettings, run_fastest
 from loaderprobe.storage.probe import ProbeRequest, probe_bandwidth
-from loaderprobe.storage.reader import ReadEngine, Supply, ThreadEngine
+from loaderprobe.storage.reader import ReadEngine, ReadOrder, Supply, ThreadEngine
 from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.system.device import locate_root, reads_from_storage
 from loaderprobe.system.host import SystemClock
@@ -175,8 +175,8 @@ def raise_ceiling(
                 uncounted = Remark(code="filesystem_not_counted", facts={"filesystem": location.filesystem})
                 return replace(known, missing=uncounted)
         settings = PhaseSettings(
-            engine=engine, supply=supply, location=location, cores_available=cores, readers=readers, seconds=seconds,
-            longest_s=longest_s,
+            engine=engine, supply=supply, location=location, cores_available=cores, longest_s=longest_s,
+            order=ReadOrder(readers=readers, seconds=seconds),
         )  # fmt: skip
         return replace(known, phases=(*known.phases, run_fastest(settings)), missing=None)
     except (LoaderprobeError, OSError) as error:

@@ -46,14 +46,14 @@ class NvmlDevice:
     """Number of the GPU instance; None for a whole GPU."""
 
     def ask(self, *names: str) -> Any:
-        """The result of the first of these functions that both pynvml and the driver have."""
+        """The result of the first of these functions that the driver has."""
         for name in names[:-1]:
             try:
-                return call(self.nvml, name, self.handle)
+                return getattr(self.nvml, name)(self.handle)
             except self.nvml.NVMLError as error:
                 if error.value != FUNCTION_NOT_FOUND:
                     raise
-        return call(self.nvml, names[-1], self.handle)
+        return getattr(self.nvml, names[-1])(self.handle)
 
     def explain(self, error: Any) -> Remark:
         """The reason of an error; names MIG where MIG is the reason."""
@@ -62,17 +62,9 @@ class NvmlDevice:
         if self.instance is not None:
             return Remark(code="mig_instance")
         with suppress(self.nvml.NVMLError):  # a GPU without MIG answers with an error as well
-            if call(self.nvml, "nvmlDeviceGetMigMode", self.handle)[0]:
+            if self.nvml.nvmlDeviceGetMigMode(self.handle)[0]:
                 return Remark(code="mig_split")
         return reason_for(error.value)
-
-
-def call(nvml: Any, name: str, *arguments: Any) -> Any:
-    """`nvml.name(*arguments)`. A pynvml without that function raises the same error as a driver without it."""
-    function = getattr(nvml, name, None)
-    if function is None:
-        raise nvml.NVMLError(FUNCTION_NOT_FOUND)
-    return function(*arguments)
 
 
 def open_device(nvml: Any, uuid: str) -> NvmlDevice:
@@ -83,7 +75,7 @@ def open_device(nvml: Any, uuid: str) -> NvmlDevice:
     handle = _handle(nvml, uuid)
     try:
         # pynvml returns a C integer here, which is true even when it is 0.
-        found = call(nvml, "nvmlDeviceIsMigDeviceHandle", handle)
+        found = nvml.nvmlDeviceIsMigDeviceHandle(handle)
         is_instance = bool(getattr(found, "value", found))
     except nvml.NVMLError as error:
         if error.value not in (FUNCTION_NOT_FOUND, NOT_SUPPORTED):
@@ -94,19 +86,19 @@ def open_device(nvml: Any, uuid: str) -> NvmlDevice:
     return NvmlDevice(
         nvml=nvml,
         handle=handle,
-        parent=call(nvml, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle", handle),
-        instance=int(call(nvml, "nvmlDeviceGetGpuInstanceId", handle)),
+        parent=nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle),
+        instance=int(nvml.nvmlDeviceGetGpuInstanceId(handle)),
     )
 
 
 def _handle(nvml: Any, uuid: str) -> Any:
     """Both prefixes are tried, because torch does not mark the UUID of a MIG instance."""
     try:
-        return call(nvml, "nvmlDeviceGetHandleByUUID", uuid)
+        return nvml.nvmlDeviceGetHandleByUUID(uuid)
     except nvml.NVMLError as error:
         if error.value != ERROR_NOT_FOUND or not uuid.startswith("GPU-"):
             raise
-        return call(nvml, "nvmlDeviceGetHandleByUUID", uuid.replace("GPU-", "MIG-", 1))
+        return nvml.nvmlDeviceGetHandleByUUID(uuid.replace("GPU-", "MIG-", 1))
 
 
 # GPM: how many SMs are busy and how many warps they hold, on Hopper and newer GPUs. It does not use CUPTI, so it reads
@@ -161,29 +153,37 @@ class GpmReader:
 
     def __init__(self, clock: Clock, device: NvmlDevice) -> None:
         self._clock = clock
-        self._device = device
+        self.device = device
         self._samples: list[Any] = []
         """The last, and one to take the next in."""
         self._last_ns = 0
 
-    def start(self) -> Remark | None:
-        """Take the first sample. A GPU without GPM gives a reason and no readings."""
-        nvml = self._device.nvml
+    def _start(self) -> Answers | Remark:
+        nvml = self.device.nvml
         try:
-            supported = call(nvml, "nvmlGpmQueryDeviceSupport", self._device.parent).isSupportedDevice
+            supported = nvml.nvmlGpmQueryDeviceSupport(self.device.parent).isSupportedDevice
         except nvml.NVMLError as error:
             if error.value != NOT_SUPPORTED:
                 raise
             supported = 0
         if not supported:
             return UNSUPPORTED
-        for _ in range(2):
-            self._samples.append(call(nvml, "nvmlGpmSampleAlloc"))
-        self._take(self._samples[0])
-        return None
+        try:
+            for _ in range(2):
+                self._samples.append(nvml.nvmlGpmSampleAlloc())
+            self._take(self._samples[0])
+        except nvml.NVMLError:
+            self.close()
+            raise
+        return {}
 
-    def read(self) -> Answers:
-        """Averages since the previous reading; none when that is too recent for the driver."""
+    def read(self) -> Answers | Remark:
+        """Averages since the previous reading; none at first, and when that is too recent for the driver.
+
+        The reason for a GPU without GPM.
+        """
+        if not self._samples:
+            return self._start()
         if self._clock.now_ns() - self._last_ns < LEAST_GAP_NS:
             return {}
         before, now = self._samples
@@ -194,27 +194,27 @@ class GpmReader:
     def close(self) -> None:
         """Free the samples; a lost GPU has freed them already."""
         for sample in self._samples:
-            with suppress(self._device.nvml.NVMLError):
-                call(self._device.nvml, "nvmlGpmSampleFree", sample)
+            with suppress(self.device.nvml.NVMLError):
+                self.device.nvml.nvmlGpmSampleFree(sample)
         self._samples.clear()
 
     def _take(self, sample: Any) -> None:
-        device = self._device
+        device = self.device
         if device.instance is None:
-            call(device.nvml, "nvmlGpmSampleGet", device.handle, sample)
+            device.nvml.nvmlGpmSampleGet(device.handle, sample)
         else:
-            call(device.nvml, "nvmlGpmMigSampleGet", device.parent, device.instance, sample)
+            device.nvml.nvmlGpmMigSampleGet(device.parent, device.instance, sample)
         self._last_ns = self._clock.now_ns()
 
     def _between(self, first: Any, last: Any) -> Answers:
-        nvml = self._device.nvml
+        nvml = self.device.nvml
         ids = [number for metric in METRICS for number in metric.ids]
         asked = nvml.c_nvmlGpmMetricsGet_t()
         asked.version = nvml.NVML_GPM_METRICS_GET_VERSION
         asked.numMetrics, asked.sample1, asked.sample2 = len(ids), first, last
         for place, number in enumerate(ids):
             asked.metrics[place].metricId = number
-        call(nvml, "nvmlGpmMetricsGet", asked)
+        nvml.nvmlGpmMetricsGet(asked)
         metrics = {number: asked.metrics[place] for place, number in enumerate(ids)}
         return {metric.name: _answer(metric, [metrics[number] for number in metric.ids]) for metric in METRICS}
 
@@ -246,7 +246,7 @@ class NvmlFigure:
 
 def _clock_mhz(device: NvmlDevice, which: str) -> float:
     nvml = device.nvml
-    return float(call(nvml, "nvmlDeviceGetClockInfo", device.handle, getattr(nvml, which)))
+    return float(nvml.nvmlDeviceGetClockInfo(device.handle, getattr(nvml, which)))
 
 
 def _other_processes(device: NvmlDevice) -> float | Remark:
@@ -305,8 +305,8 @@ class NvmlSampler(RecordedSampler):
         super().__init__(clock)
         self._nvml: Any = None
         self._uuid = uuid
-        self._device: NvmlDevice | None = None
         self._gpm: GpmReader | None = None
+        """None without a GPU."""
         self._final: set[str] = set()
         """Names of figures that are asked for no more."""
         self._begun_ns = 0
@@ -319,23 +319,28 @@ class NvmlSampler(RecordedSampler):
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._device is not None:
-            if self._gpm is not None:
-                self._gpm.close()
+        if self._gpm is not None:
+            self._gpm.close()
             self._shut_down()
 
     def sample(self) -> None:
         """Read the figures that this GPU offers; the others keep their reason."""
-        device = self._device
-        if device is None:
+        gpm = self._gpm
+        if gpm is None:
             return
         for figure in FIGURES:
             if figure.name not in self._final:
-                with self._asking((figure,), device.explain):
-                    self._keep(figure, figure.read(device))
+                with self._asking((figure,), gpm.device.explain):
+                    self._keep(figure, figure.read(gpm.device))
         if METRICS[0].name not in self._final:
             with self._asking(METRICS, lambda error: of_gpm(error.value)):
-                self._sample_gpm(device)
+                answers = gpm.read()
+                if isinstance(answers, Remark):
+                    self._final.update(metric.name for metric in METRICS)
+                    self._miss(METRICS, answers)
+                else:
+                    for metric in METRICS:
+                        self._keep(metric, answers.get(metric.name))
 
     def series(self) -> Sequence[Series | Missing]:
         """All readings, and the reasons for figures that were never read or that stopped early."""
@@ -360,7 +365,7 @@ class NvmlSampler(RecordedSampler):
         except self._nvml.NVMLError as error:
             return reason_for(error.value)
         try:
-            self._device = open_device(self._nvml, self._uuid)
+            self._gpm = GpmReader(self._clock, open_device(self._nvml, self._uuid))
         except self._nvml.NVMLError as error:
             self._shut_down()
             return reason_for(error.value)
@@ -384,24 +389,6 @@ class NvmlSampler(RecordedSampler):
                     self._final.add(figure.name)
                     self._missing.pop(figure.name, None)
             self._miss(every, explain(error))
-
-    def _sample_gpm(self, device: NvmlDevice) -> None:
-        if self._gpm is not None:
-            answers = self._gpm.read()
-            for metric in METRICS:
-                self._keep(metric, answers.get(metric.name))
-            return
-        reader = GpmReader(self._clock, device)
-        try:
-            reason = reader.start()
-        except self._nvml.NVMLError:
-            reader.close()
-            raise
-        if reason is None:
-            self._gpm = reader
-        else:
-            self._final.update(metric.name for metric in METRICS)
-            self._miss(METRICS, reason)
 
     def _keep(self, figure: NvmlFigure | GpmMetric, answer: float | Remark | None) -> None:
         if isinstance(answer, Remark):

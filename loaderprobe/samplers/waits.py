@@ -17,7 +17,7 @@ from loaderprobe.records.remark import Remark
 from loaderprobe.records.waits import WaitSamples
 from loaderprobe.system.process import child_environment, signal_name
 from loaderprobe.system.waits import let_be_read_by, start_ticks
-from loaderprobe.system.waits_process import GONE, read_rows
+from loaderprobe.system.waits_process import GONE, read_rounds
 
 RATE_HZ = 12.0
 # It takes a tenth of a second; on a file system that is cold and far away, some more.
@@ -90,7 +90,7 @@ class WaitsSampler:
         self._check()
         if self._reason is not None or self._folder is None:
             return Missing(name="waits", reason=self._reason or Remark(code="waits_not_started"))
-        return read_rows(self._folder)
+        return read_rounds(self._folder)
 
     def _begin(self, folder: Path) -> None:
         with (folder / LOG).open("wb") as log:
@@ -102,27 +102,21 @@ class WaitsSampler:
                 bufsize=0,
                 env=child_environment(),
             )
-        self._reason = None
-        if not self._ready(self._process):
-            return
-        if any(pid == os.getpid() for pid, _ in self._threads()):
-            # For this process alone: what it starts may look at it, if Yama would not let it.
-            let_be_read_by(self._process.pid)
-            self._allowed = True
-        self.follow_threads()
-
-    def _ready(self, process: subprocess.Popen[bytes]) -> bool:
+        self._reason, process = None, self._process
         assert process.stdout is not None
         poll = select.poll()
         poll.register(process.stdout, select.POLLIN)
         if not poll.poll(START_LIMIT_S * 1e3):
             self._fail(Remark(code="waits_not_ready", facts={"limit_s": START_LIMIT_S}))
-            return False
-        if not process.stdout.read(1):
+        elif not process.stdout.read(1):
             process.wait()
             self._check()
-            return False
-        return True
+        else:
+            if any(pid == os.getpid() for pid, _ in self._threads()):
+                # For this process alone: what it starts may look at it, if Yama would not let it.
+                let_be_read_by(process.pid)
+                self._allowed = True
+            self.follow_threads()
 
     def _check(self) -> None:
         """Note how the process ended, if it did so by itself."""

@@ -20,7 +20,7 @@ from loaderprobe.protocols import Clock, Group, OnStage, PageCache
 from loaderprobe.records.phases import BandwidthPhase, Engine, RankRead
 from loaderprobe.records.rank_processes import ReadTogether
 from loaderprobe.storage.files import Piece, Sample, decoded_pieces
-from loaderprobe.storage.phase import MOST_ROUNDS, PhaseSettings, Total, more, own_reads, run_phase
+from loaderprobe.storage.phase import MOST_ROUNDS, PhaseSettings, more, own_reads, run_phase
 from loaderprobe.storage.probe import LONGEST
 from loaderprobe.storage.reader import (
     VANISHED,
@@ -32,6 +32,7 @@ from loaderprobe.storage.reader import (
     ThreadEngine,
     decoded,
     encoded,
+    in_a_row,
     slices_until,
     together,
 )
@@ -39,9 +40,7 @@ from loaderprobe.units import format_duration, significant
 
 
 def _rank(rank: int, where: tuple[str, int], runs: Sequence[Sequence[Reading]]) -> RankRead:
-    total = Total()
-    for reading in (run[rank] for run in runs):
-        total.add(reading, reading.slices, counted=reading.counted)
+    total = in_a_row([run[rank] for run in runs])
     return RankRead(
         rank=rank,
         node=where[1],
@@ -183,8 +182,7 @@ def read_step(reader: RankReader) -> BandwidthPhase | None:
         supply=Supply(sample, None, seed=asked.seed),
         location=asked.location,
         cores_available=sum(cores),
-        readers=asked.readers * reader.group.size,
-        seconds=asked.seconds,
+        order=ReadOrder(readers=asked.readers * reader.group.size, seconds=asked.seconds),
         longest_s=LONGEST * asked.seconds,
     )
     try:

@@ -101,17 +101,12 @@ def sample_files(path: Path, *, seed: int) -> Sample:
             raise MissingPart(f"no permission to read {path}", hint="run as a user with read permission")
         return _one_file(path, status.st_size, seed)
     if not stat.S_ISDIR(status.st_mode):
+        what = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}.get(stat.S_IFMT(status.st_mode), "a device")
         raise BadValue(
-            f"{path} is {_what(status.st_mode)}, neither a file nor a folder",
+            f"{path} is {what}, neither a file nor a folder",
             hint="give the folder of files, or the folder that a device is mounted on",
         )
     return _sample_folder(path, seed)
-
-
-def _what(mode: int) -> str:
-    if stat.S_ISBLK(mode) or stat.S_ISCHR(mode):
-        return "a device"
-    return "a pipe" if stat.S_ISFIFO(mode) else "a socket"
 
 
 def _unreadable(path: Path, error: OSError) -> BadValue | MissingPart:

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-
-import numpy as np
+from functools import partial
 
 from loaderprobe.protocols import Clock
 from loaderprobe.records.bandwidth import MetadataLabel, MetadataOperation, MetadataPhase
 from loaderprobe.records.environment import StorageLocation
-from loaderprobe.storage.phase import BUSY_SHARE, PhaseSettings, Total, latency, own_reads, read_until
+from loaderprobe.storage.phase import BUSY_SHARE, PhaseSettings, latency, own_reads, read_until
 from loaderprobe.storage.reader import Reading, steady_slices
 from loaderprobe.system.device import name_calls
 
@@ -45,24 +44,19 @@ def run_metadata(settings: PhaseSettings, operation: MetadataOperation, clock: C
         pieces *= -(-WARM_OPERATIONS // len(pieces))
     supply = replace(settings.supply, sample=replace(settings.supply.sample, pieces=tuple(pieces)), cache=None)
 
-    def done(total: Total) -> bool:
-        enough = total.seconds >= 0.98 * settings.seconds and total.settled(SETTLED_AT)
+    def done(total: Reading) -> bool:
+        enough = total.seconds >= 0.98 * settings.order.seconds and total.settled(SETTLED_AT)
         late = (clock.now_ns() - begin_ns) / 1e9 >= settings.longest_s
         most_drops = drops and supply.rounds == MOST_DROPS and not supply.left
         return bool(total.slices) and (enough or late or most_drops)
 
-    total = read_until(
+    total, _ = read_until(
         done,
-        supply,
-        lambda pieces, total: settings.engine.read(pieces, settings.order(total, operation)),
+        replace(settings, supply=supply, order=replace(settings.order, operation=operation)),
         counters=lambda: {"storage": own_reads(), "calls": name_calls(settings.location)},
-        slices=lambda reading: steady_slices(reading) if reading.seconds >= STEADY_S else _whole(reading),
+        slices=partial(steady_slices, least_s=STEADY_S),
     )
     return _figures(settings, operation, total, supply.rounds if drops else 0)
-
-
-def _whole(reading: Reading) -> list[tuple[float, float]]:
-    return [(reading.seconds, float(reading.size_bytes.sum()))]
 
 
 def metadata_label(
@@ -80,15 +74,15 @@ def metadata_label(
     return "unproved"
 
 
-def _figures(settings: PhaseSettings, operation: MetadataOperation, total: Total, drops: int) -> MetadataPhase:
-    taken = np.concatenate(total.piece_ns)
+def _figures(settings: PhaseSettings, operation: MetadataOperation, total: Reading, drops: int) -> MetadataPhase:
+    taken = total.piece_ns
     rate, half = total.bw_bytes, total.half_width if total.knows_interval else 0.0
     storage = total.counted["storage"] if settings.location.counts_reads else None
     calls = total.counted["calls"]
     cpu_cores = total.cpu_s / total.seconds
     return MetadataPhase(
         operation=operation,
-        readers=settings.readers,
+        readers=settings.order.readers,
         runtime=1e3 * total.seconds,
         total_ops=len(taken),
         ops_per_s=rate,

@@ -48,12 +48,12 @@ class ObjectEngine:
         reading.counted = {kind: self._store.retried[kind] for kind in TRANSIENT}
         return reading
 
-    def _request(self, piece: Piece, _: memoryview, __: int) -> tuple[int, int, int, str]:
-        """In the form of a read: (bytes, requests, ns to the first byte, kind of failure or empty)."""
+    def _request(self, piece: Piece, _: memoryview, __: int) -> tuple[int, int, int]:
+        """In the form of a read: (bytes, requests, ns to the first byte)."""
         name = "" if piece.path == ITSELF else piece.path.as_posix()
         whole = piece.path not in self._in_ranges
-        got, first_s, trouble = self._store.get(name, piece.offset, piece.size_bytes, whole=whole)
-        return got, 1, round(first_s * 1e9), trouble
+        got, first_s = self._store.get(name, piece.offset, piece.size_bytes, whole=whole)
+        return got, 1, round(first_s * 1e9)
 
 
 def probe_objects(
@@ -69,7 +69,7 @@ def probe_objects(
         path=store.url, filesystem=store.family, kind="object", mount="", source=store.endpoint, devices=()
     )
     probe = Probe(
-        request=request, sample=sample, location=location, supply=Supply(sample, None, seed=request.seed),
+        request=request, location=location, supply=Supply(sample, None, seed=request.seed),
         engine=ObjectEngine(store, sample), cores=ONE_INTERPRETER, clock=clock,
     )  # fmt: skip
     hidden = Missing(name="first byte", reason=Remark(code="requests_hidden", facts={"scheme": store.family}))

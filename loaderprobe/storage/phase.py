@@ -4,30 +4,29 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
+from loaderprobe.records import by_key
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.phases import PERCENTILES, BandwidthPhase, CacheLabel, Latency, PhaseName
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import CEILING_COLD_AT_LEAST, WARM_AT_MOST
-from loaderprobe.stats import half_width_in_time, median
+from loaderprobe.stats import median
 from loaderprobe.storage.files import Piece
 from loaderprobe.storage.processes import ProcessEngine
 from loaderprobe.storage.reader import (
     PIECES_A_READER,
     Column,
-    Operation,
     ReadEngine,
     Reading,
     ReadOrder,
     Supply,
-    ThreadEngine,
+    in_a_row,
     steady_slices,
-    summed,
 )
 from loaderprobe.system.device import reads_from_storage
 from loaderprobe.system.objects import DENIED, TRANSIENT
@@ -58,121 +57,49 @@ class PhaseSettings:
 
     name: PhaseName = "files"
     """Of a phase of reads."""
-    engine: ReadEngine = field(default_factory=ThreadEngine)
+    engine: ReadEngine
     supply: Supply
     location: StorageLocation
     cores_available: float
-    readers: int
-    seconds: float
-    """Shortest duration of the phase, seconds; of opens and stats without dropping."""
+    order: ReadOrder
+    """Its seconds are the shortest duration of the phase; of opens and stats without dropping."""
     longest_s: float
     """Longest duration, seconds, for a phase whose rate has not settled; of opens and stats with dropping."""
-    direct: bool = False
-    pause_s_per_byte: float = 0.0
 
-    def order(self, total: Total, operation: Operation = "read") -> ReadOrder:
+    def read(self, pieces: Sequence[Piece], total: Reading) -> Reading:
         """The first run lasts the shortest duration of the phase, later ones at least half of that.
 
         In shorter runs the moments at which a throttled device grants reads would outweigh its rate.
         """
-        return ReadOrder(
-            readers=self.readers,
-            seconds=max(self.seconds - total.seconds, self.seconds / 2, LEAST_RUN_S),
-            direct=self.direct,
-            pause_s_per_byte=self.pause_s_per_byte,
-            operation=operation,
-        )
-
-
-@dataclass(slots=True)
-class Total:
-    """Sums over the runs of a phase so far: of reads by one process or by ranks, or of opens, each of 1 byte."""
-
-    seconds: float = 0.0
-    delivered_bytes: int = 0
-    ios: int = 0
-    pieces: int = 0
-    cpu_s: float = 0.0
-    counted: dict[str, int | None] = field(default_factory=dict)
-    """By name, what counters have risen by; None where one could not be read in a run."""
-    slices: list[tuple[float, float]] = field(default_factory=list)
-    read_ns: list[Column] = field(default_factory=list)
-    piece_ns: list[Column] = field(default_factory=list)
-    unread: dict[str, str] = field(default_factory=dict)
-    runs: int = 0
-    passes: dict[int, tuple[float, int]] = field(default_factory=dict)
-    """(seconds, bytes) by the number of evictions before."""
-
-    def add(
-        self, reading: Reading, slices: Sequence[tuple[float, float]], *, evictions: int = 1,
-        counted: Mapping[str, int | None],
-    ) -> None:  # fmt: skip
-        """One run more, after so many evictions."""
-        self.runs += 1
-        seconds, size_bytes = self.passes.get(evictions, (0.0, 0))
-        self.passes[evictions] = seconds + reading.seconds, size_bytes + reading.delivered_bytes
-        self.seconds += reading.seconds
-        self.delivered_bytes += reading.delivered_bytes
-        self.ios += reading.ios
-        self.pieces += reading.pieces
-        self.cpu_s += reading.cpu_s
-        self.counted = {name: summed((self.counted.get(name, 0), more)) for name, more in counted.items()}
-        self.slices += slices
-        self.read_ns.append(reading.read_ns)
-        self.piece_ns.append(reading.piece_ns)
-        self.unread |= reading.unread
-
-    @property
-    def rates(self) -> list[float]:
-        """Bytes/s of the slices, in time."""
-        return [size_bytes / seconds for seconds, size_bytes in self.slices]
-
-    @property
-    def bw_bytes(self) -> float:
-        """Bytes/s over the steady part; over all of it where nothing ended in the steady part."""
-        steady = sum(size for _, size in self.slices) / sum(seconds for seconds, _ in self.slices)
-        return steady or self.delivered_bytes / self.seconds
-
-    @property
-    def half_width(self) -> float:
-        """Half the 95 % interval of the rate, bytes/s."""
-        return half_width_in_time(self.rates)
-
-    @property
-    def knows_interval(self) -> bool:
-        """True when there are enough readings for one."""
-        return len(self.slices) > 2
-
-    def settled(self, share: float = SETTLED_AT) -> bool:
-        """True when half the interval is within this share of the rate."""
-        return self.knows_interval and self.half_width <= share * self.bw_bytes
+        seconds = max(self.order.seconds - total.seconds, self.order.seconds / 2, LEAST_RUN_S)
+        return self.engine.read(pieces, replace(self.order, seconds=seconds))
 
 
 def read_until(
-    done: Callable[[Total], bool],
-    supply: Supply,
-    read: Callable[[Sequence[Piece], Total], Reading],
+    done: Callable[[Reading], bool],
+    settings: PhaseSettings,
     *,
     least: int = 1,
     counters: Callable[[], Mapping[str, int | None]],
     slices: Callable[[Reading], list[tuple[float, float]]] = steady_slices,
-) -> Total:
-    """Runs of reads, opens or stats over what is supplied, at `least` so many pieces, until it is `done`.
+) -> tuple[Reading, list[Reading]]:
+    """Runs of reads, opens or stats over what is supplied, at `least` so many pieces, until it is `done`: (all, each).
 
-    The clock of the total stops while files are evicted again. Raises BadValue or MissingPart when the first run
-    reached no file.
+    The clock of the total stops while files are evicted again. Raises BadValue or MissingPart when a run reached no
+    file.
     """
-    total = Total()
+    total, runs, supply = Reading(seconds=0.0), list[Reading](), settings.supply
     while not done(total):
         pieces, before = supply.ahead(least), counters()
-        reading = read(pieces, total)
+        reading = settings.read(pieces, total)
+        if not len(reading.read_ns):
+            raise nothing_read(Counter(reading.unread.values()))
         supply.take(reading.taken)
         risen = {name: more(after, before[name]) for name, after in counters().items()}
-        if len(reading.read_ns):
-            total.add(reading, slices(reading), evictions=supply.rounds, counted={**risen, **reading.counted})
-        elif not total.runs:
-            raise nothing_read(Counter(reading.unread.values()))
-    return total
+        counted = {**risen, **reading.counted}
+        runs.append(replace(reading, slices=slices(reading), evictions=supply.rounds, counted=counted))
+        total = in_a_row(runs)
+    return total, runs
 
 
 def run_phase(settings: PhaseSettings) -> BandwidthPhase:
@@ -181,26 +108,20 @@ def run_phase(settings: PhaseSettings) -> BandwidthPhase:
     Raises BadValue or MissingPart when no file could be read.
     """
     supply, rounds = settings.supply, settings.supply.rounds
-    least = PIECES_A_READER * settings.readers
+    least, seconds = PIECES_A_READER * settings.order.readers, settings.order.seconds
     supply.ahead(least)
     resident = supply.resident()
 
-    def done(total: Total) -> bool:
-        if total.runs > 0 and supply.rounds - rounds >= MOST_ROUNDS:
+    def done(total: Reading) -> bool:
+        if total.slices and supply.rounds - rounds >= MOST_ROUNDS:
             return True
-        long = total.seconds >= 0.98 * settings.seconds
-        return long and (total.settled() or total.seconds >= 0.98 * settings.longest_s)
-
-    def read(pieces: Sequence[Piece], total: Total) -> Reading:
-        reading = settings.engine.read(pieces, settings.order(total))
-        if not len(reading.read_ns):
-            raise nothing_read(Counter(reading.unread.values()))
-        return reading
+        long = total.seconds >= 0.98 * seconds
+        return long and (total.settled(SETTLED_AT) or total.seconds >= 0.98 * settings.longest_s)
 
     def counters() -> Mapping[str, int | None]:
         return {"own": own_reads(), "storage": reads_from_storage(settings.location)}
 
-    return _phase(settings, read_until(done, supply, read, least=least, counters=counters), resident)
+    return _phase(settings, *read_until(done, settings, least=least, counters=counters), resident)
 
 
 def run_fastest(settings: PhaseSettings) -> BandwidthPhase:
@@ -212,12 +133,12 @@ def run_fastest(settings: PhaseSettings) -> BandwidthPhase:
     found = run_phase(settings)
     count = min(int(settings.cores_available), found.readers)
     fast = found.bw_bytes > FAST_BYTES_PER_S or found.files_per_s > FAST_FILES_PER_S or found.at_least
-    if not fast or count < 2 or settings.pause_s_per_byte or settings.location.kind == "object":
+    if not fast or count < 2 or settings.order.pause_s_per_byte or settings.location.kind == "object":
         return found
     size_bytes = sum(piece.size_bytes for piece in settings.supply.sample.pieces)
     if size_bytes <= found.bw_bytes * LEAST_FOR_PROCESSES_S:
         return replace(found, at_least=True)
-    left_s = max(settings.seconds, settings.longest_s - found.runtime / 1e3)
+    left_s = max(settings.order.seconds, settings.longest_s - found.runtime / 1e3)
     try:
         processes = run_phase(replace(settings, engine=ProcessEngine(count), longest_s=left_s))
     except (LoaderprobeError, OSError) as error:
@@ -248,7 +169,7 @@ def nothing_read(unread: Counter[str]) -> BadValue | MissingPart:
     return BadValue(f"none of the files could be read ({why})", hint="keep the files in place while they are read")
 
 
-def _phase(settings: PhaseSettings, total: Total, resident: float | None) -> BandwidthPhase:
+def _phase(settings: PhaseSettings, total: Reading, runs: Sequence[Reading], resident: float | None) -> BandwidthPhase:
     of_all = total.counted["storage"]
     own = total.counted["own"] if settings.location.counts_reads else None
     others = None if own is None or of_all is None else max(0, of_all - own)
@@ -256,29 +177,29 @@ def _phase(settings: PhaseSettings, total: Total, resident: float | None) -> Ban
     storage_bytes = own if settings.location.counts_reads else of_all
     share = storage_bytes / total.delivered_bytes if storage_bytes is not None and total.delivered_bytes else None
     # Blocks of a file that is read in part leave the rest of it cold, and direct reads do not ask the page cache.
-    held = 0.0 if settings.direct or settings.supply.sample.block_bytes else resident or 0.0
+    held = 0.0 if settings.order.direct or settings.supply.sample.block_bytes else resident or 0.0
     label: CacheLabel = "remote" if settings.location.kind == "object" else cache_label(share, held)
     rate, half = total.bw_bytes, total.half_width
-    piece, a_file = np.concatenate(total.piece_ns), settings.supply.sample.pieces_a_file
+    a_file = settings.supply.sample.pieces_a_file
     cpu_cores = total.cpu_s / total.seconds
     third = max(1, len(total.rates) // 3)
     return BandwidthPhase(
         name=settings.name,
         engine=settings.engine.name,
-        readers=settings.readers,
+        readers=settings.order.readers,
         block_bytes=settings.supply.sample.block_bytes,
-        pause_s_per_byte=settings.pause_s_per_byte,
+        pause_s_per_byte=settings.order.pause_s_per_byte,
         runtime=1e3 * total.seconds,
         io_bytes=total.delivered_bytes,
         bw_bytes=rate,
         bw_low=max(0.0, rate - half),
         bw_high=rate + half,
-        settled=total.settled(),
+        settled=total.settled(SETTLED_AT),
         iops=rate * total.ios / total.delivered_bytes,
         total_ios=total.ios,
         files_per_s=rate / (total.delivered_bytes / max(1, total.pieces)) / a_file,
-        clat_ns=latency(np.concatenate(total.read_ns)),
-        file_ns=latency(piece) if len(piece) and a_file == 1 else None,
+        clat_ns=latency(total.read_ns),
+        file_ns=latency(total.piece_ns) if len(total.piece_ns) and a_file == 1 else None,
         storage_bytes=storage_bytes,
         cold_fraction=None if share is None else min(share, 1 - held if label == "mixed" else 1.0),
         amplification=share if label == "cold" else None,
@@ -290,7 +211,7 @@ def _phase(settings: PhaseSettings, total: Total, resident: float | None) -> Ban
         cpu_cores=cpu_cores,
         at_least=cpu_cores > BUSY_SHARE * settings.cores_available,
         unread=dict(Counter(total.unread.values())),
-        notes=_notes(total, settings.cores_available),
+        notes=_notes(total, runs, settings.cores_available),
     )
 
 
@@ -319,10 +240,10 @@ def latency(values_ns: Column) -> Latency:
     )
 
 
-def _notes(total: Total, cores_available: float) -> tuple[Remark, ...]:
+def _notes(total: Reading, runs: Sequence[Reading], cores_available: float) -> tuple[Remark, ...]:
     retried = {kind: total.counted.get(kind) for kind in TRANSIENT}
     notes = [Remark(code="requests_retried", facts={"requests": n, "why": kind}) for kind, n in retried.items() if n]
-    notes += _repeats(total.passes)
+    notes += _repeats(runs)
     if total.seconds < SHORT_S:
         notes.append(Remark(code="short_reading", facts={"seconds": total.seconds}))
     cores = total.cpu_s / total.seconds
@@ -331,12 +252,13 @@ def _notes(total: Total, cores_available: float) -> tuple[Remark, ...]:
     return tuple(notes)
 
 
-def _repeats(passes: dict[int, tuple[float, int]]) -> list[Remark]:
+def _repeats(runs: Sequence[Reading]) -> list[Remark]:
     """Whether repeats were faster than the very first pass, which only a cache below this machine explains."""
-    first, later = passes.get(1), [size / seconds for number, (seconds, size) in passes.items() if number > 1]
-    if first is None or first[0] < LEAST_PASS_S or not later:
+    passes = {number: in_a_row(some) for number, some in by_key(runs, lambda run: run.evictions).items()}
+    first, rates = passes.pop(1, None), [each.delivered_bytes / each.seconds for each in passes.values()]
+    if first is None or first.seconds < LEAST_PASS_S or not rates:
         return []
-    before, after = first[1] / first[0], median(later)
+    before, after = first.delivered_bytes / first.seconds, median(rates)
     if after < REPEATS_FASTER * before:
         return []
     return [Remark(code="repeats_faster", facts={"first_bytes_per_s": before, "again_bytes_per_s": after})]

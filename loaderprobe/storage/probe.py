@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +20,7 @@ from loaderprobe.records.thresholds import WORTH
 from loaderprobe.storage.files import BLOCK_BYTES, Sample, locate_pieces, sample_files, scratch_file
 from loaderprobe.storage.metadata import run_metadata
 from loaderprobe.storage.phase import PhaseSettings, run_fastest
-from loaderprobe.storage.reader import PIECES_A_READER, ReadEngine, Supply, ThreadEngine, why_not_direct
+from loaderprobe.storage.reader import PIECES_A_READER, ReadEngine, ReadOrder, Supply, ThreadEngine, why_not_direct
 from loaderprobe.system.limits import cores_available
 from loaderprobe.system.pagecache import why_unknown
 
@@ -62,24 +63,16 @@ class ProbeRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reads:
-    """A phase of reads to measure."""
+class Step:
+    """A phase of reads to measure, or of opens or stats."""
 
-    name: PhaseName
+    name: PhaseName | Literal["metadata"]
     readers: int
     pause_s_per_byte: float = 0.0
+    operation: MetadataOperation | None = None
+    """With `metadata`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Names:
-    """A phase of opens or stats."""
-
-    operation: MetadataOperation
-    readers: int
-    name: Literal["metadata"] = "metadata"
-
-
-Step = Reads | Names
 Measured = BandwidthPhase | MetadataPhase | Missing
 """What came of a step; `Missing` ends what it is part of."""
 
@@ -113,13 +106,13 @@ class ProbePolicy:
             step, left = self._of_device(names[0], ladder), len(names)
         return Ask(what=step, done=len(found), total=len(found) + left)
 
-    def _rung(self, ladder: Sequence[BandwidthPhase]) -> Reads | None:
+    def _rung(self, ladder: Sequence[BandwidthPhase]) -> Step | None:
         steps = self.readers or [2**power for power in range(MOST_READERS.bit_length())]
         rates = [phase.bw_bytes for phase in ladder]
         flat = not self.readers and len(rates) > 2 and max(rates[-2:]) < WORTH * max(rates[:-2])
-        return None if flat or len(rates) == len(steps) else Reads(name="files", readers=steps[len(rates)])
+        return None if flat or len(rates) == len(steps) else Step(name="files", readers=steps[len(rates)])
 
-    def _names(self, phases: Sequence[MetadataPhase]) -> Names | None:
+    def _names(self, phases: Sequence[MetadataPhase]) -> Step | None:
         # As many as the files can occupy.
         usual = [count for count in METADATA_READERS if count == 1 or PIECES_A_READER * count <= self.files]
         steps = self.readers or usual
@@ -128,16 +121,16 @@ class ProbePolicy:
             rates = [phase.ops_per_s for phase in phases if phase.operation == operation]
             flat = not self.readers and len(rates) > 1 and rates[-1] < WORTH * max(rates[:-1])
             if not flat and len(rates) < len(steps):
-                return Names(operation=operation, readers=steps[len(rates)])
+                return Step(name="metadata", operation=operation, readers=steps[len(rates)])
         return None
 
-    def _of_device(self, name: PhaseName, ladder: Sequence[BandwidthPhase]) -> Reads:
+    def _of_device(self, name: PhaseName, ladder: Sequence[BandwidthPhase]) -> Step:
         if name != "paced":
             best = fastest(ladder)
             assert best
-            return Reads(name=name, readers=best.readers)
+            return Step(name=name, readers=best.readers)
         alone = next((phase for phase in ladder if phase.readers == 1), None)
-        return Reads(name=name, readers=1, pause_s_per_byte=PAUSE / alone.bw_bytes if alone else 0.0)
+        return Step(name=name, readers=1, pause_s_per_byte=PAUSE / alone.bw_bytes if alone else 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +138,6 @@ class Probe:
     """Measures the phases of one probe."""
 
     request: ProbeRequest
-    sample: Sample
     location: StorageLocation
     supply: Supply
     engine: ReadEngine = field(default_factory=ThreadEngine)
@@ -157,52 +149,47 @@ class Probe:
         reason = self._impossible(step)
         if reason:
             return Missing(name=step.name, reason=reason)
-        return self._reads(step) if isinstance(step, Reads) else self._names(step)
+        supply, direct, seconds = self.supply, step.name == "direct", self.request.seconds
+        longest_s = seconds if step.name == "paced" else LONGEST * seconds
+        in_a_row = supply.sample.sequential() if step.name == "sequential" else None
+        if in_a_row:
+            direct = why_not_direct(supply.sample.pieces) is None
+            # It may read into the page cache what a later phase must read cold.
+            supply.spoil()
+            supply = replace(supply, sample=in_a_row, shuffled=False)
+        if step.name == "metadata":
+            seconds *= METADATA_SHARE
+            longest_s = METADATA_LONGEST * seconds
+        settings = PhaseSettings(
+            name="files" if step.name == "metadata" else step.name,
+            engine=self.engine,
+            supply=supply,
+            location=self.location,
+            cores_available=self.cores,
+            order=ReadOrder(
+                readers=step.readers, seconds=seconds, direct=direct, pause_s_per_byte=step.pause_s_per_byte
+            ),
+            longest_s=longest_s,
+        )
+        return run_metadata(settings, step.operation, self.clock) if step.operation else run_fastest(settings)
 
     def _impossible(self, step: Step) -> Remark | None:
         """Why a phase is not even begun."""
-        name, files = step.name, len(self.sample.pieces)
+        name, sample = step.name, self.supply.sample
         if self.location.kind == "object" and name in ("metadata", "direct", "sequential"):
             return Remark(code="not_of_objects")
-        if isinstance(step, Names):
-            return Remark(code="opens_of_blocks") if self.sample.block_bytes is not None else None
-        if name == "files" and not self.request.readers and PIECES_A_READER * step.readers > files and step.readers > 1:
+        if name == "metadata":
+            return Remark(code="opens_of_blocks") if sample.block_bytes is not None else None
+        files, least = len(sample.pieces), PIECES_A_READER * step.readers
+        if name == "files" and not self.request.readers and files < least and step.readers > 1:
             return Remark(code="too_few_files", facts={"files": files, "readers": step.readers})
         if name == "direct":
-            return why_not_direct(self.sample.pieces)
-        if name == "sequential" and self.sample.sequential() is None:
+            return why_not_direct(sample.pieces)
+        if name == "sequential" and sample.sequential() is None:
             return Remark(code="no_large_file")
         if name == "paced" and not step.pause_s_per_byte:
             return Remark(code="no_single_reader")
         return None
-
-    def _reads(self, step: Reads) -> BandwidthPhase:
-        seconds = self.request.seconds
-        in_a_row = self.sample.sequential() if step.name == "sequential" else None
-        if in_a_row:
-            # It may read into the page cache what a later phase must read cold.
-            self.supply.spoil()
-        settings = PhaseSettings(
-            name=step.name,
-            engine=self.engine,
-            supply=replace(self.supply, sample=in_a_row, seed=0, shuffled=False) if in_a_row else self.supply,
-            location=self.location,
-            cores_available=self.cores,
-            readers=step.readers,
-            seconds=seconds,
-            longest_s=seconds if step.name == "paced" else LONGEST * seconds,
-            direct=step.name == "direct" or (in_a_row is not None and why_not_direct(self.sample.pieces) is None),
-            pause_s_per_byte=step.pause_s_per_byte,
-        )
-        return run_fastest(settings)
-
-    def _names(self, step: Names) -> MetadataPhase:
-        seconds = METADATA_SHARE * self.request.seconds
-        settings = PhaseSettings(
-            engine=self.engine, supply=self.supply, location=self.location, cores_available=self.cores,
-            readers=step.readers, seconds=seconds, longest_s=METADATA_LONGEST * seconds,
-        )  # fmt: skip
-        return run_metadata(settings, step.operation, self.clock)
 
 
 def probe_bandwidth(
@@ -214,26 +201,19 @@ def probe_bandwidth(
     without read permission, NoSpace for a scratch file that does not fit.
     """
     if request.scratch_bytes is not None:
-        with scratch_file(request.path, request.scratch_bytes, request.seed) as sample:
-            return _probe(request, sample, cache, on_phase, clock)
-    sample = sample_files(request.path, seed=request.seed)
-    return _probe(request, sample, cache, on_phase, clock)
-
-
-def _probe(
-    request: ProbeRequest, sample: Sample, cache: PageCache, on_phase: OnStage, clock: Clock
-) -> BandwidthMeasurement:
-    supply = Supply(sample, cache, seed=request.seed, drop_all=request.drop_all)
-    location = locate_pieces(request.path, sample.pieces)
-    probe = Probe(
-        request=request, sample=sample, location=location, supply=supply, cores=cores_available(), clock=clock
-    )
-    return run_probe(probe, str(request.path.absolute()), on_phase)
+        written: AbstractContextManager[Sample] = scratch_file(request.path, request.scratch_bytes, request.seed)
+    else:
+        written = nullcontext(sample_files(request.path, seed=request.seed))
+    with written as sample:
+        supply = Supply(sample, cache, seed=request.seed, drop_all=request.drop_all)
+        location = locate_pieces(request.path, sample.pieces)
+        probe = Probe(request=request, location=location, supply=supply, cores=cores_available(), clock=clock)
+        return run_probe(probe, str(request.path.absolute()), on_phase)
 
 
 def run_probe(probe: Probe, path: str, on_phase: OnStage, missing: Sequence[Missing] = ()) -> BandwidthMeasurement:
     """All phases of a probe; `missing` is what was known before to be no part of it."""
-    request, sample, supply, location = probe.request, probe.sample, probe.supply, probe.location
+    request, supply, location, sample = probe.request, probe.supply, probe.location, probe.supply.sample
     policy = ProbePolicy(readers=request.readers, metadata=request.metadata, files=len(sample.paths))
     begun: list[BandwidthPhase] = []
 
@@ -281,7 +261,7 @@ def place_of(path: str, sample: Sample, location: StorageLocation) -> dict[str, 
 
 def _words(step: Step) -> str:
     readers = f"{step.readers} reader{'s' * (step.readers > 1)}"
-    if isinstance(step, Names):
+    if step.operation:
         return f"{step.operation}s, {readers}"
     return _WORDS.get(step.name, readers)
 

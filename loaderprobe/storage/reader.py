@@ -14,7 +14,7 @@ import resource
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -27,6 +27,7 @@ from loaderprobe.protocols import PageCache
 from loaderprobe.records.bandwidth import MetadataOperation
 from loaderprobe.records.phases import Engine
 from loaderprobe.records.remark import Remark
+from loaderprobe.stats import half_width_in_time
 from loaderprobe.storage.files import Piece, Sample
 
 MOST_BYTES_A_READ = 16 << 20
@@ -60,7 +61,7 @@ def _column() -> Column:
 
 @dataclass(slots=True, kw_only=True)
 class Reading:
-    """Result of one run of reads. Columns have one entry per completed piece, in order of completion."""
+    """Result of one run of reads, or of several. Columns have one entry per completed piece, in order of completion."""
 
     seconds: float
     """From the first read to the last, or to the end of the order, whichever was later."""
@@ -82,37 +83,75 @@ class Reading:
     full_ns: int = 0
     """Time until which all readers had work."""
     slices: list[tuple[float, float]] = field(default_factory=list)
-    """(seconds, bytes) of stretches of the steady part, for engines that report nothing per piece, or only some."""
+    """(seconds, bytes) of stretches of the steady part; of an engine that reports nothing per piece, or only some."""
     completed: int | None = None
     """Pieces read to their end; None for as many as there are times."""
     counted: dict[str, int | None] = field(default_factory=dict)
-    """By name, what counters that only the engine sees have risen by."""
+    """By name, what counters have risen by; None where one could not be read. Of an engine, those it alone sees."""
+    evictions: int = 0
+    """How often the files had been evicted before."""
 
     @property
     def pieces(self) -> int:
         """Pieces read to their end."""
         return len(self.read_ns) if self.completed is None else self.completed
 
+    @property
+    def rates(self) -> list[float]:
+        """Bytes/s of the slices, in time."""
+        return [size_bytes / seconds for seconds, size_bytes in self.slices]
 
-def together(parts: Sequence[Reading]) -> Reading:
-    """Readings that began together as one, which takes as long as the last of them."""
-    names = ("end_ns", "size_bytes", "read_ns", "piece_ns")
-    columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-    if len(columns["end_ns"]):
-        order = np.argsort(columns["end_ns"], kind="stable")
-        columns = {name: column[order] for name, column in columns.items()}
+    @property
+    def bw_bytes(self) -> float:
+        """Bytes/s over the steady part; over all of it where nothing ended in the steady part."""
+        steady = sum(size for _, size in self.slices) / sum(seconds for seconds, _ in self.slices)
+        return steady or self.delivered_bytes / self.seconds
+
+    @property
+    def half_width(self) -> float:
+        """Half the 95 % interval of the rate, bytes/s."""
+        return half_width_in_time(self.rates)
+
+    @property
+    def knows_interval(self) -> bool:
+        """True when there are enough slices for one."""
+        return len(self.slices) > 2
+
+    def settled(self, share: float) -> bool:
+        """True when half the interval is within this share of the rate."""
+        return self.knows_interval and self.half_width <= share * self.bw_bytes
+
+
+COLUMNS = ("end_ns", "size_bytes", "read_ns", "piece_ns")
+
+
+def in_a_row(parts: Sequence[Reading]) -> Reading:
+    """Readings that followed each other as one."""
+    columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS}
     return Reading(
         **columns,
-        seconds=max(part.seconds for part in parts),
+        seconds=sum(part.seconds for part in parts),
         ios=sum(part.ios for part in parts),
         delivered_bytes=sum(part.delivered_bytes for part in parts),
         unread={path: reason for part in parts for path, reason in part.unread.items()},
         cpu_s=sum(part.cpu_s for part in parts),
+        slices=[each for part in parts for each in part.slices],
+        completed=sum(part.pieces for part in parts),
+        counted={name: summed(part.counted[name] for part in parts) for name in parts[0].counted},
+    )
+
+
+def together(parts: Sequence[Reading]) -> Reading:
+    """Readings that began together as one, which takes as long as the last of them."""
+    found = in_a_row(parts)
+    order = np.argsort(found.end_ns, kind="stable") if len(found.end_ns) else slice(None)
+    return replace(
+        found,
+        **{name: getattr(found, name)[order] for name in COLUMNS},
+        seconds=max(part.seconds for part in parts),
         taken=len(parts) * max(part.taken for part in parts),
         full_ns=min(part.full_ns for part in parts),
         slices=[(at[0][0], sum(size for _, size in at)) for at in zip(*(part.slices for part in parts), strict=True)],
-        completed=sum(part.pieces for part in parts),
-        counted={name: summed(part.counted[name] for part in parts) for name in parts[0].counted},
     )
 
 
@@ -145,8 +184,8 @@ class ReadEngine(Protocol):
         ...
 
 
-Act = Callable[[Piece, memoryview, int], tuple[int, int, int, str]]
-"""What is done with a piece, by a buffer and flags of `open`: (bytes, calls, ns within them, error or empty)."""
+Act = Callable[[Piece, memoryview, int], tuple[int, int, int]]
+"""What is done with a piece, by a buffer and flags of `open`: (bytes, calls, ns within them). Raises OSError."""
 
 
 class ThreadEngine:
@@ -228,14 +267,15 @@ class ReadRun:
         self._start.wait()
         while (piece := self._next()) is not None:
             begun = time.perf_counter_ns()
-            got, calls, reading_ns, trouble = self._act(piece, view, flags)
+            try:
+                got, calls, reading_ns = self._act(piece, view, flags)
+            except OSError as error:
+                unread[os.fsencode(piece.path).decode(errors="replace")] = _trouble(error)
+                continue
             ended = time.perf_counter_ns()
             ios += calls
             delivered += got
-            if trouble:
-                unread[os.fsencode(piece.path).decode(errors="replace")] = trouble
-            else:
-                rows.append((ended - self._begun_ns, got, reading_ns // calls, ended - begun))
+            rows.append((ended - self._begun_ns, got, reading_ns // calls, ended - begun))
             if self._order.pause_s_per_byte:
                 time.sleep(self._order.pause_s_per_byte * got)
         with self._lock:
@@ -245,13 +285,10 @@ class ReadRun:
             self._result.unread |= unread
 
 
-def _read(piece: Piece, view: memoryview, flags: int) -> tuple[int, int, int, str]:
-    """Open, read to the end, close: (bytes, read calls, ns within them, error or empty)."""
+def _read(piece: Piece, view: memoryview, flags: int) -> tuple[int, int, int]:
+    """Open, read to the end, close."""
     done = calls = reading_ns = 0
-    try:
-        fd = os.open(piece.path, flags)
-    except OSError as error:
-        return 0, 0, 0, _trouble(error)
+    fd = os.open(piece.path, flags)
     try:
         while done < piece.size_bytes:
             # O_DIRECT allows only whole blocks; the kernel stops at the end of the file.
@@ -264,31 +301,25 @@ def _read(piece: Piece, view: memoryview, flags: int) -> tuple[int, int, int, st
             done += min(got, piece.size_bytes - done)
             if got < wanted:
                 break
-    except OSError as error:
-        return done, calls, reading_ns, _trouble(error)
     finally:
         os.close(fd)
-    return done, calls, reading_ns, "" if done == piece.size_bytes else "shrank while being read"
+    if done < piece.size_bytes:
+        raise OSError("shrank while being read")
+    return done, calls, reading_ns
 
 
-def _open(piece: Piece, _: memoryview, flags: int) -> tuple[int, int, int, str]:
-    """Open and close, in the form of `_read`: (1 where it could be done, calls, ns, error or empty)."""
+def _open(piece: Piece, _: memoryview, flags: int) -> tuple[int, int, int]:
+    """Open and close, in the form of `_read`: of 1 byte."""
     begun = time.perf_counter_ns()
-    try:
-        os.close(os.open(piece.path, flags))
-    except OSError as error:
-        return 0, 1, 0, _trouble(error)
-    return 1, 1, time.perf_counter_ns() - begun, ""
+    os.close(os.open(piece.path, flags))
+    return 1, 1, time.perf_counter_ns() - begun
 
 
-def _stat(piece: Piece, _: memoryview, __: int) -> tuple[int, int, int, str]:
+def _stat(piece: Piece, _: memoryview, __: int) -> tuple[int, int, int]:
     """The same for a stat by name."""
     begun = time.perf_counter_ns()
-    try:
-        os.stat(piece.path)  # noqa: PTH116  # without the cost of a method: it is what is timed
-    except OSError as error:
-        return 0, 1, 0, _trouble(error)
-    return 1, 1, time.perf_counter_ns() - begun, ""
+    os.stat(piece.path)  # noqa: PTH116  # without the cost of a method: it is what is timed
+    return 1, 1, time.perf_counter_ns() - begun
 
 
 def _trouble(error: OSError) -> str:
@@ -386,16 +417,16 @@ WARM_UP_S = 0.35
 WARM_UP_SHARE = 0.25
 
 
-def steady_slices(reading: Reading) -> list[tuple[float, float]]:
+def steady_slices(reading: Reading, least_s: float = 0.0) -> list[tuple[float, float]]:
     """(seconds, bytes) of the slices between the warm-up and the moment when a reader runs out of work.
 
     The bytes of a piece are spread evenly over its reading time, so a piece across an edge counts on both
-    sides. A run too short for a steady part is one slice.
+    sides. A run too short for a steady part, or of less than `least_s`, is one slice.
     """
     if reading.slices:
         return reading.slices
-    if reading.full_ns < reading.seconds * 1e9 / 3:
-        # Most of the time was spent waiting for the last pieces.
+    if reading.full_ns < reading.seconds * 1e9 / 3 or reading.seconds < least_s:
+        # In the first case most of the time was spent waiting for the last pieces.
         return [(reading.seconds, float(reading.size_bytes.sum()))]
     return slices_until(reading, reading.full_ns)
 

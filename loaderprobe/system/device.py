@@ -323,10 +323,15 @@ def _below(loop: str, seen: frozenset[str]) -> frozenset[str] | None:
 
 def _mount_of(path: Path) -> _Mount:
     """By the kernel's own mount number: the longest prefix is wrong under bind mounts."""
+    number = line = ""
     fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
         device = os.fstat(fd).st_dev
-        number, line = _line_of(fd)
+        with suppress(OSError):  # a sandbox hides mounts
+            match = re.search(r"mnt_id:\s*(\d+)", (PROC / "self/fdinfo" / str(fd)).read_text())
+            lines = (PROC / "self/mountinfo").read_text(errors=NOT_UTF_8).splitlines()
+            number = match[1] if match else ""
+            line = next((line for line in lines if line.startswith(f"{number} ")), "")
     finally:
         os.close(fd)
     left, _, right = line.partition(" - ")
@@ -339,17 +344,6 @@ def _mount_of(path: Path) -> _Mount:
         options=tuple(unescape(option) for option in options.split(",")),
         device=f"{os.major(device)}:{os.minor(device)}",
     )
-
-
-def _line_of(fd: int) -> tuple[str, str]:
-    """The number of the mount, and its line in mountinfo; empty where a sandbox hides them."""
-    try:
-        match = re.search(r"mnt_id:\s*(\d+)", (PROC / "self/fdinfo" / str(fd)).read_text())
-        number = match[1] if match else ""
-        lines = (PROC / "self/mountinfo").read_text(errors=NOT_UTF_8).splitlines()
-    except OSError:
-        return "", ""
-    return number, next((line for line in lines if line.startswith(f"{number} ")), "")
 
 
 def _devices(mount: _Mount) -> tuple[str, ...]:

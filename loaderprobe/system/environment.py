@@ -65,25 +65,21 @@ def list_gpus() -> tuple[tuple[Gpu, ...], Remark | None]:
         return (), Remark(code="pynvml_missing", facts={"error": str(error)})
     try:
         pynvml.nvmlInit()
+        driver, count = pynvml.nvmlSystemGetDriverVersion(), pynvml.nvmlDeviceGetCount()
     except pynvml.NVMLError as error:
         return (), Remark(code="nvml_not_started", facts={"error": str(error)})
     gpus: list[Gpu] = []
     reason = Remark(code="no_gpu_listed")
-    try:
-        driver = pynvml.nvmlSystemGetDriverVersion()
-        for number in range(pynvml.nvmlDeviceGetCount()):
-            try:
-                handle = pynvml.nvmlDeviceGetHandleByIndex(number)
-                name, uuid = pynvml.nvmlDeviceGetName(handle), pynvml.nvmlDeviceGetUUID(handle)
-            except pynvml.NVMLError as error:
-                reason = Remark(code="gpus_not_listed", facts={"error": str(error)})
-                continue
-            memory_bytes = None
-            with suppress(pynvml.NVMLError):  # not permitted in a MIG container, unknown where the CPU shares it
-                memory_bytes = int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
-            gpus.append(Gpu(name=name, uuid=uuid, memory_bytes=memory_bytes, driver=driver))
-    except pynvml.NVMLError as error:
-        reason = Remark(code="gpus_not_listed", facts={"error": str(error)})
-    finally:
-        pynvml.nvmlShutdown()
+    for number in range(count):
+        try:
+            handle = pynvml.nvmlDeviceGetHandleByIndex(number)
+            name, uuid = pynvml.nvmlDeviceGetName(handle), pynvml.nvmlDeviceGetUUID(handle)
+        except pynvml.NVMLError as error:
+            reason = Remark(code="gpus_not_listed", facts={"error": str(error)})
+            continue
+        memory_bytes = None
+        with suppress(pynvml.NVMLError):  # not permitted in a MIG container, unknown where the CPU shares it
+            memory_bytes = int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
+        gpus.append(Gpu(name=name, uuid=uuid, memory_bytes=memory_bytes, driver=driver))
+    pynvml.nvmlShutdown()
     return tuple(gpus), None if gpus else reason

@@ -124,8 +124,8 @@ class ObjectStore:
         """A whole object. Raises as `listed` does."""
         return bytes(self._answer(self.filesystem.cat_file, self._path(name)))
 
-    def get(self, name: str, offset: int, size_bytes: int, *, whole: bool) -> tuple[int, float, str]:
-        """(bytes, seconds to the first byte of the last attempt, empty), or (0, 0, kind of failure)."""
+    def get(self, name: str, offset: int, size_bytes: int, *, whole: bool) -> tuple[int, float]:
+        """(bytes, seconds to the first byte of the last attempt). Raises OSError with the kind of failure."""
         path = self._path(name)
         span = {} if whole else {"start": offset, "end": offset + size_bytes}
 
@@ -136,9 +136,9 @@ class ObjectStore:
             return got, first_s
 
         try:
-            return *self._repeated(once), ""
+            return self._repeated(once)
         except Exception as error:  # noqa: BLE001  # libraries have a tree of errors each; the kind is counted and shown
-            return 0, 0.0, kind_of(error)
+            raise OSError(kind_of(error)) from None
 
     def _path(self, name: str) -> str:
         return f"{self.root.rstrip('/')}/{name}" if name else self.root

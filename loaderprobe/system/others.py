@@ -12,32 +12,17 @@ from pathlib import Path
 from loaderprobe.records.measurement import Missing, Others
 from loaderprobe.records.remark import Remark
 from loaderprobe.system.host import cores_allowed, cores_total
-from loaderprobe.system.process import io_counters, read_proc, stat_fields
+from loaderprobe.system.process import TICKS_PER_S, ProcessCounters, read_proc, read_process
 
 PROC = Path("/proc")
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 TICK_NS = 1_000_000_000 // TICKS_PER_S
-# Places in the fields of /proc/PID/stat: ppid, utime, stime, cutime, cstime, starttime.
-_PARENT, _USER, _SYSTEM, _USER_REAPED, _SYSTEM_REAPED, _START = 1, 11, 12, 13, 14, 19
 # Places in /proc/stat after the name: user, nice, system, idle, iowait, irq, softirq, steal. Interrupts are left out:
 # they serve own reads as much as anything else.
 _BUSY, _STEAL = (0, 1, 2), 7
 
 
-@dataclass(frozen=True, slots=True)
-class _Process:
-    parent: int
-    start: int
-    own: int
-    """Ticks of all its threads, those that ended among them."""
-    reaped: int
-    """Ticks of its children that ended and that it waited for, and of theirs."""
-    read_bytes: int | None
-    """From storage, of all its threads; None where that may not be read."""
-
-
-_Processes = dict[tuple[int, int], _Process]
-"""By number and start: a number that was given again is another process."""
+_Processes = dict[tuple[int, int], ProcessCounters]
+"""By number and start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +95,7 @@ class OthersMeter:
         if machine is None:
             return None
         tree = self._tree()
-        above = {pid: each for pid in self._ancestors() if pid not in tree and (each := self._process(pid))}
+        above = {pid: each for pid in self._ancestors() if pid not in tree and (each := read_process(pid, self._proc))}
         return _Reading(
             now_ns=time.monotonic_ns(),
             busy=machine[0],
@@ -128,9 +113,9 @@ class OthersMeter:
         steal = sum(int(row[_STEAL]) for row in rows if len(row) > _STEAL)
         return (busy, steal) if busy else None
 
-    def _tree(self) -> dict[int, _Process]:
+    def _tree(self) -> dict[int, ProcessCounters]:
         """The roots and all below them, and those seen before whose parent has ended."""
-        found: dict[int, _Process] = {}
+        found: dict[int, ProcessCounters] = {}
         # A kernel without CONFIG_PROC_CHILDREN lists no children: then all processes are looked at.
         lists = os.access(f"{self._proc}/{os.getpid()}/task/{os.getpid()}/children", os.R_OK)
         below = None if lists else self._by_parent()
@@ -139,7 +124,7 @@ class OthersMeter:
         while pending or orphans:
             kept = not pending
             pid = orphans.pop() if kept else pending.pop()
-            each = None if pid in found else self._process(pid)
+            each = None if pid in found else read_process(pid, self._proc)
             if each is None or (kept and each.start != self._known[pid]):
                 continue
             found[pid] = each
@@ -159,29 +144,16 @@ class OthersMeter:
     def _by_parent(self) -> defaultdict[int, list[int]]:
         found: defaultdict[int, list[int]] = defaultdict(list)
         for name in os.listdir(self._proc):  # noqa: PTH208
-            each = self._process(int(name)) if name.isdecimal() else None
+            each = read_process(int(name), self._proc) if name.isdecimal() else None
             if each:
                 found[each.parent].append(int(name))
         return found
 
     def _ancestors(self) -> Iterator[int]:
         pid = os.getpid()
-        while (each := self._process(pid)) and each.parent > 1:
+        while (each := read_process(pid, self._proc)) and each.parent > 1:
             pid = each.parent
             yield pid
-
-    def _process(self, pid: int) -> _Process | None:
-        """None when it has ended."""
-        row = stat_fields(f"{self._proc}/{pid}")
-        if len(row) <= _START:
-            return None
-        return _Process(
-            parent=int(row[_PARENT]),
-            start=int(row[_START]),
-            own=int(row[_USER]) + int(row[_SYSTEM]),
-            reaped=int(row[_USER_REAPED]) + int(row[_SYSTEM_REAPED]),
-            read_bytes=io_counters(f"{self._proc}/{pid}").get("read_bytes"),
-        )
 
 
 def _used(before: _Reading, after: _Reading) -> int:

@@ -21,23 +21,41 @@ DEATH_S = 1.0
 """A dying process closes its connections a moment before its exit code is there."""
 
 
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+# Places in the fields of /proc/PID/stat: ppid, utime, stime, cutime, cstime, starttime.
+_PARENT, _USER, _SYSTEM, _USER_REAPED, _SYSTEM_REAPED, _START = 1, 11, 12, 13, 14, 19
+
+
 class ProcessCounters(NamedTuple):
-    """Resources that a process has used since it began; None where this user may not see them."""
+    """A process, and the resources that it has used since it began."""
 
-    cpu_s: float | None
+    parent: int
+    start: int
+    """In ticks since boot: a number that was given again is another process."""
+    own: int
+    """Ticks of all its threads, those that ended among them; `schedstat` of a process is that of its first thread."""
+    reaped: int
+    """Ticks of its children that ended and that it waited for, and of theirs."""
     read_bytes: int | None
-    """Fetched from storage."""
+    """From storage, of all its threads; None where that may not be read."""
+
+    @property
+    def cpu_s(self) -> float:
+        return self.own / TICKS_PER_S
 
 
-def read_process(pid: int, proc: Path = Path("/proc")) -> ProcessCounters | None:
+def read_process(pid: int, proc: Path | str = "/proc") -> ProcessCounters | None:
     """The counters of a process; None when it has ended."""
-    directory = proc / str(pid)
-    if not directory.is_dir():
+    row = stat_fields(f"{proc}/{pid}")
+    if len(row) <= _START:
         return None
-    fields = stat_fields(directory)
-    # Of all threads; `schedstat` of a process is that of its first thread only.
-    cpu_s = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") if fields else None
-    return ProcessCounters(cpu_s, io_counters(directory).get("read_bytes"))
+    return ProcessCounters(
+        parent=int(row[_PARENT]),
+        start=int(row[_START]),
+        own=int(row[_USER]) + int(row[_SYSTEM]),
+        reaped=int(row[_USER_REAPED]) + int(row[_SYSTEM_REAPED]),
+        read_bytes=io_counters(f"{proc}/{pid}").get("read_bytes"),
+    )
 
 
 def read_proc(path: Path | str) -> bytes:

@@ -15,7 +15,6 @@ import os
 import resource
 import select
 import signal
-import struct
 import sys
 import time
 from collections.abc import Sequence
@@ -27,16 +26,9 @@ from loaderprobe.records.waits import WAIT_KINDS, WaitSamples
 from loaderprobe.system.process import die_with_parent
 from loaderprobe.system.waits import TableBudget, ThreadGone, Wait, WatchedProcess
 
-# The file format of the sampling process: rows of fixed size, a second file with names, and a third that says, as JSON,
-# why system calls are hidden, empty while they are seen.
-#
-# Each sampling round is one write, so a reader finds whole rounds at any time.
-
-# time in ns, number of the subject or -1, worker, number of the kind
-ROW = struct.Struct("<qqii")
-# A worker whose number is CPU time in ns that this process has used; the first such row is from before the first look.
-OWN_CPU = -1
-ROWS, SUBJECTS, HIDDEN = "rows", "subjects", "hidden"
+ROUNDS = "rounds"
+"""A file of JSON, a line for each round: its samples, new subjects, [time, CPU time] of this process in ns now and
+then, and why system calls are hidden. Each is one write, so a reader finds whole rounds at any time."""
 # In orders to that process: a worker that has gone.
 GONE = "-"
 # A million images are a million paths; so many are enough to see which files they are.
@@ -44,65 +36,50 @@ MOST_SUBJECTS = 2000
 _KINDS = {kind: number for number, kind in enumerate(WAIT_KINDS)}
 
 
-class RowWriter:
-    """Appends to the files in a folder. Only the current round is buffered."""
+class RoundWriter:
+    """Appends to the file in a folder. Only the current round is buffered."""
 
     def __init__(self, folder: Path) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        # Names before rows: a reader never meets a number without its name.
-        self._subjects_file = os.open(folder / SUBJECTS, flags)
-        self._rows_file = os.open(folder / ROWS, flags)
-        self._hidden = folder / HIDDEN
-        self._hidden.touch()
+        self._file = os.open(folder / ROUNDS, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC)
         self._subjects: dict[str, int] = {}
-        self._letters_only: Remark | None = None
-        self._round = bytearray()
+        self._new: list[str] = []
+        self._samples: list[tuple[int, int, int, int]] = []
 
     def add(self, time_ns: int, worker: int, wait: Wait) -> None:
-        self._round += ROW.pack(time_ns, self._number(wait.subject), worker, _KINDS[wait.kind])
+        self._samples.append((time_ns, worker, _KINDS[wait.kind], self._number(wait.subject)))
 
     def end_round(self, time_ns: int, own_cpu_ns: int | None, letters_only: Remark | None) -> None:
         """Write the added samples, and this process's CPU time so far where it is requested."""
-        if letters_only != self._letters_only:
-            self._letters_only = letters_only
-            why = {"code": letters_only.code, "facts": letters_only.facts} if letters_only else None
-            beside = self._hidden.with_suffix(".new")
-            beside.write_text(json.dumps(why) if why else "")
-            beside.replace(self._hidden)
-        if own_cpu_ns is not None:
-            self._round += ROW.pack(time_ns, own_cpu_ns, OWN_CPU, 0)
-        if self._round:
-            os.write(self._rows_file, self._round)
-            self._round.clear()
+        own = None if own_cpu_ns is None else (time_ns, own_cpu_ns)
+        why = {"code": letters_only.code, "facts": letters_only.facts} if letters_only else None
+        if self._samples or own:
+            os.write(self._file, json.dumps((self._samples, self._new, own, why)).encode() + b"\n")
+            self._samples, self._new = [], []
 
     def _number(self, subject: str | None) -> int:
         if subject is None:
             return -1
-        number = self._subjects.get(subject)
-        if number is None:
-            if len(self._subjects) >= MOST_SUBJECTS:
-                return -1
-            number = self._subjects[subject] = len(self._subjects)
+        if subject not in self._subjects and len(self._subjects) < MOST_SUBJECTS:
+            self._subjects[subject] = len(self._subjects)
             # Names of files may be no text at all.
-            os.write(self._subjects_file, subject.encode("utf-8", "backslashreplace") + b"\0")
-        return number
+            self._new.append(subject.encode("utf-8", "backslashreplace").decode())
+        return self._subjects.get(subject, -1)
 
 
-def read_rows(folder: Path) -> WaitSamples:
-    """All complete rows so far; also works while they are being written."""
-    data = (folder / ROWS).read_bytes()
-    subjects = tuple(name.decode() for name in (folder / SUBJECTS).read_bytes().split(b"\0")[:-1])
-    rows = list(ROW.iter_unpack(data[: len(data) - len(data) % ROW.size]))
-    samples = [row for row in rows if row[2] >= 0]
-    own = [(time_ns, cpu_ns) for time_ns, cpu_ns, worker, _ in rows if worker == OWN_CPU]
-    hidden = (folder / HIDDEN).read_text()
+def read_rounds(folder: Path) -> WaitSamples:
+    """All complete rounds so far; also works while they are being written."""
+    rounds = [json.loads(line) for line in (folder / ROUNDS).read_bytes().split(b"\n")[:-1]]
+    samples = [sample for each, *_ in rounds for sample in each]
+    own = [each for *_, each, _ in rounds if each]
+    hidden = rounds[-1][-1] if rounds else None
+    time_ns, worker, kind, subject = zip(*samples, strict=True) if samples else ((), (), (), ())
     return WaitSamples(
-        time_ns=tuple(row[0] for row in samples),
-        worker=tuple(row[2] for row in samples),
-        kind=tuple(row[3] for row in samples),
-        subject=tuple(row[1] for row in samples),
-        subjects=subjects,
-        letters_only=Remark(**json.loads(hidden)) if hidden else None,
+        time_ns=time_ns,
+        worker=worker,
+        kind=kind,
+        subject=subject,
+        subjects=tuple(name for _, new, *_ in rounds for name in new),
+        letters_only=Remark(**hidden) if hidden else None,
         cpu_ns=own[-1][1] - own[0][1] if own else 0,
         wall_ns=own[-1][0] - own[0][0] if own else 0,
     )
@@ -115,10 +92,10 @@ CPU_ROUNDS = 8
 class ThreadWatcher:
     """Samples one thread of each worker and writes the samples."""
 
-    def __init__(self, rows: RowWriter) -> None:
-        self._rows = rows
+    def __init__(self, rounds: RoundWriter) -> None:
+        self._rounds = rounds
         self._budget = TableBudget()
-        self._rounds = 0
+        self._round = 0
         self._words: list[str] = []
         self._lanes: list[tuple[WatchedProcess, int] | None] = []
 
@@ -152,11 +129,11 @@ class ThreadWatcher:
                 process.close()
                 self._lanes[worker] = None
                 continue
-            self._rows.add(time.perf_counter_ns(), worker, seen)
+            self._rounds.add(time.perf_counter_ns(), worker, seen)
             letters_only = letters_only or process.letters_only
-        own_cpu_ns = None if self._rounds % CPU_ROUNDS else time.process_time_ns()
-        self._rounds += 1
-        self._rows.end_round(time.perf_counter_ns(), own_cpu_ns, letters_only)
+        own_cpu_ns = None if self._round % CPU_ROUNDS else time.process_time_ns()
+        self._round += 1
+        self._rounds.end_round(time.perf_counter_ns(), own_cpu_ns, letters_only)
 
 
 def watch(watcher: ThreadWatcher, orders: int, period_ms: float) -> None:
@@ -190,10 +167,10 @@ def main(arguments: Sequence[str]) -> None:
     with suppress(OSError, ValueError):
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    rows = RowWriter(Path(folder))
-    rows.end_round(time.perf_counter_ns(), time.process_time_ns(), None)
+    rounds = RoundWriter(Path(folder))
+    rounds.end_round(time.perf_counter_ns(), time.process_time_ns(), None)
     os.write(1, b"r")
-    watch(ThreadWatcher(rows), 0, 1e3 / float(rate_hz))
+    watch(ThreadWatcher(rounds), 0, 1e3 / float(rate_hz))
 
 
 if __name__ == "__main__":

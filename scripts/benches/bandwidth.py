@@ -31,7 +31,7 @@ from loaderprobe.records.phases import PhaseName
 from loaderprobe.stats import median
 from loaderprobe.storage.files import Piece, sample_files
 from loaderprobe.storage.phase import PhaseSettings, run_phase
-from loaderprobe.storage.reader import Supply, ThreadEngine
+from loaderprobe.storage.reader import ReadOrder, Supply, ThreadEngine
 from loaderprobe.system.device import locate
 from loaderprobe.system.limits import cores_available
 from loaderprobe.system.pagecache import LinuxPageCache
@@ -111,13 +111,15 @@ def fio_rate(settings: PhaseSettings) -> float:
     sizes in a given order.
     """
     settings.supply.spoil()
-    pieces, direct = settings.supply.ahead(1), settings.direct
+    pieces, direct = settings.supply.ahead(1), settings.order.direct
     job = f"[global]\nioengine=psync\nthread=1\nreplay_no_stall=1\nfadvise_hint=0\ninvalidate=1\ndirect={int(direct)}\n"
-    job += f"runtime={round(1000 * settings.seconds)}ms\n"
+    job += f"runtime={round(1000 * settings.order.seconds)}ms\n"
     with tempfile.TemporaryDirectory(prefix="loaderprobe-fio-") as scratch:
-        for reader in range(settings.readers):
+        for reader in range(settings.order.readers):
             log = Path(scratch, f"reads-{reader}")
-            log.write_text("\n".join(_reads(pieces[reader :: settings.readers], direct, f"{scratch}/{reader}-")) + "\n")
+            log.write_text(
+                "\n".join(_reads(pieces[reader :: settings.order.readers], direct, f"{scratch}/{reader}-")) + "\n"
+            )
             job += f"[reader-{reader}]\nread_iolog={log}\n"
         command = ["fio", "--readonly", "--allow_file_create=0", "--output-format=json", "--group_reporting", "-"]
         done = subprocess.run(command, input=job, stdout=subprocess.PIPE, text=True, check=True)
@@ -150,7 +152,7 @@ def rates(folder: str, rounds: int, seconds: float) -> dict[str, list[dict[str, 
             name=phase, engine=ThreadEngine(),
             supply=Supply(sample_files(Path(folder, part), seed=0), LinuxPageCache(), seed=0),
             location=locate(Path(folder)), cores_available=cores_available(),
-            readers=READERS, seconds=seconds, longest_s=3 * seconds, direct=phase == "direct",
+            order=ReadOrder(readers=READERS, seconds=seconds, direct=phase == "direct"), longest_s=3 * seconds,
         )  # fmt: skip
         runs = {"fio": partial(fio_rate, settings), "probe": partial(_probe_rate, settings)}
         found[name] = [alternated(runs, number) for number in range(rounds)]

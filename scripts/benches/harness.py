@@ -23,7 +23,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 import loaderprobe
-from loaderprobe.datasets.generate.generate import SetRequest, generate
+from loaderprobe.datasets.generate.generate import generate, set_asked_for
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.stats import half_width, mean, quantile
 from loaderprobe.system.limits import cores_available
@@ -56,10 +56,10 @@ def parser_of_kept(doc: str | None) -> argparse.ArgumentParser:
 def photographs(root: Path, resolution: str, count: int, layout: str = "files", **options: Any) -> Path:
     """A generated set, as `sweep` makes it, in a folder of `root` that is named after the resolution and the layout.
 
-    `options` are those of `SetRequest`.
+    `options` are those of `set_asked_for`.
     """
-    request = SetRequest(resolution=parse_resolution(resolution), layout=layout, **options)
-    return generate(root, request, count=count, processes=2, progress=lambda *_: None)
+    spec = set_asked_for(parse_resolution(resolution), layout=layout, **options)
+    return generate(root, spec, count=count, processes=2, progress=lambda *_: None)
 
 
 def device_number(folder: Path) -> str:

@@ -45,7 +45,7 @@ def _scripted_waits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
     """Elsewhere the process that samples is a script, which starts in no time and sees nothing."""
 
     def script(folder: Path, rate_hz: float) -> list[str]:
-        return ["/bin/sh", "-c", 'cd "$0" && touch rows subjects hidden; printf .; exec cat >/dev/null', str(folder)]
+        return ["/bin/sh", "-c", 'cd "$0" && touch rounds; printf .; exec cat >/dev/null', str(folder)]
 
     if "real_waits" not in request.fixturenames:
         monkeypatch.setattr("loaderprobe.measure.user.loader.WaitsSampler", partial(WaitsSampler, command=script))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loaderprobe.datasets.generate.generate import SetRequest, generate
+from loaderprobe.datasets.generate.generate import generate, set_asked_for
 
 Make = Callable[..., Path]
 
@@ -18,10 +18,10 @@ def _silent(*_: int) -> None: ...
 def make_set(root: Path, **changes: object) -> Path:
     """A set of 70 small images in three chunks, made in this process unless `changes` say otherwise."""
     options: dict[str, object] = {"count": 70, "processes": 1, "progress": _silent, "on_base_image": _silent}
-    asked: dict[str, object] = {"resolution": (64, 48), "classes": 3, "base_images": 4}
+    asked: dict[str, object] = {"resolution": "64x48", "classes": 3, "base_images": 4}
     for name, value in changes.items():
         (options if name in options else asked)[name] = value
-    return generate(root, SetRequest(**asked), **options)  # type: ignore[arg-type]  # a test says what it changes by name
+    return generate(root, set_asked_for(**asked), **options)  # type: ignore[arg-type]  # a test says what it changes by name
 
 
 def tree(directory: Path) -> dict[str, bytes]:

@@ -38,7 +38,7 @@ from loaderprobe.render.doctor import step_words, why_words
 from loaderprobe.render.words import remark_words
 from loaderprobe.system import device
 from loaderprobe.system.host import SystemClock
-from loaderprobe.testing import FakeClock, ProfiledCompute, ScriptedLoader, Service, example_config, example_files
+from loaderprobe.testing import FakeClock, FakeGpu, ScriptedLoader, Service, example_config, example_files
 from tests.batch_sizes import ScriptedProber
 from tests.fakes import example_location
 from tests.measure import scripted
@@ -192,18 +192,14 @@ def session_of(service: Service, make: Make, changes: dict[str, Any], **options:
     return scripted_session(service, config, FILES, make=lambda _, clock: make(clock), **options)
 
 
-def profiled(clock: FakeClock, trouble: Exception | None = None) -> Compute:
-    return ProfiledCompute(clock, STEP_S, trouble)
-
-
 @pytest.mark.parametrize(
     ("make", "budget_s", "words"),
     [
-        (lambda clock: profiled(clock, RuntimeError("CUPTI_ERROR")), None, "RuntimeError: CUPTI_ERROR"),
-        (lambda clock: profiled(clock, LoaderprobeError("no records")), None, "no records"),
+        (lambda clock: FakeGpu(clock, STEP_S, RuntimeError("CUPTI_ERROR")), None, "RuntimeError: CUPTI_ERROR"),
+        (lambda clock: FakeGpu(clock, STEP_S, LoaderprobeError("no records")), None, "no records"),
         (lambda clock: EmulatedCompute(testing.example_arguments(clock, compute="emulated:9")), None, "runs no kernel"),
         (lambda clock: NoCompute(testing.example_arguments(clock)), None, "no step was given"),
-        (profiled, 0.1, "there was no time left"),
+        (lambda clock: FakeGpu(clock, STEP_S), 0.1, "there was no time left"),
     ],
 )
 def test_without_a_window_there_is_its_reason(make: Make, budget_s: float | None, words: str) -> None:
@@ -253,7 +249,7 @@ def test_as_many_rounds_as_are_asked_for() -> None:
     assert len({segment.round for segment in found.segments}) >= 14
 
 
-class SlowCopies(ProfiledCompute):
+class SlowCopies(FakeGpu):
     """Copies take as long as two steps: the loader is fast enough, and so is compute alone."""
 
     def copy(self, batch: Any) -> Any:
@@ -263,9 +259,9 @@ class SlowCopies(ProfiledCompute):
 
 @pytest.mark.parametrize(
     ("kind", "step_s", "kept"),
-    [(ProfiledCompute, STEP_S, False), (ProfiledCompute, 40 * STEP_S, True), (SlowCopies, 40 * STEP_S, True)],
+    [(FakeGpu, STEP_S, False), (FakeGpu, 40 * STEP_S, True), (SlowCopies, 40 * STEP_S, True)],
 )
-def test_no_time_is_kept_for_a_window_without_effect(kind: type[ProfiledCompute], step_s: float, kept: bool) -> None:
+def test_no_time_is_kept_for_a_window_without_effect(kind: type[FakeGpu], step_s: float, kept: bool) -> None:
     """Where an input limits, by the first round; it then has what is left. On an H100 the rounds had too little."""
     make = partial(kind, step_s=step_s)
     session = session_of(Service(cpu_s=0.002), make, {"compute": "cuda"}, budget_s=60.0)
@@ -292,7 +288,7 @@ def test_a_window_sees_past_what_was_made_ahead(loader: dict[str, Any], step_s: 
         assert found == expected
 
 
-class Plain(ProfiledCompute):
+class Plain(FakeGpu):
     """A compute that has no `check`, as an outsider's may."""
 
     def __init__(self, arguments: ComputeArguments) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import shutil
@@ -35,8 +36,8 @@ from loaderprobe.storage.by_ranks import RankReader, RanksStep, climb, read_step
 from loaderprobe.storage.files import LARGE_BLOCK_BYTES, Piece, Sample, encoded_pieces, locate_pieces, sample_files
 from loaderprobe.storage.metadata import LEAST_INODE_BYTES, metadata_label, run_metadata
 from loaderprobe.storage.phase import MOST_ROUNDS, PhaseSettings, cache_label, run_phase
-from loaderprobe.storage.probe import Measured, Names, ProbePolicy, ProbeRequest, Step, probe_bandwidth
-from loaderprobe.storage.reader import Reading, ReadOrder, Supply
+from loaderprobe.storage.probe import Measured, ProbePolicy, ProbeRequest, Step, probe_bandwidth
+from loaderprobe.storage.reader import Reading, ReadOrder, Supply, ThreadEngine
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.system.device import locate
 from loaderprobe.system.host import SystemClock
@@ -124,10 +125,10 @@ def asked(policy: ProbePolicy, rate: Callable[[Step], float | None]) -> list[str
 
     def measure(ask: Ask[Step]) -> Measured:
         step, value = ask.what, rate(ask.what)
-        found.append(f"{step.operation if isinstance(step, Names) else step.name} {step.readers}")
+        found.append(f"{step.operation or step.name} {step.readers}")
         if value is None:
             return Missing(name=step.name, reason=reported("it was not measured"))
-        if isinstance(step, Names):
+        if step.operation:
             return example_operations({step.readers: value}, step.operation)[0]
         return example_phase(step.readers, value, name=step.name)
 
@@ -137,7 +138,7 @@ def asked(policy: ProbePolicy, rate: Callable[[Step], float | None]) -> list[str
 
 def rising(step: Step) -> float:
     """A rate that rises with the readers, but of stats."""
-    return 1e6 * (1 if isinstance(step, Names) and step.operation == "stat" else step.readers)
+    return 1e6 * (1 if step.operation == "stat" else step.readers)
 
 
 FLAT = {1: 100e6, 2: 200e6, 4: 205e6, 8: 300e6, 16: 305e6, 32: 310e6, 64: 1e9}
@@ -167,7 +168,7 @@ OPENS = "open 1, open 4, open 16, open 64, stat 1, stat 4"
         # What is missing ends only what it is part of; the rest is read at the fastest step so far.
         (
             ProbePolicy(metadata=True, files=400),
-            lambda step: None if isinstance(step, Names) or step.readers == 4 else rising(step),
+            lambda step: None if step.operation or step.readers == 4 else rising(step),
             "files 1, files 2, files 4, open 1, direct 2, sequential 2, paced 1",
         ),
     ],
@@ -211,8 +212,8 @@ def one_phase(folder: Path, cache: PageCache, location: StorageLocation) -> Band
     """All files of a folder, read whole by one reader."""
     sample = sample_files(folder, seed=0)
     settings = PhaseSettings(
-        supply=Supply(sample, cache, seed=0), location=location, cores_available=2.0, readers=1, seconds=0.01,
-        longest_s=0.01,
+        engine=ThreadEngine(), supply=Supply(sample, cache, seed=0), location=location, cores_available=2.0,
+        order=ReadOrder(readers=1, seconds=0.01), longest_s=0.01,
     )  # fmt: skip
     return run_phase(settings)
 
@@ -250,11 +251,11 @@ class Scripted:
 
     def __call__(self, settings: PhaseSettings) -> BandwidthPhase:
         self.seen.append(settings)
-        for name in (settings.name, f"{settings.name}_{settings.readers}", settings.engine.name):
+        for name in (settings.name, f"{settings.name}_{settings.order.readers}", settings.engine.name):
             if name in self._trouble:
                 raise self._trouble[name]
-        rate = settings.readers * (6e9 if settings.engine.name == "processes" else 3e9)
-        return example_phase(settings.readers, rate, name=settings.name, engine=settings.engine.name)
+        rate = settings.order.readers * (6e9 if settings.engine.name == "processes" else 3e9)
+        return example_phase(settings.order.readers, rate, name=settings.name, engine=settings.engine.name)
 
 
 def test_fast_storage_is_read_by_processes_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,7 +305,7 @@ def test_a_vanished_file_does_not_end_the_ladder(folder: Path, monkeypatch: pyte
     measured = probed(folder, VanishingCache(1))
     assert len(measured.ladder) == 2 and measured.ladder[0].unread == {"vanished": 1}
     with monkeypatch.context() as patch, pytest.raises(MissingPart):
-        patch.setattr("loaderprobe.storage.reader._read", lambda *_: (0, 0, 0, "no read permission"))
+        patch.setattr("loaderprobe.storage.reader._read", Mock(side_effect=PermissionError(errno.EACCES, "")))
         probed(folder)
     with pytest.raises(BadValue, match="vanished"):
         probed(folder, VanishingCache(20))
@@ -313,7 +314,8 @@ def test_a_vanished_file_does_not_end_the_ladder(folder: Path, monkeypatch: pyte
 def opened(sample: Sample, drop_all: Callable[[], None] | None = None) -> MetadataPhase:
     supply = Supply(sample, None, seed=0, drop_all=drop_all)
     settings = PhaseSettings(
-        supply=supply, location=BLOCK, cores_available=64.0, readers=1, seconds=0.01, longest_s=0.3
+        engine=ThreadEngine(), supply=supply, location=BLOCK, cores_available=64.0,
+        order=ReadOrder(readers=1, seconds=0.01), longest_s=0.3,
     )  # fmt: skip
     return run_metadata(settings, "open", SystemClock())
 
@@ -411,7 +413,7 @@ def test_the_ceiling_reads_as_the_loader_does(files: FileSet, tmp_path: Path, mo
     shard.write_bytes(bytes(LARGE_BLOCK_BYTES * 3 + 5))
     assert raised(None, PartFiles(file_bytes={str(shard): shard.stat().st_size}), 2).phases
     whole, parts = scripted.seen
-    assert (whole.name, whole.readers, whole.direct) == ("files", 3, False)
+    assert (whole.name, whole.order.readers, whole.order.direct) == ("files", 3, False)
     assert whole.supply.sample.block_bytes is None and len(whole.supply.sample.pieces) == 20
     assert sorted(piece.size_bytes for piece in parts.supply.sample.pieces) == [5, *[LARGE_BLOCK_BYTES] * 3]
     assert parts.supply.sample.block_bytes == LARGE_BLOCK_BYTES

@@ -27,7 +27,7 @@ from loaderprobe.samplers.recorded import SamplerThread
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.system import waits
 from loaderprobe.system.waits import TableBudget, ThreadFiles, ThreadGone, Wait, WatchedProcess, peer
-from loaderprobe.system.waits_process import MOST_SUBJECTS, ROW, ROWS, RowWriter, ThreadWatcher, read_rows, watch
+from loaderprobe.system.waits_process import MOST_SUBJECTS, ROUNDS, RoundWriter, ThreadWatcher, read_rounds, watch
 from loaderprobe.testing import FakeClock
 from tests.said import all_said
 from tests.system.fake_kernel import PID, Processes, pollfds
@@ -435,7 +435,7 @@ def test_it_ends_with_its_orders(tmp_path: Path) -> None:
     word = f"{os.getpid()},{os.getpid()},{waits.start_ticks(os.getpid())}"
     os.write(write, f"{word}\n{word} -\n".encode())
     os.close(write)
-    watch(ThreadWatcher(RowWriter(tmp_path)), read, 1e6)
+    watch(ThreadWatcher(RoundWriter(tmp_path)), read, 1e6)
     os.close(read)
 
 
@@ -452,7 +452,7 @@ def test_processes_that_stay_are_not_opened_anew(tmp_path: Path, monkeypatch: py
     look = Mock(side_effect=ThreadGone)
     opened = Mock(side_effect=lambda pid, **_: SimpleNamespace(close=lambda: closed.append(pid), look=look))
     monkeypatch.setattr("loaderprobe.system.waits_process.WatchedProcess", opened)
-    watcher = ThreadWatcher(RowWriter(tmp_path))
+    watcher = ThreadWatcher(RoundWriter(tmp_path))
     watcher.follow("1,1,5 2,2,5")
     watcher.follow("3,3,5 - 1,1,5")
     assert ([call.args[0] for call in opened.mock_calls], closed) == ([1, 2, 3], [2])
@@ -461,41 +461,41 @@ def test_processes_that_stay_are_not_opened_anew(tmp_path: Path, monkeypatch: py
     assert closed == [2, 3, 1]
 
 
-def test_rows_come_back_as_written(tmp_path: Path) -> None:
-    """Subjects are shared; names that are no text are escaped; own time begins with the first row."""
-    rows = RowWriter(tmp_path)
-    rows.end_round(1000, 50, None)
-    rows.add(1100, 0, Wait("storage", "/data/\udcff.jpg"))
-    rows.add(1110, 1, Wait("network"))
-    rows.end_round(1120, 80, HIDDEN)
-    rows.add(1200, 0, Wait("storage", "/data/\udcff.jpg"))
-    rows.end_round(1220, 90, HIDDEN)
-    assert read_rows(tmp_path) == WaitSamples(
+def test_rounds_come_back_as_written(tmp_path: Path) -> None:
+    """Subjects are shared; names that are no text are escaped; own time begins with the first round."""
+    rounds = RoundWriter(tmp_path)
+    rounds.end_round(1000, 50, None)
+    rounds.add(1100, 0, Wait("storage", "/data/\udcff.jpg"))
+    rounds.add(1110, 1, Wait("network"))
+    rounds.end_round(1120, 80, HIDDEN)
+    rounds.add(1200, 0, Wait("storage", "/data/\udcff.jpg"))
+    rounds.end_round(1220, 90, HIDDEN)
+    assert read_rounds(tmp_path) == WaitSamples(
         time_ns=(1100, 1110, 1200), worker=(0, 1, 0),
         kind=tuple(WAIT_KINDS.index(kind) for kind in ("storage", "network", "storage")), subject=(0, -1, 0),
         subjects=("/data/\\udcff.jpg",), letters_only=HIDDEN, cpu_ns=40, wall_ns=220,
     )  # fmt: skip
 
 
-def test_half_a_row_is_not_read(tmp_path: Path) -> None:
+def test_half_a_round_is_not_read(tmp_path: Path) -> None:
     """What is being written counts when it is whole. Leave that a worker gives after its first looks is enough."""
-    rows = RowWriter(tmp_path)
-    rows.end_round(0, 0, HIDDEN)
-    rows.add(5, 0, Wait("sleep"))
-    rows.end_round(6, 0, None)
-    with (tmp_path / ROWS).open("ab") as file:
-        file.write(ROW.pack(7, -1, 0, 0)[:-1])
-    samples = read_rows(tmp_path)
+    rounds = RoundWriter(tmp_path)
+    rounds.end_round(0, 0, HIDDEN)
+    rounds.add(5, 0, Wait("sleep"))
+    rounds.end_round(6, 0, None)
+    with (tmp_path / ROUNDS).open("ab") as file:
+        file.write(b"[[[7, 0, 0, -1]], []")
+    samples = read_rounds(tmp_path)
     assert samples.time_ns == (5,) and samples.letters_only is None
 
 
 def test_subjects_are_bounded(tmp_path: Path) -> None:
     """A million images must not be a million names."""
-    rows = RowWriter(tmp_path)
+    rounds = RoundWriter(tmp_path)
     for number in range(MOST_SUBJECTS + 5):
-        rows.add(number, 0, Wait("storage", f"/data/{number}.jpg"))
-    rows.end_round(0, 0, None)
-    samples = read_rows(tmp_path)
+        rounds.add(number, 0, Wait("storage", f"/data/{number}.jpg"))
+    rounds.end_round(0, 0, None)
+    samples = read_rounds(tmp_path)
     assert len(samples.subjects) == MOST_SUBJECTS and samples.subject[-5:] == (-1,) * 5
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import ctypes
 import multiprocessing
 import os
-import re
 import signal
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
@@ -40,11 +40,10 @@ from loaderprobe.datasets.generate.pool import Pool, build_pool, expected_mean, 
 from loaderprobe.datasets.layouts import FILES, LAYOUTS, Sample, complete, format_of
 from loaderprobe.errors import BadValue, ForeignDirectory, LoaderprobeError, MissingPart, NoSpace, Refused
 from loaderprobe.protocols import OnImages
-from loaderprobe.records import values
 from loaderprobe.store.codec import PART, write_atomically, write_error, written_whole
 from loaderprobe.store.run_directory import lock_directory
 from loaderprobe.system.process import die_with_parent
-from loaderprobe.units import Resolution, format_bytes, format_resolution
+from loaderprobe.units import IMAGENET, format_bytes
 
 
 def sync_filesystem(path: Path) -> None:
@@ -100,7 +99,7 @@ class Journal:
             found += msgspec.json.decode(body, type=list[Entry])
         return found
 
-    def begin(self, entries: Sequence[Entry]) -> None:
+    def begin(self, entries: Collection[Entry]) -> None:
         """Start a new journal with these entries of the old one."""
         write_atomically(self._path, _line(entries) if entries else b"")
 
@@ -130,16 +129,13 @@ class Journal:
             self._failed = True
             raise
 
-    def end(self, beyond: Sequence[Entry]) -> None:
-        """Keep only these entries, which a larger set will need; the manifest holds the others."""
-        if beyond:
-            self.begin(beyond)
-        else:
-            self._path.unlink(missing_ok=True)
+    def end(self) -> None:
+        """The manifest holds all entries."""
+        self._path.unlink(missing_ok=True)
 
 
-def _line(entries: Sequence[Entry]) -> bytes:
-    body = msgspec.json.encode(entries) + b"\n"
+def _line(entries: Collection[Entry]) -> bytes:
+    body = msgspec.json.encode([*entries]) + b"\n"
     return _checksum(body) + b" " + body
 
 
@@ -148,26 +144,6 @@ def _checksum(body: bytes) -> bytes:
 
 
 BUFFER = 1 << 20
-
-
-def write_file(directory: Path, spec: SetSpec, pool: Pool, number: int, indices: range) -> Entry:
-    """One file of a set, with what a manifest says of it."""
-    images: list[int] = []
-    with written_whole(directory / spec.path(number)) as part:
-        if spec.layout == FILES:
-            part.write_bytes(pool.image(spec.seed, number, spec.oddities))
-        else:
-            format_of(spec.layout).write(_samples(spec, pool, indices, images), part)
-        size, digest = part.stat().st_size, _digest(part)
-    return Entry(number=number, images=len(indices), size_bytes=size, xxh3=digest, image_bytes=tuple(images))
-
-
-def _samples(spec: SetSpec, pool: Pool, indices: range, sizes: list[int]) -> Iterator[Sample]:
-    """The images as samples of one file; `sizes` gets the bytes of each."""
-    for index in indices:
-        image = pool.image(spec.seed, index, spec.oddities)
-        sizes.append(len(image))
-        yield Sample(spec.name(index), image, index % spec.classes)
 
 
 def _digest(path: Path) -> str:
@@ -181,23 +157,18 @@ def _digest(path: Path) -> str:
 SPACE_MARGIN = 1.03
 # Files take whole blocks; so many bytes are lost to that per file, on average.
 HALF_BLOCK = 2048
-NUMBERED = re.compile(r"\D*(?:\d{8,}_)?0*(\d+)?\D*" + re.escape(PART))
 
 
-def take_inventory(
+def whole_files(
     directory: Path, spec: SetSpec, manifest: Manifest | None, journal: Journal, count: int
-) -> tuple[dict[int, Entry], list[Entry]]:
-    """(by number the files of the set at its requested size, those of a larger set that was begun before).
+) -> dict[int, Entry]:
+    """By number the files of the set at its requested size: in the manifest or the journal, with their sizes still.
 
-    The latter are kept for when the set grows. All are in the manifest or the journal, and still have their sizes.
-    Removes only files that a killed process left half-written; a file without an entry is written again.
+    A file without an entry is written again.
     """
-    _remove_halves(directory, spec)
-    known = _entries(manifest) if manifest else []
-    found = {entry.number: entry for entry in (*known, *journal.entries()) if _has_size(directory, spec, entry)}
-    inside = {number for number in found if number < spec.files(count)}
-    whole = {n: found[n] for n in sorted(inside) if found[n].images == len(spec.images_in(n, count))}
-    return whole, [found[n] for n in sorted(found.keys() - inside)]
+    known = [*(_entries(manifest) if manifest else ()), *journal.entries()]
+    whole = (entry for entry in known if entry.images == len(spec.images_in(entry.number, count)))
+    return {entry.number: entry for entry in whole if _has_size(directory, spec, entry)}
 
 
 def is_whole(directory: Path, manifest: Manifest, count: int) -> bool:
@@ -225,14 +196,6 @@ def _has_size(directory: Path, spec: SetSpec, entry: Entry) -> bool:
         return (directory / spec.path(entry.number)).stat().st_size == entry.size_bytes
     except FileNotFoundError:
         return False
-
-
-def _remove_halves(directory: Path, spec: SetSpec) -> None:
-    """Remove only files with the temporary names of this set."""
-    for part in (directory / "train").rglob(f".*{PART}"):
-        match = NUMBERED.fullmatch(part.name)
-        if match and part.with_name(part.name[1 : -len(PART)]) == directory / spec.path(int(match[1] or 0)):
-            part.unlink()
 
 
 def check_space(directory: Path, layout: str, mean_bytes: float, images: int, files: int, folders: int = 1) -> None:
@@ -264,47 +227,31 @@ BASE_IMAGES = 20
 MIXTURE_BASE_IMAGES = 256
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetRequest:
-    """A requested set. Raises BadValue for a mean size of nothing."""
+def set_asked_for(
+    resolution: str,
+    *,
+    classes: int = 10,
+    seed: int = 0,
+    mean_bytes: int | None = None,
+    oddities: tuple[OddityName, ...] = (),
+    layout: str = FILES,
+    shard_images: int | None = None,
+    base_images: int | None = None,
+) -> SetSpec:
+    """The spec of a set with these settings; `base_images` are those of the pool, None for the usual number.
 
-    resolution: Resolution
-    classes: int = 10
-    seed: int = 0
-    mean_bytes: int | None = None
-    oddities: tuple[OddityName, ...] = ()
-    layout: str = FILES
-    shard_images: int | None = None
-    """Of each large file; None for as many as the set there is has, else a 32nd of the images and at most 1000."""
-    base_images: int | None = None
-    """Base images in the pool; None for the default."""
-
-    def __post_init__(self) -> None:
-        if self.mean_bytes is not None and self.mean_bytes < 1:
-            raise BadValue("the mean size of a file must be 1 byte or more")
-
-    @property
-    def _in_shards(self) -> bool:
-        return self.layout != FILES and not LAYOUTS[self.layout].single
-
-    def spec(self) -> SetSpec:
-        """The settings that the files depend on, without the pool's digest; with the most images a shard."""
-        usual = MIXTURE_BASE_IMAGES if isinstance(self.resolution, str) else BASE_IMAGES
-        alone = 1 if self.layout == FILES else 0
-        found = {
-            "resolution": format_resolution(self.resolution),
-            "base_images": self.base_images or usual,
-            "shard_images": (self.shard_images or MOST_SHARD_IMAGES) if self._in_shards else alone,
-        }
-        return SetSpec(**values(self) | found)
-
-    def fitted(self, root: Path, count: int) -> SetSpec:
-        """With as many images a shard as asked for, else as the set there is has; a new one of `count` the usual."""
-        spec = self.spec()
-        if not self._in_shards or self.shard_images is not None:
-            return spec
-        found = read_spec(spec.directory(root))
-        return replace(spec, shard_images=found.shard_images if found else images_a_shard(count))
+    `shard_images` are those of each large file; None for as many as the set there is has, else a 32nd of the images and
+    at most 1000. Raises BadValue for a mean size of nothing.
+    """
+    if mean_bytes is not None and mean_bytes < 1:
+        raise BadValue("the mean size of a file must be 1 byte or more")
+    if layout == FILES or LAYOUTS[layout].single:
+        shard_images = 1 if layout == FILES else 0
+    return SetSpec(
+        resolution=resolution, classes=classes, seed=seed, mean_bytes=mean_bytes, oddities=oddities,
+        layout=layout, shard_images=shard_images,
+        base_images=base_images or (MIXTURE_BASE_IMAGES if resolution == IMAGENET else BASE_IMAGES),
+    )  # fmt: skip
 
 
 CHUNK = 32
@@ -322,10 +269,24 @@ class Work:
     pool: Pool
     images: int
 
-    def chunk(self, numbers: Sequence[int]) -> list[Entry]:
-        """Write the files of these numbers. Raises OSError; a file that was begun is removed then."""
-        indices = [self.spec.images_in(number, self.images) for number in numbers]
-        return [write_file(self.directory, self.spec, self.pool, *each) for each in zip(numbers, indices, strict=True)]
+    def file(self, number: int) -> Entry:
+        """Write one file; returns what a manifest says of it. Raises OSError; a file that was begun is removed then."""
+        spec, indices = self.spec, self.spec.images_in(number, self.images)
+        sizes: list[int] = []
+
+        def samples() -> Iterator[Sample]:
+            for index in indices:
+                image = self.pool.image(spec.seed, index, spec.oddities)
+                sizes.append(len(image))
+                yield Sample(spec.name(index), image, index % spec.classes)
+
+        with written_whole(self.directory / spec.path(number)) as part:
+            if spec.layout == FILES:
+                part.write_bytes(self.pool.image(spec.seed, number, spec.oddities))
+            else:
+                format_of(spec.layout).write(samples(), part)
+            size, digest = part.stat().st_size, _digest(part)
+        return Entry(number=number, images=len(indices), size_bytes=size, xxh3=digest, image_bytes=tuple(sizes))
 
     def write(
         self, numbers: Sequence[int], processes: int, found: Callable[[list[Entry]], None], journal: Journal
@@ -339,7 +300,7 @@ class Work:
         try:
             if processes == 1 or len(chunks) <= 1:
                 for chunk in chunks:
-                    journal.add(entries := self.chunk(chunk))
+                    journal.add(entries := [self.file(number) for number in chunk])
                     found(entries)
             else:
                 self._write_together(chunks, processes, found, journal)
@@ -354,20 +315,19 @@ class Work:
     def _write_together(
         self, chunks: Sequence[Sequence[int]], processes: int, found: Callable[[list[Entry]], None], journal: Journal
     ) -> None:
-        seen: set[Future[list[Entry]]] = set()
-        futures: list[Future[list[Entry]]] = []
+        futures: set[Future[list[Entry]]] = set()
         try:
             with process_pool(min(processes, len(chunks)), self) as executor:
-                futures += [executor.submit(_write_chunk, chunk) for chunk in chunks]
+                futures |= {executor.submit(_write_chunk, chunk) for chunk in chunks}
                 for future in as_completed(futures):
                     entries = future.result()
-                    seen.add(future)
+                    futures.remove(future)
                     journal.add(entries)
                     found(entries)
         finally:
             # Chunks that ended while the processes were being stopped.
             for future in futures:
-                if future not in seen and future.done() and not future.cancelled() and future.exception() is None:
+                if future.done() and not future.cancelled() and future.exception() is None:
                     journal.add(future.result())
 
 
@@ -397,12 +357,12 @@ def _begin(parent: int, work: Work | None) -> None:
 
 def _write_chunk(numbers: Sequence[int]) -> list[Entry]:
     assert _work is not None
-    return _work.chunk(numbers)
+    return [_work.file(number) for number in numbers]
 
 
 def generate(
     root: Path,
-    request: SetRequest,
+    spec: SetSpec,
     *,
     count: int,
     processes: int,
@@ -418,9 +378,11 @@ def generate(
     permission, BadValue for a mean size out of reach. Complete files are never lost, and the same call resumes.
     Files of a complete set that are missing, or have another size, are generated again.
     """
-    spec = request.fitted(root, count)
     directory = spec.directory(root)
     try:
+        if spec.shard_images is None:
+            found = read_spec(directory)
+            spec = replace(spec, shard_images=found.shard_images if found else images_a_shard(count))
         # Before the lock, so that a complete set can be used where this user may not write.
         manifest = _known(directory, spec)
         if manifest is None or not is_whole(directory, manifest, count):
@@ -448,7 +410,7 @@ def _known(directory: Path, spec: SetSpec) -> Manifest | None:
         raise ForeignDirectory(
             f"{directory} was not generated by this loaderprobe: {error}", hint="choose another directory, or remove it"
         ) from error
-    if found is not None and found.asks_for() != spec:
+    if found is not None and replace(found, pool_sha256="") != spec:
         raise Refused(
             f"{directory} holds another data set: {_differences(found, spec)}",
             hint="use the settings of that set (base images are --pool), choose another directory, or remove it",
@@ -486,8 +448,6 @@ def _make(
     # Checked again under the lock: another process may have made or enlarged the set.
     manifest = _known(directory, asked)
     if manifest is not None:
-        if is_whole(directory, manifest, count):
-            return
         # A complete set never shrinks, not even when it is repaired.
         count = max(count, manifest.images)
     enough = partial(check_space, directory, asked.layout, folders=asked.classes)
@@ -495,14 +455,14 @@ def _make(
         # At once, whatever number is asked for.
         enough(expected_mean(asked), count, asked.files(count))
     journal = Journal(directory)
-    whole, beyond = take_inventory(directory, asked, manifest, journal, count)
+    whole = whole_files(directory, asked, manifest, journal, count)
     missing = [number for number in range(asked.files(count)) if number not in whole]
     images = sum(len(asked.images_in(number, count)) for number in missing)
     # Painting takes time, so a disk that is far too small is refused before.
     enough(expected_mean(asked), images, len(missing))
     pool, spec = _pool_of(directory, asked, processes, on_base_image)
     enough(pool.mean_bytes, images, len(missing))
-    journal.begin([*whole.values(), *beyond])
+    journal.begin(whole.values())
     for number in range(min(spec.classes if spec.layout == FILES else 1, count)):
         # A class without images would be an error to torchvision's ImageFolder.
         (directory / spec.path(number)).parent.mkdir(parents=True, exist_ok=True)
@@ -519,7 +479,7 @@ def _make(
     work.write(missing, processes, found, journal)
     complete(spec.layout, directory / "train")
     write_manifest(directory, _manifest_of(spec, count, [whole[number] for number in range(spec.files(count))]))
-    journal.end(beyond)
+    journal.end()
 
 
 def _manifest_of(spec: SetSpec, count: int, files: Sequence[Entry]) -> Manifest:
@@ -530,7 +490,7 @@ def _manifest_of(spec: SetSpec, count: int, files: Sequence[Entry]) -> Manifest:
         size_bytes=tuple(entry.size_bytes for entry in files),
         xxh3=tuple(entry.xxh3 for entry in files),
         image_bytes=sizes if len(sizes) == count else (),  # shards of an earlier version have none
-        odd_images={name: ODDITIES[name].among(count) for name in spec.oddities},
+        odd_images={name: bisect_left(ODDITIES[name], count) for name in spec.oddities},
     )
 
 
@@ -560,7 +520,7 @@ def _pool_beside(root: Path, asked: SetSpec) -> Pool | None:
     for layout in (FILES, *LAYOUTS):
         other = replace(asked, layout=layout, shard_images=0)
         found = read_spec(other.directory(root))
-        if found is not None and replace(found.asks_for(), shard_images=0) == other:
+        if found is not None and replace(found, pool_sha256="", shard_images=0) == other:
             return load_pool(other.directory(root) / POOL, found.pool_sha256)
     return None
 

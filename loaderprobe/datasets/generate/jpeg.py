@@ -91,12 +91,6 @@ class Frame:
         return tuple(scaled(table, self.quality) for table in tables[: 2 if self.components == 3 else 1])
 
     @property
-    def unit(self) -> tuple[int, int]:
-        """Width and height in samples of the minimum coded unit (T.81 A.2)."""
-        horizontal, vertical = self.factors(0)
-        return SIDE * horizontal, SIDE * vertical
-
-    @property
     def block_components(self) -> NDArray[np.int64]:
         """The component of each block of a minimum coded unit."""
         sizes = [self.factors(component)[0] * self.factors(component)[1] for component in range(self.components)]
@@ -109,7 +103,8 @@ def spectra(planes: Sequence[Plane], frame: Frame) -> tuple[Spectrum, ...]:
     All planes are of the frame's full size; chrominance is averaged down to its sampling, and edges are
     repeated up to whole units.
     """
-    wide, high = frame.unit
+    # The minimum coded unit, in samples (T.81 A.2).
+    wide, high = (SIDE * factor for factor in frame.factors(0))
     found = []
     for component, plane in enumerate(planes):
         padded = np.pad(plane, ((0, -frame.height % high), (0, -frame.width % wide)), "edge")
@@ -173,13 +168,10 @@ def best_code(frequencies: NDArray[np.int64]) -> HuffmanCode:
     counts[longest] -= 1
     symbols = sorted((s for s in range(SYMBOLS) if sizes[s]), key=lambda s: (sizes[s], s))
     codes, lengths = np.zeros(SYMBOLS, np.uint64), np.zeros(SYMBOLS, np.int64)
-    code, waiting = 0, iter(symbols)
-    for bits in range(1, LONGEST + 1):
-        for _ in range(counts[bits]):
-            symbol = next(waiting)
-            codes[symbol], lengths[symbol] = code, bits
-            code += 1
-        code <<= 1
+    lengths[symbols] = np.repeat(np.arange(1, LONGEST + 1), counts[1 : LONGEST + 1])
+    # Of all words of 16 bits, those that begin with the code: it follows those of the codes before it (T.81 C.2).
+    words = 1 << (LONGEST - lengths[symbols])
+    codes[symbols] = (np.cumsum(words) - words) // words
     return HuffmanCode(counts=tuple(counts[1 : LONGEST + 1]), symbols=tuple(symbols), codes=codes, lengths=lengths)
 
 
@@ -219,7 +211,6 @@ def _limited(counts: list[int]) -> list[int]:
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
 
-END_OF_BLOCK = 0x00
 SIXTEEN_ZEROS = 0xF0
 WORD = 64
 # T.81 Table F.1: the category of a value is the number of its bits.
@@ -228,142 +219,71 @@ CATEGORY = np.array([value.bit_length() for value in range(4096)], np.int64)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tokens:
-    """The tokens of a scan, before it has a code. Blocks in the order of the scan; `entry` counts nonzero AC values."""
+    """The tokens of a scan in order, before they have codes: of each block its DC, its AC, and its end."""
 
-    table: Ints
-    """By block: which pair of Huffman tables it uses."""
-    difference: Ints
-    """By block: DC less that of the component's previous block (F.1.2.1)."""
-    block: Ints
-    """By entry."""
-    value: Ints
-    """By entry."""
+    code: Ints
+    """Which Huffman code: twice the number of the pair of tables, and for AC one more."""
     symbol: Ints
-    """By entry: the zeros before it, modulo 16, and its category (F.1.2.2)."""
-    sixteens: Ints
-    """By entry: how many runs of sixteen zeros come before it."""
-    short: Ints
-    """Blocks that end in zeros, and so with an end-of-block code."""
+    """What is coded (T.81 F.1.2.1, F.1.2.2). Its lower half is the number of bits that are appended."""
+    value: Ints
+    """What the appended bits say; 0 where there are none."""
 
-    def codes(self) -> list[tuple[HuffmanCode, HuffmanCode]]:
-        """(DC, AC) for each table: the best for these tokens."""
-        found = []
-        for table in range(int(self.table.max()) + 1):
-            mine = self.table[self.block] == table
-            dc = np.bincount(_category(self.difference[self.table == table]), minlength=256)
-            ac = np.bincount(self.symbol[mine], minlength=256)
-            ac[SIXTEEN_ZEROS] += int(self.sixteens[mine].sum())
-            ac[END_OF_BLOCK] += int((self.table[self.short] == table).sum())
-            found.append((best_code(dc), best_code(ac)))
-        return found
+    def codes(self) -> list[HuffmanCode]:
+        """DC and AC of each pair of tables: the best for these tokens."""
+        symbols = (self.symbol[self.code == number] for number in range(int(self.code.max()) + 1))
+        return [best_code(np.bincount(each, minlength=SYMBOLS)) for each in symbols]
 
-    def bits(self, codes: list[tuple[HuffmanCode, HuffmanCode]]) -> int:
+    def bits(self, codes: Sequence[HuffmanCode]) -> int:
         """Length of the scan in these codes."""
-        total = int(_category(self.difference).sum() + (self.symbol & 15).sum())
-        for table, (dc, ac) in enumerate(codes):
-            mine = self.table[self.block] == table
-            total += int(dc.lengths[_category(self.difference[self.table == table])].sum())
-            total += int(ac.lengths[self.symbol[mine]].sum() + ac.lengths[SIXTEEN_ZEROS] * self.sixteens[mine].sum())
-            total += int(ac.lengths[END_OF_BLOCK] * (self.table[self.short] == table).sum())
-        return total
+        lengths = np.stack([code.lengths for code in codes])
+        return int(lengths[self.code, self.symbol].sum() + (self.symbol & 15).sum())
 
 
 def tokens(blocks: NDArray[np.int16], component: Ints, table: Ints) -> Tokens:
-    """The tokens of quantised blocks (blocks x 64, zigzag), given each block's component and tables."""
-    difference = np.empty(len(blocks), np.int64)
+    """The tokens of quantised blocks (blocks x 64, zigzag), given each block's component and tables.
+
+    DC is coded less that of the component's previous block. The symbol of an AC value is the zeros before it, modulo
+    16, and its category; sixteen zeros have a token of their own, and so has the end of a block that ends in zeros.
+    """
+    difference = np.empty((len(blocks), 1), np.int64)
     for each in np.unique(component):
         mine = component == each
-        difference[mine] = np.diff(blocks[mine, 0].astype(np.int64), prepend=0)
-    block, position = np.nonzero(blocks[:, 1:])
-    value = blocks[block, position + 1].astype(np.int64)
-    before = np.empty_like(position)
-    before[:1] = -1
-    before[1:] = np.where(block[1:] == block[:-1], position[:-1], -1)
-    zeros = position - before - 1
-    last = np.full(len(blocks), -1)
-    # Entries are in order, so the last one of each block stays.
-    last[block] = position
+        difference[mine, 0] = np.diff(blocks[mine, 0].astype(np.int64), prepend=0)
+    ends = blocks[:, 63:] == 0
+    block, position = np.nonzero(np.hstack([np.ones_like(ends), blocks[:, 1:] != 0, ends]))
+    value = np.hstack([difference, blocks[:, 1:], np.zeros_like(difference)])[block, position]
+    zeros = np.where(position % 64, np.diff(position, prepend=0) - 1, 0)
+    index = np.repeat(np.arange(len(block)), 1 + (zeros >> 4))
+    own = np.diff(index, append=len(block)) > 0
+    symbol = (zeros & 15) << 4 | CATEGORY[np.abs(value)]
     return Tokens(
-        table=table,
-        difference=difference,
-        block=block,
-        value=value,
-        symbol=(zeros & 15) << 4 | _category(value),
-        sixteens=zeros >> 4,
-        short=np.flatnonzero(last < 62),
+        code=(2 * table[block] + (position > 0))[index],
+        symbol=np.where(own, symbol[index], SIXTEEN_ZEROS),
+        value=np.where(own, value[index], 0),
     )
 
 
-def pack(found: Tokens, codes: list[tuple[HuffmanCode, HuffmanCode]]) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+def pack(found: Tokens, codes: Sequence[HuffmanCode]) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """(scan, free): the coded bytes without stuffing, padded with ones (F.1.2.3), and the mask of free bits in them.
 
-    Free are the bits appended to each AC code: they say which of the category's values it is, and any of
-    them is a value of that category, so the code stays valid and as long as it was (F.1.2.2.1).
+    A negative value is appended less one (F.1.2.1.1). Free are the bits appended to each AC code: they say which of the
+    category's values it is, and any of them is a value of that category, so the code stays valid and as long as it was
+    (F.1.2.2.1).
     """
-    value, length, free = _items(found, codes)
+    size = found.symbol & 15
+    code: Words = np.stack([each.codes for each in codes])[found.code, found.symbol]
+    length: Ints = np.stack([each.lengths for each in codes])[found.code, found.symbol] + size
+    appended: Ints = np.where(found.value < 0, found.value + (1 << size) - 1, found.value)
+    bits: Words = code << size.astype(np.uint64) | appended.astype(np.uint64)
+    free: Ints = np.where(found.code % 2, (1 << size) - 1, 0)
     end = np.cumsum(length)
     start, total = end - length, int(end[-1])
-    size = (total + 7) // 8
-    scan, mask = (_bytes(bits, start, length, total)[:size].copy() for bits in (value, free))
+    scan, mask = (
+        _bytes(each, start, length, total)[: (total + 7) // 8].copy() for each in (bits, free.astype(np.uint64))
+    )
     if total % 8:
         scan[-1] |= 0xFF >> total % 8
     return scan, mask
-
-
-def _items(found: Tokens, codes: list[tuple[HuffmanCode, HuffmanCode]]) -> tuple[Words, Ints, Words]:
-    """(bits, length, free bits) of each piece of the scan, in order: of each block its DC, its entries, its end."""
-    dc_code, dc_length, ac_code, ac_length = (
-        np.stack([getattr(code[which], field) for code in codes])
-        for which, field in ((0, "codes"), (0, "lengths"), (1, "codes"), (1, "lengths"))
-    )
-    entries = np.bincount(found.block, minlength=len(found.table))
-    ends = np.zeros_like(entries)
-    ends[found.short] = 1
-    pieces = 1 + entries + ends
-    first = np.cumsum(pieces) - pieces
-    value, length = np.zeros(int(pieces.sum()), np.uint64), np.zeros(int(pieces.sum()), np.int64)
-    free = np.zeros_like(value)
-    category = _category(found.difference)
-    value[first] = _joined(dc_code[found.table, category], found.difference, category)
-    length[first] = dc_length[found.table, category] + category
-    at = np.arange(len(found.block)) + found.block + 1 + (np.cumsum(ends) - ends)[found.block]
-    table, size = found.table[found.block], found.symbol & 15
-    value[at], length[at] = _after_zeros(
-        found, _joined(ac_code[table, found.symbol], found.value, size), ac_length[table, found.symbol] + size,
-        ac_code[table, SIXTEEN_ZEROS], ac_length[table, SIXTEEN_ZEROS],
-    )  # fmt: skip
-    free[at] = (np.uint64(1) << size.astype(np.uint64)) - np.uint64(1)
-    at_end = (first + pieces - 1)[found.short]
-    value[at_end], length[at_end] = (
-        ac_code[found.table[found.short], END_OF_BLOCK], ac_length[found.table[found.short], END_OF_BLOCK],
-    )  # fmt: skip
-    return value, length, free
-
-
-def _after_zeros(found: Tokens, bits: Words, length: Ints, zeros: Words, zeros_length: Ints) -> tuple[Words, Ints]:
-    """Entries with the codes of up to three runs of sixteen zeros put before them: at most 16 x 3 + 26 bits... of 64.
-
-    A code of sixteen zeros is short when it is common enough to come three times; where 64 bits do not hold
-    them all, ValueError says so rather than a damaged file.
-    """
-    for runs in (1, 2, 3):
-        here = found.sixteens >= runs
-        bits[here] |= zeros[here] << length[here].astype(np.uint64)
-        length[here] += zeros_length[here]
-    if length.max(initial=0) > WORD:
-        raise ValueError("a run of zeros takes more bits than a word has")
-    return bits, length
-
-
-def _category(values: Ints) -> Ints:
-    found: Ints = CATEGORY[np.abs(values)]
-    return found
-
-
-def _joined(code: Words, value: Ints, category: Ints) -> Words:
-    """The code, then the value's own bits; of a negative one those of the value less one (T.81 F.1.2.1.1)."""
-    own = np.where(value < 0, value + (1 << category) - 1, value).astype(np.uint64)
-    return code << category.astype(np.uint64) | own
 
 
 def _bytes(bits: Words, start: Ints, length: Ints, total: int) -> NDArray[np.uint8]:
@@ -465,17 +385,15 @@ def encoded_size(found: Tokens, frame: Frame) -> int:
     return len(START_OF_IMAGE + segment(APP0, JFIF) + END_OF_IMAGE + _tables(frame, codes)) + scan + scan // 256
 
 
-def _tables(frame: Frame, codes: Sequence[tuple[HuffmanCode, HuffmanCode]]) -> bytes:
+def _tables(frame: Frame, codes: Sequence[HuffmanCode]) -> bytes:
     parts = [
         segment(QUANTISATION, bytes([number]) + table[ZIGZAG].astype(np.uint8).tobytes())
         for number, table in enumerate(frame.quantisers)
     ]
     parts.append(_frame_header(frame))
-    for number, pair in enumerate(codes):
+    for number, code in enumerate(codes):
         # The high half says whether a table is for AC (T.81 B.2.4.2).
-        parts += [
-            segment(HUFFMAN, bytes([kind << 4 | number, *code.counts, *code.symbols])) for kind, code in enumerate(pair)
-        ]
+        parts.append(segment(HUFFMAN, bytes([number % 2 << 4 | number // 2, *code.counts, *code.symbols])))
     selectors = b"".join(bytes([each + 1, frame.table_of(each) * 0x11]) for each in range(frame.components))
     # T.81 B.2.3: all of 64 coefficients, no successive approximation.
     parts.append(segment(SCAN, bytes([frame.components]) + selectors + b"\0\x3f\0"))

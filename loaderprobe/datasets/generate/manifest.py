@@ -40,15 +40,11 @@ class SetSpec:
     """Of a file, as asked for."""
     oddities: tuple[OddityName, ...] = ()
     layout: str = FILES
-    shard_images: int = 1
-    """Images in one file: a shard, or 1; 0 for all."""
+    shard_images: int | None = 1
+    """Images in one file: a shard, or 1; 0 for all, None in a requested spec for as many as usual."""
     generator: str = "free-bits-1"
     pool_sha256: str = ""
     """Digest of the pool; empty in a requested spec."""
-
-    def asks_for(self) -> SetSpec:
-        """The spec as requested, without what was found when the set was made."""
-        return replace(self, pool_sha256="")
 
     def directory(self, root: Path) -> Path:
         """`500x375`, or `500x375-tar`."""

@@ -26,30 +26,17 @@ ORIENTATION = 0x0112
 PROFILE_DATE = slice(24, 36)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Oddity:
-    """A kind of odd file, and its places."""
-
-    first: int
-    every: int
-
-    def at(self, index: int) -> bool:
-        return index % self.every == self.first
-
-    def among(self, count: int) -> int:
-        """How many of the first `count` images are."""
-        return len(range(self.first, count, self.every))
-
-
+MOST_IMAGES = 1 << 62
 # Shares: of 1,000 files measured 23 were grey, 57 had EXIF and 286 a colour profile; of the whole training set, 22
 # are CMYK and one is a PNG named .JPEG.
-ODDITIES: dict[OddityName, Oddity] = {
-    "grey": Oddity(first=7, every=43),
-    "cmyk": Oddity(first=11, every=58_235),
-    "png": Oddity(first=23, every=1_281_167),
-    "exif": Oddity(first=3, every=18),
-    "icc": Oddity(first=2, every=7),
+ODDITIES: dict[OddityName, range] = {
+    "grey": range(7, MOST_IMAGES, 43),
+    "cmyk": range(11, MOST_IMAGES, 58_235),
+    "png": range(23, MOST_IMAGES, 1_281_167),
+    "exif": range(3, MOST_IMAGES, 18),
+    "icc": range(2, MOST_IMAGES, 7),
 }
+"""The images of each kind."""
 
 
 def parse_oddities(text: str) -> tuple[OddityName, ...]:
@@ -62,7 +49,7 @@ def parse_oddities(text: str) -> tuple[OddityName, ...]:
 
 def content_at(index: int, asked: Sequence[OddityName]) -> OddityName | None:
     """The odd content that image `index` has, if any: png before cmyk before grey."""
-    return next((name for name in ("png", "cmyk", "grey") if name in asked and ODDITIES[name].at(index)), None)
+    return next((name for name in ("png", "cmyk", "grey") if name in asked and index in ODDITIES[name]), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,9 +70,9 @@ class Segments:
     def at(self, index: int, asked: Sequence[OddityName]) -> bytes:
         """The extra segments of image `index`."""
         found = b""
-        if "exif" in asked and ODDITIES["exif"].at(index):
-            found += self.exif[index // ODDITIES["exif"].every % len(self.exif)]
-        if "icc" in asked and ODDITIES["icc"].at(index):
+        if "exif" in asked and index in ODDITIES["exif"]:
+            found += self.exif[index // ODDITIES["exif"].step % len(self.exif)]
+        if "icc" in asked and index in ODDITIES["icc"]:
             found += self.icc
         return found
 

@@ -33,7 +33,7 @@ from loaderprobe.datasets.generate.oddities import OddityName, Segments, content
 from loaderprobe.errors import BadValue
 from loaderprobe.protocols import OnImages
 from loaderprobe.store.codec import write_atomically
-from loaderprobe.units import IMAGENET, format_bytes, parse_resolution
+from loaderprobe.units import IMAGENET, format_bytes
 
 # Natural-looking images by the dead-leaves model: textured shapes that occlude one another.
 #
@@ -106,8 +106,6 @@ def _paint(planes: NDArray[np.float32], texture: Plane, shape: Any) -> None:
     height, width, _ = planes.shape
     left, right = max(0, int(shape["x"] - shape["rx"])), min(width, int(shape["x"] + shape["rx"]) + 1)
     top, bottom = max(0, int(shape["y"] - shape["ry"])), min(height, int(shape["y"] + shape["ry"]) + 1)
-    if left >= right or top >= bottom:
-        return
     y = np.arange(top, bottom, dtype=np.float32)[:, None] - shape["y"]
     x = np.arange(left, right, dtype=np.float32)[None] - shape["x"]
     window = planes[top:bottom, left:right]
@@ -234,8 +232,12 @@ def draws(resolution: str, count: int, rng: np.random.Generator, *, components: 
     chosen = [table[int(place) % len(table)] for place in places]
     if components == 4:
         chosen = [replace(draw, frame=replace(draw.frame, components=4, sampling=(1, 1))) for draw in chosen]
-    size = parse_resolution(resolution)
-    return chosen if isinstance(size, str) else [_resized(draw, *size) for draw in chosen]
+    return chosen if resolution == IMAGENET else [_resized(draw, *_pixels(resolution)) for draw in chosen]
+
+
+def _pixels(resolution: str) -> tuple[int, int]:
+    width, _, height = resolution.partition("x")
+    return int(width), int(height)
 
 
 def _resized(draw: Draw, width: int, height: int) -> Draw:
@@ -340,8 +342,7 @@ def build_pool(spec: SetSpec, each: Each, progress: OnImages) -> Pool:
             hint="choose a mean size between these, another resolution, or more base images with --pool",
         )
     edges = [round(share * WHOLE) for share in np.cumsum(weights)[:-1]]
-    size = parse_resolution(spec.resolution)
-    width, height = (500, 375) if isinstance(size, str) else size
+    width, height = (500, 375) if spec.resolution == IMAGENET else _pixels(spec.resolution)
     return Pool(
         bases={content: tuple(bases) for content, bases in made.items()},
         edges=np.array([min(edge, WHOLE - 1) for edge in edges], np.uint64),
