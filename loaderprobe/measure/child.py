@@ -20,7 +20,6 @@ from pathlib import Path
 
 import msgspec
 
-from loaderprobe.analyze.verdict.rounds import further_round, next_round
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.assembly import alternatives, make_compute, make_loader
 from loaderprobe.measure.parts import Parts
@@ -76,7 +75,7 @@ def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
         samplers = stack.enter_context(sampling(clock, *seen))
         parts = Parts(
             loader=loader, compute=compute, clock=clock, cache=LinuxPageCache(), location=location,
-            next_round=further_round if order.earlier else next_round, waits=looking.samples,
+            waits=looking.samples,
             # By the other children of the forkserver nothing else is done: they count as own.
             disturbance=OthersMeter((os.getppid(),)),
         )  # fmt: skip

@@ -5,17 +5,27 @@ One step more on one rank would wait for ever for the gradients of the others. S
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import msgspec
 
+from loaderprobe.analyze.verdict.ranks import as_one
+from loaderprobe.analyze.verdict.rounds import further_round, next_round
+from loaderprobe.measure.further import joined
 from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.segments import Steps, load_only
-from loaderprobe.protocols import Clock, Compute, Group, InStepCompute
+from loaderprobe.protocols import Clock, Compute, Group, InStepCompute, Round
 from loaderprobe.records import values
+from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.rank_processes import RankMeasurement
+from loaderprobe.store.codec import decode, encode
+from loaderprobe.system.host import cores_allowed, host_name
+from loaderprobe.system.limits import core_limits, cores_available
 
+KIND = "rank-measurement"
 UNLIMITED = 2**62
 T = TypeVar("T")
 
@@ -41,8 +51,10 @@ class Collectives:
     For a single process it is `SINGLE_PROCESS`. Where a rank is lost, each method raises LostRank.
     """
 
-    def __init__(self, group: Group) -> None:
-        self._group = group
+    def __init__(self, group: Group, node: int = 0) -> None:
+        self._group, self._node = group, node
+        self.by_rank: list[RankMeasurement] = []
+        """What all ranks had measured when they were last asked; on rank 0."""
 
     @property
     def rank(self) -> int:
@@ -92,6 +104,37 @@ class Collectives:
         values = [msgspec.json.decode(answer, type=float) for answer in answers]
         order = sorted(range(len(values)), key=lambda rank: values[rank])
         return msgspec.json.decode(self._group.broadcast(msgspec.json.encode(order)), type=tuple[int, ...])
+
+    def next_round(self, measurement: Measurement, earlier: Measurement | None, *, thorough: bool) -> Round:
+        """What rank 0 decides to measure next, from what all ranks measured, and what was measured `earlier`."""
+        decide = further_round if earlier else next_round
+        if self.size == 1:
+            return decide(measurement, thorough=thorough)
+        self.gather(measurement)
+        plan = decide(self.together(earlier), thorough=thorough) if self.by_rank else ()
+        return msgspec.json.decode(self._group.broadcast(msgspec.json.encode(plan)), type=Round)
+
+    def gather(self, measurement: Measurement) -> None:
+        """Gather what all ranks measured into `by_rank`."""
+        measured = RankMeasurement(
+            rank=self.rank,
+            host=host_name(),
+            cores=cores_available(),
+            affinity=cores_allowed(),
+            measurement=measurement,
+            node=self._node,
+            core_limits=core_limits(),
+        )
+        records = self._group.gather(zlib.compress(encode(KIND, measured), 1))
+        self.by_rank = [
+            decode(KIND, zlib.decompress(data), RankMeasurement, f"rank {number}")
+            for number, data in enumerate(records)
+        ]
+
+    def together(self, earlier: Measurement | None = None) -> Measurement:
+        """One measurement of all ranks as they were gathered, and of earlier rounds; on rank 0."""
+        measurement = as_one(self.by_rank)
+        return joined(earlier, measurement) if earlier else measurement
 
     def end(self) -> None:
         """This rank leaves before the others do, which learn of it at their next barrier."""

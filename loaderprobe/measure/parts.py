@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.measure.collectives import SINGLE_PROCESS, Collectives
-from loaderprobe.protocols import Clock, Compute, Loader, NextRound, PageCache
+from loaderprobe.protocols import Clock, Compute, Loader, PageCache
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.remark import Remark
@@ -31,8 +30,6 @@ class Parts:
     cores_available: float = field(default_factory=cores_available)
     counts_devices: bool = True
     """False where another rank of the node reads what its devices count."""
-    next_round: NextRound = next_round
-    """Chooses the segments of the next round."""
     disturbance: OthersMeter = field(default_factory=OthersMeter)
     """Sees what other processes do to the machine while something is timed."""
     waits: Callable[[], WaitSamples | Missing] = lambda: UNSEEN

@@ -298,7 +298,8 @@ class Session:
 
     def _plan(self, number: int) -> list[Part]:
         """The segments of round `number`; none when no possible segment would change the verdict."""
-        asked = self.parts.next_round(self.measurement((), ()), thorough=self.thorough)
+        so_far, earlier = self.measurement((), ()), self.recorder.earlier
+        asked = self.parts.collectives.next_round(so_far, earlier, thorough=self.thorough)
         possible = {*self._runner.ready.modes(), "resident"}
         plan = [] if any(mode not in possible for mode, _ in asked) else [Part(*asked_part) for asked_part in asked]
         return [*plan, *self._among_ranks(plan, number)] if plan and self.config.ranks > 1 else plan

@@ -13,7 +13,6 @@ from loaderprobe.errors import LostRank
 from loaderprobe.measure.assembly import make_compute
 from loaderprobe.measure.collectives import Collectives
 from loaderprobe.measure.parts import Parts
-from loaderprobe.measure.ranks.child import RankGather
 from loaderprobe.measure.runner import Child, Start
 from loaderprobe.measure.session import Recorder, Session
 from loaderprobe.protocols import Clock, Compute, Files, Peers
@@ -174,18 +173,18 @@ class Rank:
         clock.sleep(1.7 * self._group.rank)
         group = Waiting(self._group, clock)
         compute = make_compute(config, clock, self._peers)
-        gathered = RankGather(group, earlier=self._earlier)
+        collectives = Collectives(group)
         parts = scripted_parts(self._service, clock, compute, config, self._files, FakePageCache())
         measures = Session(
             recorder=Recorder(config, earlier=self._earlier), files=self._files,
-            parts=replace(parts, next_round=gathered.next_round, collectives=Collectives(group)),
+            parts=replace(parts, collectives=collectives),
             on_stage=lambda *_: None, budget_s=self._budget_s,
         )  # fmt: skip
         measures.run()
         measures.profile()
         self.own = measures.measurement((), ())
-        gathered.gather(self.own)
-        self.all = gathered.together() if gathered.by_rank else None
+        collectives.gather(self.own)
+        self.all = collectives.together(self._earlier) if collectives.by_rank else None
 
 
 def in_threads(calls: Iterable[Callable[[], object]]) -> None:

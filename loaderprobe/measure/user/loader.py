@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from loaderprobe.analyze.judge import Judged
-from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.batches import holds_images, length_of, size_bytes
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.measure.ceilings import CEILING_S, ceiling_of
@@ -18,7 +17,7 @@ from loaderprobe.measure.further import BUDGET_STEP_S, enough_said
 from loaderprobe.measure.pace import SEGMENTS_A_ROUND
 from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.session import GivenUp, Recorder, Session
-from loaderprobe.protocols import Compute, ComputeArguments, MakeCompute, NextRound, OnStage, PageCache
+from loaderprobe.protocols import Compute, ComputeArguments, MakeCompute, OnStage, PageCache
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig, with_options
 from loaderprobe.records.diagnosis import DataFound, OwnMeasured
 from loaderprobe.records.environment import StorageLocation
@@ -374,8 +373,6 @@ class LoaderRequest:
     beyond_s: float = 0.0
     """Seconds beyond the budget, for further rounds while the verdict is open."""
     rounds: int = 3
-    decide: NextRound = next_round
-    """Is asked which segments to measure next."""
     period: int | None = None
     """Batches that an update of the model takes, where the step is the loop of a script."""
     among: Callable[[Parts, RunConfig, LoaderProperties], Parts] = lambda parts, *_: parts
@@ -479,7 +476,7 @@ def _measure(
                 location = _location(properties.files)
                 parts = Parts(
                     loader=driver, compute=device, clock=clock, cache=cache, location=location,
-                    next_round=asked.decide, waits=sampler.samples,
+                    waits=sampler.samples,
                 )  # fmt: skip
                 session = _session(config, parts, asked, on_stage, properties)
                 wanted = asked.ceiling and process_reads_counted(location) and asked.cache == "cold"
