@@ -25,7 +25,7 @@ from loaderprobe.measure.assembly import alternatives, make_compute, make_loader
 from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.ranks.child import RankChild, read_rank
 from loaderprobe.measure.runner import MOST_BYTES, Event, Order, kill_group
-from loaderprobe.measure.session import Recorder, Session
+from loaderprobe.measure.session import Session
 from loaderprobe.measure.study import in_epochs, study_epochs, study_prefilled
 from loaderprobe.measure.user.function import measure_own
 from loaderprobe.plugins import resolve
@@ -80,18 +80,18 @@ def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
             disturbance=OthersMeter((os.getppid(),)),
         )  # fmt: skip
         access: Access = "none" if files.remote else "parts" if files.parts else "files"
-        recorder = Recorder(
-            config, access, sample_bytes=None if access == "files" else files.mean_size_bytes, alternatives=others,
-            earlier=order.earlier,
-        )  # fmt: skip
         session = Session(
-            recorder=recorder,
+            config=config,
             files=None if files.remote else files.parts or files,
             pool=files.count // config.compute.batch_size if files.parts else 0,
             parts=rank.joined(parts) if rank else parts,
             on_stage=on_stage,
             budget_s=None if order.budget_s is None else order.budget_s - (clock.now_ns() - order.begin_ns) / 1e9,
             thorough=order.thorough,
+            access=access,
+            sample_bytes=None if access == "files" else files.mean_size_bytes,
+            alternatives=others,
+            earlier=order.earlier,
         )
         session.run()
         if order.earlier is None or order.earlier.timeline is None:

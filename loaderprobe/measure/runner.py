@@ -47,9 +47,9 @@ class Order:
 
     config: RunConfig
     files: FileSet
-    budget_s: float | None
-    begin_ns: int
-    """Time of the order in ns, on the clock that all processes of the machine share."""
+    budget_s: float | None = None
+    begin_ns: int = 0
+    """When the budget begins, in ns on the clock that all processes of the machine share."""
     thorough: bool = False
     earlier: Measurement | None = None
     """What was measured of it before; the child adds to that."""

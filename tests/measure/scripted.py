@@ -14,7 +14,7 @@ from loaderprobe.measure.assembly import make_compute
 from loaderprobe.measure.collectives import Collectives
 from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.runner import Child, Start
-from loaderprobe.measure.session import Recorder, Session
+from loaderprobe.measure.session import Session
 from loaderprobe.protocols import Clock, Compute, Files, Peers
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet
@@ -101,12 +101,11 @@ def scripted_session(
     service: Service, config: RunConfig, files: Files, *, clock: FakeClock | None = None,
     cache: FakePageCache | None = None, make: Callable[[RunConfig, FakeClock], Compute] = make_compute, **options: Any,
 ) -> Session:  # fmt: skip
-    """A session of such a loader; `options` are its own, `earlier` those of its recorder, `others` of its parts."""
+    """A session of such a loader; `options` are its own, `others` of its parts."""
     clock = clock or FakeClock()
     cache, others = cache or FakePageCache(), options.pop("others", ())
     parts = scripted_parts(service, clock, make(config, clock), config, files, cache, others)
-    recorder = Recorder(config, earlier=options.pop("earlier", None))
-    return Session(recorder=recorder, files=files, parts=parts, on_stage=lambda *_: None, **options)
+    return Session(config=config, files=files, parts=parts, on_stage=lambda *_: None, **options)
 
 
 def measured(session: Session) -> Measurement:
@@ -176,7 +175,7 @@ class Rank:
         collectives = Collectives(group)
         parts = scripted_parts(self._service, clock, compute, config, self._files, FakePageCache())
         measures = Session(
-            recorder=Recorder(config, earlier=self._earlier), files=self._files,
+            config=config, earlier=self._earlier, files=self._files,
             parts=replace(parts, collectives=collectives),
             on_stage=lambda *_: None, budget_s=self._budget_s,
         )  # fmt: skip

@@ -100,14 +100,14 @@ def test_a_stream_that_reads_in_chunks_is_timed_over_whole_ones(
     monkeypatch.setattr(scripted, "ScriptedLoader", Chunks)
     config = example_config(data=FILES.fingerprint, workers=0, batch_size=8, compute=f"emulated:{images_per_s:g}")
     session = scripted_session(Service(cpu_s=0.005), config, FILES, budget_s=budget_s)
-    session.recorder.access, session.recorder.stream = "parts", True
+    session.access, session.stream = "parts", True
     measurement = measured(session)
     found = verdict(measurement)
     assert measurement.wall_s <= max(budget_s, 60.0)
     assert found.bound.cause == ("storage" if whole else "inconclusive")
     if budget_s == 60.0:  # what it lacked counts whole chunks
         again = scripted_session(Service(cpu_s=0.005), config, FILES, budget_s=budget_s + (session.more_s or 0.0))
-        again.recorder.access, again.recorder.stream = "parts", True
+        again.access, again.stream = "parts", True
         assert verdict(measured(again)).bound.cause == "storage"
     if whole:
         a_batch_s = 8 * 0.005 + Chunks.chunk_s / Chunks.batches_a_chunk
@@ -176,7 +176,7 @@ def test_batches_are_read_when_their_segment_ends(monkeypatch: pytest.MonkeyPatc
     files = example_files()
     config = example_config(data=files.fingerprint, cache="warm", compute="emulated:1e6", workers=1)
     session = scripted_session(Service(cpu_s=0.0), config, files)
-    session.recorder.access = "parts"
+    session.access = "parts"
     found = measured(session)
     numbers = {n for s in found.segments if s.first_batch >= 0 for n in range(s.first_batch, s.first_batch + s.steps)}
     assert numbers <= read and len(numbers) >= 2 * FEW_STEPS

@@ -19,7 +19,7 @@ from loaderprobe.measure.pace import Durations, Part
 from loaderprobe.measure.runner import RAISE_BUDGET, RAISE_TIME_LIMIT, Event, Order
 from loaderprobe.measure.studies import batches_read, pages_bytes, study_all, too_small, untimed
 from loaderprobe.measure.study import in_epochs, study_epochs, study_prefilled
-from loaderprobe.measure.sweep import DEALT, SweepPolicy, SweepResult, pending, plan_sweep, sweep, usual_seconds
+from loaderprobe.measure.sweep import DEALT, Orders, SweepPolicy, SweepResult, pending, plan_sweep, sweep, usual_seconds
 from loaderprobe.policy import Ask, Fixed, Results, Stop
 from loaderprobe.records.config import RunConfig, SweepSpec, asks_for
 from loaderprobe.records.files import FileSet
@@ -108,7 +108,7 @@ def run_of(
 def swept(run: RunDirectory, children: Children) -> Heard:
     """The progress that is heard of."""
     heard: Heard = []
-    sweep(run, children, clock=children.clock, on_stage=lambda _, *of: heard.append(of), more=tuple)
+    sweep(Orders(run=run, processes=children, clock=children.clock, on_stage=lambda _, *of: heard.append(of)), tuple)
     return heard
 
 
@@ -482,7 +482,7 @@ def studied(run: RunDirectory, fail: tuple[int, ...] = ()) -> tuple[list[Order],
     def heard(_: str, done: int, total: int) -> None:
         shares.append(done / total)
 
-    study_all(run, children, clock=children.clock, on_stage=heard, left_s=None)
+    study_all(Orders(run=run, processes=children, clock=children.clock, on_stage=heard))
     return children.orders, shares
 
 
@@ -540,7 +540,6 @@ def test_an_ask_says_how_far_everything_is() -> None:
     """Before it, and within it; in order each counts one."""
     asked = Fixed(asks=("a", "b", "c", "d")).next(Results(done=[("a", None)]))
     assert asked == Ask(what="b", done=1, takes=1, total=4)
-    assert isinstance(asked, Ask) and (asked.left(), asked.left(0.5)) == (3.0, 2.5)
 
 
 SIZES = (10_000, 20_000, 30_000, 40_000) * 4

@@ -177,7 +177,7 @@ def order_without_files(name: str, compute: ComputeSpec, ranks: int, nodes: int)
         data=files.fingerprint, resolution=name, loader=LoaderSpec(name="own", workers=0, prefetch_factor=0),
         compute=compute, ranks=ranks, nodes=nodes,
     )  # fmt: skip
-    return Order(config=config, files=files, budget_s=None, begin_ns=0)
+    return Order(config=config, files=files)
 
 
 MOST_A_CORE = 8
