@@ -24,7 +24,7 @@ from loaderprobe.datasets.layouts import FILES, check_layout
 from loaderprobe.errors import BadValue, LostRank, MissingPart, NoSpace
 from loaderprobe.measure.ceilings import Ceilings
 from loaderprobe.measure.image_data import converted, image_sets, with_copies
-from loaderprobe.measure.ranks.launch import Coordinator, check_one_node, most_ranks, on_this_machine
+from loaderprobe.measure.ranks.launch import Coordinator, check_one_node, on_this_machine
 from loaderprobe.measure.runner import ForkServer, Processes
 from loaderprobe.measure.studies import pending_studies, plan_studies, study_all
 from loaderprobe.measure.sweep import Orders, pending, plan_sweep
@@ -305,12 +305,12 @@ def _is_left(run: RunDirectory) -> bool:
 @contextmanager
 def _processes(configs: Sequence[RunConfig]) -> Iterator[Processes]:
     """Those of this machine that these configurations take."""
-    ranks = most_ranks(configs)
+    ranks = max((config.ranks for config in configs), default=1)
     if ranks == 1:
         with ForkServer() as server:
             yield server
         return
-    check_one_node(configs)
+    check_one_node(max(config.nodes for config in configs))
     with on_this_machine(ranks) as coordinator:
         coordinator.admit(configs, ())
         yield coordinator

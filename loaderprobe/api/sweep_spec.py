@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from loaderprobe.analyze.next_configs import PREFETCH_FACTORS, most_workers
-from loaderprobe.api.values import counts, layouts_of, listed
+from loaderprobe.api.values import counts, listed, spreads_of
 from loaderprobe.datasets.generate.generate import SetRequest
 from loaderprobe.datasets.generate.manifest import is_generated
 from loaderprobe.datasets.generate.pool import expected_mean
 from loaderprobe.datasets.layouts import FILES, LAYOUTS
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.assembly import check_names, check_parts
-from loaderprobe.measure.ranks.launch import check_crowd, check_gpus, spread, this_node
+from loaderprobe.measure.ranks.launch import check_crowd, check_gpus, this_node
 from loaderprobe.measure.studies import batches_read
 from loaderprobe.plugins import NO_SERIAL, ONE_LAYOUT
 from loaderprobe.records.config import ANY_LAYOUT, Auto, ComputeSpec, LoaderSpec, RunConfig, SweepSpec
@@ -122,7 +122,7 @@ def spec_of(*, command: tuple[str, ...] = (), nodes: Sequence[Node] | None = Non
         raise BadValue("no page cache holds what is behind a URL", hint="leave --cache out, or give a local copy")
     if remote and (asked["layout"] is not None or any(loader.name != "torch" for loader in loaders)):
         raise BadValue("behind a URL, torch's loader reads an image an object", hint="leave out --layout, --loader")
-    spreads = dict.fromkeys(spread(layout, nodes) for layout in layouts_of(asked["ranks"], nodes))
+    spreads = spreads_of(asked["ranks"], nodes)
     same = {"rounds": asked["rounds"], "seed": asked["seed"]}
     configs = tuple(
         RunConfig(data="", resolution="", loader=loader, compute=compute, cache=cache, ranks=ranks, nodes=over, **same)
@@ -223,7 +223,7 @@ def check_spec(spec: SweepSpec, nodes: Sequence[Node] | None = None) -> None:
     for config in spec.configs:
         check_gpus(config, there)
     if nodes is None:
-        check_crowd(most, cores_available())
+        check_crowd(most)
     for loader, compute in parts:
         check_parts(loader, compute)
 

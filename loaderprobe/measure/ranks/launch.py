@@ -30,7 +30,6 @@ from loaderprobe.records.files import FileSet, to_json
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.rank_processes import (
     Launched,
-    Layout,
     Node,
     ProcessInfo,
     RankCommand,
@@ -185,15 +184,6 @@ MOST_A_CORE = 8
 FORMS = "--ranks takes numbers with commas; 4x8 is 8 ranks on each of 4 nodes: --ranks 1,8,4x8"
 
 
-def parse_layout(text: str) -> Layout:
-    """The layout that `8` or `4x2` stands for. Raises BadValue."""
-    match = re.fullmatch(r"(?:(\d{1,5})x)?(\d{1,6})", text.strip())
-    nodes, ranks = (int(part) if part else 1 for part in match.groups()) if match else (0, 0)
-    if not match or nodes < 1 or ranks < 1:
-        raise BadValue(f"'{text}' is no number of ranks", hint=FORMS)
-    return Layout(ranks=nodes * ranks, nodes=nodes if match[1] else None)
-
-
 def nodes_of(processes: Sequence[ProcessInfo]) -> tuple[Node, ...]:
     """The nodes, that of rank 0 first; on each its processes in their order."""
     ordered = sorted(processes, key=lambda process: process.rank)
@@ -209,30 +199,34 @@ def nodes_of(processes: Sequence[ProcessInfo]) -> tuple[Node, ...]:
     )
 
 
-def spread(layout: Layout, nodes: Sequence[Node] | None) -> tuple[int, int]:
-    """(ranks, nodes) of a layout on these nodes; without a launcher (None), all on this one.
+def spread(text: str, nodes: Sequence[Node] | None) -> tuple[int, int]:
+    """(ranks, nodes) that `8`, or `4x2` for four nodes, is on these nodes; without a launcher (None), all on this one.
 
-    Raises BadValue for more than there are, or for ranks that cannot be spread evenly.
+    Raises BadValue for any other text, for more than there are, or for ranks that cannot be spread evenly.
     """
+    match = re.fullmatch(r"(?:(\d{1,5})x)?(\d{1,6})", text.strip())
+    asked, each = (int(part) if part else 1 for part in match.groups()) if match else (0, 0)
+    if not match or asked < 1 or each < 1:
+        raise BadValue(f"'{text}' is no number of ranks", hint=FORMS)
+    ranks = asked * each
     if nodes is None:
-        if (layout.nodes or 1) > 1:
-            raise BadValue(
-                f"{layout.nodes} nodes are asked for, and loaderprobe starts processes on this one only",
-                hint="start it on all nodes, as training is: loaderprobe explain ranks",
-            )
-        return layout.ranks, 1
+        check_one_node(asked)
+        return ranks, 1
     # Without a number, the fewest with as many processes over which they spread evenly; all nodes, where none do.
     fewest = [min(len(node.processes) for node in nodes[:count]) for count in range(1, len(nodes) + 1)]
-    even = (n for n, each in enumerate(fewest, 1) if layout.ranks % n == 0 and layout.ranks // n <= each)
-    over = layout.nodes or next(even, len(nodes))
-    check_processes(layout.ranks, over, nodes)
-    return layout.ranks, over
+    even = (n for n, most in enumerate(fewest, 1) if ranks % n == 0 and ranks // n <= most)
+    over = asked if match[1] else next(even, len(nodes))
+    check_processes(ranks, over, nodes)
+    return ranks, over
 
 
-def check_one_node(configs: Iterable[RunConfig]) -> None:
-    """Raises BadValue for configurations of several nodes, where no launcher started processes there."""
-    for config in configs:
-        spread(Layout(ranks=config.ranks, nodes=config.nodes), None)
+def check_one_node(nodes: int) -> None:
+    """Raises BadValue for several nodes, where no launcher started processes there."""
+    if nodes > 1:
+        raise BadValue(
+            f"{nodes} nodes are asked for, and loaderprobe starts processes on this one only",
+            hint="start it on all nodes, as training is: loaderprobe explain ranks",
+        )
 
 
 def check_processes(ranks: int, over: int, nodes: Sequence[Node]) -> None:
@@ -259,8 +253,9 @@ def check_processes(ranks: int, over: int, nodes: Sequence[Node]) -> None:
             )
 
 
-def check_crowd(ranks: int, cores: float) -> None:
+def check_crowd(ranks: int) -> None:
     """Raises BadValue for far more ranks than this machine has cores: what they wait for would be a core."""
+    cores = cores_available()
     most = max(MOST_A_CORE, int(MOST_A_CORE * cores))
     if ranks > most:
         raise BadValue(
@@ -748,11 +743,6 @@ def ends_by_itself() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-def most_ranks(configs: Sequence[RunConfig]) -> int:
-    """The most ranks that a configuration has; 1 without any."""
-    return max((config.ranks for config in configs), default=1)
-
-
 def this_node(ranks: int) -> tuple[Node, ...]:
     """This machine as the only node, with as many processes as are going to be started."""
     return (Node(host=host_name(), processes=tuple(range(ranks)), gpus=len(list_gpus()[0])),)
@@ -771,7 +761,7 @@ def on_this_machine(ranks: int) -> Iterator[Coordinator]:
             "this program is one of several that a launcher started, and each would start all ranks",
             hint="start the command instead of the program: torchrun ... -m loaderprobe sweep --ranks 1,2",
         )
-    check_crowd(ranks, cores_available())
+    check_crowd(ranks)
     host, gpus = host_name(), _gpus()
     first = Launched(rank=0, size=ranks, node=host, address=LOOPBACK, port=0, agent_store=False)
     _allow_connections(first)
