@@ -15,22 +15,20 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import TypeVar
 
-import msgspec
-
 from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, BadValue, LoaderprobeError, LostRank, MissingPart, Refused
-from loaderprobe.measure.runner import Child, Event, ForkServer, OfConfiguration, Order, Start, run_order
+from loaderprobe.measure.runner import ABORTED, Event, ForkServer, OfConfiguration, Order, Start, run_order
 from loaderprobe.protocols import Clock, SharedStore
 from loaderprobe.records import by_key, values
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.diagnosis import OwnMeasured
-from loaderprobe.records.files import FileSet, to_json
+from loaderprobe.records.files import FileSet, from_json, to_json
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.rank_processes import (
     Launched,
     Node,
+    OutcomeKind,
     ProcessInfo,
     RankCommand,
     RankOutcome,
@@ -42,7 +40,7 @@ from loaderprobe.system.environment import list_gpus, own_version
 from loaderprobe.system.host import SystemClock, host_name, utc_timestamp
 from loaderprobe.system.launcher import address_towards, interface_of, launched
 from loaderprobe.system.limits import allow_open_files, connections_of, core_limits, cores_available
-from loaderprobe.system.process import ask_where, die_with_parent, runs
+from loaderprobe.system.process import die_with_parent
 from loaderprobe.units import join_words
 
 LOST = (
@@ -286,8 +284,6 @@ JOIN_S = 300.0
 POLL_S = 0.2
 POLLS_PER_S = 1000
 """How often all waiting processes together ask the one store."""
-GRACE_S = 1.0
-"""Seconds for a child to print its own last words, once another rank could not go on."""
 LATER_S = 30.0
 """Seconds after rank 0's timeout of a configuration, by which the others' children end too."""
 PATIENT_FOR = 4
@@ -316,7 +312,8 @@ def put(store: SharedStore, key: str, value: object) -> None:
 def take(store: SharedStore, key: str, type_: type[T]) -> T:
     """The record that `put` stored at a key."""
     parts = [store.get(f"{key}/{number}") for number in range(int(store.get(key)))]
-    return msgspec.json.decode(b"".join(parts), type=type_)
+    found: T = from_json(b"".join(parts), type_)
+    return found
 
 
 KEY_OF_ONE, KEY_OF_ALL = "seat", "seats"
@@ -325,18 +322,13 @@ NOT_STARTED = "check that the launcher started it on all nodes"
 
 
 class RankProcess:
-    """This process among those that were started.
+    """This process among those that were started."""
 
-    `watching` is another client of the same store, for the thread that watches the child: a client serves one thread.
-    """
-
-    def __init__(
-        self, here: Launched, info: ProcessInfo, store: SharedStore, watching: SharedStore, clock: Clock, prefix: str
-    ) -> None:
+    def __init__(self, here: Launched, info: ProcessInfo, store: SharedStore, clock: Clock, prefix: str) -> None:
         self.here, self.store, self.clock, self.prefix = here, store, clock, prefix
         self.poll_s = max(POLL_S, here.size / POLLS_PER_S)
         self.nodes: tuple[Node, ...] = ()
-        self._info, self._watching = info, watching
+        self._info = info
 
     def join(self) -> None:
         """Wait until all processes have joined. Raises LostRank where one does not, BadValue for different versions."""
@@ -419,13 +411,17 @@ class RankProcess:
             events.append(event)
             on_event(event)
 
-        watch = RankWatch(self._watching, abort_key(number), self.poll_s)
+        def aborted() -> bool:
+            try:
+                return self.store.check([abort_key(number)])
+            except LostRank:
+                return True
+
         try:
-            with watch:
-                result = run_order(
-                    replace(order, placement=placement), type_, clock=self.clock, time_limit_s=limit_s,
-                    on_event=heard, start=watch.watched(start),
-                )  # fmt: skip
+            result = run_order(
+                replace(order, placement=placement), type_, clock=self.clock, time_limit_s=limit_s, on_event=heard,
+                start=start, aborted=aborted, poll_s=self.poll_s,
+            )  # fmt: skip
         except BaseException as error:
             # Neither Ctrl-C nor a full disk here must leave the others waiting for this rank.
             interrupted = isinstance(error, KeyboardInterrupt)
@@ -437,7 +433,7 @@ class RankProcess:
             raise
         outcome = self._done(placement)
         if isinstance(result, RunFailure):
-            outcome = _failed(outcome, result, events, ended=watch.ended)
+            outcome = _failed(outcome, result, events)
         return self.report(number, outcome), result
 
     def _done(self, placement: RankPlacement) -> RankOutcome:
@@ -462,61 +458,15 @@ def outcome_key(number: int, rank: int) -> str:
     return f"command/{number}/end/{rank}"
 
 
-def _failed(outcome: RankOutcome, failure: RunFailure, events: Sequence[Event], *, ended: bool) -> RankOutcome:
+def _failed(outcome: RankOutcome, failure: RunFailure, events: Sequence[Event]) -> RankOutcome:
+    kind: OutcomeKind = "ended" if failure.reason.startswith(ABORTED) else "failed"
     return replace(
         outcome,
-        kind="timeout" if failure.reason.startswith("timeout") else "ended" if ended else "failed",
+        kind="timeout" if failure.reason.startswith("timeout") else kind,
         events=sum(event.failure is None for event in events),
         consequence=is_consequence(failure.reason, failure.log if failure.signal == "SIGABRT" else ()),
         **values(failure, "stage", "reason", "hint", "exit_code", "signal", "log"),
     )
-
-
-class RankWatch:
-    """Ends a child when another rank could not go on, or when the store has gone, in a thread of its own."""
-
-    def __init__(self, store: SharedStore, key: str, poll_s: float) -> None:
-        self._store, self._key, self._poll_s = store, key, poll_s
-        self._over = threading.Event()
-        self._thread: threading.Thread | None = None
-        self.ended = False
-        """True where the child reported no error by itself, and was ended."""
-
-    def __enter__(self) -> RankWatch:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        if self._thread:
-            self._thread.join()
-
-    def watched(self, start: Start) -> Start:
-        """A start of the same child that watches it, too."""
-
-        def started(order: Path, result: Path, log: Path) -> Child:
-            child = start(order, result, log)
-            self._thread = threading.Thread(target=self._watch, args=(child.pid,), daemon=True)
-            self._thread.start()
-            return child
-
-        return started
-
-    def _watch(self, pid: int) -> None:
-        while not self._over.wait(self._poll_s):
-            if self._aborted():
-                ask_where(pid)
-                if not self._over.wait(GRACE_S):
-                    # Of one that has died, workers may still hold the output.
-                    self.ended = runs(pid)
-                    with suppress(ProcessLookupError):
-                        os.killpg(pid, signal.SIGKILL)
-                return
-
-    def _aborted(self) -> bool:
-        try:
-            return self._store.check([self._key])
-        except LostRank:
-            return True
 
 
 def check_files_here(files: FileSet, outcome: RankOutcome) -> RankOutcome:
@@ -648,7 +598,7 @@ LOOPBACK = "127.0.0.1"
 
 def join_processes(here: Launched) -> RankProcess:
     """Join the processes that a launcher started. Raises LostRank, BadValue, and MissingPart for too many."""
-    from loaderprobe.loaders.ranks import clients
+    from loaderprobe.loaders.ranks import TorchStore
 
     if here.agent_store:
         # torchrun's agent may be killed, and with it goes the store.
@@ -665,8 +615,9 @@ def join_processes(here: Launched) -> RankProcess:
         core_limits=core_limits(),
     )
     prefix = f"{PREFIX}/{here.attempt}"
-    store, watching = clients(here, prefix)
-    process = RankProcess(here, info, store, watching, SystemClock(), prefix)
+    # Where the launcher has no store, rank 0 makes it.
+    store = TorchStore(here.address, here.port, prefix, is_master=here.rank == 0 and not here.agent_store)
+    process = RankProcess(here, info, store, SystemClock(), prefix)
     process.join()
     node = next(node for node in process.nodes if here.rank in node.processes)
     # As many threads a rank for every configuration, whatever its ranks: torchrun sets one, other launchers none.
@@ -754,7 +705,7 @@ def on_this_machine(ranks: int) -> Iterator[Coordinator]:
 
     Raises BadValue for far more than there are cores, and in one of several programs that a launcher started.
     """
-    from loaderprobe.loaders.ranks import TorchStore, clients
+    from loaderprobe.loaders.ranks import TorchStore
 
     if launched(os.environ):
         raise BadValue(
@@ -776,7 +727,8 @@ def on_this_machine(ranks: int) -> Iterator[Coordinator]:
         for rank in range(ranks):
             here = replace(first, rank=rank, port=holder.port, agent_store=True)
             info = ProcessInfo(rank=rank, host=host, node=host, gpus=gpus, version=own_version())
-            processes.append(RankProcess(here, info, *clients(here, PREFIX), SystemClock(), PREFIX))
+            store = TorchStore(LOOPBACK, holder.port, PREFIX)
+            processes.append(RankProcess(here, info, store, SystemClock(), PREFIX))
         workers = [
             threading.Thread(target=_run_worker, args=(process, start), daemon=True)
             for process, start in zip(processes[1:], starts[1:], strict=True)
