@@ -13,10 +13,11 @@ from loaderprobe.analyze.bandwidth import judge_bandwidth
 from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.api.values import PathLike, counts, data_path, spreads_of, unheard
 from loaderprobe.errors import BadValue
-from loaderprobe.measure.ranks.launch import Coordinator, error_of, on_this_machine, order_without_files, spread
+from loaderprobe.measure.ranks.launch import Coordinator, error_of, on_this_machine, order_of_own, spread
 from loaderprobe.protocols import OnStage
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport
-from loaderprobe.records.config import RATES, ComputeSpec
+from loaderprobe.records.config import RATES
+from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.options import BANDWIDTH, check
 from loaderprobe.records.phases import BandwidthPhase
@@ -103,7 +104,6 @@ def bandwidth(
 
 READERS = 4
 """Of each rank, unless asked for."""
-READING = ComputeSpec(name="own", batch_size=1)
 LIMIT_S = 2400.0
 """Of one step. A quarter of it a rank may take longer than the others to evict its share, or to read."""
 
@@ -142,6 +142,10 @@ def read_by_ranks(
     sample = _sample(asked, steps)
     location = locate_pieces(asked.path, sample.pieces)
     pieces = encoded_pieces(sample.pieces)
+    nothing = FileSet(
+        label=str(asked.path), root=str(asked.path), generated=False, paths=(".",), classes=(0,), size_bytes=(0,),
+        images_found=0,
+    )  # fmt: skip
 
     def read(step: RanksStep) -> BandwidthPhase:
         a_node = step.ranks // step.nodes
@@ -150,7 +154,7 @@ def read_by_ranks(
             pieces=pieces, location=location, places=tuple(on), readers=step.readers, seconds=asked.seconds,
             seed=asked.seed, block_bytes=sample.block_bytes,
         )  # fmt: skip
-        order = order_without_files(str(asked.path), READING, step.ranks, step.nodes)
+        order = order_of_own(nothing, step.ranks, step.nodes)
         found = coordinator.run(
             replace(order, read=together), ReadResult, time_limit_s=LIMIT_S, on_event=lambda _: None
         )

@@ -37,9 +37,9 @@ IN_STEP = ("cuda", "cpu", "emulated")
 """Devices that train in step with others."""
 
 
-def images_of_rank(loader: LoaderSpec, batch_size: int) -> int:
-    """That one of several ranks reads in a cold segment; before it, ranks take what is loaded ahead in step."""
-    return (COLD_BATCHES + 2 * (loader.batches_ahead + loader.workers) + loader.batches_ahead) * batch_size
+def cold_batches(loader: LoaderSpec, ranks: int) -> int:
+    """That a rank reads in a cold segment; before it, several take what is loaded ahead in step."""
+    return COLD_BATCHES + 2 * (loader.batches_ahead + loader.workers) + loader.batches_ahead * (ranks > 1)
 
 
 def _check_alone(spec: SweepSpec) -> None:
@@ -61,7 +61,7 @@ def check_images(files: Iterable[FileSet], configs: Iterable[RunConfig]) -> None
     sets = {file.fingerprint: file for file in files}
     for config in configs:
         batch, there = config.compute.batch_size, sets[config.data]
-        least = min(MOST_IMAGES, images_of_rank(config.loader, batch)) if config.cache == "cold" else batch
+        least = min(MOST_IMAGES, cold_batches(config.loader, config.ranks) * batch) if config.cache == "cold" else batch
         if config.ranks > 1 and there.count < config.ranks * least:
             raise BadValue(
                 f"the data set {there.label} has {there.count} images, and {config.title()} needs "
@@ -153,10 +153,8 @@ def images_needed(spec: SweepSpec) -> int:
     configs = possible(spec)
     loaders = dict.fromkeys(config.loader for config in configs)
     most_ranks = max(config.ranks for config in configs)
-    ahead = max(2 * (loader.batches_ahead + loader.workers) for loader in loaders)
-    batches = max(COLD_BATCHES + ahead, _batches_of_full_buffers(spec, loaders))
-    if most_ranks > 1:
-        batches = max(batches, *(images_of_rank(loader, 1) for loader in loaders))
+    of_segments = max(cold_batches(loader, most_ranks) for loader in loaders)
+    batches = max(of_segments, _batches_of_full_buffers(spec, loaders))
     batch = max(config.compute.batch_size for config in configs)
     return most_ranks * min(MOST_IMAGES, max(LEAST_IMAGES, batches * batch))
 

@@ -45,6 +45,12 @@ class SingleProcessGroup:
         return value
 
 
+def of_all_ranks(group: Group, value: object, type_: type[T]) -> list[T]:
+    """The value of each rank, on all ranks, which call it at the same time."""
+    values = [msgspec.json.decode(answer, type=type_) for answer in group.gather(msgspec.json.encode(value))]
+    return msgspec.json.decode(group.broadcast(msgspec.json.encode(values)), type=list[type_])  # type: ignore[valid-type]  # msgspec reads it
+
+
 class Collectives:
     """One rank's side of what the ranks of a session agree on. All of them call the same methods in the same order.
 
@@ -93,17 +99,13 @@ class Collectives:
 
     def kept(self, some: list[T], all_: Sequence[T]) -> list[T]:
         """The items of `all_`, which is the same on all ranks, that are in `some` on rank 0, in the order of `all_`."""
-        if self.size == 1:
-            return some
         mask = self.agree(sum(1 << all_.index(item) for item in some))
         return [item for index, item in enumerate(all_) if mask >> index & 1]
 
     def ascending(self, value: float) -> tuple[int, ...]:
         """All ranks, from the one with the smallest value to the one with the largest."""
-        answers = self._group.gather(msgspec.json.encode(value))
-        values = [msgspec.json.decode(answer, type=float) for answer in answers]
-        order = sorted(range(len(values)), key=lambda rank: values[rank])
-        return msgspec.json.decode(self._group.broadcast(msgspec.json.encode(order)), type=tuple[int, ...])
+        values = of_all_ranks(self._group, value, float)
+        return tuple(sorted(range(self.size), key=lambda rank: values[rank]))
 
     def next_round(self, measurement: Measurement, earlier: Measurement | None, *, thorough: bool) -> Round:
         """What rank 0 decides to measure next, from what all ranks measured, and what was measured `earlier`."""

@@ -8,9 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from loaderprobe.measure.collectives import Collectives
+from loaderprobe.measure.collectives import Collectives, of_all_ranks
 from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.runner import Order
 from loaderprobe.protocols import Clock, Group, OnStage, Peers
@@ -54,10 +52,7 @@ def meeting_notes(code: str, meeting_s: float, segments: Sequence[Segment]) -> t
 def processes_of_ranks(group: Group) -> tuple[int, ...]:
     """The process ids of the ranks on this host. All ranks call it at the same time."""
     host = host_name()
-    answers = group.gather(msgspec.json.encode((host, os.getpid())))
-    gathered = msgspec.json.encode([msgspec.json.decode(answer, type=tuple[str, int]) for answer in answers])
-    processes = msgspec.json.decode(group.broadcast(gathered), type=list[tuple[str, int]])
-    return tuple(pid for name, pid in processes if name == host)
+    return tuple(pid for name, pid in of_all_ranks(group, (host, os.getpid()), tuple[str, int]) if name == host)
 
 
 _KEPT_OPEN: list[RankGroups] = []
@@ -141,6 +136,4 @@ class RankChild:
 def cores_of(group: Group, node: int) -> float:
     """The cores of this rank: its share of those that it may use, of which ranks of its host may use the same."""
     limits = {f"{node} {host_name()} {name}": cores for name, cores in core_limits().items()}
-    answers = group.gather(msgspec.json.encode(limits))
-    shared = shares([msgspec.json.decode(answer, type=dict[str, float]) for answer in answers])
-    return msgspec.json.decode(group.broadcast(msgspec.json.encode(shared)), type=list[float])[group.rank]
+    return shares(of_all_ranks(group, limits, dict[str, float]))[group.rank]

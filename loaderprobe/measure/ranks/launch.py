@@ -21,7 +21,7 @@ from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, BadValue, Loaderprob
 from loaderprobe.measure.runner import ABORTED, Event, ForkServer, OfConfiguration, Order, Start, run_order
 from loaderprobe.protocols import Clock, SharedStore
 from loaderprobe.records import by_key, values
-from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
+from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.diagnosis import OwnMeasured
 from loaderprobe.records.files import FileSet, from_json, to_json
 from loaderprobe.records.measurement import Measurement, RunFailure
@@ -165,14 +165,11 @@ def _reason(shown: RankOutcome, first: RankOutcome, outcomes: Sequence[RankOutco
     return shown.reason, shown.hint
 
 
-def order_without_files(name: str, compute: ComputeSpec, ranks: int, nodes: int) -> Order:
-    """The order of a measurement that has no data set of its own. The caller adds what is measured."""
-    files = FileSet(
-        label=name, root=name, generated=False, paths=(".",), classes=(0,), size_bytes=(0,), images_found=0
-    )  # fmt: skip
+def order_of_own(files: FileSet, ranks: int, nodes: int, cache: CacheState = "cold") -> Order:
+    """The order of ranks that have no loader of ours. The caller adds what is measured."""
     config = RunConfig(
-        data=files.fingerprint, resolution=name, loader=LoaderSpec(name="own", workers=0, prefetch_factor=0),
-        compute=compute, ranks=ranks, nodes=nodes,
+        data=files.fingerprint, resolution=files.label, loader=LoaderSpec(name="own", workers=0, prefetch_factor=0),
+        compute=ComputeSpec(name="own", batch_size=1), cache=cache, ranks=ranks, nodes=nodes,
     )  # fmt: skip
     return Order(config=config, files=files)
 
