@@ -155,14 +155,12 @@ def read_by_ranks(
             seed=asked.seed, block_bytes=sample.block_bytes,
         )  # fmt: skip
         order = order_of_own(nothing, step.ranks, step.nodes)
-        found = coordinator.run(
-            replace(order, read=together), ReadResult, time_limit_s=LIMIT_S, on_event=lambda _: None
-        )
+        found = coordinator.run(replace(order, read=together), time_limit_s=LIMIT_S, on_event=lambda _: None)
         if isinstance(found, RunFailure) and found.exit_code == BadValue.exit_code:
             raise BadValue(found.reason, hint=found.hint)
         if isinstance(found, RunFailure):
             raise error_of(found)
-        assert found.phase is not None, "rank 0 has one"
+        assert isinstance(found, ReadResult) and found.phase is not None, "rank 0 has one"
         return found.phase
 
     phases, interrupted = climb(steps, read, on_phase, clock=SystemClock())

@@ -14,17 +14,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Protocol, Self, TypeVar
+from typing import IO, Protocol, Self
 
 import msgspec
 
 from loaderprobe.errors import LoaderprobeError, MissingPart, masked_text
 from loaderprobe.protocols import Clock
 from loaderprobe.records.config import RunConfig, Study
-from loaderprobe.records.diagnosis import OwnLoader
+from loaderprobe.records.diagnosis import OwnLoader, OwnMeasured
 from loaderprobe.records.files import FileSet, from_json
 from loaderprobe.records.measurement import Measurement, RunFailure
-from loaderprobe.records.rank_processes import RankPlacement, ReadTogether
+from loaderprobe.records.rank_processes import RankPlacement, ReadResult, ReadTogether
+from loaderprobe.records.studies import EpochsMeasured, Prefilled
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.system.host import SystemClock, utc_timestamp
 from loaderprobe.system.limits import free_shared_memory_bytes
@@ -81,23 +82,22 @@ class Event:
     hint: str = ""
 
 
-class OfConfiguration(Protocol):
-    """A record that says which configuration it is of."""
-
-    @property
-    def config(self) -> RunConfig: ...
-
-
-R = TypeVar("R", bound=OfConfiguration)
+Result = Measurement | Prefilled | EpochsMeasured | OwnMeasured | ReadResult
+RESULTS: Mapping[str, type[Result]] = {
+    "measurement": Measurement,
+    "prefilled": Prefilled,
+    "epochs": EpochsMeasured,
+    "own-loader": OwnMeasured,
+    "read": ReadResult,
+}
+"""What a child returns, by what is asked for."""
 
 
 class Processes(Protocol):
     """What does orders, each in processes of its own: a `ForkServer`, or a `Coordinator` with all ranks."""
 
-    def run(
-        self, order: Order, type_: type[R], *, time_limit_s: float, on_event: Callable[[Event], None]
-    ) -> R | RunFailure:
-        """The record of this type that the order asks for."""
+    def run(self, order: Order, *, time_limit_s: float, on_event: Callable[[Event], None]) -> Result | RunFailure:
+        """The record that the order asks for."""
         ...
 
 
@@ -212,11 +212,9 @@ class ForkServer:
         self._last = ForkServerChild(pid, os.fdopen(read_end, "rb", buffering=0), self._link)
         return self._last
 
-    def run(
-        self, order: Order, type_: type[R], *, time_limit_s: float, on_event: Callable[[Event], None]
-    ) -> R | RunFailure:
+    def run(self, order: Order, *, time_limit_s: float, on_event: Callable[[Event], None]) -> Result | RunFailure:
         clock = SystemClock()
-        return run_order(order, type_, clock=clock, time_limit_s=time_limit_s, on_event=on_event, start=self.start)
+        return run_order(order, clock=clock, time_limit_s=time_limit_s, on_event=on_event, start=self.start)
 
 
 def _no_process(error: OSError) -> MissingPart:
@@ -244,9 +242,9 @@ GRACE_S = 1.0
 
 
 def run_order(
-    order: Order, type_: type[R], *, clock: Clock, time_limit_s: float, on_event: Callable[[Event], None],
+    order: Order, *, clock: Clock, time_limit_s: float, on_event: Callable[[Event], None],
     start: Start, aborted: Callable[[], bool] = lambda: False, poll_s: float = 60.0,
-) -> R | RunFailure:  # fmt: skip
+) -> Result | RunFailure:  # fmt: skip
     """Do what an order asks for in a child that `start` starts, and end it and its workers in any case.
 
     It is ended, too, once it is `aborted`, which is asked every `poll_s` seconds.
@@ -269,7 +267,7 @@ def run_order(
         finally:
             kill_group(child.pid, partial(child.wait, KILLED_S))
         if child.returncode == 0 and result_path.is_file():
-            return _checked(order, type_, result_path)
+            return _checked(order, result_path)
         log_lines = tuple(masked_text(log_path.read_text(errors="replace")).splitlines()[-LOG_LINES:])
     code = -signal.SIGKILL if child.returncode is None else child.returncode
     how, hint = how_ended(code)
@@ -353,8 +351,8 @@ def _follow(
     return last, (why if runs(child.pid) else "") if why else TIMEOUT
 
 
-def _checked(order: Order, type_: type[R], result_path: Path) -> R:
-    found = decode(order.result, result_path.read_bytes(), type_, str(result_path))
+def _checked(order: Order, result_path: Path) -> Result:
+    found = decode(order.result, result_path.read_bytes(), RESULTS[order.result], str(result_path))
     if found.config != order.config:
         raise LoaderprobeError("the measuring process returned another configuration", hint="please report this")
     return found

@@ -17,7 +17,7 @@ from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.studies import EpochsMeasured, Prefilled
-from loaderprobe.store.run_directory import STUDIES, RunDirectory
+from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.system.host import utc_timestamp
 
 LEAST_TIMED = 12
@@ -87,10 +87,11 @@ def study_all(orders: Orders) -> None:
         why = _refused(order, expected_s, time_limit_s)
         if why is None:
             label = f"{TITLES[study]}: {policy.asks.index(ask.what) + 1}/{len(policy.asks)}"
-            found = orders.measured(ask, order, STUDIES[study], label)
-            if not isinstance(found, RunFailure):
+            found = orders.measured(ask, order, label)
+            if isinstance(found, Prefilled | EpochsMeasured):
                 run.save_study(study, found)
                 return
+            assert isinstance(found, RunFailure)
             why = Remark(code="failed", facts={"error": found.reason, "stage": found.stage, "hint": found.hint})
         run.save_study(study, without(study, order.config, order.files, why))
 

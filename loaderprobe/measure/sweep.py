@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 from loaderprobe.analyze.judge import Judged
 from loaderprobe.analyze.verdict.rounds import further_round
 from loaderprobe.errors import DamagedRun
 from loaderprobe.measure.ceilings import Ceilings
 from loaderprobe.measure.pace import Durations
-from loaderprobe.measure.runner import RAISE_BUDGET, RAISE_TIME_LIMIT, Event, OfConfiguration, Order, Processes
+from loaderprobe.measure.runner import RAISE_BUDGET, RAISE_TIME_LIMIT, Event, Order, Processes, Result
 from loaderprobe.policy import Ask, Ended, Results, Stop, follow
 from loaderprobe.protocols import Clock, OnStage
 from loaderprobe.records.config import RunConfig, StudyPlan, SweepPlan, SweepSpec, alike_but_for
@@ -84,9 +83,6 @@ LONG = 10
 GRACE_S = 30.0
 
 
-R = TypeVar("R", bound=OfConfiguration)
-
-
 @dataclass(slots=True, kw_only=True)
 class Orders:
     """Has what is pending in a run measured, each order within the time limit and what is left of the budget."""
@@ -107,7 +103,7 @@ class Orders:
         budget_s = self.run.record.spec.budget_s
         return None if budget_s is None else budget_s - (self.clock.now_ns() - self.begin_ns) / 1e9
 
-    def measured(self, ask: Ask[object], order: Order, type_: type[R], label: str) -> R | RunFailure:
+    def measured(self, ask: Ask[object], order: Order, label: str) -> Result | RunFailure:
         """The record that an order asks for; progress has `label` before the configuration, such as `2/7`.
 
         A timeout names the budget where that, and not --time-limit, set it.
@@ -122,7 +118,7 @@ class Orders:
             self.on_stage(f"{label} {order.config.title()}", round(done), round(ask.total))
 
         report(Event(stage="start"))
-        found = self.processes.run(order, type_, time_limit_s=limit_s, on_event=report)
+        found = self.processes.run(order, time_limit_s=limit_s, on_event=report)
         if limit_s < time_limit_s and isinstance(found, RunFailure) and found.hint == RAISE_TIME_LIMIT:
             return replace(found, hint=RAISE_BUDGET)
         return found
@@ -257,12 +253,12 @@ def sweep(orders: Orders, more: Callable[[], Sequence[RunConfig]]) -> None:
             earlier=earlier,
         )  # fmt: skip
         label = f"{policy.todo.index(config) + 1}/{len(policy.todo)}"
-        found = orders.measured(ask, order, Measurement, label)
+        found = orders.measured(ask, order, label)
         if isinstance(found, Measurement):
             run.save(found)
             ceilings.after(order, found)
             return seen(found, len(earlier.segments) if earlier else 0)
-        if earlier is None:
+        if earlier is None and isinstance(found, RunFailure):
             run.save(found)
         return SweepResult()
 

@@ -290,7 +290,7 @@ class Runner:
         self.truth, self.stops_at, self.clock = truth, stops_at, FakeClock()
         self.orders: list[Order] = []
 
-    def run(self, order: Order, type_: Any, **_: Any) -> Any:
+    def run(self, order: Order, **_: Any) -> Any:
         self.orders.append(order)
         if len(self.orders) == self.stops_at:
             raise KeyboardInterrupt

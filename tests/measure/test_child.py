@@ -55,7 +55,9 @@ def run(
         return child
 
     asked: dict[str, Any] = {"clock": clock or SystemClock(), "time_limit_s": limit_s, "on_event": on_event}
-    return run_order(order(), Measurement, start=start, **asked)
+    found = run_order(order(), start=start, **asked)
+    assert isinstance(found, Measurement | RunFailure)
+    return found
 
 
 SAYS_WHY = """print('{"stage": "round 1", "done": 1, "total": 9}')
@@ -211,7 +213,7 @@ def run_forked(server_without_torch: ForkServer, photographs: FileSet) -> Run:
     def run(files: FileSet = few, limit_s: float = 120.0, on_event: Any = lambda _: None, rate: float = 200.0) -> Any:
         config = example_config(data=files.fingerprint, batch_size=4, rounds=1, compute=f"emulated:{rate:g}", **PLAIN)
         order = Order(config=config, files=files, budget_s=1.0, begin_ns=SystemClock().now_ns())
-        return server_without_torch.run(order, Measurement, time_limit_s=limit_s, on_event=on_event)
+        return server_without_torch.run(order, time_limit_s=limit_s, on_event=on_event)
 
     return run
 

@@ -25,7 +25,7 @@ from loaderprobe.measure.ranks import launch
 from loaderprobe.measure.ranks.launch import Coordinator, RankProcess, put, take
 from loaderprobe.measure.runner import Child, Event, Order, Start
 from loaderprobe.records.diagnosis import DataFound, OwnLoader, OwnMeasured
-from loaderprobe.records.measurement import Measurement, RunFailure
+from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.rank_processes import Launched, ProcessInfo, RankCommand, RankPlacement
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.system.host import SystemClock
@@ -116,10 +116,8 @@ class Group:
 Groups = Callable[..., Group]
 
 
-def run(
-    coordinator: Coordinator, asked: Order, type_: Any = Measurement, on_event: Callable[[Event], None] = lambda _: None
-) -> Any:
-    return coordinator.run(asked, type_, time_limit_s=60.0, on_event=on_event)
+def run(coordinator: Coordinator, asked: Order, on_event: Callable[[Event], None] = lambda _: None) -> Any:
+    return coordinator.run(asked, time_limit_s=60.0, on_event=on_event)
 
 
 @pytest.fixture
@@ -195,7 +193,7 @@ def test_all_ranks_have_a_child_and_rank_0_s_record_counts(group: Groups) -> Non
     record = OwnMeasured(config=here.given.config, measurement=here.given, data=data)
     here.measured.write_bytes(encode("own-loader", record))
     own = OwnLoader(name="a:b", folder="/", module="a", function="b")
-    assert run(coordinator, replace(order(), own=own), OwnMeasured) == record
+    assert run(coordinator, replace(order(), own=own)) == record
     coordinator.end(4)
     here.ended()
     assert (here.codes, here.raised) == ([4], [])

@@ -74,7 +74,7 @@ class Children:
         self.clock, self.orders = FakeClock(), list[Order]()
         self._fail, self._is_interrupted, self._takes_s, self._hints = fail, is_interrupted, takes_s, hints or {}
 
-    def run(self, order: Order, type_: Any, *, on_event: Any, **_: Any) -> Any:
+    def run(self, order: Order, *, on_event: Any, **_: Any) -> Any:
         order = decode("order", encode("order", order), Order, "an order")
         self.orders.append(order)
         config, workers = order.config, order.config.loader.workers

@@ -12,19 +12,18 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import TypeVar
 
 from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, BadValue, LoaderprobeError, LostRank, MissingPart, Refused
-from loaderprobe.measure.runner import ABORTED, Event, ForkServer, OfConfiguration, Order, Start, run_order
+from loaderprobe.measure.runner import ABORTED, Event, ForkServer, Order, Result, Start, run_order
 from loaderprobe.protocols import Clock, SharedStore
 from loaderprobe.records import by_key, values
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig
-from loaderprobe.records.diagnosis import OwnMeasured
 from loaderprobe.records.files import FileSet, from_json, to_json
-from loaderprobe.records.measurement import Measurement, RunFailure
+from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.rank_processes import (
     Launched,
     Node,
@@ -33,7 +32,6 @@ from loaderprobe.records.rank_processes import (
     RankCommand,
     RankOutcome,
     RankPlacement,
-    ReadResult,
     shares,
 )
 from loaderprobe.system.environment import list_gpus, own_version
@@ -287,14 +285,7 @@ PATIENT_FOR = 4
 """Of the time limit of a configuration, the part that ranks wait for one of them: 150 s unless asked otherwise."""
 PART = 2**20
 """Characters of one value in the store, which takes at most 8 MiB."""
-RECORDS: Mapping[str, type[OwnMeasured | ReadResult | Measurement]] = {
-    "own-loader": OwnMeasured,
-    "read": ReadResult,
-    "measurement": Measurement,
-}
-"""What children of ranks return, by what is asked for."""
 T = TypeVar("T")
-M = TypeVar("M", bound=OfConfiguration)
 
 
 def put(store: SharedStore, key: str, value: object) -> None:
@@ -391,17 +382,17 @@ class RankProcess:
                     order = replace(take(self.store, "order", Order), begin_ns=self.clock.now_ns())
                     limit_s = command.time_limit_s + LATER_S
                     with suppress(Refused):  # for lack of space: it is reported, and the next may find some
-                        self.run_child(order, RECORDS[order.result], placement, number, start, limit_s, lambda _: None)
+                        self.run_child(order, placement, number, start, limit_s, lambda _: None)
                 number += 1
         finally:
             with suppress(LostRank):
                 self.store.set(f"left/{self.here.rank}", "1")
 
     def run_child(
-        self, order: Order, type_: type[M], placement: RankPlacement, number: int, start: Start, limit_s: float,
+        self, order: Order, placement: RankPlacement, number: int, start: Start, limit_s: float,
         on_event: Callable[[Event], None],
-    ) -> tuple[RankOutcome, M | RunFailure]:  # fmt: skip
-        """Measure in a child as one of the ranks; (how that ended, what the child returned: a `type_`)."""
+    ) -> tuple[RankOutcome, Result | RunFailure]:  # fmt: skip
+        """Measure in a child as one of the ranks; (how that ended, what the child returned)."""
         events: list[Event] = []
 
         def heard(event: Event) -> None:
@@ -416,7 +407,7 @@ class RankProcess:
 
         try:
             result = run_order(
-                replace(order, placement=placement), type_, clock=self.clock, time_limit_s=limit_s, on_event=heard,
+                replace(order, placement=placement), clock=self.clock, time_limit_s=limit_s, on_event=heard,
                 start=start, aborted=aborted, poll_s=self.poll_s,
             )  # fmt: skip
         except BaseException as error:
@@ -500,16 +491,14 @@ class Coordinator:
         self._lost: tuple[int, str] | None = None
         """The rank and host of a process that did not answer."""
 
-    def run(
-        self, order: Order, type_: type[M], *, time_limit_s: float, on_event: Callable[[Event], None]
-    ) -> M | RunFailure:
-        """Do what an order asks for in a child of each rank; `type_` is the record that it asks for.
+    def run(self, order: Order, *, time_limit_s: float, on_event: Callable[[Event], None]) -> Result | RunFailure:
+        """Do what an order asks for in a child of each rank.
 
         Raises LostRank when a process has gone. A configuration of one rank needs no other: it has a child here.
         """
         config, clock = order.config, self._process.clock
         if config.ranks == 1 and order.read is None:
-            return run_order(order, type_, clock=clock, time_limit_s=time_limit_s, on_event=on_event, start=self.start)
+            return run_order(order, clock=clock, time_limit_s=time_limit_s, on_event=on_event, start=self.start)
         self._refuse_lost()
         started_utc, begin_ns = utc_timestamp(), clock.now_ns()
         put(self._process.store, "order", order)
@@ -517,7 +506,7 @@ class Coordinator:
         number = self._send(command)
         placement = self._process.placement(command, number)
         assert placement is not None, "rank 0 takes part in each configuration"
-        outcome, result = self._process.run_child(order, type_, placement, number, self.start, time_limit_s, on_event)
+        outcome, result = self._process.run_child(order, placement, number, self.start, time_limit_s, on_event)
         outcomes = [outcome, *self._outcomes(command, number, ENDS_S)]
         if not isinstance(result, RunFailure):
             return result

@@ -200,11 +200,12 @@ def measure_in_ranks(
     order = replace(order_of_own(module_file(own), ranks, nodes, cache), budget_s=budget_s, own=own)
     coordinator.admit((order.config,), (order.files,), what="module of")
     found = coordinator.run(
-        order, OwnMeasured, time_limit_s=max(LIMIT_S, LIMIT_TIMES * budget_s),
+        order, time_limit_s=max(LIMIT_S, LIMIT_TIMES * budget_s),
         on_event=lambda event: on_stage(event.stage, event.done, event.total),
     )  # fmt: skip
     if isinstance(found, RunFailure):
         raise error_of(found)
+    assert isinstance(found, OwnMeasured)
     return found
 
 
