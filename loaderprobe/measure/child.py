@@ -22,9 +22,9 @@ import msgspec
 
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.assembly import alternatives, make_compute, make_loader
-from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.ranks.child import RankChild, read_rank
 from loaderprobe.measure.runner import MOST_BYTES, Event, Order, kill_group
+from loaderprobe.measure.segment_runner import Parts
 from loaderprobe.measure.session import Session
 from loaderprobe.measure.study import in_epochs, study_epochs, study_prefilled
 from loaderprobe.measure.user.function import measure_own

@@ -18,9 +18,8 @@ from loaderprobe.analyze.verdict.validity import read_elsewhere
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.further import CUT_SHORT, NO_TIME, joined
 from loaderprobe.measure.pace import COMPUTE_ALONE, OVERHEAD, Durations, Part, pace_for
-from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.profiler_window import NOT_ASKED, OF_RANKS, record_window, seconds_wanted, why_not_profiled
-from loaderprobe.measure.segment_runner import Counted, SegmentRunner
+from loaderprobe.measure.segment_runner import Counted, Parts, SegmentRunner
 from loaderprobe.measure.segments import Readiness, batches_between_reads, flush
 from loaderprobe.protocols import Exchanging, Files, OnStage, OwnThreads, Profiling
 from loaderprobe.records import values

@@ -8,8 +8,7 @@ from dataclasses import replace
 from math import inf
 
 from loaderprobe.measure.pace import Pace, Part
-from loaderprobe.measure.parts import Parts
-from loaderprobe.measure.segment_runner import Counted, SegmentRunner, warm_up
+from loaderprobe.measure.segment_runner import Counted, Parts, SegmentRunner, warm_up
 from loaderprobe.measure.segments import Readiness, comes_to_rest, flush, train
 from loaderprobe.measure.studies import batches_read, pages_bytes, untimed
 from loaderprobe.protocols import OnStage, Switched

@@ -72,7 +72,7 @@ print(code, lines, heavy, measuring & {name.split(".")[1] for name in own if "."
 SWEEPING = """
 import sys
 from pathlib import Path
-import loaderprobe.api.sweep, loaderprobe.cli.sweep, loaderprobe.render.sweep
+import loaderprobe.api.sweep, loaderprobe.cli.commands, loaderprobe.render.sweep
 own = {name: module.__file__ for name, module in sys.modules.items() if name.split(".")[0] == "loaderprobe"}
 print(sum(len(Path(file).read_text().splitlines()) for file in set(own.values()) if file), ";", *own)
 """

@@ -12,8 +12,8 @@ from typing import Any
 from loaderprobe.errors import LostRank
 from loaderprobe.measure.assembly import make_compute
 from loaderprobe.measure.collectives import Collectives
-from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.runner import Child, Start
+from loaderprobe.measure.segment_runner import Parts
 from loaderprobe.measure.session import Session
 from loaderprobe.protocols import Clock, Compute, Files, Peers
 from loaderprobe.records.config import RunConfig

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from loaderprobe.measure.collectives import Collectives, of_all_ranks
-from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.runner import Order
+from loaderprobe.measure.segment_runner import Parts
 from loaderprobe.protocols import Clock, Group, OnStage, Peers
 from loaderprobe.records.measurement import Measurement, Segment, segment_seconds, segments_of
 from loaderprobe.records.rank_processes import RankPlacement, ReadResult, shares

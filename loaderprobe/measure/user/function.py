@@ -17,10 +17,10 @@ import msgspec
 
 from loaderprobe.analyze.verdict.ranks import differing, same_samples
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
-from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.ranks.child import RankChild
 from loaderprobe.measure.ranks.launch import Coordinator, error_of, order_of_own
 from loaderprobe.measure.runner import Order
+from loaderprobe.measure.segment_runner import Parts
 from loaderprobe.measure.user.loader import Deadline, LoaderProperties, LoaderRequest, compute_of, measure_loader
 from loaderprobe.protocols import Exchanging, Group, OnStage
 from loaderprobe.records.config import CacheState, RunConfig

@@ -15,7 +15,7 @@ from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.measure.ceilings import CEILING_S, ceiling_of
 from loaderprobe.measure.further import BUDGET_STEP_S, enough_said
 from loaderprobe.measure.pace import SEGMENTS_A_ROUND
-from loaderprobe.measure.parts import Parts
+from loaderprobe.measure.segment_runner import Parts
 from loaderprobe.measure.session import GivenUp, Session
 from loaderprobe.protocols import Compute, ComputeArguments, MakeCompute, OnStage, PageCache
 from loaderprobe.records import values
