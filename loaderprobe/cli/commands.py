@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, chdir, nullcontext
+from collections.abc import Callable
+from contextlib import chdir, nullcontext
 from importlib.resources import files as resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,109 +29,14 @@ from loaderprobe.cli.border import (
     width_and_color,
     write_file,
 )
-from loaderprobe.errors import EXIT_DONE, EXIT_GATE_FAILED, EXIT_INTERRUPTED, EXIT_SOME_FAILED, BadValue, NoSpace
+from loaderprobe.cli.sweep import sweep
+from loaderprobe.errors import EXIT_DONE, EXIT_GATE_FAILED, EXIT_INTERRUPTED, EXIT_SOME_FAILED, BadValue
 from loaderprobe.records import options
-from loaderprobe.units import format_bytes, join_words, parse_list
+from loaderprobe.units import format_bytes, join_words
 
 if TYPE_CHECKING:
     from loaderprobe.api.shown import Tabled
-    from loaderprobe.measure.ranks.launch import Coordinator
-    from loaderprobe.protocols import OnStage
-    from loaderprobe.records.config import CacheState, SweepPlan, SweepSpec
-
-BESIDE_RESUME = frozenset({"resume", "budget_s", "join", "json", "quiet"})
-"""Options that have an effect on a resumed run; all others were fixed when it began."""
-
-
-@command(options.SWEEP)
-def sweep(call: Invocation, *, coordinator: Coordinator | None, resume: Path | None, **asked: Any) -> int:
-    """Measure whether training is compute-bound or input-bound, and which part of the input limits it.
-
-    Trains a model on generated data sets, or on DATA, with the serial loader and with each number of workers.
-    Each verdict comes from an experiment.
-    """
-    from loaderprobe.render.format import counted
-
-    if resume is not None:
-        _refuse_ignored(call)
-    told = Told(call, asked, resume)
-    with told.bars:
-        try:
-            if resume is None:
-                run = loaderprobe.sweep(**asked, command=command_line(), coordinator=coordinator, listener=told)
-            else:
-                run = loaderprobe.resume(resume, budget_s=asked["budget_s"], coordinator=coordinator, listener=told)
-        except KeyboardInterrupt:
-            if told.run is None:
-                raise
-            _say_resume("interrupted; the finished configurations are kept", told.run)
-            return EXIT_INTERRUPTED
-        except NoSpace:
-            if told.run is not None and told.run.report().summary.run.pending:
-                _say_resume("what was measured is kept", told.run)
-            raise
-    summary = run.report().summary
-    if pending := summary.run.pending:
-        _say_resume(f"{counted(pending, 'configuration')} not measured yet", run)
-    failed = any(row.status == "failed" for row in summary.configurations)
-    return ended(interrupted=False, failed=failed or bool(summary.run.damaged))
-
-
-def _refuse_ignored(call: Invocation) -> None:
-    """Raises BadValue for an option that a resumed run would ignore, since it keeps its own settings."""
-    for option in call.options:
-        if option.name in call.typed and option.name not in BESIDE_RESUME:
-            raise BadValue(
-                f"{option.said} would be ignored beside --resume: a resumed run keeps its own settings",
-                hint=f"leave {option.said} out, or begin a new run without --resume",
-            )
-
-
-def _say_resume(said: str, run: loaderprobe.Run) -> None:
-    say(f"{said}. Resume with: {shlex.join(['loaderprobe', 'sweep', '--resume', str(run.path)])}", soft_wrap=True)
-
-
-class Told:
-    """The `Listener` that prints: what a sweep says of itself, how far it is, and its report."""
-
-    def __init__(self, call: Invocation, asked: Mapping[str, Any], resume: Path | None) -> None:
-        self.run: loaderprobe.Run | None = None
-        """Once it is judged."""
-        self.bars = ExitStack()
-        self._call, self._asked, self._resume = call, asked, resume
-        self.progress: OnStage
-
-    def checked(self, spec: SweepSpec, made_bytes: float) -> None:
-        any_device = "auto" in parse_list(self._asked["compute"], str)
-        if any_device and not any(config.compute.name == "cuda" for config in spec.configs):
-            say(
-                "no NVIDIA GPU: training on the CPU. --compute emulated:mlperf-h100 shows what that GPU would need.",
-                style="yellow",
-            )
-        if made_bytes and not self._call.silent:
-            folder = self._asked["data_dir"]
-            say(f"Data: about {format_bytes(made_bytes)} of images will be generated under {folder} and kept.")
-        self.progress = self.bars.enter_context(counting(self._call.silent))
-
-    def planned(self, plan: SweepPlan, foreign: Sequence[str]) -> None:
-        """Say what is measured, and what is imported for it; --quiet, too, for the user did not type that."""
-        from loaderprobe.render.words import sweep_plan_words
-
-        self.bars.close()
-        for module in foreign:
-            say(f"{self._resume} names a part outside loaderprobe: its module {module} is going to be imported.")
-        for sentence in () if self._call.silent else sweep_plan_words(plan):
-            say(sentence)
-        self.progress = self.bars.enter_context(timed(self._call.silent, "about", ends=""))
-
-    def judged(self, run: loaderprobe.Run) -> None:
-        self.bars.close()
-        self.run = run
-        self._call.show(run)
-
-    def saved(self, page: Path) -> None:
-        if not self._call.json:
-            show(f"\nReport: {page}")
+    from loaderprobe.records.config import CacheState
 
 
 @command(options.RUN)

@@ -14,7 +14,7 @@ import pytest
 
 import loaderprobe
 from loaderprobe.api import batch_size, layers
-from loaderprobe.cli.commands import BESIDE_RESUME
+from loaderprobe.cli.sweep import BESIDE_RESUME
 from loaderprobe.datasets.generate.generate import BASE_IMAGES, MIXTURE_BASE_IMAGES
 from loaderprobe.datasets.layouts import NAMES
 from loaderprobe.errors import BadValue
