@@ -6,8 +6,7 @@ One step more on one rank would wait for ever for the gradients of the others. S
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -15,10 +14,9 @@ import msgspec
 from loaderprobe.analyze.verdict.ranks import as_one
 from loaderprobe.analyze.verdict.rounds import further_round, next_round
 from loaderprobe.measure.further import joined
-from loaderprobe.measure.pace import Pace
+from loaderprobe.measure.pace import Enough, Pace
 from loaderprobe.measure.segments import Steps, load_only
 from loaderprobe.protocols import Clock, Compute, Group, InStepCompute, Round
-from loaderprobe.records import values
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.rank_processes import RankMeasurement
 from loaderprobe.store.codec import decode, encode
@@ -141,53 +139,39 @@ class Collectives:
     def end(self) -> None:
         """This rank leaves before the others do, which learn of it at their next barrier."""
 
-    def pace(self, pace: Pace, compute: Compute) -> Pace:
-        """The same pace for all ranks, of training on such devices."""
+    def enough(self, pace: Pace, compute: Compute) -> Enough:
+        """When a segment of training on such devices may end, the same for all ranks."""
         if self.size == 1:
-            return pace
-        if isinstance(compute, InStepCompute) and compute.in_step:
-            return PaceAhead(**values(pace), agreed=self.agree)
-        return PaceInStep(**values(pace), ends=self.ends)
+            return pace.enough
+        return self.ahead(pace) if isinstance(compute, InStepCompute) and compute.in_step else self._in_step(pace)
 
     def load(self, batches: Iterator[Any], clock: Clock, pace: Pace) -> Steps:
         """Take batches without training on them, in step with the other ranks."""
         if self.size == 1:
-            return load_only(batches, clock, pace)
-        return load_only(batches, clock, PaceInStep(**values(pace), ends=self.ends), in_step=True)
+            return load_only(batches, clock, pace.enough)
+        return load_only(batches, clock, self._in_step(pace), in_step=True)
+
+    def _in_step(self, pace: Pace) -> Enough:
+        """Where rank 0 finds so after a step. Before the first no segment ends."""
+        return lambda steps, seconds: bool(steps) and self.ends(pace.enough(steps, seconds))
+
+    def ahead(self, pace: Pace) -> Enough:
+        """For the steps of one segment that wait for all ranks by themselves: rank 0 says how many more there are.
+
+        A barrier after each of them would take time of its own, and keep hosts from running ahead of their devices.
+        """
+        until = 1
+
+        def enough(steps: int, seconds: float) -> bool:
+            """Rank 0 plans no more steps than were taken: first steps are unlike others."""
+            nonlocal until
+            if steps < until:
+                return False
+            over = pace.enough(steps, seconds)
+            until = self.agree(steps if over else min(2 * steps, pace.expected(steps, seconds)))
+            return until == steps
+
+        return enough
 
 
 SINGLE_PROCESS = Collectives(SingleProcessGroup())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PaceInStep(Pace):
-    """A pace that all ranks keep; `ends(enough)` says what they agreed on."""
-
-    ends: Callable[[bool], bool]
-
-    def enough(self, steps: int, seconds: float) -> bool:
-        """True where rank 0 finds so. Before the first step no segment ends."""
-        return bool(steps) and self.ends(Pace.enough(self, steps, seconds))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PaceAhead(Pace):
-    """A pace of steps that wait for all ranks by themselves: rank 0 says now and then how many more there are.
-
-    A barrier after each of them would take time of its own, and keep hosts from running ahead of their devices.
-    """
-
-    agreed: Callable[[int], int]
-    """Returns the value of rank 0."""
-    until: list[int] = field(default_factory=lambda: [1])
-    """One number: the steps at which ranks agree next."""
-
-    def enough(self, steps: int, seconds: float) -> bool:
-        """True where rank 0 finds so. It plans no more steps than were taken: first steps are unlike others."""
-        if not steps:
-            self.until[0] = 1
-        if steps < self.until[0]:
-            return False
-        over = Pace.enough(self, steps, seconds)
-        self.until[0] = self.agreed(steps if over else min(2 * steps, self.expected(steps, seconds)))
-        return self.until[0] == steps

@@ -9,7 +9,7 @@ from itertools import repeat
 from typing import Any, Self
 
 from loaderprobe.measure.collectives import SINGLE_PROCESS, Collectives
-from loaderprobe.measure.pace import BLOCKED_SHARE, MIN_STEPS_OF_SLOW_DEVICE, Pace, Part
+from loaderprobe.measure.pace import BLOCKED_SHARE, MIN_STEPS_OF_SLOW_DEVICE, Enough, Pace, Part
 from loaderprobe.measure.segments import Readiness, Steps, blocked_share, flush, load_only, rest, train, train_resident
 from loaderprobe.protocols import Clock, Compute, Exchanging, Loader, PageCache, Renewing, Switched
 from loaderprobe.records.config import RunConfig
@@ -65,14 +65,14 @@ ALONE_S = 2.0
 WINDOW_WARM_UP = 3
 
 
-def warm_up(on_device: Sequence[Any], config: RunConfig, compute: Compute, clock: Clock, pace: Pace = WARM_UP) -> None:
+def warm_up(on_device: Sequence[Any], config: RunConfig, compute: Compute, clock: Clock, enough: Enough) -> None:
     """Train in turn on batches that stay on the device, until it is as fast as later; an emulated one always is."""
     if compute.info().specified_images_per_s is not None:
         return
     if config.compute.compile:
         # The first step compiles, for minutes.
-        train_resident(on_device, compute, clock, Pace(max_batches=1))
-    train_resident(on_device, compute, clock, pace)
+        train_resident(on_device, compute, clock, FIRST_STEP.enough)
+    train_resident(on_device, compute, clock, enough)
 
 
 class Counted:
@@ -201,8 +201,8 @@ class SegmentRunner:
                 stack.callback(compute.exchange, on=True)
             self._rest()
             train_resident(batches[:1], compute, clock, self._agreed(FIRST_STEP))
-            pace = self._agreed(self._resident_pace())
-            segment = self.timed(part, number, lambda: train_resident(batches, compute, clock, pace))
+            enough = self._agreed(self._resident_pace())
+            segment = self.timed(part, number, lambda: train_resident(batches, compute, clock, enough))
             return replace(segment, disk_bytes=None)  # nothing of it is read
 
     def _without_input(self, part: Part, number: int) -> Segment:
@@ -219,11 +219,11 @@ class SegmentRunner:
             return self.parts.collectives.load(self.batches, self.parts.clock, pace)
         least = max(MIN_STEPS_OF_SLOW_DEVICE, pace.multiple)
         pace = replace(pace, min_s=self._alone_s, max_s=self._alone_s, min_batches=least)
-        return load_only(self.batches, self.parts.clock, pace)
+        return load_only(self.batches, self.parts.clock, pace.enough)
 
-    def _agreed(self, pace: Pace) -> Pace:
-        """A pace of training, which all ranks keep."""
-        return self.parts.collectives.pace(pace, self.parts.compute)
+    def _agreed(self, pace: Pace) -> Enough:
+        """When training at a pace ends, for all ranks."""
+        return self.parts.collectives.enough(pace, self.parts.compute)
 
     def _resident_pace(self) -> Pace:
         """The pace of compute alone, which has nothing to do with the number of workers."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import inf
 
 from loaderprobe.measure.pace import Pace, Part
-from loaderprobe.measure.segment_runner import Counted, Parts, SegmentRunner, warm_up
+from loaderprobe.measure.segment_runner import WARM_UP, Counted, Parts, SegmentRunner, warm_up
 from loaderprobe.measure.segments import Readiness, comes_to_rest, flush, train
 from loaderprobe.measure.studies import batches_read, pages_bytes, untimed
 from loaderprobe.protocols import OnStage, Switched
@@ -76,7 +76,7 @@ def _from_full_buffer(runner: SegmentRunner, loader: Switched, files: FileSet, p
     if not comes_to_rest(loader, batches.count, parts.clock, round(FILL_S * 1e9)):
         return None
     resident = runner.ready.resident(batches.count)
-    return runner.timed(part, 0, lambda: train(batches, parts.compute, parts.clock, pace), resident=resident)
+    return runner.timed(part, 0, lambda: train(batches, parts.compute, parts.clock, pace.enough), resident=resident)
 
 
 # Whole epochs: the first with cold files, the others with what the page cache kept of those before.
@@ -109,7 +109,7 @@ def study_epochs(
     loader, compute, clock = parts.loader, parts.compute, parts.clock
     on_stage("first batch", 0, epochs)
     batches = loader.batches()
-    warm_up([compute.copy(next(batches))], config, compute, clock)
+    warm_up([compute.copy(next(batches))], config, compute, clock, WARM_UP.enough)
     left = [memory()]
     # Those were loaded while the device was being made; an epoch begins with an empty buffer.
     early = config.loader.batches_begun
@@ -121,7 +121,7 @@ def study_epochs(
         on_stage(f"epoch {epoch + 1}", epoch, epochs)
         first, end = epoch * each, (epoch + 1) * each
         pace = Pace(min_s=0.0, min_batches=end - number, max_s=inf, max_batches=end - number)
-        steps = train(batches, compute, clock, pace)
+        steps = train(batches, compute, clock, pace.enough)
         number = end
         end_ns = max(steps.closed_ns, *steps.finished_ns[-1:])
         found.append(

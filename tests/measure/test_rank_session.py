@@ -23,14 +23,13 @@ from loaderprobe.compute.torch import gpu_of
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.measure import child, session
 from loaderprobe.measure.ceilings import Ceilings
-from loaderprobe.measure.collectives import PaceAhead
+from loaderprobe.measure.collectives import Collectives, SingleProcessGroup
 from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.ranks import child as rank_child
 from loaderprobe.measure.ranks import launch
 from loaderprobe.measure.ranks.child import cores_of
 from loaderprobe.measure.ranks.launch import failure_of, is_consequence, nodes_of, spread
 from loaderprobe.measure.runner import Order
-from loaderprobe.records import values
 from loaderprobe.records.rank_processes import Node, ProcessInfo, RankOutcome, RankPlacement
 from loaderprobe.testing import Service, example_config, example_files
 from tests.analyze.scripted import Truth, measured
@@ -127,13 +126,14 @@ def test_a_pace_ahead_agrees_seldom_and_ends_where_any_pace_would(most: int | No
     """Some ten meetings for a hundred steps, a whole multiple of the workers, and never more than the files allow."""
     agreed: list[int] = []
 
-    def told(value: int) -> int:
-        agreed.append(value)
-        return value
+    class Told(Collectives):
+        def agree(self, value: int) -> int:
+            agreed.append(value)
+            return value
 
     pace = Pace(min_s=0.7, multiple=3, max_batches=most)
-    ahead, steps = PaceAhead(**values(pace), agreed=told), 0
-    while not ahead.enough(steps, steps * 0.005):
+    enough, steps = Told(SingleProcessGroup()).ahead(pace), 0
+    while not enough(steps, steps * 0.005):
         steps += 1
     assert pace.enough(steps, steps * 0.005)
     assert steps == expected
