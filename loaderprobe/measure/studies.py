@@ -18,7 +18,6 @@ from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.studies import EpochsMeasured, Prefilled
 from loaderprobe.store.run_directory import RunDirectory
-from loaderprobe.system.host import utc_timestamp
 
 LEAST_TIMED = 12
 """Batches of the first epoch after those that were loaded before its clock began."""
@@ -114,10 +113,8 @@ def _refused(order: Order, expected_s: float, time_limit_s: float) -> Remark | N
 def without(study: Study, config: RunConfig, files: FileSet, why: Remark) -> Prefilled | EpochsMeasured:
     """A study that was not made, and why."""
     if study == "prefilled":
-        return Prefilled(config=config, started_utc=utc_timestamp(), reason=why)
-    return EpochsMeasured(
-        config=config, started_utc=utc_timestamp(), set_bytes=pages_bytes(files), memory_bytes=None, reason=why
-    )  # fmt: skip
+        return Prefilled(config=config, reason=why)
+    return EpochsMeasured(config=config, set_bytes=pages_bytes(files), memory_bytes=None, reason=why)
 
 
 def too_small(files: FileSet, config: RunConfig) -> Remark | None:

@@ -86,7 +86,7 @@ class Children:
             return failure(config, hint=self._hints.get(workers, ""))
         if order.study:
             epoch = Epoch(images=2000, wall_s=10.0, delivered_bytes=1, storage_bytes=1)
-            return EpochsMeasured(config=config, started_utc="", set_bytes=1, memory_bytes=1, epochs=(epoch,))
+            return EpochsMeasured(config=config, set_bytes=1, memory_bytes=1, epochs=(epoch,))
         session = scripted_session(
             FAST if workers else SLOW, config, FILES, clock=None if self._takes_s else self.clock,
             budget_s=order.budget_s, earlier=order.earlier,
