@@ -118,28 +118,22 @@ def _alternatives(order: Order, files: FileSet, on_stage: OnStage) -> tuple[Alte
 
 def study(order: Order, scratch: Path, on_stage: OnStage) -> Prefilled | EpochsMeasured:
     """Measure what the order asks for beside the verdict."""
-    with ExitStack() as stack:
-        if order.study == "prefilled":
-            files = order.files.dealt(order.config.loader.workers, order.config.compute.batch_size)
-            return study_prefilled(order.config, files, _parts(order, files, scratch, stack), on_stage)
-        everything = order.files.absolute(0, order.files.count)
+    config, cache, clock = order.config, LinuxPageCache(), SystemClock()
+    if order.study == "epochs":
         on_stage("making the files cold", 0, order.epochs)
-        LinuxPageCache().evict(everything)
-        served = in_epochs(order.files, order.config, order.epochs)
-        return study_epochs(
-            order.config, order.files, served, _parts(order, served, scratch, stack), epochs=order.epochs,
-            memory=memory_left_bytes, on_stage=on_stage,
-        )  # fmt: skip
-
-
-def _parts(order: Order, files: FileSet, scratch: Path, stack: ExitStack) -> Parts:
-    """Its loader serves `files`, and ends with the stack."""
-    clock = SystemClock()
+        cache.evict(order.files.absolute(0, order.files.count))
+        served = in_epochs(order.files, config, order.epochs)
+    else:
+        served = order.files.dealt(config.loader.workers, config.compute.batch_size)
     # Workers start before the device does: a process that has used CUDA cannot fork.
-    loader = stack.enter_context(make_loader(order.config, files, scratch))
-    compute = make_compute(order.config, clock)
-    location = locate_root(order.files.root)
-    return Parts(loader=loader, compute=compute, clock=clock, cache=LinuxPageCache(), location=location)
+    with make_loader(config, served, scratch) as loader:
+        compute, location = make_compute(config, clock), locate_root(order.files.root)
+        parts = Parts(loader=loader, compute=compute, clock=clock, cache=cache, location=location)
+        if order.study == "prefilled":
+            return study_prefilled(config, served, parts, on_stage)
+        return study_epochs(
+            config, order.files, served, parts, epochs=order.epochs, memory=memory_left_bytes, on_stage=on_stage
+        )
 
 
 # The child itself: what its order asks for becomes its result, or an event says why there is none.
