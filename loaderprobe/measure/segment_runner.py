@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import repeat
+from types import SimpleNamespace
 from typing import Any, Self
 
 from loaderprobe.measure.collectives import SINGLE_PROCESS, Collectives
@@ -88,14 +89,6 @@ class Counted:
         batch = next(self._inner)
         self.count += 1
         return batch
-
-
-class _ExchangeAlone:
-    """A compute of which nothing but the exchange of gradients is left."""
-
-    def __init__(self, compute: Any) -> None:
-        self.step = lambda _: compute.exchange_alone()
-        self.finish, self.info, self.copy = compute.finish, compute.info, compute.copy
 
 
 @dataclass(slots=True)
@@ -193,8 +186,10 @@ class SegmentRunner:
     def _without_loader(self, part: Part, number: int) -> Segment:
         """Steps on batches that stay on the device, or of the exchange of gradients alone; no worker makes a batch."""
         compute, clock, batches = self.parts.compute, self.parts.clock, self._resident
-        if part.mode == "exchange":
-            compute, batches = _ExchangeAlone(compute), [None]
+        if part.mode == "exchange" and isinstance(compute, Exchanging):
+            exchange = compute.exchange_alone
+            alone: Any = SimpleNamespace(step=lambda _: exchange(), finish=compute.finish)
+            compute, batches = alone, [None]
         with ExitStack() as stack:
             if part.mode == "no_exchange" and isinstance(compute, Exchanging):
                 compute.exchange(on=False)
