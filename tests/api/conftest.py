@@ -101,7 +101,7 @@ def judge(monkeypatch: pytest.MonkeyPatch) -> Judge:
             possible = {*measurement.modes, "resident"}
             return tuple(each for each in plan if each[0] in possible) if begun < 2 else ()
 
-        monkeypatch.setattr("loaderprobe.measure.collectives.next_round", next_round)
+        monkeypatch.setattr("loaderprobe.measure.collectives.next_round", asked.pop("decide", next_round))
         request = LoaderRequest(cache=cache, rounds=2, **{"budget_s": 60.0, **asked})
         measured = measure_loader(loader, compute_of(step), request, lambda *_: None)
         return diagnosis(measured, "loaderprobe.diagnose(...)")
