@@ -33,10 +33,6 @@ class Ask(Generic[Q_co]):
     budget_s: float | None = None
     """That it is given; None for as long as it needs."""
 
-    def left(self, part: float = 0.0) -> float:
-        """What is left of everything, once this part of it is done."""
-        return self.total - self.done - part * self.takes
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop(Generic[S]):

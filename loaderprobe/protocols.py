@@ -17,7 +17,6 @@ from loaderprobe.records.measurement import (
     Activity,
     Alternative,
     ComputeInfo,
-    Measurement,
     Missing,
     Mode,
     Series,
@@ -345,12 +344,6 @@ class Evicting(Protocol):
 
 
 Round = tuple[tuple[Mode, Activity], ...]
-
-
-class NextRound(Protocol):
-    """Chooses the next segments from the measurement so far; none ends the measurement."""
-
-    def __call__(self, measurement: Measurement, *, thorough: bool) -> Round: ...
 
 
 Say = Callable[[str, Mapping[str, Any]], None]

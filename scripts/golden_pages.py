@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 from loaderprobe.analyze.batch_size import Throughput, limit_at, together
 from loaderprobe.analyze.report import build_report
-from loaderprobe.measure.batch_size import search
+from loaderprobe.api.batch_size import search
 from loaderprobe.records.bandwidth import BandwidthReport
 from loaderprobe.records.batch_size import BatchSizeReport, BatchSizeStop, StopCode, StrategyName
 from loaderprobe.records.compare import Compared, ComparedSide, ComparisonReport, Gate, Subject

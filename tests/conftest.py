@@ -219,7 +219,9 @@ def measure_real(fork_server: ForkServer) -> MeasureReal:
             budget_s=3.0,
             begin_ns=SystemClock().now_ns(),
         )
-        return fork_server.run(order, Measurement, time_limit_s=120.0, on_event=lambda _: None)
+        found = fork_server.run(order, time_limit_s=120.0, on_event=lambda _: None)
+        assert isinstance(found, Measurement | RunFailure)
+        return found
 
     return measure
 

@@ -11,16 +11,17 @@ from pathlib import Path
 
 from loaderprobe.analyze.bandwidth import judge_bandwidth
 from loaderprobe.api.shown import Documented, origin_now
-from loaderprobe.api.values import PathLike, counts, data_path, layouts_of, unheard
+from loaderprobe.api.values import PathLike, counts, data_path, spreads_of, unheard
 from loaderprobe.errors import BadValue
-from loaderprobe.measure.ranks.launch import Coordinator, error_of, on_this_machine, order_without_files, spread
+from loaderprobe.measure.ranks.launch import Coordinator, error_of, on_this_machine, order_of_own, spread
 from loaderprobe.protocols import OnStage
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport
-from loaderprobe.records.config import RATES, ComputeSpec
+from loaderprobe.records.config import RATES
+from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.options import BANDWIDTH, check
 from loaderprobe.records.phases import BandwidthPhase
-from loaderprobe.records.rank_processes import Layout, Node, ReadResult, ReadTogether
+from loaderprobe.records.rank_processes import Node, ReadResult, ReadTogether
 from loaderprobe.render.bandwidth import bandwidth_columns, bandwidth_document
 from loaderprobe.render.format import counted
 from loaderprobe.storage.by_ranks import RanksStep, climb
@@ -96,29 +97,29 @@ def bandwidth(
     else:
         if asked and len(asked) > 1:
             raise BadValue("ranks have one number of readers each", hint="--ranks 1,2,4 --readers 4")
-        layouts = None if ranks is None else layouts_of(ranks, None)
-        measured = read_by_ranks(coordinator, request, layouts, heard)
+        spreads = None if ranks is None else spreads_of(ranks, coordinator.nodes if coordinator else None)
+        measured = read_by_ranks(coordinator, request, spreads, heard)
     return Bandwidth.of(judge_bandwidth(measured, RATES, origin_now(command)))
 
 
 READERS = 4
 """Of each rank, unless asked for."""
-READING = ComputeSpec(name="own", batch_size=1)
 LIMIT_S = 2400.0
 """Of one step. A quarter of it a rank may take longer than the others to evict its share, or to read."""
 
 
-def ladder_of(layouts: Sequence[Layout] | None, nodes: Sequence[Node], readers: int) -> tuple[RanksStep, ...]:
-    """The steps of these layouts on these nodes; without any, all their processes and half as many down to one.
+def ladder_of(
+    spreads: Sequence[tuple[int, int]] | None, nodes: Sequence[Node], readers: int
+) -> tuple[RanksStep, ...]:  # fmt: skip
+    """The steps of these (ranks, nodes); without any, all processes of `nodes` and half as many down to one.
 
-    Then as many readers as at its end in one rank. Raises BadValue for more than there are.
+    Then as many readers as at its end in one rank.
     """
-    most = sum(len(node.processes) for node in nodes)
-    if layouts is None:
+    if spreads is None:
+        most = sum(len(node.processes) for node in nodes)
         halves = [2**power for power in range(most.bit_length()) if 2**power < most]
-        layouts = [Layout(ranks=count) for count in (*halves, most)]
-    spreads = sorted({spread(layout, nodes) for layout in layouts})
-    steps = [RanksStep(ranks=count, nodes=over, readers=readers) for count, over in spreads]
+        spreads = [spread(str(count), nodes) for count in (*halves, most)]
+    steps = [RanksStep(ranks=count, nodes=over, readers=readers) for count, over in sorted(set(spreads))]
     last, first = steps[-1], steps[0]
     if first.ranks == 1 and last.ranks > 1:
         steps.append(replace(first, readers=readers * last.ranks))
@@ -126,21 +127,25 @@ def ladder_of(layouts: Sequence[Layout] | None, nodes: Sequence[Node], readers: 
 
 
 def read_by_ranks(
-    coordinator: Coordinator | None, asked: ProbeRequest, layouts: Sequence[Layout] | None, on_phase: OnStage
+    coordinator: Coordinator | None, asked: ProbeRequest, spreads: Sequence[tuple[int, int]] | None, on_phase: OnStage
 ) -> BandwidthMeasurement:
     """What the ranks get of each step, which has children of its own. Without a launcher (None) on this machine.
 
-    `layouts` are the ladder; None for all processes of a launcher, and half as many down to one.
+    `spreads` are (ranks, nodes) of the ladder; None for all processes of a launcher, and half as many down to one.
     """
     if coordinator is None:
-        assert layouts is not None
-        with on_this_machine(max(spread(layout, None)[0] for layout in layouts)) as coordinator:
-            return read_by_ranks(coordinator, asked, layouts, on_phase)
+        assert spreads is not None
+        with on_this_machine(max(spreads)[0]) as coordinator:
+            return read_by_ranks(coordinator, asked, spreads, on_phase)
     nodes = coordinator.nodes
-    steps = ladder_of(layouts, nodes, asked.readers[0] if asked.readers else READERS)
+    steps = ladder_of(spreads, nodes, asked.readers[0] if asked.readers else READERS)
     sample = _sample(asked, steps)
     location = locate_pieces(asked.path, sample.pieces)
     pieces = encoded_pieces(sample.pieces)
+    nothing = FileSet(
+        label=str(asked.path), root=str(asked.path), generated=False, paths=(".",), classes=(0,), size_bytes=(0,),
+        images_found=0,
+    )  # fmt: skip
 
     def read(step: RanksStep) -> BandwidthPhase:
         a_node = step.ranks // step.nodes
@@ -149,15 +154,13 @@ def read_by_ranks(
             pieces=pieces, location=location, places=tuple(on), readers=step.readers, seconds=asked.seconds,
             seed=asked.seed, block_bytes=sample.block_bytes,
         )  # fmt: skip
-        order = order_without_files(str(asked.path), READING, step.ranks, step.nodes)
-        found = coordinator.run(
-            replace(order, read=together), ReadResult, time_limit_s=LIMIT_S, on_event=lambda _: None
-        )
+        order = order_of_own(nothing, step.ranks, step.nodes)
+        found = coordinator.run(replace(order, read=together), time_limit_s=LIMIT_S, on_event=lambda _: None)
         if isinstance(found, RunFailure) and found.exit_code == BadValue.exit_code:
             raise BadValue(found.reason, hint=found.hint)
         if isinstance(found, RunFailure):
             raise error_of(found)
-        assert found.phase is not None, "rank 0 has one"
+        assert isinstance(found, ReadResult) and found.phase is not None, "rank 0 has one"
         return found.phase
 
     phases, interrupted = climb(steps, read, on_phase, clock=SystemClock())

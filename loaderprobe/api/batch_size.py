@@ -22,18 +22,21 @@ from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.api.sweep_spec import compute_names
 from loaderprobe.api.values import IMAGENET_IMAGES, unheard
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
-from loaderprobe.measure.batch_size import ONE_S, Meter, search, with_readings
 from loaderprobe.measure.image_data import image_files, loader_of_images
-from loaderprobe.policy import Policy
-from loaderprobe.protocols import OnStage
+from loaderprobe.policy import Ask, Policy, follow
+from loaderprobe.protocols import Clock, OnStage
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeReport, BatchSizeStop, StrategyName
+from loaderprobe.records.measurement import Missing
 from loaderprobe.records.options import BATCH_SIZES, check
 from loaderprobe.records.remark import Remark, reported
 from loaderprobe.records.verdict import Bound
 from loaderprobe.render.batch_size import batch_size_columns, batch_size_document
 from loaderprobe.render.words import remark_words
+from loaderprobe.samplers.host import CoresSampler
+from loaderprobe.samplers.nvml import NvmlSampler
+from loaderprobe.samplers.recorded import PERIOD_S, SamplerThread
 from loaderprobe.system.host import SystemClock
-from loaderprobe.system.limits import memory_left_bytes
+from loaderprobe.system.limits import cores_available, memory_left_bytes
 from loaderprobe.units import format_bytes, parse_bytes
 
 if TYPE_CHECKING:
@@ -43,6 +46,73 @@ MEMORY_SHARE = 0.7
 """Of the memory that is available, for training on the CPU."""
 SAMPLE = 2000
 """Images of a folder that take part; they come round again."""
+
+
+Probe = Callable[[int], BatchSizeProbe]
+"""Trains a copy of a model some steps with batches of a size; where memory ends, a probe that does not fit. Raises
+BadValue when the model fails."""
+
+
+def search(
+    strategy: Policy[int, BatchSizeProbe, BatchSizeStop], probe: Probe, *, clock: Clock,
+    progress: OnStage = lambda *_: None,
+) -> tuple[tuple[BatchSizeProbe, ...], BatchSizeStop]:  # fmt: skip
+    """All probes in order, and the end of the search. Ctrl-C ends it with the fastest size so far."""
+
+    def measure(ask: Ask[int]) -> BatchSizeProbe:
+        progress("batch sizes tried", round(ask.done), round(ask.total))
+        return probe(ask.what)
+
+    results, stop = follow(
+        strategy, measure, clock=clock, enough=lambda results: any(each.images_per_s for each in results.found)
+    )
+    probes = tuple(results.found)
+    if stop is not None:
+        return probes, stop
+    fastest = max(probes, key=lambda probe: probe.images_per_s.value if probe.images_per_s else 0.0)
+    return probes, BatchSizeStop(code="interrupted", chosen=fastest.batch_size)
+
+
+ONE_S = 1.0
+"""The paper's period."""
+
+
+class Meter(SamplerThread):
+    """One thread that reads the utilization while it is entered: of the GPU of this `uuid`; None: the CPU's cores."""
+
+    def __init__(self, clock: Clock, uuid: str | None, *, period_s: float = PERIOD_S) -> None:
+        self._name = "own_cpu" if uuid is None else "gpu_utilization"
+        self._cores = CoresSampler(clock, cores_available()) if uuid is None else None
+        super().__init__([self._cores or NvmlSampler(clock, uuid)], period_s)
+
+    def __exit__(self, *raised: object) -> None:
+        super().__exit__(*raised)
+        if self._cores is not None:
+            # What a probe that is shorter than the period used.
+            self._cores.sample()
+
+    def readings(self) -> tuple[float, ...] | Missing:
+        """Shares, 0 to 1, in the order of time; or why there are none."""
+        series, missing = self.collected()
+        found = next((each.values for each in series if each.name == self._name), ())
+        why = next((each for each in missing if each.name == self._name), None)
+        return found or why or Missing(name=self._name, reason=Remark(code="not_read"))
+
+
+def with_readings(probe: Probe) -> Probe:
+    """For a strategy that cannot do without utilization: it raises MissingPart where that is not read."""
+
+    def checked(batch_size: int) -> BatchSizeProbe:
+        found = probe(batch_size)
+        if found.fits and found.utilization is None:
+            why = found.unavailable.get("utilization")
+            reason = f": {remark_words(why)}" if why else ""
+            raise MissingPart(
+                f"gpu-usage needs the utilization of the device{reason}", hint="use --strategy throughput"
+            )
+        return found
+
+    return checked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -99,7 +169,7 @@ def batch_size(
     batches: Callable[[int], Any] = batch if callable(batch) else lambda size: repeated(batch, size)
     largest = most or (MOST if strategy == "throughput" else MOST_OF_PAPER)
     prober, limit = _prober(model, batches, loss, strategy, memory, iterations, precision)
-    probe = with_readings(prober.probe, remark_words) if strategy == "gpu-usage" else prober.probe
+    probe = with_readings(prober.probe) if strategy == "gpu-usage" else prober.probe
     policy: Policy[int, BatchSizeProbe, BatchSizeStop] = Throughput(most=largest)
     if strategy != "throughput":
         policy = PaperStrategy(name=strategy, images=images, first=min(PAPER_FIRST_SIZE, largest), most=largest)

@@ -16,9 +16,9 @@ from typing import Any, Literal, cast
 from loaderprobe.analyze.diagnosis import report_of
 from loaderprobe.analyze.judge import Judged
 from loaderprobe.api.shown import Documented, origin_now
-from loaderprobe.api.values import layouts_of, unheard
+from loaderprobe.api.values import spreads_of, unheard
 from loaderprobe.errors import BadValue
-from loaderprobe.measure.ranks.launch import Coordinator, on_this_machine, spread
+from loaderprobe.measure.ranks.launch import Coordinator, on_this_machine
 from loaderprobe.measure.user.loader import LoaderRequest, compute_of, measure_loader
 from loaderprobe.protocols import OnStage
 from loaderprobe.records.config import CacheState, check_seconds
@@ -151,15 +151,14 @@ def diagnose(
     check_seconds("budget", budget_s)
     if step is not None and not callable(step):
         raise BadValue(f"the step is a {type(step).__name__}", hint="give a function that trains on one batch")
-    layout, *others = layouts_of(ranks, coordinator.nodes if coordinator else None)
+    (count, over), *others = spreads_of(ranks, coordinator.nodes if coordinator else None)
     if others:
         raise BadValue(f"--ranks {ranks} names several numbers, and diagnose measures one", hint="give one number")
-    if coordinator is not None or spread(layout, None)[0] > 1:
+    if coordinator is not None or count > 1:
         if not isinstance(loader, str) or step is not None:
             raise BadValue("each rank makes its own loader and step", hint="name a function: train.py:make_loader")
         function, budget_s = named(loader), budget_s or RANKS_BUDGET_S
-        with nullcontext(coordinator) if coordinator else on_this_machine(layout.ranks) as processes:
-            count, over = spread(layout, processes.nodes)
+        with nullcontext(coordinator) if coordinator else on_this_machine(count) as processes:
             if count == 1:
                 why = "one rank is measured by a process that no launcher started"
                 raise BadValue(why, hint="start it without one")

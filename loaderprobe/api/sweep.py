@@ -24,10 +24,10 @@ from loaderprobe.datasets.layouts import FILES, check_layout
 from loaderprobe.errors import BadValue, LostRank, MissingPart, NoSpace
 from loaderprobe.measure.ceilings import Ceilings
 from loaderprobe.measure.image_data import converted, image_sets, with_copies
-from loaderprobe.measure.ranks.launch import Coordinator, check_one_node, most_ranks, on_this_machine
+from loaderprobe.measure.ranks.launch import Coordinator, check_one_node, on_this_machine
 from loaderprobe.measure.runner import ForkServer, Processes
 from loaderprobe.measure.studies import pending_studies, plan_studies, study_all
-from loaderprobe.measure.sweep import pending, plan_sweep
+from loaderprobe.measure.sweep import Orders, pending, plan_sweep
 from loaderprobe.measure.sweep import sweep as run_sweep
 from loaderprobe.plugins import foreign_module
 from loaderprobe.protocols import OnStage
@@ -287,18 +287,13 @@ def measure(run: RunDirectory, on_stage: OnStage, coordinator: Coordinator | Non
     `coordinator` has the other processes that a launcher started: they take part where a configuration has
     several ranks. Without a launcher those are of this machine. Raises BadValue where they would be of several nodes.
     """
-    clock, spec = SystemClock(), run.record.spec
     # Measured ones, too: each has as many threads a rank as those with the most ranks.
-    configs = spec.configs if _is_left(run) else ()
-    begin_ns = clock.now_ns()
-
-    def left_s() -> float | None:
-        return None if spec.budget_s is None else spec.budget_s - (clock.now_ns() - begin_ns) / 1e9
-
+    configs = run.record.spec.configs if _is_left(run) else ()
     with run.lock(), nullcontext(coordinator) if coordinator else _processes(configs) as processes:
-        run_sweep(run, processes, clock=clock, on_stage=on_stage, more=partial(more_of, run))
-        Ceilings(run=run).name_kinds(left_s())
-        study_all(run, processes, clock=clock, on_stage=on_stage, left_s=left_s())
+        orders = Orders(run=run, processes=processes, clock=SystemClock(), on_stage=on_stage)
+        run_sweep(orders, partial(more_of, run))
+        Ceilings(run=run).name_kinds(orders.left_s)
+        study_all(orders)
     on_stage("measured", 1, 1)
 
 
@@ -310,12 +305,12 @@ def _is_left(run: RunDirectory) -> bool:
 @contextmanager
 def _processes(configs: Sequence[RunConfig]) -> Iterator[Processes]:
     """Those of this machine that these configurations take."""
-    ranks = most_ranks(configs)
+    ranks = max((config.ranks for config in configs), default=1)
     if ranks == 1:
         with ForkServer() as server:
             yield server
         return
-    check_one_node(configs)
+    check_one_node(max(config.nodes for config in configs))
     with on_this_machine(ranks) as coordinator:
         coordinator.admit(configs, ())
         yield coordinator

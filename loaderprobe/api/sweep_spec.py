@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from loaderprobe.analyze.next_configs import PREFETCH_FACTORS, most_workers
-from loaderprobe.api.values import counts, layouts_of, listed
+from loaderprobe.api.values import counts, listed, spreads_of
 from loaderprobe.datasets.generate.manifest import SetSpec, is_generated
 from loaderprobe.datasets.generate.pool import expected_mean
 from loaderprobe.datasets.layouts import FILES, LAYOUTS
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.assembly import check_names, check_parts
-from loaderprobe.measure.ranks.launch import check_crowd, check_gpus, spread, this_node
+from loaderprobe.measure.ranks.launch import check_crowd, check_gpus, this_node
 from loaderprobe.measure.studies import batches_read
 from loaderprobe.plugins import NO_SERIAL, ONE_LAYOUT
 from loaderprobe.records.config import ANY_LAYOUT, Auto, ComputeSpec, LoaderSpec, RunConfig, SweepSpec
@@ -36,9 +36,9 @@ IN_STEP = ("cuda", "cpu", "emulated")
 """Devices that train in step with others."""
 
 
-def images_of_rank(loader: LoaderSpec, batch_size: int) -> int:
-    """That one of several ranks reads in a cold segment; before it, ranks take what is loaded ahead in step."""
-    return (COLD_BATCHES + 2 * (loader.batches_ahead + loader.workers) + loader.batches_ahead) * batch_size
+def cold_batches(loader: LoaderSpec, ranks: int) -> int:
+    """That a rank reads in a cold segment; before it, several take what is loaded ahead in step."""
+    return COLD_BATCHES + 2 * (loader.batches_ahead + loader.workers) + loader.batches_ahead * (ranks > 1)
 
 
 def _check_alone(spec: SweepSpec) -> None:
@@ -60,7 +60,7 @@ def check_images(files: Iterable[FileSet], configs: Iterable[RunConfig]) -> None
     sets = {file.fingerprint: file for file in files}
     for config in configs:
         batch, there = config.compute.batch_size, sets[config.data]
-        least = min(MOST_IMAGES, images_of_rank(config.loader, batch)) if config.cache == "cold" else batch
+        least = min(MOST_IMAGES, cold_batches(config.loader, config.ranks) * batch) if config.cache == "cold" else batch
         if config.ranks > 1 and there.count < config.ranks * least:
             raise BadValue(
                 f"the data set {there.label} has {there.count} images, and {config.title()} needs "
@@ -121,7 +121,7 @@ def spec_of(*, command: tuple[str, ...] = (), nodes: Sequence[Node] | None = Non
         raise BadValue("no page cache holds what is behind a URL", hint="leave --cache out, or give a local copy")
     if remote and (asked["layout"] is not None or any(loader.name != "torch" for loader in loaders)):
         raise BadValue("behind a URL, torch's loader reads an image an object", hint="leave out --layout, --loader")
-    spreads = dict.fromkeys(spread(layout, nodes) for layout in layouts_of(asked["ranks"], nodes))
+    spreads = spreads_of(asked["ranks"], nodes)
     same = {"rounds": asked["rounds"], "seed": asked["seed"]}
     configs = tuple(
         RunConfig(data="", resolution="", loader=loader, compute=compute, cache=cache, ranks=ranks, nodes=over, **same)
@@ -152,10 +152,8 @@ def images_needed(spec: SweepSpec) -> int:
     configs = possible(spec)
     loaders = dict.fromkeys(config.loader for config in configs)
     most_ranks = max(config.ranks for config in configs)
-    ahead = max(2 * (loader.batches_ahead + loader.workers) for loader in loaders)
-    batches = max(COLD_BATCHES + ahead, _batches_of_full_buffers(spec, loaders))
-    if most_ranks > 1:
-        batches = max(batches, *(images_of_rank(loader, 1) for loader in loaders))
+    of_segments = max(cold_batches(loader, most_ranks) for loader in loaders)
+    batches = max(of_segments, _batches_of_full_buffers(spec, loaders))
     batch = max(config.compute.batch_size for config in configs)
     return most_ranks * min(MOST_IMAGES, max(LEAST_IMAGES, batches * batch))
 
@@ -222,7 +220,7 @@ def check_spec(spec: SweepSpec, nodes: Sequence[Node] | None = None) -> None:
     for config in spec.configs:
         check_gpus(config, there)
     if nodes is None:
-        check_crowd(most, cores_available())
+        check_crowd(most)
     for loader, compute in parts:
         check_parts(loader, compute)
 

@@ -12,7 +12,7 @@ from loaderprobe.records.files import is_url
 from loaderprobe.units import parse_count, parse_list
 
 if TYPE_CHECKING:
-    from loaderprobe.records.rank_processes import Layout, Node
+    from loaderprobe.records.rank_processes import Node
 
 T = TypeVar("T")
 PathLike = str | os.PathLike[str]
@@ -36,16 +36,13 @@ def counts(value: object, option: str) -> tuple[int, ...]:
         ) from error
 
 
-def layouts_of(ranks: object, nodes: Sequence[Node] | None) -> tuple[Layout, ...]:
-    """Ranks as asked for: `"1,2,4x8"`, `2`, `[1, "4x8"]`; for None all that a launcher started, as evenly, else one."""
-    from loaderprobe.measure.ranks.launch import parse_layout
-    from loaderprobe.records.rank_processes import Layout
+def spreads_of(ranks: object, nodes: Sequence[Node] | None) -> tuple[tuple[int, int], ...]:
+    """(ranks, nodes) of `"1,2,4x8"`, `2`, `[1, "4x8"]`; without it all that a launcher started, or one."""
+    from loaderprobe.measure.ranks.launch import spread
 
     if ranks is not None:
-        return listed(ranks, parse_layout)
-    each = min(len(node.processes) for node in nodes) if nodes else 1
-    count = len(nodes) if nodes else 1
-    return (Layout(ranks=count * each, nodes=count),)
+        return tuple(dict.fromkeys(listed(ranks, lambda text: spread(text, nodes))))
+    return ((len(nodes) * min(len(node.processes) for node in nodes), len(nodes)) if nodes else (1, 1),)
 
 
 def data_path(given: PathLike) -> Path | str:

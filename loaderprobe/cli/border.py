@@ -197,8 +197,6 @@ def _check_path(option: Option, path: Path) -> None:
     """Raises BadValue for what no file can be called: whatever asks for it would raise."""
     try:
         os.lstat(path)
-    except ValueError as error:
-        raise BadValue(f"{option.said}: {error}", hint="give another path") from error
     except OSError as error:
         if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
             raise BadValue(f"{option.said}: {error.strerror}: {str(path)[:40]}…", hint="give another path") from error

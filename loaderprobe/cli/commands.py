@@ -36,19 +36,10 @@ from loaderprobe.units import format_bytes, join_words
 
 if TYPE_CHECKING:
     from loaderprobe.api.shown import Tabled
-    from loaderprobe.records.config import CacheState
 
 
 @command(options.RUN)
-def run(
-    call: Invocation,
-    *,
-    words: list[str] | None,
-    watch: bool,
-    budget_s: float | None,
-    cache: CacheState,
-    loader: int | None,
-) -> int:
+def run(call: Invocation, *, words: list[str] | None, **asked: Any) -> int:
     """Find out what limits a training script, without changing it: loaderprobe run -- python train.py ARGS
 
     Once a DataLoader has trained for some steps, a copy of it is measured with the script's own loop as the step.
@@ -61,12 +52,10 @@ def run(
     from loaderprobe.records.diagnosis import AttachRequest
     from loaderprobe.render.watch import without_verdict
 
-    if watch and not (budget_s is None and loader is None and cache == "cold"):
+    if asked["watch"] and not {"budget_s", "cache", "loader"}.isdisjoint(call.typed):
         raise BadValue("--watch measures nothing: --budget, --cache and --loader have no effect", hint="leave them out")
     place = (call.out or usual_out("run")).absolute()
-    request = AttachRequest(
-        run=str(place), scratch="", command=command_line(), budget_s=budget_s, cache=cache, loader=loader, watch=watch
-    )
+    request = AttachRequest(run=str(place), scratch="", command=command_line(), **asked)
     with prints_to_stderr() if call.json else nullcontext():
         ran = run_command(python_of(words or []), request, os.environ)
     if ran.found is not None:

@@ -21,7 +21,7 @@ from torch.distributed.elastic.multiprocessing.errors import record
 
 from loaderprobe.errors import LostRank
 from loaderprobe.protocols import SharedStore
-from loaderprobe.records.rank_processes import Launched, RankPlacement
+from loaderprobe.records.rank_processes import RankPlacement
 from loaderprobe.system.launcher import bound_calls
 from loaderprobe.units import join_words
 
@@ -83,13 +83,6 @@ def _answered(call: Callable[..., Any], *arguments: Any) -> Any:
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0]
-
-
-def clients(here: Launched, prefix: str) -> tuple[TorchStore, TorchStore]:
-    """Two clients of the store, one for each thread. Where the launcher has none, rank 0 makes it."""
-    is_master = here.rank == 0 and not here.agent_store
-    first = TorchStore(here.address, here.port, prefix, is_master=is_master)
-    return first, TorchStore(here.address, here.port, prefix)
 
 
 recorded = record

@@ -20,13 +20,12 @@ from pathlib import Path
 
 import msgspec
 
-from loaderprobe.analyze.verdict.rounds import further_round, next_round
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.assembly import alternatives, make_compute, make_loader
-from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.ranks.child import RankChild, read_rank
 from loaderprobe.measure.runner import MOST_BYTES, Event, Order, kill_group
-from loaderprobe.measure.session import Recorder, Session
+from loaderprobe.measure.segment_runner import Parts
+from loaderprobe.measure.session import Session
 from loaderprobe.measure.study import in_epochs, study_epochs, study_prefilled
 from loaderprobe.measure.user.function import measure_own
 from loaderprobe.plugins import resolve
@@ -76,23 +75,23 @@ def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
         samplers = stack.enter_context(sampling(clock, *seen))
         parts = Parts(
             loader=loader, compute=compute, clock=clock, cache=LinuxPageCache(), location=location,
-            next_round=further_round if order.earlier else next_round, waits=looking.samples,
+            waits=looking.samples,
             # By the other children of the forkserver nothing else is done: they count as own.
             disturbance=OthersMeter((os.getppid(),)),
         )  # fmt: skip
         access: Access = "none" if files.remote else "parts" if files.parts else "files"
-        recorder = Recorder(
-            config, access, sample_bytes=None if access == "files" else files.mean_size_bytes, alternatives=others,
-            earlier=order.earlier,
-        )  # fmt: skip
         session = Session(
-            recorder=recorder,
+            config=config,
             files=None if files.remote else files.parts or files,
             pool=files.count // config.compute.batch_size if files.parts else 0,
             parts=rank.joined(parts) if rank else parts,
             on_stage=on_stage,
             budget_s=None if order.budget_s is None else order.budget_s - (clock.now_ns() - order.begin_ns) / 1e9,
             thorough=order.thorough,
+            access=access,
+            sample_bytes=None if access == "files" else files.mean_size_bytes,
+            alternatives=others,
+            earlier=order.earlier,
         )
         session.run()
         if order.earlier is None or order.earlier.timeline is None:
@@ -119,28 +118,22 @@ def _alternatives(order: Order, files: FileSet, on_stage: OnStage) -> tuple[Alte
 
 def study(order: Order, scratch: Path, on_stage: OnStage) -> Prefilled | EpochsMeasured:
     """Measure what the order asks for beside the verdict."""
-    with ExitStack() as stack:
-        if order.study == "prefilled":
-            files = order.files.dealt(order.config.loader.workers, order.config.compute.batch_size)
-            return study_prefilled(order.config, files, _parts(order, files, scratch, stack), on_stage)
-        everything = order.files.absolute(0, order.files.count)
+    config, cache, clock = order.config, LinuxPageCache(), SystemClock()
+    if order.study == "epochs":
         on_stage("making the files cold", 0, order.epochs)
-        LinuxPageCache().evict(everything)
-        served = in_epochs(order.files, order.config, order.epochs)
-        return study_epochs(
-            order.config, order.files, served, _parts(order, served, scratch, stack), epochs=order.epochs,
-            memory=memory_left_bytes, on_stage=on_stage,
-        )  # fmt: skip
-
-
-def _parts(order: Order, files: FileSet, scratch: Path, stack: ExitStack) -> Parts:
-    """Its loader serves `files`, and ends with the stack."""
-    clock = SystemClock()
+        cache.evict(order.files.absolute(0, order.files.count))
+        served = in_epochs(order.files, config, order.epochs)
+    else:
+        served = order.files.dealt(config.loader.workers, config.compute.batch_size)
     # Workers start before the device does: a process that has used CUDA cannot fork.
-    loader = stack.enter_context(make_loader(order.config, files, scratch))
-    compute = make_compute(order.config, clock)
-    location = locate_root(order.files.root)
-    return Parts(loader=loader, compute=compute, clock=clock, cache=LinuxPageCache(), location=location)
+    with make_loader(config, served, scratch) as loader:
+        compute, location = make_compute(config, clock), locate_root(order.files.root)
+        parts = Parts(loader=loader, compute=compute, clock=clock, cache=cache, location=location)
+        if order.study == "prefilled":
+            return study_prefilled(config, served, parts, on_stage)
+        return study_epochs(
+            config, order.files, served, parts, epochs=order.epochs, memory=memory_left_bytes, on_stage=on_stage
+        )
 
 
 # The child itself: what its order asks for becomes its result, or an event says why there is none.

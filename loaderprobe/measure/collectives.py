@@ -5,17 +5,25 @@ One step more on one rank would wait for ever for the gradients of the others. S
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+import zlib
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
-from loaderprobe.measure.pace import Pace
+from loaderprobe.analyze.verdict.ranks import as_one
+from loaderprobe.analyze.verdict.rounds import further_round, next_round
+from loaderprobe.measure.further import joined
+from loaderprobe.measure.pace import Enough, Pace
 from loaderprobe.measure.segments import Steps, load_only
-from loaderprobe.protocols import Clock, Compute, Group, InStepCompute
-from loaderprobe.records import values
+from loaderprobe.protocols import Clock, Compute, Group, InStepCompute, Round
+from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.rank_processes import RankMeasurement
+from loaderprobe.store.codec import decode, encode
+from loaderprobe.system.host import cores_allowed, host_name
+from loaderprobe.system.limits import core_limits, cores_available
 
+KIND = "rank-measurement"
 UNLIMITED = 2**62
 T = TypeVar("T")
 
@@ -35,14 +43,22 @@ class SingleProcessGroup:
         return value
 
 
+def of_all_ranks(group: Group, value: object, type_: type[T]) -> list[T]:
+    """The value of each rank, on all ranks, which call it at the same time."""
+    values = [msgspec.json.decode(answer, type=type_) for answer in group.gather(msgspec.json.encode(value))]
+    return msgspec.json.decode(group.broadcast(msgspec.json.encode(values)), type=list[type_])  # type: ignore[valid-type]  # msgspec reads it
+
+
 class Collectives:
     """One rank's side of what the ranks of a session agree on. All of them call the same methods in the same order.
 
     For a single process it is `SINGLE_PROCESS`. Where a rank is lost, each method raises LostRank.
     """
 
-    def __init__(self, group: Group) -> None:
-        self._group = group
+    def __init__(self, group: Group, node: int = 0) -> None:
+        self._group, self._node = group, node
+        self.by_rank: list[RankMeasurement] = []
+        """What all ranks had measured when they were last asked; on rank 0."""
 
     @property
     def rank(self) -> int:
@@ -81,68 +97,81 @@ class Collectives:
 
     def kept(self, some: list[T], all_: Sequence[T]) -> list[T]:
         """The items of `all_`, which is the same on all ranks, that are in `some` on rank 0, in the order of `all_`."""
-        if self.size == 1:
-            return some
         mask = self.agree(sum(1 << all_.index(item) for item in some))
         return [item for index, item in enumerate(all_) if mask >> index & 1]
 
     def ascending(self, value: float) -> tuple[int, ...]:
         """All ranks, from the one with the smallest value to the one with the largest."""
-        answers = self._group.gather(msgspec.json.encode(value))
-        values = [msgspec.json.decode(answer, type=float) for answer in answers]
-        order = sorted(range(len(values)), key=lambda rank: values[rank])
-        return msgspec.json.decode(self._group.broadcast(msgspec.json.encode(order)), type=tuple[int, ...])
+        values = of_all_ranks(self._group, value, float)
+        return tuple(sorted(range(self.size), key=lambda rank: values[rank]))
+
+    def next_round(self, measurement: Measurement, earlier: Measurement | None, *, thorough: bool) -> Round:
+        """What rank 0 decides to measure next, from what all ranks measured, and what was measured `earlier`."""
+        decide = further_round if earlier else next_round
+        if self.size == 1:
+            return decide(measurement, thorough=thorough)
+        self.gather(measurement)
+        plan = decide(self.together(earlier), thorough=thorough) if self.by_rank else ()
+        return msgspec.json.decode(self._group.broadcast(msgspec.json.encode(plan)), type=Round)
+
+    def gather(self, measurement: Measurement) -> None:
+        """Gather what all ranks measured into `by_rank`."""
+        measured = RankMeasurement(
+            rank=self.rank,
+            host=host_name(),
+            cores=cores_available(),
+            affinity=cores_allowed(),
+            measurement=measurement,
+            node=self._node,
+            core_limits=core_limits(),
+        )
+        records = self._group.gather(zlib.compress(encode(KIND, measured), 1))
+        self.by_rank = [
+            decode(KIND, zlib.decompress(data), RankMeasurement, f"rank {number}")
+            for number, data in enumerate(records)
+        ]
+
+    def together(self, earlier: Measurement | None = None) -> Measurement:
+        """One measurement of all ranks as they were gathered, and of earlier rounds; on rank 0."""
+        measurement = as_one(self.by_rank)
+        return joined(earlier, measurement) if earlier else measurement
 
     def end(self) -> None:
         """This rank leaves before the others do, which learn of it at their next barrier."""
 
-    def pace(self, pace: Pace, compute: Compute) -> Pace:
-        """The same pace for all ranks, of training on such devices."""
+    def enough(self, pace: Pace, compute: Compute) -> Enough:
+        """When a segment of training on such devices may end, the same for all ranks."""
         if self.size == 1:
-            return pace
-        if isinstance(compute, InStepCompute) and compute.in_step:
-            return PaceAhead(**values(pace), agreed=self.agree)
-        return PaceInStep(**values(pace), ends=self.ends)
+            return pace.enough
+        return self.ahead(pace) if isinstance(compute, InStepCompute) and compute.in_step else self._in_step(pace)
 
     def load(self, batches: Iterator[Any], clock: Clock, pace: Pace) -> Steps:
         """Take batches without training on them, in step with the other ranks."""
         if self.size == 1:
-            return load_only(batches, clock, pace)
-        return load_only(batches, clock, PaceInStep(**values(pace), ends=self.ends), in_step=True)
+            return load_only(batches, clock, pace.enough)
+        return load_only(batches, clock, self._in_step(pace), in_step=True)
+
+    def _in_step(self, pace: Pace) -> Enough:
+        """Where rank 0 finds so after a step. Before the first no segment ends."""
+        return lambda steps, seconds: bool(steps) and self.ends(pace.enough(steps, seconds))
+
+    def ahead(self, pace: Pace) -> Enough:
+        """For the steps of one segment that wait for all ranks by themselves: rank 0 says how many more there are.
+
+        A barrier after each of them would take time of its own, and keep hosts from running ahead of their devices.
+        """
+        until = 1
+
+        def enough(steps: int, seconds: float) -> bool:
+            """Rank 0 plans no more steps than were taken: first steps are unlike others."""
+            nonlocal until
+            if steps < until:
+                return False
+            over = pace.enough(steps, seconds)
+            until = self.agree(steps if over else min(2 * steps, pace.expected(steps, seconds)))
+            return until == steps
+
+        return enough
 
 
 SINGLE_PROCESS = Collectives(SingleProcessGroup())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PaceInStep(Pace):
-    """A pace that all ranks keep; `ends(enough)` says what they agreed on."""
-
-    ends: Callable[[bool], bool]
-
-    def enough(self, steps: int, seconds: float) -> bool:
-        """True where rank 0 finds so. Before the first step no segment ends."""
-        return bool(steps) and self.ends(Pace.enough(self, steps, seconds))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PaceAhead(Pace):
-    """A pace of steps that wait for all ranks by themselves: rank 0 says now and then how many more there are.
-
-    A barrier after each of them would take time of its own, and keep hosts from running ahead of their devices.
-    """
-
-    agreed: Callable[[int], int]
-    """Returns the value of rank 0."""
-    until: list[int] = field(default_factory=lambda: [1])
-    """One number: the steps at which ranks agree next."""
-
-    def enough(self, steps: int, seconds: float) -> bool:
-        """True where rank 0 finds so. It plans no more steps than were taken: first steps are unlike others."""
-        if not steps:
-            self.until[0] = 1
-        if steps < self.until[0]:
-            return False
-        over = Pace.enough(self, steps, seconds)
-        self.until[0] = self.agreed(steps if over else min(2 * steps, self.expected(steps, seconds)))
-        return self.until[0] == steps

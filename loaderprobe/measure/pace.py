@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -27,6 +27,10 @@ LONGEST = 4.0
 OVERHEAD = 1.6
 # The loader alone, training on it, and as much again for the modes that decide an open verdict.
 SEGMENTS_A_ROUND = 4
+
+
+Enough = Callable[[int, float], bool]
+"""True when a segment of so many steps over so many seconds may end: `Pace.enough`, or what ranks agree on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import os
-import queue
+import select
 import signal
 import socket
 import struct
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Protocol, Self, TypeVar
+from typing import IO, Protocol, Self
 
 import msgspec
 
 from loaderprobe.errors import LoaderprobeError, MissingPart, masked_text
 from loaderprobe.protocols import Clock
 from loaderprobe.records.config import RunConfig, Study
-from loaderprobe.records.diagnosis import OwnLoader
-from loaderprobe.records.files import FileSet
+from loaderprobe.records.diagnosis import OwnLoader, OwnMeasured
+from loaderprobe.records.files import FileSet, from_json
 from loaderprobe.records.measurement import Measurement, RunFailure
-from loaderprobe.records.rank_processes import RankPlacement, ReadTogether
+from loaderprobe.records.rank_processes import RankPlacement, ReadResult, ReadTogether
+from loaderprobe.records.studies import EpochsMeasured, Prefilled
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.system.host import SystemClock, utc_timestamp
 from loaderprobe.system.limits import free_shared_memory_bytes
@@ -47,9 +47,9 @@ class Order:
 
     config: RunConfig
     files: FileSet
-    budget_s: float | None
-    begin_ns: int
-    """Time of the order in ns, on the clock that all processes of the machine share."""
+    budget_s: float | None = None
+    begin_ns: int = 0
+    """When the budget begins, in ns on the clock that all processes of the machine share."""
     thorough: bool = False
     earlier: Measurement | None = None
     """What was measured of it before; the child adds to that."""
@@ -82,23 +82,22 @@ class Event:
     hint: str = ""
 
 
-class OfConfiguration(Protocol):
-    """A record that says which configuration it is of."""
-
-    @property
-    def config(self) -> RunConfig: ...
-
-
-R = TypeVar("R", bound=OfConfiguration)
+Result = Measurement | Prefilled | EpochsMeasured | OwnMeasured | ReadResult
+RESULTS: Mapping[str, type[Result]] = {
+    "measurement": Measurement,
+    "prefilled": Prefilled,
+    "epochs": EpochsMeasured,
+    "own-loader": OwnMeasured,
+    "read": ReadResult,
+}
+"""What a child returns, by what is asked for."""
 
 
 class Processes(Protocol):
     """What does orders, each in processes of its own: a `ForkServer`, or a `Coordinator` with all ranks."""
 
-    def run(
-        self, order: Order, type_: type[R], *, time_limit_s: float, on_event: Callable[[Event], None]
-    ) -> R | RunFailure:
-        """The record of this type that the order asks for."""
+    def run(self, order: Order, *, time_limit_s: float, on_event: Callable[[Event], None]) -> Result | RunFailure:
+        """The record that the order asks for."""
         ...
 
 
@@ -213,11 +212,9 @@ class ForkServer:
         self._last = ForkServerChild(pid, os.fdopen(read_end, "rb", buffering=0), self._link)
         return self._last
 
-    def run(
-        self, order: Order, type_: type[R], *, time_limit_s: float, on_event: Callable[[Event], None]
-    ) -> R | RunFailure:
+    def run(self, order: Order, *, time_limit_s: float, on_event: Callable[[Event], None]) -> Result | RunFailure:
         clock = SystemClock()
-        return run_order(order, type_, clock=clock, time_limit_s=time_limit_s, on_event=on_event, start=self.start)
+        return run_order(order, clock=clock, time_limit_s=time_limit_s, on_event=on_event, start=self.start)
 
 
 def _no_process(error: OSError) -> MissingPart:
@@ -239,13 +236,19 @@ KILLED_S = 10.0
 """For a killed child to end: 1 GB of its memory took 0.3 s to free on a virtual machine. Ranks report it in ENDED_S."""
 RAISE_TIME_LIMIT = "raise --time-limit, or check the log for a hang"
 RAISE_BUDGET = "the budget left it no more time: raise --budget, or check the log for a hang"
-END_OF_OUTPUT = None
+TIMEOUT, ABORTED = "timeout", "it was ended, because another rank could not go on"
+GRACE_S = 1.0
+"""Seconds for a child to print its own last words, once another rank could not go on."""
 
 
 def run_order(
-    order: Order, type_: type[R], *, clock: Clock, time_limit_s: float, on_event: Callable[[Event], None], start: Start
-) -> R | RunFailure:
-    """Do what an order asks for in a child that `start` starts, and end it and its workers in any case."""
+    order: Order, *, clock: Clock, time_limit_s: float, on_event: Callable[[Event], None],
+    start: Start, aborted: Callable[[], bool] = lambda: False, poll_s: float = 60.0,
+) -> Result | RunFailure:  # fmt: skip
+    """Do what an order asks for in a child that `start` starts, and end it and its workers in any case.
+
+    It is ended, too, once it is `aborted`, which is asked every `poll_s` seconds.
+    """
     started_utc, started_ns = utc_timestamp(), clock.now_ns()
     with scratch_directory() as scratch:
         order_path, result_path, log_path = (scratch / name for name in ("order.json", "result.json", "log.txt"))
@@ -253,7 +256,9 @@ def run_order(
             order_path.write_bytes(encode("order", order))
             child = start(order_path, result_path, log_path)
         try:
-            last, timed_out = _follow(child, clock, started_ns, time_limit_s, on_event)
+            deadline_ns = started_ns + round(time_limit_s * 1e9)
+            last, why = _follow(child, clock, deadline_ns, on_event, aborted, poll_s)
+            timed_out = why == TIMEOUT
             # Workers may wait in it without an error; once they are killed, what they had there is free.
             full = timed_out and free_shared_memory_bytes() == 0
             if timed_out and ask_where(child.pid):
@@ -262,7 +267,7 @@ def run_order(
         finally:
             kill_group(child.pid, partial(child.wait, KILLED_S))
         if child.returncode == 0 and result_path.is_file():
-            return _checked(order, type_, result_path)
+            return _checked(order, result_path)
         log_lines = tuple(masked_text(log_path.read_text(errors="replace")).splitlines()[-LOG_LINES:])
     code = -signal.SIGKILL if child.returncode is None else child.returncode
     how, hint = how_ended(code)
@@ -273,6 +278,8 @@ def run_order(
         reason = GONE
     if last.failure:
         reason, hint, by_signal = last.failure, last.hint, None
+    elif why == ABORTED:
+        reason = ABORTED
     elif timed_out:
         reason, hint = f"timeout: not finished after {time_limit_s:.0f} s", RAISE_TIME_LIMIT
         if full:
@@ -313,41 +320,39 @@ def _members(group: int) -> list[int]:
 
 
 def _follow(
-    child: Child, clock: Clock, started_ns: int, limit_s: float, on_event: Callable[[Event], None]
-) -> tuple[Event, bool]:
-    """Pass on the child's events until it ends: (last event, whether it ran into the time limit)."""
+    child: Child, clock: Clock, deadline_ns: int, on_event: Callable[[Event], None], aborted: Callable[[], bool],
+    poll_s: float,
+) -> tuple[Event, str]:  # fmt: skip
+    """Pass on the child's events until it ends: (last event, why it is ended where it does not end by itself)."""
     assert child.stdout is not None
-    lines: queue.Queue[bytes | None] = queue.Queue()
-    threading.Thread(target=_read_lines, args=(child.stdout, lines), daemon=True).start()
-    last, deadline_ns = Event(stage="start"), started_ns + round(limit_s * 1e9)
+    last, part, why, poll = Event(stage="start"), b"", "", select.poll()
 
     def left_s() -> float:
         return max(0.0, (deadline_ns - clock.now_ns()) / 1e9)
 
-    # What the child had said before its end counts, also late; lines that come without end do not.
-    while left_s() > 0 or not (lines.empty() or runs(child.pid)):
-        try:
-            line = lines.get(timeout=left_s())
-            if line is END_OF_OUTPUT:
+    with child.stdout as stream, suppress(subprocess.TimeoutExpired):
+        poll.register(stream, select.POLLIN)
+        ready = bool(poll.poll(1e3 * min(left_s(), poll_s)))
+        # What the child had said before its end counts, also late; lines that come without end do not.
+        while left_s() > 0 or (ready and not runs(child.pid)):
+            data = os.read(stream.fileno(), MOST_BYTES) if ready else b""
+            if ready and not data:
                 child.wait(timeout=left_s())
-                return last, False
-        except (queue.Empty, subprocess.TimeoutExpired):
-            break
-        last = msgspec.json.decode(line, type=Event)
-        on_event(last)
-    return last, True
+                return last, ""
+            *lines, part = (part + data).split(b"\n")
+            for line in lines:
+                last = from_json(line, Event)
+                on_event(last)
+            if not why and aborted():
+                ask_where(child.pid)
+                why, deadline_ns = ABORTED, min(deadline_ns, clock.now_ns() + round(GRACE_S * 1e9))
+            ready = bool(poll.poll(1e3 * min(left_s(), poll_s)))
+    # Of one that has died, workers may still hold the output.
+    return last, (why if runs(child.pid) else "") if why else TIMEOUT
 
 
-def _read_lines(stream: IO[bytes], lines: queue.Queue[bytes | None]) -> None:
-    # Who reads closes: were another thread to close it, its number could belong to another file at the next read.
-    with stream:
-        for line in stream:
-            lines.put(line)
-    lines.put(END_OF_OUTPUT)
-
-
-def _checked(order: Order, type_: type[R], result_path: Path) -> R:
-    found = decode(order.result, result_path.read_bytes(), type_, str(result_path))
+def _checked(order: Order, result_path: Path) -> Result:
+    found = decode(order.result, result_path.read_bytes(), RESULTS[order.result], str(result_path))
     if found.config != order.config:
         raise LoaderprobeError("the measuring process returned another configuration", hint="please report this")
     return found

@@ -6,14 +6,51 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import repeat
+from types import SimpleNamespace
 from typing import Any, Self
 
-from loaderprobe.measure.pace import BLOCKED_SHARE, MIN_STEPS_OF_SLOW_DEVICE, Pace, Part
-from loaderprobe.measure.parts import Parts
+from loaderprobe.measure.collectives import SINGLE_PROCESS, Collectives
+from loaderprobe.measure.pace import BLOCKED_SHARE, MIN_STEPS_OF_SLOW_DEVICE, Enough, Pace, Part
 from loaderprobe.measure.segments import Readiness, Steps, blocked_share, flush, load_only, rest, train, train_resident
-from loaderprobe.protocols import Clock, Compute, Exchanging, Renewing, Switched
+from loaderprobe.protocols import Clock, Compute, Exchanging, Loader, PageCache, Renewing, Switched
 from loaderprobe.records.config import RunConfig
-from loaderprobe.records.measurement import Mode, Segment
+from loaderprobe.records.environment import StorageLocation
+from loaderprobe.records.measurement import Missing, Mode, Segment
+from loaderprobe.records.remark import Remark
+from loaderprobe.records.waits import WaitSamples
+from loaderprobe.system.device import read_sectors, reads_from_storage
+from loaderprobe.system.limits import cores_available
+from loaderprobe.system.others import OthersMeter
+
+UNSEEN = Missing(name="waits", reason=Remark(code="workers_not_sampled"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The independent parts of one measurement; what is not given is that of this machine."""
+
+    loader: Loader
+    compute: Compute
+    clock: Clock
+    cache: PageCache
+    location: StorageLocation
+    cores_available: float = field(default_factory=cores_available)
+    counts_devices: bool = True
+    """False where another rank of the node reads what its devices count."""
+    disturbance: OthersMeter = field(default_factory=OthersMeter)
+    """Sees what other processes do to the machine while something is timed."""
+    waits: Callable[[], WaitSamples | Missing] = lambda: UNSEEN
+    """The samples of the workers' waits so far, or why there are none."""
+    collectives: Collectives = SINGLE_PROCESS
+    """The ranks that measure in step with this process; usually none but itself."""
+
+    def read_devices(self) -> int | None:
+        """Bytes that the devices under the data, or the server, have read so far; None when not visible."""
+        if not self.counts_devices:
+            return None
+        devices = self.location.devices
+        return read_sectors(devices) if devices else reads_from_storage(self.location)
+
 
 # The first half dozen steps of a CPU took 1.4 times as long as those after them.
 WARM_UP = Pace(min_s=0.0, min_batches=20, max_s=2.0)
@@ -29,14 +66,14 @@ ALONE_S = 2.0
 WINDOW_WARM_UP = 3
 
 
-def warm_up(on_device: Sequence[Any], config: RunConfig, compute: Compute, clock: Clock, pace: Pace = WARM_UP) -> None:
+def warm_up(on_device: Sequence[Any], config: RunConfig, compute: Compute, clock: Clock, enough: Enough) -> None:
     """Train in turn on batches that stay on the device, until it is as fast as later; an emulated one always is."""
     if compute.info().specified_images_per_s is not None:
         return
     if config.compute.compile:
         # The first step compiles, for minutes.
-        train_resident(on_device, compute, clock, Pace(max_batches=1))
-    train_resident(on_device, compute, clock, pace)
+        train_resident(on_device, compute, clock, FIRST_STEP.enough)
+    train_resident(on_device, compute, clock, enough)
 
 
 class Counted:
@@ -52,14 +89,6 @@ class Counted:
         batch = next(self._inner)
         self.count += 1
         return batch
-
-
-class _ExchangeAlone:
-    """A compute of which nothing but the exchange of gradients is left."""
-
-    def __init__(self, compute: Any) -> None:
-        self.step = lambda _: compute.exchange_alone()
-        self.finish, self.info, self.copy = compute.finish, compute.info, compute.copy
 
 
 @dataclass(slots=True)
@@ -157,16 +186,18 @@ class SegmentRunner:
     def _without_loader(self, part: Part, number: int) -> Segment:
         """Steps on batches that stay on the device, or of the exchange of gradients alone; no worker makes a batch."""
         compute, clock, batches = self.parts.compute, self.parts.clock, self._resident
-        if part.mode == "exchange":
-            compute, batches = _ExchangeAlone(compute), [None]
+        if part.mode == "exchange" and isinstance(compute, Exchanging):
+            exchange = compute.exchange_alone
+            alone: Any = SimpleNamespace(step=lambda _: exchange(), finish=compute.finish)
+            compute, batches = alone, [None]
         with ExitStack() as stack:
             if part.mode == "no_exchange" and isinstance(compute, Exchanging):
                 compute.exchange(on=False)
                 stack.callback(compute.exchange, on=True)
             self._rest()
             train_resident(batches[:1], compute, clock, self._agreed(FIRST_STEP))
-            pace = self._agreed(self._resident_pace())
-            segment = self.timed(part, number, lambda: train_resident(batches, compute, clock, pace))
+            enough = self._agreed(self._resident_pace())
+            segment = self.timed(part, number, lambda: train_resident(batches, compute, clock, enough))
             return replace(segment, disk_bytes=None)  # nothing of it is read
 
     def _without_input(self, part: Part, number: int) -> Segment:
@@ -183,11 +214,11 @@ class SegmentRunner:
             return self.parts.collectives.load(self.batches, self.parts.clock, pace)
         least = max(MIN_STEPS_OF_SLOW_DEVICE, pace.multiple)
         pace = replace(pace, min_s=self._alone_s, max_s=self._alone_s, min_batches=least)
-        return load_only(self.batches, self.parts.clock, pace)
+        return load_only(self.batches, self.parts.clock, pace.enough)
 
-    def _agreed(self, pace: Pace) -> Pace:
-        """A pace of training, which all ranks keep."""
-        return self.parts.collectives.pace(pace, self.parts.compute)
+    def _agreed(self, pace: Pace) -> Enough:
+        """When training at a pace ends, for all ranks."""
+        return self.parts.collectives.enough(pace, self.parts.compute)
 
     def _resident_pace(self) -> Pace:
         """The pace of compute alone, which has nothing to do with the number of workers."""

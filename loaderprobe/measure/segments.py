@@ -9,7 +9,7 @@ from itertools import cycle, pairwise
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.measure.pace import MIN_BATCHES, Pace
+from loaderprobe.measure.pace import MIN_BATCHES, Enough, Pace
 from loaderprobe.protocols import Clock, Compute, Evicting, Files, Loader, PageCache, Renewing, Switched, Timed
 from loaderprobe.records import values
 from loaderprobe.records.config import RunConfig
@@ -47,10 +47,10 @@ def flush(batches: Iterator[Any], count: int) -> None:
         next(batches)
 
 
-def load_only(batches: Iterator[Any], clock: Clock, pace: Pace, *, in_step: bool = False) -> Steps:
+def load_only(batches: Iterator[Any], clock: Clock, enough: Enough, *, in_step: bool = False) -> Steps:
     """Loader only: take batches as fast as the loader makes them.
 
-    Ranks in step ask the pace with each batch in hand, and so wait for each other: from `ready_ns` to `end_ns`.
+    Ranks in step ask if it is enough with each batch in hand, and so wait for each other: from `ready_ns` to `end_ns`.
     """
     over = False
 
@@ -60,18 +60,18 @@ def load_only(batches: Iterator[Any], clock: Clock, pace: Pace, *, in_step: bool
         now_ns = clock.now_ns()
         steps.ready_ns.append(now_ns)
         if in_step:
-            over = pace.enough(len(steps.ready_ns), (now_ns - steps.begin_ns[0]) / 1e9)
+            over = enough(len(steps.ready_ns), (now_ns - steps.begin_ns[0]) / 1e9)
             now_ns = clock.now_ns()
         steps.copied_ns.append(now_ns)
         steps.end_ns.append(now_ns)
 
     steps = Steps()
-    _repeat(take, steps, clock, (lambda *_: over) if in_step else pace.enough)
+    _repeat(take, steps, clock, (lambda *_: over) if in_step else enough)
     return steps
 
 
 def train(
-    batches: Iterator[Any], compute: Compute, clock: Clock, pace: Pace, instead: Sequence[Any] = (), *,
+    batches: Iterator[Any], compute: Compute, clock: Clock, enough: Enough, instead: Sequence[Any] = (), *,
     resident: bool = False,
 ) -> Steps:  # fmt: skip
     """Take each batch, copy it to the device unless it is there, and train on it; without transport, on `instead`."""
@@ -88,7 +88,7 @@ def train(
         steps.end_ns.append(clock.now_ns())
 
     steps = Steps()
-    _repeat(step, steps, clock, pace.enough)
+    _repeat(step, steps, clock, enough)
     # The device is waited for once, at the end; only then its own times are read.
     steps.finished_ns = compute.finish()
     if isinstance(compute, Timed):
@@ -96,12 +96,12 @@ def train(
     return steps
 
 
-def train_resident(on_device: Sequence[Any], compute: Compute, clock: Clock, pace: Pace) -> Steps:
+def train_resident(on_device: Sequence[Any], compute: Compute, clock: Clock, enough: Enough) -> Steps:
     """Train in turn on batches that stay on the device: the rate of compute alone."""
-    return train(cycle(on_device), compute, clock, pace, resident=True)
+    return train(cycle(on_device), compute, clock, enough, resident=True)
 
 
-def _repeat(step: Callable[[], None], steps: Steps, clock: Clock, enough: Callable[[int, float], bool]) -> None:
+def _repeat(step: Callable[[], None], steps: Steps, clock: Clock, enough: Enough) -> None:
     """Call `step` until it is enough. A batch is released when `step` returns, inside the iteration."""
     cpu_ns, process_ns = clock.thread_cpu_ns(), clock.process_cpu_ns()
     start_ns = now_ns = clock.now_ns()

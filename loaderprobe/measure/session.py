@@ -1,6 +1,6 @@
 """One configuration in one process, alone or as one of several ranks: what is run, round after round.
 
-All of it is run inside one iterator of the loader; a `Recorder` keeps it.
+All of it is run inside one iterator of the loader.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from loaderprobe.analyze.verdict.validity import read_elsewhere
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.further import CUT_SHORT, NO_TIME, joined
 from loaderprobe.measure.pace import COMPUTE_ALONE, OVERHEAD, Durations, Part, pace_for
-from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.profiler_window import NOT_ASKED, OF_RANKS, record_window, seconds_wanted, why_not_profiled
-from loaderprobe.measure.segment_runner import Counted, SegmentRunner
+from loaderprobe.measure.segment_runner import Counted, Parts, SegmentRunner
 from loaderprobe.measure.segments import Readiness, batches_between_reads, flush
 from loaderprobe.protocols import Exchanging, Files, OnStage, OwnThreads, Profiling
 from loaderprobe.records import values
@@ -44,71 +43,6 @@ from loaderprobe.records.thresholds import MOST_TIMES, UTILIZATION
 from loaderprobe.stats import mean
 from loaderprobe.system.device import process_reads_counted
 from loaderprobe.system.host import utc_timestamp
-
-
-@dataclass(slots=True)
-class Recorder:
-    """Segments, notes and the start of one configuration. Times are ns of one clock."""
-
-    config: RunConfig
-    access: Access = "files"
-    first_pass: FirstPass | None = None
-    sample_bytes: float | None = None
-    alternatives: tuple[Alternative, ...] = ()
-    images: bool = True
-    """False when batches hold no images."""
-    stream: bool = False
-    """True where the data set gives its samples in an order of its own."""
-    earlier: Measurement | None = None
-    """What was measured of this configuration before, which is continued."""
-    segments: list[Segment] = field(init=False, default_factory=list)
-    notes: list[Remark] = field(init=False, default_factory=list)
-    timeline: Timeline | Missing = field(init=False, default=NOT_ASKED)
-    _started_utc: str = field(init=False)
-    _started_ns: int = field(init=False)
-    first_batch_s: float = field(init=False, default=0.0)
-    """For the first batch, which is part of no rate."""
-
-    @property
-    def rounds_before(self) -> int:
-        return 1 + max(segment.round for segment in self.earlier.segments) if self.earlier else 0
-
-    def begin(self, now_ns: int) -> None:
-        """The loader is asked for its first batch."""
-        self._started_utc = utc_timestamp()
-        self._started_ns = now_ns
-
-    def seconds(self, now_ns: int) -> float:
-        return (now_ns - self._started_ns) / 1e9
-
-    def measurement(
-        self, parts: Parts, modes: tuple[Mode, ...], series: Sequence[Series], missing: Sequence[Missing]
-    ) -> Measurement:
-        """All so far, with what was measured before. `modes` are those that this loader can be measured in."""
-        waits = parts.waits()
-        unseen = [record for record in (self.timeline, waits) if isinstance(record, Missing)]
-        measured = Measurement(
-            **values(self, "config", "first_batch_s", "access", "first_pass", "sample_bytes", "images", "stream"),
-            compute=parts.compute.info(),
-            started_utc=self._started_utc,
-            segments=tuple(self.segments),
-            worker_batches=parts.loader.records(),
-            series=tuple(series),
-            missing=(*missing, *parts.disturbance.missing(), *unseen),
-            cores_available=parts.cores_available,
-            storage_counts_reads=process_reads_counted(parts.location),
-            storage_kind=parts.location.kind,
-            waits=None if isinstance(waits, Missing) else waits,
-            modes=modes,
-            own_threads=isinstance(parts.loader, OwnThreads),
-            alternatives=self.alternatives,
-            timeline=None if isinstance(self.timeline, Missing) else self.timeline,
-            notes=each_once(self.notes),
-            wall_s=self.seconds(parts.clock.now_ns()),
-        )
-        # Those of several ranks are joined before that with the earlier one, which is of all.
-        return joined(self.earlier, measured) if self.earlier and self.config.ranks == 1 else measured
-
 
 MOST_ROUNDS = 12
 LONG_SEGMENTS = 3
@@ -143,14 +77,14 @@ class _SpentError(Exception):
 
 @dataclass(slots=True)
 class Session:
-    """Runs one configuration, and feeds the recorder. `on_stage(name, done, total)` is called before every segment.
+    """Runs one configuration, and keeps what it measures. `on_stage(name, done, total)` is called before every segment.
 
     Each of several ranks has one; they call the same methods, and what they do is agreed on with `parts.collectives`.
     What was measured, what it took and what is left of the budget decide together on the next round, so they stay in
     one class; how a segment is run is `SegmentRunner`'s.
     """
 
-    recorder: Recorder
+    config: RunConfig
     files: Files | PartFiles | None
     """None when the data set hides its files."""
     parts: Parts
@@ -167,6 +101,21 @@ class Session:
     """Batches for steps without the loader; if empty, the first batch."""
     period: int | None = None
     """Batches that an update of the model takes, where the step is the loop of a script; None for any other step."""
+    access: Access = "files"
+    first_pass: FirstPass | None = None
+    sample_bytes: float | None = None
+    alternatives: tuple[Alternative, ...] = ()
+    images: bool = True
+    """False when batches hold no images."""
+    stream: bool = False
+    """True where the data set gives its samples in an order of its own."""
+    earlier: Measurement | None = None
+    """What was measured of this configuration before, which is continued."""
+    segments: list[Segment] = field(init=False, default_factory=list)
+    notes: list[Remark] = field(init=False, default_factory=list)
+    timeline: Timeline | Missing = field(init=False, default=NOT_ASKED)
+    first_batch_s: float = field(init=False, default=0.0)
+    """For the first batch, which is part of no rate."""
     more_s: float | None = field(init=False, default=None)
     """Seconds that `budget_s` lacked for `enough_rounds` whole ones; None where it ended nothing."""
     enough_rounds: int = field(init=False, default=0)
@@ -178,15 +127,18 @@ class Session:
     """Seconds that the round being measured may end in: the budget, or what goes beyond it."""
     _pair: tuple[int, int] | None = field(init=False, default=None)
     """The slowest rank and one in the middle; None while they are not known."""
+    _started_utc: str = field(init=False)
+    _started_ns: int = field(init=False)
+    """When the loader was asked for its first batch."""
 
     @property
-    def config(self) -> RunConfig:
-        return self.recorder.config
+    def _rounds_before(self) -> int:
+        return 1 + max(segment.round for segment in self.earlier.segments) if self.earlier else 0
 
     def run(self) -> None:
         """Measure round after round, until more cannot change the verdict or the budget is spent."""
         self._begin()
-        before, segments, collectives = self.recorder.rounds_before, self.recorder.segments, self.parts.collectives
+        before, segments, collectives = self._rounds_before, self.segments, self.parts.collectives
         shuffle = random.Random(self.config.seed + before)
         with suppress(_SpentError):  # it ends with the rounds that there are
             for number in range(max(MOST_ROUNDS, MOST_TIMES * self.config.rounds) - before):
@@ -200,8 +152,8 @@ class Session:
                     self._measure(part, number, total)
 
     def _measure(self, part: Part, number: int, total: int) -> None:
-        segments, without = self.recorder.segments, "" if part.without is None else f" without rank {part.without}"
-        name = f"round {self.recorder.rounds_before + number + 1}: {part.mode} {part.activity}{without}"
+        segments, without = self.segments, "" if part.without is None else f" without rank {part.without}"
+        name = f"round {self._rounds_before + number + 1}: {part.mode} {part.activity}{without}"
         self.on_stage(name, len(segments), total)
         begun_ns = self.parts.clock.now_ns()
         segments.append(self._in_a_row(part, number))
@@ -219,13 +171,12 @@ class Session:
         Of a stream: two chunks of each worker, or twice as many batches while no two reads of one are known. None
         where the segment has its share of the reads, or three of those would not fit.
         """
-        recorder, least = self.recorder, self._runner.longer.get(part, (0, 0.0))[0]
-        asked = recorder.stream and part.loads and self._runner.ready.is_cold(part.mode)
-        last = recorder.segments[-1]
-        if number or recorder.earlier or not asked or self.parts.collectives.size > 1 or last.steps < least:
+        least, last = self._runner.longer.get(part, (0, 0.0))[0], self.segments[-1]
+        asked = self.stream and part.loads and self._runner.ready.is_cold(part.mode)
+        if number or self.earlier or not asked or self.parts.collectives.size > 1 or last.steps < least:
             return None
-        seen = [each for each in recorder.segments if each is last or each.mode == "warm"]
-        reason = read_elsewhere(replace(self.measurement((), ()), segments=tuple(seen)))
+        seen = [each for each in self.segments if each is last or each.mode == "warm"]
+        reason = read_elsewhere(replace(self.measurement(), segments=tuple(seen)))
         if reason is None or reason.code != "read_before":
             return None
         since = range(self._runner.ready.evicted_at, last.first_batch + last.steps)
@@ -253,7 +204,7 @@ class Session:
                 if attempts == ATTEMPTS:
                     break
                 if self._over(number):
-                    self.recorder.notes.append(CUT_SHORT)
+                    self.notes.append(CUT_SHORT)
                     raise _SpentError from None
         raise BadValue(
             f"the script never trained {LEAST_STEPS_IN_A_ROW} steps in a row: {why}",
@@ -263,27 +214,27 @@ class Session:
     def _forget(self, undisturbed: int) -> None:
         """What was timed does not count, what was taken does. Short epochs make short segments."""
         self.parts.compute.finish()
-        self.recorder.notes.append(AGAIN)
+        self.notes.append(AGAIN)
         if undisturbed:
             self._runner.shorten(max(LEAST_STEPS_IN_A_ROW, undisturbed - 2))
 
     def _over(self, number: int) -> bool:
         """True where time is spent, and a whole round is there: all ranks were interrupted at the same step."""
         budget_s = inf if self.budget_s is None else self.budget_s
-        whole = any(segment.round < number for segment in self.recorder.segments)
+        whole = any(segment.round < number for segment in self.segments)
         if whole and self._spent_s() >= budget_s >= self._until_s:
-            self._until_s = budget_s + self.beyond_s(self.measurement((), ()))
+            self._until_s = budget_s + self.beyond_s(self.measurement())
         spent = whole and self._spent_s() >= max(budget_s, self._until_s)
         return bool(self.parts.collectives.agree(int(spent)))
 
     def profile(self) -> None:
         """Record the GPU in a profiler window outside all segments; or keep the reason why not."""
-        segments, compute = self.recorder.segments, self.parts.compute
+        segments, compute = self.segments, self.parts.compute
         if self.parts.collectives.size > 1:
             # One rank whose profiler fails would leave the others waiting.
-            self.recorder.timeline = OF_RANKS if isinstance(compute, Profiling) else why_not_profiled(compute.info())
+            self.timeline = OF_RANKS if isinstance(compute, Profiling) else why_not_profiled(compute.info())
             return
-        self.recorder.timeline = record_window(
+        self.timeline = record_window(
             compute,
             self.config,
             segments,
@@ -292,13 +243,36 @@ class Session:
             on_stage=lambda name: self.on_stage(name, len(segments), len(segments)),
         )
 
-    def measurement(self, series: Sequence[Series], missing: Sequence[Missing]) -> Measurement:
+    def measurement(self, series: Sequence[Series] = (), missing: Sequence[Missing] = ()) -> Measurement:
         """The measurement so far, with what was measured before. Call it before the loader is left."""
-        return self.recorder.measurement(self.parts, self._runner.ready.modes(), series, missing)
+        parts = self.parts
+        waits = parts.waits()
+        unseen = [record for record in (self.timeline, waits) if isinstance(record, Missing)]
+        measured = Measurement(
+            **values(self, "config", "first_batch_s", "access", "first_pass", "sample_bytes", "images", "stream"),
+            compute=parts.compute.info(),
+            started_utc=self._started_utc,
+            segments=tuple(self.segments),
+            worker_batches=parts.loader.records(),
+            series=tuple(series),
+            missing=(*missing, *parts.disturbance.missing(), *unseen),
+            cores_available=parts.cores_available,
+            storage_counts_reads=process_reads_counted(parts.location),
+            storage_kind=parts.location.kind,
+            waits=None if isinstance(waits, Missing) else waits,
+            modes=self._runner.ready.modes(),
+            own_threads=isinstance(parts.loader, OwnThreads),
+            alternatives=self.alternatives,
+            timeline=None if isinstance(self.timeline, Missing) else self.timeline,
+            notes=each_once(self.notes),
+            wall_s=self._spent_s(),
+        )
+        # Those of several ranks are joined before that with the earlier one, which is of all.
+        return joined(self.earlier, measured) if self.earlier and self.config.ranks == 1 else measured
 
     def _plan(self, number: int) -> list[Part]:
         """The segments of round `number`; none when no possible segment would change the verdict."""
-        asked = self.parts.next_round(self.measurement((), ()), thorough=self.thorough)
+        asked = self.parts.collectives.next_round(self.measurement(), self.earlier, thorough=self.thorough)
         possible = {*self._runner.ready.modes(), "resident"}
         plan = [] if any(mode not in possible for mode, _ in asked) else [Part(*asked_part) for asked_part in asked]
         return [*plan, *self._among_ranks(plan, number)] if plan and self.config.ranks > 1 else plan
@@ -306,11 +280,11 @@ class Session:
     def _among_ranks(self, plan: Sequence[Part], number: int) -> list[Part]:
         """What only several ranks have. The first round begins with each alone, which shows the slowest."""
         alone, parts = Part(self.config.mode, "alone"), list[Part]()
-        if self._pair is None and self.recorder.earlier:
-            self._pair = pair_of(self.recorder.earlier)
+        if self._pair is None and self.earlier:
+            self._pair = pair_of(self.earlier)
         if self._pair is None:
             self._measure(alone, number, self.config.rounds * len(plan))
-            last = self.recorder.segments[-1]
+            last = self.segments[-1]
             order = self.parts.collectives.ascending(last.steps / max(1, last.closed_ns - last.begin_ns[0]))
             self._pair = order[0], order[len(order) // 2]
         else:
@@ -325,31 +299,30 @@ class Session:
         cold = sum(part.mode not in ("warm", "resident") for part in plan)
         short = self._runner.ready.exhausted(cold, self._runner.pace)
         if short:
-            self.recorder.notes.append(Remark(code="all_batches_made"))
+            self.notes.append(Remark(code="all_batches_made"))
         return not self.parts.collectives.any(short)
 
     def _spent_s(self) -> float:
-        return self.recorder.seconds(self.parts.clock.now_ns())
+        return (self.parts.clock.now_ns() - self._started_ns) / 1e9
 
     def _fitting(self, plan: list[Part]) -> list[Part]:
         """As much of the next round as the budget has time for, at durations so far; the very first always fits."""
-        segments = self.recorder.segments
         # Ranks begin the first round alone.
-        begun = self.recorder.earlier or any(segment.activity != "alone" for segment in segments)
+        begun = self.earlier or any(segment.activity != "alone" for segment in self.segments)
         if self.budget_s is None or not plan or not begun:
             return plan
         left_s = self.budget_s - self._spent_s() - self._window_s()
-        done = len({segment.round for segment in segments}) + self.recorder.rounds_before
+        done = len({segment.round for segment in self.segments}) + self._rounds_before
         # What only ranks have is in every round.
         twice = 1 + (done + 1 < self.config.rounds and self.config.ranks == 1)
         shorter, beyond_s = self._shorter(plan), 0.0
         fitting = self._durations.fitting(plan, left_s, shorter=shorter, times=twice)
         if len(fitting) < len(plan):
-            beyond_s = self.beyond_s(self.measurement((), ()))
+            beyond_s = self.beyond_s(self.measurement())
             fitting = self._durations.fitting(plan, left_s + beyond_s, shorter=shorter, times=twice)
         self._until_s = self.budget_s + beyond_s
         if len(fitting) < len(plan):
-            self.recorder.notes.append(CUT_SHORT if fitting else NO_TIME)
+            self.notes.append(CUT_SHORT if fitting else NO_TIME)
             self.enough_rounds = max(self.config.rounds, done + 1)
             lacks_s = max(LONG_SEGMENTS, self.enough_rounds) * sum(self._lacks_s.values())
             self.more_s = max(0.0, (self.enough_rounds - done) * self._durations.of_round(plan) + lacks_s - left_s)
@@ -360,24 +333,24 @@ class Session:
         if self.config.ranks > 1 or self.thorough:
             return []
         asked = tuple((part.mode, part.activity) for part in plan)
-        return [Part(*decisive) for decisive in deciding(self.measurement((), ()), asked)]
+        return [Part(*decisive) for decisive in deciding(self.measurement(), asked)]
 
     def _window_s(self) -> float:
         """Seconds kept for the profiler window: none where an input limits, for there it changes no verdict."""
         if self.parts.collectives.size > 1 or self._limited_by_input():
             return 0.0
-        return seconds_wanted(self.parts.compute, self.config, self.recorder.segments)
+        return seconds_wanted(self.parts.compute, self.config, self.segments)
 
     def _limited_by_input(self) -> bool:
         """True where training and the loader alone both stay far below compute alone."""
-        measured, base = self.measurement((), ()), self.config.mode
+        measured, base = self.measurement(), self.config.mode
         asked: tuple[tuple[Mode, Activity], ...] = ((base, "training"), (base, "loader_only"), COMPUTE_ALONE[:2])
         rates = [list(rates_by_round(measured, mode, activity).values()) for mode, activity in asked]
         return all(rates) and max(mean(rates[0]), mean(rates[1])) < UTILIZATION * mean(rates[2])
 
     def _begin(self) -> None:
-        clock, earlier = self.parts.clock, self.recorder.earlier
-        self.recorder.begin(clock.now_ns())
+        parts, earlier = self.parts, self.earlier
+        self._started_utc, self._started_ns = utc_timestamp(), parts.clock.now_ns()
         # Further rounds are no slower than those before, which took no more than this.
         limits = (self.budget_s, earlier.wall_s if earlier else None)
         budget_s = min((limit for limit in limits if limit is not None), default=None)
@@ -385,16 +358,14 @@ class Session:
         pace = replace(pace, multiple=lcm(pace.multiple, self.period or 1))
         self._durations = Durations.of(earlier) if earlier else Durations(usual_s=OVERHEAD * pace.max_s)
         self.on_stage("first batch", 0, 0)
-        batches = Counted(self.parts.loader.batches(), self.begun_with)
-        recorder, parts = self.recorder, self.parts
+        batches = Counted(parts.loader.batches(), self.begun_with)
         ready = Readiness(
-            self.config, self.files, recorder.access, parts.loader, parts.cache, lambda count: flush(batches, count),
-            self.pool, recorder.notes, sample_bytes=recorder.sample_bytes,
-            read_ahead_bytes=parts.location.read_ahead_bytes,
+            self.config, self.files, self.access, parts.loader, parts.cache, lambda count: flush(batches, count),
+            self.pool, self.notes, sample_bytes=self.sample_bytes, read_ahead_bytes=parts.location.read_ahead_bytes,
         )  # fmt: skip
         self._runner = SegmentRunner(self.config, parts, batches, pace, ready, self.period)
         first = next(batches)
-        recorder.first_batch_s = recorder.seconds(clock.now_ns())
+        self.first_batch_s = self._spent_s()
         self._runner.stand_in = self.resident_batches or (first,)
         if parts.compute.info().specified_images_per_s is None:
             self.on_stage("warming up the device", 0, 0)

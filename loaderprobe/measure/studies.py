@@ -5,22 +5,19 @@ from __future__ import annotations
 import mmap
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from loaderprobe.analyze.judge import Judged
 from loaderprobe.errors import DamagedRun
-from loaderprobe.measure.runner import Order, Processes
+from loaderprobe.measure.runner import Order
 from loaderprobe.measure.sweep import START_SECONDS, Orders
 from loaderprobe.policy import Ask, Fixed, follow
-from loaderprobe.protocols import Clock, OnStage
 from loaderprobe.records import by_key
-from loaderprobe.records.config import LoaderSpec, RunConfig, Study, StudyPlan, SweepSpec, asks_for
+from loaderprobe.records.config import LoaderSpec, RunConfig, Study, StudyPlan, asks_for
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.studies import EpochsMeasured, Prefilled
-from loaderprobe.store.run_directory import STUDIES, RunDirectory
-from loaderprobe.system.host import utc_timestamp
+from loaderprobe.store.run_directory import RunDirectory
 
 LEAST_TIMED = 12
 """Batches of the first epoch after those that were loaded before its clock began."""
@@ -32,16 +29,6 @@ PREFILLED_SECONDS = 20.0
 EXAMPLE_RATE = 300
 """Images/s: what two cores decode, about."""
 TITLES: dict[Study, str] = {"prefilled": "full buffer", "epochs": "epochs"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StudyTask:
-    """One study of one configuration, and the seconds that it is expected to take."""
-
-    study: Study
-    config: RunConfig
-    files: FileSet
-    expected_s: float
 
 
 def pending_studies(run: RunDirectory) -> Iterator[tuple[Study, RunConfig, FileSet]]:
@@ -75,73 +62,59 @@ def _plan(study: Study, files: Sequence[FileSet], epochs: int) -> StudyPlan:
     )
 
 
-def tasks(run: RunDirectory) -> tuple[StudyTask, ...]:
-    """What is still to be studied, of the configurations that were measured."""
-    found: list[StudyTask] = []
+def tasks(run: RunDirectory) -> Iterator[tuple[Order, float]]:
+    """What is still to be studied, of the configurations that were measured; and the seconds that each may take."""
+    epochs = run.record.spec.epochs
     for study, config, files in pending_studies(run):
         measured = run.result(config.key)
         if isinstance(measured, Measurement):
-            seconds = START_SECONDS + _seconds(study, run.record.spec, files, Judged(measurement=measured).images_per_s)
-            found.append(StudyTask(study=study, config=config, files=files, expected_s=seconds))
-    return tuple(found)
+            images_per_s = Judged(measurement=measured).images_per_s
+            epochs_s = epochs * files.count / images_per_s if images_per_s else 0.0
+            order = Order(config=config, files=files, study=study, epochs=epochs)
+            yield order, START_SECONDS + (PREFILLED_SECONDS if study == "prefilled" else epochs_s)
 
 
-def _seconds(study: Study, spec: SweepSpec, files: FileSet, images_per_s: float | None) -> float:
-    if study == "prefilled":
-        return PREFILLED_SECONDS
-    return spec.epochs * files.count / images_per_s if images_per_s else 0.0
-
-
-def study_all(
-    run: RunDirectory, processes: Processes, *, clock: Clock, on_stage: OnStage, left_s: float | None
-) -> None:
+def study_all(orders: Orders) -> None:
     """Measure each that there is time for, and keep it at once; the others wait for a resume."""
-    spec = run.record.spec
-    policy = Fixed(asks=tasks(run), takes=lambda task: task.expected_s, left_s=left_s)
-    orders = Orders(
-        processes=processes, clock=clock, on_stage=on_stage, time_limit_s=spec.time_limit_s, budget_s=left_s,
-        begin_ns=clock.now_ns(),
-    )  # fmt: skip
+    run, time_limit_s = orders.run, orders.run.record.spec.time_limit_s
+    policy = Fixed(asks=tuple(tasks(run)), takes=lambda task: task[1], left_s=orders.left_s)
 
-    def measure(ask: Ask[StudyTask]) -> None:
-        task = ask.what
-        why = _refused(spec, task)
+    def measure(ask: Ask[tuple[Order, float]]) -> None:
+        order, expected_s = ask.what
+        study = order.study
+        assert study is not None
+        why = _refused(order, expected_s, time_limit_s)
         if why is None:
-            order = Order(
-                config=task.config, files=task.files, budget_s=None, begin_ns=clock.now_ns(), study=task.study,
-                epochs=spec.epochs,
-            )  # fmt: skip
-            label = f"{TITLES[task.study]}: {policy.asks.index(task) + 1}/{len(policy.asks)}"
-            found = orders.measured(ask, order, STUDIES[task.study], label)
-            if not isinstance(found, RunFailure):
-                run.save_study(task.study, found)
+            label = f"{TITLES[study]}: {policy.asks.index(ask.what) + 1}/{len(policy.asks)}"
+            found = orders.measured(ask, order, label)
+            if isinstance(found, Prefilled | EpochsMeasured):
+                run.save_study(study, found)
                 return
+            assert isinstance(found, RunFailure)
             why = Remark(code="failed", facts={"error": found.reason, "stage": found.stage, "hint": found.hint})
-        run.save_study(task.study, without(task.study, task.config, task.files, why))
+        run.save_study(study, without(study, order.config, order.files, why))
 
-    follow(policy, measure, clock=clock)
+    follow(policy, measure, clock=orders.clock)
 
 
-def _refused(spec: SweepSpec, task: StudyTask) -> Remark | None:
+def _refused(order: Order, expected_s: float, time_limit_s: float) -> Remark | None:
     """Why it is not even begun; None where it is."""
-    if task.study == "prefilled":
+    if order.study == "prefilled":
         return None
-    if task.expected_s > spec.time_limit_s:
+    if expected_s > time_limit_s:
         return Remark(
             code="epochs_too_long",
-            facts={"epochs": spec.epochs, "images": task.files.count, "take_s": task.expected_s,
-                   "timeout_s": spec.time_limit_s},
+            facts={"epochs": order.epochs, "images": order.files.count, "take_s": expected_s,
+                   "timeout_s": time_limit_s},
         )  # fmt: skip
-    return too_small(task.files, task.config)
+    return too_small(order.files, order.config)
 
 
 def without(study: Study, config: RunConfig, files: FileSet, why: Remark) -> Prefilled | EpochsMeasured:
     """A study that was not made, and why."""
     if study == "prefilled":
-        return Prefilled(config=config, started_utc=utc_timestamp(), reason=why)
-    return EpochsMeasured(
-        config=config, started_utc=utc_timestamp(), set_bytes=pages_bytes(files), memory_bytes=None, reason=why
-    )  # fmt: skip
+        return Prefilled(config=config, reason=why)
+    return EpochsMeasured(config=config, set_bytes=pages_bytes(files), memory_bytes=None, reason=why)
 
 
 def too_small(files: FileSet, config: RunConfig) -> Remark | None:

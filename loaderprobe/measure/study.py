@@ -8,8 +8,7 @@ from dataclasses import replace
 from math import inf
 
 from loaderprobe.measure.pace import Pace, Part
-from loaderprobe.measure.parts import Parts
-from loaderprobe.measure.segment_runner import Counted, SegmentRunner, warm_up
+from loaderprobe.measure.segment_runner import WARM_UP, Counted, Parts, SegmentRunner, warm_up
 from loaderprobe.measure.segments import Readiness, comes_to_rest, flush, train
 from loaderprobe.measure.studies import batches_read, pages_bytes, untimed
 from loaderprobe.protocols import OnStage, Switched
@@ -19,7 +18,6 @@ from loaderprobe.records.measurement import Segment
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.studies import Epoch, EpochsMeasured, Prefilled
 from loaderprobe.system.device import process_reads_counted
-from loaderprobe.system.host import utc_timestamp
 
 # Training that begins with a full buffer: what a short benchmark measures that starts its loader first.
 #
@@ -34,16 +32,13 @@ FILL_S = 60.0
 
 def study_prefilled(config: RunConfig, files: FileSet, parts: Parts, on_stage: OnStage) -> Prefilled:
     """Before, prefilled, after, with segments as a session times them; or the reason why not."""
-    started_utc, loader = utc_timestamp(), config.loader
-
-    def without(why: Remark) -> Prefilled:
-        return Prefilled(config=config, started_utc=started_utc, reason=why)
-
+    loader = config.loader
     if not isinstance(parts.loader, Switched):
-        return without(Remark(code="buffer_not_told"))
+        return Prefilled(config=config, reason=Remark(code="buffer_not_told"))
     least = (untimed(loader) + LEAST_BUFFERS * loader.batches_ahead) * config.compute.batch_size
     if config.cache == "cold" and files.count < least:
-        return without(Remark(code="too_few_for_buffer", facts={"images": files.count, "least": least}))
+        few = Remark(code="too_few_for_buffer", facts={"images": files.count, "least": least})
+        return Prefilled(config=config, reason=few)
     on_stage("first batch", 0, 3)
     batches = Counted(parts.loader.batches(), 0)
     ready = Readiness(config, files, "files", parts.loader, parts.cache, lambda count: flush(batches, count))
@@ -57,10 +52,10 @@ def study_prefilled(config: RunConfig, files: FileSet, parts: Parts, on_stage: O
     on_stage("filling the buffer", 1, 3)
     prefilled = _from_full_buffer(runner, parts.loader, files, part)
     if prefilled is None:
-        return without(Remark(code="buffer_not_filled", facts={"within_s": FILL_S}))
+        return Prefilled(config=config, reason=Remark(code="buffer_not_filled", facts={"within_s": FILL_S}))
     on_stage("steady training", 2, 3)
     after = runner.run(part, 0)
-    return Prefilled(config=config, started_utc=started_utc, steady=(before, after), prefilled=prefilled)
+    return Prefilled(config=config, steady=(before, after), prefilled=prefilled)
 
 
 def _from_full_buffer(runner: SegmentRunner, loader: Switched, files: FileSet, part: Part) -> Segment | None:
@@ -77,7 +72,7 @@ def _from_full_buffer(runner: SegmentRunner, loader: Switched, files: FileSet, p
     if not comes_to_rest(loader, batches.count, parts.clock, round(FILL_S * 1e9)):
         return None
     resident = runner.ready.resident(batches.count)
-    return runner.timed(part, 0, lambda: train(batches, parts.compute, parts.clock, pace), resident=resident)
+    return runner.timed(part, 0, lambda: train(batches, parts.compute, parts.clock, pace.enough), resident=resident)
 
 
 # Whole epochs: the first with cold files, the others with what the page cache kept of those before.
@@ -106,11 +101,10 @@ def study_epochs(
     `order` are the files epoch by epoch (`in_epochs`), which the loader serves; they were evicted before it began.
     `memory` is what the page cache may take beside what runs now.
     """
-    started_utc = utc_timestamp()
     loader, compute, clock = parts.loader, parts.compute, parts.clock
     on_stage("first batch", 0, epochs)
     batches = loader.batches()
-    warm_up([compute.copy(next(batches))], config, compute, clock)
+    warm_up([compute.copy(next(batches))], config, compute, clock, WARM_UP.enough)
     left = [memory()]
     # Those were loaded while the device was being made; an epoch begins with an empty buffer.
     early = config.loader.batches_begun
@@ -122,7 +116,7 @@ def study_epochs(
         on_stage(f"epoch {epoch + 1}", epoch, epochs)
         first, end = epoch * each, (epoch + 1) * each
         pace = Pace(min_s=0.0, min_batches=end - number, max_s=inf, max_batches=end - number)
-        steps = train(batches, compute, clock, pace)
+        steps = train(batches, compute, clock, pace.enough)
         number = end
         end_ns = max(steps.closed_ns, *steps.finished_ns[-1:])
         found.append(
@@ -137,7 +131,6 @@ def study_epochs(
         left.append(memory())
     return EpochsMeasured(
         config=config,
-        started_utc=started_utc,
         set_bytes=pages_bytes(files),
         memory_bytes=min((free for free in left if free is not None), default=None),
         epochs=tuple(found),

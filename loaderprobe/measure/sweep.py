@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from math import inf
-from typing import TypeVar
+from dataclasses import dataclass, field, replace
 
 from loaderprobe.analyze.judge import Judged
 from loaderprobe.analyze.verdict.rounds import further_round
 from loaderprobe.errors import DamagedRun
 from loaderprobe.measure.ceilings import Ceilings
 from loaderprobe.measure.pace import Durations
-from loaderprobe.measure.runner import RAISE_BUDGET, RAISE_TIME_LIMIT, Event, OfConfiguration, Order, Processes
+from loaderprobe.measure.runner import RAISE_BUDGET, RAISE_TIME_LIMIT, Event, Order, Processes, Result
 from loaderprobe.policy import Ask, Ended, Results, Stop, follow
 from loaderprobe.protocols import Clock, OnStage
 from loaderprobe.records.config import RunConfig, StudyPlan, SweepPlan, SweepSpec, alike_but_for
@@ -85,37 +83,43 @@ LONG = 10
 GRACE_S = 30.0
 
 
-R = TypeVar("R", bound=OfConfiguration)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Orders:
-    """Has orders measured, each within the time limit and what is left of the budget, and says how far all is."""
+    """Has what is pending in a run measured, each order within the time limit and what is left of the budget."""
 
+    run: RunDirectory
     processes: Processes
     clock: Clock
     on_stage: OnStage
     """Hears of configurations, or of studies, with the seconds of all of them that are over, of how many."""
-    time_limit_s: float
-    budget_s: float | None
-    begin_ns: int
+    begin_ns: int = field(init=False)
 
-    def measured(self, ask: Ask[object], order: Order, type_: type[R], label: str) -> R | RunFailure:
+    def __post_init__(self) -> None:
+        self.begin_ns = self.clock.now_ns()
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds that are left of the budget; None without one."""
+        budget_s = self.run.record.spec.budget_s
+        return None if budget_s is None else budget_s - (self.clock.now_ns() - self.begin_ns) / 1e9
+
+    def measured(self, ask: Ask[object], order: Order, label: str) -> Result | RunFailure:
         """The record that an order asks for; progress has `label` before the configuration, such as `2/7`.
 
         A timeout names the budget where that, and not --time-limit, set it.
         """
-        spent_s = (self.clock.now_ns() - self.begin_ns) / 1e9
-        left_s = inf if self.budget_s is None else self.budget_s - spent_s + GRACE_S
-        limit_s = min(self.time_limit_s, left_s)
+        limit_s = time_limit_s = self.run.record.spec.time_limit_s
+        if (left_s := self.left_s) is not None:
+            limit_s = min(time_limit_s, left_s + GRACE_S)
 
         def report(event: Event) -> None:
             part = event.done / event.total if event.total else 0.0
-            self.on_stage(f"{label} {order.config.title()}", round(ask.total - ask.left(part)), round(ask.total))
+            done = ask.done + part * ask.takes
+            self.on_stage(f"{label} {order.config.title()}", round(done), round(ask.total))
 
         report(Event(stage="start"))
-        found = self.processes.run(order, type_, time_limit_s=limit_s, on_event=report)
-        if limit_s < self.time_limit_s and isinstance(found, RunFailure) and found.hint == RAISE_TIME_LIMIT:
+        found = self.processes.run(order, time_limit_s=limit_s, on_event=report)
+        if limit_s < time_limit_s and isinstance(found, RunFailure) and found.hint == RAISE_TIME_LIMIT:
             return replace(found, hint=RAISE_BUDGET)
         return found
 
@@ -216,20 +220,14 @@ class SweepPolicy:
         return Stop(reason="complete")
 
 
-def sweep(
-    run: RunDirectory, processes: Processes, *, clock: Clock, on_stage: OnStage, more: Callable[[], Sequence[RunConfig]]
-) -> None:
-    """Measure the pending configurations of `run` by `SweepPolicy`, and store each result at once.
+def sweep(orders: Orders, more: Callable[[], Sequence[RunConfig]]) -> None:
+    """Measure the pending configurations of a run by `SweepPolicy`, and store each result at once.
 
     Right after it, the storage is measured where it may matter. `more` is asked, once all have a result, which
     configurations follow. On KeyboardInterrupt all results are kept.
     """
-    spec = run.record.spec
-    ceilings = Ceilings(run=run)
-    orders = Orders(
-        processes=processes, clock=clock, on_stage=on_stage, time_limit_s=spec.time_limit_s, budget_s=spec.budget_s,
-        begin_ns=clock.now_ns(),
-    )  # fmt: skip
+    run, clock = orders.run, orders.clock
+    spec, ceilings = run.record.spec, Ceilings(run=run)
 
     def added() -> Sequence[RunConfig]:
         """They are kept as asked for before they are measured."""
@@ -255,12 +253,12 @@ def sweep(
             earlier=earlier,
         )  # fmt: skip
         label = f"{policy.todo.index(config) + 1}/{len(policy.todo)}"
-        found = orders.measured(ask, order, Measurement, label)
+        found = orders.measured(ask, order, label)
         if isinstance(found, Measurement):
             run.save(found)
             ceilings.after(order, found)
             return seen(found, len(earlier.segments) if earlier else 0)
-        if earlier is None:
+        if earlier is None and isinstance(found, RunFailure):
             run.save(found)
         return SweepResult()
 

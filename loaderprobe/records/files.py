@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import accumulate, chain
 from pathlib import Path
+from threading import Lock
 from typing import Any, Literal
 
 import msgspec
@@ -35,6 +36,10 @@ def masked(text: str) -> str:
     return _URL.sub(lambda url: _QUERY.sub("?***", _USERINFO.sub("***@", url[0], count=1)), text)
 
 
+ONE_AT_A_TIME = Lock()
+"""For msgspec, which may crash (0.22) where two threads read their first record of one class."""
+
+
 def to_json(value: object, order: Literal["sorted"] | None = None) -> bytes:
     """JSON also of file names that are no UTF-8: of a byte that is none, NUL, which no name has, and two hex digits."""
     try:
@@ -45,7 +50,8 @@ def to_json(value: object, order: Literal["sorted"] | None = None) -> bytes:
 
 def from_json(data: bytes, type_: Any = Any) -> Any:
     """What `to_json` wrote, with such names as Python has them. Raises DecodeError also for another type."""
-    tree = msgspec.json.decode(data, type=type_)
+    with ONE_AT_A_TIME:
+        tree = msgspec.json.decode(data, type=type_)
     if b"\\u0000" not in data:
         return tree
     return _texts(tree, _ESCAPED, lambda found: chr(0xDC00 + int(found[1], 16)))

@@ -34,16 +34,6 @@ class Launched:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
-    """Ranks as they are asked for: `8`, or `4x2` on four nodes."""
-
-    ranks: int
-    """The ranks of all nodes together."""
-    nodes: int | None = None
-    """None for the fewest nodes that have enough processes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessInfo:
     """What a process stores about itself when it joins."""
 

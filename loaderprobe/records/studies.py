@@ -38,7 +38,6 @@ class EpochsMeasured:
     """The epochs of one configuration; each has an order of its own."""
 
     config: RunConfig
-    started_utc: str
     set_bytes: int
     """Of the files that an epoch reads, in the whole pages that they take in memory."""
     memory_bytes: int | None
@@ -82,7 +81,6 @@ class Prefilled:
     """Training that begins with a full buffer, between two segments of steady training; raw values."""
 
     config: RunConfig
-    started_utc: str
     steady: tuple[Segment, ...] = ()
     """Before and after it, from an empty buffer."""
     prefilled: Segment | None = None

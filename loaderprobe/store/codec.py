@@ -14,7 +14,7 @@ import msgspec
 
 from loaderprobe.errors import BadValue, DamagedRun, MissingPart, NoSpace, masked_text
 from loaderprobe.records.environment import SCHEMA_VERSION
-from loaderprobe.records.files import from_json, to_json
+from loaderprobe.records.files import ONE_AT_A_TIME, from_json, to_json
 
 T = TypeVar("T")
 
@@ -42,7 +42,8 @@ def decode(kind: str, data: bytes, type_: type[T], source: str) -> T:
         raise DamagedRun(source, reason, hint="render it with the loaderprobe that wrote it")
     try:
         check_numbers(envelope)
-        return msgspec.convert(envelope[kind], type_)
+        with ONE_AT_A_TIME:
+            return msgspec.convert(envelope[kind], type_)
     except (msgspec.DecodeError, BadValue) as error:
         # BadValue: the types are right, but the record refuses such values.
         raise DamagedRun(source, f"is damaged: {error}") from error

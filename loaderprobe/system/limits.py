@@ -170,8 +170,8 @@ def free_shared_memory_bytes(path: Path = SHARED_MEMORY) -> int | None:
     return None
 
 
-A_RANK = 7
-"""Connections to the store of all: two of each process, and five of its child, one of them for a group of the user's
+A_RANK = 6
+"""Connections to the store of all: one of each process, and five of its child, one of them for a group of the user's
 own code."""
 BESIDE = 100
 """Files that the process with the store has open beside."""

@@ -206,10 +206,10 @@ def stamps(name: str, folder: str, seconds: float) -> dict[str, Any]:
         for _ in range(WARM_UP):
             next(batches)
         if rate is None:
-            steps = load_only(batches, clock, pace)
+            steps = load_only(batches, clock, pace.enough)
         else:
             arguments = example_arguments(clock, compute=f"emulated:{rate:g}")
-            steps = train(batches, EmulatedCompute(arguments), clock, pace)
+            steps = train(batches, EmulatedCompute(arguments), clock, pace.enough)
     return {
         "begin_ns": steps.begin_ns, "closed_ns": steps.closed_ns, "finished_ns": steps.finished_ns,
         "workers": workers, "specified": rate,

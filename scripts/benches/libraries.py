@@ -34,8 +34,7 @@ from loaderprobe.compute.step import NoCompute
 from loaderprobe.datasets.folder import generated_set
 from loaderprobe.errors import MissingPart
 from loaderprobe.measure.pace import Pace, Part
-from loaderprobe.measure.parts import Parts
-from loaderprobe.measure.segment_runner import Counted, SegmentRunner
+from loaderprobe.measure.segment_runner import Counted, Parts, SegmentRunner
 from loaderprobe.measure.segments import Readiness, flush
 from loaderprobe.plugins import ONE_LAYOUT, check_installed, resolve
 from loaderprobe.protocols import Loader, OwnThreads

@@ -321,7 +321,7 @@ def test_an_effect_that_was_not_measured_is_estimated() -> None:
     """From the rates of the verdict; a study that was refused gives its reason."""
     judged = verdict(SLOW)
     few = Remark(code="too_few_for_buffer", facts={"images": 99, "least": 100})
-    refused = Prefilled(config=SLOW.config, started_utc="", reason=few)
+    refused = Prefilled(config=SLOW.config, reason=few)
     found = buffer_effect(SLOW, judged, refused)
     assert found is not None
     assert (found.batches, found.how, found.reason) == (4, "estimated", few)

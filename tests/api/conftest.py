@@ -84,7 +84,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 @pytest.fixture
-def judge() -> Judge:
+def judge(monkeypatch: pytest.MonkeyPatch) -> Judge:
     """Diagnoses in two short rounds of the given segments."""
 
     def run(
@@ -101,8 +101,8 @@ def judge() -> Judge:
             possible = {*measurement.modes, "resident"}
             return tuple(each for each in plan if each[0] in possible) if begun < 2 else ()
 
-        asked = {"budget_s": 60.0, "decide": next_round, **asked}
-        request = LoaderRequest(cache=cache, rounds=2, **asked)
+        monkeypatch.setattr("loaderprobe.measure.collectives.next_round", asked.pop("decide", next_round))
+        request = LoaderRequest(cache=cache, rounds=2, **{"budget_s": 60.0, **asked})
         measured = measure_loader(loader, compute_of(step), request, lambda *_: None)
         return diagnosis(measured, "loaderprobe.diagnose(...)")
 

@@ -20,7 +20,7 @@ import loaderprobe
 from loaderprobe.analyze.bandwidth import judge_bandwidth
 from loaderprobe.api.bandwidth import Bandwidth, ladder_of
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
-from loaderprobe.measure.ranks.launch import parse_layout
+from loaderprobe.measure.ranks.launch import spread
 from loaderprobe.measure.runner import Order
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport
 from loaderprobe.records.measurement import RunFailure
@@ -94,7 +94,7 @@ def test_the_ladder_of_ranks() -> None:
     limit of a process from the storage's; layouts choose the nodes."""
 
     def steps(*layouts: str) -> list[tuple[int, int, int]]:
-        found = ladder_of([parse_layout(text) for text in layouts] or None, TWO_NODES, 2)
+        found = ladder_of([spread(text, TWO_NODES) for text in layouts] or None, TWO_NODES, 2)
         return [(step.ranks, step.nodes, step.readers) for step in found]
 
     assert steps() == [(1, 1, 2), (2, 1, 2), (4, 2, 2), (1, 1, 8)] and steps("2", "2x1") == [(2, 1, 2), (2, 2, 2)]

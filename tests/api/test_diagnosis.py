@@ -268,10 +268,10 @@ def test_a_stored_study_is_in_the_report(tmp_path: Path) -> None:
     """In the row of its configuration; a damaged file is named, and only what it holds is missing."""
     run = plain_run(tmp_path / "run")
     config = MEASUREMENTS[1].config
-    refused = Prefilled(config=config, started_utc="", reason=reported("it rained"))
+    refused = Prefilled(config=config, reason=reported("it rained"))
     epoch = Epoch(images=1000, wall_s=2.0, delivered_bytes=100, storage_bytes=50)
     run.save_study("prefilled", refused)
-    epochs = EpochsMeasured(config=config, started_utc="", set_bytes=100, memory_bytes=60, epochs=(epoch,))
+    epochs = EpochsMeasured(config=config, set_bytes=100, memory_bytes=60, epochs=(epoch,))
     run.save_study("epochs", epochs)
     row = rows(run)[config.key]
     assert row.buffer is not None and row.buffer.reason == reported("it rained")

@@ -179,7 +179,9 @@ def test_every_mode_is_measured_on_photographs(judge: Judge, photos: list[str], 
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_all_files_and_no_others_are_evicted_and_warmed(photos: list[str], workers: int) -> None:
+def test_all_files_and_no_others_are_evicted_and_warmed(
+    photos: list[str], workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Before they are looked at for the second time, and before each cold and each warm segment, in this order."""
     spy = Mock(spec=FakePageCache, **{"resident.return_value": 0.0})
     for path in photos:
@@ -190,7 +192,8 @@ def test_all_files_and_no_others_are_evicted_and_warmed(photos: list[str], worke
         return tuple((mode, "loader_only") for mode in modes[len(measurement.segments) :][:1])
 
     loader = DataLoader(samples.Cropped(photos), batch_size=2, shuffle=True, num_workers=workers)
-    asked = LoaderRequest(budget_s=60.0, decide=next_round)
+    monkeypatch.setattr("loaderprobe.measure.collectives.next_round", next_round)
+    asked = LoaderRequest(budget_s=60.0)
     found = measure_loader(loader, NoCompute, asked, lambda *_: None, spy)
     assert [segment.mode for segment in found.measurement.segments] == ["baseline", "warm", "cached_samples"]
     told = [(what, {*map(str, given[0])}) for what, given, _ in spy.method_calls if what != "resident"]
@@ -446,7 +449,7 @@ def test_what_cannot_be_asked_of_a_loader() -> None:
         loaderprobe.diagnose(loader, cache="hot")
 
 
-def test_a_loader_that_merges_batches_is_refused_at_the_end() -> None:
+def test_a_loader_that_merges_batches_is_refused_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its data set is so small that this could not be known before; also where time is over after a whole round."""
 
     def next_round(measurement: Measurement, *, thorough: bool) -> Plan:
@@ -454,7 +457,8 @@ def test_a_loader_that_merges_batches_is_refused_at_the_end() -> None:
             raise OutOfTimeError("planted here")
         return (("baseline", "loader_only"), ("baseline", "training"))
 
-    asked = LoaderRequest(budget_s=60.0, decide=next_round)
+    monkeypatch.setattr("loaderprobe.measure.collectives.next_round", next_round)
+    asked = LoaderRequest(budget_s=60.0)
     with pytest.raises(BadValue, match="does not iterate as torch's DataLoader does"):
         measure_loader(Merging(Numbers(16), 4), NoCompute, asked, lambda *_: None, FakePageCache())
 

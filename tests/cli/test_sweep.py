@@ -29,7 +29,7 @@ from loaderprobe.cli import border
 from loaderprobe.errors import BadValue, LoaderprobeError, LostRank, NoSpace
 from loaderprobe.measure.ceilings import Ceilings
 from loaderprobe.measure.runner import ForkServer, Order
-from loaderprobe.measure.sweep import pending
+from loaderprobe.measure.sweep import Orders, pending
 from loaderprobe.measure.sweep import sweep as sweep_by
 from loaderprobe.records.config import Auto, RunConfig, SweepSpec
 from loaderprobe.records.environment import Gpu
@@ -290,7 +290,7 @@ class Runner:
         self.truth, self.stops_at, self.clock = truth, stops_at, FakeClock()
         self.orders: list[Order] = []
 
-    def run(self, order: Order, type_: Any, **_: Any) -> Any:
+    def run(self, order: Order, **_: Any) -> Any:
         self.orders.append(order)
         if len(self.orders) == self.stops_at:
             raise KeyboardInterrupt
@@ -306,7 +306,8 @@ def swept(run: RunDirectory, runner: Runner) -> list[tuple[int, int]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Ceilings, "after", lambda *_: None)
         patch.setattr("loaderprobe.measure.sweep.further_round", lambda found, *, thorough: ())
-        sweep_by(run, runner, clock=runner.clock, on_stage=lambda *_: None, more=partial(more_of, run))
+        orders = Orders(run=run, processes=runner, clock=runner.clock, on_stage=lambda *_: None)
+        sweep_by(orders, partial(more_of, run))
     return [settings(order.config) for order in runner.orders]
 
 

@@ -16,10 +16,10 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import loaderprobe
 from loaderprobe.analyze.batch_size import MOST_PROBES, PaperStrategy, Throughput
+from loaderprobe.api.batch_size import search
 from loaderprobe.compute.batch_size import MemoryBudget, TorchProber, repeated
 from loaderprobe.compute.trainer import usual_loss
 from loaderprobe.errors import BadValue
-from loaderprobe.measure.batch_size import search
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeStop, StopCode
 from loaderprobe.records.verdict import Interval
 from loaderprobe.system.host import SystemClock

@@ -12,10 +12,9 @@ from typing import Any
 from loaderprobe.errors import LostRank
 from loaderprobe.measure.assembly import make_compute
 from loaderprobe.measure.collectives import Collectives
-from loaderprobe.measure.parts import Parts
-from loaderprobe.measure.ranks.child import RankGather
 from loaderprobe.measure.runner import Child, Start
-from loaderprobe.measure.session import Recorder, Session
+from loaderprobe.measure.segment_runner import Parts
+from loaderprobe.measure.session import Session
 from loaderprobe.protocols import Clock, Compute, Files, Peers
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet
@@ -102,12 +101,11 @@ def scripted_session(
     service: Service, config: RunConfig, files: Files, *, clock: FakeClock | None = None,
     cache: FakePageCache | None = None, make: Callable[[RunConfig, FakeClock], Compute] = make_compute, **options: Any,
 ) -> Session:  # fmt: skip
-    """A session of such a loader; `options` are its own, `earlier` those of its recorder, `others` of its parts."""
+    """A session of such a loader; `options` are its own, `others` of its parts."""
     clock = clock or FakeClock()
     cache, others = cache or FakePageCache(), options.pop("others", ())
     parts = scripted_parts(service, clock, make(config, clock), config, files, cache, others)
-    recorder = Recorder(config, earlier=options.pop("earlier", None))
-    return Session(recorder=recorder, files=files, parts=parts, on_stage=lambda *_: None, **options)
+    return Session(config=config, files=files, parts=parts, on_stage=lambda *_: None, **options)
 
 
 def measured(session: Session) -> Measurement:
@@ -174,18 +172,18 @@ class Rank:
         clock.sleep(1.7 * self._group.rank)
         group = Waiting(self._group, clock)
         compute = make_compute(config, clock, self._peers)
-        gathered = RankGather(group, earlier=self._earlier)
+        collectives = Collectives(group)
         parts = scripted_parts(self._service, clock, compute, config, self._files, FakePageCache())
         measures = Session(
-            recorder=Recorder(config, earlier=self._earlier), files=self._files,
-            parts=replace(parts, next_round=gathered.next_round, collectives=Collectives(group)),
+            config=config, earlier=self._earlier, files=self._files,
+            parts=replace(parts, collectives=collectives),
             on_stage=lambda *_: None, budget_s=self._budget_s,
         )  # fmt: skip
         measures.run()
         measures.profile()
         self.own = measures.measurement((), ())
-        gathered.gather(self.own)
-        self.all = gathered.together() if gathered.by_rank else None
+        collectives.gather(self.own)
+        self.all = collectives.together(self._earlier) if collectives.by_rank else None
 
 
 def in_threads(calls: Iterable[Callable[[], object]]) -> None:

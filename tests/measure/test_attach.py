@@ -31,7 +31,6 @@ from loaderprobe.measure.attach.script_loaders import ScriptLoader, SeenLoaders
 from loaderprobe.measure.attach.script_ranks import AHEAD, PATIENCE_S, ScriptCollectives, StartAgreement
 from loaderprobe.measure.attach.watcher import JUDGED_STEPS, ROUNDS, LoopStep, Watched, Watcher, observed
 from loaderprobe.measure.further import CUT_SHORT
-from loaderprobe.measure.ranks.child import RankGather
 from loaderprobe.measure.session import AGAIN, ATTEMPTS, GivenUp, Interrupted
 from loaderprobe.records.diagnosis import AttachRequest, OwnMeasured
 from loaderprobe.records.measurement import Measurement, WorkerBatches
@@ -814,8 +813,7 @@ class Rank:
             self.error = error
 
     def _measured(self, step: Callable[[Any], None]) -> Measurement:
-        parts = {"next_round": RankGather(self.group).next_round, "collectives": self.collectives}
-        return loop_session(self.clock, step, self._service, parts)
+        return loop_session(self.clock, step, self._service, {"collectives": self.collectives})
 
     @property
     def steps(self) -> list[tuple[str, str, int]]:

@@ -11,7 +11,6 @@ import struct
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -56,7 +55,9 @@ def run(
         return child
 
     asked: dict[str, Any] = {"clock": clock or SystemClock(), "time_limit_s": limit_s, "on_event": on_event}
-    return run_order(order(), Measurement, start=start, **asked)
+    found = run_order(order(), start=start, **asked)
+    assert isinstance(found, Measurement | RunFailure)
+    return found
 
 
 SAYS_WHY = """print('{"stage": "round 1", "done": 1, "total": 9}')
@@ -90,26 +91,18 @@ def test_what_a_child_said_counts_where_its_time_is_over(ends: bool) -> None:
             clock.sleep(100.0)
         if ends:
             started[0].wait()
-            _join_threads()
 
     says = SAYS_WHY if ends else SAYS_WHY.replace("sys.exit(5)", "sys.stdout.flush(); signal.pause()")
     failure = run(says, on_event, clock=clock, on_start=started.append)
     assert isinstance(failure, RunFailure) and (failure.reason, failure.hint) == ("it broke", "repair it")
 
 
-def _join_threads() -> None:
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread():
-            thread.join(10)
-
-
 @pytest.mark.parametrize("script", ["", "os.fork(); signal.pause()"])
 def test_a_hung_child_is_ended_with_all_its_processes(script: str) -> None:
-    """At the time limit; what it said is closed by the thread that reads it, as is that of one that ends."""
+    """At the time limit; what it said is closed, as is that of one that ends."""
     started: list[Child] = []
     limited: dict[str, Any] = {"clock": FakeClock(), "limit_s": 0.0} if script else {}
     failure = run(script, on_start=started.append, **limited)
-    _join_threads()
     assert started[0].stdout is not None and started[0].stdout.closed
     assert isinstance(failure, RunFailure)
     assert ("not finished after 0 s" in failure.reason) == ("--time-limit" in failure.hint) == bool(script)
@@ -220,7 +213,7 @@ def run_forked(server_without_torch: ForkServer, photographs: FileSet) -> Run:
     def run(files: FileSet = few, limit_s: float = 120.0, on_event: Any = lambda _: None, rate: float = 200.0) -> Any:
         config = example_config(data=files.fingerprint, batch_size=4, rounds=1, compute=f"emulated:{rate:g}", **PLAIN)
         order = Order(config=config, files=files, budget_s=1.0, begin_ns=SystemClock().now_ns())
-        return server_without_torch.run(order, Measurement, time_limit_s=limit_s, on_event=on_event)
+        return server_without_torch.run(order, time_limit_s=limit_s, on_event=on_event)
 
     return run
 

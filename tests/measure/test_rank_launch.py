@@ -20,11 +20,12 @@ from unittest.mock import DEFAULT, Mock, call
 import pytest
 
 from loaderprobe.errors import BadValue, LoaderprobeError, LostRank, MissingPart, NoSpace
+from loaderprobe.measure import runner
 from loaderprobe.measure.ranks import launch
 from loaderprobe.measure.ranks.launch import Coordinator, RankProcess, put, take
 from loaderprobe.measure.runner import Child, Event, Order, Start
 from loaderprobe.records.diagnosis import DataFound, OwnLoader, OwnMeasured
-from loaderprobe.records.measurement import Measurement, RunFailure
+from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.rank_processes import Launched, ProcessInfo, RankCommand, RankPlacement
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.system.host import SystemClock
@@ -58,7 +59,7 @@ def launched(rank: int, size: int, *, agent_store: bool = True) -> Launched:
 
 def process(store: FakeStore, clock: Any, rank: int, size: int, node: int = 0, version: str = "1") -> RankProcess:
     info = ProcessInfo(rank=rank, host=f"host{node}", node=str(node), gpus=(), version=version)
-    return RankProcess(launched(rank, size), info, store, store, clock, "p/0")
+    return RankProcess(launched(rank, size), info, store, clock, "p/0")
 
 
 class Group:
@@ -115,17 +116,15 @@ class Group:
 Groups = Callable[..., Group]
 
 
-def run(
-    coordinator: Coordinator, asked: Order, type_: Any = Measurement, on_event: Callable[[Event], None] = lambda _: None
-) -> Any:
-    return coordinator.run(asked, type_, time_limit_s=60.0, on_event=on_event)
+def run(coordinator: Coordinator, asked: Order, on_event: Callable[[Event], None] = lambda _: None) -> Any:
+    return coordinator.run(asked, time_limit_s=60.0, on_event=on_event)
 
 
 @pytest.fixture
 def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Groups]:
     """Makes groups, whose processes wait for milliseconds; lets all their threads go."""
-    for name, seconds in {"POLL_S": 0.005, "GRACE_S": 0.05}.items():
-        monkeypatch.setattr(launch, name, seconds)
+    monkeypatch.setattr(launch, "POLL_S", 0.005)
+    monkeypatch.setattr(runner, "GRACE_S", 0.05)
     made: list[Group] = []
 
     def make(**size: int) -> Group:
@@ -194,7 +193,7 @@ def test_all_ranks_have_a_child_and_rank_0_s_record_counts(group: Groups) -> Non
     record = OwnMeasured(config=here.given.config, measurement=here.given, data=data)
     here.measured.write_bytes(encode("own-loader", record))
     own = OwnLoader(name="a:b", folder="/", module="a", function="b")
-    assert run(coordinator, replace(order(), own=own), OwnMeasured) == record
+    assert run(coordinator, replace(order(), own=own)) == record
     coordinator.end(4)
     here.ended()
     assert (here.codes, here.raised) == ([4], [])
@@ -350,11 +349,11 @@ def test_too_many_processes_are_refused(agent_store: bool, holder: str, monkeypa
     allowed = Mock(return_value=1024)
     monkeypatch.setattr(launch, "allow_open_files", allowed)
     monkeypatch.setattr(launch, "die_with_parent", lambda _: None)
-    needs = rf"1000 processes .*{holder}, which needs 7100 open .* limit is 1024"
+    needs = rf"1000 processes .*{holder}, which needs 6100 open .* limit is 1024"
     with pytest.raises(MissingPart, match=needs) as raised:
         launch.join_processes(launched(0, 1000, agent_store=agent_store))
-    assert "ulimit -Hn 7100" in raised.value.hint
-    assert allowed.call_args == (call(7100, os.getppid()) if agent_store else call(7100))
+    assert "ulimit -Hn 6100" in raised.value.hint
+    assert allowed.call_args == (call(6100, os.getppid()) if agent_store else call(6100))
     launch._allow_connections(launched(1, 1000, agent_store=False))
     launch._allow_connections(launched(0, 8, agent_store=True))
 

@@ -23,15 +23,14 @@ from loaderprobe.compute.torch import gpu_of
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.measure import child, session
 from loaderprobe.measure.ceilings import Ceilings
-from loaderprobe.measure.collectives import PaceAhead
+from loaderprobe.measure.collectives import Collectives, SingleProcessGroup
 from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.ranks import child as rank_child
 from loaderprobe.measure.ranks import launch
 from loaderprobe.measure.ranks.child import cores_of
-from loaderprobe.measure.ranks.launch import failure_of, is_consequence, nodes_of, parse_layout, spread
+from loaderprobe.measure.ranks.launch import failure_of, is_consequence, nodes_of, spread
 from loaderprobe.measure.runner import Order
-from loaderprobe.records import values
-from loaderprobe.records.rank_processes import Layout, Node, ProcessInfo, RankOutcome, RankPlacement
+from loaderprobe.records.rank_processes import Node, ProcessInfo, RankOutcome, RankPlacement
 from loaderprobe.testing import Service, example_config, example_files
 from tests.analyze.scripted import Truth, measured
 from tests.fakes import FakeGroup
@@ -127,13 +126,14 @@ def test_a_pace_ahead_agrees_seldom_and_ends_where_any_pace_would(most: int | No
     """Some ten meetings for a hundred steps, a whole multiple of the workers, and never more than the files allow."""
     agreed: list[int] = []
 
-    def told(value: int) -> int:
-        agreed.append(value)
-        return value
+    class Told(Collectives):
+        def agree(self, value: int) -> int:
+            agreed.append(value)
+            return value
 
     pace = Pace(min_s=0.7, multiple=3, max_batches=most)
-    ahead, steps = PaceAhead(**values(pace), agreed=told), 0
-    while not ahead.enough(steps, steps * 0.005):
+    enough, steps = Told(SingleProcessGroup()).ahead(pace), 0
+    while not enough(steps, steps * 0.005):
         steps += 1
     assert pace.enough(steps, steps * 0.005)
     assert steps == expected
@@ -218,11 +218,9 @@ def nodes(*counts: int, gpus: int = 0) -> tuple[Node, ...]:
 
 def test_ranks_are_numbers_or_nodes_times_ranks() -> None:
     """Nothing else is taken, and no 0."""
-    assert parse_layout("8") == Layout(ranks=8)
-    assert parse_layout("4x2") == Layout(ranks=8, nodes=4)
     for wrong in ("", "0", "x2", "0x4", "4x", "two", "1.5", "-1", "2x2x2"):
         with pytest.raises(BadValue, match="no number of ranks"):
-            parse_layout(wrong)
+            spread(wrong, None)
 
 
 def test_nodes_come_in_the_order_of_their_first_rank() -> None:
@@ -240,19 +238,19 @@ def test_nodes_come_in_the_order_of_their_first_rank() -> None:
 @pytest.mark.parametrize(
     ("layout", "there", "expected"),
     [
-        (Layout(ranks=4), nodes(4, 4), (4, 1)),
-        (Layout(ranks=8), nodes(4, 4), (8, 2)),
-        (Layout(ranks=6), nodes(4, 4), (6, 2)),
-        (Layout(ranks=2, nodes=2), nodes(4, 4), (2, 2)),
-        (Layout(ranks=64), None, (64, 1)),
-        (Layout(ranks=9), nodes(4, 4), "9 ranks are asked for, and the launcher started 8"),
-        (Layout(ranks=3, nodes=3), nodes(4, 4), "3 nodes are asked for"),
-        (Layout(ranks=7), nodes(4, 4), "7 ranks cannot be spread evenly over 2 nodes"),
-        (Layout(ranks=6, nodes=1), nodes(4, 4), "6 ranks on each node are asked for, and host0 has 4"),
-        (Layout(ranks=4, nodes=2), None, "on this one only"),
+        ("4", nodes(4, 4), (4, 1)),
+        ("8", nodes(4, 4), (8, 2)),
+        ("6", nodes(4, 4), (6, 2)),
+        ("2x1", nodes(4, 4), (2, 2)),
+        ("64", None, (64, 1)),
+        ("9", nodes(4, 4), "9 ranks are asked for, and the launcher started 8"),
+        ("3x1", nodes(4, 4), "3 nodes are asked for"),
+        ("7", nodes(4, 4), "7 ranks cannot be spread evenly over 2 nodes"),
+        ("1x6", nodes(4, 4), "6 ranks on each node are asked for, and host0 has 4"),
+        ("2x2", None, "on this one only"),
     ],
 )
-def test_ranks_go_to_few_nodes(layout: Layout, there: Sequence[Node] | None, expected: tuple[int, int] | str) -> None:
+def test_ranks_go_to_few_nodes(layout: str, there: Sequence[Node] | None, expected: tuple[int, int] | str) -> None:
     """Unless the layout says how many; more than there is is refused with what there is."""
     if isinstance(expected, str):
         with pytest.raises(BadValue, match=expected):

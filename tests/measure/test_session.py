@@ -19,12 +19,12 @@ from PIL import Image
 
 from loaderprobe import testing
 from loaderprobe.analyze.judge import verdict
+from loaderprobe.api.batch_size import Meter, with_readings
 from loaderprobe.compute.emulated import EmulatedCompute
 from loaderprobe.compute.step import NoCompute, StepCompute
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.measure import capabilities
 from loaderprobe.measure.assembly import alternatives, check_parts
-from loaderprobe.measure.batch_size import Meter, with_readings
 from loaderprobe.measure.image_data import image_sets
 from loaderprobe.measure.pace import LONGEST, MAX_SECONDS, MIN_SECONDS, Pace, pace_for
 from loaderprobe.measure.profiler_window import window_steps
@@ -35,7 +35,6 @@ from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import BATCH_COLUMNS, Missing, Mode, Others, WorkerBatches
 from loaderprobe.records.remark import Remark, reported
 from loaderprobe.render.doctor import step_words, why_words
-from loaderprobe.render.words import remark_words
 from loaderprobe.system import device
 from loaderprobe.system.host import SystemClock
 from loaderprobe.testing import FakeClock, FakeGpu, ScriptedLoader, Service, example_config, example_files
@@ -100,14 +99,14 @@ def test_a_stream_that_reads_in_chunks_is_timed_over_whole_ones(
     monkeypatch.setattr(scripted, "ScriptedLoader", Chunks)
     config = example_config(data=FILES.fingerprint, workers=0, batch_size=8, compute=f"emulated:{images_per_s:g}")
     session = scripted_session(Service(cpu_s=0.005), config, FILES, budget_s=budget_s)
-    session.recorder.access, session.recorder.stream = "parts", True
+    session.access, session.stream = "parts", True
     measurement = measured(session)
     found = verdict(measurement)
     assert measurement.wall_s <= max(budget_s, 60.0)
     assert found.bound.cause == ("storage" if whole else "inconclusive")
     if budget_s == 60.0:  # what it lacked counts whole chunks
         again = scripted_session(Service(cpu_s=0.005), config, FILES, budget_s=budget_s + (session.more_s or 0.0))
-        again.recorder.access, again.recorder.stream = "parts", True
+        again.access, again.stream = "parts", True
         assert verdict(measured(again)).bound.cause == "storage"
     if whole:
         a_batch_s = 8 * 0.005 + Chunks.chunk_s / Chunks.batches_a_chunk
@@ -176,7 +175,7 @@ def test_batches_are_read_when_their_segment_ends(monkeypatch: pytest.MonkeyPatc
     files = example_files()
     config = example_config(data=files.fingerprint, cache="warm", compute="emulated:1e6", workers=1)
     session = scripted_session(Service(cpu_s=0.0), config, files)
-    session.recorder.access = "parts"
+    session.access = "parts"
     found = measured(session)
     numbers = {n for s in found.segments if s.first_batch >= 0 for n in range(s.first_batch, s.first_batch + s.steps)}
     assert numbers <= read and len(numbers) >= 2 * FEW_STEPS
@@ -399,10 +398,10 @@ def test_the_row_of_the_storage_has_its_read_ahead() -> None:
 def test_a_strategy_that_needs_utilization_says_that_it_is_not_there() -> None:
     """Instead of growing the batch for ever. A meter reads however short it is; of no GPU it gives the reason."""
     prober = ScriptedProber(rate=float, utilization=lambda size: 0.5)
-    assert with_readings(prober.probe, remark_words)(8).utilization == 0.5
+    assert with_readings(prober.probe)(8).utilization == 0.5
     with pytest.raises(MissingPart, match="needs the utilization of the device: the device is scripted"):
-        with_readings(ScriptedProber(rate=float).probe, remark_words)(8)
-    assert not with_readings(ScriptedProber(rate=float, fits_up_to=4).probe, remark_words)(8).fits
+        with_readings(ScriptedProber(rate=float).probe)(8)
+    assert not with_readings(ScriptedProber(rate=float, fits_up_to=4).probe)(8).fits
     for gpu in (None, "GPU-none"):
         with Meter(SystemClock(), gpu, period_s=1.0) as meter:
             sum(range(100_000))

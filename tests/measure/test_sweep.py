@@ -19,7 +19,7 @@ from loaderprobe.measure.pace import Durations, Part
 from loaderprobe.measure.runner import RAISE_BUDGET, RAISE_TIME_LIMIT, Event, Order
 from loaderprobe.measure.studies import batches_read, pages_bytes, study_all, too_small, untimed
 from loaderprobe.measure.study import in_epochs, study_epochs, study_prefilled
-from loaderprobe.measure.sweep import DEALT, SweepPolicy, SweepResult, pending, plan_sweep, sweep, usual_seconds
+from loaderprobe.measure.sweep import DEALT, Orders, SweepPolicy, SweepResult, pending, plan_sweep, sweep, usual_seconds
 from loaderprobe.policy import Ask, Fixed, Results, Stop
 from loaderprobe.records.config import RunConfig, SweepSpec, asks_for
 from loaderprobe.records.files import FileSet
@@ -74,7 +74,7 @@ class Children:
         self.clock, self.orders = FakeClock(), list[Order]()
         self._fail, self._is_interrupted, self._takes_s, self._hints = fail, is_interrupted, takes_s, hints or {}
 
-    def run(self, order: Order, type_: Any, *, on_event: Any, **_: Any) -> Any:
+    def run(self, order: Order, *, on_event: Any, **_: Any) -> Any:
         order = decode("order", encode("order", order), Order, "an order")
         self.orders.append(order)
         config, workers = order.config, order.config.loader.workers
@@ -86,7 +86,7 @@ class Children:
             return failure(config, hint=self._hints.get(workers, ""))
         if order.study:
             epoch = Epoch(images=2000, wall_s=10.0, delivered_bytes=1, storage_bytes=1)
-            return EpochsMeasured(config=config, started_utc="", set_bytes=1, memory_bytes=1, epochs=(epoch,))
+            return EpochsMeasured(config=config, set_bytes=1, memory_bytes=1, epochs=(epoch,))
         session = scripted_session(
             FAST if workers else SLOW, config, FILES, clock=None if self._takes_s else self.clock,
             budget_s=order.budget_s, earlier=order.earlier,
@@ -108,7 +108,7 @@ def run_of(
 def swept(run: RunDirectory, children: Children) -> Heard:
     """The progress that is heard of."""
     heard: Heard = []
-    sweep(run, children, clock=children.clock, on_stage=lambda _, *of: heard.append(of), more=tuple)
+    sweep(Orders(run=run, processes=children, clock=children.clock, on_stage=lambda _, *of: heard.append(of)), tuple)
     return heard
 
 
@@ -482,7 +482,7 @@ def studied(run: RunDirectory, fail: tuple[int, ...] = ()) -> tuple[list[Order],
     def heard(_: str, done: int, total: int) -> None:
         shares.append(done / total)
 
-    study_all(run, children, clock=children.clock, on_stage=heard, left_s=None)
+    study_all(Orders(run=run, processes=children, clock=children.clock, on_stage=heard))
     return children.orders, shares
 
 
@@ -540,7 +540,6 @@ def test_an_ask_says_how_far_everything_is() -> None:
     """Before it, and within it; in order each counts one."""
     asked = Fixed(asks=("a", "b", "c", "d")).next(Results(done=[("a", None)]))
     assert asked == Ask(what="b", done=1, takes=1, total=4)
-    assert isinstance(asked, Ask) and (asked.left(), asked.left(0.5)) == (3.0, 2.5)
 
 
 SIZES = (10_000, 20_000, 30_000, 40_000) * 4

@@ -13,8 +13,8 @@ import msgspec
 from loaderprobe.errors import LostRank
 from loaderprobe.measure.attach.coroutine import SessionCoroutine, Withdrawn
 from loaderprobe.measure.attach.script_loaders import ScriptLoader
-from loaderprobe.measure.collectives import Collectives
-from loaderprobe.measure.ranks.child import KIND, RankGather, barrier_s, meeting_notes, processes_of_ranks
+from loaderprobe.measure.collectives import KIND, Collectives
+from loaderprobe.measure.ranks.child import barrier_s, meeting_notes, processes_of_ranks
 from loaderprobe.measure.session import GivenUp
 from loaderprobe.measure.user.loader import Deadline, LoaderRequest, compute_of, measure_loader
 from loaderprobe.protocols import Clock, Group, OnStage, SharedStore
@@ -221,7 +221,6 @@ class Ranks:
         self._collectives: ScriptCollectives | None = None
         self._barrier_s = 0.0
         self._ranks_here: tuple[int, ...] = ()
-        self._gathered: RankGather | None = None
         self.not_together: NotTogether | None = None
         """Why the ranks are not measured together."""
 
@@ -288,12 +287,11 @@ class Ranks:
         on_stage: OnStage,
     ) -> OwnMeasured | None:  # fmt: skip
         """Measure in step with the others. What all measured, on rank 0; None on the others."""
-        collectives, gathered = self._collectives, self._gathered
-        assert collectives is not None and gathered is not None
+        collectives = self._collectives
+        assert collectives is not None
         asked = LoaderRequest(
             cache=request.cache,
             budget_s=budget_s,
-            decide=gathered.next_round,
             period=seen.period,
             among=lambda parts, *_: replace(parts, collectives=collectives, disturbance=OthersMeter(self._ranks_here)),
             ceiling=False,
@@ -305,15 +303,15 @@ class Ranks:
 
     def keep(self, run: str) -> None:
         """Write what each rank measured into the directory of a run."""
-        assert self._gathered is not None
+        assert self._collectives is not None
         make_directory(Path(run) / RANKS)
-        for rank in self._gathered.by_rank:
+        for rank in self._collectives.by_rank:
             write_atomically(Path(run) / RANKS / f"rank-{rank.rank}.json", encode(KIND, rank))
 
     def notes(self, measured: Measurement) -> tuple[Remark, ...]:
         """The notes on what all measured."""
-        assert self._gathered is not None
-        hosts = len({rank.host for rank in self._gathered.by_rank})
+        assert self._collectives is not None
+        hosts = len({rank.host for rank in self._collectives.by_rank})
         together = Remark(code="ranks_together", facts={"ranks": self.size, "hosts": hosts})
         trained = segments_of(measured, measured.config.mode, "training")
         return together, *meeting_notes("ranks_meet", self._barrier_s, trained)
@@ -325,7 +323,7 @@ class Ranks:
         group = GlooGroup(self._member)
         self._ranks_here = processes_of_ranks(group)
         self._barrier_s = barrier_s(group, SystemClock())
-        self._collectives, self._gathered = ScriptCollectives(group), RankGather(group)
+        self._collectives = ScriptCollectives(group)
 
     def _deadline(self, budget_s: float | None, collectives: ScriptCollectives) -> Deadline:
         collectives.deadline = Deadline(budget_s, lambda: collectives.begun)
@@ -333,16 +331,16 @@ class Ranks:
 
     def _as_one(self, measured: Measurement) -> Measurement:
         """The measurement of all ranks, on rank 0. Where a rank is lost, it ends with the last round that all have."""
-        gathered = self._gathered
-        assert gathered is not None
+        collectives = self._collectives
+        assert collectives is not None
         try:
-            gathered.gather(measured)
+            collectives.gather(measured)
         except LostRank:
-            if self.is_coordinator and not gathered.by_rank:
+            if self.is_coordinator and not collectives.by_rank:
                 raise
         if not self.is_coordinator:
             return measured
-        together = gathered.together()
+        together = collectives.together()
         own_notes = (note for note in measured.notes if note not in together.notes)
         return replace(together, notes=(*together.notes, *own_notes))
 

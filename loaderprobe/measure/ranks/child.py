@@ -3,38 +3,29 @@
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from loaderprobe.analyze.verdict.ranks import as_one
-from loaderprobe.analyze.verdict.rounds import next_round
-from loaderprobe.measure.collectives import Collectives
-from loaderprobe.measure.further import joined
-from loaderprobe.measure.parts import Parts
+from loaderprobe.measure.collectives import Collectives, of_all_ranks
 from loaderprobe.measure.runner import Order
-from loaderprobe.protocols import Clock, Group, NextRound, OnStage, Peers, Round
+from loaderprobe.measure.segment_runner import Parts
+from loaderprobe.protocols import Clock, Group, OnStage, Peers
 from loaderprobe.records.measurement import Measurement, Segment, segment_seconds, segments_of
-from loaderprobe.records.rank_processes import RankMeasurement, RankPlacement, ReadResult, shares
+from loaderprobe.records.rank_processes import RankPlacement, ReadResult, shares
 from loaderprobe.records.remark import Remark, each_once
 from loaderprobe.records.thresholds import OF_STEP
 from loaderprobe.stats import median
 from loaderprobe.storage.by_ranks import RankReader, read_step
-from loaderprobe.store.codec import decode, encode
-from loaderprobe.system.host import SystemClock, cores_allowed, host_name
-from loaderprobe.system.limits import core_limits, cores_available
+from loaderprobe.system.host import SystemClock, host_name
+from loaderprobe.system.limits import core_limits
 from loaderprobe.system.others import OthersMeter
 from loaderprobe.system.pagecache import LinuxPageCache
 
 if TYPE_CHECKING:
     from loaderprobe.loaders.ranks import RankGroups
 
-
-KIND = "rank-measurement"
 
 BARRIERS = 16
 """Barriers that are timed for the median of one."""
@@ -61,49 +52,7 @@ def meeting_notes(code: str, meeting_s: float, segments: Sequence[Segment]) -> t
 def processes_of_ranks(group: Group) -> tuple[int, ...]:
     """The process ids of the ranks on this host. All ranks call it at the same time."""
     host = host_name()
-    answers = group.gather(msgspec.json.encode((host, os.getpid())))
-    gathered = msgspec.json.encode([msgspec.json.decode(answer, type=tuple[str, int]) for answer in answers])
-    processes = msgspec.json.decode(group.broadcast(gathered), type=list[tuple[str, int]])
-    return tuple(pid for name, pid in processes if name == host)
-
-
-class RankGather:
-    """One rank's side of gathering. All ranks call the same methods in the same order; each raises LostRank."""
-
-    def __init__(
-        self, group: Group, decide: NextRound = next_round, *, node: int = 0, earlier: Measurement | None = None
-    ) -> None:
-        """`decide` is asked on rank 0, of all ranks together and what was measured `earlier`."""
-        self._group, self._decide, self._earlier, self._node = group, decide, earlier, node
-        self.by_rank: list[RankMeasurement] = []
-        """What all ranks had measured when they were last asked; on rank 0."""
-
-    def next_round(self, measurement: Measurement, *, thorough: bool) -> Round:
-        """What rank 0 decides to measure next, from what all ranks measured."""
-        self.gather(measurement)
-        plan = self._decide(self.together(), thorough=thorough) if self.by_rank else ()
-        return msgspec.json.decode(self._group.broadcast(msgspec.json.encode(plan)), type=Round)
-
-    def together(self) -> Measurement:
-        """One measurement of all ranks, and of earlier rounds; on rank 0."""
-        measurement = as_one(self.by_rank)
-        return joined(self._earlier, measurement) if self._earlier else measurement
-
-    def gather(self, measurement: Measurement) -> None:
-        measured = RankMeasurement(
-            rank=self._group.rank,
-            host=host_name(),
-            cores=cores_available(),
-            affinity=cores_allowed(),
-            measurement=measurement,
-            node=self._node,
-            core_limits=core_limits(),
-        )
-        records = self._group.gather(zlib.compress(encode(KIND, measured), 1))
-        self.by_rank = [
-            decode(KIND, zlib.decompress(data), RankMeasurement, f"rank {number}")
-            for number, data in enumerate(records)
-        ]
+    return tuple(pid for name, pid in of_all_ranks(group, (host, os.getpid()), tuple[str, int]) if name == host)
 
 
 _KEPT_OPEN: list[RankGroups] = []
@@ -138,7 +87,7 @@ class RankChild:
         self._cores = cores_of(self.group, placement.node)
         self._ranks_here = processes_of_ranks(self.group)
         self._barrier_s = barrier_s(self.group, SystemClock())
-        self._gathered: RankGather | None = None
+        self._collectives = Collectives(self.group, placement.node)
 
     @property
     def peers(self) -> Peers:
@@ -152,26 +101,22 @@ class RankChild:
         )
 
     def joined(self, parts: Parts) -> Parts:
-        node, earlier = self._placement.node, self._order.earlier
-        self._gathered = RankGather(self.group, parts.next_round, node=node, earlier=earlier)
         return replace(
             parts,
-            collectives=Collectives(self.group),
+            collectives=self._collectives,
             cores_available=self._cores,
-            next_round=self._gathered.next_round,
             disturbance=OthersMeter(self._ranks_here),
             counts_devices=self._placement.local_rank == 0,
         )
 
     def together(self, measured: Measurement) -> Measurement:
         """The measurement of all ranks and of earlier rounds, on rank 0; on the others their own."""
-        assert self._gathered is not None
-        self._gathered.gather(measured)
+        self._collectives.gather(measured)
         # What a rank sent is lost where it leaves before all is received.
         self.group.all_reduce_max(0)
-        if not self._gathered.by_rank:
+        if not self._collectives.by_rank:
             return measured
-        together = self._gathered.together()
+        together = self._collectives.together(self._order.earlier)
         loaded = segments_of(together, together.config.mode, "loader_only")
         meeting = meeting_notes("ranks_meet_loading", self._barrier_s, loaded)
         return replace(together, notes=each_once((*together.notes, *meeting)))
@@ -191,6 +136,4 @@ class RankChild:
 def cores_of(group: Group, node: int) -> float:
     """The cores of this rank: its share of those that it may use, of which ranks of its host may use the same."""
     limits = {f"{node} {host_name()} {name}": cores for name, cores in core_limits().items()}
-    answers = group.gather(msgspec.json.encode(limits))
-    shared = shares([msgspec.json.decode(answer, type=dict[str, float]) for answer in answers])
-    return msgspec.json.decode(group.broadcast(msgspec.json.encode(shared)), type=list[float])[group.rank]
+    return shares(of_all_ranks(group, limits, dict[str, float]))[group.rank]

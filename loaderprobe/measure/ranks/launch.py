@@ -12,38 +12,33 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import TypeVar
 
-import msgspec
-
 from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, BadValue, LoaderprobeError, LostRank, MissingPart, Refused
-from loaderprobe.measure.runner import Child, Event, ForkServer, OfConfiguration, Order, Start, run_order
+from loaderprobe.measure.runner import ABORTED, Event, ForkServer, Order, Result, Start, run_order
 from loaderprobe.protocols import Clock, SharedStore
 from loaderprobe.records import by_key, values
-from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
-from loaderprobe.records.diagnosis import OwnMeasured
-from loaderprobe.records.files import FileSet, to_json
-from loaderprobe.records.measurement import Measurement, RunFailure
+from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig
+from loaderprobe.records.files import FileSet, from_json, to_json
+from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.rank_processes import (
     Launched,
-    Layout,
     Node,
+    OutcomeKind,
     ProcessInfo,
     RankCommand,
     RankOutcome,
     RankPlacement,
-    ReadResult,
     shares,
 )
 from loaderprobe.system.environment import list_gpus, own_version
 from loaderprobe.system.host import SystemClock, host_name, utc_timestamp
 from loaderprobe.system.launcher import address_towards, interface_of, launched
 from loaderprobe.system.limits import allow_open_files, connections_of, core_limits, cores_available
-from loaderprobe.system.process import ask_where, die_with_parent, runs
+from loaderprobe.system.process import die_with_parent
 from loaderprobe.units import join_words
 
 LOST = (
@@ -168,30 +163,18 @@ def _reason(shown: RankOutcome, first: RankOutcome, outcomes: Sequence[RankOutco
     return shown.reason, shown.hint
 
 
-def order_without_files(name: str, compute: ComputeSpec, ranks: int, nodes: int) -> Order:
-    """The order of a measurement that has no data set of its own. The caller adds what is measured."""
-    files = FileSet(
-        label=name, root=name, generated=False, paths=(".",), classes=(0,), size_bytes=(0,), images_found=0
-    )  # fmt: skip
+def order_of_own(files: FileSet, ranks: int, nodes: int, cache: CacheState = "cold") -> Order:
+    """The order of ranks that have no loader of ours. The caller adds what is measured."""
     config = RunConfig(
-        data=files.fingerprint, resolution=name, loader=LoaderSpec(name="own", workers=0, prefetch_factor=0),
-        compute=compute, ranks=ranks, nodes=nodes,
+        data=files.fingerprint, resolution=files.label, loader=LoaderSpec(name="own", workers=0, prefetch_factor=0),
+        compute=ComputeSpec(name="own", batch_size=1), cache=cache, ranks=ranks, nodes=nodes,
     )  # fmt: skip
-    return Order(config=config, files=files, budget_s=None, begin_ns=0)
+    return Order(config=config, files=files)
 
 
 MOST_A_CORE = 8
 """So many ranks that loaderprobe starts itself may share one core: those of an emulated accelerator still can."""
 FORMS = "--ranks takes numbers with commas; 4x8 is 8 ranks on each of 4 nodes: --ranks 1,8,4x8"
-
-
-def parse_layout(text: str) -> Layout:
-    """The layout that `8` or `4x2` stands for. Raises BadValue."""
-    match = re.fullmatch(r"(?:(\d{1,5})x)?(\d{1,6})", text.strip())
-    nodes, ranks = (int(part) if part else 1 for part in match.groups()) if match else (0, 0)
-    if not match or nodes < 1 or ranks < 1:
-        raise BadValue(f"'{text}' is no number of ranks", hint=FORMS)
-    return Layout(ranks=nodes * ranks, nodes=nodes if match[1] else None)
 
 
 def nodes_of(processes: Sequence[ProcessInfo]) -> tuple[Node, ...]:
@@ -209,30 +192,34 @@ def nodes_of(processes: Sequence[ProcessInfo]) -> tuple[Node, ...]:
     )
 
 
-def spread(layout: Layout, nodes: Sequence[Node] | None) -> tuple[int, int]:
-    """(ranks, nodes) of a layout on these nodes; without a launcher (None), all on this one.
+def spread(text: str, nodes: Sequence[Node] | None) -> tuple[int, int]:
+    """(ranks, nodes) that `8`, or `4x2` for four nodes, is on these nodes; without a launcher (None), all on this one.
 
-    Raises BadValue for more than there are, or for ranks that cannot be spread evenly.
+    Raises BadValue for any other text, for more than there are, or for ranks that cannot be spread evenly.
     """
+    match = re.fullmatch(r"(?:(\d{1,5})x)?(\d{1,6})", text.strip())
+    asked, each = (int(part) if part else 1 for part in match.groups()) if match else (0, 0)
+    if not match or asked < 1 or each < 1:
+        raise BadValue(f"'{text}' is no number of ranks", hint=FORMS)
+    ranks = asked * each
     if nodes is None:
-        if (layout.nodes or 1) > 1:
-            raise BadValue(
-                f"{layout.nodes} nodes are asked for, and loaderprobe starts processes on this one only",
-                hint="start it on all nodes, as training is: loaderprobe explain ranks",
-            )
-        return layout.ranks, 1
+        check_one_node(asked)
+        return ranks, 1
     # Without a number, the fewest with as many processes over which they spread evenly; all nodes, where none do.
     fewest = [min(len(node.processes) for node in nodes[:count]) for count in range(1, len(nodes) + 1)]
-    even = (n for n, each in enumerate(fewest, 1) if layout.ranks % n == 0 and layout.ranks // n <= each)
-    over = layout.nodes or next(even, len(nodes))
-    check_processes(layout.ranks, over, nodes)
-    return layout.ranks, over
+    even = (n for n, most in enumerate(fewest, 1) if ranks % n == 0 and ranks // n <= most)
+    over = asked if match[1] else next(even, len(nodes))
+    check_processes(ranks, over, nodes)
+    return ranks, over
 
 
-def check_one_node(configs: Iterable[RunConfig]) -> None:
-    """Raises BadValue for configurations of several nodes, where no launcher started processes there."""
-    for config in configs:
-        spread(Layout(ranks=config.ranks, nodes=config.nodes), None)
+def check_one_node(nodes: int) -> None:
+    """Raises BadValue for several nodes, where no launcher started processes there."""
+    if nodes > 1:
+        raise BadValue(
+            f"{nodes} nodes are asked for, and loaderprobe starts processes on this one only",
+            hint="start it on all nodes, as training is: loaderprobe explain ranks",
+        )
 
 
 def check_processes(ranks: int, over: int, nodes: Sequence[Node]) -> None:
@@ -259,8 +246,9 @@ def check_processes(ranks: int, over: int, nodes: Sequence[Node]) -> None:
             )
 
 
-def check_crowd(ranks: int, cores: float) -> None:
+def check_crowd(ranks: int) -> None:
     """Raises BadValue for far more ranks than this machine has cores: what they wait for would be a core."""
+    cores = cores_available()
     most = max(MOST_A_CORE, int(MOST_A_CORE * cores))
     if ranks > most:
         raise BadValue(
@@ -291,22 +279,13 @@ JOIN_S = 300.0
 POLL_S = 0.2
 POLLS_PER_S = 1000
 """How often all waiting processes together ask the one store."""
-GRACE_S = 1.0
-"""Seconds for a child to print its own last words, once another rank could not go on."""
 LATER_S = 30.0
 """Seconds after rank 0's timeout of a configuration, by which the others' children end too."""
 PATIENT_FOR = 4
 """Of the time limit of a configuration, the part that ranks wait for one of them: 150 s unless asked otherwise."""
 PART = 2**20
 """Characters of one value in the store, which takes at most 8 MiB."""
-RECORDS: Mapping[str, type[OwnMeasured | ReadResult | Measurement]] = {
-    "own-loader": OwnMeasured,
-    "read": ReadResult,
-    "measurement": Measurement,
-}
-"""What children of ranks return, by what is asked for."""
 T = TypeVar("T")
-M = TypeVar("M", bound=OfConfiguration)
 
 
 def put(store: SharedStore, key: str, value: object) -> None:
@@ -321,7 +300,8 @@ def put(store: SharedStore, key: str, value: object) -> None:
 def take(store: SharedStore, key: str, type_: type[T]) -> T:
     """The record that `put` stored at a key."""
     parts = [store.get(f"{key}/{number}") for number in range(int(store.get(key)))]
-    return msgspec.json.decode(b"".join(parts), type=type_)
+    found: T = from_json(b"".join(parts), type_)
+    return found
 
 
 KEY_OF_ONE, KEY_OF_ALL = "seat", "seats"
@@ -330,18 +310,13 @@ NOT_STARTED = "check that the launcher started it on all nodes"
 
 
 class RankProcess:
-    """This process among those that were started.
+    """This process among those that were started."""
 
-    `watching` is another client of the same store, for the thread that watches the child: a client serves one thread.
-    """
-
-    def __init__(
-        self, here: Launched, info: ProcessInfo, store: SharedStore, watching: SharedStore, clock: Clock, prefix: str
-    ) -> None:
+    def __init__(self, here: Launched, info: ProcessInfo, store: SharedStore, clock: Clock, prefix: str) -> None:
         self.here, self.store, self.clock, self.prefix = here, store, clock, prefix
         self.poll_s = max(POLL_S, here.size / POLLS_PER_S)
         self.nodes: tuple[Node, ...] = ()
-        self._info, self._watching = info, watching
+        self._info = info
 
     def join(self) -> None:
         """Wait until all processes have joined. Raises LostRank where one does not, BadValue for different versions."""
@@ -407,30 +382,34 @@ class RankProcess:
                     order = replace(take(self.store, "order", Order), begin_ns=self.clock.now_ns())
                     limit_s = command.time_limit_s + LATER_S
                     with suppress(Refused):  # for lack of space: it is reported, and the next may find some
-                        self.run_child(order, RECORDS[order.result], placement, number, start, limit_s, lambda _: None)
+                        self.run_child(order, placement, number, start, limit_s, lambda _: None)
                 number += 1
         finally:
             with suppress(LostRank):
                 self.store.set(f"left/{self.here.rank}", "1")
 
     def run_child(
-        self, order: Order, type_: type[M], placement: RankPlacement, number: int, start: Start, limit_s: float,
+        self, order: Order, placement: RankPlacement, number: int, start: Start, limit_s: float,
         on_event: Callable[[Event], None],
-    ) -> tuple[RankOutcome, M | RunFailure]:  # fmt: skip
-        """Measure in a child as one of the ranks; (how that ended, what the child returned: a `type_`)."""
+    ) -> tuple[RankOutcome, Result | RunFailure]:  # fmt: skip
+        """Measure in a child as one of the ranks; (how that ended, what the child returned)."""
         events: list[Event] = []
 
         def heard(event: Event) -> None:
             events.append(event)
             on_event(event)
 
-        watch = RankWatch(self._watching, abort_key(number), self.poll_s)
+        def aborted() -> bool:
+            try:
+                return self.store.check([abort_key(number)])
+            except LostRank:
+                return True
+
         try:
-            with watch:
-                result = run_order(
-                    replace(order, placement=placement), type_, clock=self.clock, time_limit_s=limit_s,
-                    on_event=heard, start=watch.watched(start),
-                )  # fmt: skip
+            result = run_order(
+                replace(order, placement=placement), clock=self.clock, time_limit_s=limit_s, on_event=heard,
+                start=start, aborted=aborted, poll_s=self.poll_s,
+            )  # fmt: skip
         except BaseException as error:
             # Neither Ctrl-C nor a full disk here must leave the others waiting for this rank.
             interrupted = isinstance(error, KeyboardInterrupt)
@@ -442,7 +421,7 @@ class RankProcess:
             raise
         outcome = self._done(placement)
         if isinstance(result, RunFailure):
-            outcome = _failed(outcome, result, events, ended=watch.ended)
+            outcome = _failed(outcome, result, events)
         return self.report(number, outcome), result
 
     def _done(self, placement: RankPlacement) -> RankOutcome:
@@ -467,61 +446,15 @@ def outcome_key(number: int, rank: int) -> str:
     return f"command/{number}/end/{rank}"
 
 
-def _failed(outcome: RankOutcome, failure: RunFailure, events: Sequence[Event], *, ended: bool) -> RankOutcome:
+def _failed(outcome: RankOutcome, failure: RunFailure, events: Sequence[Event]) -> RankOutcome:
+    kind: OutcomeKind = "ended" if failure.reason.startswith(ABORTED) else "failed"
     return replace(
         outcome,
-        kind="timeout" if failure.reason.startswith("timeout") else "ended" if ended else "failed",
+        kind="timeout" if failure.reason.startswith("timeout") else kind,
         events=sum(event.failure is None for event in events),
         consequence=is_consequence(failure.reason, failure.log if failure.signal == "SIGABRT" else ()),
         **values(failure, "stage", "reason", "hint", "exit_code", "signal", "log"),
     )
-
-
-class RankWatch:
-    """Ends a child when another rank could not go on, or when the store has gone, in a thread of its own."""
-
-    def __init__(self, store: SharedStore, key: str, poll_s: float) -> None:
-        self._store, self._key, self._poll_s = store, key, poll_s
-        self._over = threading.Event()
-        self._thread: threading.Thread | None = None
-        self.ended = False
-        """True where the child reported no error by itself, and was ended."""
-
-    def __enter__(self) -> RankWatch:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        if self._thread:
-            self._thread.join()
-
-    def watched(self, start: Start) -> Start:
-        """A start of the same child that watches it, too."""
-
-        def started(order: Path, result: Path, log: Path) -> Child:
-            child = start(order, result, log)
-            self._thread = threading.Thread(target=self._watch, args=(child.pid,), daemon=True)
-            self._thread.start()
-            return child
-
-        return started
-
-    def _watch(self, pid: int) -> None:
-        while not self._over.wait(self._poll_s):
-            if self._aborted():
-                ask_where(pid)
-                if not self._over.wait(GRACE_S):
-                    # Of one that has died, workers may still hold the output.
-                    self.ended = runs(pid)
-                    with suppress(ProcessLookupError):
-                        os.killpg(pid, signal.SIGKILL)
-                return
-
-    def _aborted(self) -> bool:
-        try:
-            return self._store.check([self._key])
-        except LostRank:
-            return True
 
 
 def check_files_here(files: FileSet, outcome: RankOutcome) -> RankOutcome:
@@ -558,16 +491,14 @@ class Coordinator:
         self._lost: tuple[int, str] | None = None
         """The rank and host of a process that did not answer."""
 
-    def run(
-        self, order: Order, type_: type[M], *, time_limit_s: float, on_event: Callable[[Event], None]
-    ) -> M | RunFailure:
-        """Do what an order asks for in a child of each rank; `type_` is the record that it asks for.
+    def run(self, order: Order, *, time_limit_s: float, on_event: Callable[[Event], None]) -> Result | RunFailure:
+        """Do what an order asks for in a child of each rank.
 
         Raises LostRank when a process has gone. A configuration of one rank needs no other: it has a child here.
         """
         config, clock = order.config, self._process.clock
         if config.ranks == 1 and order.read is None:
-            return run_order(order, type_, clock=clock, time_limit_s=time_limit_s, on_event=on_event, start=self.start)
+            return run_order(order, clock=clock, time_limit_s=time_limit_s, on_event=on_event, start=self.start)
         self._refuse_lost()
         started_utc, begin_ns = utc_timestamp(), clock.now_ns()
         put(self._process.store, "order", order)
@@ -575,7 +506,7 @@ class Coordinator:
         number = self._send(command)
         placement = self._process.placement(command, number)
         assert placement is not None, "rank 0 takes part in each configuration"
-        outcome, result = self._process.run_child(order, type_, placement, number, self.start, time_limit_s, on_event)
+        outcome, result = self._process.run_child(order, placement, number, self.start, time_limit_s, on_event)
         outcomes = [outcome, *self._outcomes(command, number, ENDS_S)]
         if not isinstance(result, RunFailure):
             return result
@@ -653,7 +584,7 @@ LOOPBACK = "127.0.0.1"
 
 def join_processes(here: Launched) -> RankProcess:
     """Join the processes that a launcher started. Raises LostRank, BadValue, and MissingPart for too many."""
-    from loaderprobe.loaders.ranks import clients
+    from loaderprobe.loaders.ranks import TorchStore
 
     if here.agent_store:
         # torchrun's agent may be killed, and with it goes the store.
@@ -670,8 +601,9 @@ def join_processes(here: Launched) -> RankProcess:
         core_limits=core_limits(),
     )
     prefix = f"{PREFIX}/{here.attempt}"
-    store, watching = clients(here, prefix)
-    process = RankProcess(here, info, store, watching, SystemClock(), prefix)
+    # Where the launcher has no store, rank 0 makes it.
+    store = TorchStore(here.address, here.port, prefix, is_master=here.rank == 0 and not here.agent_store)
+    process = RankProcess(here, info, store, SystemClock(), prefix)
     process.join()
     node = next(node for node in process.nodes if here.rank in node.processes)
     # As many threads a rank for every configuration, whatever its ranks: torchrun sets one, other launchers none.
@@ -748,11 +680,6 @@ def ends_by_itself() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-def most_ranks(configs: Sequence[RunConfig]) -> int:
-    """The most ranks that a configuration has; 1 without any."""
-    return max((config.ranks for config in configs), default=1)
-
-
 def this_node(ranks: int) -> tuple[Node, ...]:
     """This machine as the only node, with as many processes as are going to be started."""
     return (Node(host=host_name(), processes=tuple(range(ranks)), gpus=len(list_gpus()[0])),)
@@ -764,14 +691,14 @@ def on_this_machine(ranks: int) -> Iterator[Coordinator]:
 
     Raises BadValue for far more than there are cores, and in one of several programs that a launcher started.
     """
-    from loaderprobe.loaders.ranks import TorchStore, clients
+    from loaderprobe.loaders.ranks import TorchStore
 
     if launched(os.environ):
         raise BadValue(
             "this program is one of several that a launcher started, and each would start all ranks",
             hint="start the command instead of the program: torchrun ... -m loaderprobe sweep --ranks 1,2",
         )
-    check_crowd(ranks, cores_available())
+    check_crowd(ranks)
     host, gpus = host_name(), _gpus()
     first = Launched(rank=0, size=ranks, node=host, address=LOOPBACK, port=0, agent_store=False)
     _allow_connections(first)
@@ -786,7 +713,8 @@ def on_this_machine(ranks: int) -> Iterator[Coordinator]:
         for rank in range(ranks):
             here = replace(first, rank=rank, port=holder.port, agent_store=True)
             info = ProcessInfo(rank=rank, host=host, node=host, gpus=gpus, version=own_version())
-            processes.append(RankProcess(here, info, *clients(here, PREFIX), SystemClock(), PREFIX))
+            store = TorchStore(LOOPBACK, holder.port, PREFIX)
+            processes.append(RankProcess(here, info, store, SystemClock(), PREFIX))
         workers = [
             threading.Thread(target=_run_worker, args=(process, start), daemon=True)
             for process, start in zip(processes[1:], starts[1:], strict=True)

@@ -17,13 +17,13 @@ import msgspec
 
 from loaderprobe.analyze.verdict.ranks import differing, same_samples
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
-from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.ranks.child import RankChild
-from loaderprobe.measure.ranks.launch import Coordinator, error_of
+from loaderprobe.measure.ranks.launch import Coordinator, error_of, order_of_own
 from loaderprobe.measure.runner import Order
+from loaderprobe.measure.segment_runner import Parts
 from loaderprobe.measure.user.loader import Deadline, LoaderProperties, LoaderRequest, compute_of, measure_loader
 from loaderprobe.protocols import Exchanging, Group, OnStage
-from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig
+from loaderprobe.records.config import CacheState, RunConfig
 from loaderprobe.records.diagnosis import OwnLoader, OwnMeasured
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.loader_files import UnknownFiles
@@ -196,20 +196,16 @@ def measure_in_ranks(
 
     Raises what the rank ended with in which it began, named with its host; BadValue for what the processes cannot do.
     """
-    files = module_file(own)
     # As far as it is known before the loader is made: the rest each rank learns.
-    config = RunConfig(
-        data=files.fingerprint, resolution=own.name, loader=LoaderSpec(name="own", workers=0, prefetch_factor=0),
-        compute=ComputeSpec(name="own", batch_size=1), cache=cache, ranks=ranks, nodes=nodes,
-    )  # fmt: skip
-    coordinator.admit((config,), (files,), what="module of")
-    order = Order(config=config, files=files, budget_s=budget_s, begin_ns=time.perf_counter_ns(), own=own)
+    order = replace(order_of_own(module_file(own), ranks, nodes, cache), budget_s=budget_s, own=own)
+    coordinator.admit((order.config,), (order.files,), what="module of")
     found = coordinator.run(
-        order, OwnMeasured, time_limit_s=max(LIMIT_S, LIMIT_TIMES * budget_s),
+        order, time_limit_s=max(LIMIT_S, LIMIT_TIMES * budget_s),
         on_event=lambda event: on_stage(event.stage, event.done, event.total),
     )  # fmt: skip
     if isinstance(found, RunFailure):
         raise error_of(found)
+    assert isinstance(found, OwnMeasured)
     return found
 
 

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from loaderprobe.analyze.judge import Judged
-from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.batches import holds_images, length_of, size_bytes
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.measure.ceilings import CEILING_S, ceiling_of
 from loaderprobe.measure.further import BUDGET_STEP_S, enough_said
 from loaderprobe.measure.pace import SEGMENTS_A_ROUND
-from loaderprobe.measure.parts import Parts
-from loaderprobe.measure.session import GivenUp, Recorder, Session
-from loaderprobe.protocols import Compute, ComputeArguments, MakeCompute, NextRound, OnStage, PageCache
+from loaderprobe.measure.segment_runner import Parts
+from loaderprobe.measure.session import GivenUp, Session
+from loaderprobe.protocols import Compute, ComputeArguments, MakeCompute, OnStage, PageCache
+from loaderprobe.records import values
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig, with_options
 from loaderprobe.records.diagnosis import DataFound, OwnMeasured
 from loaderprobe.records.environment import StorageLocation
@@ -374,8 +374,6 @@ class LoaderRequest:
     beyond_s: float = 0.0
     """Seconds beyond the budget, for further rounds while the verdict is open."""
     rounds: int = 3
-    decide: NextRound = next_round
-    """Is asked which segments to measure next."""
     period: int | None = None
     """Batches that an update of the model takes, where the step is the loop of a script."""
     among: Callable[[Parts, RunConfig, LoaderProperties], Parts] = lambda parts, *_: parts
@@ -479,7 +477,7 @@ def _measure(
                 location = _location(properties.files)
                 parts = Parts(
                     loader=driver, compute=device, clock=clock, cache=cache, location=location,
-                    next_round=asked.decide, waits=sampler.samples,
+                    waits=sampler.samples,
                 )  # fmt: skip
                 session = _session(config, parts, asked, on_stage, properties)
                 wanted = asked.ceiling and process_reads_counted(location) and asked.cache == "cold"
@@ -491,7 +489,7 @@ def _measure(
                 raise _no_round(error, driver.records(), limit.spent_s, loader, asked) from error
             except StopIteration as error:
                 raise _ended(driver.taken, loader) from error
-            measured = replace(session.measurement((), ()), stacks=driver.stacks())
+            measured = replace(session.measurement(), stacks=driver.stacks())
             measured = asked.joined(replace(measured, notes=(*measured.notes, *driver.notes(), *notes)))
     # When the script ends, nothing can be started any more.
     wanted = wanted and not any(note in measured.notes for note in (ENDED, INTERRUPTED))
@@ -584,16 +582,11 @@ def _session(
     config: RunConfig, parts: Parts, asked: LoaderRequest, on_stage: OnStage, properties: LoaderProperties
 ) -> Session:
     config = with_options(config, compute=parts.compute.info().name)
-    recorder = Recorder(
-        config, access=properties.access, first_pass=properties.first_pass, sample_bytes=properties.sample_bytes,
-        images=properties.images, stream=properties.stream,
-    )  # fmt: skip
     return Session(
-        recorder=recorder,
+        **values(properties, "access", "first_pass", "sample_bytes", "images", "stream", "pool", "resident_batches"),
+        config=config,
         files=None if isinstance(properties.files, UnknownFiles) else properties.files,
         begun_with=properties.taken,
-        pool=properties.pool,
-        resident_batches=properties.resident_batches,
         parts=asked.among(parts, config, properties),
         on_stage=on_stage,
         period=asked.period,
@@ -626,7 +619,7 @@ def _run(session: Session, driver: Any, loader: Any) -> tuple[Remark, ...]:
 
 
 def _has_round(session: Session) -> bool:
-    measured = session.measurement((), ())
+    measured = session.measurement()
     needed = {"loader_only", judged_activity(measured)}
     return needed <= {segment.activity for segment in measured.segments if segment.mode == session.config.mode}
 
