@@ -163,10 +163,15 @@ def attach(hooks: ScriptHooks) -> Callable[[], None]:
         used_up = schedule.last_epoch > schedule.total_steps
         return schedule.get_last_lr() if used_up and hooks.drives else original(schedule)
 
-    # Of `save(what, f)` and `serialize_file(what, filename)`, called by position or by name.
-    saving = _before(
-        lambda *given, **named: hooks.saving(given[1] if len(given) > 1 else named.get("f", named.get("filename")))
-    )
+    def saving(original: Any, *given: Any, **named: Any) -> Any:
+        """Of `save(what, f)` and `serialize_file(what, filename)`, called by position or by name."""
+        hooks.saving(given[1] if len(given) > 1 else named.get("f", named.get("filename")))
+        return original(*given, **named)
+
+    def backward(original: Any, *given: Any, **named: Any) -> Any:
+        hooks.backward()
+        return original(*given, **named)
+
     try:
         iterators = HookedIterators(hooks, undo)
         undo.callback(hook(_BaseDataLoaderIter, "__init__", iterators.making))
@@ -176,7 +181,7 @@ def attach(hooks: ScriptHooks) -> Callable[[], None]:
         if LOADERS in vars(sys.modules.get(MODULE, object)):
             kinds = tuple(with_hook(hooks.get_iterator, kind) for kind in vars(sys.modules[MODULE])[LOADERS])
             undo.callback(replace(sys.modules[MODULE], LOADERS, kinds))
-        undo.callback(hook(torch.autograd, "backward", _before(lambda *_, **__: hooks.backward())))
+        undo.callback(hook(torch.autograd, "backward", backward))
         for module in (torch, torch.jit):
             undo.callback(hook(module, "save", saving))
         if find_spec("safetensors") is not None:
@@ -224,11 +229,9 @@ class HookedIterators:
 
     def find(self) -> None:
         """The iterators that loaders keep already: heard from the next batch on."""
-        for get_object_ in gc.get_objects():
-            if issubclass(type(get_object_), DataLoader):
-                self._kept.update(
-                    {value: ref(get_object_) for value in list(vars(get_object_).values()) if is_iterator(value)}
-                )
+        for loader in gc.get_objects():
+            if issubclass(type(loader), DataLoader):
+                self._kept.update({value: ref(loader) for value in list(vars(loader).values()) if is_iterator(value)})
 
     def making(self, original: Any, real: Any, loader: Any, *given: Any, **named: Any) -> None:
         """For `_BaseDataLoaderIter.__init__`."""
@@ -289,16 +292,6 @@ def replace(owner: Any, name: str, ours: Any) -> Callable[[], None]:
             setattr(owner, name, original)
 
     return restore
-
-
-def _before(call: Callable[..., None]) -> Callable[..., Any]:
-    """Calls it first, with the same arguments."""
-
-    def called(original: Any, *given: Any, **named: Any) -> Any:
-        call(*given, **named)
-        return original(*given, **named)
-
-    return called
 
 
 def shut_down(real: Any, loader: Any) -> None:

@@ -249,10 +249,13 @@ class Attachment:
         return self._takeover if self._takeover is not None and self._takeover.seen is seen else None
 
     def _leave(self, no_verdict: NoVerdict) -> None:
-        """The script goes on by itself. Rank 0 says why."""
+        """The script goes on by itself, with its own iterator and workers. Rank 0 says why."""
         is_coordinator = self._choice.is_coordinator
         self._over, self._no_verdict = True, no_verdict if is_coordinator else NoVerdict("follows")
         self._outside.close()
+        if self._takeover is not None:
+            self._takeover.pauses.close()
+            self._takeover = None
         self._files.end()
         if is_coordinator:
             self._say("script.no_verdict", {"attached": self.record()})
@@ -347,7 +350,7 @@ class Attachment:
             assert self._choice.ranks is not None
             self._choice.ranks.not_together = error.why
             self._leave(NoVerdict("ranks_apart"))
-            return self._own_batch(takeover)
+            return takeover.take()
         except Exception as error:
             if takeover.handed_over:
                 raise
@@ -363,26 +366,19 @@ class Attachment:
 
     def _refused(self, takeover: Takeover, error: LoaderprobeError) -> Any:
         """Before the first batch the script goes on as if nothing had happened, on all ranks; later it ends."""
-        ranks = self._choice.ranks
-        if ranks is not None and not takeover.handed_over:
-            ranks.refuse("refused", error.message, error.hint)
-            self._leave(NoVerdict("ranks_apart"))
-            return self._own_batch(takeover)
-        self._over, self._no_verdict = True, NoVerdict("refused", error.message, error.hint)
+        ranks, no_verdict = self._choice.ranks, NoVerdict("refused", error.message, error.hint)
+        if not takeover.handed_over:
+            if ranks is not None:
+                ranks.refuse("refused", error.message, error.hint)
+                no_verdict = NoVerdict("ranks_apart")
+            self._leave(no_verdict)
+            return takeover.take()
+        self._over = self._finished = True
+        self._no_verdict = no_verdict
         self._outside.close()
         self._say("script.no_verdict", {"attached": self.record()})
-        if takeover.handed_over:
-            takeover.pauses.close()
-            self._finished = True
-            raise Finished(error.exit_code, CANNOT_GO_ON)
-        return self._own_batch(takeover)
-
-    def _own_batch(self, takeover: Takeover) -> Any:
-        """The script goes on with its own next batch. Its iterator, with its workers, lives as long as it wants."""
-        self._takeover = None
         takeover.pauses.close()
-        self._files.end()
-        return takeover.take()
+        raise Finished(error.exit_code, CANNOT_GO_ON)
 
     def _ended(self) -> Finished:
         """What ends the script, with what it has come to: a rank that follows says why where it was not measured."""

@@ -22,7 +22,7 @@ from loaderprobe.records import values
 from loaderprobe.records.diagnosis import AttachRequest, OwnMeasured
 from loaderprobe.records.measurement import Measurement, segments_of
 from loaderprobe.records.rank_processes import NotTogether, NotTogetherCode, RankOffer
-from loaderprobe.records.remark import Remark
+from loaderprobe.records.remark import Remark, each_once
 from loaderprobe.store.codec import encode, write_atomically
 from loaderprobe.store.results import make_directory
 from loaderprobe.system.host import SystemClock
@@ -42,6 +42,11 @@ class ScriptCollectives(Collectives):
         self.coroutine: SessionCoroutine | None = None
         self.begun = False
         """True once the loops of all ranks are taken over."""
+
+    def until(self, budget_s: float | None) -> Deadline:
+        """What ends a measurement of these ranks that takes too long."""
+        self.deadline = Deadline(budget_s, lambda: self.begun)
+        return self.deadline
 
     def begin(self) -> None:
         """Take over the loops of all ranks; raises Withdrawn where one refuses, or does not answer."""
@@ -114,13 +119,13 @@ class StartAgreement:
     not_together: NotTogether | None = field(init=False, default=None)
     """Why nothing is taken over."""
     agreed: bool = field(init=False, default=False)
-    _since_ns: int | None = field(init=False, default=None)
+    _since_ns: int = field(init=False, default=0)
 
     def ask(self, passes: int, offer: RankOffer) -> bool:
         """True at the step at which this rank's loop is taken over. `passes` are the backward passes so far."""
         if self.agreed or self.not_together:
             return self.agreed
-        if self._since_ns is None:
+        if not self._since_ns:
             self.store.set(f"offer/{self.rank}", msgspec.json.encode(offer).decode())
             self._since_ns = self.clock.now_ns()
         decision = self._decision()
@@ -148,7 +153,7 @@ class StartAgreement:
             # One call to the store, as it is asked before every batch.
             if self.store.check([f"offer/{rank}" for rank in range(1, self.size)]):
                 self._propose(passes, offer)
-            elif self._seconds() > PATIENCE_S:
+            elif (self.clock.now_ns() - self._since_ns) / 1e9 > PATIENCE_S:
                 self.refuse(NotTogether(code="silent", ranks=self._without("offer")))
         elif passes >= self.proposed[0]:
             late = self._without("accepted")
@@ -196,9 +201,6 @@ class StartAgreement:
     def _without(self, key: str) -> tuple[int, ...]:
         """The ranks but 0 that have not stored this key."""
         return tuple(rank for rank in range(1, self.size) if not self.store.check([f"{key}/{rank}"]))
-
-    def _seconds(self) -> float:
-        return 0.0 if self._since_ns is None else (self.clock.now_ns() - self._since_ns) / 1e9
 
     def _decision(self) -> str:
         return self.store.get(_DECISION).decode() if self.store.check([_DECISION]) else ""
@@ -297,7 +299,7 @@ class Ranks:
             period=seen.period,
             among=lambda parts, *_: replace(parts, collectives=collectives, disturbance=OthersMeter(self._ranks_here)),
             ceiling=False,
-            deadline=lambda budget: self._deadline(budget, collectives),
+            deadline=collectives.until,
             joined=self._as_one,
         )
         measured = measure_loader(seen.known.to_measure(), compute_of(step), asked, on_stage)
@@ -327,10 +329,6 @@ class Ranks:
         self._barrier_s = barrier_s(group, SystemClock())
         self._collectives, self._gathered = ScriptCollectives(group), RankGather(group)
 
-    def _deadline(self, budget_s: float | None, collectives: ScriptCollectives) -> Deadline:
-        collectives.deadline = Deadline(budget_s, lambda: collectives.begun)
-        return collectives.deadline
-
     def _as_one(self, measured: Measurement) -> Measurement:
         """The measurement of all ranks, on rank 0. Where a rank is lost, it ends with the last round that all have."""
         gathered = self._gathered
@@ -343,8 +341,7 @@ class Ranks:
         if not self.is_coordinator:
             return measured
         together = gathered.together()
-        own_notes = (note for note in measured.notes if note not in together.notes)
-        return replace(together, notes=(*together.notes, *own_notes))
+        return replace(together, notes=each_once((*together.notes, *measured.notes)))
 
 
 def ranks_here() -> Ranks | None:

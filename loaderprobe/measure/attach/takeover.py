@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from loaderprobe.batches import length_of
@@ -117,28 +118,27 @@ class OtherTraining:
         return self._passes > self._most or (late and self.happens)
 
 
+@dataclass(eq=False)
 class Takeover:
     """Gives the loops over one loader the batches of a measurement, with the loop's work as the step."""
 
-    def __init__(
-        self,
-        seen: ScriptLoader,
-        real: Iterator[Any],
-        take: Callable[[], Any],
-        coroutine: SessionCoroutine,
-        pauses: Pauses,
-        other_training: OtherTraining,
-        budget_s: float,
-    ) -> None:
-        """`real` is the iterator that the script has of the loader, and `take` its next batch."""
-        self.seen, self.real, self.take, self.coroutine = seen, real, take, coroutine
-        self.pauses, self.other_training, self.budget_s = pauses, other_training, budget_s
-        self.evaluation = Evaluation(seen, coroutine)
-        self.handed_over = False
-        """True once the script was given a batch of the measurement."""
-        length = length_of(seen.loader) or 0
+    seen: ScriptLoader
+    real: Iterator[Any]
+    """The iterator that the script has of the loader."""
+    take: Callable[[], Any]
+    """Its next batch."""
+    coroutine: SessionCoroutine
+    pauses: Pauses
+    other_training: OtherTraining
+    budget_s: float
+    handed_over: bool = False
+    """True once the script was given a batch of the measurement."""
+
+    def __post_init__(self) -> None:
+        self.evaluation = Evaluation(self.seen, self.coroutine)
+        length = length_of(self.seen.loader) or 0
         # Fewer make no segment: then a loop that may expect no more gets more all the same.
-        counted = length > LEAST_STEPS_IN_A_ROW and not seen.known.keeps(real) and counts_to(length)
+        counted = length > LEAST_STEPS_IN_A_ROW and not self.seen.known.keeps(self.real) and counts_to(length)
         self._length = length if counted else None
         """Batches of an epoch, where the loop ends with them; None for as many as the measurement takes."""
 
