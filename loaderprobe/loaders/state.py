@@ -101,12 +101,12 @@ def _inside(value: Any, kind: type, *, named: bool) -> Iterator[Any] | None:
         return iter([*closed_over, *(_named_globals(value) if named else ())])
     if issubclass(kind, type):
         return iter(list(_of_class(value))) if named else None
-    if kind is list or kind is tuple:
-        return iter(value)  # a long one is not copied
     if kind is property:
         return iter((value.fget, value.fset, value.fdel))
-    # Of a dict the collector leaves keys out that are texts.
-    held = [*dict.keys(value), *dict.values(value)] if issubclass(kind, dict) else gc.get_referents(value)
+    if issubclass(kind, dict):  # of one whose keys are texts, the collector leaves these out
+        held = [*dict.keys(value), *dict.values(value)]
+    else:  # a long list is not copied
+        held = value if kind in (list, tuple) else gc.get_referents(value)
     own = own_attributes(value)
     return iter(held if kind in CONTAINERS else [*own.values(), *(each for each in held if each is not own), kind])
 

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import astuple, dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -100,7 +100,6 @@ class StacksSeen:
     def __init__(self, log: FetchLog, lane: int) -> None:
         self._path = log.beside("stacks", lane)
         self._counts: Counter[Stack] = Counter()
-        self._places: dict[CodeType, tuple[str, str, int, str]] = {}
         self._next_s = time.perf_counter() + STACKS_EVERY_S
         self._looks: StackLooks | None = None
         self._counts_now = False
@@ -130,7 +129,7 @@ class StacksSeen:
         begin_s = time.perf_counter()
         if not now and begin_s < self._next_s:
             return
-        counted = [(count, [self._place(*frame) for frame in stack]) for stack, count in dict(self._counts).items()]
+        counted = [(count, [_place(*frame) for frame in stack]) for stack, count in dict(self._counts).items()]
         beside = self._path.with_name(f"{self._path.name}.new")
         with suppress(OSError):  # a full disk: what was written before stays
             beside.write_text(json.dumps([self._looks.cpu_ns if self._looks else 0, counted]))
@@ -138,15 +137,15 @@ class StacksSeen:
         end_s = time.perf_counter()
         self._next_s = end_s + max(STACKS_EVERY_S, (end_s - begin_s) / MOST_WRITING)
 
-    def _place(self, code: CodeType, module: str) -> tuple[str, str, int, str]:
-        if code not in self._places:
-            self._places[code] = astuple(place_of(code, module))
-        return self._places[code]
-
     def close(self) -> None:
         if self._looks is not None:
             self._looks.close()
             self.write(now=True)
+
+
+@cache
+def _place(code: CodeType, module: str) -> tuple[Any, ...]:
+    return astuple(place_of(code, module))
 
 
 def stacks_seen(log: FetchLog) -> StackSamples | None:

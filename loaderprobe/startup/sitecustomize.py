@@ -110,7 +110,7 @@ def patch_fastai(module: ModuleType) -> None:
         return iterate
 
     if originals:
-        module._loaders = tuple(map(attaching_at, range(len(originals))))
+        vars(module)["_loaders"] = tuple(map(attaching_at, range(len(originals))))
 
 
 def hidden() -> None:

@@ -19,6 +19,7 @@ from loaderprobe.measure.pace import SEGMENTS_A_ROUND
 from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.session import GivenUp, Recorder, Session
 from loaderprobe.protocols import Compute, ComputeArguments, MakeCompute, NextRound, OnStage, PageCache
+from loaderprobe.records import values
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig, with_options
 from loaderprobe.records.diagnosis import DataFound, OwnMeasured
 from loaderprobe.records.environment import StorageLocation
@@ -318,15 +319,7 @@ PATIENCE_S = 60.0
 LEAST_DEPTH = 3
 ENDED, INTERRUPTED = Remark(code="script_ended"), Remark(code="script_interrupted")
 BROKEN_OFF = Remark(code="broken_off")
-HIDDEN = StorageLocation(
-    path="",
-    filesystem="unknown",
-    kind="unknown",
-    mount="",
-    source="",
-    devices=(),
-    notes=(Remark(code="files_unknown"),),
-)
+HIDDEN = StorageLocation(path="", filesystem="unknown", kind="unknown", mount="", source="", devices=())
 
 
 class OutOfTimeError(LoaderprobeError):
@@ -584,12 +577,9 @@ def _session(
     config: RunConfig, parts: Parts, asked: LoaderRequest, on_stage: OnStage, properties: LoaderProperties
 ) -> Session:
     config = with_options(config, compute=parts.compute.info().name)
-    recorder = Recorder(
-        config, access=properties.access, first_pass=properties.first_pass, sample_bytes=properties.sample_bytes,
-        images=properties.images, stream=properties.stream,
-    )  # fmt: skip
+    learned = values(properties, "access", "first_pass", "sample_bytes", "images", "stream")
     return Session(
-        recorder=recorder,
+        recorder=Recorder(config, **learned),
         files=None if isinstance(properties.files, UnknownFiles) else properties.files,
         begun_with=properties.taken,
         pool=properties.pool,
