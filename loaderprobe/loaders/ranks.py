@@ -275,9 +275,21 @@ def _unpacked(packed: torch.Tensor) -> bytes:
 def join_group(placement: RankPlacement, variables: MutableMapping[str, str] = os.environ) -> None:
     """Make this process that rank for torch and for the user's code. Raises LostRank where a rank does not join.
 
-    To be called before that code is imported, which may import `init_process_group` by its name.
+    To be called before that code is imported, which may import `init_process_group` by its name. The variables are
+    those that torchrun sets, whoever started this process.
     """
-    variables.update(variables_of(placement))
+    variables.update(
+        RANK=str(placement.rank),
+        WORLD_SIZE=str(placement.size),
+        LOCAL_RANK=str(placement.local_rank),
+        LOCAL_WORLD_SIZE=str(placement.local_size),
+        GROUP_RANK=str(placement.node),
+        GROUP_WORLD_SIZE=str(placement.size // placement.local_size),
+        MASTER_ADDR=placement.address,
+        MASTER_PORT=str(placement.port),
+        # As a client: without it, rank 0 would make a store where there is one.
+        TORCHELASTIC_USE_AGENT_STORE="True",
+    )
     # A number, which code may read. Each rank makes its loader once in the life of the store.
     variables.setdefault("TORCHELASTIC_RESTART_COUNT", "0")
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
@@ -285,24 +297,5 @@ def join_group(placement: RankPlacement, variables: MutableMapping[str, str] = o
     # With torch's own timeout: that code may have ranks wait while one prepares the data.
     dist.init_process_group(backend, store=own.store, rank=own.rank, world_size=own.size)
     module: Any = dist
-    module.init_process_group = module.distributed_c10d.init_process_group = _joined_already
-
-
-def variables_of(placement: RankPlacement) -> dict[str, str]:
-    """The variables that torchrun sets, whoever started this process. Another process made the store they name."""
-    return {
-        "RANK": str(placement.rank),
-        "WORLD_SIZE": str(placement.size),
-        "LOCAL_RANK": str(placement.local_rank),
-        "LOCAL_WORLD_SIZE": str(placement.local_size),
-        "GROUP_RANK": str(placement.node),
-        "GROUP_WORLD_SIZE": str(placement.size // placement.local_size),
-        "MASTER_ADDR": placement.address,
-        "MASTER_PORT": str(placement.port),
-        # As a client: without it, rank 0 would make a store where there is one.
-        "TORCHELASTIC_USE_AGENT_STORE": "True",
-    }
-
-
-def _joined_already(*_: Any, **__: Any) -> None:
-    """For `init_process_group`: the group, over gloo and NCCL, is joined."""
+    # The group, over gloo and NCCL, is joined.
+    module.init_process_group = module.distributed_c10d.init_process_group = lambda *_, **__: None
