@@ -116,7 +116,7 @@ def attachment_of(
 
     `launched` is how many processes a launcher has started to train together; `clock` gives ns.
     """
-    return Attachment(request, say, lambda measured: diagnosis(measured, request.command), keep, launched, clock)
+    return Attachment(request, say, lambda measured: keep(diagnosis(measured, request.command)), launched, clock)
 
 
 def requested(text: str) -> AttachRequest:

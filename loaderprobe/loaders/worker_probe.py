@@ -235,16 +235,10 @@ class EvictAhead:
 
 
 class _Single:
-    def __init__(self, dataset: Any, drop: Any) -> None:
+    """What torch's fetcher asks for samples."""
+
+    def __init__(self, dataset: Any, drop: Callable[[], None]) -> None:
         self._dataset, self._drop = dataset, drop
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("_dataset", "__getitems__"):
-            raise AttributeError(name)
-        return getattr(self._dataset, name)
-
-    def __len__(self) -> int:
-        return len(self._dataset)
 
     def __getitem__(self, index: Any) -> Any:
         self._drop()

@@ -90,22 +90,21 @@ class Finished(SystemExit):
 class Attachment:
     """Follows the script until a loader has trained for some steps, then measures it with the loop as the step.
 
-    `say(code, facts)` is how it speaks. `judge` makes the result of what was measured, and `found` is called with it.
-    Its methods are those of `ScriptHooks`.
+    `say(code, facts)` is how it speaks, and `found` is called with what was measured. Its methods are those of
+    `ScriptHooks`.
     """
 
     def __init__(
         self,
         request: AttachRequest,
         say: Say,
-        judge: Callable[[OwnMeasured], Any],
-        found: Callable[[Any], None],
+        found: Callable[[OwnMeasured], None],
         launched: int = 1,
         clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         """`launched` is how many processes a launcher has started to train together; `clock` gives ns."""
         self._request, self._say, self._clock = request, say, clock
-        self._judge, self._found = judge, found
+        self._found = found
         self._pid = os.getpid()
         self._outside = Outside(say, Path(request.scratch), clock)
         self._loaders = SeenLoaders(ScriptLoader)
@@ -290,8 +289,8 @@ class Attachment:
 
     def _measured(
         self, seen: ScriptLoader, pauses: Pauses, budget_s: float, beyond_s: float, step: Callable[[Any], None]
-    ) -> Any:
-        """What is judged of the loops over one loader, alone or in step with all ranks; None on ranks but the first."""
+    ) -> OwnMeasured | None:
+        """What is measured of the loops over a loader, alone or in step with all ranks; None on ranks but the first."""
         request, ranks = self._request, self._choice.ranks
         if ranks is not None:
             measured = ranks.measure(seen, step, request, budget_s, self._on_stage)
@@ -308,13 +307,12 @@ class Attachment:
         notes += measurement.notes
         if pauses.total_s:
             notes.append(Remark(code="script_paused", facts={"paused_s": pauses.total_s}))
-        result = self._judge(replace(measured, measurement=replace(measurement, notes=tuple(notes))))
         if ranks is not None:
             try:
                 ranks.keep(request.run)
-            except KeyboardInterrupt:  # the verdict is there
+            except KeyboardInterrupt:  # all is measured
                 self._interrupted = True
-        return result
+        return replace(measured, measurement=replace(measurement, notes=tuple(notes)))
 
     def _on_stage(self, stage: str, done: int, total: int) -> None:
         """One line a round. Raises BadValue where another process has begun to train meanwhile."""
@@ -333,7 +331,7 @@ class Attachment:
     def _measured_batch(self, takeover: Takeover, loop: Loop) -> Any:
         """The next batch of the measurement, for one of the script's loops; raises Finished when it has none.
 
-        Raises KeyboardInterrupt for one that came meanwhile, once it is judged what was measured until then.
+        Raises KeyboardInterrupt for one that came meanwhile, once what was measured until then is kept.
         """
         pause = takeover.resumes()
         if pause is not None and self._choice.is_coordinator:

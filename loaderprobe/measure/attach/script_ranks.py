@@ -216,14 +216,16 @@ RANKS = "ranks"
 class Ranks:
     """This rank's part: it offers its loader, agrees on the step, and measures in step with the others."""
 
+    _collectives: ScriptCollectives
+    """There once all have agreed, as are the next three."""
+    _gathered: RankGather
+    _barrier_s: float
+    _ranks_here: tuple[int, ...]
+
     def __init__(self, member: Member) -> None:
         self._member = member
         self._agreement = StartAgreement(member.store, member.rank, member.size, SystemClock())
         self._offer: RankOffer | None = None
-        self._collectives: ScriptCollectives | None = None
-        self._barrier_s = 0.0
-        self._ranks_here: tuple[int, ...] = ()
-        self._gathered: RankGather | None = None
         self.not_together: NotTogether | None = None
         """Why the ranks are not measured together."""
 
@@ -262,7 +264,7 @@ class Ranks:
     def refuse(self, code: NotTogetherCode, detail: str = "", hint: str = "") -> None:
         """This rank cannot be measured, so none is."""
         own = self.not_together = NotTogether(code=code, ranks=(self._member.rank,), detail=detail, hint=hint)
-        if self._collectives is None:
+        if not self._agreement.agreed:
             with suppress(RuntimeError):  # the store may have gone with the rank that held it
                 self._agreement.refuse(own)
             self.not_together = self._agreement.not_together or own
@@ -277,11 +279,9 @@ class Ranks:
 
     def same_budget(self, budget_s: float) -> float:
         """The budget of rank 0, in seconds. Raises LostRank."""
-        assert self._collectives is not None
         return self._collectives.agree(round(budget_s * 1e9)) / 1e9
 
     def coroutine(self, measure: Callable[[Callable[[Any], None]], Any]) -> SessionCoroutine:
-        assert self._collectives is not None
         self._collectives.coroutine = SessionCoroutine(measure, self._collectives)
         return self._collectives.coroutine
 
@@ -290,16 +290,15 @@ class Ranks:
         on_stage: OnStage,
     ) -> OwnMeasured | None:  # fmt: skip
         """Measure in step with the others. What all measured, on rank 0; None on the others."""
-        collectives, gathered = self._collectives, self._gathered
-        assert collectives is not None and gathered is not None
+        together = {"collectives": self._collectives, "disturbance": OthersMeter(self._ranks_here)}
         asked = LoaderRequest(
             cache=request.cache,
             budget_s=budget_s,
-            decide=gathered.next_round,
+            decide=self._gathered.next_round,
             period=seen.period,
-            among=lambda parts, *_: replace(parts, collectives=collectives, disturbance=OthersMeter(self._ranks_here)),
+            among=lambda parts, *_: replace(parts, **together),
             ceiling=False,
-            deadline=collectives.until,
+            deadline=self._collectives.until,
             joined=self._as_one,
         )
         measured = measure_loader(seen.known.to_measure(), compute_of(step), asked, on_stage)
@@ -307,14 +306,12 @@ class Ranks:
 
     def keep(self, run: str) -> None:
         """Write what each rank measured into the directory of a run."""
-        assert self._gathered is not None
         make_directory(Path(run) / RANKS)
         for rank in self._gathered.by_rank:
             write_atomically(Path(run) / RANKS / f"rank-{rank.rank}.json", encode(KIND, rank))
 
     def notes(self, measured: Measurement) -> tuple[Remark, ...]:
         """The notes on what all measured."""
-        assert self._gathered is not None
         hosts = len({rank.host for rank in self._gathered.by_rank})
         together = Remark(code="ranks_together", facts={"ranks": self.size, "hosts": hosts})
         trained = segments_of(measured, measured.config.mode, "training")
@@ -331,16 +328,14 @@ class Ranks:
 
     def _as_one(self, measured: Measurement) -> Measurement:
         """The measurement of all ranks, on rank 0. Where a rank is lost, it ends with the last round that all have."""
-        gathered = self._gathered
-        assert gathered is not None
         try:
-            gathered.gather(measured)
+            self._gathered.gather(measured)
         except LostRank:
-            if self.is_coordinator and not gathered.by_rank:
+            if self.is_coordinator and not self._gathered.by_rank:
                 raise
         if not self.is_coordinator:
             return measured
-        together = gathered.together()
+        together = self._gathered.together()
         return replace(together, notes=each_once((*together.notes, *measured.notes)))
 
 

@@ -397,6 +397,11 @@ def compute_of(step: Callable[[Any], Any] | None, *, in_ranks: bool = False) -> 
     return make
 
 
+def _folder(files: BatchFiles | PartFiles) -> Path:
+    """The one that all lie under."""
+    return Path(os.path.commonpath([Path(path).parent for path in files.file_bytes]))
+
+
 def data_found(loader: Any, files: LoaderFiles) -> DataFound:
     """What is known of a whole data set, from what was learned of the files of some batches."""
     samples = length_of(loader.dataset)
@@ -404,7 +409,7 @@ def data_found(loader: Any, files: LoaderFiles) -> DataFound:
         hidden = files if isinstance(files, UnknownFiles) else None
         return DataFound(hidden=hidden, samples=samples, size_bytes=None, root="")
     size = None if samples is None else files.delivered_bytes(0, files.count) / files.count * samples
-    root = Path(os.path.commonpath([Path(path).parent for batch in files.paths for path in batch]))
+    root = _folder(files)
     folder = str(root) if len(root.parts) >= LEAST_DEPTH else ""
     return DataFound(hidden=None, samples=samples, size_bytes=size, root=folder)
 
@@ -560,9 +565,9 @@ def _learned(driver: Any, limit: Deadline, asked: LoaderRequest) -> LoaderProper
 def _name(files: LoaderFiles, loader: Any) -> str:
     """The name of the folder that all files lie under, if it has one; else of the data set's class."""
     if not isinstance(files, UnknownFiles) and files.file_bytes:
-        folder = Path(os.path.commonpath([Path(path).parent for path in files.file_bytes]))
-        if folder.name:
-            return folder.name.encode(errors="replace").decode()
+        folder = _folder(files).name
+        if folder:
+            return folder.encode(errors="replace").decode()
     return str(getattr(loader, "name", type(loader.dataset).__name__))
 
 
