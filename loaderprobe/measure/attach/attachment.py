@@ -135,24 +135,19 @@ class Attachment:
             seen.begins()
             if self._takeover is not None:
                 self._takeover.loop_begins(seen)
-                if seen is self._takeover.seen:
-                    self._takeover.evaluation.stop()
 
     def get_iterator(self, loader: Any, original: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
         self._goes_on()
         takeover = self._takeover
-        if takeover is None or not self._hears:
+        if takeover is None or not self._hears or self._loaders.seen(loader) is not takeover.seen:
             begin_ns = self._clock()
             made = original(loader)
             if (known := self._loaders.known(loader)) is not None:
                 known.starting_ns += self._clock() - begin_ns
             return made
-        seen = self._loaders.seen(loader)
-        if seen is not takeover.seen:
-            return original(loader)
-        takeover.loop_begins(seen)
+        takeover.loop_begins(takeover.seen)
         # Another real one would start workers, and begin to read.
-        return LoopIterator(takeover.real, partial(self.next_batch, seen, take=takeover.take))
+        return LoopIterator(takeover.real, partial(self.next_batch, takeover.seen, take=takeover.take))
 
     def iterator_made(self, loader: Any) -> ScriptLoader | None:
         self._goes_on()

@@ -147,7 +147,9 @@ class Takeover:
         return self._length is not None and self.seen.in_epoch > self._length
 
     def loop_begins(self, seen: ScriptLoader) -> None:
-        """What is timed now is more than a step."""
+        """What is timed now is more than a step; an evaluation over the same loader is over."""
+        if seen is self.seen:
+            self.evaluation.stop()
         if not (seen is self.seen and seen.begun_each_batch):
             other = f"loader {seen.record().number} was iterated"
             self.coroutine.interrupt("the loop began its next epoch" if seen is self.seen else other)
