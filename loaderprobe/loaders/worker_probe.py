@@ -557,7 +557,7 @@ class WorkerSetup:
         watch = WorkerProbe(self.log, worker, self.files_of, alone=True, passive=self.passive)
         if self.signals is not None:
             self.signals.handle(worker, watch.release)
-        # torch makes the fetcher after this call. What a data set fetches by a DataLoader of its own is part of a batch.
+        # torch makes the fetcher after this call. What a data set fetches by its own DataLoader is part of a batch.
         for kind in (torch_fetch._MapDatasetFetcher, torch_fetch._IterableDatasetFetcher):
             original = kind.fetch
             kind.fetch = (  # type: ignore[method-assign]  # the point of it
