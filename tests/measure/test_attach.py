@@ -23,8 +23,17 @@ from loaderprobe.analyze.judge import verdict
 from loaderprobe.compute.step import StepCompute
 from loaderprobe.errors import BadValue, LoaderprobeError, LostRank
 from loaderprobe.measure.attach import outside, script_ranks, watcher
-from loaderprobe.measure.attach.attachment import CANNOT_GO_ON, MEASURED, Attachment, Finished, budget_of, workers_start
-from loaderprobe.measure.attach.choice import announce, claimed, others_that_train
+from loaderprobe.measure.attach.attachment import (
+    CANNOT_GO_ON,
+    MEASURED,
+    Attachment,
+    Finished,
+    announce,
+    budget_of,
+    claimed,
+    others_that_train,
+    workers_start,
+)
 from loaderprobe.measure.attach.coroutine import SessionCoroutine, Withdrawn
 from loaderprobe.measure.attach.outside import LEAST_PASSES, Outside, Pauses
 from loaderprobe.measure.attach.script_loaders import ScriptLoader, SeenLoaders

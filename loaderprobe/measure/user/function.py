@@ -208,8 +208,7 @@ def measure_in_ranks(
 
 def measure_own(order: Order, on_stage: OnStage) -> OwnMeasured:
     """Make this rank's loader by the user's function, learn it alone, and measure it in step with the other ranks."""
-    from loaderprobe.loaders.rank_input import rank_input
-    from loaderprobe.loaders.ranks import join_group
+    from loaderprobe.loaders.ranks import join_group, rank_input
     from loaderprobe.loaders.unwrap import unwrap
 
     own, placement, config = order.own, order.placement, order.config
