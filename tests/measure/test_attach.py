@@ -268,9 +268,9 @@ def test_ctrl_c_leaves_a_verdict_or_a_reason(tmp_path: Path, monkeypatch: pytest
     measured: Any = OwnMeasured(config=None, measurement=measurement, data=None)  # type: ignore[arg-type]  # not read
     ranks = SimpleNamespace(
         measure=lambda *_: measured, notes=lambda _: (), keep=lambda _: wait("its ranks are written"),
-        not_together=None,
+        not_together=None, is_coordinator=True,
     )  # fmt: skip
-    vars(made)["_choice"] = SimpleNamespace(ranks=ranks, is_coordinator=True)
+    vars(made)["_ranks"] = ranks
     monkeypatch.setattr("loaderprobe.measure.attach.attachment.workers_start", lambda *_: ())
     pauses: Any = SimpleNamespace(total_s=0.0, close=lambda: None)
     measure = partial(made._measured, None, pauses, 60.0, 0.0)  # type: ignore[arg-type]  # its loader is not asked
@@ -725,7 +725,7 @@ def test_a_rank_that_follows_says_if_it_was_measured(tmp_path: Path, error: Load
     nothing = SimpleNamespace(stop=lambda: None, close=lambda: None, total_s=0.0, happens=False)
     given_up = SimpleNamespace(give_up=give_up, inside=False, over=False)
     vars(rank).update(
-        _choice=SimpleNamespace(is_coordinator=False),
+        _ranks=SimpleNamespace(is_coordinator=False, not_together=None),
         _takeover=SimpleNamespace(evaluation=nothing, pauses=nothing, other_training=nothing, coroutine=given_up),
     )
     rank._loaders.trained_in = threading.get_ident()

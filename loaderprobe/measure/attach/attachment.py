@@ -33,7 +33,7 @@ from loaderprobe.system.process import runs
 from loaderprobe.system.written_files import WrittenFiles
 from loaderprobe.units import join_words
 
-# Which loader of a script is measured, when its loop is taken over, and what prevents it.
+# The processes of a command that train.
 
 TRAINS = "trains-"
 SETTLED_S = 5.0
@@ -74,55 +74,6 @@ class NoVerdict:
     why: WhyNot
     detail: str = ""
     hint: str = ""
-
-
-class LoaderChoice:
-    """Takes the loop over a loader once it trains: of a single process at once, of ranks when all have agreed."""
-
-    def __init__(self, request: AttachRequest, loaders: SeenLoaders[ScriptLoader], launched: int) -> None:
-        """`launched` is how many processes a launcher has started to train together."""
-        self._request, self._loaders, self._launched = request, loaders, launched
-        self.ranks: Ranks | None = None
-        """Set where this process trains together with others."""
-
-    @property
-    def is_coordinator(self) -> bool:
-        """False for ranks that are measured together with rank 0, which speaks for them."""
-        return self.ranks is None or self.ranks.is_coordinator
-
-    def decide(self, seen: ScriptLoader) -> bool | NoVerdict:
-        """Whether to take over the loop over this loader now; why this process is never measured, if that is clear."""
-        if self.ranks is None:
-            if seen is not self._loaders.choice(self._request.loader, self._request.after_steps):
-                return False
-            self.ranks = ranks_here()
-            if self.ranks is None and not (settled(seen) or others_that_train(Path(self._request.scratch))):
-                return False
-            prevented = self._prevented(seen)
-            if self.ranks is None:
-                return prevented or True
-            if prevented is not None and prevented.why in ("other_thread", "another_process"):
-                self.ranks.refuse(prevented.why)
-        agreed = self.ranks.agrees(seen, self._loaders.passes)
-        return NoVerdict("ranks_apart") if self.ranks.not_together else agreed
-
-    def _prevented(self, seen: ScriptLoader) -> NoVerdict | None:
-        if self._loaders.trained_in not in (0, threading.get_ident()):
-            return NoVerdict("other_thread")
-        scratch = Path(self._request.scratch)
-        if self.ranks is None:
-            if self._launched > 1:
-                return NoVerdict("ranks", str(self._launched))
-            if others := others_that_train(scratch):
-                return NoVerdict("several_processes", str(others + 1))
-        elif not self.ranks.is_coordinator:
-            return None
-        if not claimed(scratch):
-            return NoVerdict("another_process")
-        # What starting them each time costs shows in no copy, whose workers run on.
-        if self.ranks is None and seen.begun_each_batch and seen.starts_workers:
-            return NoVerdict("begun_each_batch")
-        return None
 
 
 # The measurement in place of a script's loader: what its loops get, and when they have gone elsewhere.
@@ -372,7 +323,9 @@ class Attachment:
         self._pid = os.getpid()
         self._outside = Outside(say, Path(request.scratch), clock)
         self._loaders = SeenLoaders(ScriptLoader)
-        self._choice = LoaderChoice(request, self._loaders, launched)
+        self._launched = launched
+        self._ranks: Ranks | None = None
+        """Set where this process trains together with others."""
         self._takeover: Takeover | None = None
         """None before the measurement; and after it, where the script goes on."""
         self._files = WrittenFiles(self._endangered, ours=lambda: self._keeping or self._measures())
@@ -480,6 +433,11 @@ class Attachment:
             raise self._ended()
 
     @property
+    def _is_coordinator(self) -> bool:
+        """False for ranks that are measured together with rank 0, which speaks for them."""
+        return self._ranks is None or self._ranks.is_coordinator
+
+    @property
     def _here(self) -> bool:
         """False in a process that was forked from the one that trains."""
         return os.getpid() == self._pid
@@ -499,27 +457,61 @@ class Attachment:
         if self._over or not self._here:
             return None
         if self._takeover is None:
-            decision = self._choice.decide(seen)
+            decision = self._decided(seen)
             if isinstance(decision, NoVerdict):
                 self._leave(decision)
             elif decision:
                 self._begin(seen, real, take)
         return self._takeover if self._takeover is not None and self._takeover.seen is seen else None
 
+    def _decided(self, seen: ScriptLoader) -> bool | NoVerdict:
+        """Whether to take over the loop over this loader now: of a single process once it trains, of ranks when all
+        have agreed. Why this process is never measured, if that is clear."""
+        if self._ranks is None:
+            if seen is not self._loaders.choice(self._request.loader, self._request.after_steps):
+                return False
+            self._ranks = ranks_here()
+            if self._ranks is None and not (settled(seen) or others_that_train(Path(self._request.scratch))):
+                return False
+            prevented = self._prevented(seen)
+            if self._ranks is None:
+                return prevented or True
+            if prevented is not None and prevented.why in ("other_thread", "another_process"):
+                self._ranks.refuse(prevented.why)
+        agreed = self._ranks.agrees(seen, self._loaders.passes)
+        return NoVerdict("ranks_apart") if self._ranks.not_together else agreed
+
+    def _prevented(self, seen: ScriptLoader) -> NoVerdict | None:
+        if self._loaders.trained_in not in (0, threading.get_ident()):
+            return NoVerdict("other_thread")
+        scratch = Path(self._request.scratch)
+        if self._ranks is None:
+            if self._launched > 1:
+                return NoVerdict("ranks", str(self._launched))
+            if others := others_that_train(scratch):
+                return NoVerdict("several_processes", str(others + 1))
+        elif not self._ranks.is_coordinator:
+            return None
+        if not claimed(scratch):
+            return NoVerdict("another_process")
+        # What starting them each time costs shows in no copy, whose workers run on.
+        if self._ranks is None and seen.begun_each_batch and seen.starts_workers:
+            return NoVerdict("begun_each_batch")
+        return None
+
     def _leave(self, no_verdict: NoVerdict) -> None:
         """The script goes on by itself, with its own iterator and workers. Rank 0 says why."""
-        is_coordinator = self._choice.is_coordinator
-        self._over, self._no_verdict = True, no_verdict if is_coordinator else NoVerdict("follows")
+        self._over, self._no_verdict = True, no_verdict if self._is_coordinator else NoVerdict("follows")
         self._outside.close()
         if self._takeover is not None:
             self._takeover.pauses.close()
             self._takeover = None
         self._files.end()
-        if is_coordinator:
+        if self._is_coordinator:
             self._say("script.no_verdict", {"attached": self.record()})
 
     def _begin(self, seen: ScriptLoader, real: Iterator[Any], take: Callable[[], Any]) -> None:
-        ranks, step_s = self._choice.ranks, seen.step_s(self._clock())
+        ranks, step_s = self._ranks, seen.step_s(self._clock())
         budget_s, beyond_s = budget_of(self._request, step_s, in_ranks=ranks is not None)
         if ranks is not None:
             try:
@@ -528,7 +520,7 @@ class Attachment:
                 ranks.refuse("lost", error.message, error.hint)
                 self._leave(NoVerdict("ranks_apart"))
                 return
-        if self._choice.is_coordinator:
+        if self._is_coordinator:
             facts = {
                 "loader": seen.record(),
                 "ranks": ranks.size if ranks and ranks.size > 1 else None,
@@ -550,7 +542,7 @@ class Attachment:
         self, seen: ScriptLoader, pauses: Pauses, budget_s: float, beyond_s: float, step: Callable[[Any], None]
     ) -> OwnMeasured | None:
         """What is measured of the loops over a loader, alone or in step with all ranks; None on ranks but the first."""
-        request, ranks = self._request, self._choice.ranks
+        request, ranks = self._request, self._ranks
         if ranks is not None:
             measured = ranks.measure(seen, step, request, budget_s, self._on_stage)
         else:
@@ -575,7 +567,7 @@ class Attachment:
 
     def _on_stage(self, stage: str, done: int, total: int) -> None:
         """One line a round. Raises BadValue where another process has begun to train meanwhile."""
-        others = 0 if self._choice.ranks else others_that_train(Path(self._request.scratch))
+        others = 0 if self._ranks else others_that_train(Path(self._request.scratch))
         if others:
             raise BadValue(
                 f"{others + 1} processes of the command train at the same time, not joined by torch.distributed. One "
@@ -583,7 +575,7 @@ class Attachment:
                 hint="start the script with one process that trains",
             )
         round_ = stage.partition(":")[0]
-        if self._choice.is_coordinator and stage.startswith("round") and round_ != self._round:
+        if self._is_coordinator and stage.startswith("round") and round_ != self._round:
             self._round = round_
             self._say("script.round", {"round": round_})
 
@@ -593,7 +585,7 @@ class Attachment:
         Raises KeyboardInterrupt for one that came meanwhile, once what was measured until then is kept.
         """
         pause = takeover.resumes()
-        if pause is not None and self._choice.is_coordinator:
+        if pause is not None and self._is_coordinator:
             paused_s, function = pause
             facts = {"paused_s": paused_s, "place": function, "budget_s": takeover.budget_s}
             self._say("script.was_paused", facts)
@@ -604,8 +596,8 @@ class Attachment:
         except LoaderprobeError as error:
             return self._refused(takeover, error)
         except Withdrawn as error:
-            assert self._choice.ranks is not None
-            self._choice.ranks.not_together = error.why
+            assert self._ranks is not None
+            self._ranks.not_together = error.why
             self._leave(NoVerdict("ranks_apart"))
             return takeover.take()
         except Exception as error:
@@ -623,7 +615,7 @@ class Attachment:
 
     def _refused(self, takeover: Takeover, error: LoaderprobeError) -> Any:
         """Before the first batch the script goes on as if nothing had happened, on all ranks; later it ends."""
-        ranks, no_verdict = self._choice.ranks, NoVerdict("refused", error.message, error.hint)
+        ranks, no_verdict = self._ranks, NoVerdict("refused", error.message, error.hint)
         if not takeover.handed_over:
             if ranks is not None:
                 ranks.refuse("refused", error.message, error.hint)
@@ -646,7 +638,7 @@ class Attachment:
         self._over = self._finished = self._keeping = True
         result = takeover.coroutine.result if takeover.coroutine.over else None
         # Ctrl-C while the result is kept leaves that reason.
-        self._no_verdict = NoVerdict("ended_early" if self._choice.is_coordinator else "follows")
+        self._no_verdict = NoVerdict("ended_early" if self._is_coordinator else "follows")
         try:
             if result is not None:
                 self._found(result)
@@ -681,7 +673,7 @@ class Attachment:
             takeover.coroutine.give_up()
             self._conclude(takeover)
         except LoaderprobeError as error:
-            early = self._choice.is_coordinator or isinstance(error, LostRank)
+            early = self._is_coordinator or isinstance(error, LostRank)
             self._no_verdict = NoVerdict("ended_early" if early else "follows", error.message, error.hint)
             if takeover.other_training.happens and early:
                 others = self._loaders.others(takeover.seen)
@@ -691,9 +683,9 @@ class Attachment:
     def _end_without_takeover(self) -> None:
         without = self._outside.looked or (self._loaders.passes and not self._loaders.all)
         self._no_verdict = NoVerdict("no_loader" if without else self._loaders.why_none(self._request.loader))
-        if self._choice.ranks is not None:
-            self._choice.ranks.end()
-            self._no_verdict = NoVerdict("ranks_apart" if self._choice.is_coordinator else "follows")
+        if self._ranks is not None:
+            self._ranks.end()
+            self._no_verdict = NoVerdict("ranks_apart" if self._is_coordinator else "follows")
 
     def close(self) -> None:
         """The script is over, or the block: its files are its own again, and its loader makes iterators again."""
@@ -703,7 +695,7 @@ class Attachment:
 
     def record(self) -> Attached:
         """What this process did and saw, once it has ended."""
-        no_verdict, ranks = self._no_verdict, self._choice.ranks
+        no_verdict, ranks = self._no_verdict, self._ranks
         why_not = no_verdict.why if no_verdict else None
         return Attached(
             pid=os.getpid(),
