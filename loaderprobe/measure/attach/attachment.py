@@ -523,7 +523,7 @@ class Attachment:
         if self._is_coordinator:
             facts = {
                 "loader": seen.record(),
-                "ranks": ranks.size if ranks and ranks.size > 1 else None,
+                "ranks": ranks.size if ranks else None,
                 "budget_s": budget_s,
                 "most_s": budget_s + beyond_s if beyond_s else None,
                 "others": self._loaders.others(seen),
