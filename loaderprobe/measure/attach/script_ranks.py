@@ -43,7 +43,7 @@ class ScriptCollectives(Collectives):
         self.begun = False
         """True once the loops of all ranks are taken over."""
 
-    def until(self, budget_s: float | None) -> Deadline:
+    def until(self, budget_s: float) -> Deadline:
         """What ends a measurement of these ranks that takes too long."""
         self.deadline = Deadline(budget_s, lambda: self.begun)
         return self.deadline

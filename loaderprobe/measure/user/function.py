@@ -212,7 +212,7 @@ def measure_own(order: Order, on_stage: OnStage) -> OwnMeasured:
     from loaderprobe.loaders.unwrap import unwrap
 
     own, placement, config = order.own, order.placement, order.config
-    assert own is not None and placement is not None
+    assert own is not None and placement is not None and order.budget_s is not None
     on_stage("joining the process group", 0, 0)
     join_group(placement)
     on_stage(f"calling {own.name}", 0, 0)

@@ -117,7 +117,7 @@ class Discovery:
     ahead: int
     """Batches made ahead of the one that is taken."""
     spent_s: Callable[[], float]
-    budget_s: float | None
+    budget_s: float
     counts_reads: Callable[[LoaderFiles], bool] = lambda files: process_reads_counted(_location(files))
     samples: int | None = None
     """In the data set; None where it has no length."""
@@ -163,7 +163,7 @@ class Discovery:
             images = images or holds_images(batch)
             taken += 1
             resident.keep(batch)
-            late = self.budget_s is not None and spent_s > DISCOVERY_SHARE * self.budget_s
+            late = spent_s > DISCOVERY_SHARE * self.budget_s
             enough = taken >= wanted and spent_s >= DISCOVERY_AT_LEAST_S
             if not pool and (enough or late or self.loader.exhausted):
                 self.loader.check()
@@ -187,7 +187,7 @@ class Discovery:
         first = evicted_at + self.ahead + self.workers
         while taken < first + pool:
             spent_s = self.spent_s() - begin_s
-            late = self.budget_s is not None and spent_s > DISCOVERY_SHARE * self.budget_s
+            late = spent_s > DISCOVERY_SHARE * self.budget_s
             if taken >= first + max(2, self.workers) and (late or spent_s > DISCOVERY_AT_LEAST_S):
                 break
             next(batches)
@@ -332,11 +332,11 @@ class Deadline(SystemClock):
     From where a rank has `begun` with the others, rank 0 decides for all when time is over, and nothing is raised.
     """
 
-    def __init__(self, budget_s: float | None, begun: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, budget_s: float, begun: Callable[[], bool] = lambda: False) -> None:
         self._begin_ns = super().now_ns()
-        self._most_s = None if budget_s is None else OVERRUN_TIMES * budget_s + OVERRUN_S
+        self._most_s = OVERRUN_TIMES * budget_s + OVERRUN_S
         self._begun = begun
-        self.patience_s = 0.0 if self._most_s is None else self._most_s + PATIENCE_S
+        self.patience_s = self._most_s + PATIENCE_S
 
     @property
     def spent_s(self) -> float:
@@ -348,10 +348,10 @@ class Deadline(SystemClock):
 
     @property
     def late(self) -> bool:
-        return self._most_s is not None and self.spent_s > self._most_s
+        return self.spent_s > self._most_s
 
     def error(self) -> OutOfTimeError:
-        return OutOfTimeError(f"not even one round fitted into {format_duration(self._most_s or 0.0)}")
+        return OutOfTimeError(f"not even one round fitted into {format_duration(self._most_s)}")
 
     def check(self) -> None:
         if not self._begun() and self.late:
@@ -363,7 +363,7 @@ class LoaderRequest:
     """How a loader is to be measured."""
 
     cache: CacheState = "cold"
-    budget_s: float | None
+    budget_s: float
     beyond_s: float = 0.0
     """Seconds beyond the budget, for further rounds while the verdict is open."""
     rounds: int = 3
@@ -375,7 +375,7 @@ class LoaderRequest:
     """Joins the other ranks, once all is known of the loader: the parts of a session in step with theirs."""
     ceiling: bool = True
     """Whether to measure what the storage delivers, too."""
-    deadline: Callable[[float | None], Deadline] = Deadline
+    deadline: Callable[[float], Deadline] = Deadline
     """Makes what ends a measurement that takes too long, of the budget with what goes beyond it."""
     joined: Callable[[Measurement], Measurement] = lambda measured: measured
     """Makes one measurement of those of all ranks."""
@@ -449,7 +449,7 @@ def _measure(
     from loaderprobe.loaders.user_loader import UserLoader
 
     loader, own = given.loader, isinstance(given, OwnIterable)
-    limit = asked.deadline(None if asked.budget_s is None else asked.budget_s + asked.beyond_s)
+    limit = asked.deadline(asked.budget_s + asked.beyond_s)
     clock = SystemClock()
     with scratch_directory() as scratch:
         driver: Any = (
@@ -482,7 +482,7 @@ def _measure(
                 session = _session(config, parts, asked, on_stage, properties)
                 wanted = asked.ceiling and process_reads_counted(location) and asked.cache == "cold"
                 spent_s = limit.spent_s + (CEILING_S if wanted else 0.0)
-                session.budget_s = None if asked.budget_s is None else max(0.0, asked.budget_s - spent_s)
+                session.budget_s = max(0.0, asked.budget_s - spent_s)
                 session.beyond_s = lambda so_far: asked.beyond_s if Judged(measurement=so_far).is_unsure else 0.0
                 notes = (*_run(session, driver, loader), *_uneven(driver.records(), properties.batch_size))
             except OutOfTimeError as error:
@@ -525,7 +525,7 @@ def _enough_s(longest_s: float, loader: Any, asked: LoaderRequest) -> int:
     """
     ahead = max(loader.prefetch_factor or 0, 2)
     most_s = longest_s * (2 * (ahead + 1) + SEGMENTS_A_ROUND * (ahead + 2))
-    enough_s = max(most_s / OVERRUN_TIMES, 2 * ((asked.budget_s or 0.0) + asked.beyond_s))
+    enough_s = max(most_s / OVERRUN_TIMES, 2 * (asked.budget_s + asked.beyond_s))
     return math.ceil(enough_s / BUDGET_STEP_S) * BUDGET_STEP_S
 
 
@@ -533,7 +533,7 @@ def _with_budget(
     measured: Measurement, ceiling: StorageCeiling | None, session: Session, asked: LoaderRequest
 ) -> tuple[Remark, ...]:
     """The notes; where the budget ended the session while the verdict is open, with the budget that it would take."""
-    if session.more_s is None or session.budget_s is None or asked.budget_s is None:
+    if session.more_s is None or session.budget_s is None:
         return measured.notes
     if not Judged(measurement=measured, ceiling=ceiling).is_unsure:
         return measured.notes
@@ -553,8 +553,8 @@ def _threads(driver: Any, loader: Any, *, own: bool) -> list[tuple[int, int]]:
 def _learned(driver: Any, limit: Deadline, asked: LoaderRequest) -> LoaderProperties:
     """Of an iterable that is no DataLoader: files are not looked for. Raises StopIteration where it ends."""
     begin_s, resident = limit.spent_s, Resident()
-    share_s = math.inf if asked.budget_s is None else DISCOVERY_SHARE * asked.budget_s
-    driver.learn(resident.keep, lambda: limit.spent_s - begin_s >= min(share_s, DISCOVERY_AT_LEAST_S))
+    enough_s = min(DISCOVERY_SHARE * asked.budget_s, DISCOVERY_AT_LEAST_S)
+    driver.learn(resident.keep, lambda: limit.spent_s - begin_s >= enough_s)
     return LoaderProperties(
         taken=driver.taken, pool=0, batch_size=_mean_size(driver.records()), images=holds_images(resident.batches),
         files=UnknownFiles(code="no_data_loader"), access="none", resident_batches=tuple(resident.batches),
