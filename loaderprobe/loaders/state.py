@@ -280,7 +280,7 @@ def shared_state_kept(loader: DataLoader[Any]) -> Iterator[list[Remark]]:
     pieces = [piece for piece in in_use if (mapping := _mapping_of(piece, mapped)) and _is_shared(mapping)]
     saved, left_out = _within(_merged(pieces))
     attributes = [(vars(owner), dict(vars(owner))) for owner in _owners(loader)]
-    places_in_epoch = [(vars(loader.dataset), _numbers(loader.dataset))] if _resumes_here(loader) else []
+    place_in_epoch = _place_in_epoch(loader)
     notes = []
     if left_out:
         notes.append(Remark(code="shared_memory_stays", facts={"size_bytes": left_out}))
@@ -294,8 +294,8 @@ def shared_state_kept(loader: DataLoader[Any]) -> Iterator[list[Remark]]:
         for namespace, before in attributes:
             namespace.clear()
             namespace.update(before)
-        for namespace, before in places_in_epoch:
-            namespace.update(before)
+        if place_in_epoch:
+            vars(loader.dataset).update(place_in_epoch)
 
 
 def _memory(value: Any) -> range | None:
@@ -372,16 +372,14 @@ def _owners(loader: DataLoader[Any]) -> list[Any]:
     return list({id(owner): owner for owner in owners if type(getattr(owner, "__dict__", None)) is dict}.values())
 
 
-def _resumes_here(loader: DataLoader[Any]) -> bool:
-    """True for a data set that works in this process and keeps its position, so that it can continue from there."""
-    own = getattr(loader.dataset, "__dict__", None)
-    return not loader.num_workers and type(own) is dict and hasattr(type(loader.dataset), "load_state_dict")
+def _place_in_epoch(loader: DataLoader[Any]) -> dict[str, Any]:
+    """Of a data set that works in this process, and can continue from a position, the attributes that can be one.
 
-
-def _numbers(dataset: Any) -> dict[str, Any]:
-    """Attributes that can be a position; threads and files opened since then stay."""
-    plain = (int, float, bool, str, type(None))
-    return {name: value for name, value in vars(dataset).items() if type(value) in plain}
+    Threads and files opened since then stay.
+    """
+    resumes, plain = hasattr(type(loader.dataset), "load_state_dict"), (int, float, bool, str, type(None))
+    own = own_attributes(loader.dataset) if resumes and not loader.num_workers else {}
+    return {name: value for name, value in own.items() if type(value) in plain}
 
 
 def _is_shared(mapping: Mapping) -> bool:

@@ -659,9 +659,13 @@ class Attachment:
             return
         self._over = True
         self._outside.close()
-        takeover = self._takeover
+        takeover, ranks = self._takeover, self._ranks
         if takeover is None:
-            self._end_without_takeover()
+            without = self._outside.looked or (self._loaders.passes and not self._loaders.all)
+            self._no_verdict = NoVerdict("no_loader" if without else self._loaders.why_none(self._request.loader))
+            if ranks is not None:
+                ranks.end()
+                self._no_verdict = NoVerdict("ranks_apart" if ranks.is_coordinator else "follows")
             return
         takeover.evaluation.stop()
         takeover.pauses.close()
@@ -679,13 +683,6 @@ class Attachment:
                 others = self._loaders.others(takeover.seen)
                 named = join_words([f"loader {other.number} ({other.dataset})" for other in others])
                 self._no_verdict = NoVerdict("not_seen_again", named, error.hint)
-
-    def _end_without_takeover(self) -> None:
-        without = self._outside.looked or (self._loaders.passes and not self._loaders.all)
-        self._no_verdict = NoVerdict("no_loader" if without else self._loaders.why_none(self._request.loader))
-        if self._ranks is not None:
-            self._ranks.end()
-            self._no_verdict = NoVerdict("ranks_apart" if self._is_coordinator else "follows")
 
     def close(self) -> None:
         """The script is over, or the block: its files are its own again, and its loader makes iterators again."""
