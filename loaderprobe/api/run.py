@@ -69,9 +69,10 @@ def run_command(command: Sequence[str], request: AttachRequest, environment: Map
     check_out(run)
     path = os.pathsep.join([str(STARTUP), *filter(None, [environment.get("PYTHONPATH")])])
     with scratch_directory() as scratch:
-        asked = to_json(replace(request, scratch=str(scratch))).decode()
+        request = replace(request, scratch=str(scratch))
+        asked = {"PYTHONPATH": path, VARIABLE: to_json(request).decode()}
         try:
-            process = subprocess.Popen([*command], env={**environment, "PYTHONPATH": path, VARIABLE: asked})
+            process = subprocess.Popen([*command], env={**environment, **asked})
         except OSError as error:
             raise MissingPart(f"{command[0]} cannot be started: {error.strerror}", hint="check the command") from error
         with _signals_left_to(process):
@@ -81,10 +82,9 @@ def run_command(command: Sequence[str], request: AttachRequest, environment: Map
         found = load_any(left) if left.exists() else load_any(run) if (scratch / KEPT).exists() else None
         assert found is None or isinstance(found, Diagnosis | Watch)
         try:
-            if found is not None and left.exists():
-                keep(found, replace(request, scratch=str(scratch)))
-            elif found is not None and not (run / REPORT).exists():  # a process that is killed has kept no page
-                write_result(run, found.files())
+            # A process that is killed has kept no page.
+            if found is not None and (left.exists() or not (run / REPORT).exists()):
+                keep(found, request)
         except LoaderprobeError as error:
             not_kept = error
         processes = tuple(
@@ -116,7 +116,7 @@ def attachment_of(
 
     `launched` is how many processes a launcher has started to train together; `clock` gives ns.
     """
-    return Attachment(request, say, lambda measured: diagnosis(measured, request.command), keep, launched, clock)
+    return Attachment(request, say, lambda measured: keep(diagnosis(measured, request.command)), launched, clock)
 
 
 def requested(text: str) -> AttachRequest:

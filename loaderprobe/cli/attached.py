@@ -97,7 +97,7 @@ def _watch(request: AttachRequest) -> None:
         return
     from loaderprobe.api.run import Watch, keep, keep_seen, watcher_of
     from loaderprobe.loaders.attached import attach
-    from loaderprobe.measure.attach.choice import claimed
+    from loaderprobe.measure.attach.attachment import claimed
 
     @cache
     def first() -> bool:

@@ -12,10 +12,13 @@ from __future__ import annotations
 import functools
 import gc
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary, ref
 
@@ -25,7 +28,11 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from loaderprobe.loaders.unwrap import end_workers, is_iterator
+from loaderprobe.errors import NoSpace
+from loaderprobe.loaders.fetch_log import ROWS, FetchLog, OpenLog
+from loaderprobe.loaders.unwrap import end_workers, is_iterator, torch_iterator
+from loaderprobe.loaders.worker_probe import WorkerProbe, WorkerSetup, watch_here
+from loaderprobe.records.measurement import BATCH_COLUMNS, WorkerBatches
 
 # fastai's own DataLoader, which is no sub-class of torch's: a torch DataLoader that makes the same batches.
 #
@@ -163,10 +170,15 @@ def attach(hooks: ScriptHooks) -> Callable[[], None]:
         used_up = schedule.last_epoch > schedule.total_steps
         return schedule.get_last_lr() if used_up and hooks.drives else original(schedule)
 
-    # Of `save(what, f)` and `serialize_file(what, filename)`, called by position or by name.
-    saving = _before(
-        lambda *given, **named: hooks.saving(given[1] if len(given) > 1 else named.get("f", named.get("filename")))
-    )
+    def saving(original: Any, *given: Any, **named: Any) -> Any:
+        """Of `save(what, f)` and `serialize_file(what, filename)`, called by position or by name."""
+        hooks.saving(given[1] if len(given) > 1 else named.get("f", named.get("filename")))
+        return original(*given, **named)
+
+    def backward(original: Any, *given: Any, **named: Any) -> Any:
+        hooks.backward()
+        return original(*given, **named)
+
     try:
         iterators = HookedIterators(hooks, undo)
         undo.callback(hook(_BaseDataLoaderIter, "__init__", iterators.making))
@@ -176,7 +188,7 @@ def attach(hooks: ScriptHooks) -> Callable[[], None]:
         if LOADERS in vars(sys.modules.get(MODULE, object)):
             kinds = tuple(with_hook(hooks.get_iterator, kind) for kind in vars(sys.modules[MODULE])[LOADERS])
             undo.callback(replace(sys.modules[MODULE], LOADERS, kinds))
-        undo.callback(hook(torch.autograd, "backward", _before(lambda *_, **__: hooks.backward())))
+        undo.callback(hook(torch.autograd, "backward", backward))
         for module in (torch, torch.jit):
             undo.callback(hook(module, "save", saving))
         if find_spec("safetensors") is not None:
@@ -224,11 +236,9 @@ class HookedIterators:
 
     def find(self) -> None:
         """The iterators that loaders keep already: heard from the next batch on."""
-        for get_object_ in gc.get_objects():
-            if issubclass(type(get_object_), DataLoader):
-                self._kept.update(
-                    {value: ref(get_object_) for value in list(vars(get_object_).values()) if is_iterator(value)}
-                )
+        for loader in gc.get_objects():
+            if issubclass(type(loader), DataLoader):
+                self._kept.update({value: ref(loader) for value in list(vars(loader).values()) if is_iterator(value)})
 
     def making(self, original: Any, real: Any, loader: Any, *given: Any, **named: Any) -> None:
         """For `_BaseDataLoaderIter.__init__`."""
@@ -291,19 +301,93 @@ def replace(owner: Any, name: str, ours: Any) -> Callable[[], None]:
     return restore
 
 
-def _before(call: Callable[..., None]) -> Callable[..., Any]:
-    """Calls it first, with the same arguments."""
-
-    def called(original: Any, *given: Any, **named: Any) -> Any:
-        call(*given, **named)
-        return original(*given, **named)
-
-    return called
-
-
 def shut_down(real: Any, loader: Any) -> None:
     """End the workers of an iterator that is not used any more; a persistent one would be taken for alive."""
     if hasattr(real, "_shutdown_workers"):
         end_workers(real)
     if getattr(loader, "_iterator", None) is real:
         loader._iterator = None
+
+
+# The workers of a loader that is only watched: what each batch costs is recorded, and each is made as it would be.
+
+START = BATCH_COLUMNS.index("start_ns")
+Row = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LiveLog:
+    """The log of one iterator."""
+
+    path: Path
+    log: OpenLog
+    held: ref[Any]
+    """To what lives as long as the iterator."""
+    probe: WorkerProbe | None = None
+    """Of a loader without workers."""
+
+
+class WatchedLoader:
+    """What the workers of a loader record, over all iterators that a script makes of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._live: list[LiveLog] = []
+        """A script may have several iterators at once."""
+        self._made = 0
+        self._kept: deque[Row] = deque(maxlen=ROWS)
+        """The last rows of iterators that are over, as many as a log has of one worker."""
+
+    def iterate(self, loader: DataLoader[Any], original: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
+        """The loader's own iterator, whose workers record where their log can be written."""
+        self._retire()
+        self._made += 1
+        path = self._folder / f"{self._made}.log"
+        try:
+            self._folder.mkdir(exist_ok=True)
+            name = FetchLog.create(path, max(loader.num_workers, 1))
+            log = name.open("r")
+        except (OSError, NoSpace):  # training goes on without records
+            with suppress(OSError):
+                path.unlink()  # as much as there was space for
+            return original(loader)
+        if not loader.num_workers:
+            made = original(loader)
+            if (real := torch_iterator(made)) is None:
+                path.unlink()  # nothing will write it
+            else:
+                self._live.append(LiveLog(path, log, ref(real), watch_here(name, real, passive=True)))
+            return made
+        settings, own = loader.__dict__, loader.worker_init_fn
+        # torch's iterator holds it, whatever a sub-class has put around that iterator.
+        setup = settings["worker_init_fn"] = WorkerSetup(name, init=own, passive=True)
+        self._live.append(LiveLog(path, log, ref(setup)))
+        try:
+            return original(loader)
+        finally:
+            settings["worker_init_fn"] = own
+
+    def records(self, since_ns: int) -> WorkerBatches:
+        """The cost of each batch that was begun since then, numbered in the order in which they were begun."""
+        kept = (row for row in self._kept if row[START] >= since_ns)
+        live = (row for each in self._live for row in _rows(each.log, since_ns))
+        rows = sorted((*kept, *live), key=lambda row: row[START])
+        columns: dict[str, Any] = dict(zip(BATCH_COLUMNS, zip(*rows, strict=True), strict=False))
+        return WorkerBatches(**columns | {"batch": tuple(range(len(rows)))})
+
+    def _retire(self) -> None:
+        """Keep the rows of iterators that are gone, and remove their logs: workers open them by name."""
+        live, self._live = self._live, []
+        for each in live:
+            if each.held() is not None:
+                self._live.append(each)
+                continue
+            self._kept += _rows(each.log)
+            each.path.unlink(missing_ok=True)
+            if each.probe is not None:
+                each.probe.close()
+
+
+def _rows(log: OpenLog, since_ns: int = 0) -> Iterator[Row]:
+    read = log.read(since_ns)
+    return zip(*(getattr(read, name) for name in BATCH_COLUMNS), strict=True)

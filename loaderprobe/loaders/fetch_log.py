@@ -21,8 +21,6 @@ ROWS = 8192
 # A row has the batch number + 1, which is negative while the batch is being made, and written last; then what it cost.
 COLUMNS = len(BATCH_COLUMNS) - 1
 MODES: tuple[Mode, ...] = get_args(Mode)
-# Of the head, which the parent writes.
-MODE, POOL, RELEASE, AHEAD, BEGIN = 0, 1, 2, 3, 4
 # Of the head of a lane, which its worker writes.
 RELEASED, PASSES, FIRST_PASS = 0, 1, 2
 ALWAYS_NEW = -1
@@ -58,62 +56,57 @@ class FetchLog:
 Cells = np.ndarray[Any, np.dtype[np.int64]]
 
 
+class HeadCell:
+    """A number in the head of a log, which the parent writes and all workers read."""
+
+    def __init__(self, place: int) -> None:
+        self._place = place
+
+    def __get__(self, log: OpenLog, _: type) -> int:
+        return int(log.head[self._place])
+
+    def __set__(self, log: OpenLog, number: int) -> None:
+        log.head[self._place] = number
+
+
 class OpenLog:
     """A mapped log: the head, a head and rows of each lane. Batch `k` is made by lane `k mod lanes`."""
 
+    _mode = HeadCell(0)
+    pool = HeadCell(1)
+    """Batches before the same are made again; 0 while that is not known, ALWAYS_NEW if they never are."""
+    release = HeadCell(2)
+    """Number of requests to workers to unmap the pages of the data's files."""
+    ahead = HeadCell(3)
+    """Number of the list of files that workers evict ahead of each sample; 0 where they evict none."""
+    begin = HeadCell(4)
+    """Own batches that a worker has made when it is to restart an iterable."""
+
     def __init__(self, head: Cells, lane_heads: Cells, rows: Cells) -> None:
-        self._head = head
+        self.head = head
         self.lane_heads = lane_heads
         self.rows = rows
         self._kept: Cells = rows.reshape(-1, COLUMNS)[:0]
 
     @property
     def mode(self) -> Mode:
-        return MODES[int(self._head[MODE])]
+        return MODES[self._mode]
 
     @mode.setter
     def mode(self, mode: Mode) -> None:
-        self._head[MODE] = MODES.index(mode)
-
-    @property
-    def pool(self) -> int:
-        """Batches before the same are made again; 0 while that is not known, ALWAYS_NEW if they never are."""
-        return int(self._head[POOL])
-
-    @pool.setter
-    def pool(self, batches: int) -> None:
-        self._head[POOL] = batches
-
-    @property
-    def release(self) -> int:
-        """Number of requests to workers to unmap the pages of the data's files."""
-        return int(self._head[RELEASE])
+        self._mode = MODES.index(mode)
 
     def ask_release(self, requested: int = 0) -> None:
         """Ask every worker to unmap them now, and to restart an iterable where so many batches were requested before.
 
         All restart with the same of their own batches: in some libraries they wait for each other.
         """
-        self._head[BEGIN] = -(-requested // len(self.lane_heads))
-        self._head[RELEASE] += 1
-
-    @property
-    def begin(self) -> int:
-        """Own batches that a worker has made when it is to restart an iterable."""
-        return int(self._head[BEGIN])
-
-    @property
-    def ahead(self) -> int:
-        """Number of the list of files that workers evict ahead of each sample; 0 where they evict none."""
-        return int(self._head[AHEAD])
-
-    @ahead.setter
-    def ahead(self, number: int) -> None:
-        self._head[AHEAD] = number
+        self.begin = -(-requested // len(self.lane_heads))
+        self.release += 1
 
     @property
     def all_released(self) -> bool:
-        return bool((self.lane_heads[:, RELEASED] >= self._head[RELEASE]).all())
+        return bool((self.lane_heads[:, RELEASED] >= self.release).all())
 
     @property
     def passes(self) -> int:

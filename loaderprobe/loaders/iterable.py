@@ -113,8 +113,9 @@ class IterableLoader:
         self._rows: list[tuple[int, ...]] = []
         self._mean_s = 0.0
         self._foreign = frozenset(_children())
-        self._seen: dict[int, tuple[int, int]] = {}
-        self._of_children = (0, 0)
+        self._alive: set[int] = set()
+        self._used: dict[int, tuple[int, int]] = {}
+        """CPU time and bytes of all of the loader's processes, those that have ended among them."""
         self._next_look_ns = 0
 
     def __enter__(self) -> Self:
@@ -172,7 +173,7 @@ class IterableLoader:
         if now_ns >= self._next_look_ns:
             self._look_at_children()
             self._next_look_ns = now_ns + CHILDREN_EVERY_NS
-        cpu_ns, read_bytes = self._of_children
+        cpu_ns, read_bytes = map(sum, zip(*self._used.values(), strict=True)) if self._used else (0, 0)
         return _Costs(
             now_ns=now_ns,
             cpu_ns=self._clock.thread_cpu_ns(),
@@ -182,19 +183,12 @@ class IterableLoader:
         )
 
     def _look_at_children(self) -> None:
-        """Add what the loader's processes used since the last look; those of each epoch may be new ones."""
-        before, self._seen = self._seen, {}
-        for pid in self.workers():
-            counters = read_process(pid)
-            if counters is not None:
-                self._seen[pid] = round(counters.cpu_s * 1e9), counters.read_bytes or 0
-        used = [(now, before.get(pid, (0, 0))) for pid, now in self._seen.items()]
-        cpu_ns, read_bytes = (
-            total + sum(max(0, now[which] - earlier[which]) for now, earlier in used)
-            for which, total in enumerate(self._of_children)
-        )
-        self._of_children = cpu_ns, read_bytes
-        if before.keys() != self._seen.keys():
+        """Note what the loader's processes have used so far; those of each epoch may be new ones."""
+        before, self._alive = self._alive, set(self.workers())
+        for pid in self._alive:
+            if (counters := read_process(pid)) is not None:
+                self._used[pid] = round(counters.cpu_s * 1e9), counters.read_bytes or 0
+        if before != self._alive:
             self.new_processes()
 
     @property

@@ -10,18 +10,24 @@ import itertools
 import os
 import re
 import time
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import islice
 from typing import Any
 
 import torch
 import torch.distributed as dist
+import xxhash
 from torch.distributed.elastic.multiprocessing.errors import record
+from torch.utils.data import BatchSampler
 
+from loaderprobe.batches import length_of, parts_of
 from loaderprobe.errors import LostRank
 from loaderprobe.protocols import SharedStore
-from loaderprobe.records.rank_processes import RankPlacement
+from loaderprobe.records.config import RunConfig
+from loaderprobe.records.loader_files import BatchFiles
+from loaderprobe.records.rank_processes import RankInput, RankPlacement
 from loaderprobe.system.launcher import bound_calls
 from loaderprobe.units import join_words
 
@@ -268,9 +274,21 @@ def _unpacked(packed: torch.Tensor) -> bytes:
 def join_group(placement: RankPlacement, variables: MutableMapping[str, str] = os.environ) -> None:
     """Make this process that rank for torch and for the user's code. Raises LostRank where a rank does not join.
 
-    To be called before that code is imported, which may import `init_process_group` by its name.
+    To be called before that code is imported, which may import `init_process_group` by its name. The variables are
+    those that torchrun sets, whoever started this process.
     """
-    variables.update(variables_of(placement))
+    variables.update(
+        RANK=str(placement.rank),
+        WORLD_SIZE=str(placement.size),
+        LOCAL_RANK=str(placement.local_rank),
+        LOCAL_WORLD_SIZE=str(placement.local_size),
+        GROUP_RANK=str(placement.node),
+        GROUP_WORLD_SIZE=str(placement.size // placement.local_size),
+        MASTER_ADDR=placement.address,
+        MASTER_PORT=str(placement.port),
+        # As a client: without it, rank 0 would make a store where there is one.
+        TORCHELASTIC_USE_AGENT_STORE="True",
+    )
     # A number, which code may read. Each rank makes its loader once in the life of the store.
     variables.setdefault("TORCHELASTIC_RESTART_COUNT", "0")
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
@@ -278,24 +296,61 @@ def join_group(placement: RankPlacement, variables: MutableMapping[str, str] = o
     # With torch's own timeout: that code may have ranks wait while one prepares the data.
     dist.init_process_group(backend, store=own.store, rank=own.rank, world_size=own.size)
     module: Any = dist
-    module.init_process_group = module.distributed_c10d.init_process_group = _joined_already
+    # The group, over gloo and NCCL, is joined.
+    module.init_process_group = module.distributed_c10d.init_process_group = lambda *_, **__: None
 
 
-def variables_of(placement: RankPlacement) -> dict[str, str]:
-    """The variables that torchrun sets, whoever started this process. Another process made the store they name."""
-    return {
-        "RANK": str(placement.rank),
-        "WORLD_SIZE": str(placement.size),
-        "LOCAL_RANK": str(placement.local_rank),
-        "LOCAL_WORLD_SIZE": str(placement.local_size),
-        "GROUP_RANK": str(placement.node),
-        "GROUP_WORLD_SIZE": str(placement.size // placement.local_size),
-        "MASTER_ADDR": placement.address,
-        "MASTER_PORT": str(placement.port),
-        # As a client: without it, rank 0 would make a store where there is one.
-        "TORCHELASTIC_USE_AGENT_STORE": "True",
-    }
+# What one rank takes of the data set, by the first batches of its loader.
+
+MOST_FILES = 2000
+"""Files whose names are compared."""
+MOST_BYTES = 1 << 20
+"""Bytes of the first batch that are hashed."""
 
 
-def _joined_already(*_: Any, **__: Any) -> None:
-    """For `init_process_group`: the group, over gloo and NCCL, is joined."""
+def rank_input(loader: Any, config: RunConfig, files: object, batches: Sequence[Any], *, exchanges: bool) -> RankInput:
+    """Describe what a DataLoader takes: by its settings as measured, the known files and the first of its batches."""
+    paths = files.paths if isinstance(files, BatchFiles) else ()
+    names = islice((name for batch in paths for name in batch), MOST_FILES)
+    first, *others = [_content(batch) for batch in batches[:2]] or [None]
+    return RankInput(
+        batch_size=0 if loader.batch_sampler is None else config.compute.batch_size,
+        workers=config.loader.workers,
+        prefetch_factor=config.loader.prefetch_factor,
+        files=tuple(_hash([name.encode(errors="surrogateescape")]) for name in names),
+        # Not where another batch has the same content, as of data that are made up.
+        first=None if first in others else first,
+        whole=_is_whole(loader),
+        exchanges=exchanges,
+    )
+
+
+def _is_whole(loader: Any) -> bool:
+    """False also where batches are formed by a sampler of which no more is known."""
+    batches = loader.batch_sampler
+    if batches is not None and type(batches) is not BatchSampler:
+        return False
+    samples, taken = length_of(loader.dataset), length_of(loader.sampler if batches is None else batches.sampler)
+    return samples is not None and taken is not None and taken >= samples
+
+
+def _content(batch: Any) -> int | None:
+    """None where the batch holds no tensors in the memory of the host, or arrays."""
+    parts = [part for value in parts_of(batch) if (part := _bytes(value)) is not None]
+    return _hash(parts) if parts else None
+
+
+def _bytes(value: Any) -> bytes | None:
+    if isinstance(value, torch.Tensor):
+        if value.device.type != "cpu" or value.layout != torch.strided:
+            return None
+        value = value.detach().contiguous().reshape(-1).view(torch.uint8)[:MOST_BYTES].numpy()
+    return bytes(value.tobytes()[:MOST_BYTES]) if hasattr(value, "tobytes") and hasattr(value, "shape") else None
+
+
+def _hash(parts: Iterable[bytes]) -> int:
+    """A hash of 63 bits, which JSON and every reader hold."""
+    made = xxhash.xxh3_64()
+    for part in parts:
+        made.update(part)
+    return made.intdigest() >> 1

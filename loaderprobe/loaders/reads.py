@@ -255,24 +255,18 @@ def _paths(dataset: Any, *, by_code: bool) -> Iterator[str]:
 
 
 def _files(path: str, walked: set[str]) -> Iterator[str]:
-    """The file, or those of the folder; an empty text for each entry that is none. `walked` are folders before it."""
+    """The file, or those of the folder; an empty text for each other entry. `walked` are folders before it."""
     if not may_hold_data(path):
         return
     if os.path.isfile(path):  # noqa: PTH113  # names, not paths: there may be thousands
         yield path
     elif os.path.isdir(path) and not holds_more_than_data(path):  # noqa: PTH112
         for folder, folders, names in os.walk(path):
-            inside = [os.path.join(folder, name) for name in folders]  # noqa: PTH118
-            folders[:] = [
-                name
-                for name, path in zip(folders, inside, strict=True)
-                if path not in walked and may_hold_data(f"{path}{os.sep}")
-            ]
-            if folder in walked:
-                continue
+            is_new = folder not in walked
             walked.add(folder)
-            yield from ("" for _ in inside)
-            for name in names:
+            folders[:] = [name for name in folders if is_new and may_hold_data(f"{folder}{os.sep}{name}{os.sep}")]
+            yield from [""] * len(folders)
+            for name in names if is_new else ():
                 file = os.path.join(folder, name)  # noqa: PTH118
                 yield file if may_hold_data(file) else ""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import ctypes
 import dis
-import functools
+import gc
 import logging
 import mmap
 import random
@@ -15,7 +15,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from itertools import chain, islice
+from itertools import islice
 from multiprocessing.managers import BaseProxy
 from pathlib import PurePath
 from typing import Any
@@ -33,10 +33,10 @@ from loaderprobe.system.stacks import is_installed
 
 # All values that a data set, a sampler or another object holds, found without running its code.
 #
-# Only what Python itself stores is opened: attributes, slots, the items of lists, tuples, sets and dicts, the
-# arguments of partial functions, what functions close over, and arrays of objects. Of code that is not installed also
-# what its classes hold, the globals that its functions name, and what these name of a module that is not installed.
-# Properties, `__iter__`, `__getattr__` and `__class__` of a user's classes are never called.
+# Opened is what Python's garbage collector sees: attributes, slots, the items of containers, the arguments of partial
+# functions, what functions close over; and arrays of objects. Of code that is not installed also what its classes hold,
+# the globals that its functions name, and what these name of a module that is not installed. Properties, `__iter__`,
+# `__getattr__` and `__class__` of a user's classes are never called.
 
 MOST = 200_000
 """Most values to find."""
@@ -96,44 +96,19 @@ def _inside(value: Any, kind: type, *, named: bool) -> Iterator[Any] | None:
         return None
     if issubclass(kind, np.ndarray):
         return iter(np.ndarray.tolist(value)) if value.dtype == object and value.ndim == 1 else None
-    if issubclass(kind, functools.partial):
-        return iter((value.func, value.args, value.keywords))
-    if kind is types.MethodType:
-        return iter((value.__self__, value.__func__))
     if kind is types.FunctionType:
-        return iter([*_closed_over(value), *(_named_globals(value) if named else ())])
+        closed_over = gc.get_referents(*value.__closure__ or (), value.__defaults__)
+        return iter([*closed_over, *(_named_globals(value) if named else ())])
     if issubclass(kind, type):
         return iter(list(_of_class(value))) if named else None
-    items = _items(value, kind)
-    return items if kind in CONTAINERS else chain(_attributes(value, kind), items, [kind])
-
-
-def _items(value: Any, kind: type) -> Iterator[Any]:
-    """The items of a container, also of a sub-class with a changed iteration; else nothing."""
-    for ordered in (list, tuple):
-        if issubclass(kind, ordered):
-            items: Iterator[Any] = ordered.__iter__(value)
-            return items
-    for unordered in (set, frozenset, deque):
-        if issubclass(kind, unordered):
-            # Copied in one go: another thread may change it meanwhile.
-            return iter(list(unordered.__iter__(value)))
-    if issubclass(kind, dict):
-        return chain(list(dict.keys(value)), list(dict.values(value)))
-    return iter(())
-
-
-def _attributes(value: Any, kind: type) -> Iterator[Any]:
-    """The values of `__dict__` and of slots."""
-    values = [*own_attributes(value).values()]
-    for base in type.__getattribute__(kind, "__mro__"):
-        for name, member in type.__getattribute__(base, "__dict__").items():
-            if type(member) is types.MemberDescriptorType and name != "__weakref__":
-                try:
-                    values.append(member.__get__(value))
-                except (AttributeError, TypeError):
-                    continue  # a slot that was never filled
-    return iter(values)
+    if kind is property:
+        return iter((value.fget, value.fset, value.fdel))
+    if issubclass(kind, dict):  # of one whose keys are texts, the collector leaves these out
+        held = [*dict.keys(value), *dict.values(value)]
+    else:  # a long list is not copied
+        held = value if kind in (list, tuple) else gc.get_referents(value)
+    own = own_attributes(value)
+    return iter(held if kind in CONTAINERS else [*own.values(), *(each for each in held if each is not own), kind])
 
 
 def own_attributes(value: Any) -> dict[str, Any]:
@@ -143,15 +118,6 @@ def own_attributes(value: Any) -> dict[str, Any]:
     except AttributeError:
         return {}
     return own if type(own) is dict else {}
-
-
-def _closed_over(function: types.FunctionType) -> Iterator[Any]:
-    for cell in function.__closure__ or ():
-        try:
-            yield cell.cell_contents
-        except ValueError:
-            continue  # not filled yet
-    yield from function.__defaults__ or ()
 
 
 def _named_globals(function: types.FunctionType) -> Iterator[Any]:
@@ -314,7 +280,7 @@ def shared_state_kept(loader: DataLoader[Any]) -> Iterator[list[Remark]]:
     pieces = [piece for piece in in_use if (mapping := _mapping_of(piece, mapped)) and _is_shared(mapping)]
     saved, left_out = _within(_merged(pieces))
     attributes = [(vars(owner), dict(vars(owner))) for owner in _owners(loader)]
-    places_in_epoch = [(vars(loader.dataset), _numbers(loader.dataset))] if _resumes_here(loader) else []
+    place_in_epoch = _place_in_epoch(loader)
     notes = []
     if left_out:
         notes.append(Remark(code="shared_memory_stays", facts={"size_bytes": left_out}))
@@ -328,8 +294,8 @@ def shared_state_kept(loader: DataLoader[Any]) -> Iterator[list[Remark]]:
         for namespace, before in attributes:
             namespace.clear()
             namespace.update(before)
-        for namespace, before in places_in_epoch:
-            namespace.update(before)
+        if place_in_epoch:
+            vars(loader.dataset).update(place_in_epoch)
 
 
 def _memory(value: Any) -> range | None:
@@ -406,16 +372,14 @@ def _owners(loader: DataLoader[Any]) -> list[Any]:
     return list({id(owner): owner for owner in owners if type(getattr(owner, "__dict__", None)) is dict}.values())
 
 
-def _resumes_here(loader: DataLoader[Any]) -> bool:
-    """True for a data set that works in this process and keeps its position, so that it can continue from there."""
-    own = getattr(loader.dataset, "__dict__", None)
-    return not loader.num_workers and type(own) is dict and hasattr(type(loader.dataset), "load_state_dict")
+def _place_in_epoch(loader: DataLoader[Any]) -> dict[str, Any]:
+    """Of a data set that works in this process, and can continue from a position, the attributes that can be one.
 
-
-def _numbers(dataset: Any) -> dict[str, Any]:
-    """Attributes that can be a position; threads and files opened since then stay."""
-    plain = (int, float, bool, str, type(None))
-    return {name: value for name, value in vars(dataset).items() if type(value) in plain}
+    Threads and files opened since then stay.
+    """
+    resumes, plain = hasattr(type(loader.dataset), "load_state_dict"), (int, float, bool, str, type(None))
+    own = own_attributes(loader.dataset) if resumes and not loader.num_workers else {}
+    return {name: value for name, value in own.items() if type(value) in plain}
 
 
 def _is_shared(mapping: Mapping) -> bool:

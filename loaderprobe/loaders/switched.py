@@ -19,13 +19,7 @@ from loaderprobe.errors import DeadWorker, LoaderprobeError, NoSpace
 from loaderprobe.loaders.fetch_log import FetchLog
 from loaderprobe.loaders.state import random_state_as_begun
 from loaderprobe.loaders.unwrap import end_workers, torch_iterator
-from loaderprobe.loaders.worker_probe import (
-    FilesOf,
-    WorkerProbe,
-    WorkerSetup,
-    WorkerSignals,
-    watch_here,
-)
+from loaderprobe.loaders.worker_probe import FilesOf, WorkerProbe, WorkerSetup, WorkerSignals, watch_here
 from loaderprobe.records.measurement import Mode, WorkerBatches
 from loaderprobe.system.mapped import let_go
 from loaderprobe.system.process import DEATH_S, how_worker_ended
@@ -81,13 +75,9 @@ class SwitchedLoader:
         self._probe: WorkerProbe | None = None
         settings = loader.__dict__
         if loader.num_workers:
+            init, here = loader.worker_init_fn, os.getpid()
             settings["worker_init_fn"] = WorkerSetup(
-                self._log_name,
-                files_of,
-                loader.worker_init_fn,
-                os.getpid() if tied else None,
-                os.getpid(),
-                self._signals,
+                self._log_name, files_of, init, here if tied else None, here, self._signals
             )
         make = loader._get_iterator
 

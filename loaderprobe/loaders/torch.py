@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, Self
@@ -17,7 +17,7 @@ from typing import Any, Literal, Self
 import numpy as np
 import torch
 from PIL import Image
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, default_collate
+from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 from torchvision import io as tvio
 from torchvision.transforms import v2
 
@@ -194,8 +194,11 @@ def alternatives(config: RunConfig, files: FileSet) -> tuple[Alternative, ...]:
     One of them augments an image that was decoded before: what is missing to the whole is decoding.
 
     The files are read once before, so that all alternatives find them in the cache. Files that cannot be decoded
-    are skipped: the loader reports them. A decoder that is not installed, or decodes not all of them, is left out.
+    are skipped: the loader reports them. A decoder that is not installed, or decodes not all of them, is left out. None
+    where the GPU decodes.
     """
+    if config.loader.gpu_decode:
+        return ()
     if files.remote:
         with TemporaryDirectory() as folder:
             return alternatives(config, _copied(files, Path(folder)))
@@ -252,13 +255,6 @@ def _cpu_ns(sample: Callable[[int], Any], number: int) -> int:
         return time.thread_time_ns() - before
 
 
-class InOrder(Sampler[int]):
-    """0, 1, 2, ... without end: the file set's own order is already random."""
-
-    def __iter__(self) -> Iterator[int]:
-        return count()
-
-
 def shared_memory_needed(config: RunConfig, largest_file_bytes: int = 0) -> int:
     """Bytes of shared memory that a configuration's batches in flight take at most."""
     spec = config.loader
@@ -283,7 +279,8 @@ def image_loader(config: RunConfig, files: FileSet, samples: Any = None) -> Data
     return DataLoader(
         samples,
         batch_size=config.compute.batch_size,
-        sampler=None if isinstance(samples, IterableDataset) else InOrder(),
+        # Without end. The file set's own order is already random.
+        sampler=None if isinstance(samples, IterableDataset) else range(sys.maxsize),
         collate_fn=pack if spec.gpu_decode else None,
         drop_last=True,
         num_workers=spec.workers,
@@ -324,10 +321,7 @@ class TorchLoader(SwitchedLoader):
         """The samples of a file set come round as they are: 0, as the pool cannot be longer."""
         return 0
 
-    @staticmethod
-    def alternatives(config: RunConfig, files: FileSet) -> tuple[Alternative, ...]:
-        """CPU time of an image in other ways, as `alternatives`; none of that where the GPU decodes."""
-        return () if config.loader.gpu_decode else alternatives(config, files)
+    alternatives = staticmethod(alternatives)
 
     def __enter__(self) -> Self:
         free = free_shared_memory_bytes()

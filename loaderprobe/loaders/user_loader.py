@@ -40,9 +40,6 @@ from loaderprobe.records.waits import StackSamples
 from loaderprobe.system.scratch import SPACE_HINT
 from loaderprobe.units import format_duration
 
-# Indices of batches, which are small; a day of training has fewer.
-MOST_KEPT = 1_000_000
-
 
 class BatchPool:
     """The first batches of a sampler, repeated; or, where repeated ones would be warm, always new ones.
@@ -140,9 +137,8 @@ class BatchPool:
             elif self._kept and len(_indices(batch)) != len(_indices(self._kept[0])):
                 self.odd += 1  # the last batch of an epoch is a short one
             else:
-                if len(self._kept) < MOST_KEPT:
-                    self._kept.append(batch)
-                    self._numbers.append(number)
+                self._kept.append(batch)
+                self._numbers.append(number)
                 self._note(batch)
                 return batch
 

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import astuple, dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -100,7 +100,6 @@ class StacksSeen:
     def __init__(self, log: FetchLog, lane: int) -> None:
         self._path = log.beside("stacks", lane)
         self._counts: Counter[Stack] = Counter()
-        self._places: dict[CodeType, tuple[str, str, int, str]] = {}
         self._next_s = time.perf_counter() + STACKS_EVERY_S
         self._looks: StackLooks | None = None
         self._counts_now = False
@@ -130,7 +129,7 @@ class StacksSeen:
         begin_s = time.perf_counter()
         if not now and begin_s < self._next_s:
             return
-        counted = [(count, [self._place(*frame) for frame in stack]) for stack, count in dict(self._counts).items()]
+        counted = [(count, [_place(*frame) for frame in stack]) for stack, count in dict(self._counts).items()]
         beside = self._path.with_name(f"{self._path.name}.new")
         with suppress(OSError):  # a full disk: what was written before stays
             beside.write_text(json.dumps([self._looks.cpu_ns if self._looks else 0, counted]))
@@ -138,15 +137,15 @@ class StacksSeen:
         end_s = time.perf_counter()
         self._next_s = end_s + max(STACKS_EVERY_S, (end_s - begin_s) / MOST_WRITING)
 
-    def _place(self, code: CodeType, module: str) -> tuple[str, str, int, str]:
-        if code not in self._places:
-            self._places[code] = astuple(place_of(code, module))
-        return self._places[code]
-
     def close(self) -> None:
         if self._looks is not None:
             self._looks.close()
             self.write(now=True)
+
+
+@cache
+def _place(code: CodeType, module: str) -> tuple[Any, ...]:
+    return astuple(place_of(code, module))
 
 
 def stacks_seen(log: FetchLog) -> StackSamples | None:
@@ -236,16 +235,10 @@ class EvictAhead:
 
 
 class _Single:
-    def __init__(self, dataset: Any, drop: Any) -> None:
+    """What torch's fetcher asks for samples."""
+
+    def __init__(self, dataset: Any, drop: Callable[[], None]) -> None:
         self._dataset, self._drop = dataset, drop
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("_dataset", "__getitems__"):
-            raise AttributeError(name)
-        return getattr(self._dataset, name)
-
-    def __len__(self) -> int:
-        return len(self._dataset)
 
     def __getitem__(self, index: Any) -> Any:
         self._drop()
@@ -436,7 +429,6 @@ class WorkerProbe:
         self._lane, self._lanes = lane, log.lanes
         self._files_of = files_of
         self._made = 0
-        self._making = False
         self._reads = ReadsRecorder(log, lane, alone=alone)
         self._ahead = EvictAhead(log, self._log, lane)
         self._meter = BatchMeter(self._ahead, alone=alone)
@@ -453,12 +445,7 @@ class WorkerProbe:
             self._stacks.close()
 
     def fetch(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
-        """One batch in the selected mode, and its row in the log.
-
-        What is fetched while a batch is made is part of it: a data set may iterate a DataLoader of its own.
-        """
-        if self._making:
-            return original(index)
+        """One batch in the selected mode, and its row in the log."""
         entered = time.thread_time_ns()
         recorded = self._reads.begin(wanted=self._is_learning())
         number = self._lane + self._made * self._lanes
@@ -468,11 +455,7 @@ class WorkerProbe:
         # Once the log shows that the batch is begun: one that is made as before a switch was begun before it.
         mode = self._log.mode
         self._collation.begin(fetcher, index, mode)
-        self._making = True
-        try:
-            batch = self._in_mode(mode, fetcher, original, index, recorded=recorded)
-        finally:
-            self._making = False
+        batch = self._in_mode(mode, fetcher, original, index, recorded=recorded)
         row[2:7] = self._meter.end()
         row[7:9] = self._collation.images, self._collation.collate_ns
         self._made += 1
@@ -574,7 +557,7 @@ class WorkerSetup:
         watch = WorkerProbe(self.log, worker, self.files_of, alone=True, passive=self.passive)
         if self.signals is not None:
             self.signals.handle(worker, watch.release)
-        # torch makes the fetcher after this call. A data set that is begun may iterate a DataLoader of its own before.
+        # torch makes the fetcher after this call. What a data set fetches by its own DataLoader is part of a batch.
         for kind in (torch_fetch._MapDatasetFetcher, torch_fetch._IterableDatasetFetcher):
             original = kind.fetch
             kind.fetch = (  # type: ignore[method-assign]  # the point of it

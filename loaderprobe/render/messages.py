@@ -111,7 +111,6 @@ MESSAGES: dict[str, str] = {
     "some_layers_in_memory": "a read of a file in a layer of this overlay is from memory ({paths})",
     "files_elsewhere": "the files are not on the file system of {path}, but on {mount}",
     "several_filesystems": "the files lie on several file systems ({mounts}), whose reads cannot be separated",
-    "files_unknown": "the files are not known",
     "files_skipped": "{files} files skipped: {why}",
     "large_files_in_blocks": "files of more than 16 MiB are read in blocks of 1 MiB at random",
     "large_objects_in_ranges": "objects of more than 16 MiB are read in ranges of 8 MiB at random",

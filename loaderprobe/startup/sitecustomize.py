@@ -10,7 +10,6 @@ import os
 import sys
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
-from typing import Any
 
 DATALOADER, FASTAI, AUTOGRAD = "torch.utils.data.dataloader", "fastai.data.load", "torch.autograd"
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -41,9 +40,6 @@ class AfterImport:
 
 
 attached: list[bool] = []
-replaced: list[tuple[object, str, object, object, list[Any]]] = []
-"""Owner and name of all that is replaced here, what stands there now and stood there before, and what our call goes on
-with: an item that is set once loaderprobe has put its own in the place."""
 
 
 def attach() -> None:
@@ -51,10 +47,6 @@ def attach() -> None:
     if attached:
         return
     attached.append(True)
-    # What a script has put around ours calls it still, and is not to be called from it.
-    ours = [each for each in replaced if getattr(each[0], each[1]) is each[2]]
-    for owner, name, _, original, _ in ours:
-        setattr(owner, name, original)
     import random
 
     state = random.getstate()
@@ -65,8 +57,6 @@ def attach() -> None:
     except Exception as error:  # noqa: BLE001  # whatever it is, the script goes on as if nothing had happened
         sys.stderr.write(f"loaderprobe: not attached to {sys.executable}: {type(error).__name__}: {error}\n")
     finally:
-        for owner, name, _, _, goes_on in ours:
-            goes_on[0] = getattr(owner, name)
         random.setstate(state)  # rich draws from it when it is imported, and the script may have seeded it
 
 
@@ -82,20 +72,16 @@ def patch(module: ModuleType) -> None:
 
 def attaching(owner: object, name: str) -> None:
     """Let this function attach loaderprobe when it is first called, and then do as ever."""
-    goes_on = [getattr(owner, name)]
+    original = getattr(owner, name)
 
-    @functools.wraps(goes_on[0])
+    @functools.wraps(original)
     def called(*given: object, **named: object) -> object:
+        # What loaderprobe puts around this hears of the first call, too; what a script has put around it is under way.
+        goes_through_it = not attached and getattr(owner, name) is called
         attach()
-        return goes_on[0](*given, **named)
+        return (getattr(owner, name) if goes_through_it else original)(*given, **named)
 
-    replace(owner, name, called, goes_on)
-
-
-def replace(owner: object, name: str, ours: object, goes_on: list[Any]) -> None:
-    """Until loaderprobe is attached."""
-    replaced.append((owner, name, ours, getattr(owner, name), goes_on))
-    setattr(owner, name, ours)
+    setattr(owner, name, called)
 
 
 def patch_autograd(module: ModuleType) -> None:
@@ -113,16 +99,18 @@ def patch_autograd(module: ModuleType) -> None:
 
 def patch_fastai(module: ModuleType) -> None:
     """The same of fastai's, which uses these two iterators of torch by itself. Where it has none, nothing is done."""
+    originals = getattr(module, "_loaders", ())
 
-    def first(place: int) -> object:
+    def attaching_at(place: int) -> object:
         def iterate(fake: object) -> object:
+            is_first = not attached
             attach()
-            return module._loaders[place](fake)
+            return (module._loaders if is_first else originals)[place](fake)
 
         return iterate
 
-    if originals := getattr(module, "_loaders", ()):
-        replace(module, "_loaders", tuple(first(place) for place in range(len(originals))), [None])
+    if originals:
+        vars(module)["_loaders"] = tuple(map(attaching_at, range(len(originals))))
 
 
 def hidden() -> None:

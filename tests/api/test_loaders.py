@@ -217,7 +217,7 @@ def test_a_budget_that_discovery_used_up_is_said_to_be_too_small(
     monkeypatch.setattr(Spent, "spent_s", spent_s)
     made = list[float | None]()
 
-    def deadline(budget_s: float | None) -> Deadline:
+    def deadline(budget_s: float) -> Deadline:
         made.append(budget_s)
         return Spent(budget_s)
 

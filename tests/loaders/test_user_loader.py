@@ -24,7 +24,7 @@ from torch.utils.data.distributed import DistributedSampler
 from loaderprobe.batches import holds_images, samples_in, samples_without_collation
 from loaderprobe.errors import BadValue, LoaderprobeError, NoSpace
 from loaderprobe.loaders import reads
-from loaderprobe.loaders.rank_input import rank_input
+from loaderprobe.loaders.ranks import rank_input
 from loaderprobe.loaders.reads import MOST_S, BatchReads, OpenedFiles, holds_more_than_data, loader_files, named_files
 from loaderprobe.loaders.unwrap import unwrap
 from loaderprobe.loaders.user_loader import BatchPool, StreamPool, UserLoader

@@ -26,10 +26,10 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 from loaderprobe.analyze.verdict.rates import function_times
 from loaderprobe.errors import NoSpace
 from loaderprobe.loaders import switched, worker_probe
+from loaderprobe.loaders.attached import WatchedLoader
 from loaderprobe.loaders.fetch_log import PASSES, ROWS, FetchLog
 from loaderprobe.loaders.reads import OPENED, pool_reads
 from loaderprobe.loaders.switched import SwitchedLoader, dead_worker
-from loaderprobe.loaders.watched import WatchedLoader
 from loaderprobe.loaders.worker_probe import EndlessFetch, EvictAhead, WorkerSignals, stacks_seen, watch_here
 from loaderprobe.records.measurement import Mode
 from loaderprobe.records.thresholds import LEAST_LOOKS
@@ -284,7 +284,7 @@ def test_workers_are_still_when_each_has_made_what_it_was_asked_for(tmp_path: Pa
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_training_is_watched_over_all_epochs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
     """Of epochs that are over, so many records stay. Without a place for the log training goes on, without records."""
-    monkeypatch.setattr("loaderprobe.loaders.watched.ROWS", 5)
+    monkeypatch.setattr("loaderprobe.loaders.attached.ROWS", 5)
     loader: DataLoader[Any] = DataLoader(Costly(0.0, 20), 8, num_workers=workers)
     watched, begun = WatchedLoader(tmp_path), []
     for _ in range(3):

@@ -23,8 +23,17 @@ from loaderprobe.analyze.judge import verdict
 from loaderprobe.compute.step import StepCompute
 from loaderprobe.errors import BadValue, LoaderprobeError, LostRank
 from loaderprobe.measure.attach import outside, script_ranks, watcher
-from loaderprobe.measure.attach.attachment import CANNOT_GO_ON, MEASURED, Attachment, Finished, budget_of, workers_start
-from loaderprobe.measure.attach.choice import announce, claimed, others_that_train
+from loaderprobe.measure.attach.attachment import (
+    CANNOT_GO_ON,
+    MEASURED,
+    Attachment,
+    Finished,
+    announce,
+    budget_of,
+    claimed,
+    others_that_train,
+    workers_start,
+)
 from loaderprobe.measure.attach.coroutine import SessionCoroutine, Withdrawn
 from loaderprobe.measure.attach.outside import LEAST_PASSES, Outside, Pauses
 from loaderprobe.measure.attach.script_loaders import ScriptLoader, SeenLoaders
@@ -247,20 +256,20 @@ def test_ctrl_c_leaves_a_verdict_or_a_reason(tmp_path: Path, monkeypatch: pytest
         if where == interrupted:
             raise KeyboardInterrupt
 
-    def kept(result: str) -> None:
+    def kept(_: OwnMeasured) -> None:
         wait("it is kept")
-        found.append(result)
+        found.append("verdict")
 
     found = list[str]()
     request = AttachRequest(run=str(tmp_path), scratch=str(tmp_path), command="train.py", budget_s=None)
-    made = Attachment(request, lambda *_: None, lambda _: "verdict", kept)
+    made = Attachment(request, lambda *_: None, kept)
     measurement = seen(loop(60), records(60))
     measured: Any = OwnMeasured(config=None, measurement=measurement, data=None)  # type: ignore[arg-type]  # not read
     ranks = SimpleNamespace(
         measure=lambda *_: measured, notes=lambda _: (), keep=lambda _: wait("its ranks are written"),
-        not_together=None,
+        not_together=None, is_coordinator=True,
     )  # fmt: skip
-    vars(made)["_choice"] = SimpleNamespace(ranks=ranks, is_coordinator=True)
+    vars(made)["_ranks"] = ranks
     monkeypatch.setattr("loaderprobe.measure.attach.attachment.workers_start", lambda *_: ())
     pauses: Any = SimpleNamespace(total_s=0.0, close=lambda: None)
     measure = partial(made._measured, None, pauses, 60.0, 0.0)  # type: ignore[arg-type]  # its loader is not asked
@@ -288,7 +297,7 @@ def test_workers_that_start_each_epoch_are_said_where_they_matter(
 ) -> None:
     """Starting them, waiting for their first batch but for what it takes to make it, and ending them: in no rate."""
     request, clock = AttachRequest(run="", scratch=str(tmp_path), command="train.py", budget_s=None), FakeClock()
-    made = Attachment(request, lambda *_: None, lambda *_: None, lambda *_: None, clock=clock.now_ns)
+    made = Attachment(request, lambda *_: None, lambda *_: None, clock=clock.now_ns)
     make = partial(DataLoader, Costly(), batch_size=8, **({"num_workers": 1} | options))
     loader = make()
 
@@ -345,7 +354,7 @@ def test_a_step_is_as_long_as_those_without_the_longest(tmp_path: Path, slow: in
     """One that compiles for 47 s made a budget of five minutes, for steps of 60 ms. Loops may be a batch ahead."""
     clock = FakeClock()
     request = AttachRequest(run="", scratch=str(tmp_path), command="train.py", budget_s=None)
-    made = Attachment(request, lambda *_: None, lambda *_: None, lambda *_: None, clock=clock.now_ns)
+    made = Attachment(request, lambda *_: None, lambda *_: None, clock=clock.now_ns)
     seen = made.iterator_made(DataLoader(Costly(), batch_size=8))
     assert seen is not None
     for number in range(9):
@@ -711,11 +720,11 @@ def test_a_rank_that_follows_says_if_it_was_measured(tmp_path: Path, error: Load
             raise error
 
     request = AttachRequest(run=str(tmp_path), scratch=str(tmp_path), command="train.py", budget_s=None)
-    rank = Attachment(request, lambda *_: None, lambda *_: None, lambda *_: None)
+    rank = Attachment(request, lambda *_: None, lambda *_: None)
     nothing = SimpleNamespace(stop=lambda: None, close=lambda: None, total_s=0.0, happens=False)
     given_up = SimpleNamespace(give_up=give_up, inside=False, over=False)
     vars(rank).update(
-        _choice=SimpleNamespace(is_coordinator=False),
+        _ranks=SimpleNamespace(is_coordinator=False, not_together=None),
         _takeover=SimpleNamespace(evaluation=nothing, pauses=nothing, other_training=nothing, coroutine=given_up),
     )
     rank._loaders.trained_in = threading.get_ident()

@@ -195,7 +195,7 @@ def test_two_passes_say_how_files_are_made_cold(changes: dict[str, Any], expecte
     loader: Any = SimpleNamespace(new_left=lambda: given["left"], pool_reads=lambda: [held], take_new=take_new)
     discovery = Discovery(
         loader=loader,
-        cache=FakePageCache(), workers=2, ahead=4, spent_s=lambda: 0.0, budget_s=None,
+        cache=FakePageCache(), workers=2, ahead=4, spent_s=lambda: 0.0, budget_s=60.0,
         counts_reads=lambda files: given["counts"],
     )  # fmt: skip
     first_pass = FirstPass(**{name: given[name] for name in PASS})

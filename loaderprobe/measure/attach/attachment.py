@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import multiprocessing
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,20 +17,233 @@ from typing import Any
 from loaderprobe.analyze.verdict.rates import worker_cost
 from loaderprobe.batches import length_of
 from loaderprobe.errors import BadValue, LoaderprobeError, LostRank
-from loaderprobe.measure.attach.choice import LoaderChoice, NoVerdict, announce, others_that_train
 from loaderprobe.measure.attach.coroutine import SessionCoroutine, Withdrawn
 from loaderprobe.measure.attach.outside import Outside, Pauses
-from loaderprobe.measure.attach.script_loaders import LoopIterator, ScriptLoader, SeenLoaders
-from loaderprobe.measure.attach.takeover import Loop, OtherTraining, Takeover
+from loaderprobe.measure.attach.script_loaders import LoopIterator, ScriptLoader, SeenLoaders, counts_to
+from loaderprobe.measure.attach.script_ranks import Ranks, ranks_here
+from loaderprobe.measure.session import LEAST_STEPS_IN_A_ROW
 from loaderprobe.measure.user.loader import INTERRUPTED, LoaderRequest, compute_of, measure_loader
 from loaderprobe.protocols import Say
-from loaderprobe.records.diagnosis import Attached, AttachRequest, OwnMeasured
+from loaderprobe.records.diagnosis import Attached, AttachRequest, OwnMeasured, WhyNot
 from loaderprobe.records.measurement import Measurement, segment_seconds, segments_of
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import LEAST_PREDICTION_ERROR
 from loaderprobe.stats import median
+from loaderprobe.system.process import runs
 from loaderprobe.system.written_files import WrittenFiles
 from loaderprobe.units import join_words
+
+# The processes of a command that train.
+
+TRAINS = "trains-"
+SETTLED_S = 5.0
+"""A process that another Python started may have siblings, which begin to train a little later."""
+
+
+def announce(scratch: Path) -> None:
+    """Tell the other processes of the command that this one has made its first backward pass."""
+    with suppress(OSError):  # the command that asked is over, and the script goes on
+        (scratch / f"{TRAINS}{os.getpid()}").touch()
+
+
+def others_that_train(scratch: Path) -> int:
+    """Other processes of the command that have made a backward pass and run still."""
+    pids = (int(path.name.removeprefix(TRAINS)) for path in scratch.glob(f"{TRAINS}*"))
+    return sum(1 for pid in pids if pid != os.getpid() and runs(pid))
+
+
+def settled(seen: ScriptLoader) -> bool:
+    """True where siblings of this process, if it has any, train by now, too."""
+    alone = multiprocessing.parent_process() is None
+    return alone or time.perf_counter_ns() - seen.began_ns >= SETTLED_S * 1e9
+
+
+def claimed(scratch: Path) -> bool:
+    """True for the first process of a command that asks, while that command runs."""
+    try:
+        os.close(os.open(scratch / "claimed", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    except OSError:  # it exists, or the folder is gone with the command
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class NoVerdict:
+    """Why a process has no verdict."""
+
+    why: WhyNot
+    detail: str = ""
+    hint: str = ""
+
+
+# The measurement in place of a script's loader: what its loops get, and when they have gone elsewhere.
+
+EPOCHS_ELSEWHERE = 2
+"""Epochs that the script may train without a batch of the loader that is measured."""
+
+Loop = tuple[Iterator[Any], int]
+"""One over the loader that is measured: its iterator, which may be that of all loops, and its number."""
+
+
+class Evaluation:
+    """Finds loops over the measured loader that train on none of its batches, and gives them the loader's own."""
+
+    def __init__(self, seen: ScriptLoader, coroutine: SessionCoroutine) -> None:
+        self._seen, self._coroutine = seen, coroutine
+        self._last: Loop | None = None
+        """The one that got the last batch."""
+        self._given = 0
+        """Batches of the measurement that it got."""
+        self._trains: Loop | None = None
+        """The one that got the batch of the last backward pass."""
+        self._evaluates: Loop | None = None
+        self._batches: Iterator[Any] = iter(())
+        self.makes_iterator = False
+        """True while an iterator is made that is none of the script's."""
+
+    def has(self, loop: Loop) -> bool:
+        """True for a loop that evaluates, from the batch on that it asks for now: `next` gives it.
+
+        A single batch without a backward pass, in a loop that trains, only makes void what was timed.
+        """
+        if self._evaluates == loop:
+            return True
+        if self._last != loop or not self._seen.trained or self._seen.passes.trains:
+            return False
+        self._coroutine.interrupt("a batch was taken without a backward pass after it")
+        if self._trains == loop or not self._seen.passes.evaluates:
+            return False
+        self.makes_iterator = True
+        try:
+            self._evaluates, self._batches = loop, self._seen.loader._get_iterator()
+        finally:
+            self.makes_iterator = False
+        for _ in range(self._given):  # in place of these it got batches of the measurement
+            next(self._batches, None)
+        return True
+
+    def next(self) -> Any:
+        self._last = self._evaluates
+        try:
+            return next(self._batches)
+        except StopIteration:
+            self.stop()
+            raise
+
+    def gave(self, loop: Loop) -> None:
+        """A loop got a batch of the measurement: if another evaluates, that was broken off."""
+        if self._evaluates is not None and self._evaluates != loop:
+            self._evaluates = None
+            self.stop()
+        self._given = self._given + 1 if self._last == loop else 1
+        self._last = loop
+
+    def backward(self) -> None:
+        """The loop that got the last batch trains."""
+        self._trains = self._last
+        if self._last == self._evaluates:
+            self._evaluates = None
+            self.stop()
+
+    def stop(self) -> None:
+        """Let go of the loader's iterator: its workers end with it, persistent ones too."""
+        self._batches = iter(())
+
+
+class OtherTraining:
+    """Backward passes on other batches: too many, or too long, and the loop that is measured does not come back."""
+
+    def __init__(
+        self, seen: ScriptLoader, after_steps: int, passes: int, budget_s: float | None, clock: Callable[[], int]
+    ) -> None:
+        """The limit is in epochs, by the `passes` that the script made so far, and in `budget_s` for `after_steps`.
+
+        Ranks, which are in step, count passes alone: for them `budget_s` is None.
+        """
+        epoch = max(after_steps, length_of(seen.loader) or seen.batches)
+        self._most = round(EPOCHS_ELSEWHERE * epoch * max(1.0, passes / max(seen.batches, 1)))
+        self._most_s = None if budget_s is None else EPOCHS_ELSEWHERE * budget_s
+        self._after_steps, self._clock = after_steps, clock
+        self._passes = self._since_ns = 0
+
+    def gave(self) -> None:
+        self._passes, self._since_ns = 0, self._clock()
+
+    def backward(self) -> None:
+        self._passes += 1
+
+    @property
+    def happens(self) -> bool:
+        """True after as many passes as show which loader a script trains on."""
+        return self._passes >= self._after_steps
+
+    @property
+    def is_final(self) -> bool:
+        seconds = (self._clock() - self._since_ns) / 1e9
+        late = self._most_s is not None and seconds > self._most_s
+        return self._passes > self._most or (late and self.happens)
+
+
+@dataclass(eq=False)
+class Takeover:
+    """Gives the loops over one loader the batches of a measurement, with the loop's work as the step."""
+
+    seen: ScriptLoader
+    real: Iterator[Any]
+    """The iterator that the script has of the loader."""
+    take: Callable[[], Any]
+    """Its next batch."""
+    coroutine: SessionCoroutine
+    pauses: Pauses
+    other_training: OtherTraining
+    budget_s: float
+    handed_over: bool = False
+    """True once the script was given a batch of the measurement."""
+
+    def __post_init__(self) -> None:
+        self.evaluation = Evaluation(self.seen, self.coroutine)
+        length = length_of(self.seen.loader) or 0
+        # Fewer make no segment: then a loop that may expect no more gets more all the same.
+        counted = length > LEAST_STEPS_IN_A_ROW and not self.seen.known.keeps(self.real) and counts_to(length)
+        self._length = length if counted else None
+        """Batches of an epoch, where the loop ends with them; None for as many as the measurement takes."""
+
+    @property
+    def epoch_is_over(self) -> bool:
+        return self._length is not None and self.seen.in_epoch > self._length
+
+    def loop_begins(self, seen: ScriptLoader) -> None:
+        """What is timed now is more than a step; an evaluation over the same loader is over."""
+        if seen is self.seen:
+            self.evaluation.stop()
+        if not (seen is self.seen and seen.begun_each_batch):
+            other = f"loader {seen.record().number} was iterated"
+            self.coroutine.interrupt("the loop began its next epoch" if seen is self.seen else other)
+
+    def resumes(self) -> tuple[float, str] | None:
+        """The loop asks for a batch again: what took it much longer than a step, as `Pauses.end` says, is no step."""
+        pause = self.pauses.end()
+        if pause is not None:
+            self.coroutine.interrupt("the script paused between two batches")
+        return pause
+
+    def gave(self, loop: Loop) -> None:
+        """The script has a batch of the measurement: its own workers are not needed, and would only take memory."""
+        self.other_training.gave()
+        real, _ = loop
+        if not (self.handed_over and real is self.real) and type(real) is not LoopIterator:
+            from loaderprobe.loaders.attached import shut_down
+
+            shut_down(real, self.seen.loader)
+        self.handed_over = True
+        self.evaluation.gave(loop)
+        self.pauses.begin()
+
+    def close(self) -> None:
+        """Put the loader's own iterators in the place of those that gave batches of the measurement."""
+        attributes = vars(self.seen.loader)
+        attributes.update({name: None for name, value in attributes.items() if type(value) is LoopIterator})
+
 
 LEAST_BUDGET_S = 60.0
 BUDGET_STEPS = 60
@@ -90,26 +305,27 @@ class Finished(SystemExit):
 class Attachment:
     """Follows the script until a loader has trained for some steps, then measures it with the loop as the step.
 
-    `say(code, facts)` is how it speaks. `judge` makes the result of what was measured, and `found` is called with it.
-    Its methods are those of `ScriptHooks`.
+    `say(code, facts)` is how it speaks, and `found` is called with what was measured. Its methods are those of
+    `ScriptHooks`.
     """
 
     def __init__(
         self,
         request: AttachRequest,
         say: Say,
-        judge: Callable[[OwnMeasured], Any],
-        found: Callable[[Any], None],
+        found: Callable[[OwnMeasured], None],
         launched: int = 1,
         clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         """`launched` is how many processes a launcher has started to train together; `clock` gives ns."""
         self._request, self._say, self._clock = request, say, clock
-        self._judge, self._found = judge, found
+        self._found = found
         self._pid = os.getpid()
         self._outside = Outside(say, Path(request.scratch), clock)
         self._loaders = SeenLoaders(ScriptLoader)
-        self._choice = LoaderChoice(request, self._loaders, launched)
+        self._launched = launched
+        self._ranks: Ranks | None = None
+        """Set where this process trains together with others."""
         self._takeover: Takeover | None = None
         """None before the measurement; and after it, where the script goes on."""
         self._files = WrittenFiles(self._endangered, ours=lambda: self._keeping or self._measures())
@@ -136,24 +352,19 @@ class Attachment:
             seen.begins()
             if self._takeover is not None:
                 self._takeover.loop_begins(seen)
-                if seen is self._takeover.seen:
-                    self._takeover.evaluation.stop()
 
     def get_iterator(self, loader: Any, original: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
         self._goes_on()
         takeover = self._takeover
-        if takeover is None or not self._hears:
+        if takeover is None or not self._hears or self._loaders.seen(loader) is not takeover.seen:
             begin_ns = self._clock()
             made = original(loader)
             if (known := self._loaders.known(loader)) is not None:
                 known.starting_ns += self._clock() - begin_ns
             return made
-        seen = self._loaders.seen(loader)
-        if seen is not takeover.seen:
-            return original(loader)
-        takeover.loop_begins(seen)
+        takeover.loop_begins(takeover.seen)
         # Another real one would start workers, and begin to read.
-        return LoopIterator(takeover.real, partial(self.next_batch, seen, take=takeover.take))
+        return LoopIterator(takeover.real, partial(self.next_batch, takeover.seen, take=takeover.take))
 
     def iterator_made(self, loader: Any) -> ScriptLoader | None:
         self._goes_on()
@@ -222,6 +433,11 @@ class Attachment:
             raise self._ended()
 
     @property
+    def _is_coordinator(self) -> bool:
+        """False for ranks that are measured together with rank 0, which speaks for them."""
+        return self._ranks is None or self._ranks.is_coordinator
+
+    @property
     def _here(self) -> bool:
         """False in a process that was forked from the one that trains."""
         return os.getpid() == self._pid
@@ -241,24 +457,61 @@ class Attachment:
         if self._over or not self._here:
             return None
         if self._takeover is None:
-            decision = self._choice.decide(seen)
+            decision = self._decided(seen)
             if isinstance(decision, NoVerdict):
                 self._leave(decision)
             elif decision:
                 self._begin(seen, real, take)
         return self._takeover if self._takeover is not None and self._takeover.seen is seen else None
 
+    def _decided(self, seen: ScriptLoader) -> bool | NoVerdict:
+        """Whether to take over the loop over this loader now: of a single process once it trains, of ranks when all
+        have agreed. Why this process is never measured, if that is clear."""
+        if self._ranks is None:
+            if seen is not self._loaders.choice(self._request.loader, self._request.after_steps):
+                return False
+            self._ranks = ranks_here()
+            if self._ranks is None and not (settled(seen) or others_that_train(Path(self._request.scratch))):
+                return False
+            prevented = self._prevented(seen)
+            if self._ranks is None:
+                return prevented or True
+            if prevented is not None and prevented.why in ("other_thread", "another_process"):
+                self._ranks.refuse(prevented.why)
+        agreed = self._ranks.agrees(seen, self._loaders.passes)
+        return NoVerdict("ranks_apart") if self._ranks.not_together else agreed
+
+    def _prevented(self, seen: ScriptLoader) -> NoVerdict | None:
+        if self._loaders.trained_in not in (0, threading.get_ident()):
+            return NoVerdict("other_thread")
+        scratch = Path(self._request.scratch)
+        if self._ranks is None:
+            if self._launched > 1:
+                return NoVerdict("ranks", str(self._launched))
+            if others := others_that_train(scratch):
+                return NoVerdict("several_processes", str(others + 1))
+        elif not self._ranks.is_coordinator:
+            return None
+        if not claimed(scratch):
+            return NoVerdict("another_process")
+        # What starting them each time costs shows in no copy, whose workers run on.
+        if self._ranks is None and seen.begun_each_batch and seen.starts_workers:
+            return NoVerdict("begun_each_batch")
+        return None
+
     def _leave(self, no_verdict: NoVerdict) -> None:
-        """The script goes on by itself. Rank 0 says why."""
-        is_coordinator = self._choice.is_coordinator
-        self._over, self._no_verdict = True, no_verdict if is_coordinator else NoVerdict("follows")
+        """The script goes on by itself, with its own iterator and workers. Rank 0 says why."""
+        self._over, self._no_verdict = True, no_verdict if self._is_coordinator else NoVerdict("follows")
         self._outside.close()
+        if self._takeover is not None:
+            self._takeover.pauses.close()
+            self._takeover = None
         self._files.end()
-        if is_coordinator:
+        if self._is_coordinator:
             self._say("script.no_verdict", {"attached": self.record()})
 
     def _begin(self, seen: ScriptLoader, real: Iterator[Any], take: Callable[[], Any]) -> None:
-        ranks, step_s = self._choice.ranks, seen.step_s(self._clock())
+        ranks, step_s = self._ranks, seen.step_s(self._clock())
         budget_s, beyond_s = budget_of(self._request, step_s, in_ranks=ranks is not None)
         if ranks is not None:
             try:
@@ -267,10 +520,10 @@ class Attachment:
                 ranks.refuse("lost", error.message, error.hint)
                 self._leave(NoVerdict("ranks_apart"))
                 return
-        if self._choice.is_coordinator:
+        if self._is_coordinator:
             facts = {
                 "loader": seen.record(),
-                "ranks": ranks.size if ranks and ranks.size > 1 else None,
+                "ranks": ranks.size if ranks else None,
                 "budget_s": budget_s,
                 "most_s": budget_s + beyond_s if beyond_s else None,
                 "others": self._loaders.others(seen),
@@ -287,9 +540,9 @@ class Attachment:
 
     def _measured(
         self, seen: ScriptLoader, pauses: Pauses, budget_s: float, beyond_s: float, step: Callable[[Any], None]
-    ) -> Any:
-        """What is judged of the loops over one loader, alone or in step with all ranks; None on ranks but the first."""
-        request, ranks = self._request, self._choice.ranks
+    ) -> OwnMeasured | None:
+        """What is measured of the loops over a loader, alone or in step with all ranks; None on ranks but the first."""
+        request, ranks = self._request, self._ranks
         if ranks is not None:
             measured = ranks.measure(seen, step, request, budget_s, self._on_stage)
         else:
@@ -305,17 +558,16 @@ class Attachment:
         notes += measurement.notes
         if pauses.total_s:
             notes.append(Remark(code="script_paused", facts={"paused_s": pauses.total_s}))
-        result = self._judge(replace(measured, measurement=replace(measurement, notes=tuple(notes))))
         if ranks is not None:
             try:
                 ranks.keep(request.run)
-            except KeyboardInterrupt:  # the verdict is there
+            except KeyboardInterrupt:  # all is measured
                 self._interrupted = True
-        return result
+        return replace(measured, measurement=replace(measurement, notes=tuple(notes)))
 
     def _on_stage(self, stage: str, done: int, total: int) -> None:
         """One line a round. Raises BadValue where another process has begun to train meanwhile."""
-        others = 0 if self._choice.ranks else others_that_train(Path(self._request.scratch))
+        others = 0 if self._ranks else others_that_train(Path(self._request.scratch))
         if others:
             raise BadValue(
                 f"{others + 1} processes of the command train at the same time, not joined by torch.distributed. One "
@@ -323,17 +575,17 @@ class Attachment:
                 hint="start the script with one process that trains",
             )
         round_ = stage.partition(":")[0]
-        if self._choice.is_coordinator and stage.startswith("round") and round_ != self._round:
+        if self._is_coordinator and stage.startswith("round") and round_ != self._round:
             self._round = round_
             self._say("script.round", {"round": round_})
 
     def _measured_batch(self, takeover: Takeover, loop: Loop) -> Any:
         """The next batch of the measurement, for one of the script's loops; raises Finished when it has none.
 
-        Raises KeyboardInterrupt for one that came meanwhile, once it is judged what was measured until then.
+        Raises KeyboardInterrupt for one that came meanwhile, once what was measured until then is kept.
         """
         pause = takeover.resumes()
-        if pause is not None and self._choice.is_coordinator:
+        if pause is not None and self._is_coordinator:
             paused_s, function = pause
             facts = {"paused_s": paused_s, "place": function, "budget_s": takeover.budget_s}
             self._say("script.was_paused", facts)
@@ -344,10 +596,10 @@ class Attachment:
         except LoaderprobeError as error:
             return self._refused(takeover, error)
         except Withdrawn as error:
-            assert self._choice.ranks is not None
-            self._choice.ranks.not_together = error.why
+            assert self._ranks is not None
+            self._ranks.not_together = error.why
             self._leave(NoVerdict("ranks_apart"))
-            return self._own_batch(takeover)
+            return takeover.take()
         except Exception as error:
             if takeover.handed_over:
                 raise
@@ -363,26 +615,19 @@ class Attachment:
 
     def _refused(self, takeover: Takeover, error: LoaderprobeError) -> Any:
         """Before the first batch the script goes on as if nothing had happened, on all ranks; later it ends."""
-        ranks = self._choice.ranks
-        if ranks is not None and not takeover.handed_over:
-            ranks.refuse("refused", error.message, error.hint)
-            self._leave(NoVerdict("ranks_apart"))
-            return self._own_batch(takeover)
-        self._over, self._no_verdict = True, NoVerdict("refused", error.message, error.hint)
+        ranks, no_verdict = self._ranks, NoVerdict("refused", error.message, error.hint)
+        if not takeover.handed_over:
+            if ranks is not None:
+                ranks.refuse("refused", error.message, error.hint)
+                no_verdict = NoVerdict("ranks_apart")
+            self._leave(no_verdict)
+            return takeover.take()
+        self._over = self._finished = True
+        self._no_verdict = no_verdict
         self._outside.close()
         self._say("script.no_verdict", {"attached": self.record()})
-        if takeover.handed_over:
-            takeover.pauses.close()
-            self._finished = True
-            raise Finished(error.exit_code, CANNOT_GO_ON)
-        return self._own_batch(takeover)
-
-    def _own_batch(self, takeover: Takeover) -> Any:
-        """The script goes on with its own next batch. Its iterator, with its workers, lives as long as it wants."""
-        self._takeover = None
         takeover.pauses.close()
-        self._files.end()
-        return takeover.take()
+        raise Finished(error.exit_code, CANNOT_GO_ON)
 
     def _ended(self) -> Finished:
         """What ends the script, with what it has come to: a rank that follows says why where it was not measured."""
@@ -393,7 +638,7 @@ class Attachment:
         self._over = self._finished = self._keeping = True
         result = takeover.coroutine.result if takeover.coroutine.over else None
         # Ctrl-C while the result is kept leaves that reason.
-        self._no_verdict = NoVerdict("ended_early" if self._choice.is_coordinator else "follows")
+        self._no_verdict = NoVerdict("ended_early" if self._is_coordinator else "follows")
         try:
             if result is not None:
                 self._found(result)
@@ -414,9 +659,13 @@ class Attachment:
             return
         self._over = True
         self._outside.close()
-        takeover = self._takeover
+        takeover, ranks = self._takeover, self._ranks
         if takeover is None:
-            self._end_without_takeover()
+            without = self._outside.looked or (self._loaders.passes and not self._loaders.all)
+            self._no_verdict = NoVerdict("no_loader" if without else self._loaders.why_none(self._request.loader))
+            if ranks is not None:
+                ranks.end()
+                self._no_verdict = NoVerdict("ranks_apart" if ranks.is_coordinator else "follows")
             return
         takeover.evaluation.stop()
         takeover.pauses.close()
@@ -428,19 +677,12 @@ class Attachment:
             takeover.coroutine.give_up()
             self._conclude(takeover)
         except LoaderprobeError as error:
-            early = self._choice.is_coordinator or isinstance(error, LostRank)
+            early = self._is_coordinator or isinstance(error, LostRank)
             self._no_verdict = NoVerdict("ended_early" if early else "follows", error.message, error.hint)
             if takeover.other_training.happens and early:
                 others = self._loaders.others(takeover.seen)
                 named = join_words([f"loader {other.number} ({other.dataset})" for other in others])
                 self._no_verdict = NoVerdict("not_seen_again", named, error.hint)
-
-    def _end_without_takeover(self) -> None:
-        without = self._outside.looked or (self._loaders.passes and not self._loaders.all)
-        self._no_verdict = NoVerdict("no_loader" if without else self._loaders.why_none(self._request.loader))
-        if self._choice.ranks is not None:
-            self._choice.ranks.end()
-            self._no_verdict = NoVerdict("ranks_apart" if self._choice.is_coordinator else "follows")
 
     def close(self) -> None:
         """The script is over, or the block: its files are its own again, and its loader makes iterators again."""
@@ -450,7 +692,7 @@ class Attachment:
 
     def record(self) -> Attached:
         """What this process did and saw, once it has ended."""
-        no_verdict, ranks = self._no_verdict, self._choice.ranks
+        no_verdict, ranks = self._no_verdict, self._ranks
         why_not = no_verdict.why if no_verdict else None
         return Attached(
             pid=os.getpid(),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import time
@@ -15,6 +14,7 @@ from loaderprobe.records.diagnosis import SeenOutside
 from loaderprobe.records.waits import WAIT_KINDS, CodePlace, WaitSamples
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.stats import half_width, mean, median
+from loaderprobe.system.process import threads_of
 from loaderprobe.system.stacks import CallTimes, Stack, StackLooks, called, of_the_script, shared, stack_of
 
 LEAST_PASSES = 100
@@ -45,7 +45,7 @@ class Outside:
         """True while no DataLoader gives batches, which was said."""
         self._said = False
         self._without = 0
-        self._since_ns: int | None = None
+        self._since_ns = 0
         self._waits: WaitsSampler | None = None
         self._thread = 0
         """The one that is looked at."""
@@ -59,7 +59,7 @@ class Outside:
         self._timed: list[tuple[int, Counter[CodePlace]]] = []
 
     def took(self) -> None:
-        self._without, self._since_ns = 0, None
+        self._without = self._since_ns = 0
         if self.looked:
             self.close()
             self.looked = False
@@ -74,18 +74,13 @@ class Outside:
             if threading.get_ident() == self._thread:
                 self._passed(now_ns)
             return
-        if self._since_ns is None:
-            self._since_ns = now_ns
+        self._since_ns = self._since_ns or now_ns
         if not self._said and (self._without >= LEAST_PASSES or now_ns - self._since_ns >= LEAST_S * 1e9):
             self._said = self.looked = True
             self._say("script.no_loader_yet", {"passes": self._without})
-            self._begin()
-
-    def _begin(self) -> None:
-        thread = os.getpid(), threading.get_native_id()
-        self._thread = threading.get_ident()
-        self._waits = WaitsSampler(lambda: [thread], self._scratch)
-        self._waits.__enter__()
+            here, self._thread = threads_of(()), threading.get_ident()
+            self._waits = WaitsSampler(lambda: here, self._scratch)
+            self._waits.__enter__()
 
     def _passed(self, now_ns: int) -> None:
         """A step goes from the first backward pass after an update to the next such pass."""
@@ -130,7 +125,8 @@ class Outside:
         slowest = max(total, key=lambda place: total[place], default=None)
         # Of the same steps: the hook slows the model's calls, too, so this is rather too low.
         shares = [calls[slowest] / max(took_ns, 1) for took_ns, calls in timed] if slowest else [0.0, 0.0]
-        kinds = self._kinds()
+        waits = self._waits.samples() if self._waits else None
+        kinds = Counter(WAIT_KINDS[kind] for kind in waits.kind) if isinstance(waits, WaitSamples) else Counter[str]()
         known = kinds.total() or None
         return SeenOutside(
             steps=len(steps),
@@ -142,10 +138,6 @@ class Outside:
             running_share=kinds["running"] / known if known else None,
             storage_share=(kinds["storage"] + kinds["metadata"]) / known if known else None,
         )
-
-    def _kinds(self) -> Counter[str]:
-        waits = self._waits.samples() if self._waits else None
-        return Counter(WAIT_KINDS[kind] for kind in waits.kind) if isinstance(waits, WaitSamples) else Counter()
 
     def close(self) -> None:
         self._end_timing()

@@ -22,7 +22,7 @@ from loaderprobe.records import values
 from loaderprobe.records.diagnosis import AttachRequest, OwnMeasured
 from loaderprobe.records.measurement import Measurement, segments_of
 from loaderprobe.records.rank_processes import NotTogether, NotTogetherCode, RankOffer
-from loaderprobe.records.remark import Remark
+from loaderprobe.records.remark import Remark, each_once
 from loaderprobe.store.codec import encode, write_atomically
 from loaderprobe.store.results import make_directory
 from loaderprobe.system.host import SystemClock
@@ -42,6 +42,11 @@ class ScriptCollectives(Collectives):
         self.coroutine: SessionCoroutine | None = None
         self.begun = False
         """True once the loops of all ranks are taken over."""
+
+    def until(self, budget_s: float) -> Deadline:
+        """What ends a measurement of these ranks that takes too long."""
+        self.deadline = Deadline(budget_s, lambda: self.begun)
+        return self.deadline
 
     def begin(self) -> None:
         """Take over the loops of all ranks; raises Withdrawn where one refuses, or does not answer."""
@@ -114,13 +119,13 @@ class StartAgreement:
     not_together: NotTogether | None = field(init=False, default=None)
     """Why nothing is taken over."""
     agreed: bool = field(init=False, default=False)
-    _since_ns: int | None = field(init=False, default=None)
+    _since_ns: int = field(init=False, default=0)
 
     def ask(self, passes: int, offer: RankOffer) -> bool:
         """True at the step at which this rank's loop is taken over. `passes` are the backward passes so far."""
         if self.agreed or self.not_together:
             return self.agreed
-        if self._since_ns is None:
+        if not self._since_ns:
             self.store.set(f"offer/{self.rank}", msgspec.json.encode(offer).decode())
             self._since_ns = self.clock.now_ns()
         decision = self._decision()
@@ -148,7 +153,7 @@ class StartAgreement:
             # One call to the store, as it is asked before every batch.
             if self.store.check([f"offer/{rank}" for rank in range(1, self.size)]):
                 self._propose(passes, offer)
-            elif self._seconds() > PATIENCE_S:
+            elif (self.clock.now_ns() - self._since_ns) / 1e9 > PATIENCE_S:
                 self.refuse(NotTogether(code="silent", ranks=self._without("offer")))
         elif passes >= self.proposed[0]:
             late = self._without("accepted")
@@ -197,9 +202,6 @@ class StartAgreement:
         """The ranks but 0 that have not stored this key."""
         return tuple(rank for rank in range(1, self.size) if not self.store.check([f"{key}/{rank}"]))
 
-    def _seconds(self) -> float:
-        return 0.0 if self._since_ns is None else (self.clock.now_ns() - self._since_ns) / 1e9
-
     def _decision(self) -> str:
         return self.store.get(_DECISION).decode() if self.store.check([_DECISION]) else ""
 
@@ -214,13 +216,15 @@ RANKS = "ranks"
 class Ranks:
     """This rank's part: it offers its loader, agrees on the step, and measures in step with the others."""
 
+    _collectives: ScriptCollectives
+    """There once all have agreed, as are the next two."""
+    _barrier_s: float
+    _ranks_here: tuple[int, ...]
+
     def __init__(self, member: Member) -> None:
         self._member = member
         self._agreement = StartAgreement(member.store, member.rank, member.size, SystemClock())
         self._offer: RankOffer | None = None
-        self._collectives: ScriptCollectives | None = None
-        self._barrier_s = 0.0
-        self._ranks_here: tuple[int, ...] = ()
         self.not_together: NotTogether | None = None
         """Why the ranks are not measured together."""
 
@@ -259,7 +263,7 @@ class Ranks:
     def refuse(self, code: NotTogetherCode, detail: str = "", hint: str = "") -> None:
         """This rank cannot be measured, so none is."""
         own = self.not_together = NotTogether(code=code, ranks=(self._member.rank,), detail=detail, hint=hint)
-        if self._collectives is None:
+        if not self._agreement.agreed:
             with suppress(RuntimeError):  # the store may have gone with the rank that held it
                 self._agreement.refuse(own)
             self.not_together = self._agreement.not_together or own
@@ -274,11 +278,9 @@ class Ranks:
 
     def same_budget(self, budget_s: float) -> float:
         """The budget of rank 0, in seconds. Raises LostRank."""
-        assert self._collectives is not None
         return self._collectives.agree(round(budget_s * 1e9)) / 1e9
 
     def coroutine(self, measure: Callable[[Callable[[Any], None]], Any]) -> SessionCoroutine:
-        assert self._collectives is not None
         self._collectives.coroutine = SessionCoroutine(measure, self._collectives)
         return self._collectives.coroutine
 
@@ -287,15 +289,14 @@ class Ranks:
         on_stage: OnStage,
     ) -> OwnMeasured | None:  # fmt: skip
         """Measure in step with the others. What all measured, on rank 0; None on the others."""
-        collectives = self._collectives
-        assert collectives is not None
+        together = {"collectives": self._collectives, "disturbance": OthersMeter(self._ranks_here)}
         asked = LoaderRequest(
             cache=request.cache,
             budget_s=budget_s,
             period=seen.period,
-            among=lambda parts, *_: replace(parts, collectives=collectives, disturbance=OthersMeter(self._ranks_here)),
+            among=lambda parts, *_: replace(parts, **together),
             ceiling=False,
-            deadline=lambda budget: self._deadline(budget, collectives),
+            deadline=self._collectives.until,
             joined=self._as_one,
         )
         measured = measure_loader(seen.known.to_measure(), compute_of(step), asked, on_stage)
@@ -303,14 +304,12 @@ class Ranks:
 
     def keep(self, run: str) -> None:
         """Write what each rank measured into the directory of a run."""
-        assert self._collectives is not None
         make_directory(Path(run) / RANKS)
         for rank in self._collectives.by_rank:
             write_atomically(Path(run) / RANKS / f"rank-{rank.rank}.json", encode(KIND, rank))
 
     def notes(self, measured: Measurement) -> tuple[Remark, ...]:
         """The notes on what all measured."""
-        assert self._collectives is not None
         hosts = len({rank.host for rank in self._collectives.by_rank})
         together = Remark(code="ranks_together", facts={"ranks": self.size, "hosts": hosts})
         trained = segments_of(measured, measured.config.mode, "training")
@@ -325,24 +324,17 @@ class Ranks:
         self._barrier_s = barrier_s(group, SystemClock())
         self._collectives = ScriptCollectives(group)
 
-    def _deadline(self, budget_s: float | None, collectives: ScriptCollectives) -> Deadline:
-        collectives.deadline = Deadline(budget_s, lambda: collectives.begun)
-        return collectives.deadline
-
     def _as_one(self, measured: Measurement) -> Measurement:
         """The measurement of all ranks, on rank 0. Where a rank is lost, it ends with the last round that all have."""
-        collectives = self._collectives
-        assert collectives is not None
         try:
-            collectives.gather(measured)
+            self._collectives.gather(measured)
         except LostRank:
-            if self.is_coordinator and not collectives.by_rank:
+            if self.is_coordinator and not self._collectives.by_rank:
                 raise
         if not self.is_coordinator:
             return measured
-        together = collectives.together()
-        own_notes = (note for note in measured.notes if note not in together.notes)
-        return replace(together, notes=(*together.notes, *own_notes))
+        together = self._collectives.together()
+        return replace(together, notes=each_once((*together.notes, *measured.notes)))
 
 
 def ranks_here() -> Ranks | None:

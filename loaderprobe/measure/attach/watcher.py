@@ -351,7 +351,7 @@ class Watcher:
         self._folder.cleanup()
 
     def _made(self, number: int, known: KnownLoader) -> Watched:
-        from loaderprobe.loaders.watched import WatchedLoader
+        from loaderprobe.loaders.attached import WatchedLoader
 
         return Watched(number, known, watching=WatchedLoader(Path(self._folder.name, str(number))))
 

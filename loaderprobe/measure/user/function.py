@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,6 +12,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 import msgspec
+from psutil import Process
 
 from loaderprobe.analyze.verdict.ranks import differing, same_samples
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
@@ -126,7 +125,7 @@ def _of_file(name: str, file: Path) -> ModuleType:
     state = file.stat().st_mtime_ns, file.stat().st_size
     known = sys.modules.get(name)
     if known is not None and _is_of(known, file):
-        changed = _IMPORTED[file] != state if file in _IMPORTED else state[0] > _began_ns()
+        changed = _IMPORTED[file] != state if file in _IMPORTED else state[0] > Process().create_time() * 1e9
         if changed:
             del sys.modules[name]
     module = import_module(name)
@@ -140,13 +139,6 @@ def _of_file(name: str, file: Path) -> ModuleType:
 def _is_of(module: ModuleType, file: Path) -> bool:
     imported = getattr(module, "__file__", None)
     return imported is not None and file.samefile(imported)
-
-
-def _began_ns() -> int:
-    """When this process began, on the clock of files: in ticks after boot, in the 22nd field of its `stat`."""
-    ticks = int(Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()[19])
-    booted_ns = time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-    return booted_ns + ticks * 10**9 // os.sysconf("SC_CLK_TCK")
 
 
 def _called(own: OwnLoader, function: Callable[[], Any]) -> Any:
@@ -211,12 +203,11 @@ def measure_in_ranks(
 
 def measure_own(order: Order, on_stage: OnStage) -> OwnMeasured:
     """Make this rank's loader by the user's function, learn it alone, and measure it in step with the other ranks."""
-    from loaderprobe.loaders.rank_input import rank_input
-    from loaderprobe.loaders.ranks import join_group
+    from loaderprobe.loaders.ranks import join_group, rank_input
     from loaderprobe.loaders.unwrap import unwrap
 
     own, placement, config = order.own, order.placement, order.config
-    assert own is not None and placement is not None
+    assert own is not None and placement is not None and order.budget_s is not None
     on_stage("joining the process group", 0, 0)
     join_group(placement)
     on_stage(f"calling {own.name}", 0, 0)

@@ -116,7 +116,7 @@ class Discovery:
     ahead: int
     """Batches made ahead of the one that is taken."""
     spent_s: Callable[[], float]
-    budget_s: float | None
+    budget_s: float
     counts_reads: Callable[[LoaderFiles], bool] = lambda files: process_reads_counted(_location(files))
     samples: int | None = None
     """In the data set; None where it has no length."""
@@ -162,7 +162,7 @@ class Discovery:
             images = images or holds_images(batch)
             taken += 1
             resident.keep(batch)
-            late = self.budget_s is not None and spent_s > DISCOVERY_SHARE * self.budget_s
+            late = spent_s > DISCOVERY_SHARE * self.budget_s
             enough = taken >= wanted and spent_s >= DISCOVERY_AT_LEAST_S
             if not pool and (enough or late or self.loader.exhausted):
                 self.loader.check()
@@ -186,7 +186,7 @@ class Discovery:
         first = evicted_at + self.ahead + self.workers
         while taken < first + pool:
             spent_s = self.spent_s() - begin_s
-            late = self.budget_s is not None and spent_s > DISCOVERY_SHARE * self.budget_s
+            late = spent_s > DISCOVERY_SHARE * self.budget_s
             if taken >= first + max(2, self.workers) and (late or spent_s > DISCOVERY_AT_LEAST_S):
                 break
             next(batches)
@@ -318,15 +318,7 @@ PATIENCE_S = 60.0
 LEAST_DEPTH = 3
 ENDED, INTERRUPTED = Remark(code="script_ended"), Remark(code="script_interrupted")
 BROKEN_OFF = Remark(code="broken_off")
-HIDDEN = StorageLocation(
-    path="",
-    filesystem="unknown",
-    kind="unknown",
-    mount="",
-    source="",
-    devices=(),
-    notes=(Remark(code="files_unknown"),),
-)
+HIDDEN = StorageLocation(path="", filesystem="unknown", kind="unknown", mount="", source="", devices=())
 
 
 class OutOfTimeError(LoaderprobeError):
@@ -339,11 +331,11 @@ class Deadline(SystemClock):
     From where a rank has `begun` with the others, rank 0 decides for all when time is over, and nothing is raised.
     """
 
-    def __init__(self, budget_s: float | None, begun: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, budget_s: float, begun: Callable[[], bool] = lambda: False) -> None:
         self._begin_ns = super().now_ns()
-        self._most_s = None if budget_s is None else OVERRUN_TIMES * budget_s + OVERRUN_S
+        self._most_s = OVERRUN_TIMES * budget_s + OVERRUN_S
         self._begun = begun
-        self.patience_s = 0.0 if self._most_s is None else self._most_s + PATIENCE_S
+        self.patience_s = self._most_s + PATIENCE_S
 
     @property
     def spent_s(self) -> float:
@@ -355,10 +347,10 @@ class Deadline(SystemClock):
 
     @property
     def late(self) -> bool:
-        return self._most_s is not None and self.spent_s > self._most_s
+        return self.spent_s > self._most_s
 
     def error(self) -> OutOfTimeError:
-        return OutOfTimeError(f"not even one round fitted into {format_duration(self._most_s or 0.0)}")
+        return OutOfTimeError(f"not even one round fitted into {format_duration(self._most_s)}")
 
     def check(self) -> None:
         if not self._begun() and self.late:
@@ -370,7 +362,7 @@ class LoaderRequest:
     """How a loader is to be measured."""
 
     cache: CacheState = "cold"
-    budget_s: float | None
+    budget_s: float
     beyond_s: float = 0.0
     """Seconds beyond the budget, for further rounds while the verdict is open."""
     rounds: int = 3
@@ -380,7 +372,7 @@ class LoaderRequest:
     """Joins the other ranks, once all is known of the loader: the parts of a session in step with theirs."""
     ceiling: bool = True
     """Whether to measure what the storage delivers, too."""
-    deadline: Callable[[float | None], Deadline] = Deadline
+    deadline: Callable[[float], Deadline] = Deadline
     """Makes what ends a measurement that takes too long, of the budget with what goes beyond it."""
     joined: Callable[[Measurement], Measurement] = lambda measured: measured
     """Makes one measurement of those of all ranks."""
@@ -402,6 +394,11 @@ def compute_of(step: Callable[[Any], Any] | None, *, in_ranks: bool = False) -> 
     return make
 
 
+def _folder(files: BatchFiles | PartFiles) -> Path:
+    """The one that all lie under."""
+    return Path(os.path.commonpath([Path(path).parent for path in files.file_bytes]))
+
+
 def data_found(loader: Any, files: LoaderFiles) -> DataFound:
     """What is known of a whole data set, from what was learned of the files of some batches."""
     samples = length_of(loader.dataset)
@@ -409,7 +406,7 @@ def data_found(loader: Any, files: LoaderFiles) -> DataFound:
         hidden = files if isinstance(files, UnknownFiles) else None
         return DataFound(hidden=hidden, samples=samples, size_bytes=None, root="")
     size = None if samples is None else files.delivered_bytes(0, files.count) / files.count * samples
-    root = Path(os.path.commonpath([Path(path).parent for batch in files.paths for path in batch]))
+    root = _folder(files)
     folder = str(root) if len(root.parts) >= LEAST_DEPTH else ""
     return DataFound(hidden=None, samples=samples, size_bytes=size, root=folder)
 
@@ -449,7 +446,7 @@ def _measure(
     from loaderprobe.loaders.user_loader import UserLoader
 
     loader, own = given.loader, isinstance(given, OwnIterable)
-    limit = asked.deadline(None if asked.budget_s is None else asked.budget_s + asked.beyond_s)
+    limit = asked.deadline(asked.budget_s + asked.beyond_s)
     clock = SystemClock()
     with scratch_directory() as scratch:
         driver: Any = (
@@ -482,7 +479,7 @@ def _measure(
                 session = _session(config, parts, asked, on_stage, properties)
                 wanted = asked.ceiling and process_reads_counted(location) and asked.cache == "cold"
                 spent_s = limit.spent_s + (CEILING_S if wanted else 0.0)
-                session.budget_s = None if asked.budget_s is None else max(0.0, asked.budget_s - spent_s)
+                session.budget_s = max(0.0, asked.budget_s - spent_s)
                 session.beyond_s = lambda so_far: asked.beyond_s if Judged(measurement=so_far).is_unsure else 0.0
                 notes = (*_run(session, driver, loader), *_uneven(driver.records(), properties.batch_size))
             except OutOfTimeError as error:
@@ -525,7 +522,7 @@ def _enough_s(longest_s: float, loader: Any, asked: LoaderRequest) -> int:
     """
     ahead = max(loader.prefetch_factor or 0, 2)
     most_s = longest_s * (2 * (ahead + 1) + SEGMENTS_A_ROUND * (ahead + 2))
-    enough_s = max(most_s / OVERRUN_TIMES, 2 * ((asked.budget_s or 0.0) + asked.beyond_s))
+    enough_s = max(most_s / OVERRUN_TIMES, 2 * (asked.budget_s + asked.beyond_s))
     return math.ceil(enough_s / BUDGET_STEP_S) * BUDGET_STEP_S
 
 
@@ -533,7 +530,7 @@ def _with_budget(
     measured: Measurement, ceiling: StorageCeiling | None, session: Session, asked: LoaderRequest
 ) -> tuple[Remark, ...]:
     """The notes; where the budget ended the session while the verdict is open, with the budget that it would take."""
-    if session.more_s is None or session.budget_s is None or asked.budget_s is None:
+    if session.more_s is None or session.budget_s is None:
         return measured.notes
     if not Judged(measurement=measured, ceiling=ceiling).is_unsure:
         return measured.notes
@@ -553,8 +550,8 @@ def _threads(driver: Any, loader: Any, *, own: bool) -> list[tuple[int, int]]:
 def _learned(driver: Any, limit: Deadline, asked: LoaderRequest) -> LoaderProperties:
     """Of an iterable that is no DataLoader: files are not looked for. Raises StopIteration where it ends."""
     begin_s, resident = limit.spent_s, Resident()
-    share_s = math.inf if asked.budget_s is None else DISCOVERY_SHARE * asked.budget_s
-    driver.learn(resident.keep, lambda: limit.spent_s - begin_s >= min(share_s, DISCOVERY_AT_LEAST_S))
+    enough_s = min(DISCOVERY_SHARE * asked.budget_s, DISCOVERY_AT_LEAST_S)
+    driver.learn(resident.keep, lambda: limit.spent_s - begin_s >= enough_s)
     return LoaderProperties(
         taken=driver.taken, pool=0, batch_size=_mean_size(driver.records()), images=holds_images(resident.batches),
         files=UnknownFiles(code="no_data_loader"), access="none", resident_batches=tuple(resident.batches),
@@ -565,9 +562,9 @@ def _learned(driver: Any, limit: Deadline, asked: LoaderRequest) -> LoaderProper
 def _name(files: LoaderFiles, loader: Any) -> str:
     """The name of the folder that all files lie under, if it has one; else of the data set's class."""
     if not isinstance(files, UnknownFiles) and files.file_bytes:
-        folder = Path(os.path.commonpath([Path(path).parent for path in files.file_bytes]))
-        if folder.name:
-            return folder.name.encode(errors="replace").decode()
+        folder = _folder(files).name
+        if folder:
+            return folder.encode(errors="replace").decode()
     return str(getattr(loader, "name", type(loader.dataset).__name__))
 
 
