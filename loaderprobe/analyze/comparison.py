@@ -52,44 +52,73 @@ TRIED_ROUNDS = (3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unpaired:
-    """How many times as fast B is as A, of two samples; as a logarithm."""
+class LogMean:
+    """The logarithm of a figure of one side, of how many times as fast B is as A, or of the mean of such ratios."""
 
-    log: float
-    """The mean."""
-    error: float
-    """Its standard error."""
-    freedom: float
+    mean: float
+    variance: float
+    """Of the mean, as its rounds or runs show it."""
+    over_freedom: float
+    """The sum of the squared variances of its samples, each over its degrees of freedom (Welch 1947)."""
     of_rounds: float
     """Variance of a single round, of both sides together."""
-    drift: float
-    """Variance between runs."""
+    drift: float = 0.0
+    """Variance between runs, which is known, and so has no degrees of freedom."""
+
+    @property
+    def error(self) -> float:
+        """The standard error."""
+        return math.sqrt(self.variance + self.drift)
+
+    @property
+    def freedom(self) -> float:
+        return self.error**4 / self.over_freedom if self.over_freedom else math.inf
 
     @property
     def ratio(self) -> Interval:
         """With its 95 % interval."""
         half = self.half()
-        return Interval(value=math.exp(self.log), low=math.exp(self.log - half), high=math.exp(self.log + half))
+        return Interval(value=math.exp(self.mean), low=math.exp(self.mean - half), high=math.exp(self.mean + half))
 
     @property
     def p(self) -> float:
         """The probability of one as large by chance."""
-        return student_tails(self.log / self.error, self.freedom) if self.error else float(self.log == 0)
+        return student_tails(self.mean / self.error, self.freedom) if self.error else float(self.mean == 0)
 
     def half(self, alpha: float = ALPHA) -> float:
-        """Half the interval of the logarithm that holds it with probability 1 - `alpha`."""
+        """Half the interval that holds it with probability 1 - `alpha`."""
         return student_quantile(alpha, self.freedom) * self.error
 
     def rounds_needed(self, smallest: float, alpha: float) -> int | None:
         """Rounds a side with which an effect of that size would be seen; None where the drift hides it."""
         for rounds in TRIED_ROUNDS:
-            error = math.sqrt(self.of_rounds / rounds + self.drift)
-            freedom = 2.0 * (rounds - 1)
-            if self.drift:
-                freedom = error**4 / ((self.of_rounds / rounds) ** 2 / freedom) if self.of_rounds else math.inf
-            if student_quantile(alpha, freedom) * error <= smallest:
+            variance = self.of_rounds / rounds
+            tried = replace(self, variance=variance, over_freedom=variance**2 / (2 * (rounds - 1)))
+            if tried.half(alpha) <= smallest:
                 return rounds
         return None
+
+
+def weighted(terms: Sequence[tuple[float, LogMean]], *, drift: float) -> LogMean:
+    """The sum of independent ones, each times its weight."""
+    return LogMean(
+        mean=math.fsum(weight * term.mean for weight, term in terms),
+        variance=math.fsum(weight**2 * term.variance for weight, term in terms),
+        over_freedom=math.fsum(weight**4 * term.over_freedom for weight, term in terms),
+        of_rounds=math.fsum(weight**2 * term.of_rounds for weight, term in terms),
+        drift=drift,
+    )
+
+
+def unpaired(before: LogMean, after: LogMean, *, drift: float) -> LogMean:
+    """How many times as fast B is, of two samples (Welch 1947), with the drift between runs."""
+    return weighted([(-1, before), (1, after)], drift=drift)
+
+
+def mean_effect(effects: Sequence[LogMean]) -> LogMean:
+    """The geometric mean of the ratios of all rows. Drift is of the runs, so rows do not average it out."""
+    share = 1 / len(effects)
+    return weighted([(share, effect) for effect in effects], drift=max(effect.drift for effect in effects))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,18 +131,7 @@ class RunReading:
     """Their median, with its 95 % interval; it stands in where the rounds are too few."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SideSample:
-    """The logarithm of a figure on one side."""
-
-    mean: float
-    variance: float
-    """Of the mean."""
-    freedom: float
-    count: int
-
-
-def sample(readings: Sequence[RunReading]) -> SideSample | None:
+def sample(readings: Sequence[RunReading]) -> LogMean | None:
     """One side: its runs where there are several, else its rounds, else the interval of its rate; None without one."""
     if len(readings) >= ENOUGH_ROUNDS:
         return _of_values([reading.figure.value for reading in readings])
@@ -127,56 +145,26 @@ def too_few_rounds(readings: Sequence[RunReading]) -> bool:
     return max(len(readings), sum(len(reading.values) for reading in readings)) < ENOUGH_ROUNDS
 
 
-def _of_values(values: Sequence[float]) -> SideSample | None:
+def _of_values(values: Sequence[float]) -> LogMean | None:
     if min(values) <= 0:
         return None
     logs = [math.log(value) for value in values]
-    return SideSample(mean=mean(logs), variance=standard_error(logs) ** 2, freedom=len(logs) - 1, count=len(logs))
+    return _of_sample(mean(logs), standard_error(logs) ** 2, freedom=len(logs) - 1, count=len(logs))
 
 
-def _of_figures(figures: Sequence[Interval]) -> SideSample | None:
+def _of_figures(figures: Sequence[Interval]) -> LogMean | None:
     if any(not 0 <= figure.low < figure.value < figure.high for figure in figures):
         return None
-    factor = student_quantile(ALPHA, OF_SLICES)
+    factor, count = student_quantile(ALPHA, OF_SLICES), len(figures)
     # The upper half: the lower one ends at 0.
     errors = [(figure.high - figure.value) / figure.value / factor for figure in figures]
-    return SideSample(
-        mean=mean([math.log(figure.value) for figure in figures]),
-        variance=math.fsum(error**2 for error in errors) / len(errors) ** 2,
-        freedom=OF_SLICES * len(figures),
-        count=len(figures),
-    )
+    variance = math.fsum(error**2 for error in errors) / count**2
+    logs = [math.log(figure.value) for figure in figures]
+    return _of_sample(mean(logs), variance, freedom=OF_SLICES * count, count=count)
 
 
-def unpaired(before: SideSample, after: SideSample, *, drift: float) -> Unpaired:
-    """Welch (1947), with the drift between runs as a variance that is known."""
-    variance = before.variance + after.variance
-    error = math.sqrt(variance + drift)
-    parts = math.fsum(each.variance**2 / each.freedom for each in (before, after))
-    return Unpaired(
-        log=after.mean - before.mean,
-        error=error,
-        freedom=error**4 / parts if parts else math.inf,
-        of_rounds=before.variance * before.count + after.variance * after.count,
-        drift=drift,
-    )
-
-
-def mean_effect(effects: Sequence[Unpaired]) -> Unpaired:
-    """The geometric mean of the ratios of all rows. Drift is of the runs, so rows do not average it out."""
-    count = len(effects)
-    drift = max(effect.drift for effect in effects)
-    variances = [(effect.error**2 - effect.drift) / count**2 for effect in effects]
-    error = math.sqrt(math.fsum(variances) + drift)
-    # Of a row, Welch's freedom belongs to its error with the drift: the drift adds none.
-    parts = math.fsum(effect.error**4 / effect.freedom / count**4 for effect in effects)
-    return Unpaired(
-        log=mean([effect.log for effect in effects]),
-        error=error,
-        freedom=error**4 / parts if parts else math.inf,
-        of_rounds=math.fsum(effect.of_rounds for effect in effects) / count**2,
-        drift=drift,
-    )
+def _of_sample(mean: float, variance: float, *, freedom: float, count: int) -> LogMean:
+    return LogMean(mean=mean, variance=variance, over_freedom=variance**2 / freedom, of_rounds=variance * count)
 
 
 def holm(chances: Sequence[float]) -> list[float]:
@@ -251,7 +239,7 @@ def compare_rows(pairs: Sequence[Pair], *, matters: float) -> tuple[tuple[Compar
     return tuple(rows), _judged(Subject(kind="all"), whole, next(adjusted), size, level) if whole else None
 
 
-def _effect(pair: Pair) -> Unpaired | None:
+def _effect(pair: Pair) -> LogMean | None:
     before, after = (sample(side.readings) for side in pair)
     drift = drift_of((len(pair[0].readings), len(pair[1].readings)))
     if before is None or after is None or drift + before.variance + after.variance == 0:
@@ -259,7 +247,7 @@ def _effect(pair: Pair) -> Unpaired | None:
     return unpaired(before, after, drift=drift)
 
 
-def _judged(subject: Subject, effect: Unpaired | None, p: float | None, size: float, level: float) -> Compared:
+def _judged(subject: Subject, effect: LogMean | None, p: float | None, size: float, level: float) -> Compared:
     """With its words, and what would have been seen at this level."""
     word, reason = _word(effect, p, size)
     return Compared(
@@ -275,12 +263,12 @@ def _judged(subject: Subject, effect: Unpaired | None, p: float | None, size: fl
     )
 
 
-def _word(effect: Unpaired | None, p: float | None, size: float) -> tuple[Word, WordReason]:
+def _word(effect: LogMean | None, p: float | None, size: float) -> tuple[Word, WordReason]:
     if effect is None or p is None:
         return "unclear", "no_spread"
-    change, half = abs(effect.log), effect.half()
+    change, half = abs(effect.mean), effect.half()
     if change >= size and p <= ALPHA:
-        return ("faster" if effect.log > 0 else "slower"), "beyond_noise"
+        return ("faster" if effect.mean > 0 else "slower"), "beyond_noise"
     if change + half <= size:
         return "same", "within_size"
     if change > half:
