@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -10,8 +10,8 @@ from typing import Any, cast
 
 from loaderprobe.analyze.comparison import (
     Facts,
+    Matched,
     MeasuredRow,
-    SideRow,
     bandwidth_facts,
     bandwidth_notes,
     bandwidth_rows,
@@ -19,16 +19,11 @@ from loaderprobe.analyze.comparison import (
     compare_rows,
     differences,
     environment_facts,
-    ignored_options,
     judge_gates,
     loader_facts,
-    loader_row,
-    option_differences,
-    partners,
+    match_sweeps,
     refuse_others,
-    row_differences,
     side_row,
-    sweep_notes,
 )
 from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.api.load import Run, load_any
@@ -36,7 +31,7 @@ from loaderprobe.api.quantities import share
 from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.errors import BadValue, NotComparable
 from loaderprobe.records.bandwidth import BandwidthReport
-from loaderprobe.records.compare import ComparedSide, CompareNote, ComparisonReport, Difference, GateName, ResultKind
+from loaderprobe.records.compare import ComparedSide, ComparisonReport, Difference, GateName, ResultKind
 from loaderprobe.records.environment import Origin
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.thresholds import MATTERS
@@ -120,29 +115,16 @@ def _of_run(run: Run) -> Source:
     return Source("sweep", str(run.path), origin, environment_facts(record.environment), roots, tuple(found))
 
 
-Rows = Mapping[Any, SideRow]
-"""Of a side, by what makes rows of both sides the same thing."""
-
-
-def match(
-    kind: ResultKind, before: Sequence[Source], after: Sequence[Source], names: frozenset[str]
-) -> tuple[Rows, Rows, list[Difference], tuple[CompareNote, ...]]:
-    """(the rows of A, of B, in what those of both differ, notes); `names` are those of what may differ."""
+def match(kind: ResultKind, before: Sequence[Source], after: Sequence[Source], names: frozenset[str]) -> Matched:
+    """The rows of both sides; `names` are those of what may differ."""
     sides = [each.result for each in before], [each.result for each in after]
-    mine: Rows
-    other: Rows
-    if kind == "diagnosis":
-        mine, other = ({"loader": loader_row(side)} for side in sides)
-        return mine, other, [], ()
+    if kind == "sweep":
+        return match_sweeps(*sides, names)
     if kind == "bandwidth":
         mine, other = (bandwidth_rows(side) for side in sides)
         return mine, other, [], (*bandwidth_notes("A", sides[0]), *bandwidth_notes("B", sides[1]))
-    ignored = ignored_options(*sides, names)
-    found, others = (partners(side, ignored) for side in sides)
-    common = {key: (found[key], others[key]) for key in found if key in others}
-    mine, other = ({key: side_row(rows) for key, rows in side.items()} for side in (found, others))
-    differ = [*option_differences(*sides, ignored), *row_differences(common)]
-    return mine, other, differ, sweep_notes(list(common.values()))
+    of_a, of_b = ({"loader": side_row(side)} for side in sides)
+    return of_a, of_b, [], ()
 
 
 MOST_MATTERS = 0.5
