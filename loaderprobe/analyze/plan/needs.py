@@ -34,9 +34,9 @@ def demand(workload: PlanWorkload, utilization: float, images_per_file: int = 1)
 
 def cores_of(workload: PlanWorkload, utilization: float) -> Quantity | None:
     """Cores that one accelerator needs; None where the workload has a reason not to know."""
-    if workload.cpu_s is None:
+    if "cpu_s" not in workload.times:
         return None
-    workers = product([workload.rate, workload.cpu_s], "cores", "", factor=utilization / SATURATED)
+    workers = product([workload.rate, workload.times["cpu_s"]], "cores", "", factor=utilization / SATURATED)
     training = known(1.0, "cores", "assumed", "one training thread")
     return total([workers, training], "cores", f"G u cpu / {SATURATED:g} + 1")
 

@@ -75,17 +75,14 @@ def as_asked(
         bandwidth, *others = storage.limits
         storage = replace(storage, limits=(replace(bandwidth, at_least=True), *others))
     if other_size or to_shards or to_folder:
-        found = replace(
-            found,
-            cpu_s=workload.cpu_s and assumed_too(workload.cpu_s),
-            wait_s=workload.wait_s and assumed_too(workload.wait_s),
-            other_s=workload.other_s and assumed_too(workload.other_s),
-        )
+        times = {name: assumed_too(time) for name, time in workload.times.items()}
+        found = replace(found, times=times)
     if to_folder:
         why: dict[PlanPart, Remark] = {"workers": Remark(code="file_wait_unknown")}
         if storage is not None:
             why["measured_storage"] = Remark(code="measured_in_shards")
-        return replace(found, storage=None, wait_s=None, refused={**why, **workload.refused})
+        times = {name: time for name, time in found.times.items() if name != "wait_s"}
+        return replace(found, storage=None, times=times, refused={**why, **workload.refused})
     return replace(found, storage=storage)
 
 
@@ -205,10 +202,9 @@ def needs_of_one(workload: PlanWorkload, asked: Asked, utilization: float) -> De
 
 def workers_of(workload: PlanWorkload, utilization: float) -> Quantity | None:
     """Workers that one accelerator needs; None where the workload has a reason not to know."""
-    parts = [part for part in (workload.cpu_s, workload.wait_s, workload.other_s) if part]
-    if len(parts) < 3:
+    if len(workload.times) < 3:
         return None
-    whole = total(parts, "s", "cpu + wait + other")
+    whole = total([*workload.times.values()], "s", "cpu + wait + other")
     found = product([workload.rate, whole], "workers", "G u (cpu + wait + other)", factor=utilization)
     value, low, high = (float(math.ceil(end)) for end in (found.value, found.low, found.high))
     return replace(found, value=value, low=low, high=high, formula=f"ceil({found.formula})")
@@ -218,7 +214,7 @@ def _read_time(workload: PlanWorkload, utilization: float, workers: Quantity) ->
     """What a read may take on average, so that so many workers are enough."""
     exact = replace(workers, low=workers.value, high=workers.value)
     image_s = product([exact], "s", "", over=[workload.rate], factor=1 / utilization)
-    busy = [negative(part) for part in (workload.cpu_s, workload.other_s) if part]
+    busy = [negative(workload.times[name]) for name in ("cpu_s", "other_s")]
     return total([image_s, *busy], "s", "W / (G u) - cpu - other")
 
 
@@ -308,14 +304,13 @@ def cache_hits(asked: Asked, share: float, epoch: int) -> float:
 
 def _inputs(workload: PlanWorkload, asked: Asked) -> dict[InputName, Quantity]:
     """First what the run shows, then what was given or is assumed."""
-    of_run: tuple[InputName, ...] = ("rate", "file_bytes", "amplification", "images", "cpu_s", "wait_s", "other_s")
-    shares: dict[InputName, tuple[float, bool]] = {
-        "utilization": (asked.utilization, asked.utilization_given), "use": (asked.use, asked.use_given),
-    }  # fmt: skip
-    inputs: dict[InputName, Quantity | None] = {name: getattr(workload, name) for name in of_run}
-    for name, (share, given) in shares.items():
-        inputs[name] = known(share, "", "given", name) if given else known(share, "", "assumed", "default")
-    return {name: quantity for name, quantity in inputs.items() if quantity is not None}
+    names: tuple[InputName, ...] = get_args(InputName)
+    shares = {"utilization": asked.utilization_given, "use": asked.use_given}
+    found = {name: getattr(workload, name) for name in ("rate", "file_bytes", "amplification", "images")}
+    found |= workload.times
+    for name, given in shares.items():
+        found[name] = known(getattr(asked, name), "", "given" if given else "assumed", name if given else "default")
+    return {name: found[name] for name in names if found.get(name) is not None}
 
 
 def _acceptance(

@@ -6,7 +6,6 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from loaderprobe.analyze.verdict.rates import rate_interval, rates_by_round
 from loaderprobe.errors import BadValue
@@ -100,12 +99,8 @@ class PlanWorkload:
     """In the whole data set; None where it was not counted."""
     images_an_open: int = 1
     """Images that are read before another file is opened; 0 where large files hold them, how many is not known."""
-    cpu_s: Quantity | None = None
-    """CPU time of one image in a worker."""
-    other_s: Quantity | None = None
-    """Time of a worker that is neither CPU nor storage."""
-    wait_s: Quantity | None = None
-    """Waiting for one image's file in a worker."""
+    times: Mapping[str, Quantity] = field(default_factory=dict)
+    """Of a worker for one image, as far as they are known: cpu_s, wait_s for its file, other_s that is neither."""
     storage: PlanSupply | None = None
     """That the run itself measured; its first limit is the bandwidth."""
     files: SupplyLimit | None = None
@@ -273,7 +268,7 @@ def measured_workload(
         storage=storage,
         files=files,
         refused=refused,
-        **times,
+        times=times,
     )
 
 
@@ -310,8 +305,8 @@ def amplification_of(counted: float | None, source: str) -> Quantity:
     return known(max(1.0, counted), "x", "measured", source if counted >= 1 else f"{source}: below 1, counts as 1")
 
 
-def _worker_times(measurement: Measurement, verdict: Verdict, storage: PlanSupply | None) -> dict[str, Any]:
-    """The cpu_s, other_s and wait_s of a workload, as far as they are known.
+def _worker_times(measurement: Measurement, verdict: Verdict, storage: PlanSupply | None) -> dict[str, Quantity]:
+    """The times of a workload.
 
     Of a loader with threads of its own, only the CPU time of the process is: the training thread just waits.
     """
