@@ -116,42 +116,36 @@ def layer_times(roots: Iterable[FunctionEvent], us: Callable[[FunctionEvent], fl
     times: dict[Call, CallTime] = {}
     owners: dict[int, Call] = {}
     calls: Counter[str] = Counter()
+
+    def forward(event: FunctionEvent, around: Call | None) -> None:
+        """Walk the events of the forward pass; `around` is the innermost layer around this one."""
+        if event.name.startswith(EVALUATE):
+            return
+        name, layer = event.name.removeprefix(LAYER), None
+        if name != event.name:
+            layer = around = numbered(name, calls[name])
+            calls[name] += 1
+            times.setdefault(layer, CallTime())
+        # Autograd's number of an operator, and of the backward function that it made; else negative.
+        elif around is not None and event.sequence_nr >= 0:
+            # An operator without gradient bears the number of the next one with: the last of a number made it.
+            owners[event.sequence_nr] = around
+        for child in event.cpu_children:
+            forward(child, around)
+            if layer is not None and not child.name.startswith(LAYER):
+                own_us = us(child) - sum(map(us, _outermost(child.cpu_children, LAYER)))
+                times[layer].add(child.name, own_us, backward=False)
+
     # On a GPU the backward pass runs in a thread of its own.
     events = sorted(roots, key=_begin_us)
     for event in events:
-        _forward(event, None, times, owners, calls, us)
+        forward(event, None)
     owner: Call | None = None
     for each in sorted(_outermost(events, EVALUATE), key=_begin_us):
         owner = owners.get(each.sequence_nr, owner if each.name.endswith("AccumulateGrad") else None)
         if owner is not None:
             times[owner].add(each.name.removeprefix(EVALUATE), us(each), backward=True)
     return times
-
-
-def _forward(
-    event: FunctionEvent, owner: Call | None, times: dict[Call, CallTime], owners: dict[int, Call],
-    calls: Counter[str], us: Callable[[FunctionEvent], float],
-) -> None:  # fmt: skip
-    """Walk the events of the forward pass; `owner` is the innermost layer around this one."""
-    if event.name.startswith(EVALUATE):
-        return
-    if event.name.startswith(LAYER):
-        name = event.name.removeprefix(LAYER)
-        call = numbered(name, calls[name])
-        calls[name] += 1
-        times.setdefault(call, CallTime())
-        for child in event.cpu_children:
-            _forward(child, call, times, owners, calls, us)
-            if not child.name.startswith(LAYER):
-                own_us = us(child) - sum(map(us, _outermost(child.cpu_children, LAYER)))
-                times[call].add(child.name, own_us, backward=False)
-        return
-    # Autograd's number of an operator, and of the backward function that it made; else negative.
-    if owner is not None and event.sequence_nr >= 0:
-        # An operator without gradient bears the number of the next one with: the last of a number made the function.
-        owners[event.sequence_nr] = owner
-    for child in event.cpu_children:
-        _forward(child, owner, times, owners, calls, us)
 
 
 def _outermost(events: Iterable[FunctionEvent], prefix: str) -> Iterator[FunctionEvent]:
