@@ -150,7 +150,7 @@ def _rank(path: Path, annotation: str, device: int | None, batch_size: int | Non
         raise BadValue(
             f"{path} holds no kernel of GPU {device}", hint=f"--device is one of {', '.join(map(str, sorted(kernels)))}"
         )
-    if annotation and not recorded.loader_spans(found.spans):
+    if annotation and not found.spans.waits:
         names = ", ".join(name for name, _ in found.annotations.most_common(8))
         hint = f"it has {names}" if names else "wrap next() in torch.profiler.record_function(NAME)"
         raise BadValue(f"{path} has no span named {annotation!r}", hint=hint)
@@ -170,7 +170,7 @@ def _read(found: Recording, device: int, batch_size: int | None) -> TraceRank:
     count = len(steps.steps)
     gaps = seen.gaps_of(count)
     use = use_of(timeline, gaps.window_ns)
-    waits = recorded.loader_spans(found.spans)
+    waits = found.spans.waits
     ranks = found.head.get("distributedInfo")
     steps_parts_s = recorded.parts_of_steps(seen, steps.steps)
     gpu = _gpu(found, device)
@@ -225,7 +225,7 @@ def _steps(found: Recording, calls: Sequence[RawEvent], work: Sequence[RawEvent]
 
 def _timeline(found: Recording, events: Sequence[RawEvent], device: int, steps: StepSpans) -> Timeline:
     begins = tuple(begin for begin, _ in steps.steps)
-    waits = ((wait.begin_ns, wait.end_ns) for wait in recorded.loader_spans(found.spans) if wait.thread == steps.thread)
+    waits = ((wait.begin_ns, wait.end_ns) for wait in found.spans.waits if wait.thread == steps.thread)
     window = Window(
         begin_ns=begins[0],
         end_ns=steps.steps[-1][1],
@@ -246,7 +246,7 @@ def _notes(
     times = [end - begin for begin, end in steps.steps]
     mean = fmean(times)
     doubts: dict[str, tuple[bool, Facts]] = {
-        "no_loader_spans": (not recorded.loader_spans(found.spans), {}),
+        "no_loader_spans": (not found.spans.waits, {}),
         "no_step_marks": (steps.marked == "none", {}),
         "few_steps": (steps.marked != "none" and count < FEW_STEPS, {"steps": count}),
         "first_steps_left_out": (steps.left_out > 0, {"steps": float(steps.left_out)}),

@@ -162,9 +162,8 @@ def read_trace(path: Path, *, annotation: str = "", progress: Progress = lambda 
         stream = _Stream(file, lambda: progress(min(raw.tell(), size), size))
         for event in _events(stream, reader.found):
             reader.take(event)
-    reader.keep_first()
     progress(size, size)
-    return reader.found
+    return reader.ended()
 
 
 @contextmanager
@@ -372,6 +371,7 @@ class _Reader:
     found: Recording
     annotation: str
     _threads: dict[Any, int] = field(default_factory=dict)
+    _in_stacks: list[HostSpan] = field(default_factory=list)
 
     def take(self, event: _Event) -> None:
         kind = event.cat
@@ -409,6 +409,12 @@ class _Reader:
         if len(found.events) > SOME_MORE * MOST_RECORDS:
             self.keep_first()
 
+    def ended(self) -> Recording:
+        """What was read, when all of it was taken."""
+        self.keep_first()
+        self.found.spans.waits = self.found.spans.waits or self._in_stacks
+        return self.found
+
     def keep_first(self) -> None:
         """Of too many records, keep the first by time."""
         found = self.found
@@ -436,7 +442,7 @@ class _Reader:
         """Where a span that marks something belongs; None for any other."""
         spans = self.found.spans
         if kind == "python_function":
-            return spans.waits_in_stacks if IN_STACK.search(name) else None
+            return self._in_stacks if IN_STACK.search(name) else None
         if name.startswith(STEP):
             return spans.steps
         if name.startswith(OPTIMIZER):
