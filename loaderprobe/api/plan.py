@@ -206,9 +206,11 @@ def plan(
         from loaderprobe.system.host import utc_now
 
         now = utc_now()
-    file_bytes = (
-        None if mean_size is None else known(quantities.size(mean_size, "--mean-size"), "B", "given", "mean_size")
-    )
+    file_bytes = count = None
+    if mean_size is not None:
+        file_bytes = known(quantities.size(mean_size, "--mean-size"), "B", "given", "mean_size")
+    if images is not None:
+        count = known(quantities.count(images, "--images", most=quantities.MOST), "images", "given", "images")
     workload, source = find(run, data, None if kind is None else str(kind), file_bytes)
     times, usual = quantities.factor(growth, "--growth"), 1 if source.accelerator == "cpu" else 8
     grown = times * quantities.count(accelerators, "--accelerators", most=MOST_ACCELERATORS)
@@ -226,10 +228,6 @@ def plan(
         checkpoint=None if checkpoint is None else quantities.checkpoint(checkpoint),
     )
     offers = offers_of([storage] if isinstance(storage, str) else list(storage), now.date())
-    if images is None:
-        count = None
-    else:
-        count = known(quantities.count(images, "--images", most=quantities.MOST), "images", "given", "images")
     workload = as_asked(workload, asked.images_per_file, images=count, file_bytes=file_bytes)
     if asked.cache.kind != "none" and workload.images is None:
         raise BadValue("a cache is compared with the size of the set, which is not known", hint="add --images")
@@ -250,13 +248,9 @@ def _offer(text: str, entries: tuple[CatalogueEntry, ...], today: date) -> PlanS
     if text[:1].isdigit():
         return given_offer(text, quantities.storage_figures(text))
     name, colon, bought = text.partition(":")
-    entry = entry_named(entries, name)
-    return catalogue_offer(entry, name, _bought(entry, bought) if colon else None, today)
-
-
-def _bought(entry: CatalogueEntry, text: str) -> float:
-    """The size that is bought, in the unit of the entry. Raises BadValue."""
-    if entry.unit == "TiB":
-        return parse_bytes(text) / 2**40
-    number = text.removesuffix(entry.unit).strip()
-    return float(quantities.count(number, f"--storage {entry.name}:"))
+    entry, size = entry_named(entries, name), None
+    if colon and entry.unit == "TiB":
+        size = parse_bytes(bought) / 2**40
+    elif colon:
+        size = float(quantities.count(bought.removesuffix(entry.unit).strip(), f"--storage {entry.name}:"))
+    return catalogue_offer(entry, name, size, today)
