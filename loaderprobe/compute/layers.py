@@ -175,8 +175,6 @@ class Lines:
     """The layer that runs now."""
     forward: dict[Call, dict[Line, float]] = field(default_factory=dict)
     backward: dict[tuple[Call, str], dict[Line, float]] = field(default_factory=dict)
-    called: dict[Call, Line] = field(default_factory=dict)
-    """Where a layer was called."""
     _made: dict[int, tuple[Line, Call]] = field(default_factory=dict)
     """Where in the forward pass the backward function of a number was made, and for which layer."""
 
@@ -238,9 +236,6 @@ def drilled(report: LayersReport, lines: Lines) -> tuple[DrillLevel, ...]:
     call = (layer.name, layer.call)
     backward = operator is not None and operator.backward
     found = (lines.backward.get((call, operator.name)) if operator and backward else lines.forward.get(call)) or {}
-    called = lines.called.get(call)
-    if not found and called is not None:
-        found = {called: 1.0}
     levels: list[tuple[LevelName, str, str, float]] = [
         ("step", report.model, "", report.step_ms),
         ("layer", layer.name, "", layer.ms),
@@ -288,8 +283,6 @@ class Hooks:
 
     seen: dict[Call, dict[str, Any]] = field(default_factory=dict)
     """What each call was given and gave, as fields of its `LayerTime`."""
-    lines: Lines | None = None
-    """Where layers are called is noted here, if anywhere."""
     clock: ByClock | None = None
     """Times the layers of this step, instead of a profiler."""
     _calls: Counter[str] = field(default_factory=Counter)
@@ -323,8 +316,6 @@ class Hooks:
             mark: AbstractContextManager[object] = nullcontext() if self.clock else record_function(LAYER + name)
             mark.__enter__()
             self._open.append((name, mark, tensors, tuple(tensor._version for tensor in tensors)))
-            if self.lines is not None and (line := user_line(sys._getframe(1))):
-                self.lines.called[self._call(name)] = line
             if self.clock:
                 self.clock.turn(self.innermost())
 
@@ -457,7 +448,7 @@ class _Measuring:
         hooks = Hooks()
         with hooks.on(self._model):
             for _ in range(2):
-                lines = hooks.lines = Lines(hooks.innermost)
+                lines = Lines(hooks.innermost)
                 self._step(hooks, Timing(lines.add, self._trained.wait))
         return lines
 
