@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from types import FrameType
@@ -292,7 +293,7 @@ class Hooks:
     def on(self, model: torch.nn.Module) -> Iterator[None]:
         handles: list[Any] = []
         for name, module in model.named_modules():
-            handles.append(module.register_forward_pre_hook(self._before(name), with_kwargs=True))
+            handles.append(module.register_forward_pre_hook(partial(self._before, name), with_kwargs=True))
             handles.append(module.register_forward_hook(self._after, always_call=True))
         try:
             yield
@@ -310,16 +311,13 @@ class Hooks:
     def _call(self, name: str) -> Call:
         return numbered(name, self._calls[name])
 
-    def _before(self, name: str) -> Callable[..., None]:
-        def before(_module: torch.nn.Module, given: Any, named: Any) -> None:
-            tensors = tuple(tensors_in((given, named)))
-            mark: AbstractContextManager[object] = nullcontext() if self.clock else record_function(LAYER + name)
-            mark.__enter__()
-            self._open.append((name, mark, tensors, tuple(tensor._version for tensor in tensors)))
-            if self.clock:
-                self.clock.turn(self.innermost())
-
-        return before
+    def _before(self, name: str, _module: torch.nn.Module, given: Any, named: Any) -> None:
+        tensors = tuple(tensors_in((given, named)))
+        mark: AbstractContextManager[object] = nullcontext() if self.clock else record_function(LAYER + name)
+        mark.__enter__()
+        self._open.append((name, mark, tensors, tuple(tensor._version for tensor in tensors)))
+        if self.clock:
+            self.clock.turn(self.innermost())
 
     def _after(self, _module: torch.nn.Module, _given: Any, made: Any) -> None:
         name, mark, tensors, versions = self._open.pop()
@@ -407,7 +405,6 @@ class _Measuring:
         self._batches = epochs(batch) if is_loader(batch) else None
         self._batch = batch if self._batches is None else next(self._batches)
         self._parts: dict[PartName, list[float]] = {}
-        self._in_backward: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def report(self, steps: int, name: str, origin: Origin) -> LayersReport:
         """The steps without marks are half before and half after those with them: a machine drifts."""
@@ -456,7 +453,10 @@ class _Measuring:
         for _ in range(steps):
             self._step(Hooks(), nullcontext())
 
-    def _step(self, hooks: Hooks, marks: AbstractContextManager[object]) -> None:
+    def _step(
+        self, hooks: Hooks, marks: AbstractContextManager[object],
+        in_backward: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:  # fmt: skip
         """Loads without marks: workers that start there must not inherit them, and what loading runs is of no layer."""
         hooks.begin_step()
         if self._batches is not None:
@@ -465,7 +465,7 @@ class _Measuring:
         with marks:
             with self._part("copy"):
                 batch = moved(self._batch, self._device)
-            self._trained.step(batch, self._part, self._in_backward)
+            self._trained.step(batch, self._part, in_backward)
         self._done += 1
         self._on_step(self._done)
 
@@ -509,16 +509,8 @@ class _Measuring:
             self._trained.wait()
             return self._clock.now_ns() / 1e3
 
-        @contextmanager
-        def timed() -> Iterator[None]:
-            hooks.clock, self._in_backward = clock, lambda: clock.backward(self._trained.wait)
-            try:
-                yield
-            finally:
-                self._in_backward, hooks.clock = nullcontext, None
-
-        clock = ByClock(now_us)
-        self._step(hooks, timed())
+        clock = hooks.clock = ByClock(now_us)
+        self._step(hooks, nullcontext(), lambda: clock.backward(self._trained.wait))
         return {call: _scaled(time, 1 / (clock.backward_us or 1.0)) for call, time in clock.times.items()}
 
     def _layer(self, call: Call, times: list[CallTime], hooks: Hooks) -> LayerTime:
