@@ -14,7 +14,6 @@ from loaderprobe.analyze.plan.workload import (
     PlanWorkload,
     assumed_too,
     known,
-    negative,
     pace_of,
     product,
     requests,
@@ -214,8 +213,8 @@ def _read_time(workload: PlanWorkload, utilization: float, workers: Quantity) ->
     """What a read may take on average, so that so many workers are enough."""
     exact = replace(workers, low=workers.value, high=workers.value)
     image_s = product([exact], "s", "", over=[workload.rate], factor=1 / utilization)
-    busy = [negative(workload.times[name]) for name in ("cpu_s", "other_s")]
-    return total([image_s, *busy], "s", "W / (G u) - cpu - other")
+    busy = [workload.times[name] for name in ("cpu_s", "other_s")]
+    return total([image_s], "s", "W / (G u) - cpu - other", less=busy)
 
 
 _NOT_SOLD: tuple[NeedName, ...] = ("reads_in_flight", "read_time", *OF_EACH)

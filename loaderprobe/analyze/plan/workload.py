@@ -42,16 +42,11 @@ def product(
     return _derived(value, value * half, unit, formula, (*inputs, *over))
 
 
-def negative(quantity: Quantity) -> Quantity:
-    """To be subtracted in a sum."""
-    return replace(quantity, value=-quantity.value, low=-quantity.high, high=-quantity.low)
-
-
-def total(inputs: Sequence[Quantity], unit: str, formula: str) -> Quantity:
-    """The inputs added up."""
-    value = math.fsum(input_.value for input_ in inputs)
-    half = math.sqrt(math.fsum(input_.half**2 for input_ in inputs))
-    return _derived(value, half, unit, formula, inputs)
+def total(inputs: Sequence[Quantity], unit: str, formula: str, *, less: Sequence[Quantity] = ()) -> Quantity:
+    """The inputs added up, less the others."""
+    value = math.fsum(input_.value for input_ in inputs) - math.fsum(each.value for each in less)
+    half = math.sqrt(math.fsum(each.half**2 for each in (*inputs, *less)))
+    return _derived(value, half, unit, formula, (*inputs, *less))
 
 
 def scaled(quantity: Quantity, factor: float, formula: str) -> Quantity:
