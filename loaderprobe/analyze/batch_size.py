@@ -91,12 +91,6 @@ def within_of(probe: BatchSizeProbe) -> float:
     return probe.images_per_s.half / thresholds.NORMAL / probe.images_per_s.value
 
 
-def near_top(probes: Sequence[BatchSizeProbe]) -> Sequence[BatchSizeProbe]:
-    """Those of sizes that say something of the fastest."""
-    top = max(probes, key=rate_of).batch_size
-    return [probe for probe in probes if probe.batch_size * 2**thresholds.MOST_OCTAVES >= top]
-
-
 def _fitted(rates: Array, at: Sequence[int], variances: Array, octaves: float) -> tuple[float, float, Array, Array]:
     """(the logarithm of its likelihood, without what is the same for all; octaves, kernel and weights) of a curve."""
     kernel = _kernel(at, at, octaves) + np.diag(variances)
@@ -184,28 +178,19 @@ class Throughput:
 
     def _size(self, probes: Sequence[BatchSizeProbe]) -> int | BatchSizeStop:
         fitting = [probe for probe in probes if probe.fits]
-        wall = min((probe.batch_size for probe in probes if not probe.fits), default=None)
+        wall = min((probe.batch_size for probe in probes if not probe.fits), default=math.inf)
         if not fitting:
-            return self._first(wall)
-        if len(probes) < MOST_PROBES and (rung := self._rung(fitting, wall)):
-            return rung
-        top = self.most if wall is None else wall - 1
-        if wall is None and not _rises(fitting):
-            top = max(each.batch_size for each in fitting)
-        return _refine(near_top(fitting), top, spent=len(probes))
-
-    def _first(self, wall: int | None) -> int | BatchSizeStop:
-        if wall is None:
-            return min(FIRST_SIZE, self.most)
-        return wall // 2 if wall > 1 else BatchSizeStop(code="nothing_fits", chosen=0)
-
-    def _rung(self, fitting: Sequence[BatchSizeProbe], wall: int | None) -> int | None:
-        """Twice the largest size, while the rate rises and memory lasts; None at the top of the ladder."""
-        largest = max(each.batch_size for each in fitting)
+            size = min(FIRST_SIZE, self.most) if wall == math.inf else int(wall) // 2
+            return size or BatchSizeStop(code="nothing_fits", chosen=0)
+        largest, rises = max(each.batch_size for each in fitting), _rises(fitting)
         rung = min(2 * largest, self.most)
-        if largest >= self.most or (wall is not None and rung >= wall) or not _rises(fitting):
-            return None
-        return rung
+        if len(probes) < MOST_PROBES and largest < self.most and rung < wall and rises:
+            return rung
+        top = int(wall) - 1 if wall < math.inf else self.most if rises else largest
+        # Those of sizes that say something of the fastest.
+        fastest = max(fitting, key=rate_of).batch_size
+        near = [probe for probe in fitting if probe.batch_size * 2**thresholds.MOST_OCTAVES >= fastest]
+        return _refine(near, top, spent=len(probes))
 
 
 def sizes_up_to(top: int) -> tuple[int, ...]:

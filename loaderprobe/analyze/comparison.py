@@ -6,10 +6,9 @@ What one result means does not belong here.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from loaderprobe.analyze.effects import interval
 from loaderprobe.analyze.verdict.rates import rates_by_round
@@ -52,44 +51,73 @@ TRIED_ROUNDS = (3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unpaired:
-    """How many times as fast B is as A, of two samples; as a logarithm."""
+class LogMean:
+    """The logarithm of a figure of one side, of how many times as fast B is as A, or of the mean of such ratios."""
 
-    log: float
-    """The mean."""
-    error: float
-    """Its standard error."""
-    freedom: float
+    mean: float
+    variance: float
+    """Of the mean, as its rounds or runs show it."""
+    over_freedom: float
+    """The sum of the squared variances of its samples, each over its degrees of freedom (Welch 1947)."""
     of_rounds: float
     """Variance of a single round, of both sides together."""
-    drift: float
-    """Variance between runs."""
+    drift: float = 0.0
+    """Variance between runs, which is known, and so has no degrees of freedom."""
+
+    @property
+    def error(self) -> float:
+        """The standard error."""
+        return math.sqrt(self.variance + self.drift)
+
+    @property
+    def freedom(self) -> float:
+        return self.error**4 / self.over_freedom if self.over_freedom else math.inf
 
     @property
     def ratio(self) -> Interval:
         """With its 95 % interval."""
         half = self.half()
-        return Interval(value=math.exp(self.log), low=math.exp(self.log - half), high=math.exp(self.log + half))
+        return Interval(value=math.exp(self.mean), low=math.exp(self.mean - half), high=math.exp(self.mean + half))
 
     @property
     def p(self) -> float:
         """The probability of one as large by chance."""
-        return student_tails(self.log / self.error, self.freedom) if self.error else float(self.log == 0)
+        return student_tails(self.mean / self.error, self.freedom) if self.error else float(self.mean == 0)
 
     def half(self, alpha: float = ALPHA) -> float:
-        """Half the interval of the logarithm that holds it with probability 1 - `alpha`."""
+        """Half the interval that holds it with probability 1 - `alpha`."""
         return student_quantile(alpha, self.freedom) * self.error
 
     def rounds_needed(self, smallest: float, alpha: float) -> int | None:
         """Rounds a side with which an effect of that size would be seen; None where the drift hides it."""
         for rounds in TRIED_ROUNDS:
-            error = math.sqrt(self.of_rounds / rounds + self.drift)
-            freedom = 2.0 * (rounds - 1)
-            if self.drift:
-                freedom = error**4 / ((self.of_rounds / rounds) ** 2 / freedom) if self.of_rounds else math.inf
-            if student_quantile(alpha, freedom) * error <= smallest:
+            variance = self.of_rounds / rounds
+            tried = replace(self, variance=variance, over_freedom=variance**2 / (2 * (rounds - 1)))
+            if tried.half(alpha) <= smallest:
                 return rounds
         return None
+
+
+def weighted(terms: Sequence[tuple[float, LogMean]], *, drift: float) -> LogMean:
+    """The sum of independent ones, each times its weight."""
+    return LogMean(
+        mean=math.fsum(weight * term.mean for weight, term in terms),
+        variance=math.fsum(weight**2 * term.variance for weight, term in terms),
+        over_freedom=math.fsum(weight**4 * term.over_freedom for weight, term in terms),
+        of_rounds=math.fsum(weight**2 * term.of_rounds for weight, term in terms),
+        drift=drift,
+    )
+
+
+def unpaired(before: LogMean, after: LogMean, *, drift: float) -> LogMean:
+    """How many times as fast B is, of two samples (Welch 1947), with the drift between runs."""
+    return weighted([(-1, before), (1, after)], drift=drift)
+
+
+def mean_effect(effects: Sequence[LogMean]) -> LogMean:
+    """The geometric mean of the ratios of all rows. Drift is of the runs, so rows do not average it out."""
+    share = 1 / len(effects)
+    return weighted([(share, effect) for effect in effects], drift=max(effect.drift for effect in effects))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,18 +130,7 @@ class RunReading:
     """Their median, with its 95 % interval; it stands in where the rounds are too few."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SideSample:
-    """The logarithm of a figure on one side."""
-
-    mean: float
-    variance: float
-    """Of the mean."""
-    freedom: float
-    count: int
-
-
-def sample(readings: Sequence[RunReading]) -> SideSample | None:
+def sample(readings: Sequence[RunReading]) -> LogMean | None:
     """One side: its runs where there are several, else its rounds, else the interval of its rate; None without one."""
     if len(readings) >= ENOUGH_ROUNDS:
         return _of_values([reading.figure.value for reading in readings])
@@ -127,56 +144,26 @@ def too_few_rounds(readings: Sequence[RunReading]) -> bool:
     return max(len(readings), sum(len(reading.values) for reading in readings)) < ENOUGH_ROUNDS
 
 
-def _of_values(values: Sequence[float]) -> SideSample | None:
+def _of_values(values: Sequence[float]) -> LogMean | None:
     if min(values) <= 0:
         return None
     logs = [math.log(value) for value in values]
-    return SideSample(mean=mean(logs), variance=standard_error(logs) ** 2, freedom=len(logs) - 1, count=len(logs))
+    return _of_sample(mean(logs), standard_error(logs) ** 2, freedom=len(logs) - 1, count=len(logs))
 
 
-def _of_figures(figures: Sequence[Interval]) -> SideSample | None:
+def _of_figures(figures: Sequence[Interval]) -> LogMean | None:
     if any(not 0 <= figure.low < figure.value < figure.high for figure in figures):
         return None
-    factor = student_quantile(ALPHA, OF_SLICES)
+    factor, count = student_quantile(ALPHA, OF_SLICES), len(figures)
     # The upper half: the lower one ends at 0.
     errors = [(figure.high - figure.value) / figure.value / factor for figure in figures]
-    return SideSample(
-        mean=mean([math.log(figure.value) for figure in figures]),
-        variance=math.fsum(error**2 for error in errors) / len(errors) ** 2,
-        freedom=OF_SLICES * len(figures),
-        count=len(figures),
-    )
+    variance = math.fsum(error**2 for error in errors) / count**2
+    logs = [math.log(figure.value) for figure in figures]
+    return _of_sample(mean(logs), variance, freedom=OF_SLICES * count, count=count)
 
 
-def unpaired(before: SideSample, after: SideSample, *, drift: float) -> Unpaired:
-    """Welch (1947), with the drift between runs as a variance that is known."""
-    variance = before.variance + after.variance
-    error = math.sqrt(variance + drift)
-    parts = math.fsum(each.variance**2 / each.freedom for each in (before, after))
-    return Unpaired(
-        log=after.mean - before.mean,
-        error=error,
-        freedom=error**4 / parts if parts else math.inf,
-        of_rounds=before.variance * before.count + after.variance * after.count,
-        drift=drift,
-    )
-
-
-def mean_effect(effects: Sequence[Unpaired]) -> Unpaired:
-    """The geometric mean of the ratios of all rows. Drift is of the runs, so rows do not average it out."""
-    count = len(effects)
-    drift = max(effect.drift for effect in effects)
-    variances = [(effect.error**2 - effect.drift) / count**2 for effect in effects]
-    error = math.sqrt(math.fsum(variances) + drift)
-    # Of a row, Welch's freedom belongs to its error with the drift: the drift adds none.
-    parts = math.fsum(effect.error**4 / effect.freedom / count**4 for effect in effects)
-    return Unpaired(
-        log=mean([effect.log for effect in effects]),
-        error=error,
-        freedom=error**4 / parts if parts else math.inf,
-        of_rounds=math.fsum(effect.of_rounds for effect in effects) / count**2,
-        drift=drift,
-    )
+def _of_sample(mean: float, variance: float, *, freedom: float, count: int) -> LogMean:
+    return LogMean(mean=mean, variance=variance, over_freedom=variance**2 / freedom, of_rounds=variance * count)
 
 
 def holm(chances: Sequence[float]) -> list[float]:
@@ -251,7 +238,7 @@ def compare_rows(pairs: Sequence[Pair], *, matters: float) -> tuple[tuple[Compar
     return tuple(rows), _judged(Subject(kind="all"), whole, next(adjusted), size, level) if whole else None
 
 
-def _effect(pair: Pair) -> Unpaired | None:
+def _effect(pair: Pair) -> LogMean | None:
     before, after = (sample(side.readings) for side in pair)
     drift = drift_of((len(pair[0].readings), len(pair[1].readings)))
     if before is None or after is None or drift + before.variance + after.variance == 0:
@@ -259,28 +246,27 @@ def _effect(pair: Pair) -> Unpaired | None:
     return unpaired(before, after, drift=drift)
 
 
-def _judged(subject: Subject, effect: Unpaired | None, p: float | None, size: float, level: float) -> Compared:
+def _judged(subject: Subject, effect: LogMean | None, p: float | None, size: float, level: float) -> Compared:
     """With its words, and what would have been seen at this level."""
     word, reason = _word(effect, p, size)
+    unclear = word == "unclear" and subject.kind != "all"
     return Compared(
         subject=subject,
         ratio=effect.ratio if effect else None,
         p=p,
         visible=-math.expm1(-effect.half(level)) if effect else None,
-        rounds_needed=effect.rounds_needed(size, level)
-        if effect and word == "unclear" and subject.kind != "all"
-        else None,
+        rounds_needed=effect.rounds_needed(size, level) if effect and unclear else None,
         word=word,
         reason=reason,
     )
 
 
-def _word(effect: Unpaired | None, p: float | None, size: float) -> tuple[Word, WordReason]:
+def _word(effect: LogMean | None, p: float | None, size: float) -> tuple[Word, WordReason]:
     if effect is None or p is None:
         return "unclear", "no_spread"
-    change, half = abs(effect.log), effect.half()
+    change, half = abs(effect.mean), effect.half()
     if change >= size and p <= ALPHA:
-        return ("faster" if effect.log > 0 else "slower"), "beyond_noise"
+        return ("faster" if effect.mean > 0 else "slower"), "beyond_noise"
     if change + half <= size:
         return "same", "within_size"
     if change > half:
@@ -480,6 +466,13 @@ class MeasuredRow:
         return RunReading(values=tuple(rates.values()), figure=self.row.images_per_s)
 
     @property
+    def subject(self) -> Subject:
+        if self.files is None:
+            return Subject(kind="training" if self.trains else "loader")
+        config = replace(self.row.config, data=self.files.content)
+        return Subject(kind="configuration", name=config.key, config=config)
+
+    @property
     def trains(self) -> bool:
         """False for a loader that was judged alone."""
         return judged_activity(self.measurement) == "training"
@@ -502,109 +495,80 @@ def loader_facts(found: MeasuredRow, origin: Origin) -> Facts:
     }
 
 
-def loader_row(runs: Sequence[MeasuredRow]) -> SideRow:
-    """The loader by itself, of all runs of a side."""
-    subject = Subject(kind="training" if runs[0].trains else "loader")
-    return _side_row(runs, subject, "images/s" if runs[0].measurement.images else "samples/s")
-
-
-def _side_row(runs: Sequence[MeasuredRow], subject: Subject, unit: Unit) -> SideRow:
-    """Inconclusive where the verdicts of the runs do not agree."""
+def side_row(runs: Sequence[MeasuredRow]) -> SideRow:
+    """One configuration of a side, or a loader by itself, of all its runs; inconclusive where verdicts differ."""
     verdicts = {run.row.bound.short for run in runs if run.row.bound}
     unknown = ShortVerdict(side="inconclusive", cause="inconclusive")
-    verdict = verdicts.pop() if len(verdicts) == 1 else unknown
-    return SideRow(subject=subject, unit=unit, readings=tuple(run.reading for run in runs), verdict=verdict)
+    return SideRow(
+        subject=runs[0].subject,
+        unit="images/s" if runs[0].measurement.images else "samples/s",
+        readings=tuple(run.reading for run in runs),
+        verdict=verdicts.pop() if len(verdicts) == 1 else unknown,
+    )
 
 
 BESIDE = ("data", "rounds")
 """Options in which the same configuration may differ: a fingerprint that holds the root, and how often it ran."""
 
-ConfigKey = tuple[object, ...]
-
-
 Run = Sequence[MeasuredRow]
+Rows = Mapping[Any, SideRow]
+"""Of a side, by what makes rows of both sides the same thing."""
+Matched = tuple[Rows, Rows, list[Difference], tuple[CompareNote, ...]]
+"""(the rows of A, of B, in what those of both differ, notes)"""
 
 
-def option_differences(before: Sequence[Run], after: Sequence[Run], ignored: frozenset[str]) -> list[Difference]:
-    """Those of the options to be ignored that differ; and what keeps all of A from having a partner in B, if so."""
-    values = _values(before, after)
-    differ = [name for name, (mine, other) in values.items() if mine != other]
-    names = [name for name in differ if name in ignored]
-    if not set(_by_key(before[0], ignored)) & set(_by_key(after[0], ignored)):
-        others = [name for name in differ if name not in ignored]
-        names += [name for name in others if not values[name][0] & values[name][1]] or others
-    shown = {name: [join_words(sorted(map(str, side))) for side in values[name]] for name in names}
-    return [Difference(field=name, group="options", before=mine, after=other) for name, (mine, other) in shown.items()]
-
-
-def ignored_options(before: Sequence[Run], after: Sequence[Run], names: frozenset[str]) -> frozenset[str]:
-    """The options that may differ: those named; with the whole group, all that have other values in B than in A."""
-    whole = {name for name, (mine, other) in _values(before, after).items() if not mine & other}
-    return frozenset((names & set(OPTIONS)) | (whole if names & {"options", ALL} else set()))
-
-
-def _values(before: Sequence[Run], after: Sequence[Run]) -> dict[str, tuple[set[object], set[object]]]:
-    """Of each option that is compared, those on either side."""
-    mine, other = ([each.row.config for run in side for each in run] for side in (before, after))
-    return {
-        name: ({option.of(config) for config in mine}, {option.of(config) for config in other})
+def match_sweeps(before: Sequence[Run], after: Sequence[Run], names: frozenset[str]) -> Matched:
+    """The configurations of all runs of A and of B; `names` are those of what may differ."""
+    configs = [[each.row.config for run in side for each in run] for side in (before, after)]
+    values = {
+        name: [{option.of(config) for config in side} for side in configs]
         for name, option in OPTIONS.items()
         if name not in BESIDE
     }
+    apart = [name for name, (mine, other) in values.items() if not mine & other]
+    # With the whole group, all options that have other values in B than in A may differ.
+    ignored = frozenset((names & set(OPTIONS)) | set(apart if names & {"options", ALL} else ()))
+    mine, other = (_partners(side, ignored) for side in (before, after))
+    common = [(mine[key], other[key]) for key in mine if key in other]
+    differ = [name for name, (one, another) in values.items() if one != another]
+    named = [name for name in differ if name in ignored]
+    if not common:
+        # What keeps all of A from having a partner in B.
+        others = [name for name in differ if name not in ignored]
+        named += [name for name in others if name in apart] or others
+    options = [{name: join_words(sorted(map(str, values[name][place]))) for name in named} for place in (0, 1)]
+    rows = ([each for pair in common for each in pair[place]] for place in (0, 1))
+    facts = [
+        {**shown, "data": _data(side), "files_were": _states(side)} for shown, side in zip(options, rows, strict=True)
+    ]
+    of_a, of_b = ({key: side_row(runs) for key, runs in side.items()} for side in (mine, other))
+    return of_a, of_b, differences(*facts), _sweep_notes(common)
 
 
-def partners(side: Sequence[Run], ignored: frozenset[str]) -> dict[ConfigKey, list[MeasuredRow]]:
-    """The measured configurations of all runs of a side, by what makes them the same; BadValue where a run has two."""
-    found: dict[ConfigKey, list[MeasuredRow]] = {}
+def _partners(side: Sequence[Run], ignored: frozenset[str]) -> dict[tuple[object, ...], list[MeasuredRow]]:
+    """The measured configurations of a side, by what makes them the same; BadValue where a run has two.
+
+    Where a run of the side lacks a configuration, the others speak for it.
+    """
+    found: dict[tuple[object, ...], list[MeasuredRow]] = {}
     for run in side:
-        for key, each in _by_key(run, ignored).items():
-            found.setdefault(key, []).append(each)
-    # Where a run of a side lacks a configuration, the others speak for it.
+        for key, (row, *others) in by_key(run, lambda each: alike_but_for(each.row.config, *BESIDE, *ignored)).items():
+            if others:
+                titles = join_words([each.row.config.title() for each in (row, *others)])
+                without = join_words(sorted(ignored)) or "their data"
+                said = f"configurations of one run are the same without {without}: {titles}"
+                raise BadValue(said, hint="let fewer options differ")
+            found.setdefault(key, []).append(row)
     return found
 
 
-def _by_key(run: Run, ignored: frozenset[str]) -> dict[ConfigKey, MeasuredRow]:
-    keys = [alike_but_for(each.row.config, *BESIDE, *ignored) for each in run]
-    if several := [key for key, count in Counter(keys).items() if count > 1]:
-        titles = [each.row.config.title() for each, key in zip(run, keys, strict=True) if key == several[0]]
-        without = join_words(sorted(ignored)) or "their data"
-        said = f"configurations of one run are the same without {without}: {join_words(titles)}"
-        raise BadValue(said, hint="let fewer options differ")
-    return dict(zip(keys, run, strict=True))
-
-
-def side_row(found: Sequence[MeasuredRow]) -> SideRow:
-    """One configuration of a side, of all its runs."""
-    first = found[0]
-    config = replace(first.row.config, data=first.files.content) if first.files else first.row.config
-    return _side_row(found, Subject(kind="configuration", name=config.key, config=config), "images/s")
-
-
-def row_differences(common: Mapping[ConfigKey, tuple[list[MeasuredRow], list[MeasuredRow]]]) -> list[Difference]:
-    """Other files, and files in another state of the cache, among configurations that are otherwise the same."""
-    mine, other = ([each for pair in common.values() for each in pair[place]] for place in (0, 1))
-    sets = _sets(mine), _sets(other)
-    apart = [label for label in sets[0] if sets[0][label].keys() != sets[1].get(label, {}).keys()]
-    before, after = ([_described(side.get(label, {}).values()) for label in apart] for side in sets)
-    if before == after:
-        before, after = ([_named(side.get(label, {})) for label in apart] for side in sets)
-    data = [Difference(field="data", group="data", before="; ".join(before), after="; ".join(after))] if apart else []
-    return [*data, *differences({"files_were": _states(mine)}, {"files_were": _states(other)})]
-
-
-def _sets(side: Sequence[MeasuredRow]) -> dict[str, dict[str, FileSet]]:
-    """The file sets by their fingerprint without the root, by label."""
-    by_label = by_key([each.files for each in side if each.files], lambda files: files.label)
-    return {label: {files.content: files for files in sets} for label, sets in by_label.items()}
-
-
-def _described(sets: Iterable[FileSet]) -> str:
-    return join_words([f"{each.label}: {each.count} files of {format_bytes(each.mean_size_bytes)}" for each in sets])
-
-
-def _named(sets: Mapping[str, FileSet]) -> str:
-    """With the fingerprints, where nothing else sets them apart."""
-    return join_words([f"{each.label}: files {key}" for key, each in sets.items()])
+def _data(side: Sequence[MeasuredRow]) -> str:
+    """The file sets, with their fingerprints without the root."""
+    sets = {each.files.content: each.files for each in side if each.files}.values()
+    words = (
+        f"{each.label}: {each.count} files of {format_bytes(each.mean_size_bytes)}, {each.content}" for each in sets
+    )
+    return join_words(sorted(words))
 
 
 def _states(side: Sequence[MeasuredRow]) -> str | None:
@@ -612,22 +576,20 @@ def _states(side: Sequence[MeasuredRow]) -> str | None:
     return join_words(sorted(found)) or None
 
 
-def sweep_notes(pairs: Sequence[tuple[Sequence[MeasuredRow], Sequence[MeasuredRow]]]) -> tuple[CompareNote, ...]:
+def _sweep_notes(common: Sequence[tuple[Run, Run]]) -> tuple[CompareNote, ...]:
     """Of each side, the configurations during which other processes read, and those with too few rounds.
 
     The latter only where the interval of their rates stands in; where there is none, their rows say so.
     """
+    read = [[[each.reading for each in side] for side in pair] for pair in common]
+    compared = [pair for pair in read if all(map(sample, pair))]
     sides: tuple[tuple[Literal["A", "B"], int], ...] = (("A", 0), ("B", 1))
-    read = [[tuple(each.reading for each in side) for side in pair] for pair in pairs]
-    compared = [pair for pair in read if all(sample(side) for side in pair)]
-    notes = [
-        note
-        for name, place in sides
-        for note in (
-            CompareNote(code="other_reads", side=name, rows=sum(any(map(_disturbed, pair[place])) for pair in pairs)),
-            CompareNote(code="few_rounds", side=name, rows=sum(too_few_rounds(pair[place]) for pair in compared)),
-        )
-    ]
+    notes: list[CompareNote] = []
+    for side, place in sides:
+        disturbed = sum(any(map(_disturbed, pair[place])) for pair in common)
+        few = sum(too_few_rounds(pair[place]) for pair in compared)
+        notes.append(CompareNote(code="other_reads", side=side, rows=disturbed))
+        notes.append(CompareNote(code="few_rounds", side=side, rows=few))
     return tuple(note for note in notes if note.rows)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -576,9 +576,8 @@ def read_window(measurement: Measurement) -> WindowReading:
     if isinstance(gaps, Remark):
         return WindowReading(window=replace(window, refused=gaps), missing={"gpu_window": gaps})
     use = use_of(timeline, gaps.window_ns)
-    doubts = (_too_short(measurement, timeline), _too_fast(window))
     return WindowReading(
-        window=replace(window, gaps=gaps, use=use, doubts=tuple(filter(None, doubts))),
+        window=replace(window, gaps=gaps, use=use, doubts=tuple(_doubts(measurement, timeline))),
         view=timeline_view(timeline, found),
         missing={
             f"gpu_window.use.{name}": Remark(code=code)
@@ -665,19 +664,14 @@ def why_refused(timeline: Timeline) -> Remark | None:
     return None
 
 
-def _too_short(measurement: Measurement, timeline: Timeline) -> Remark | None:
-    """A window that could live off batches that were ready before it began."""
-    least = 2 * measurement.config.loader.batches_ahead
-    if timeline.steps >= least:
-        return None
-    return Remark(code="window_too_short", facts={"steps": float(timeline.steps), "ahead": least / 2})
-
-
-def _too_fast(window: GpuWindow) -> Remark | None:
-    """Steps that were slower without the profiler: something else changed by more than it costs."""
-    if window.profiler_overhead is None or window.profiler_overhead >= -thresholds.MOST_OVERHEAD:
-        return None
-    return Remark(code="slower_without_profiler", facts={"exact_share": -window.profiler_overhead})
+def _doubts(measurement: Measurement, timeline: Timeline) -> Iterator[Remark]:
+    """A window that could live off batches that were ready before it began, and steps slower without the profiler."""
+    least, overhead = 2 * measurement.config.loader.batches_ahead, overhead_of(timeline)
+    if timeline.steps < least:
+        yield Remark(code="window_too_short", facts={"steps": float(timeline.steps), "ahead": least / 2})
+    # Something else changed by more than the profiler costs.
+    if overhead is not None and overhead < -thresholds.MOST_OVERHEAD:
+        yield Remark(code="slower_without_profiler", facts={"exact_share": -overhead})
 
 
 def syncs_per_step(timeline: Timeline, own: int = 1) -> float:

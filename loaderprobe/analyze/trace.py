@@ -37,11 +37,6 @@ class TracedWork(NamedTuple):
     issued_ns: int | None
 
 
-def loader_spans(spans: HostSpans) -> list[HostSpan]:
-    """Asking for batches: annotations, else what stacks show."""
-    return spans.waits or spans.waits_in_stacks
-
-
 def step_spans(spans: HostSpans, launches: Sequence[HostSpan], work: Sequence[TracedWork], until_ns: int) -> StepSpans:
     """The steps of a recording that end before `until_ns`, slow first ones left out. Both sequences hold something.
 
@@ -79,7 +74,7 @@ def _marks(
 ) -> tuple[MarkName, list[tuple[int, int]], int | None]:
     """What marks steps, the steps, and the thread that marked them."""
     steps = sorted(spans.steps, key=lambda each: each.begin_ns)
-    waits = sorted(loader_spans(spans), key=lambda each: each.begin_ns)
+    waits = sorted(spans.waits, key=lambda each: each.begin_ns)
     # A step may take from several loaders: it begins with the first of the waits that no launch lies between.
     launched = [bisect_left(launches_ns, wait.begin_ns) for wait in waits]
     rows = zip(waits, [-1, *launched], launched, strict=False)

@@ -2,41 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, cast
 
-from loaderprobe.analyze.comparison import (
-    Facts,
-    MeasuredRow,
-    SideRow,
-    bandwidth_facts,
-    bandwidth_notes,
-    bandwidth_rows,
-    check_names,
-    compare_rows,
-    differences,
-    environment_facts,
-    ignored_options,
-    judge_gates,
-    loader_facts,
-    loader_row,
-    option_differences,
-    partners,
-    refuse_others,
-    row_differences,
-    side_row,
-    sweep_notes,
-)
+from loaderprobe.analyze import comparison
 from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.api.load import Run, load_any
 from loaderprobe.api.quantities import share
 from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.errors import BadValue, NotComparable
 from loaderprobe.records.bandwidth import BandwidthReport
-from loaderprobe.records.compare import ComparedSide, CompareNote, ComparisonReport, Difference, GateName, ResultKind
+from loaderprobe.records.compare import ComparedSide, ComparisonReport, Difference, GateName, ResultKind
 from loaderprobe.records.environment import Origin
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.thresholds import MATTERS
@@ -54,7 +33,7 @@ class Source:
     kind: ResultKind
     path: str
     origin: Origin
-    facts: Facts
+    facts: comparison.Facts
     roots: tuple[str, ...]
     result: Any
     """What its kind is matched by: of a sweep `MeasuredRow`s, of a diagnosis one of them, else its report."""
@@ -91,11 +70,11 @@ def _source(given: Result) -> Source:
     if isinstance(result, Run):
         return _of_run(result)
     if isinstance(result, BandwidthReport):
-        facts, roots = bandwidth_facts(result), (result.path,)
+        facts, roots = comparison.bandwidth_facts(result), (result.path,)
         return Source("bandwidth", path or result.path, result.origin, facts, roots, result)
     if isinstance(result, Diagnosis):
-        measured = MeasuredRow(row=result.row, measurement=result.measurement)
-        facts = loader_facts(measured, result.origin)
+        measured = comparison.MeasuredRow(row=result.row, measurement=result.measurement)
+        facts = comparison.loader_facts(measured, result.origin)
         return Source("diagnosis", path or "a diagnosis", result.origin, facts, (), measured)
     raise BadValue(
         f"{path or type(result).__name__} holds a result that does not compare",
@@ -110,39 +89,28 @@ def _of_run(run: Run) -> Source:
         measurement = run.directory.result(row.key)
         if row.verdict is not None and isinstance(measurement, Measurement):
             files = run.directory.files(row.config.data)
-            found.append(MeasuredRow(row=row, measurement=measurement, files=files))
+            found.append(comparison.MeasuredRow(row=row, measurement=measurement, files=files))
     if not found:
         raise BadValue(f"{run.path} holds no measured configuration", hint=f"loaderprobe sweep --resume {run.path}")
     origin = Origin(
         created_utc=record.created_utc, command=" ".join(record.spec.command), environment=record.environment
     )
     roots = tuple(dict.fromkeys(each.files.root for each in found if each.files))
-    return Source("sweep", str(run.path), origin, environment_facts(record.environment), roots, tuple(found))
-
-
-Rows = Mapping[Any, SideRow]
-"""Of a side, by what makes rows of both sides the same thing."""
+    return Source("sweep", str(run.path), origin, comparison.environment_facts(record.environment), roots, tuple(found))
 
 
 def match(
     kind: ResultKind, before: Sequence[Source], after: Sequence[Source], names: frozenset[str]
-) -> tuple[Rows, Rows, list[Difference], tuple[CompareNote, ...]]:
-    """(the rows of A, of B, in what those of both differ, notes); `names` are those of what may differ."""
+) -> comparison.Matched:
+    """The rows of both sides; `names` are those of what may differ."""
     sides = [each.result for each in before], [each.result for each in after]
-    mine: Rows
-    other: Rows
-    if kind == "diagnosis":
-        mine, other = ({"loader": loader_row(side)} for side in sides)
-        return mine, other, [], ()
+    if kind == "sweep":
+        return comparison.match_sweeps(*sides, names)
     if kind == "bandwidth":
-        mine, other = (bandwidth_rows(side) for side in sides)
-        return mine, other, [], (*bandwidth_notes("A", sides[0]), *bandwidth_notes("B", sides[1]))
-    ignored = ignored_options(*sides, names)
-    found, others = (partners(side, ignored) for side in sides)
-    common = {key: (found[key], others[key]) for key in found if key in others}
-    mine, other = ({key: side_row(rows) for key, rows in side.items()} for side in (found, others))
-    differ = [*option_differences(*sides, ignored), *row_differences(common)]
-    return mine, other, differ, sweep_notes(list(common.values()))
+        mine, other = (comparison.bandwidth_rows(side) for side in sides)
+        return mine, other, [], (*comparison.bandwidth_notes("A", sides[0]), *comparison.bandwidth_notes("B", sides[1]))
+    of_a, of_b = ({"loader": comparison.side_row(side)} for side in sides)
+    return of_a, of_b, [], ()
 
 
 MOST_MATTERS = 0.5
@@ -183,7 +151,7 @@ def compare(
     different kinds, or of one that does not compare.
     """
     named = differ.split(",") if isinstance(differ, str) else differ
-    names = check_names(name for each in named if (name := each.strip()))
+    names = comparison.check_names(name for each in named if (name := each.strip()))
     matters = MATTERS if fail_if_slower is None else share(fail_if_slower, "--fail-if-slower")
     if matters > MOST_MATTERS:
         raise BadValue(f"--fail-if-slower {fail_if_slower} lets B be half as fast", hint="write --fail-if-slower 5%")
@@ -199,7 +167,7 @@ def compare(
         raise BadValue("results of bandwidth have no verdicts", hint="leave --fail-if-verdict-changes out")
     mine, other, differ_in_rows, notes = match(kind, before, after, names)
     found = _differences(before, after, differ_in_rows)
-    refuse_others(found, names)
+    comparison.refuse_others(found, names)
     pairs = [(row, other[key]) for key, row in mine.items() if key in other]
     only_before, only_after = (
         tuple(row.subject for key, row in side.items() if key not in beside)
@@ -207,11 +175,11 @@ def compare(
     )
     if not pairs:
         raise NotComparable("A and B have nothing in common to compare", fields=(), hint="measure both alike")
-    rows, whole = compare_rows(pairs, matters=matters)
+    rows, whole = comparison.compare_rows(pairs, matters=matters)
     asked: dict[GateName, bool] = {
         "slower": fail_if_slower is not None, "unclear": fail_if_unclear, "verdict_changes": fail_if_verdict_changes,
     }  # fmt: skip
-    gates = judge_gates(
+    gates = comparison.judge_gates(
         [name for name in asked if asked[name]], rows, whole, matters=matters, missing=len(only_before),
         kind=kind, allow_unclear=allow_unclear,
     )  # fmt: skip
@@ -246,6 +214,6 @@ def _differences(
     found = [
         replace(difference, between=(first[0], name))
         for name, source in ordered
-        for difference in differences(first[1].facts, source.facts)
+        for difference in comparison.differences(first[1].facts, source.facts)
     ]
     return tuple({each.field: each for each in reversed((*found, *others))}.values())[::-1]

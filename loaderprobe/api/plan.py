@@ -64,11 +64,27 @@ def find(
     if data is not None:
         raise BadValue("only a sweep has data sets to choose from", hint="leave --data out")
     if isinstance(loaded, BandwidthReport):
-        return _of_bandwidth(loaded, path or loaded.path, other)
+        if other is None:
+            hint = "name one: --kind mlperf-h100, or its images/s"
+            raise BadValue("a bandwidth result has no accelerator", hint=hint)
+        workload = workload_of_bandwidth(loaded, *other)
+        source = PlanSource(kind="bandwidth", path=path or loaded.path, data=loaded.path, accelerator=other[0])
+        return workload, source
     if isinstance(loaded, Diagnosis):
-        return _of_diagnosis(loaded, path or "a diagnosis", other, file_bytes)
+        workload = workload_of_run(
+            loaded.measurement, loaded.verdict, loaded.ceiling, samples=loaded.data.samples, other=other,
+            given=file_bytes,
+        )  # fmt: skip
+        config = loaded.row.config
+        return workload, PlanSource(
+            kind="run", path=path or "a diagnosis", data=config.resolution, accelerator=workload.accelerator,
+            configuration=config.title(),
+        )  # fmt: skip
     if isinstance(loaded, TraceReport):
-        return _of_trace(loaded, path or loaded.ranks[0].path, other, file_bytes)
+        file_bytes = file_bytes or known(IMAGENET_BYTES, "B", "assumed", RECORDED)
+        images = known(IMAGENET_IMAGES, "images", "assumed", RECORDED)
+        workload = workload_of_trace(loaded, other=other, file_bytes=file_bytes, images=images)
+        return workload, PlanSource(kind="trace", path=path or loaded.ranks[0].path, accelerator=workload.accelerator)
     if isinstance(loaded, WatchReport):
         raise BadValue(
             f"{path} holds a training that was only watched: what an image costs was not measured",
@@ -86,30 +102,6 @@ def accelerator_of(kind: str | None) -> Accelerator | None:
     name = str(kind).removeprefix("emulated:")
     rate, source = parse_rate(name)
     return name, known(rate, "images/s", "given", source)
-
-
-def _of_bandwidth(report: BandwidthReport, path: str, other: Accelerator | None) -> Basis:
-    if other is None:
-        raise BadValue("a bandwidth result has no accelerator", hint="name one: --kind mlperf-h100, or its images/s")
-    source = PlanSource(kind="bandwidth", path=path, data=report.path, accelerator=other[0])
-    return workload_of_bandwidth(report, *other), source
-
-
-def _of_diagnosis(found: Diagnosis, path: str, other: Accelerator | None, file_bytes: Quantity | None) -> Basis:
-    workload = workload_of_run(
-        found.measurement, found.verdict, found.ceiling, samples=found.data.samples, other=other, given=file_bytes
-    )
-    config, name = found.row.config, workload.accelerator
-    source = PlanSource(kind="run", path=path, data=config.resolution, accelerator=name, configuration=config.title())
-    return workload, source
-
-
-def _of_trace(found: TraceReport, path: str, other: Accelerator | None, file_bytes: Quantity | None) -> Basis:
-    workload = workload_of_trace(
-        found, other=other, file_bytes=file_bytes or known(IMAGENET_BYTES, "B", "assumed", RECORDED),
-        images=known(IMAGENET_IMAGES, "images", "assumed", RECORDED),
-    )  # fmt: skip
-    return workload, PlanSource(kind="trace", path=path, accelerator=workload.accelerator)
 
 
 def _of_sweep(run: Run, data: str | None, kind: str | None, other: Accelerator | None) -> Basis:
@@ -157,13 +149,9 @@ def _choose_row(rows: Sequence[ConfigurationRow], kind: str | None, other: Accel
     if other is not None:
         rows = [row for row in rows if row.config.compute.name == f"emulated:{other[0]}"] or list(rows)
     else:
-        fastest = max(rows, key=_compute_rate).config.compute.name
-        rows = [row for row in rows if row.config.compute.name == fastest]
+        fastest = max(rows, key=lambda row: (row.verdict and row.verdict.rates_images_per_s.compute) or 0.0)
+        rows = [row for row in rows if row.config.compute.name == fastest.config.compute.name]
     return cold_and_fastest(rows)
-
-
-def _compute_rate(row: ConfigurationRow) -> float:
-    return (row.verdict.rates_images_per_s.compute if row.verdict else None) or 0.0
 
 
 MOST_ACCELERATORS = 1e7
@@ -218,9 +206,11 @@ def plan(
         from loaderprobe.system.host import utc_now
 
         now = utc_now()
-    file_bytes = (
-        None if mean_size is None else known(quantities.size(mean_size, "--mean-size"), "B", "given", "mean_size")
-    )
+    file_bytes = count = None
+    if mean_size is not None:
+        file_bytes = known(quantities.size(mean_size, "--mean-size"), "B", "given", "mean_size")
+    if images is not None:
+        count = known(quantities.count(images, "--images", most=quantities.MOST), "images", "given", "images")
     workload, source = find(run, data, None if kind is None else str(kind), file_bytes)
     times, usual = quantities.factor(growth, "--growth"), 1 if source.accelerator == "cpu" else 8
     grown = times * quantities.count(accelerators, "--accelerators", most=MOST_ACCELERATORS)
@@ -238,10 +228,6 @@ def plan(
         checkpoint=None if checkpoint is None else quantities.checkpoint(checkpoint),
     )
     offers = offers_of([storage] if isinstance(storage, str) else list(storage), now.date())
-    if images is None:
-        count = None
-    else:
-        count = known(quantities.count(images, "--images", most=quantities.MOST), "images", "given", "images")
     workload = as_asked(workload, asked.images_per_file, images=count, file_bytes=file_bytes)
     if asked.cache.kind != "none" and workload.images is None:
         raise BadValue("a cache is compared with the size of the set, which is not known", hint="add --images")
@@ -262,13 +248,9 @@ def _offer(text: str, entries: tuple[CatalogueEntry, ...], today: date) -> PlanS
     if text[:1].isdigit():
         return given_offer(text, quantities.storage_figures(text))
     name, colon, bought = text.partition(":")
-    entry = entry_named(entries, name)
-    return catalogue_offer(entry, name, _bought(entry, bought) if colon else None, today)
-
-
-def _bought(entry: CatalogueEntry, text: str) -> float:
-    """The size that is bought, in the unit of the entry. Raises BadValue."""
-    if entry.unit == "TiB":
-        return parse_bytes(text) / 2**40
-    number = text.removesuffix(entry.unit).strip()
-    return float(quantities.count(number, f"--storage {entry.name}:"))
+    entry, size = entry_named(entries, name), None
+    if colon and entry.unit == "TiB":
+        size = parse_bytes(bought) / 2**40
+    elif colon:
+        size = float(quantities.count(bought.removesuffix(entry.unit).strip(), f"--storage {entry.name}:"))
+    return catalogue_offer(entry, name, size, today)

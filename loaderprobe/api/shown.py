@@ -158,7 +158,8 @@ class Documented(Tabled):
 
         Raises BadValue when there is none, DamagedRun when it is of another kind or version, or damaged.
         """
-        return cls.of(read_result(Path(path), lambda schema: cls if schema == schema_of(cls) else None))
+        own = next(field.default for field in fields(cls) if field.name == "schema")  # type: ignore[arg-type]  # with a record's class
+        return cls.of(read_result(Path(path), lambda schema: cls if schema == own else None))
 
     def made_by(self) -> str:
         """The command, the version, the time and the machine."""
@@ -177,11 +178,6 @@ class Documented(Tabled):
     def files(self) -> dict[str, str]:
         """The files of its directory, by name."""
         return {RESULT: self.json(), self.table_name: self.csv(), REPORT: self.html()}
-
-
-def schema_of(type_: type[Any]) -> str:
-    """The name of the schema of a record's class."""
-    return next(str(field.default) for field in fields(type_) if field.name == "schema")
 
 
 def origin_now(command: str, *paths: Path) -> Origin:

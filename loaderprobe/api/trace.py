@@ -10,23 +10,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from loaderprobe.analyze import trace as recorded
 from loaderprobe.analyze.gpu import attribute, syncs_per_step, timeline_view, use_of
-from loaderprobe.analyze.trace import (
-    FREED,
-    TracedWork,
-    blocking_calls,
-    coarse,
-    fed_steps,
-    free_of,
-    held_up,
-    loader_spans,
-    mean_gaps,
-    mean_use,
-    parts_of_steps,
-    step_spans,
-    waited_for,
-    without_launch,
-)
 from loaderprobe.analyze.verdict.rule import judged_by_gaps
 from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.api.values import PathLike, unheard
@@ -95,15 +80,15 @@ def trace(
         raise trouble
     _refuse_strangers(ranks)
     ranks.sort(key=lambda each: (each.rank is None, each.rank or 0, each.path))
-    gaps = mean_gaps(ranks)
+    gaps = recorded.mean_gaps(ranks)
     found = Trace(
         origin=origin_now(command),
         bound=judged_by_gaps(gaps),
         gaps=gaps,
-        use=mean_use(ranks),
-        free=free_of([rank.gaps for rank in ranks]),
+        use=recorded.mean_use(ranks),
+        free=recorded.free_of([rank.gaps for rank in ranks]),
         ranks=tuple(ranks),
-        waited_for=waited_for(ranks),
+        waited_for=recorded.waited_for(ranks),
         notes=tuple(_notes_of_all(ranks)),
         unread=tuple(unread),
     )
@@ -165,7 +150,7 @@ def _rank(path: Path, annotation: str, device: int | None, batch_size: int | Non
         raise BadValue(
             f"{path} holds no kernel of GPU {device}", hint=f"--device is one of {', '.join(map(str, sorted(kernels)))}"
         )
-    if annotation and not loader_spans(found.spans):
+    if annotation and not found.spans.waits:
         names = ", ".join(name for name, _ in found.annotations.most_common(8))
         hint = f"it has {names}" if names else "wrap next() in torch.profiler.record_function(NAME)"
         raise BadValue(f"{path} has no span named {annotation!r}", hint=hint)
@@ -185,9 +170,9 @@ def _read(found: Recording, device: int, batch_size: int | None) -> TraceRank:
     count = len(steps.steps)
     gaps = seen.gaps_of(count)
     use = use_of(timeline, gaps.window_ns)
-    waits = loader_spans(found.spans)
+    waits = found.spans.waits
     ranks = found.head.get("distributedInfo")
-    steps_parts_s = parts_of_steps(seen, steps.steps)
+    steps_parts_s = recorded.parts_of_steps(seen, steps.steps)
     gpu = _gpu(found, device)
     return TraceRank(
         path=str(found.path),
@@ -201,19 +186,19 @@ def _read(found: Recording, device: int, batch_size: int | None) -> TraceRank:
         bound=judged_by_gaps(gaps),
         gaps=gaps,
         steps_parts_s=steps_parts_s,
-        free=free_of([gaps]),
+        free=recorded.free_of([gaps]),
         use=use,
         loader=Counter(wait.name for wait in waits).most_common(1)[0][0] if waits else "",
         wait_s=sum(end - begin for begin, end in seen.waits) / count / 1e9 if waits else None,
         syncs=syncs_per_step(timeline, own=0),
-        blocking=blocking_calls(timeline, seen.parts["sync"], count),
-        held=held_up(seen.parts["launch"], found.spans.long, steps.thread, count),
+        blocking=recorded.blocking_calls(timeline, seen.parts["sync"], count),
+        held=recorded.held_up(seen.parts["launch"], found.spans.long, steps.thread, count),
         batch_size=batch_size or found.batch_size,
         notes=(
             *_notes(found, timeline, steps, gaps.share("launch"), use.occupancy_estimated is None),
             *(_fed(steps_parts_s) if waits and "SingleProcess" not in waits[0].name else ()),
         ),
-        view=coarse(timeline_view(timeline, seen), min(MOST_COLUMNS, COLUMNS_A_STEP * count)),
+        view=recorded.coarse(timeline_view(timeline, seen), min(MOST_COLUMNS, COLUMNS_A_STEP * count)),
     )
 
 
@@ -225,10 +210,10 @@ def _steps(found: Recording, calls: Sequence[RawEvent], work: Sequence[RawEvent]
         lasts = (max((each.begin_ns for each in some), default=until_ns) for some in (calls, work))
         until_ns = min(until_ns, *lasts)
     launches = [call for call in calls if KERNEL_LAUNCH.match(call.name)]
-    steps = step_spans(
+    steps = recorded.step_spans(
         found.spans,
         [HostSpan(call.name, call.resource, call.begin_ns, call.end_ns) for call in launches],
-        [TracedWork(each.begin_ns, each.end_ns, issued.get(each.correlation)) for each in work],
+        [recorded.TracedWork(each.begin_ns, each.end_ns, issued.get(each.correlation)) for each in work],
         until_ns,
     )
     if steps.marked != "none" and len(steps.steps) == 1 and steps.steps[0][1] >= until_ns:
@@ -240,7 +225,7 @@ def _steps(found: Recording, calls: Sequence[RawEvent], work: Sequence[RawEvent]
 
 def _timeline(found: Recording, events: Sequence[RawEvent], device: int, steps: StepSpans) -> Timeline:
     begins = tuple(begin for begin, _ in steps.steps)
-    waits = ((wait.begin_ns, wait.end_ns) for wait in loader_spans(found.spans) if wait.thread == steps.thread)
+    waits = ((wait.begin_ns, wait.end_ns) for wait in found.spans.waits if wait.thread == steps.thread)
     window = Window(
         begin_ns=begins[0],
         end_ns=steps.steps[-1][1],
@@ -257,11 +242,11 @@ def _timeline(found: Recording, events: Sequence[RawEvent], device: int, steps: 
 def _notes(
     found: Recording, timeline: Timeline, steps: StepSpans, launch: float, no_occupancy: bool
 ) -> Iterable[Remark]:
-    count, lost = float(len(steps.steps)), float(without_launch(timeline))
+    count, lost = float(len(steps.steps)), float(recorded.without_launch(timeline))
     times = [end - begin for begin, end in steps.steps]
     mean = fmean(times)
     doubts: dict[str, tuple[bool, Facts]] = {
-        "no_loader_spans": (not loader_spans(found.spans), {}),
+        "no_loader_spans": (not found.spans.waits, {}),
         "no_step_marks": (steps.marked == "none", {}),
         "few_steps": (steps.marked != "none" and count < FEW_STEPS, {"steps": count}),
         "first_steps_left_out": (steps.left_out > 0, {"steps": float(steps.left_out)}),
@@ -283,8 +268,8 @@ def _notes(
 
 def _fed(parts_s: Mapping[TimePart, Sequence[float]]) -> Iterable[Remark]:
     """That batches loaded ahead may hide a wait for input."""
-    fed, count = fed_steps(parts_s), len(parts_s["input"])
-    lost, whole = (sum(sum(parts_s[name][fed:]) for name in names) for names in (FREED["input"], parts_s))
+    fed, count = recorded.fed_steps(parts_s), len(parts_s["input"])
+    lost, whole = (sum(sum(parts_s[name][fed:]) for name in names) for names in (recorded.FREED["input"], parts_s))
     if fed == count and count < LOADED_AHEAD:
         yield Remark(code="perhaps_fed", facts={"steps": float(count)})
     elif 0 < fed < count and LEAST_IDLE * whole < lost < whole:

@@ -132,15 +132,9 @@ def occupancy(details: Mapping[str, Any], limits: DeviceLimits | None) -> float 
         active = min(_resident_blocks(threads, registers, shared_bytes, limits), blocks / limits.sm_count)
         # A kernel that runs has a block on some SM: 0 means that a limit here is wrong.
         return min(1.0, active * threads / limits.threads_per_sm) if active > 0 else None
-    given = details.get("est. achieved occupancy %")
-    if not isinstance(given, int | float) or (given == 0 and _beyond_plain(details)):
-        return None
-    return min(1.0, given / 100)
-
-
-def _beyond_plain(details: Mapping[str, Any]) -> bool:
-    shared = details.get("shared memory")
-    return not isinstance(shared, int | float) or shared > PLAIN_SHARED_BYTES
+    given, shared = details.get("est. achieved occupancy %"), details.get("shared memory")
+    plain = isinstance(shared, int | float) and shared <= PLAIN_SHARED_BYTES
+    return min(1.0, given / 100) if isinstance(given, int | float) and (given or plain) else None
 
 
 # Largest difference between the clocks of host and GPU, aligned by interpolation.

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from types import FrameType
@@ -116,42 +117,36 @@ def layer_times(roots: Iterable[FunctionEvent], us: Callable[[FunctionEvent], fl
     times: dict[Call, CallTime] = {}
     owners: dict[int, Call] = {}
     calls: Counter[str] = Counter()
+
+    def forward(event: FunctionEvent, around: Call | None) -> None:
+        """Walk the events of the forward pass; `around` is the innermost layer around this one."""
+        if event.name.startswith(EVALUATE):
+            return
+        name, layer = event.name.removeprefix(LAYER), None
+        if name != event.name:
+            layer = around = numbered(name, calls[name])
+            calls[name] += 1
+            times.setdefault(layer, CallTime())
+        # Autograd's number of an operator, and of the backward function that it made; else negative.
+        elif around is not None and event.sequence_nr >= 0:
+            # An operator without gradient bears the number of the next one with: the last of a number made it.
+            owners[event.sequence_nr] = around
+        for child in event.cpu_children:
+            forward(child, around)
+            if layer is not None and not child.name.startswith(LAYER):
+                own_us = us(child) - sum(map(us, _outermost(child.cpu_children, LAYER)))
+                times[layer].add(child.name, own_us, backward=False)
+
     # On a GPU the backward pass runs in a thread of its own.
     events = sorted(roots, key=_begin_us)
     for event in events:
-        _forward(event, None, times, owners, calls, us)
+        forward(event, None)
     owner: Call | None = None
     for each in sorted(_outermost(events, EVALUATE), key=_begin_us):
         owner = owners.get(each.sequence_nr, owner if each.name.endswith("AccumulateGrad") else None)
         if owner is not None:
             times[owner].add(each.name.removeprefix(EVALUATE), us(each), backward=True)
     return times
-
-
-def _forward(
-    event: FunctionEvent, owner: Call | None, times: dict[Call, CallTime], owners: dict[int, Call],
-    calls: Counter[str], us: Callable[[FunctionEvent], float],
-) -> None:  # fmt: skip
-    """Walk the events of the forward pass; `owner` is the innermost layer around this one."""
-    if event.name.startswith(EVALUATE):
-        return
-    if event.name.startswith(LAYER):
-        name = event.name.removeprefix(LAYER)
-        call = numbered(name, calls[name])
-        calls[name] += 1
-        times.setdefault(call, CallTime())
-        for child in event.cpu_children:
-            _forward(child, call, times, owners, calls, us)
-            if not child.name.startswith(LAYER):
-                own_us = us(child) - sum(map(us, _outermost(child.cpu_children, LAYER)))
-                times[call].add(child.name, own_us, backward=False)
-        return
-    # Autograd's number of an operator, and of the backward function that it made; else negative.
-    if owner is not None and event.sequence_nr >= 0:
-        # An operator without gradient bears the number of the next one with: the last of a number made the function.
-        owners[event.sequence_nr] = owner
-    for child in event.cpu_children:
-        _forward(child, owner, times, owners, calls, us)
 
 
 def _outermost(events: Iterable[FunctionEvent], prefix: str) -> Iterator[FunctionEvent]:
@@ -181,8 +176,6 @@ class Lines:
     """The layer that runs now."""
     forward: dict[Call, dict[Line, float]] = field(default_factory=dict)
     backward: dict[tuple[Call, str], dict[Line, float]] = field(default_factory=dict)
-    called: dict[Call, Line] = field(default_factory=dict)
-    """Where a layer was called."""
     _made: dict[int, tuple[Line, Call]] = field(default_factory=dict)
     """Where in the forward pass the backward function of a number was made, and for which layer."""
 
@@ -244,9 +237,6 @@ def drilled(report: LayersReport, lines: Lines) -> tuple[DrillLevel, ...]:
     call = (layer.name, layer.call)
     backward = operator is not None and operator.backward
     found = (lines.backward.get((call, operator.name)) if operator and backward else lines.forward.get(call)) or {}
-    called = lines.called.get(call)
-    if not found and called is not None:
-        found = {called: 1.0}
     levels: list[tuple[LevelName, str, str, float]] = [
         ("step", report.model, "", report.step_ms),
         ("layer", layer.name, "", layer.ms),
@@ -294,8 +284,6 @@ class Hooks:
 
     seen: dict[Call, dict[str, Any]] = field(default_factory=dict)
     """What each call was given and gave, as fields of its `LayerTime`."""
-    lines: Lines | None = None
-    """Where layers are called is noted here, if anywhere."""
     clock: ByClock | None = None
     """Times the layers of this step, instead of a profiler."""
     _calls: Counter[str] = field(default_factory=Counter)
@@ -305,7 +293,7 @@ class Hooks:
     def on(self, model: torch.nn.Module) -> Iterator[None]:
         handles: list[Any] = []
         for name, module in model.named_modules():
-            handles.append(module.register_forward_pre_hook(self._before(name), with_kwargs=True))
+            handles.append(module.register_forward_pre_hook(partial(self._before, name), with_kwargs=True))
             handles.append(module.register_forward_hook(self._after, always_call=True))
         try:
             yield
@@ -323,18 +311,13 @@ class Hooks:
     def _call(self, name: str) -> Call:
         return numbered(name, self._calls[name])
 
-    def _before(self, name: str) -> Callable[..., None]:
-        def before(_module: torch.nn.Module, given: Any, named: Any) -> None:
-            tensors = tuple(tensors_in((given, named)))
-            mark: AbstractContextManager[object] = nullcontext() if self.clock else record_function(LAYER + name)
-            mark.__enter__()
-            self._open.append((name, mark, tensors, tuple(tensor._version for tensor in tensors)))
-            if self.lines is not None and (line := user_line(sys._getframe(1))):
-                self.lines.called[self._call(name)] = line
-            if self.clock:
-                self.clock.turn(self.innermost())
-
-        return before
+    def _before(self, name: str, _module: torch.nn.Module, given: Any, named: Any) -> None:
+        tensors = tuple(tensors_in((given, named)))
+        mark: AbstractContextManager[object] = nullcontext() if self.clock else record_function(LAYER + name)
+        mark.__enter__()
+        self._open.append((name, mark, tensors, tuple(tensor._version for tensor in tensors)))
+        if self.clock:
+            self.clock.turn(self.innermost())
 
     def _after(self, _module: torch.nn.Module, _given: Any, made: Any) -> None:
         name, mark, tensors, versions = self._open.pop()
@@ -422,7 +405,6 @@ class _Measuring:
         self._batches = epochs(batch) if is_loader(batch) else None
         self._batch = batch if self._batches is None else next(self._batches)
         self._parts: dict[PartName, list[float]] = {}
-        self._in_backward: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def report(self, steps: int, name: str, origin: Origin) -> LayersReport:
         """The steps without marks are half before and half after those with them: a machine drifts."""
@@ -463,7 +445,7 @@ class _Measuring:
         hooks = Hooks()
         with hooks.on(self._model):
             for _ in range(2):
-                lines = hooks.lines = Lines(hooks.innermost)
+                lines = Lines(hooks.innermost)
                 self._step(hooks, Timing(lines.add, self._trained.wait))
         return lines
 
@@ -471,7 +453,10 @@ class _Measuring:
         for _ in range(steps):
             self._step(Hooks(), nullcontext())
 
-    def _step(self, hooks: Hooks, marks: AbstractContextManager[object]) -> None:
+    def _step(
+        self, hooks: Hooks, marks: AbstractContextManager[object],
+        in_backward: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:  # fmt: skip
         """Loads without marks: workers that start there must not inherit them, and what loading runs is of no layer."""
         hooks.begin_step()
         if self._batches is not None:
@@ -480,7 +465,7 @@ class _Measuring:
         with marks:
             with self._part("copy"):
                 batch = moved(self._batch, self._device)
-            self._trained.step(batch, self._part, self._in_backward)
+            self._trained.step(batch, self._part, in_backward)
         self._done += 1
         self._on_step(self._done)
 
@@ -524,16 +509,8 @@ class _Measuring:
             self._trained.wait()
             return self._clock.now_ns() / 1e3
 
-        @contextmanager
-        def timed() -> Iterator[None]:
-            hooks.clock, self._in_backward = clock, lambda: clock.backward(self._trained.wait)
-            try:
-                yield
-            finally:
-                self._in_backward, hooks.clock = nullcontext, None
-
-        clock = ByClock(now_us)
-        self._step(hooks, timed())
+        clock = hooks.clock = ByClock(now_us)
+        self._step(hooks, nullcontext(), lambda: clock.backward(self._trained.wait))
         return {call: _scaled(time, 1 / (clock.backward_us or 1.0)) for call, time in clock.times.items()}
 
     def _layer(self, call: Call, times: list[CallTime], hooks: Hooks) -> LayerTime:

@@ -12,12 +12,14 @@ import io
 import json
 import math
 import re
+import sys
 import zlib
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -160,9 +162,8 @@ def read_trace(path: Path, *, annotation: str = "", progress: Progress = lambda 
         stream = _Stream(file, lambda: progress(min(raw.tell(), size), size))
         for event in _events(stream, reader.found):
             reader.take(event)
-    reader.keep_first()
     progress(size, size)
-    return reader.found
+    return reader.ended()
 
 
 @contextmanager
@@ -369,9 +370,8 @@ class _Reader:
 
     found: Recording
     annotation: str
-    _texts: dict[str, str] = field(default_factory=dict)
-    _launches: dict[Any, dict[str, Any]] = field(default_factory=dict)
     _threads: dict[Any, int] = field(default_factory=dict)
+    _in_stacks: list[HostSpan] = field(default_factory=list)
 
     def take(self, event: _Event) -> None:
         kind = event.cat
@@ -401,13 +401,19 @@ class _Reader:
         where = args.stream if on_gpu and args.stream is not None else event.tid
         found.events.append(
             RawEvent(
-                self._text(name), kind, on_gpu, self._number(args.device if args.device is not None else event.pid),
+                _text(name), kind, on_gpu, self._number(args.device if args.device is not None else event.pid),
                 self._number(where), times[0], times[1], self._number(args.correlation), False,
-                self._details(args) if kind == "kernel" else _NO_DETAILS,
+                _details(args) if kind == "kernel" else _NO_DETAILS,
             )
         )  # fmt: skip
         if len(found.events) > SOME_MORE * MOST_RECORDS:
             self.keep_first()
+
+    def ended(self) -> Recording:
+        """What was read, when all of it was taken."""
+        self.keep_first()
+        self.found.spans.waits = self.found.spans.waits or self._in_stacks
+        return self.found
 
     def keep_first(self) -> None:
         """Of too many records, keep the first by time."""
@@ -423,11 +429,11 @@ class _Reader:
         if event.dur * 1000 > LONG_NS and not name.startswith(STEP):
             kept.append(self.found.spans.long)
         if kind == "user_annotation" and not name.startswith(STEP) and len(self.found.annotations) < MOST_NAMES:
-            self.found.annotations[self._text(name)] += 1
+            self.found.annotations[_text(name)] += 1
         if self.found.batch_size is None and name in CONVOLUTIONS:
             self.found.batch_size = _batch_of(event)
         if kept and (times := _times(event)):
-            span = HostSpan(self._text(name), self._number(event.tid), *times)
+            span = HostSpan(_text(name), self._number(event.tid), *times)
             for place in kept:
                 if len(place) < MOST_SPANS:
                     place.append(span)
@@ -436,20 +442,13 @@ class _Reader:
         """Where a span that marks something belongs; None for any other."""
         spans = self.found.spans
         if kind == "python_function":
-            return spans.waits_in_stacks if IN_STACK.search(name) else None
+            return self._in_stacks if IN_STACK.search(name) else None
         if name.startswith(STEP):
             return spans.steps
         if name.startswith(OPTIMIZER):
             return spans.optimizer
         asks = name == self.annotation if self.annotation else LOADER.search(name)
         return spans.waits if asks else None
-
-    def _text(self, name: str) -> str:
-        """One object for equal names, of which the begin is enough."""
-        name = name[:LONGEST_NAME]
-        if len(self._texts) < MOST_SPANS:
-            return self._texts.setdefault(name, name)
-        return self._texts.get(name, name)
 
     def _number(self, value: Any) -> int:
         """A thread, a stream or a correlation as a number: some versions write texts, like `stream 7`."""
@@ -464,29 +463,32 @@ class _Reader:
         number = int(digits) if re.fullmatch(r"-?[0-9]{1,18}", digits) else -2 - len(self._threads)
         return self._threads.setdefault(text, number) if len(self._threads) < MOST_SPANS else number
 
-    def _details(self, args: _Args) -> dict[str, Any]:
-        """The launch of a kernel; one object for equal ones."""
-        key = (str(args.grid), str(args.block), args.registers, args.shared, args.blocks_per_sm, args.occupancy)
-        try:
-            if key in self._launches:
-                return self._launches[key]
-        except TypeError:
-            return _NO_DETAILS
-        names = ("grid", "block", "registers per thread", "shared memory", "blocks per SM", "est. achieved occupancy %")
-        values = (args.grid, args.block, *key[2:])
-        details = {name: value for name, value in zip(names, values, strict=True) if value is not None}
-        if not _plausible(details):
-            return _NO_DETAILS
-        return self._launches.setdefault(key, details) if len(self._launches) < MOST_SPANS else details
-
 
 _NO_ARGS, _NO_DETAILS = _Args(), {}  # type: tuple[_Args, dict[str, Any]]
 
 
-def _plausible(details: dict[str, Any]) -> bool:
-    """False where a figure of a launch is no number, or larger than any GPU has."""
-    flat = [each for value in details.values() for each in (value if isinstance(value, list) else [value])]
-    return all(type(each) in (int, float) and 0 <= each < 1 << 40 for each in flat) and len(flat) < 20
+def _text(name: str) -> str:
+    """One object for equal names, of which the begin is enough."""
+    return sys.intern(name[:LONGEST_NAME])
+
+
+def _details(args: _Args) -> dict[str, Any]:
+    """The launch of a kernel; nothing where a field cannot be one."""
+    sizes = (tuple(each) if isinstance(each, list) else each for each in (args.grid, args.block))
+    try:
+        return _launch(*sizes, args.registers, args.shared, args.blocks_per_sm, args.occupancy)
+    except TypeError:
+        return _NO_DETAILS
+
+
+@lru_cache(MOST_SPANS, typed=True)
+def _launch(*values: Any) -> dict[str, Any]:
+    """One object for equal launches; nothing where a figure is no number, or larger than any GPU has."""
+    names = ("grid", "block", "registers per thread", "shared memory", "blocks per SM", "est. achieved occupancy %")
+    found = {name: value for name, value in zip(names, values, strict=True) if value is not None}
+    flat = [each for value in found.values() for each in (value if isinstance(value, tuple) else (value,))]
+    plausible = len(flat) < 20 and all(type(each) in (int, float) and 0 <= each < 1 << 40 for each in flat)
+    return found if plausible else _NO_DETAILS
 
 
 def _times(event: _Event) -> tuple[int, int] | None:

@@ -31,8 +31,7 @@ def checked_model(name: str, make_model: MakeModel) -> Any:
     model = make_model(num_classes=CLASSES)
     if not isinstance(model, torch.nn.Module):
         raise BadValue(f"the model '{name}' is {type(model).__name__}, not a torch.nn.Module", hint=GUIDE)
-    if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise BadValue(f"the model '{name}' has no parameters to train", hint="choose another model")
+    trainable(model)
     return model
 
 

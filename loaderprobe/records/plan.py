@@ -15,9 +15,14 @@ from loaderprobe.records.supply import Asked, PlanPart, PlanSupply, Quantity
 PLAN_VERSION = 3
 
 NeedName = Literal[
-    "read_bytes", "opens", "requests", "reads_in_flight", "read_time", "capacity", "checkpoint", "workers", "cores"
+    "read_bytes", "opens", "requests", "reads_in_flight", "capacity", "checkpoint", "read_time", "workers", "cores"
 ]  # fmt: skip
-"""read_time: what one read may take on average, with that number of workers. checkpoint: bytes/s written."""
+"""In the order of a plan. read_time: what one read may take on average, with that number of workers. checkpoint:
+bytes/s written."""
+OF_EACH: tuple[NeedName, ...] = ("workers", "cores")
+"""Needs of one accelerator."""
+FIXED: tuple[NeedName, ...] = ("capacity", "checkpoint", "read_time")
+"""Those that do not grow with the accelerators."""
 InputName = Literal[
     "rate", "file_bytes", "amplification", "images", "cpu_s", "wait_s", "other_s", "utilization", "use",
 ]  # fmt: skip

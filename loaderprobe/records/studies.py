@@ -48,8 +48,6 @@ class EpochsMeasured:
 
     def __post_init__(self) -> None:
         check_at_least("epochs", self, {"set_bytes": 0})
-        if bool(self.epochs) == (self.reason is not None):
-            raise BadValue("epochs were measured, or have a reason why not")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,10 +85,6 @@ class Prefilled:
     """The loader had made all batches that it makes ahead, and stood idle; None where `reason` says why."""
     reason: Remark | None = None
     """Why it was not measured."""
-
-    def __post_init__(self) -> None:
-        if (self.prefilled is None) != (self.reason is not None) or (self.prefilled and not self.steady):
-            raise BadValue("a full buffer is measured beside steady training, or has a reason why not")
 
 
 ITERATIONS = (10, 20, 50, 100, 200)

@@ -31,9 +31,7 @@ class HostSpans:
     steps: list[HostSpan] = field(default_factory=list)
     """ProfilerStep marks."""
     waits: list[HostSpan] = field(default_factory=list)
-    """Asking a loader for a batch, named by an annotation."""
-    waits_in_stacks: list[HostSpan] = field(default_factory=list)
-    """The same, from recorded stacks."""
+    """Asking a loader for a batch, named by an annotation; where there is none, from recorded stacks."""
     optimizer: list[HostSpan] = field(default_factory=list)
     long: list[HostSpan] = field(default_factory=list)
     """Functions and operators that took long enough to hold the host up."""

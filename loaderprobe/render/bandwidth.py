@@ -406,10 +406,7 @@ def _noun(phase: BandwidthPhase, report: BandwidthReport) -> str:
 
 def _block(size_bytes: int) -> str:
     """A size that is a power of two, in its own unit: `128 KiB`, `1 MiB`."""
-    for unit, size in (("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if size_bytes >= size and size_bytes % size == 0:
-            return f"{size_bytes // size} {unit}"
-    return f"{size_bytes} B"
+    return f"{size_bytes >> 10} KiB" if size_bytes < 1 << 20 else f"{size_bytes >> 20} MiB"
 
 
 def _files(report: BandwidthReport) -> str:

@@ -13,7 +13,7 @@ from loaderprobe.records import values
 from loaderprobe.records.catalogue import Amount, CatalogueEntry, LimitName
 from loaderprobe.records.files import is_url
 from loaderprobe.records.options import PLAN
-from loaderprobe.records.plan import InputName, Need, NeedName, PlanReport
+from loaderprobe.records.plan import FIXED, OF_EACH, InputName, Need, NeedName, PlanReport
 from loaderprobe.records.supply import Asked, PlanPart, PlanSupply, Quantity
 from loaderprobe.render.charts import Bar, Chart, ChartRow, How
 from loaderprobe.render.document import (
@@ -131,12 +131,6 @@ def _supply_rows(plan: PlanReport, supply: PlanSupply) -> Iterator[ChartRow]:
         )
 
 
-_EACH = ("workers", "cores")
-"""Needs of one accelerator."""
-_FIXED = ("read_time", "capacity", "checkpoint")
-"""Those that do not grow with the accelerators."""
-
-
 def _needs(plan: PlanReport) -> Table:
     counts = sorted({1, plan.asked.of_node, plan.asked.accelerators})
     lines = [_need_line(plan, need, counts) for need in plan.needs]
@@ -159,7 +153,7 @@ def _need_name(plan: PlanReport, name: NeedName) -> str:
 def _need_line(plan: PlanReport, need: Need, counts: Sequence[int]) -> tuple[str, ...]:
     """With ` ±3 %` beside the label of a rate whose inputs were measured to no better than that."""
     planned, name, wanted = plan.asked.accelerators, need.name, need.at_utilization
-    scales = [1.0 if name in _FIXED else count if name in _EACH else count / planned for count in counts]
+    scales = [1.0 if name in FIXED else count if name in OF_EACH else count / planned for count in counts]
     spread = wanted.half / wanted.value if wanted.unit in ("B/s", "1/s") else 0.0
     label = f"{wanted.weakest} ±{percent(spread)}" if spread > RANGE_FROM else wanted.weakest
     return (_need_name(plan, name), *(_plain(need.to_buy or wanted, scale) for scale in scales), label)

@@ -136,6 +136,19 @@ def test_a_measurement_counts_once_a_side(runs: Path, monkeypatch: pytest.Monkey
     assert f"{Path(side[-1])} is a again, or a copy of it" in " ".join(refused.output.split())
 
 
+def test_what_has_no_partner_is_refused(runs: Path, tmp_path: Path) -> None:
+    """Two configurations of one run that are the same, a side without a result, and a run without a configuration."""
+    empty = tmp_path / "empty"
+    stored(empty, workers=())
+    for a, differ, says in (
+        (runs / "a", "workers", "the same without workers"),
+        (empty, "", "holds no"),
+        ([], "", "no"),
+    ):
+        with pytest.raises(BadValue, match=says):
+            loaderprobe.compare(a, runs / "slow", differ=differ)
+
+
 def test_a_comparison_is_kept_and_shown_again(runs: Path, tmp_path: Path) -> None:
     """Nothing is written unless asked for; every format has the answer, and the page the ratios and both maps."""
     a, slow, out = runs / "a", runs / "slow", tmp_path / "out"

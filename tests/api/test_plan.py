@@ -296,6 +296,7 @@ def test_a_machine_that_trains_on_its_cpu_is_a_node_of_its_own() -> None:
 NO_WORKERS = {"workers": "bandwidth_without_workers", "cores": "bandwidth_without_workers"}
 NO_OPENS: dict[str, dict[str, Any]] = {
     "opens_not_measured": {},
+    "opens_asked": {"metadata": example_operations({1: 2e5}, metadata="asked")},
     "opens_from_memory": {"metadata": example_operations({1: 2e5}, metadata="warm", drops=0)},
     "opens_from_memory_after_drop": {"metadata": example_operations({1: 2e5}, metadata="warm", drops=3)},
     "opens_unproved": {"metadata": example_operations({1: 200.0}, metadata="unproved", storage_bytes=None)},
@@ -545,7 +546,7 @@ BAD: dict[str, tuple[Any, ...]] = {
     "storage": (
         "5", "5GB", "5GB/s,6GB/s", "2ms", "0GB/s", "5GB/s,", "5GB/s,0ms", "5GB/s,quick", "1GB/s/day", "5 apples/s",
         "", "floppy", "fsx-lustre-250", "fsx-lustre-250:-1TiB", "azure-lustre-250:1TiB", "efs-elastic:4TiB",
-        "s3-standard:0", "s3-standard:1.5", "../../etc/passwd",
+        "efs-elastic:4", "s3-standard:0", "s3-standard:1.5", "../../etc/passwd",
     ),
 }  # fmt: skip
 

@@ -189,10 +189,13 @@ CASES = {
             *GOOD, record("zero", "kernel", 0, 0)._replace(begin_ns=0, end_ns=0),
             record("huge", "kernel", 0, 0)._replace(begin_ns=2**63, end_ns=2**63 + 5),
             record("negative", "kernel", 0, 0)._replace(begin_ns=-(2**63)),
-            record("late", "kernel", 4000, 5100), record("early", "kernel", -200, -100),
+            record("late", "kernel", 4000, 5100), record("early", "kernel", -200, -100), record("back", "kernel", 9, 8),
             *kernel(2000, 2100, launched_us=2050),
         ],
-        {"records": "kernel", "rejected": {"no_stamp": 3, "outside": 2, "too_early": 1}, "launches": (2, 1)},
+        {
+            "records": "kernel", "launches": (2, 1),
+            "rejected": {"no_stamp": 3, "backwards": 1, "outside": 2, "too_early": 1},
+        },
     ),
     "clocks may be apart by a little": Case(kernel(2000, 2100, launched_us=2003), {"rejected": {}}),
     "an impossible duration ends where the next of its stream begins": Case(

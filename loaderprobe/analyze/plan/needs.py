@@ -14,11 +14,11 @@ from loaderprobe.records.thresholds import SATURATED
 # for, f files opened an image. N accelerators need N times that.
 
 Demand = dict[str, Quantity]
-"""Of one accelerator at one utilization, files cold: read_bytes from storage, requests, known opens; each a second."""
+"""Of one accelerator at one utilization, by the name of the need."""
 
 
 def demand(workload: PlanWorkload, utilization: float, images_per_file: int = 1) -> Demand:
-    """What one accelerator needs."""
+    """What one accelerator needs of storage a second, files cold: bytes, requests and, where they are known, opens."""
     read = product([workload.rate, workload.file_bytes, workload.amplification], "B/s", "G u s a", factor=utilization)
     limit = f"{REQUEST_BYTES // 1024} KiB"
     if images_per_file <= 1:
@@ -34,9 +34,9 @@ def demand(workload: PlanWorkload, utilization: float, images_per_file: int = 1)
 
 def cores_of(workload: PlanWorkload, utilization: float) -> Quantity | None:
     """Cores that one accelerator needs; None where the workload has a reason not to know."""
-    if workload.cpu_s is None:
+    if "cpu_s" not in workload.times:
         return None
-    workers = product([workload.rate, workload.cpu_s], "cores", "", factor=utilization / SATURATED)
+    workers = product([workload.rate, workload.times["cpu_s"]], "cores", "", factor=utilization / SATURATED)
     training = known(1.0, "cores", "assumed", "one training thread")
     return total([workers, training], "cores", f"G u cpu / {SATURATED:g} + 1")
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from typing import get_args
 
 from loaderprobe.analyze.caches import lru_share_for, page_cache_hits, seen_before
-from loaderprobe.analyze.plan.needs import cores_of, demand, in_flight, judge_supply
+from loaderprobe.analyze.plan.needs import Demand, cores_of, demand, in_flight, judge_supply
 from loaderprobe.analyze.plan.workload import (
     PlanWorkload,
     assumed_too,
     known,
-    negative,
     pace_of,
     product,
     requests,
@@ -24,6 +23,8 @@ from loaderprobe.analyze.plan.workload import (
 from loaderprobe.errors import BadValue
 from loaderprobe.records.catalogue import CatalogueEntry
 from loaderprobe.records.plan import (
+    FIXED,
+    OF_EACH,
     Acceptance,
     CacheEpoch,
     EpochPlan,
@@ -73,17 +74,14 @@ def as_asked(
         bandwidth, *others = storage.limits
         storage = replace(storage, limits=(replace(bandwidth, at_least=True), *others))
     if other_size or to_shards or to_folder:
-        found = replace(
-            found,
-            cpu_s=workload.cpu_s and assumed_too(workload.cpu_s),
-            wait_s=workload.wait_s and assumed_too(workload.wait_s),
-            other_s=workload.other_s and assumed_too(workload.other_s),
-        )
+        times = {name: assumed_too(time) for name, time in workload.times.items()}
+        found = replace(found, times=times)
     if to_folder:
         why: dict[PlanPart, Remark] = {"workers": Remark(code="file_wait_unknown")}
         if storage is not None:
             why["measured_storage"] = Remark(code="measured_in_shards")
-        return replace(found, storage=None, wait_s=None, refused={**why, **workload.refused})
+        times = {name: time for name, time in found.times.items() if name != "wait_s"}
+        return replace(found, storage=None, times=times, refused={**why, **workload.refused})
     return replace(found, storage=storage)
 
 
@@ -184,78 +182,57 @@ READERS = 8
 """An accelerator, for the acceptance test, where nothing says how many it needs."""
 
 
-def needs(workload: PlanWorkload, asked: Asked) -> tuple[Need, ...]:
-    """What all accelerators need, as far as that is known."""
-    made = [*_from_storage(workload, asked), *_kept(workload, asked)]
-    workers, most = workers_of(workload, asked.utilization), workers_of(workload, 1.0)
-    if workers and most:
-        made += _read_time(workload, asked.utilization, workers, most)
-        made.append(_of_each("workers", workers, most, asked))
-    cores, at_most = cores_of(workload, asked.utilization), cores_of(workload, 1.0)
-    if cores and at_most:
-        made.append(_of_each("cores", cores, at_most, asked))
-    return tuple(made)
-
-
-def _of_each(name: NeedName, wanted: Quantity, most: Quantity, asked: Asked) -> Need:
-    """A need of one accelerator, in its host."""
-    node = scaled(wanted, asked.of_node, f"A {wanted.formula}")
-    return Need(name=name, at_utilization=wanted, at_most=most, to_buy=None, node=node)
+def needs_of_one(workload: PlanWorkload, asked: Asked, utilization: float) -> Demand:
+    """What one accelerator needs at this utilization, as far as that is known; what storage keeps is for all."""
+    found = demand(workload, utilization, asked.images_per_file)
+    storage, write = workload.storage, asked.checkpoint
+    if storage and storage.latency_s and asked.images_per_file == 1:
+        found["reads_in_flight"] = in_flight(found["opens"], storage.latency_s)
+    if workload.images is not None:
+        found["capacity"] = product([workload.images, workload.file_bytes], "B", "images s")
+    if write is not None:
+        found["checkpoint"] = known(write.bytes / (write.every_s * write.share), "B/s", "given", "checkpoint")
+    if workers := workers_of(workload, utilization):
+        found |= {"read_time": _read_time(workload, utilization, workers), "workers": workers}
+    if cores := cores_of(workload, utilization):
+        found["cores"] = cores
+    return {name: need for name, need in found.items() if need.value > 0}
 
 
 def workers_of(workload: PlanWorkload, utilization: float) -> Quantity | None:
     """Workers that one accelerator needs; None where the workload has a reason not to know."""
-    parts = [part for part in (workload.cpu_s, workload.wait_s, workload.other_s) if part]
-    if len(parts) < 3:
+    if len(workload.times) < 3:
         return None
-    whole = total(parts, "s", "cpu + wait + other")
+    whole = total([*workload.times.values()], "s", "cpu + wait + other")
     found = product([workload.rate, whole], "workers", "G u (cpu + wait + other)", factor=utilization)
     value, low, high = (float(math.ceil(end)) for end in (found.value, found.low, found.high))
     return replace(found, value=value, low=low, high=high, formula=f"ceil({found.formula})")
 
 
-def _read_time(workload: PlanWorkload, utilization: float, workers: Quantity, most: Quantity) -> Iterator[Need]:
+def _read_time(workload: PlanWorkload, utilization: float, workers: Quantity) -> Quantity:
     """What a read may take on average, so that so many workers are enough."""
-    if workload.cpu_s is None or workload.other_s is None:
-        return
-    busy = negative(workload.cpu_s), negative(workload.other_s)
-    times: list[Quantity] = []
-    for count, share in ((workers, utilization), (most, 1.0)):
-        exact = replace(count, low=count.value, high=count.value)
-        image_s = product([exact], "s", "", over=[workload.rate], factor=1 / share)
-        times.append(total([image_s, *busy], "s", "W / (G u) - cpu - other"))
-    if times[0].value > 0:
-        yield Need(name="read_time", at_utilization=times[0], at_most=times[1], to_buy=None, node=None)
+    exact = replace(workers, low=workers.value, high=workers.value)
+    image_s = product([exact], "s", "", over=[workload.rate], factor=1 / utilization)
+    busy = [workload.times[name] for name in ("cpu_s", "other_s")]
+    return total([image_s], "s", "W / (G u) - cpu - other", less=busy)
 
 
-def _from_storage(workload: PlanWorkload, asked: Asked) -> Iterator[Need]:
-    one = demand(workload, asked.utilization, asked.images_per_file)
-    yield _need("read_bytes", one["read_bytes"], asked)
-    storage, opens = workload.storage, one.get("opens")
-    if opens is not None:
-        yield _need("opens", opens, asked)
-    yield _need("requests", one["requests"], asked)
-    if storage and storage.latency_s and opens and asked.images_per_file == 1:
-        of_all, at_most, of_node = (
-            in_flight(scaled(opens, count, f"N {opens.formula}"), storage.latency_s)
-            for count in (asked.accelerators, asked.accelerators / asked.utilization, asked.of_node)
-        )
-        yield Need(name="reads_in_flight", at_utilization=of_all, at_most=at_most, to_buy=None, node=of_node)
+_NOT_SOLD: tuple[NeedName, ...] = ("reads_in_flight", "read_time", *OF_EACH)
+"""Needs that have no headroom."""
 
 
-def _kept(workload: PlanWorkload, asked: Asked) -> Iterator[Need]:
-    """What storage must hold, and how fast it must take a checkpoint that was asked for."""
-    if workload.images is not None:
-        yield _bought("capacity", product([workload.images, workload.file_bytes], "B", "images s"), asked)
-    write = asked.checkpoint
-    if write is not None:
-        rate = known(write.bytes / (write.every_s * write.share), "B/s", "given", "checkpoint")
-        yield _bought("checkpoint", rate, asked)
-
-
-def _bought(name: NeedName, need: Quantity, asked: Asked) -> Need:
-    """A need that does not depend on how well accelerators are used."""
-    return Need(name=name, at_utilization=need, at_most=need, to_buy=_to_buy(need, asked), node=None)
+def _need(name: NeedName, one: Quantity, most: Quantity, asked: Asked) -> Need:
+    """From the needs of one accelerator at the wanted utilization, and at all of it."""
+    if name not in (*OF_EACH, *FIXED):
+        most = scaled(most, asked.accelerators, f"N {most.formula}, u = 1")
+    wanted = one if name in (*OF_EACH, *FIXED) else scaled(one, asked.accelerators, f"N {one.formula}")
+    return Need(
+        name=name,
+        at_utilization=wanted,
+        at_most=most,
+        to_buy=None if name in _NOT_SOLD else _to_buy(wanted, asked),
+        node=None if name in FIXED else scaled(one, asked.of_node, f"A {one.formula}"),
+    )
 
 
 def _to_buy(need: Quantity, asked: Asked) -> Quantity:
@@ -263,27 +240,17 @@ def _to_buy(need: Quantity, asked: Asked) -> Quantity:
     return to_buy if asked.use_given else assumed_too(to_buy)
 
 
-def _need(name: NeedName, one: Quantity, asked: Asked) -> Need:
-    at_utilization = scaled(one, asked.accelerators, f"N {one.formula}")
-    return Need(
-        name=name,
-        at_utilization=at_utilization,
-        at_most=scaled(one, asked.accelerators / asked.utilization, f"N {one.formula}, u = 1"),
-        to_buy=_to_buy(at_utilization, asked),
-        node=scaled(one, asked.of_node, f"A {one.formula}"),
-    )
-
-
 def make_plan(
     workload: PlanWorkload, asked: Asked, offers: Sequence[PlanSupply], source: PlanSource, *,
     loaderprobe: str, created_utc: str,
 ) -> PlanReport:  # fmt: skip
     """The plan. `offers` are beside the storage that the run measured."""
-    measured, found = workload.storage, needs(workload, asked)
-    one = demand(workload, asked.utilization, asked.images_per_file)
-    supplies = [judge_supply(offer, one, asked) for offer in (*((measured,) if measured else ()), *offers)]
+    one, most = (needs_of_one(workload, asked, share) for share in (asked.utilization, 1.0))
+    names: tuple[NeedName, ...] = get_args(NeedName)
+    storages = (*((workload.storage,) if workload.storage else ()), *offers)
+    supplies = [judge_supply(storage, one, asked) for storage in storages]
     refused = dict(workload.refused)
-    if not any(need.name == "reads_in_flight" for need in found):
+    if "reads_in_flight" not in one:
         why = "read_not_timed" if asked.images_per_file == 1 else "read_in_shard_not_timed"
         refused["reads_in_flight"] = Remark(code=why)
     if not asked.images_per_file:
@@ -293,29 +260,26 @@ def make_plan(
         created_utc=created_utc,
         source=source,
         asked=asked,
-        needs=found,
+        needs=tuple(_need(name, one[name], most[name], asked) for name in names if name in one and name in most),
         supplies=tuple(replace(supply, cache=_cache_for(supply, workload, asked)) for supply in supplies),
-        epochs=epoch_plan(workload, asked),
+        epochs=_epochs(workload, asked, asked.accelerators * one["read_bytes"].value),
         inputs=_inputs(workload, asked),
-        acceptance=_acceptance(workload, asked, supplies),
+        acceptance=_acceptance(workload, asked, one.get("workers"), supplies),
         pace=pace_of(workload.accelerator),
         refused={part: refused[part] for part in get_args(PlanPart) if part in refused},
         notes=workload.notes,
     )
 
 
-def epoch_plan(workload: PlanWorkload, asked: Asked) -> EpochPlan:
-    """How long an epoch takes, and what of it reaches the shared storage."""
+def _epochs(workload: PlanWorkload, asked: Asked, cold: float) -> EpochPlan:
+    """How long an epoch takes, and what of the `cold` bytes/s reaches the shared storage."""
     if workload.images is None:
         return EpochPlan(seconds=None, cache_share=None)
-    seconds = product(
-        [workload.images], "s", "images / (N G u)", factor=1 / (asked.accelerators * asked.utilization),
-        over=[workload.rate],
-    )  # fmt: skip
+    factor = 1 / (asked.accelerators * asked.utilization)
+    seconds = product([workload.images], "s", "images / (N G u)", factor=factor, over=[workload.rate])
     if asked.cache.kind == "none":
         return EpochPlan(seconds=seconds, cache_share=None)
     share = min(1.0, asked.cache.bytes / (workload.images.value * workload.file_bytes.value))
-    cold = asked.accelerators * demand(workload, asked.utilization, asked.images_per_file)["read_bytes"].value
     hits = {epoch: cache_hits(asked, share, epoch) for epoch in SHOWN_EPOCHS}
     return EpochPlan(
         seconds=seconds,
@@ -339,28 +303,24 @@ def cache_hits(asked: Asked, share: float, epoch: int) -> float:
 
 def _inputs(workload: PlanWorkload, asked: Asked) -> dict[InputName, Quantity]:
     """First what the run shows, then what was given or is assumed."""
-    of_run: tuple[InputName, ...] = ("rate", "file_bytes", "amplification", "images", "cpu_s", "wait_s", "other_s")
-    inputs: dict[InputName, Quantity | None] = {
-        **{name: getattr(workload, name) for name in of_run},
-        "utilization": _asked(asked.utilization, given=asked.utilization_given, option="utilization"),
-        "use": _asked(asked.use, given=asked.use_given, option="use"),
-    }
-    return {name: quantity for name, quantity in inputs.items() if quantity is not None}
+    names: tuple[InputName, ...] = get_args(InputName)
+    shares = {"utilization": asked.utilization_given, "use": asked.use_given}
+    found = {name: getattr(workload, name) for name in ("rate", "file_bytes", "amplification", "images")}
+    found |= workload.times
+    for name, given in shares.items():
+        found[name] = known(getattr(asked, name), "", "given" if given else "assumed", name if given else "default")
+    return {name: found[name] for name in names if found.get(name) is not None}
 
 
-def _asked(share: float, *, given: bool, option: str) -> Quantity:
-    """A share that an option gives, or its default: an assumption."""
-    return known(share, "", "given", option) if given else known(share, "", "assumed", "default")
-
-
-def _acceptance(workload: PlanWorkload, asked: Asked, supplies: Sequence[PlanSupply]) -> Acceptance:
+def _acceptance(
+    workload: PlanWorkload, asked: Asked, workers: Quantity | None, supplies: Sequence[PlanSupply]
+) -> Acceptance:
     """What one node must read, all nodes at once, with the headroom that is bought.
 
     Its readers are no fewer than that takes on any of the storages whose time of a read is known.
     """
     node = asked.of_node
     images_per_s = node * workload.rate.value * asked.utilization / asked.use
-    workers = workers_of(workload, asked.utilization)
     flying = max((each.reads_in_flight.high for each in supplies if each.reads_in_flight), default=0.0)
     count = int(workers.value) if workers else None
     of_workers, of_reads = node * (count or 0), math.ceil(node * flying / asked.use)

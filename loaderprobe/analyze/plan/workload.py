@@ -6,7 +6,6 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from loaderprobe.analyze.verdict.rates import rate_interval, rates_by_round
 from loaderprobe.errors import BadValue
@@ -43,16 +42,11 @@ def product(
     return _derived(value, value * half, unit, formula, (*inputs, *over))
 
 
-def negative(quantity: Quantity) -> Quantity:
-    """To be subtracted in a sum."""
-    return replace(quantity, value=-quantity.value, low=-quantity.high, high=-quantity.low)
-
-
-def total(inputs: Sequence[Quantity], unit: str, formula: str) -> Quantity:
-    """The inputs added up."""
-    value = math.fsum(input_.value for input_ in inputs)
-    half = math.sqrt(math.fsum(input_.half**2 for input_ in inputs))
-    return _derived(value, half, unit, formula, inputs)
+def total(inputs: Sequence[Quantity], unit: str, formula: str, *, less: Sequence[Quantity] = ()) -> Quantity:
+    """The inputs added up, less the others."""
+    value = math.fsum(input_.value for input_ in inputs) - math.fsum(each.value for each in less)
+    half = math.sqrt(math.fsum(each.half**2 for each in (*inputs, *less)))
+    return _derived(value, half, unit, formula, (*inputs, *less))
 
 
 def scaled(quantity: Quantity, factor: float, formula: str) -> Quantity:
@@ -100,12 +94,8 @@ class PlanWorkload:
     """In the whole data set; None where it was not counted."""
     images_an_open: int = 1
     """Images that are read before another file is opened; 0 where large files hold them, how many is not known."""
-    cpu_s: Quantity | None = None
-    """CPU time of one image in a worker."""
-    other_s: Quantity | None = None
-    """Time of a worker that is neither CPU nor storage."""
-    wait_s: Quantity | None = None
-    """Waiting for one image's file in a worker."""
+    times: Mapping[str, Quantity] = field(default_factory=dict)
+    """Of a worker for one image, as far as they are known: cpu_s, wait_s for its file, other_s that is neither."""
     storage: PlanSupply | None = None
     """That the run itself measured; its first limit is the bandwidth."""
     files: SupplyLimit | None = None
@@ -273,7 +263,7 @@ def measured_workload(
         storage=storage,
         files=files,
         refused=refused,
-        **times,
+        times=times,
     )
 
 
@@ -310,8 +300,8 @@ def amplification_of(counted: float | None, source: str) -> Quantity:
     return known(max(1.0, counted), "x", "measured", source if counted >= 1 else f"{source}: below 1, counts as 1")
 
 
-def _worker_times(measurement: Measurement, verdict: Verdict, storage: PlanSupply | None) -> dict[str, Any]:
-    """The cpu_s, other_s and wait_s of a workload, as far as they are known.
+def _worker_times(measurement: Measurement, verdict: Verdict, storage: PlanSupply | None) -> dict[str, Quantity]:
+    """The times of a workload.
 
     Of a loader with threads of its own, only the CPU time of the process is: the training thread just waits.
     """
