@@ -9,8 +9,7 @@ from itertools import product
 from math import ceil
 from typing import Literal
 
-from loaderprobe.analyze.effects import of_intervals
-from loaderprobe.analyze.knee import fewest, ranked
+from loaderprobe.analyze.effects import fewest, of_intervals, ranked
 from loaderprobe.records import by_key
 from loaderprobe.records.config import OPTIONS, alike_but_for
 from loaderprobe.records.files import Staged

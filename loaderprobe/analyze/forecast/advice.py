@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from loaderprobe.analyze.caches import page_cache_hits
+from loaderprobe.analyze.effects import fewest, ranked
 from loaderprobe.analyze.forecast.changes import (
     OneAFile,
     accelerator,
@@ -25,7 +26,6 @@ from loaderprobe.analyze.forecast.changes import (
     worker_forecasts,
 )  # fmt: skip
 from loaderprobe.analyze.forecast.fit import Fit, Point, Storage, fit, point_of
-from loaderprobe.analyze.knee import fewest, ranked
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.one_thread import on_one_thread
 from loaderprobe.analyze.verdict.rule import contenders, cores_are_busy, ranks_wait_for, speedups_among

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from loaderprobe.analyze.caches import page_cache_hits
+from loaderprobe.analyze.effects import fewest, ladder, ranked
 from loaderprobe.analyze.forecast.fit import Fit, Point, ServiceTimes, Storage, fit
-from loaderprobe.analyze.knee import fewest, ladder, ranked
 from loaderprobe.records import thresholds
 from loaderprobe.records.measurement import Alternative
 from loaderprobe.records.remark import Remark
