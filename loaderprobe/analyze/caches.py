@@ -18,8 +18,6 @@ def lru_hits(share: float) -> float:
     An image is found again when this node read fewer than c of the set since: last read at position x and now at y,
     that is (1-x) (1-y) >= 1 - c.
     """
-    if share <= 0:
-        return 0.0
     return share + (1 - share) * math.log1p(-share) if share < 1 else 1.0
 
 

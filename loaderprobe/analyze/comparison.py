@@ -44,7 +44,7 @@ from loaderprobe.records.thresholds import (
     REPEAT,
     SAME_MEMORY,
 )
-from loaderprobe.records.verdict import Interval, ShortVerdict
+from loaderprobe.records.verdict import Interval, SideAndCause
 from loaderprobe.stats import mean, standard_error, student_quantile, student_tails
 from loaderprobe.units import format_bytes, join_words
 
@@ -202,7 +202,7 @@ class SideRow:
     unit: Unit
     readings: tuple[RunReading, ...]
     """One a run."""
-    verdict: ShortVerdict | None = None
+    verdict: SideAndCause | None = None
 
     @property
     def count(self) -> int:
@@ -511,7 +511,7 @@ def loader_row(runs: Sequence[MeasuredRow]) -> SideRow:
 def _side_row(runs: Sequence[MeasuredRow], subject: Subject, unit: Unit) -> SideRow:
     """Inconclusive where the verdicts of the runs do not agree."""
     verdicts = {run.row.bound.short for run in runs if run.row.bound}
-    unknown = ShortVerdict(side="inconclusive", cause="inconclusive")
+    unknown = SideAndCause(side="inconclusive", cause="inconclusive")
     verdict = verdicts.pop() if len(verdicts) == 1 else unknown
     return SideRow(subject=subject, unit=unit, readings=tuple(run.reading for run in runs), verdict=verdict)
 

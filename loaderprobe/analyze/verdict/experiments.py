@@ -44,7 +44,7 @@ from loaderprobe.records import values
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.measurement import Measurement, Mode, RankSeen, Segment, judged_activity, segments_of
 from loaderprobe.records.phases import StorageCeiling
-from loaderprobe.records.remark import Remark
+from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.resources import ABLATIONS, AMONG_RANKS, ONLY_WAITED, WAITED, ResourceName, SingleCause
 from loaderprobe.records.thresholds import ABOVE_CEILING, CLEAR_LEAD, FAR_LEAD, LEAST_BYTES, NEGLIGIBLE_WAIT, OPEN_LEAD
 from loaderprobe.records.verdict import How, Interval, Speedup
@@ -305,8 +305,8 @@ class Experiments(Seen):
     """Resource to the least and the most that its speed-up can be, by what workers can have waited for it."""
     met_warm: Remark | None
     """Why files that were to be cold were warm: then nothing is known of cold ones."""
-    above_ceiling: tuple[float, float] | None
-    """Bytes/s of samples said to be cold, and the ceiling of the storage that they exceed; None where they do not."""
+    above_ceiling: Facts
+    """Bytes/s of samples said to be cold, and the ceiling of the storage that they exceed; empty where they do not."""
     among: AmongRanks
     """What ranks lose to each other. The exchange of gradients is among the speed-ups above, too."""
 
@@ -556,7 +556,7 @@ def _keeps_up_cold(seen: Seen) -> bool:
     return cold >= FAR_LEAD * max(seen.end_to_end.values())
 
 
-def _above_ceiling(seen: Seen, judged: Sequence[Segment], ceiling: StorageCeiling | None) -> tuple[float, float] | None:
+def _above_ceiling(seen: Seen, judged: Sequence[Segment], ceiling: StorageCeiling | None) -> Facts:
     """Cold files cannot come faster than the storage moves bytes: then memory served a part of them.
 
     Its ceiling includes what is read ahead: random blocks waste some of that, and a stream of the same files does not.
@@ -566,9 +566,9 @@ def _above_ceiling(seen: Seen, judged: Sequence[Segment], ceiling: StorageCeilin
     size = bytes_per_image(measurement, judged)
     fastest = max((median(list(rates.values())) for rates in (seen.loader, seen.end_to_end) if rates), default=0.0)
     if phase is None or size is None or measurement.config.cache == "warm" or files_were(measurement) != "cold":
-        return None
-    most = phase.moved_bytes_per_s
-    return (fastest * size, most) if fastest * size > ABOVE_CEILING * most else None
+        return {}
+    facts: Facts = {"samples_bytes_per_s": fastest * size, "ceiling_bytes_per_s": phase.moved_bytes_per_s}
+    return facts if fastest * size > ABOVE_CEILING * phase.moved_bytes_per_s else {}
 
 
 def _storage_has_spare(seen: Seen, ceiling: StorageCeiling | None) -> bool:

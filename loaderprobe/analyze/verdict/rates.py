@@ -239,8 +239,6 @@ def rate_interval(measurement: Measurement, segments: Sequence[Segment]) -> Inte
     """
     rates = [segment_rate(measurement, segment) for segment in segments]
     value = median(rates)
-    if not all(0 < rate < math.inf for rate in rates):
-        return Interval(value=value, low=value, high=value)
     by_clock = _clock(measurement, min(rates)) if segments[0].activity == "training" else None
     drift, period = (by_clock, 1) if by_clock else (DRIFT, max(measurement.workers, 1))
     times = [_times_of_steps(measurement, segment, period) for segment in segments]
@@ -269,7 +267,7 @@ def _noise_beside(measurement: Measurement, judged: Segment, images_per_s: float
     both: list[tuple[Mode, Activity]] = [(judged.mode, "loader_only"), (judged.mode, "training")]
     found = []
     for mode, activity in (*both, ("resident", "training")):
-        rates = [rate for rate in rates_by_round(measurement, mode, activity).values() if 0 < rate < math.inf]
+        rates = [rate for rate in rates_by_round(measurement, mode, activity).values() if rate < math.inf]
         if (mode, activity) != (judged.mode, judged.activity) and len(rates) > 1:
             logs = [math.log(rate) for rate in rates]
             noise = Noise(variance=standard_error(logs) ** 2 * len(logs), freedom=len(logs) - 1)
@@ -464,8 +462,6 @@ def step_time(segments: Sequence[Segment], images_per_s: float) -> StepTime:
         copy += sum(segment.copied_ns) - sum(segment.ready_ns)
         step += sum(segment.end_ns) - sum(segment.copied_ns)
         total += segment.closed_ns - segment.begin_ns[0]
-    if not total or not images_per_s:
-        return StepTime(wait_s=0.0, copy_s=0.0, step_s=0.0, other_s=0.0)
     batch_s = segments[0].batch_size / images_per_s
     return StepTime(
         wait_s=batch_s * wait / total,

@@ -165,10 +165,8 @@ def _settled(found: Experiments) -> bool:
 def _doubt_of_the_whole(found: Experiments) -> float:
     """How far training is from what its parts predict, in units of what noise explains."""
     prediction_error, tolerance = prediction_error_of(found)
-    if prediction_error is None:
-        return 0.0
     # Rounds that differ too much are worth repeating, as is a whole a little away from its parts.
-    return max(abs(prediction_error) / tolerance, 1.0 if noise_of(found) > thresholds.MOST_NOISE else 0.0)
+    return max(abs(prediction_error or 0.0) / tolerance, 1.0 if noise_of(found) > thresholds.MOST_NOISE else 0.0)
 
 
 def _doubted_twice(found: Experiments) -> bool:

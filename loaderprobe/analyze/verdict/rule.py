@@ -408,8 +408,7 @@ def _why_inconclusive(found: Experiments, prediction_error: float | None, tolera
     if found.met_warm:
         return _reason("files_were_warm", **found.met_warm.because)
     if found.above_ceiling:
-        read, ceiling = found.above_ceiling
-        return _reason("above_ceiling", samples_bytes_per_s=read, ceiling_bytes_per_s=ceiling)
+        return _reason("above_ceiling", **found.above_ceiling)
     if abs(prediction_error) > tolerance and not found.in_training and not _withstands(found, prediction_error):
         code: ReasonCode = "one_round_does_not_fit" if len(misfits_of(found)) == 1 else "outside_noise_band"
         return _reason(code, predicted_fraction=1 + prediction_error, noise_band=tolerance)
