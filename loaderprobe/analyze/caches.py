@@ -25,8 +25,6 @@ def lru_share_for(hits: float) -> float:
     """The share of the set that such a cache must hold for so many hits: the inverse, by Lambert's W."""
     from scipy.special import lambertw
 
-    if hits <= 0:
-        return 0.0
     return float(1 - math.exp(1 + lambertw((hits - 1) / math.e, -1).real))
 
 

@@ -121,7 +121,7 @@ def _kept_samples(measurement: Measurement, unit: str) -> Iterator[Remark]:
     as_asked = rates_by_round(measurement, measurement.config.mode, "loader_only")
     if first_pass is None or not first_pass.quicker or not as_asked:
         return
-    rate, makes_anew = median(list(as_asked.values())), measurement.access == "fresh"
+    rate, makes_anew = median(as_asked.values()), measurement.access == "fresh"
     first = rate if makes_anew else max(1, measurement.workers) * first_pass.images / first_pass.wall_s
     later = [*rates_by_round(measurement, "warm", "loader_only").values()] if makes_anew else [rate]
     facts: Facts = {"first_per_s": first, "unit": unit, "judged": "first" if makes_anew else "later"}

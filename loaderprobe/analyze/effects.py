@@ -81,7 +81,7 @@ def of_rounds(ratios: Mapping[int, float]) -> Effect:
     Beside it Student's t over the logarithms: what reaches both alike is not in their ratio.
     """
     logs = [math.log(max(1e-9, ratio)) for ratio in ratios.values()]
-    half, middle = half_of_rounds(logs), median(list(ratios.values()))
+    half, middle = half_of_rounds(logs), median(ratios.values())
     ratio = Interval(value=middle, low=middle * math.exp(-half), high=middle * math.exp(half))
     return Effect(rounds=ratios, ratio=ratio, log=mean(logs), error=standard_error(logs))
 

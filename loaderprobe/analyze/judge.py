@@ -122,7 +122,7 @@ def _verdict(found: Experiments, ceiling: StorageCeiling | None, reading: Window
     rates = _rates(found)
     disk, not_counted = disk_use(measurement, trained, ceiling, images_per_s.value)
     wait = _wait_fraction(trained, found.loop.overhead_s)
-    utilization = median(list(found.end_to_end.values())) / found.compute if found.compute else None
+    utilization = median(found.end_to_end.values()) / found.compute if found.compute else None
     # The verdict uses none of these. The first two are what other tools judge by.
     beside = (
         *evidence_of(
@@ -146,7 +146,7 @@ def _verdict(found: Experiments, ceiling: StorageCeiling | None, reading: Window
         complete_rounds=len(found.end_to_end),
         rates_images_per_s=rates,
         speedups=Speedups(**{name: speedups.get(name) for name in SPEEDUPS}),
-        predicted_images_per_s=median(list(predictions_of(found).values())) if found.predicted else None,
+        predicted_images_per_s=median(predictions_of(found).values()) if found.predicted else None,
         prediction_error=prediction_error_of(found)[0],
         input_wait_fraction=wait,
         accelerator_utilization=utilization,
@@ -186,7 +186,7 @@ def _rate_facts(found: Experiments) -> Facts:
     """Images/s of what is judged, of the loader and of compute; whether compute is emulated."""
     compute = found.measurement.compute
     alone = compute.name == NO_STEP
-    training, loader = median(list(found.end_to_end.values())), median(list(found.loader.values()))
+    training, loader = median(found.end_to_end.values()), median(found.loader.values())
     facts: Facts = {
         "judged": "loader" if alone else "training",
         "images_per_s": loader if alone else training,
@@ -217,7 +217,7 @@ def _rates(found: Experiments) -> Rates:
         rates = found.without.get(resource, {})
         # A rate without bound (nothing else takes time) is no figure to print.
         bounded = all(rate < UNBOUNDED * found.loader[number] for number, rate in rates.items())
-        return median(list(rates.values())) if rates and bounded else None
+        return median(rates.values()) if rates and bounded else None
 
     measurement, cpu_s = found.measurement, 0.0
     if found.cost:
@@ -225,7 +225,7 @@ def _rates(found: Experiments) -> Rates:
         cpu_s = (found.cost.all_cpu_s if measurement.own_threads else found.cost.cpu_s) / found.cost.images
     return Rates(
         compute=found.compute,
-        loader=median(list(found.loader.values())),
+        loader=median(found.loader.values()),
         cpu_limit=measurement.cores_available / cpu_s if cpu_s else None,
         **{f"loader_without_{name}": without(name) for name in INPUTS},
     )

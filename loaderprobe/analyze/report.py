@@ -265,8 +265,7 @@ def ranks_view(measurement: Measurement, verdict: Verdict) -> RanksView | None:
     if len(measurement.by_rank) < 2:
         return None
     in_step, alone = (measurement.config.mode, "loader_only", None), rates_alone(measurement)
-    kinds = [(segment.mode, segment.activity, segment.without) for segment in measurement.segments]
-    places = [place for place, kind in enumerate(kinds) if kind == in_step]
+    places = [place for place, segment in enumerate(measurement.segments) if segment.kind == in_step]
     rows = [
         RankRow(
             rank=seen.rank,

@@ -320,6 +320,11 @@ class Segment:
     def steps(self) -> int:
         return len(self.begin_ns)
 
+    @property
+    def kind(self) -> tuple[Mode, Activity, int | None]:
+        """Segments of one kind repeat each other: mode, activity, and the rank that took no input."""
+        return self.mode, self.activity, self.without
+
 
 _LEAST_OF_SEGMENT = {
     "round": 0, "first_batch": -1, "batch_size": 1, "begin_ns": 0, "finished_ns": 0, "device_begin_ns": 0,
@@ -515,8 +520,7 @@ def segments_of(
     measurement: Measurement, mode: Mode, activity: Activity, *, without: int | None = None
 ) -> list[Segment]:
     """The segments of one mode and activity, by round: all ranks take input, but for the one in `without`."""
-    wanted = (mode, activity, without)
-    found = [s for s in measurement.segments if (s.mode, s.activity, s.without) == wanted and s.steps > 0]
+    found = [segment for segment in measurement.segments if segment.kind == (mode, activity, without)]
     return sorted(found, key=lambda segment: segment.round)
 
 

@@ -129,7 +129,7 @@ def _most(found: Experiments, name: SingleCause) -> float:
 
 
 def _now(found: Experiments) -> float:
-    return median(list(found.end_to_end.values())) if found.end_to_end else 0.0
+    return median(found.end_to_end.values()) if found.end_to_end else 0.0
 
 
 def _advised(found: Experiments, action: Action, most: float, command: str = "") -> Advice:

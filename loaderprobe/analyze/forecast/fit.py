@@ -369,7 +369,7 @@ def _measured(found: Experiments) -> dict[str, float]:
     the rate alone drifts with the CPU.
     """
     rates: dict[str, float] = {
-        name: median(list(rates.values())) for name, rates in found.without.items() if found.is_measured(name) and rates
+        name: median(rates.values()) for name, rates in found.without.items() if found.is_measured(name) and rates
     }
     measurement = found.measurement
     warm = worker_cost(measurement.worker_batches, segments_of(measurement, "warm", "loader_only"))

@@ -120,7 +120,7 @@ def among_ranks(seen: Seen) -> AmongRanks:
         slowest=measurement.by_rank[pair[0]] if pair else None,
         slowest_alone=alone.get(pair[0], 0.0) if pair else 0.0,
         middle_alone=alone.get(pair[1], 0.0) if pair else 0.0,
-        alike=mean(list(alone.values())) < CLEAR_LEAD * min(alone.values()) if alone else True,
+        alike=mean(alone.values()) < CLEAR_LEAD * min(alone.values()) if alone else True,
         hosts=hosts,
         host_ratios=_over_in_step(seen, as_elsewhere) if missing["straggler"] is None else {},
     )
@@ -177,7 +177,7 @@ def _by_round(rates: Mapping[int, float], rounds: Mapping[int, object]) -> dict[
     """In each of these rounds; where it was not measured, the median of the others."""
     if not rates:
         return {}
-    usual = median(list(rates.values()))
+    usual = median(rates.values())
     return {n: rates.get(n, usual) for n in rounds}
 
 
@@ -261,14 +261,14 @@ class Seen:
     @property
     def compute(self) -> float | None:
         """Images/s of compute alone."""
-        return median(list(self.alone.values())) if self.alone else None
+        return median(self.alone.values()) if self.alone else None
 
     @property
     def most(self) -> float:
         """The most that any input can gain: compute alone over training."""
         if self.compute is None or not self.end_to_end:
             return math.inf
-        return max(1.0, self.compute / median(list(self.end_to_end.values())))
+        return max(1.0, self.compute / median(self.end_to_end.values()))
 
     @property
     def compute_over_training(self) -> float | None:
@@ -501,7 +501,7 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
     def gain(name: SingleCause, end: WaitEnd) -> float:
         """Without the least or the most that workers can have waited for it, by the 95 % interval of its samples."""
         found = Without(rates=_by_costs(seen, name, end))
-        return median(list(_ratios(seen, found, failed=failed).values()))
+        return median(_ratios(seen, found, failed=failed).values())
 
     waits = {name for name, each in taken.items() if each.bounded}
     if _looked_at(seen):
@@ -564,7 +564,7 @@ def _above_ceiling(seen: Seen, judged: Sequence[Segment], ceiling: StorageCeilin
     measurement = seen.measurement
     phase, _ = ceiling_phase(measurement, ceiling)
     size = bytes_per_image(measurement, judged)
-    fastest = max((median(list(rates.values())) for rates in (seen.loader, seen.end_to_end) if rates), default=0.0)
+    fastest = max((median(rates.values()) for rates in (seen.loader, seen.end_to_end) if rates), default=0.0)
     if phase is None or size is None or measurement.config.cache == "warm" or files_were(measurement) != "cold":
         return {}
     facts: Facts = {"samples_bytes_per_s": fastest * size, "ceiling_bytes_per_s": phase.moved_bytes_per_s}

@@ -53,7 +53,7 @@ def gain_on_one_thread(measurement: Measurement) -> Interval | None:
     if not ratios or any(ratio < max(least, 1 + spread[n]) for n, ratio in ratios.items()):
         return None
     return Interval(
-        value=median(list(ratios.values())),
+        value=median(ratios.values()),
         low=min(ratio / (1 + spread[n]) for n, ratio in ratios.items()),
         high=max(ratio * (1 + spread[n]) for n, ratio in ratios.items()),
     )

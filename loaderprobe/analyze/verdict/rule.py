@@ -475,7 +475,7 @@ def cores_are_busy(found: Experiments) -> tuple[Evidence, ...]:
     elif found.cost and found.loader:
         # Reading, preprocessing and receiving keep them busy while the loader runs alone.
         per_image_s = found.cost.all_cpu_s / found.cost.images + found.loop.parent_s
-        in_use = median(list(found.loader.values())) * per_image_s
+        in_use = median(found.loader.values()) * per_image_s
     least = thresholds.CORES_IN_USE_SHARE * found.loop.cores
     if found.run_delay <= thresholds.RUN_DELAY_SHARE and in_use < least:
         return ()
@@ -702,7 +702,7 @@ def speedups_among(found: Experiments) -> dict[ResourceName, Speedup]:
     speedups = {name: of_rounds(ratios).speedup() for name, ratios in found.among.ratios.items()}
     if not isinstance(ranks_wait_for(found), SlowHost):
         return speedups
-    most = median(list(found.among.host_ratios.values()))
+    most = median(found.among.host_ratios.values())
     low = min(most, speedups["straggler"].value)
     return {**speedups, "imbalance": Speedup(value=most, low=low, high=most, how="estimated")}
 

@@ -513,9 +513,6 @@ def disturbance_notes(measurements: Iterable[Measurement]) -> tuple[Remark, ...]
 # Nothing is left out of what is stored.
 
 
-Kind = tuple[Mode, Activity, int | None]
-
-
 def counted(measurement: Measurement) -> Measurement:
     """The measurement with the segments that count, of all that were measured: a second time may leave out more."""
     if measurement.by_rank:
@@ -534,24 +531,24 @@ def _without_disturbed(measurement: Measurement) -> Measurement:
     The loader alone as asked goes with all of its round, and else stays: the rest is compared with it.
     """
     good = {id(each) for each in _fair(measurement)}
-    enough = Counter(_kind(segment) for segment in measurement.segments if id(segment) in good)
-    base: Kind = (measurement.config.mode, "loader_only", None)
+    enough = Counter(segment.kind for segment in measurement.segments if id(segment) in good)
+    base = (measurement.config.mode, "loader_only", None)
     least = min(thresholds.ENOUGH_ROUNDS, measurement.config.rounds)
-    beside = [segment for segment in measurement.segments if _kind(segment) != base]
-    bad = {id(segment) for segment in beside if id(segment) not in good and enough[_kind(segment)] >= least}
+    beside = [segment for segment in measurement.segments if segment.kind != base]
+    bad = {id(segment) for segment in beside if id(segment) not in good and enough[segment.kind] >= least}
     left = {segment.round for segment in beside if id(segment) not in bad}
     gone = {segment.round for segment in beside} - left
     kept = tuple(
         segment
         for segment in measurement.segments
-        if id(segment) in good or (segment.round not in gone if _kind(segment) == base else id(segment) not in bad)
+        if id(segment) in good or (segment.round not in gone if segment.kind == base else id(segment) not in bad)
     )
     return measurement if len(kept) == len(measurement.segments) else replace(measurement, segments=kept)
 
 
 def _fair(measurement: Measurement) -> list[Segment]:
     base = measurement.config.mode
-    beside = {(each.round, each.activity): each for each in measurement.segments if _kind(each)[::2] == (base, None)}
+    beside = {(each.round, each.activity): each for each in measurement.segments if each.kind[::2] == (base, None)}
 
     def alike(segment: Segment) -> bool:
         trains_without = segment.activity == "training" and segment.mode not in (base, "resident")
@@ -564,15 +561,11 @@ def _fair(measurement: Measurement) -> list[Segment]:
 def _without_slow_start(measurement: Measurement) -> Measurement:
     """Without what the loader did in a slow first round, where later rounds did all of that again."""
     kept = tuple(segment for segment in measurement.segments if segment.round or segment.mode == "resident")
-    first = {_kind(segment) for segment in measurement.segments if not segment.round and segment.mode != "resident"}
-    if not first <= {_kind(segment) for segment in kept if segment.round}:
+    first = {segment.kind for segment in measurement.segments if not segment.round and segment.mode != "resident"}
+    if not first <= {segment.kind for segment in kept if segment.round}:
         return measurement
     slow = any(_slow_start(measurement, activity) for activity in ("loader_only", "training"))
     return replace(measurement, segments=kept) if slow else measurement
-
-
-def _kind(segment: Segment) -> Kind:
-    return segment.mode, segment.activity, segment.without
 
 
 def _slow_start(measurement: Measurement, activity: Activity) -> bool:
