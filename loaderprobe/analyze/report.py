@@ -341,15 +341,10 @@ def _judged(measurement: Measurement, ceiling: StorageCeiling | None) -> Judged 
     try:
         found = Judged(measurement=measurement, ceiling=ceiling)
         advice = recommend(found.experiments, Surroundings(storage=Storage(ceiling=ceiling))).advice
-        figures = asdict(replace(found.verdict, advice=advice))
+        json.dumps(asdict(replace(found.verdict, advice=advice)), allow_nan=False)
+        return found
     except (LoaderprobeError, ArithmeticError, ValueError, LookupError) as error:
         reason = f"{type(error).__name__}: {error}"
-    else:
-        try:
-            json.dumps(figures, allow_nan=False)
-            return found
-        except ValueError:
-            reason = "a figure is infinite"
     return DamagedFile(file=f"measurements/{measurement.config.key}.json", reason=f"cannot be judged: {reason}")
 
 

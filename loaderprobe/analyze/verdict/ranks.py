@@ -65,15 +65,11 @@ def as_one(ranks: Sequence[RankMeasurement]) -> Measurement:
 
 def slowest_of(ranks: Sequence[RankMeasurement]) -> RankMeasurement:
     """The rank that takes longest for a batch alone; where none was alone, for one in its worker."""
-    alone = [index for index, segment in enumerate(ranks[0].measurement.segments) if segment.activity == "alone"]
-    if alone:
-        return min(ranks, key=lambda rank: sum(_rate(rank.measurement.segments[index]) for index in alone))
+    alone = {rank.rank: [each for each in rank.measurement.segments if each.activity == "alone"] for rank in ranks}
+    if alone[ranks[0].rank]:
+        # Steps per nanosecond.
+        return min(ranks, key=lambda rank: sum(each.steps / max(1, span_ns(each)) for each in alone[rank.rank]))
     return max(ranks, key=_worker_s)
-
-
-def _rate(segment: Segment) -> float:
-    """Steps per nanosecond."""
-    return segment.steps / max(1, span_ns(segment))
 
 
 def cores(ranks: Sequence[RankMeasurement]) -> float:

@@ -91,23 +91,18 @@ def slowed(found: Experiments) -> tuple[SingleCause, float] | None:
 
     Nothing gets slower by having less to do. Something else did: another process, or a device that recovers.
     """
+    rates = {
+        name: {n: each / found.loader[n] for n, each in by_round.items()} for name, by_round in found.without.items()
+    }
     factors: dict[SingleCause, float] = {}
-    for name in found.without.keys() | (found.ratios.keys() - {"compute"} if found.in_training else set()):
-        logs = _logs_without(found, name)
+    for name, ratios in (found.ratios if found.in_training else rates).items():
+        logs = [math.log(ratio) for ratio in ratios.values()]
         noise = half_width(logs) if len(logs) >= thresholds.ENOUGH_ROUNDS else thresholds.MOST_PREDICTION_ERROR
         band = max(thresholds.LEAST_PREDICTION_ERROR, min(thresholds.MOST_PREDICTION_ERROR, noise))
-        if logs and median(logs) < -math.log1p(band):
+        if name != "compute" and logs and median(logs) < -math.log1p(band):
             factors[name] = math.exp(-median(logs))
     worst = max(factors, key=lambda name: factors[name], default=None)
     return None if worst is None else (worst, factors[worst])
-
-
-def _logs_without(found: Experiments, name: SingleCause) -> list[float]:
-    """Of each round, the logarithm of the rate without a resource over that as asked. An estimate is never below 1."""
-    if found.in_training:
-        return [math.log(ratio) for ratio in found.ratios.get(name, {}).values() if ratio > 0]
-    rates = found.without[name]
-    return [math.log(rate / found.loader[n]) for n, rate in rates.items() if n in found.loader and rate > 0]
 
 
 def judge(found: Experiments) -> Bound:
