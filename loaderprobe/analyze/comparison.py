@@ -33,7 +33,7 @@ from loaderprobe.records.compare import (
 from loaderprobe.records.config import OPTIONS, alike_but_for
 from loaderprobe.records.environment import Environment, Origin, StorageLocation
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import Measurement, judged_activity
+from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.thresholds import (
     ALPHA,
@@ -476,13 +476,13 @@ class MeasuredRow:
         """Images/s, or samples/s, of its rounds that count."""
         assert self.row.images_per_s is not None
         found = counted(self.measurement)
-        rates = rates_by_round(found, found.config.mode, judged_activity(found))
+        rates = rates_by_round(found, found.config.mode, found.judged)
         return RunReading(values=tuple(rates.values()), figure=self.row.images_per_s)
 
     @property
     def trains(self) -> bool:
         """False for a loader that was judged alone."""
-        return judged_activity(self.measurement) == "training"
+        return self.measurement.judged == "training"
 
 
 OF_A_SCRIPT = ("loaderprobe run", "loaderprobe.attached")

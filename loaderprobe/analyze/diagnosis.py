@@ -15,7 +15,7 @@ from loaderprobe.analyze.verdict.rates import rate_interval, rates_by_round
 from loaderprobe.analyze.verdict.validity import ceiling_phase, disturbance_notes
 from loaderprobe.records.diagnosis import DataFound
 from loaderprobe.records.environment import Origin
-from loaderprobe.records.measurement import NO_STEP, Measurement, judged_activity, segments_of
+from loaderprobe.records.measurement import NO_STEP, Measurement, segments_of
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.report import ConfigurationRow, Report, Summary
 from loaderprobe.records.thresholds import AMPLIFIED, MEMORY_SHARE
@@ -87,7 +87,7 @@ def _without_step(verdict: Verdict) -> Verdict:
 
 def _notes(judged: Judged, data: DataFound, memory_bytes: float) -> Iterator[Remark]:
     """What ranks it is of, what hidden files mean, what is read in vain, and what later epochs find."""
-    measurement, verdict, activity = judged.measurement, judged.verdict, judged_activity(judged.measurement)
+    measurement, verdict, activity = judged.measurement, judged.verdict, judged.measurement.judged
     unit = "images/s" if measurement.images else "samples/s"
     if measurement.by_rank:
         apart = any(segment.mode == "no_exchange" for segment in measurement.segments)

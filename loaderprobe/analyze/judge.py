@@ -27,7 +27,7 @@ from loaderprobe.analyze.verdict.rule import (
 )
 from loaderprobe.analyze.verdict.validity import by_waiting, disk_use, evidence_of, files_were
 from loaderprobe.errors import BadValue
-from loaderprobe.records.measurement import NO_STEP, Measurement, Segment, judged_activity, segment_seconds, segments_of
+from loaderprobe.records.measurement import NO_STEP, Measurement, Segment, segments_of
 from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.resources import IN_GAPS, INPUTS, ONLY_WAITED, SPEEDUPS, SingleCause
@@ -118,7 +118,7 @@ def _verdict(found: Experiments, ceiling: StorageCeiling | None, reading: Window
     images_per_s = found.rate
     if images_per_s is None or not found.loader:
         raise BadValue(f"{measurement.config.title()}: the measurement has no complete round")
-    trained = segments_of(measurement, found.base, judged_activity(measurement))
+    trained = segments_of(measurement, found.base, measurement.judged)
     rates = _rates(found)
     disk, not_counted = disk_use(measurement, trained, ceiling, images_per_s.value)
     wait = _wait_fraction(trained, found.loop.overhead_s)
@@ -233,7 +233,7 @@ def _rates(found: Experiments) -> Rates:
 
 def _wait_fraction(segments: Sequence[Segment], overhead_s: float) -> float:
     """Share of wall time in `next()` beyond what the training thread itself works there."""
-    total = sum(segment_seconds(segment) for segment in segments)
+    total = sum(segment.seconds for segment in segments)
     wait = sum(
         max(0.0, (ready - begin) / 1e9 - overhead_s)
         for segment in segments

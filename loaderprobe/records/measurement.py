@@ -321,6 +321,16 @@ class Segment:
         return len(self.begin_ns)
 
     @property
+    def seconds(self) -> float:
+        """Whole iterations, from the first `next()` to the release of the last batch."""
+        return (self.closed_ns - self.begin_ns[0]) / 1e9
+
+    @property
+    def span_ns(self) -> int:
+        """Nanoseconds from the first step to the end of the last, or of the device's work."""
+        return max(self.closed_ns, *self.finished_ns[-1:], 0) - self.begin_ns[0]
+
+    @property
     def kind(self) -> tuple[Mode, Activity, int | None]:
         """Segments of one kind repeat each other: mode, activity, and the rank that took no input."""
         return self.mode, self.activity, self.without
@@ -479,6 +489,11 @@ class Measurement:
         return min(self.config.loader.workers, 1) if self.own_threads else self.config.loader.workers
 
     @property
+    def judged(self) -> Activity:
+        """What the verdict is on: training or, without a step, the loader alone."""
+        return "loader_only" if self.compute.name == NO_STEP else "training"
+
+    @property
     def ranks_here(self) -> int:
         """Ranks that share the cores of its host."""
         return self.host_ranks or max(1, self.ranks // self.config.nodes)
@@ -511,24 +526,9 @@ class RunFailure:
     """Of that rank."""
 
 
-def judged_activity(measurement: Measurement) -> Activity:
-    """What the verdict is on: training or, without a step, the loader alone."""
-    return "loader_only" if measurement.compute.name == NO_STEP else "training"
-
-
 def segments_of(
     measurement: Measurement, mode: Mode, activity: Activity, *, without: int | None = None
 ) -> list[Segment]:
     """The segments of one mode and activity, by round: all ranks take input, but for the one in `without`."""
     found = [segment for segment in measurement.segments if segment.kind == (mode, activity, without)]
     return sorted(found, key=lambda segment: segment.round)
-
-
-def segment_seconds(segment: Segment) -> float:
-    """Whole iterations, from the first `next()` to the release of the last batch."""
-    return (segment.closed_ns - segment.begin_ns[0]) / 1e9
-
-
-def span_ns(segment: Segment) -> int:
-    """Nanoseconds from the first step to the end of the last, or of the device's work."""
-    return max(segment.closed_ns, *segment.finished_ns[-1:], 0) - segment.begin_ns[0]

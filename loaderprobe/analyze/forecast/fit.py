@@ -20,7 +20,7 @@ from loaderprobe.analyze.verdict.rates import (
 from loaderprobe.analyze.verdict.rule import prediction_error_of
 from loaderprobe.analyze.verdict.validity import as_found, cold_share
 from loaderprobe.records import thresholds
-from loaderprobe.records.measurement import Measurement, Segment, judged_activity, segment_seconds, segments_of
+from loaderprobe.records.measurement import Measurement, Segment, segments_of
 from loaderprobe.records.phases import FROM_STORAGE, BandwidthPhase, KindOfDevice, StorageCeiling
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import Bottleneck
@@ -356,7 +356,7 @@ def point_of(found: Experiments) -> Point | Remark:
         sending_s=max(0.0, (cost.process_cpu_s or 0.0) - cost.cpu_s) / cost.images if measurement.workers else 0.0,
         collated=cost.collate_s / cost.wall_s if cost.wall_s else 0.0,
         measured=_measured(found),
-        trained_warm=found.is_measured("storage") and (found.in_training or judged_activity(measurement) != "training"),
+        trained_warm=found.is_measured("storage") and (found.in_training or measurement.judged != "training"),
         unproved=_why_unproved(found, cold, from_storage=from_storage),
         ranks=measurement.ranks,
     )
@@ -381,7 +381,7 @@ def _measured(found: Experiments) -> dict[str, float]:
 def _idle_s(workers: int, loader_only: Sequence[Segment], busy_s: float) -> float:
     """Over the same batches as the time that an image takes in a worker: rounds differ by more than it is."""
     images = sum(s.steps * s.batch_size for s in loader_only)
-    return max(0.0, max(workers, 1) * sum(map(segment_seconds, loader_only)) / images - busy_s)
+    return max(0.0, max(workers, 1) * sum(each.seconds for each in loader_only) / images - busy_s)
 
 
 def _read_per_image(measurement: Measurement, loader_only: Sequence[Segment], cold: float | None) -> float:

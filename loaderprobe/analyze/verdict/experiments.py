@@ -42,7 +42,7 @@ from loaderprobe.analyze.verdict.validity import (
 )
 from loaderprobe.records import values
 from loaderprobe.records.config import RunConfig
-from loaderprobe.records.measurement import Measurement, Mode, RankSeen, Segment, judged_activity, segments_of
+from loaderprobe.records.measurement import Measurement, Mode, RankSeen, Segment, segments_of
 from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.resources import ABLATIONS, AMONG_RANKS, ONLY_WAITED, WAITED, ResourceName, SingleCause
@@ -210,7 +210,7 @@ class Seen:
     @classmethod
     def of(cls, measurement: Measurement, ceiling: StorageCeiling | None) -> Seen:
         base = measurement.config.mode
-        judged = segments_of(measurement, base, judged_activity(measurement))
+        judged = segments_of(measurement, base, measurement.judged)
         loader_only = segments_of(measurement, base, "loader_only")
         # Where the loader did not run alone, its batches cost what they cost in training.
         made = loader_only or judged
@@ -238,7 +238,7 @@ class Seen:
             measurement=measurement,
             loader=loader,
             alone=alone,
-            end_to_end=rates_by_round(measurement, base, judged_activity(measurement)),
+            end_to_end=rates_by_round(measurement, base, measurement.judged),
             loop=loop,
             cost=cost_of(made),
             run_delay=delayed.run_delay_s / delayed.wall_s if delayed and delayed.wall_s else None,
@@ -480,7 +480,7 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
     """All rates and speed-ups of a measurement; estimates also heed the storage's ceiling where it is known."""
     measurement = counted(measurement)
     seen = Seen.of(measurement, ceiling)
-    judged = segments_of(measurement, seen.base, judged_activity(measurement))
+    judged = segments_of(measurement, seen.base, measurement.judged)
     taken = _without(seen)
     known = {name: each for name, each in taken.items() if each.missing is None}
     trained = _in_training(seen)

@@ -12,14 +12,7 @@ from collections.abc import Sequence
 from loaderprobe.analyze.verdict.rates import NS, rates_by_round, spread_of_both
 from loaderprobe.protocols import Round
 from loaderprobe.records import thresholds
-from loaderprobe.records.measurement import (
-    Activity,
-    Measurement,
-    Segment,
-    judged_activity,
-    segment_seconds,
-    segments_of,
-)
+from loaderprobe.records.measurement import Activity, Measurement, Segment, segments_of
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.verdict import Interval
 from loaderprobe.stats import median
@@ -33,7 +26,7 @@ def on_one_thread_beside(measurement: Measurement, asked: Round) -> Round:
         return ()
     if (_cores(segments_of(measurement, base, "loader_only"), beside=True) or 0.0) < thresholds.SPINNING:
         return ()
-    activities: tuple[Activity, ...] = ("loader_only", judged_activity(measurement))
+    activities: tuple[Activity, ...] = ("loader_only", measurement.judged)
     done = {each: _both(measurement, each) for each in activities}
     gained = any(single >= thresholds.WORTH * usual for each in done.values() for usual, single in each.values())
     wanted = {each for each, rates in done.items() if len(rates) < (thresholds.MOST_PAIRS if gained else 1)}
@@ -45,7 +38,7 @@ def gain_on_one_thread(measurement: Measurement) -> Interval | None:
 
     None where one of them gains no more than that. A single one must gain as much as an estimate.
     """
-    judged = judged_activity(measurement)
+    judged = measurement.judged
     ratios = {number: single / usual for number, (usual, single) in _both(measurement, judged).items()}
     segments = (segments_of(measurement, mode, judged) for mode in (measurement.config.mode, "one_thread"))
     spread = dict.fromkeys(ratios, 0.0) | spread_of_both(measurement, *segments)
@@ -64,7 +57,7 @@ def one_thread_notes(measurement: Measurement) -> tuple[Remark, ...]:
 
     Only where a batch takes clearly less CPU time on one thread, and neither the loader nor training is slower.
     """
-    judged = judged_activity(measurement)
+    judged = measurement.judged
     alone, found = _both(measurement, "loader_only"), _both(measurement, judged)
     cores, single_cores = (
         _cores([each for each in segments_of(measurement, mode, "loader_only") if each.round in alone])
@@ -100,8 +93,8 @@ def _cores(segments: Sequence[Segment], *, beside: bool = False) -> float | None
     None where there is no segment, or it was not recorded.
     """
     known = [
-        (segment.process_cpu_ns - (segment.thread_cpu_ns if beside else 0)) / NS / segment_seconds(segment)
+        (segment.process_cpu_ns - (segment.thread_cpu_ns if beside else 0)) / NS / segment.seconds
         for segment in segments
-        if segment.process_cpu_ns is not None and segment_seconds(segment)
+        if segment.process_cpu_ns is not None and segment.seconds
     ]
     return median(known) if known else None

@@ -26,7 +26,7 @@ from loaderprobe.analyze.verdict.rule import (
 from loaderprobe.analyze.verdict.validity import fair
 from loaderprobe.protocols import Round
 from loaderprobe.records import thresholds
-from loaderprobe.records.measurement import NO_STEP, Measurement, Mode, judged_activity
+from loaderprobe.records.measurement import NO_STEP, Measurement, Mode
 from loaderprobe.records.resources import ABLATIONS
 
 
@@ -115,7 +115,7 @@ def further_round(measurement: Measurement, *, thorough: bool) -> Round:
     asked = next_round(measurement, thorough=thorough)
     if asked:
         return asked
-    judged = measurement.config.mode, judged_activity(measurement)
+    judged = measurement.config.mode, measurement.judged
     times = times_measured(measurement, *judged)
     if not times or times >= thresholds.MOST_TIMES * measurement.config.rounds:
         return ()

@@ -16,7 +16,7 @@ from loaderprobe.analyze.verdict.rates import compute_rates, input_at_most
 from loaderprobe.analyze.verdict.slow_host import SlowHost
 from loaderprobe.analyze.verdict.validity import by_waiting, evidence_of, fair, speedup_evidence, waiting_evidence
 from loaderprobe.records import thresholds
-from loaderprobe.records.measurement import Activity, Measurement, Mode, judged_activity, segments_of
+from loaderprobe.records.measurement import Activity, Measurement, Mode, segments_of
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.resources import (
     ABLATIONS,
@@ -245,7 +245,7 @@ def _all_disturbed(found: Experiments, name: SingleCause) -> Reason | None:
     Others that hold the cores hide what a resource would gain, and make the lack of a core the limit. So neither that
     nothing is worth removing, nor that workers wait for cores that they do not fill, is known from such rounds.
     """
-    measurement, activity = found.measurement, judged_activity(found.measurement)
+    measurement, activity = found.measurement, found.measurement.judged
     # An estimate is of the loader as asked or, where that did not run alone, of training.
     kinds: list[tuple[Mode, Activity]] = [(found.base, "loader_only"), (found.base, activity)]
     if name == "compute":

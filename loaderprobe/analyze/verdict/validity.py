@@ -23,17 +23,7 @@ from loaderprobe.analyze.verdict.rates import (
     worker_cost,
 )
 from loaderprobe.records import thresholds
-from loaderprobe.records.measurement import (
-    Activity,
-    Measurement,
-    Mode,
-    Others,
-    RankSeen,
-    Segment,
-    judged_activity,
-    segment_seconds,
-    segments_of,
-)
+from loaderprobe.records.measurement import Activity, Measurement, Mode, Others, RankSeen, Segment, segments_of
 from loaderprobe.records.phases import FROM_STORAGE, BandwidthPhase, StorageCeiling
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.resources import ResourceName
@@ -252,7 +242,7 @@ def read_elsewhere(measurement: Measurement) -> Remark | None:
     if base == "warm" or measurement.access == "files" or measurement.storage_kind == "memory":
         return None
     owed, least = _since_begin(measurement), thresholds.READ_AGAIN
-    for activity in dict.fromkeys(("loader_only", judged_activity(measurement))):
+    for activity in dict.fromkeys(("loader_only", measurement.judged)):
         segments = segments_of(measurement, base, activity)
         timed, known = worker_cost(measurement.worker_batches, segments), cold_fraction(measurement, segments)
         if owed is None or timed is None or owed.read_bytes < thresholds.LEAST_BYTES * owed.images:
@@ -440,7 +430,7 @@ def _available(measurement: Measurement, seen: Others) -> float:
 def other_reads(measurement: Measurement, segment: Segment) -> float | None:
     """Bytes/s that other processes read from the devices meanwhile; None where reads are not counted, and for ranks."""
     own = segment.others.own_read_bytes if segment.others else None
-    seconds = segment_seconds(segment)
+    seconds = segment.seconds
     # Ranks may be on several hosts, whose devices count together, but not their processes.
     if own is None or segment.disk_bytes is None or not seconds or measurement.ranks > 1:
         return None
@@ -471,7 +461,7 @@ def lost_to_host(measurement: Measurement, segment: Segment) -> bool:
 
 def shared_devices(measurement: Measurement, segment: Segment) -> bool:
     """True where other processes' reads were a good part of what the devices read."""
-    seconds = segment_seconds(segment)
+    seconds = segment.seconds
     if not segment.disk_bytes or segment.disk_bytes <= thresholds.LEAST_OTHER_READS * seconds:
         return False
     reads = other_reads(measurement, segment)
