@@ -258,6 +258,16 @@ class Others:
         least = {"span_ns": 1, "cores": 1, "cpu_ns": 0, "own_cpu_ns": 0, "steal_ns": 0, "own_read_bytes": 0}
         check_at_least("other processes", self, least)
 
+    @property
+    def share(self) -> float:
+        """Of the cores that other processes took."""
+        return self.cpu_ns / (self.span_ns * self.cores)
+
+    @property
+    def steal_share(self) -> float:
+        """Of the time of the cores that the hypervisor gave other machines."""
+        return self.steal_ns / (self.span_ns * self.cores)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:

@@ -9,14 +9,7 @@ from functools import lru_cache
 from typing import Literal
 
 from loaderprobe.analyze.verdict.experiments import Experiments
-from loaderprobe.analyze.verdict.rates import (
-    Loop,
-    bytes_per_image,
-    per_second,
-    rates_by_round,
-    step_images,
-    worker_cost,
-)
+from loaderprobe.analyze.verdict.rates import Loop, bytes_per_image, per_second, rates_by_round, worker_cost
 from loaderprobe.analyze.verdict.rule import prediction_error_of
 from loaderprobe.analyze.verdict.validity import as_found, cold_share
 from loaderprobe.records import thresholds
@@ -337,7 +330,7 @@ def point_of(found: Experiments) -> Point | Remark:
     from_storage = config.cache != "warm" and measurement.storage_kind != "memory"
     return Point(
         workers=measurement.workers,
-        batch_size=step_images(measurement),
+        batch_size=found.loop.batch_size,
         synchronous=measurement.compute.synchronous,
         on_cpu=config.compute.name == "cpu",
         loader=median(loader),

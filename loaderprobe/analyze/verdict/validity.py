@@ -401,25 +401,10 @@ def _share_waited(measurement: Measurement, mode: Mode) -> float | None:
 # more than cores; so what others did is judged by their CPU time, by steal, and by their reads.
 
 
-def others_share(segment: Segment) -> float | None:
-    """Share of the cores that other processes took while it was timed; None where that was not read."""
-    seen = segment.others
-    return None if seen is None else seen.cpu_ns / (seen.span_ns * seen.cores)
-
-
-def steal_share(segment: Segment) -> float:
-    """Share of the time of the cores that the hypervisor gave other machines; 0 where that was not read."""
-    seen = segment.others
-    return 0.0 if seen is None else seen.steal_ns / (seen.span_ns * seen.cores)
-
-
-def pressing_share(measurement: Measurement, segment: Segment) -> float | None:
-    """The same of `cores_available`, without what others take of cores that may not be used; None as above."""
-    share, seen = others_share(segment), segment.others
-    if share is None or seen is None:
-        return None
+def pressing_share(measurement: Measurement, seen: Others) -> float:
+    """The share of `cores_available` that others took, without what they take of cores that may not be used."""
     available = _available(measurement, seen)
-    return max(0.0, share * seen.cores - (seen.cores - available)) / available
+    return max(0.0, seen.share * seen.cores - (seen.cores - available)) / available
 
 
 def _available(measurement: Measurement, seen: Others) -> float:
@@ -444,19 +429,20 @@ def is_disturbed(measurement: Measurement, segment: Segment) -> bool:
 
 def took_cores(measurement: Measurement, segment: Segment) -> bool:
     """True where others took a good part of the cores, and left few idle."""
-    seen, pressing = segment.others, pressing_share(measurement, segment)
-    if seen is None or pressing is None:
+    seen = segment.others
+    if seen is None or seen.cpu_ns <= thresholds.LEAST_TAKEN_NS:
         return False
     idle = seen.cores - (seen.cpu_ns + seen.own_cpu_ns + seen.steal_ns) / seen.span_ns
-    took = pressing > thresholds.DISTURBED_FROM and seen.cpu_ns > thresholds.LEAST_TAKEN_NS
+    took = pressing_share(measurement, seen) > thresholds.DISTURBED_FROM
     return took and idle < max(1.0, thresholds.IDLE_BELOW * seen.cores)
 
 
 def lost_to_host(measurement: Measurement, segment: Segment) -> bool:
     """True where the hypervisor gave others the cores while this machine had work."""
     seen = segment.others
-    took = seen is not None and seen.steal_ns > thresholds.LEAST_TAKEN_NS
-    return took and steal_share(segment) > thresholds.DISTURBED_FROM
+    if seen is None or seen.steal_ns <= thresholds.LEAST_TAKEN_NS:
+        return False
+    return seen.steal_share > thresholds.DISTURBED_FROM
 
 
 def shared_devices(measurement: Measurement, segment: Segment) -> bool:
@@ -471,10 +457,10 @@ def shared_devices(measurement: Measurement, segment: Segment) -> bool:
 
 def like(first: Segment, second: Segment) -> bool:
     """True where others, and the hypervisor, took as much of the machine in both; also where that was not read."""
-    one, other = others_share(first), others_share(second)
+    one, other = first.others, second.others
     if one is None or other is None:
         return True
-    return abs(one + steal_share(first) - other - steal_share(second)) < thresholds.LIKE_CONDITIONS
+    return abs(one.share + one.steal_share - other.share - other.steal_share) < thresholds.LIKE_CONDITIONS
 
 
 def disturbance_notes(measurements: Iterable[Measurement]) -> tuple[Remark, ...]:
@@ -486,8 +472,8 @@ def disturbance_notes(measurements: Iterable[Measurement]) -> tuple[Remark, ...]
     )
     cores = max((_available(m, each.others) for m, each in [*took, *lost] if each.others), default=0.0)
     figures = (
-        ("others_took", "share", [pressing_share(m, each) or 0.0 for m, each in took]),
-        ("host_took", "share", [steal_share(each) for _, each in lost]),
+        ("others_took", "share", [pressing_share(m, each.others) for m, each in took if each.others]),
+        ("host_took", "share", [each.others.steal_share for _, each in lost if each.others]),
         ("others_read_too", "bytes_per_s", [other_reads(m, each) or 0.0 for m, each in shared]),
     )
     notes = []
