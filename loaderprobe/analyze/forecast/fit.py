@@ -110,15 +110,11 @@ class Storage:
 
         The mean over all phases that differ from the fastest by noise only: the fastest of several is above what lasts.
         """
-        best = max(self._phases, key=lambda phase: phase.bw_bytes, default=None)
+        best = max(self.phases, key=lambda phase: phase.bw_bytes, default=None)
         if best is None or best.at_least:
             return None
-        alike = [phase for phase in self._phases if phase.bw_high >= best.bw_low]
+        alike = [phase for phase in self.phases if phase.bw_high >= best.bw_low]
         return sum(phase.bw_bytes * phase.runtime for phase in alike) / sum(phase.runtime for phase in alike)
-
-    @property
-    def at_least_bytes_per_s(self) -> float:
-        return max((phase.bw_bytes for phase in self._phases), default=0.0)
 
     @property
     def alone_s(self) -> float:
@@ -127,14 +123,14 @@ class Storage:
         The mean of a lone reader before a single server. Elsewhere the fastest of the phase with the fewest readers,
         since a lone reader uses up a token bucket's credit, and waits for more.
         """
-        files = [(phase.readers, phase.file_ns) for phase in self._phases if phase.file_ns]
+        files = [(phase.readers, phase.file_ns) for phase in self.phases if phase.file_ns]
         readers, file_ns = min(files, key=lambda each: each[0], default=(0, None))
         if file_ns is None:
             return 0.0
         return (file_ns.mean if readers == 1 and self.kind == "single_server" else file_ns.min) / 1e9
 
     @property
-    def _phases(self) -> list[BandwidthPhase]:
+    def phases(self) -> list[BandwidthPhase]:
         """Those from storage. Where reads are not counted, a known kind proves it: only waiting readers show one."""
         good = FROM_STORAGE if self.kind == "unknown" else (*FROM_STORAGE, "unproved")
         return [phase for phase in self.ceiling.phases if phase.cache in good] if self.ceiling else []
@@ -543,7 +539,7 @@ def _device(
     beside = min(undisturbed["workers"], undisturbed["cores"], undisturbed["transport"])
     if size and beside > thresholds.ABOVE_CEILING * most.loader:
         return seen, math.inf
-    return math.inf, thresholds.ABOVE_CEILING * max(seen, storage.at_least_bytes_per_s)
+    return math.inf, thresholds.ABOVE_CEILING * max([seen, *(phase.bw_bytes for phase in storage.phases)])
 
 
 def _of_senders(points: Sequence[Point], anchor: Point, time_s: Callable[[Point], float]) -> float:

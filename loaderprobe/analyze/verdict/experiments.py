@@ -265,15 +265,10 @@ class Seen:
 
     @property
     def most(self) -> float:
-        """The most that any input can gain: compute alone over training."""
+        """The most that any input can gain: compute alone over training; infinite where that is not known."""
         if self.compute is None or not self.end_to_end:
             return math.inf
         return max(1.0, self.compute / median(self.end_to_end.values()))
-
-    @property
-    def compute_over_training(self) -> float | None:
-        """Compute alone over training as measured: the speed-up of a free input."""
-        return self.most if math.isfinite(self.most) else None
 
     @property
     def loader_over_training(self) -> float | None:

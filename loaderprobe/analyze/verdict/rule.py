@@ -270,8 +270,8 @@ def _starves(found: Experiments) -> bool:
 
     Neither figure is a prediction: compute alone over training, and the loader alone over training.
     """
-    free, starved = found.compute_over_training, found.loader_over_training
-    return free is not None and starved is not None and free >= thresholds.OPEN_LEAD * max(1.0, starved)
+    free, starved = found.most, found.loader_over_training
+    return math.isfinite(free) and starved is not None and free >= thresholds.OPEN_LEAD * max(1.0, starved)
 
 
 # Sides of a device's idle time: the input with copies and the loader's own kernels, the host, other GPUs.
@@ -503,8 +503,8 @@ def compute_is_certain(found: Experiments) -> tuple[Evidence, ...]:
     The files must have been what was asked for: warm ones say nothing of how a loader keeps up with cold ones.
     """
     lead = min(found.loader.values(), default=0.0) / max(found.end_to_end.values(), default=1.0)
-    most, alone = input_at_most(found.measurement), found.compute_over_training
-    if found.met_warm or found.above_ceiling or "storage" in found.missing or found.in_training or alone is None:
+    most, alone = input_at_most(found.measurement), found.most
+    if found.met_warm or found.above_ceiling or "storage" in found.missing or found.in_training:
         return ()
     if lead < thresholds.CERTAIN_LEAD or most >= thresholds.WORTH or alone > thresholds.MOST_UNEXPLAINED:
         return ()
@@ -521,12 +521,9 @@ def below_compute(found: Experiments) -> bool:
 
     What else ran beside the steps, or the machine itself, held them up: compute is not all that is left.
     """
-    alone = found.compute_over_training
-    if not found.in_training or alone is None:
-        return False
     # An estimate is only an upper bound here.
     measured = [found.speedups[name].value for name in _inputs(found) if found.is_measured(name)]
-    return alone >= thresholds.OPEN_LEAD * max(measured, default=1.0)
+    return found.in_training and math.inf > found.most >= thresholds.OPEN_LEAD * max(measured, default=1.0)
 
 
 def cores_shared(found: Experiments) -> bool:
