@@ -16,15 +16,7 @@ from loaderprobe.analyze.gpu import (
 )
 from loaderprobe.analyze.verdict.experiments import Experiments, run_experiments
 from loaderprobe.analyze.verdict.rates import bytes_per_image, step_time
-from loaderprobe.analyze.verdict.rule import (
-    judge,
-    prediction_error_of,
-    predictions_of,
-    speedups_among,
-    with_certainty,
-    with_gaps,
-    with_ranks,
-)
+from loaderprobe.analyze.verdict.rule import judge, speedups_among, with_certainty, with_gaps, with_ranks
 from loaderprobe.analyze.verdict.validity import by_waiting, disk_use, evidence_of, files_were
 from loaderprobe.errors import BadValue
 from loaderprobe.records.measurement import NO_STEP, Measurement, Segment, segments_of
@@ -146,8 +138,8 @@ def _verdict(found: Experiments, ceiling: StorageCeiling | None, reading: Window
         complete_rounds=len(found.end_to_end),
         rates_images_per_s=rates,
         speedups=Speedups(**{name: speedups.get(name) for name in SPEEDUPS}),
-        predicted_images_per_s=median(predictions_of(found).values()) if found.predicted else None,
-        prediction_error=prediction_error_of(found)[0],
+        predicted_images_per_s=median(found.predictions.values()) if found.predicted else None,
+        prediction_error=found.prediction_error[0],
         input_wait_fraction=wait,
         accelerator_utilization=utilization,
         bytes_per_image=bytes_per_image(measurement, trained),

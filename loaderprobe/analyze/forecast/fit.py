@@ -10,7 +10,6 @@ from typing import Literal
 
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.rates import Loop, bytes_per_image, per_second, rates_by_round, worker_cost
-from loaderprobe.analyze.verdict.rule import prediction_error_of
 from loaderprobe.analyze.verdict.validity import as_found, cold_share
 from loaderprobe.records import thresholds
 from loaderprobe.records.measurement import Measurement, Segment, segments_of
@@ -309,7 +308,7 @@ class Point:
 
 def point_of(found: Experiments) -> Point | Remark:
     """The figures of one measurement, or why it carries no forecast."""
-    prediction_error, tolerance = prediction_error_of(found)
+    prediction_error, tolerance = found.prediction_error
     if prediction_error is None or not found.compute or found.estimated_parts:
         return Remark(code="no_complete_round")
     if abs(prediction_error) > tolerance or not 1 / thresholds.MISFIT <= 1 + prediction_error <= thresholds.MISFIT:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from loaderprobe.analyze.effects import of_rounds
+from loaderprobe.analyze.effects import half_of_rounds, of_rounds
 from loaderprobe.analyze.verdict.rates import (
     BY_TIMES,
     NS,
@@ -40,13 +40,12 @@ from loaderprobe.analyze.verdict.validity import (
     why_not_as_asked,
     why_not_on_a_rank,
 )
-from loaderprobe.records import values
+from loaderprobe.records import thresholds, values
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.measurement import Measurement, Mode, RankSeen, Segment, segments_of
 from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.resources import ABLATIONS, AMONG_RANKS, ONLY_WAITED, WAITED, ResourceName, SingleCause
-from loaderprobe.records.thresholds import ABOVE_CEILING, CLEAR_LEAD, FAR_LEAD, LEAST_BYTES, NEGLIGIBLE_WAIT, OPEN_LEAD
 from loaderprobe.records.verdict import How, Interval, Speedup
 from loaderprobe.stats import mean, median
 
@@ -120,7 +119,7 @@ def among_ranks(seen: Seen) -> AmongRanks:
         slowest=measurement.by_rank[pair[0]] if pair else None,
         slowest_alone=alone.get(pair[0], 0.0) if pair else 0.0,
         middle_alone=alone.get(pair[1], 0.0) if pair else 0.0,
-        alike=mean(alone.values()) < CLEAR_LEAD * min(alone.values()) if alone else True,
+        alike=mean(alone.values()) < thresholds.CLEAR_LEAD * min(alone.values()) if alone else True,
         hosts=hosts,
         host_ratios=_over_in_step(seen, as_elsewhere) if missing["straggler"] is None else {},
     )
@@ -276,6 +275,46 @@ class Seen:
         both = sorted(self.loader.keys() & self.end_to_end.keys())
         return median([self.loader[n] / self.end_to_end[n] for n in both]) if both else None
 
+    @property
+    def predictions(self) -> dict[int, float]:
+        """By round, images/s of training from its parts: of what sizes of files leave open, the nearest to training.
+
+        A segment of few batches reads files that are a tenth larger than those of the next. A loader that is limited by
+        bytes then makes fewer images of them, and one that is not does not: the prediction lies between the two.
+        """
+        nearest = {}
+        for number, rate in self.predicted.items():
+            low, high = sorted((rate, self.predicted_by_bytes.get(number, rate)))
+            nearest[number] = min(max(self.end_to_end.get(number, rate), low), high)
+        return nearest
+
+    @property
+    def misfits(self) -> dict[int, float]:
+        """The logarithm of training over its prediction, of the rounds that have both."""
+        rates = self.end_to_end
+        return {n: math.log(rates[n] / rate) for n, rate in self.predictions.items() if n in rates}
+
+    @property
+    def prediction_error(self) -> tuple[float | None, float]:
+        """(measured end-to-end rate over the predicted one minus 1, the most that noise explains).
+
+        Rounds are compared pair by pair, since both rates of a round saw the same machine. In a single round the steps
+        show the noise: eight batches from a disk may end a tenth early or late.
+        """
+        misfits = self.misfits
+        if not misfits:
+            return None, thresholds.LEAST_PREDICTION_ERROR
+        logs = list(misfits.values())
+        noise = half_of_rounds(logs) if len(logs) > 1 else self.spread_of_steps.get(next(iter(misfits)), 0.0)
+        tolerance = max(thresholds.LEAST_PREDICTION_ERROR, min(thresholds.MOST_PREDICTION_ERROR, noise))
+        return math.expm1(median(logs)), tolerance
+
+    @property
+    def noise(self) -> float:
+        """By how much, at most, a round's training over its parts differs from that of the middle round."""
+        logs = list(self.misfits.values())
+        return max((abs(log - median(logs)) for log in logs), default=0.0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiments(Seen):
@@ -411,7 +450,7 @@ def _why_not_storage(seen: Seen) -> Remark | None:
     costs = seen.costs.values()
     waited = sum(cost.blocked_s for cost in costs) / (sum(cost.wall_s for cost in costs) or 1.0)
     read = sum(cost.read_bytes for cost in costs) / (sum(cost.images for cost in costs) or 1)
-    if waited < NEGLIGIBLE_WAIT or read >= LEAST_BYTES:
+    if waited < thresholds.NEGLIGIBLE_WAIT or read >= thresholds.LEAST_BYTES:
         return None
     return Remark(code="wait_unexplained", facts={"share": waited})
 
@@ -548,7 +587,7 @@ def _keeps_up_cold(seen: Seen) -> bool:
         return False
     more_s = cost.blocked_s / cost.images * max(0.0, 1 / share - 1) / max(1, measurement.workers)
     cold = 1 / (1 / min(seen.loader.values()) + more_s)
-    return cold >= FAR_LEAD * max(seen.end_to_end.values())
+    return cold >= thresholds.FAR_LEAD * max(seen.end_to_end.values())
 
 
 def _above_ceiling(seen: Seen, judged: Sequence[Segment], ceiling: StorageCeiling | None) -> Facts:
@@ -563,7 +602,7 @@ def _above_ceiling(seen: Seen, judged: Sequence[Segment], ceiling: StorageCeilin
     if phase is None or size is None or measurement.config.cache == "warm" or files_were(measurement) != "cold":
         return {}
     facts: Facts = {"samples_bytes_per_s": fastest * size, "ceiling_bytes_per_s": phase.moved_bytes_per_s}
-    return facts if fastest * size > ABOVE_CEILING * phase.moved_bytes_per_s else {}
+    return facts if fastest * size > thresholds.ABOVE_CEILING * phase.moved_bytes_per_s else {}
 
 
 def _storage_has_spare(seen: Seen, ceiling: StorageCeiling | None) -> bool:
@@ -580,7 +619,7 @@ def _storage_has_spare(seen: Seen, ceiling: StorageCeiling | None) -> bool:
     waited_s = seen.cost.waited_s("network" if measurement.is_remote else "storage", "most")
     waiting = max(1, seen.loop.workers) * waited_s / seen.cost.wall_s
     fastest = max(seen.loader.values())
-    return OPEN_LEAD * waiting <= 1 and OPEN_LEAD * fastest <= most < math.inf
+    return thresholds.OPEN_LEAD * waiting <= 1 and thresholds.OPEN_LEAD * fastest <= most < math.inf
 
 
 def _loop(measurement: Measurement, made: Sequence[Segment], ceiling: StorageCeiling | None) -> Loop:

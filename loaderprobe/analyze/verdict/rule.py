@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from loaderprobe.analyze.effects import DRIFT, Effect, half_of_rounds, of_rounds
+from loaderprobe.analyze.effects import DRIFT, Effect, of_rounds
 from loaderprobe.analyze.verdict.experiments import Experiments, run_experiments
 from loaderprobe.analyze.verdict.rates import compute_rates, input_at_most
 from loaderprobe.analyze.verdict.slow_host import SlowHost
@@ -46,46 +46,6 @@ from loaderprobe.records.verdict import (
 from loaderprobe.stats import half_width, half_width_beside, median
 
 
-def predictions_of(found: Experiments) -> dict[int, float]:
-    """Images/s of training by round, from its parts: of what the sizes of files leave open, the nearest to training.
-
-    A segment of few batches reads files that are a tenth larger than those of the next. A loader that is limited by
-    bytes then makes fewer images of them, and one that is not does not: the prediction lies between the two.
-    """
-    nearest = {}
-    for number, rate in found.predicted.items():
-        low, high = sorted((rate, found.predicted_by_bytes.get(number, rate)))
-        nearest[number] = min(max(found.end_to_end.get(number, rate), low), high)
-    return nearest
-
-
-def misfits_of(found: Experiments) -> dict[int, float]:
-    """The logarithm of training over its prediction, of the rounds that have both."""
-    predicted = predictions_of(found)
-    return {n: math.log(found.end_to_end[n] / rate) for n, rate in predicted.items() if n in found.end_to_end}
-
-
-def prediction_error_of(found: Experiments) -> tuple[float | None, float]:
-    """(measured end-to-end rate over the predicted one minus 1, the most that noise explains).
-
-    Rounds are compared pair by pair, since both rates of a round saw the same machine. In a single round the steps show
-    the noise: eight batches from a disk may end a tenth early or late.
-    """
-    misfits = misfits_of(found)
-    if not misfits:
-        return None, thresholds.LEAST_PREDICTION_ERROR
-    logs = list(misfits.values())
-    noise = half_of_rounds(logs) if len(logs) > 1 else found.spread_of_steps.get(next(iter(misfits)), 0.0)
-    tolerance = max(thresholds.LEAST_PREDICTION_ERROR, min(thresholds.MOST_PREDICTION_ERROR, noise))
-    return math.expm1(median(logs)), tolerance
-
-
-def noise_of(found: Experiments) -> float:
-    """By how much, at most, a round's training over its parts differs from that of the middle round."""
-    logs = list(misfits_of(found).values())
-    return max((abs(log - median(logs)) for log in logs), default=0.0)
-
-
 def slowed(found: Experiments) -> tuple[SingleCause, float] | None:
     """The resource without which the loader (or training) was slowest, and by what factor; None within the noise band.
 
@@ -107,7 +67,7 @@ def slowed(found: Experiments) -> tuple[SingleCause, float] | None:
 
 def judge(found: Experiments) -> Bound:
     """Apply the rule to the experiments of one configuration."""
-    prediction_error, tolerance = prediction_error_of(found)
+    prediction_error, tolerance = found.prediction_error
     evidence = (
         *(speedup_evidence(name, speedup, thresholds.WORTH) for name, speedup in found.speedups.items()),
         *waiting_evidence(found.measurement),
@@ -405,9 +365,9 @@ def _why_inconclusive(found: Experiments, prediction_error: float | None, tolera
     if found.above_ceiling:
         return _reason("above_ceiling", **found.above_ceiling)
     if abs(prediction_error) > tolerance and not found.in_training and not _withstands(found, prediction_error):
-        code: ReasonCode = "one_round_does_not_fit" if len(misfits_of(found)) == 1 else "outside_noise_band"
+        code: ReasonCode = "one_round_does_not_fit" if len(found.misfits) == 1 else "outside_noise_band"
         return _reason(code, predicted_fraction=1 + prediction_error, noise_band=tolerance)
-    noise = noise_of(found)
+    noise = found.noise
     if noise > thresholds.MOST_NOISE and not found.in_training:
         return _reason("rounds_differ", spread=noise)
     best = max(found.speedups, key=lambda name: found.speedups[name].value)
@@ -559,7 +519,7 @@ def with_certainty(judgement: Bound, found: Experiments) -> Bound:
         reason = _reason("cores_shared", own_cores=found.training_cores or 0.0, cores=found.loop.cores)
         return inconclusive(found, reason, judgement.evidence)
     if judgement.cause == "compute" and below_compute(found):
-        error, tolerance = prediction_error_of(found)
+        error, tolerance = found.prediction_error
         reason = _reason("outside_noise_band", predicted_fraction=1 + (error or 0.0), noise_band=tolerance)
         return inconclusive(found, reason, judgement.evidence)
     evidence = compute_is_certain(found)
