@@ -499,6 +499,16 @@ class Measurement:
         return min(self.config.loader.workers, 1) if self.own_threads else self.config.loader.workers
 
     @property
+    def step_images(self) -> int:
+        """Images of one step: of all ranks, where several were gathered."""
+        return self.segments[0].batch_size if self.segments else self.config.compute.batch_size * self.config.ranks
+
+    @property
+    def as_found(self) -> bool:
+        """True where the files were neither evicted nor warmed, since they are not known or it was not asked for."""
+        return self.config.cache == "as-found" or self.access == "none"
+
+    @property
     def judged(self) -> Activity:
         """What the verdict is on: training or, without a step, the loader alone."""
         return "loader_only" if self.compute.name == NO_STEP else "training"

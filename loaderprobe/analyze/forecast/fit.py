@@ -10,7 +10,7 @@ from typing import Literal
 
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.rates import Loop, bytes_per_image, per_second, rates_by_round, worker_cost
-from loaderprobe.analyze.verdict.validity import as_found, cold_share
+from loaderprobe.analyze.verdict.validity import cold_share
 from loaderprobe.records import thresholds
 from loaderprobe.records.measurement import Measurement, Segment, segments_of
 from loaderprobe.records.phases import FROM_STORAGE, BandwidthPhase, KindOfDevice, StorageCeiling
@@ -383,7 +383,7 @@ def _why_unproved(found: Experiments, cold: float | None, *, from_storage: bool)
         return Remark(code="files_from_memory")
     if found.measurement.is_remote:
         return None
-    if as_found(found.measurement) and (cold is None or cold < thresholds.COLD_AT_LEAST):
+    if found.measurement.as_found and (cold is None or cold < thresholds.COLD_AT_LEAST):
         return Remark(code="files_as_found")
     reason = found.missing.get("storage") if found.base == "baseline" else None
     return Remark(code="storage_missing", facts=reason.because) if reason else None

@@ -23,13 +23,11 @@ from loaderprobe.analyze.verdict.rates import (
     rate_without,
     rates_by_round,
     spread_of_both,
-    step_images,
     waiting_of,
     worker_cost,
 )
 from loaderprobe.analyze.verdict.slow_host import SlowHost, host_names, slow_host
 from loaderprobe.analyze.verdict.validity import (
-    as_found,
     ceiling_phase,
     cold_share,
     counted,
@@ -374,7 +372,7 @@ class Experiments(Seen):
 def possible_modes(measurement: Measurement) -> tuple[Mode, ...]:
     """The modes of this loader that take something away here."""
     gone: set[Mode] = {measurement.config.mode}
-    if as_found(measurement):
+    if measurement.as_found:
         gone.add("warm")
     if measurement.access != "files":
         gone.add("cached_samples")
@@ -635,7 +633,7 @@ def _loop(measurement: Measurement, made: Sequence[Segment], ceiling: StorageCei
         most = phase.moved_bytes_per_s if phase else math.inf
     return Loop(
         workers=measurement.workers,
-        batch_size=step_images(measurement),
+        batch_size=measurement.step_images,
         synchronous=measurement.compute.synchronous,
         overhead_s=parent_overhead_s(made) if measurement.workers else 0.0,
         cores=measurement.cores_available,

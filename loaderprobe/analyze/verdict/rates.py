@@ -192,12 +192,6 @@ class WorkerCost:
         )
 
 
-def step_images(measurement: Measurement) -> int:
-    """Images of one step: of all ranks, where several were gathered."""
-    config = measurement.config
-    return measurement.segments[0].batch_size if measurement.segments else config.compute.batch_size * config.ranks
-
-
 def segment_rate(measurement: Measurement, segment: Segment) -> float:
     """Images/s. A device with its own queue is timed on its own timeline: from step end to step end.
 

@@ -18,7 +18,6 @@ from loaderprobe.analyze.verdict.rates import (
     cost_of_batches,
     rates_by_round,
     read_bytes,
-    step_images,
     waiting_of,
     worker_cost,
 )
@@ -51,14 +50,9 @@ def speedup_evidence(resource: ResourceName, speedup: Speedup, threshold: float)
     return Evidence(metric=metric, value=speedup.value, threshold=threshold, unit="x", how=speedup.how)
 
 
-def as_found(measurement: Measurement) -> bool:
-    """True where the files were neither evicted nor warmed, since they are not known or it was not asked for."""
-    return measurement.config.cache == "as-found" or measurement.access == "none"
-
-
 def why_not_as_asked(measurement: Measurement, mode: Mode) -> Remark | None:
     """Why the segments of a mode were not in the state of the base (or, in `warm`, not warm); None when they were."""
-    if as_found(measurement):
+    if measurement.as_found:
         return _why_not_met_cold(measurement, mode)
     if measurement.access != "files":
         return _why_not_repeated(measurement, mode)
@@ -116,7 +110,7 @@ def why_not_on_a_rank(measurement: Measurement, segments: Sequence[Segment], *, 
     bad = [
         (share, each) for share, each in shares if share is not None and not _is_as_asked(measurement, share, cold=cold)
     ]
-    if not bad or as_found(measurement) or measurement.storage_kind == "memory" or measurement.access != "files":
+    if not bad or measurement.as_found or measurement.storage_kind == "memory" or measurement.access != "files":
         return None
     share, worst = min(bad, key=lambda found: found[0] if cold else -found[0])
     facts: Facts = {"share": min(1.0, share), "files": "cold" if cold else "warm"}
@@ -218,7 +212,7 @@ def _read_from_eviction(measurement: Measurement, segments: Sequence[Segment], i
     same stretch reads as much again. One batch leads a segment, untimed.
     """
     loader = measurement.config.loader
-    batches = -(-images // step_images(measurement))
+    batches = -(-images // measurement.step_images)
     ends = [s.first_batch + s.steps for s in measurement.segments]
     wanted: set[int] = set()
     for s in segments:
@@ -287,7 +281,7 @@ def files_were(measurement: Measurement) -> FilesWere | None:
         elsewhere = read_elsewhere(measurement)
         if elsewhere is not None and elsewhere.code != "read_for_later":
             return "partly warm"
-        if as_found(measurement):
+        if measurement.as_found:
             return None
         if base == "baseline" and elsewhere is None and _why_not_repeated(measurement, base):
             return "partly warm"
@@ -302,7 +296,7 @@ def files_were(measurement: Measurement) -> FilesWere | None:
 
 def by_waiting(measurement: Measurement) -> bool:
     """True where only the workers' waiting separates cold files from warm ones."""
-    if as_found(measurement) or measurement.storage_kind == "memory":
+    if measurement.as_found or measurement.storage_kind == "memory":
         return False
     if measurement.access != "files":
         return not measurement.storage_counts_reads and "warm" in measurement.modes
