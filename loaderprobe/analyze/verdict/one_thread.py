@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loaderprobe.analyze.verdict.rates import NS, rates_by_round, spread_of_both
-from loaderprobe.protocols import Round
 from loaderprobe.records import thresholds
-from loaderprobe.records.measurement import Activity, Measurement, Segment, segments_of
+from loaderprobe.records.measurement import Activity, Measurement, Mode, Segment, segments_of
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.verdict import Interval
 from loaderprobe.stats import median
 
+Kind = tuple[Mode, Activity]
 
-def on_one_thread_beside(measurement: Measurement, asked: Round) -> Round:
+
+def on_one_thread_beside(measurement: Measurement, asked: Sequence[Kind]) -> tuple[Kind, ...]:
     """What a round that measures the configuration as asked also measures on one thread; nothing where none spins."""
     base = measurement.config.mode
     # Threads of workers are in other processes.
