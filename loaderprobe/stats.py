@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
 Name = TypeVar("Name", bound=str)
-
-
-def mean(values: Sequence[float]) -> float:
-    """The arithmetic mean. Raises ValueError when there is nothing to average."""
-    if not values:
-        raise ValueError("mean of nothing")
-    return math.fsum(values) / len(values)
-
-
-def median(values: Sequence[float]) -> float:
-    """The middle value. Raises ValueError when there is none."""
-    return quantile(values, 0.5)
+mean, median = statistics.fmean, statistics.median
+"""Both raise ValueError (`StatisticsError`) when there is nothing to average."""
 
 
 def standard_error(values: Sequence[float]) -> float:

@@ -25,7 +25,7 @@ from loaderprobe.records.phases import DeviceKind
 from loaderprobe.records.remark import Remark, reported
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.studies import BufferEffect, EpochFigures, Epochs, ShortRun, over_steady
-from loaderprobe.records.verdict import Interval, ShortVerdict, Speedup
+from loaderprobe.records.verdict import Interval, SideAndCause, Speedup
 from loaderprobe.render.bandwidth import bandwidth_document
 from loaderprobe.render.batch_size import batch_size_document
 from loaderprobe.render.compare import compare_document
@@ -190,7 +190,7 @@ def _batch_sizes() -> Pages:
 
 def _compared(ratio: float = 1.0, *, workers: int = 1, **changes: Any) -> Compared:
     config = example_config(workers=workers, compute="emulated:1000")
-    storage = ShortVerdict(side="input", cause="storage")
+    storage = SideAndCause(side="input", cause="storage")
     row = Compared(
         subject=Subject(kind="configuration", name=config.key, config=config), unit="images/s",
         before=_around(200.0, 0.02), after=_around(200.0 * ratio, 0.02), rounds=(3, 3),
@@ -213,7 +213,7 @@ def _comparison(*rows: Compared, gates: Sequence[Gate] = ()) -> str:
 
 
 def _comparisons() -> Pages:
-    changed = _compared(workers=4, verdict_after=ShortVerdict(side="compute", cause="compute"))
+    changed = _compared(workers=4, verdict_after=SideAndCause(side="compute", cause="compute"))
     noisy = _compared(1.0, workers=8, word="unclear", reason="too_noisy", visible=0.3, rounds_needed=8)
     same, slower = _compared(), _compared(0.8, workers=2)
     yield "compare, all of it", _comparison(same, slower, _compared(1.3, workers=3), changed, noisy)

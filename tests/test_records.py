@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from loaderprobe.errors import BadValue
 from loaderprobe.records.config import OPTIONS, REQUIRED, ComputeSpec, LoaderSpec, RunConfig, with_options
 from loaderprobe.records.files import content_hash
-from loaderprobe.records.measurement import Measurement, Mode
+from loaderprobe.records.measurement import Alternative, Measurement, Mode
 from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.resources import (
     CAUSES,
@@ -34,11 +34,12 @@ from loaderprobe.records.resources import (
     SingleCause,
 )
 from loaderprobe.records.verdict import DeviceUse, EvidenceCode, Rates, Speedups, Verdict
-from loaderprobe.records.waits import WAIT_KINDS
+from loaderprobe.records.waits import WAIT_KINDS, StackSamples
 from loaderprobe.render.figures import FIGURES, flat
 from loaderprobe.render.groups import full_label
 from loaderprobe.render.json import summary_json
 from loaderprobe.testing import example_config, example_files
+from tests.analyze.runs import looked
 from tests.analyze.scripted import Truth, measured
 from tests.examples import timelines
 from tests.examples.bandwidth import example_phase
@@ -159,6 +160,9 @@ def test_shards_of_ranks_are_disjoint_and_together_the_whole(count: int, size: i
         (MADE.compute, {"specified_images_per_s": -7.0}, "-7 images/s is no rate"),
         (timelines.starved(), {"names": ()}, "a name that is not there"),
         (timelines.starved(), {"wait_end_ns": ()}, "columns differ in length"),
+        (Alternative(name="pillow", cpu_s=1.0, usual_cpu_s=1.0), {"usual_cpu_s": 0.0}, "takes CPU time"),
+        (StackSamples(functions=(), stacks=(), counts=(), cpu_ns=0), {"stacks": ((0,),), "counts": (1,)}, "not there"),
+        (looked(MADE, "network").waits, {"kind": (99,) * len(RECORDS.batch)}, "that is not there"),
         (FILES, {"paths": ("a",)}, "differ in number"),
         (FILES, {"classes": (0,)}, "differ in number"),
         (FILES, {"size_bytes": (1,)}, "differ in number"),

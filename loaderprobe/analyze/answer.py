@@ -9,8 +9,7 @@ from itertools import product
 from math import ceil
 from typing import Literal
 
-from loaderprobe.analyze.effects import of_intervals
-from loaderprobe.analyze.knee import fewest, ranked
+from loaderprobe.analyze.effects import fewest, of_intervals, ranked
 from loaderprobe.records import by_key
 from loaderprobe.records.config import OPTIONS, alike_but_for
 from loaderprobe.records.files import Staged
@@ -232,19 +231,14 @@ def _scaled(rows: Rows) -> Iterator[Scaling]:
     for first, *more in lines.values():
         real = first in trained
         cpu = on_cpus.get(first.config.compute.model) if real and not on_cpu([first]) else None
-        if more or (real and len(trained) > 1):
-            yield from (_gain(row, first, cpu) for row in (first, *more))
-
-
-def _gain(row: ConfigurationRow, first: ConfigurationRow, cpu: ConfigurationRow | None) -> Scaling:
-    speedup = None if row is first else _over(row, first)
-    times = _hardware(row) / _hardware(first)
-    return Scaling(
-        configuration=row.key,
-        speedup=speedup,
-        efficiency=speedup.value / times if speedup else None,
-        over_cpu=_over(row, cpu) if cpu else None,
-    )
+        for row in (first, *more) if more or (real and len(trained) > 1) else ():
+            speedup = None if row is first else _over(row, first)
+            yield Scaling(
+                configuration=row.key,
+                speedup=speedup,
+                efficiency=speedup.value * _hardware(first) / _hardware(row) if speedup else None,
+                over_cpu=_over(row, cpu) if cpu else None,
+            )
 
 
 def _over(row: ConfigurationRow, other: ConfigurationRow) -> Interval | None:

@@ -18,8 +18,6 @@ def lru_hits(share: float) -> float:
     An image is found again when this node read fewer than c of the set since: last read at position x and now at y,
     that is (1-x) (1-y) >= 1 - c.
     """
-    if share <= 0:
-        return 0.0
     return share + (1 - share) * math.log1p(-share) if share < 1 else 1.0
 
 
@@ -27,8 +25,6 @@ def lru_share_for(hits: float) -> float:
     """The share of the set that such a cache must hold for so many hits: the inverse, by Lambert's W."""
     from scipy.special import lambertw
 
-    if hits <= 0:
-        return 0.0
     return float(1 - math.exp(1 + lambertw((hits - 1) / math.e, -1).real))
 
 

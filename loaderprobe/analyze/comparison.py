@@ -32,7 +32,7 @@ from loaderprobe.records.compare import (
 from loaderprobe.records.config import OPTIONS, alike_but_for
 from loaderprobe.records.environment import Environment, Origin, StorageLocation
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import Measurement, judged_activity
+from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.thresholds import (
     ALPHA,
@@ -43,7 +43,7 @@ from loaderprobe.records.thresholds import (
     REPEAT,
     SAME_MEMORY,
 )
-from loaderprobe.records.verdict import Interval, ShortVerdict
+from loaderprobe.records.verdict import Interval, SideAndCause
 from loaderprobe.stats import mean, standard_error, student_quantile, student_tails
 from loaderprobe.units import format_bytes, join_words
 
@@ -189,7 +189,7 @@ class SideRow:
     unit: Unit
     readings: tuple[RunReading, ...]
     """One a run."""
-    verdict: ShortVerdict | None = None
+    verdict: SideAndCause | None = None
 
     @property
     def count(self) -> int:
@@ -462,7 +462,7 @@ class MeasuredRow:
         """Images/s, or samples/s, of its rounds that count."""
         assert self.row.images_per_s is not None
         found = counted(self.measurement)
-        rates = rates_by_round(found, found.config.mode, judged_activity(found))
+        rates = rates_by_round(found, found.config.mode, found.judged)
         return RunReading(values=tuple(rates.values()), figure=self.row.images_per_s)
 
     @property
@@ -475,7 +475,7 @@ class MeasuredRow:
     @property
     def trains(self) -> bool:
         """False for a loader that was judged alone."""
-        return judged_activity(self.measurement) == "training"
+        return self.measurement.judged == "training"
 
 
 OF_A_SCRIPT = ("loaderprobe run", "loaderprobe.attached")
@@ -498,7 +498,7 @@ def loader_facts(found: MeasuredRow, origin: Origin) -> Facts:
 def side_row(runs: Sequence[MeasuredRow]) -> SideRow:
     """One configuration of a side, or a loader by itself, of all its runs; inconclusive where verdicts differ."""
     verdicts = {run.row.bound.short for run in runs if run.row.bound}
-    unknown = ShortVerdict(side="inconclusive", cause="inconclusive")
+    unknown = SideAndCause(side="inconclusive", cause="inconclusive")
     return SideRow(
         subject=runs[0].subject,
         unit="images/s" if runs[0].measurement.images else "samples/s",

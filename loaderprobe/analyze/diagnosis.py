@@ -15,7 +15,7 @@ from loaderprobe.analyze.verdict.rates import rate_interval, rates_by_round
 from loaderprobe.analyze.verdict.validity import ceiling_phase, disturbance_notes
 from loaderprobe.records.diagnosis import DataFound
 from loaderprobe.records.environment import Origin
-from loaderprobe.records.measurement import NO_STEP, Measurement, judged_activity, segments_of
+from loaderprobe.records.measurement import NO_STEP, Measurement, segments_of
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.report import ConfigurationRow, Report, Summary
 from loaderprobe.records.thresholds import AMPLIFIED, MEMORY_SHARE
@@ -87,7 +87,7 @@ def _without_step(verdict: Verdict) -> Verdict:
 
 def _notes(judged: Judged, data: DataFound, memory_bytes: float) -> Iterator[Remark]:
     """What ranks it is of, what hidden files mean, what is read in vain, and what later epochs find."""
-    measurement, verdict, activity = judged.measurement, judged.verdict, judged_activity(judged.measurement)
+    measurement, verdict, activity = judged.measurement, judged.verdict, judged.measurement.judged
     unit = "images/s" if measurement.images else "samples/s"
     if measurement.by_rank:
         apart = any(segment.mode == "no_exchange" for segment in measurement.segments)
@@ -121,7 +121,7 @@ def _kept_samples(measurement: Measurement, unit: str) -> Iterator[Remark]:
     as_asked = rates_by_round(measurement, measurement.config.mode, "loader_only")
     if first_pass is None or not first_pass.quicker or not as_asked:
         return
-    rate, makes_anew = median(list(as_asked.values())), measurement.access == "fresh"
+    rate, makes_anew = median(as_asked.values()), measurement.access == "fresh"
     first = rate if makes_anew else max(1, measurement.workers) * first_pass.images / first_pass.wall_s
     later = [*rates_by_round(measurement, "warm", "loader_only").values()] if makes_anew else [rate]
     facts: Facts = {"first_per_s": first, "unit": unit, "judged": "first" if makes_anew else "later"}

@@ -2,7 +2,8 @@
 
 Verdicts, searches, devices and ranks all ask this. Rounds that were measured beside each other are compared in pairs,
 since a machine drifts (`of_rounds`), and figures of which only the intervals are left by those (`of_intervals`). Two
-runs are compared as two samples: that is in `comparison.py`.
+runs are compared as two samples: that is in `comparison.py`. Of several rates, the knee is the first that is near the
+best (`fewest`).
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def of_rounds(ratios: Mapping[int, float]) -> Effect:
     Beside it Student's t over the logarithms: what reaches both alike is not in their ratio.
     """
     logs = [math.log(max(1e-9, ratio)) for ratio in ratios.values()]
-    half, middle = half_of_rounds(logs), median(list(ratios.values()))
+    half, middle = half_of_rounds(logs), median(ratios.values())
     ratio = Interval(value=middle, low=middle * math.exp(-half), high=middle * math.exp(half))
     return Effect(rounds=ratios, ratio=ratio, log=mean(logs), error=standard_error(logs))
 
@@ -95,3 +96,20 @@ def of_intervals(top: Interval, bottom: Interval) -> Interval:
     value = top.value / bottom.value
     error = value * math.hypot((top.high - top.value) / top.value, (bottom.high - bottom.value) / bottom.value)
     return Interval(value=value, low=max(0.0, value - error), high=value + error)
+
+
+def fewest(rates: Mapping[int, float]) -> int | None:
+    """The smallest number whose rate is within 2 % of the best; None where there is none."""
+    best = max(rates.values(), default=0.0)
+    return next((number for number in sorted(rates) if rates[number] >= (1 - thresholds.ALIKE) * best), None)
+
+
+def ranked(rates: Mapping[int, Interval]) -> dict[int, float]:
+    """Those known well enough to rank by, where there are any; else all."""
+    known = {number: rate.value for number, rate in rates.items() if not rate.too_wide}
+    return known or {number: rate.value for number, rate in rates.items()}
+
+
+def ladder() -> list[int]:
+    """1, 2, 3, 4, 6, 8, 12, 16 and so on."""
+    return [1, *sorted(size for power in range(1, 12) for size in (2**power, 3 * 2 ** (power - 1)))]

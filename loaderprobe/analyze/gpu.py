@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from loaderprobe.analyze.verdict.rates import NS
 from loaderprobe.records import thresholds
-from loaderprobe.records.measurement import Measurement, Segment, Series, Timeline, communicates, segment_seconds
+from loaderprobe.records.measurement import Measurement, Segment, Series, Timeline, communicates
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import TimePart
 from loaderprobe.records.verdict import DeviceUse, Gaps, GpuWindow, TimelineView
@@ -445,7 +445,7 @@ def _energy(measurement: Measurement, series: dict[str, Series], segments: Seque
             if last >= first:  # else the driver was reloaded
                 joules += last - first
                 seconds += (end_ns - begin_ns) / NS
-                images += segment.steps * own * (end_ns - begin_ns) / NS / segment_seconds(segment)
+                images += segment.steps * own * (end_ns - begin_ns) / NS / segment.seconds
     if joules > 0 and images:
         per_image: Figures = {"energy_j_per_image": joules / images} if measurement.images else {}
         return {"power_w": joules / seconds} | per_image

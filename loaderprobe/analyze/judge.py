@@ -16,18 +16,10 @@ from loaderprobe.analyze.gpu import (
 )
 from loaderprobe.analyze.verdict.experiments import Experiments, run_experiments
 from loaderprobe.analyze.verdict.rates import bytes_per_image, step_time
-from loaderprobe.analyze.verdict.rule import (
-    judge,
-    prediction_error_of,
-    predictions_of,
-    speedups_among,
-    with_certainty,
-    with_gaps,
-    with_ranks,
-)
+from loaderprobe.analyze.verdict.rule import judge, speedups_among, with_certainty, with_gaps, with_ranks
 from loaderprobe.analyze.verdict.validity import by_waiting, disk_use, evidence_of, files_were
 from loaderprobe.errors import BadValue
-from loaderprobe.records.measurement import NO_STEP, Measurement, Segment, judged_activity, segment_seconds, segments_of
+from loaderprobe.records.measurement import NO_STEP, Measurement, Segment, segments_of
 from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.resources import IN_GAPS, INPUTS, ONLY_WAITED, SPEEDUPS, SingleCause
@@ -118,11 +110,11 @@ def _verdict(found: Experiments, ceiling: StorageCeiling | None, reading: Window
     images_per_s = found.rate
     if images_per_s is None or not found.loader:
         raise BadValue(f"{measurement.config.title()}: the measurement has no complete round")
-    trained = segments_of(measurement, found.base, judged_activity(measurement))
+    trained = segments_of(measurement, found.base, measurement.judged)
     rates = _rates(found)
     disk, not_counted = disk_use(measurement, trained, ceiling, images_per_s.value)
     wait = _wait_fraction(trained, found.loop.overhead_s)
-    utilization = median(list(found.end_to_end.values())) / found.compute if found.compute else None
+    utilization = median(found.end_to_end.values()) / found.compute if found.compute else None
     # The verdict uses none of these. The first two are what other tools judge by.
     beside = (
         *evidence_of(
@@ -146,8 +138,8 @@ def _verdict(found: Experiments, ceiling: StorageCeiling | None, reading: Window
         complete_rounds=len(found.end_to_end),
         rates_images_per_s=rates,
         speedups=Speedups(**{name: speedups.get(name) for name in SPEEDUPS}),
-        predicted_images_per_s=median(list(predictions_of(found).values())) if found.predicted else None,
-        prediction_error=prediction_error_of(found)[0],
+        predicted_images_per_s=median(found.predictions.values()) if found.predicted else None,
+        prediction_error=found.prediction_error[0],
         input_wait_fraction=wait,
         accelerator_utilization=utilization,
         bytes_per_image=bytes_per_image(measurement, trained),
@@ -186,7 +178,7 @@ def _rate_facts(found: Experiments) -> Facts:
     """Images/s of what is judged, of the loader and of compute; whether compute is emulated."""
     compute = found.measurement.compute
     alone = compute.name == NO_STEP
-    training, loader = median(list(found.end_to_end.values())), median(list(found.loader.values()))
+    training, loader = median(found.end_to_end.values()), median(found.loader.values())
     facts: Facts = {
         "judged": "loader" if alone else "training",
         "images_per_s": loader if alone else training,
@@ -217,7 +209,7 @@ def _rates(found: Experiments) -> Rates:
         rates = found.without.get(resource, {})
         # A rate without bound (nothing else takes time) is no figure to print.
         bounded = all(rate < UNBOUNDED * found.loader[number] for number, rate in rates.items())
-        return median(list(rates.values())) if rates and bounded else None
+        return median(rates.values()) if rates and bounded else None
 
     measurement, cpu_s = found.measurement, 0.0
     if found.cost:
@@ -225,7 +217,7 @@ def _rates(found: Experiments) -> Rates:
         cpu_s = (found.cost.all_cpu_s if measurement.own_threads else found.cost.cpu_s) / found.cost.images
     return Rates(
         compute=found.compute,
-        loader=median(list(found.loader.values())),
+        loader=median(found.loader.values()),
         cpu_limit=measurement.cores_available / cpu_s if cpu_s else None,
         **{f"loader_without_{name}": without(name) for name in INPUTS},
     )
@@ -233,7 +225,7 @@ def _rates(found: Experiments) -> Rates:
 
 def _wait_fraction(segments: Sequence[Segment], overhead_s: float) -> float:
     """Share of wall time in `next()` beyond what the training thread itself works there."""
-    total = sum(segment_seconds(segment) for segment in segments)
+    total = sum(segment.seconds for segment in segments)
     wait = sum(
         max(0.0, (ready - begin) / 1e9 - overhead_s)
         for segment in segments

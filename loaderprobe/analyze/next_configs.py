@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from loaderprobe.analyze.knee import fewest, ladder, ranked
+from loaderprobe.analyze.effects import fewest, ladder, ranked
 from loaderprobe.records import by_key
 from loaderprobe.records.config import Auto, RunConfig, alike_but_for, with_options
 from loaderprobe.records.report import ConfigurationRow, Report

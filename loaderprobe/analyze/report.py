@@ -265,8 +265,7 @@ def ranks_view(measurement: Measurement, verdict: Verdict) -> RanksView | None:
     if len(measurement.by_rank) < 2:
         return None
     in_step, alone = (measurement.config.mode, "loader_only", None), rates_alone(measurement)
-    kinds = [(segment.mode, segment.activity, segment.without) for segment in measurement.segments]
-    places = [place for place, kind in enumerate(kinds) if kind == in_step]
+    places = [place for place, segment in enumerate(measurement.segments) if segment.kind == in_step]
     rows = [
         RankRow(
             rank=seen.rank,
@@ -342,15 +341,10 @@ def _judged(measurement: Measurement, ceiling: StorageCeiling | None) -> Judged 
     try:
         found = Judged(measurement=measurement, ceiling=ceiling)
         advice = recommend(found.experiments, Surroundings(storage=Storage(ceiling=ceiling))).advice
-        figures = asdict(replace(found.verdict, advice=advice))
+        json.dumps(asdict(replace(found.verdict, advice=advice)), allow_nan=False)
+        return found
     except (LoaderprobeError, ArithmeticError, ValueError, LookupError) as error:
         reason = f"{type(error).__name__}: {error}"
-    else:
-        try:
-            json.dumps(figures, allow_nan=False)
-            return found
-        except ValueError:
-            reason = "a figure is infinite"
     return DamagedFile(file=f"measurements/{measurement.config.key}.json", reason=f"cannot be judged: {reason}")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from loaderprobe.records.measurement import Activity, Measurement, Mode, segment_seconds
+from loaderprobe.records.measurement import Activity, Measurement, Mode
 from loaderprobe.stats import mean
 
 # Rate times CPU per image settles to 1 to 3 % within 1 to 2 s; three rounds of 0.7 s reach it.
@@ -129,7 +129,7 @@ class Durations:
         """From a measurement; what it took beside its timed segments, once begun, is divided evenly over them."""
         loader, rounds = measurement.config.loader, measurement.config.rounds
         pace = pace_for(workers=loader.workers, rounds=rounds, budget_s=measurement.wall_s)
-        timed_s = [segment_seconds(segment) for segment in measurement.segments]
+        timed_s = [segment.seconds for segment in measurement.segments]
         beside_s = max(0.0, measurement.wall_s - measurement.first_batch_s - sum(timed_s)) / len(timed_s)
         found = cls(usual_s=OVERHEAD * pace.max_s)
         for each, seconds in zip(measurement.segments, timed_s, strict=True):

@@ -9,7 +9,7 @@ from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.segment_runner import WINDOW_WARM_UP
 from loaderprobe.protocols import Compute, Profiling
 from loaderprobe.records.config import RunConfig
-from loaderprobe.records.measurement import NO_STEP, ComputeInfo, Missing, Mode, Segment, Timeline, span_ns
+from loaderprobe.records.measurement import NO_STEP, ComputeInfo, Missing, Mode, Segment, Timeline
 from loaderprobe.records.remark import Remark
 
 TIMELINE = "gpu_timeline"
@@ -79,7 +79,7 @@ def seconds_a_step(segments: Sequence[Segment], mode: Mode) -> float | None:
     trained = [s for s in segments if s.activity == "training" and s.mode == mode and s.steps]
     if not trained:
         return None
-    return span_ns(trained[-1]) / trained[-1].steps / 1e9
+    return trained[-1].span_ns / trained[-1].steps / 1e9
 
 
 def window_steps(config: RunConfig, step_s: float, limit_s: float) -> int | Missing:

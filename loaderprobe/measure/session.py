@@ -36,7 +36,6 @@ from loaderprobe.records.measurement import (
     Segment,
     Series,
     Timeline,
-    segment_seconds,
 )
 from loaderprobe.records.remark import Remark, each_once
 from loaderprobe.records.thresholds import MOST_TIMES, UTILIZATION
@@ -162,7 +161,7 @@ class Session:
             self._runner.longer[part], begun_ns = longer, self.parts.clock.now_ns()
             segments[-1] = self._in_a_row(part, number)
             self.parts.loader.records()
-        timed_s = segment_seconds(segments[-1])
+        timed_s = segments[-1].seconds
         self._durations.add(part, timed_s, (self.parts.clock.now_ns() - begun_ns) / 1e9 - timed_s)
 
     def _longer(self, part: Part, number: int, begun_ns: int) -> tuple[int, float] | None:
@@ -182,8 +181,8 @@ class Session:
         since = range(self._runner.ready.evicted_at, last.first_batch + last.steps)
         apart = batches_between_reads(self.parts.loader.records(), since)
         wanted, took_s = 2 * (apart or last.steps), (self.parts.clock.now_ns() - begun_ns) / 1e9
-        timed_s = segment_seconds(last) * wanted / last.steps
-        longer_s = took_s - segment_seconds(last) + timed_s
+        timed_s = last.seconds * wanted / last.steps
+        longer_s = took_s - last.seconds + timed_s
         fits = self._spent_s() + LONG_SEGMENTS * longer_s < (self.budget_s or LONGEST_BUDGET_S)
         if wanted > least and not fits:
             self._lacks_s[part] = longer_s - took_s

@@ -7,7 +7,7 @@ from typing import Literal
 
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.environment import SCHEMA_VERSION, Environment, Origin
-from loaderprobe.records.verdict import Interval, ShortVerdict
+from loaderprobe.records.verdict import Interval, SideAndCause
 
 ResultKind = Literal["sweep", "bandwidth", "diagnosis"]
 Word = Literal["slower", "faster", "same", "unclear"]
@@ -55,8 +55,8 @@ class Compared:
     """Rounds a side with which a change that matters would be seen; None where no number of them is enough."""
     word: Word
     reason: WordReason
-    verdict_before: ShortVerdict | None = None
-    verdict_after: ShortVerdict | None = None
+    verdict_before: SideAndCause | None = None
+    verdict_after: SideAndCause | None = None
 
     @property
     def verdict_changed(self) -> bool:

@@ -258,6 +258,16 @@ class Others:
         least = {"span_ns": 1, "cores": 1, "cpu_ns": 0, "own_cpu_ns": 0, "steal_ns": 0, "own_read_bytes": 0}
         check_at_least("other processes", self, least)
 
+    @property
+    def share(self) -> float:
+        """Of the cores that other processes took."""
+        return self.cpu_ns / (self.span_ns * self.cores)
+
+    @property
+    def steal_share(self) -> float:
+        """Of the time of the cores that the hypervisor gave other machines."""
+        return self.steal_ns / (self.span_ns * self.cores)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
@@ -319,6 +329,21 @@ class Segment:
     @property
     def steps(self) -> int:
         return len(self.begin_ns)
+
+    @property
+    def seconds(self) -> float:
+        """Whole iterations, from the first `next()` to the release of the last batch."""
+        return (self.closed_ns - self.begin_ns[0]) / 1e9
+
+    @property
+    def span_ns(self) -> int:
+        """Nanoseconds from the first step to the end of the last, or of the device's work."""
+        return max(self.closed_ns, *self.finished_ns[-1:], 0) - self.begin_ns[0]
+
+    @property
+    def kind(self) -> tuple[Mode, Activity, int | None]:
+        """Segments of one kind repeat each other: mode, activity, and the rank that took no input."""
+        return self.mode, self.activity, self.without
 
 
 _LEAST_OF_SEGMENT = {
@@ -474,6 +499,21 @@ class Measurement:
         return min(self.config.loader.workers, 1) if self.own_threads else self.config.loader.workers
 
     @property
+    def step_images(self) -> int:
+        """Images of one step: of all ranks, where several were gathered."""
+        return self.segments[0].batch_size if self.segments else self.config.compute.batch_size * self.config.ranks
+
+    @property
+    def as_found(self) -> bool:
+        """True where the files were neither evicted nor warmed, since they are not known or it was not asked for."""
+        return self.config.cache == "as-found" or self.access == "none"
+
+    @property
+    def judged(self) -> Activity:
+        """What the verdict is on: training or, without a step, the loader alone."""
+        return "loader_only" if self.compute.name == NO_STEP else "training"
+
+    @property
     def ranks_here(self) -> int:
         """Ranks that share the cores of its host."""
         return self.host_ranks or max(1, self.ranks // self.config.nodes)
@@ -506,25 +546,9 @@ class RunFailure:
     """Of that rank."""
 
 
-def judged_activity(measurement: Measurement) -> Activity:
-    """What the verdict is on: training or, without a step, the loader alone."""
-    return "loader_only" if measurement.compute.name == NO_STEP else "training"
-
-
 def segments_of(
     measurement: Measurement, mode: Mode, activity: Activity, *, without: int | None = None
 ) -> list[Segment]:
     """The segments of one mode and activity, by round: all ranks take input, but for the one in `without`."""
-    wanted = (mode, activity, without)
-    found = [s for s in measurement.segments if (s.mode, s.activity, s.without) == wanted and s.steps > 0]
+    found = [segment for segment in measurement.segments if segment.kind == (mode, activity, without)]
     return sorted(found, key=lambda segment: segment.round)
-
-
-def segment_seconds(segment: Segment) -> float:
-    """Whole iterations, from the first `next()` to the release of the last batch."""
-    return (segment.closed_ns - segment.begin_ns[0]) / 1e9
-
-
-def span_ns(segment: Segment) -> int:
-    """Nanoseconds from the first step to the end of the last, or of the device's work."""
-    return max(segment.closed_ns, *segment.finished_ns[-1:], 0) - segment.begin_ns[0]

@@ -197,17 +197,10 @@ class SideAndCause:
         """False where nothing, or no single cause, was found."""
         return self.cause not in ("either", "inconclusive")
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShortVerdict(SideAndCause):
-    """One word each for side and cause."""
-
-    cause: Cause
-
     @property
-    def short(self) -> ShortVerdict:
+    def short(self) -> SideAndCause:
         """Side and cause alone, which compare."""
-        return ShortVerdict(side=self.side, cause=self.cause, candidates=self.candidates)
+        return SideAndCause(side=self.side, cause=self.cause, candidates=self.candidates)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,9 +222,10 @@ class GapVerdict(SideAndCause):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bound(ShortVerdict):
+class Bound(SideAndCause):
     """The verdict on a configuration, with its reason."""
 
+    cause: Cause
     reason: Reason
     sentence: str = field(default="", compare=False)
     """The reason in words; `render` adds it where the verdict leaves the program."""

@@ -12,7 +12,7 @@ from loaderprobe.records import values
 from loaderprobe.records.compare import Compared, ComparedSide, ComparisonReport, Difference, Gate, Subject, Unit, Word
 from loaderprobe.records.config import OPTIONS
 from loaderprobe.records.report import ConfigurationRow
-from loaderprobe.records.verdict import Interval, ShortVerdict
+from loaderprobe.records.verdict import Interval, SideAndCause
 from loaderprobe.render.charts import Bar, Chart, ChartRow, How
 from loaderprobe.render.document import Cell, Column, Document, Paragraph, Part, Section, few, items, table, tags
 from loaderprobe.render.format import MISSING, counted, first_upper, interval, percent
@@ -169,7 +169,7 @@ def _ratio_row(name: str, row: Compared) -> ChartRow:
     )
 
 
-def _limit(verdict: ShortVerdict | None) -> Cell | str:
+def _limit(verdict: SideAndCause | None) -> Cell | str:
     return Cell(text=f"{letters_of(verdict)} {bound_words(verdict)}", tone=tone(verdict)) if verdict else ""
 
 

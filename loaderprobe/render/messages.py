@@ -338,7 +338,6 @@ MESSAGES: dict[str, str] = {
     "no_model_fits": "no model comes near the measured rate, so something else limits the loader",
     "files_from_memory": "the files came from memory, so nothing is known of the storage",
     "files_as_found": "the files were read as found, so the share of storage is not known",
-    "no_cpu_time": "its CPU time was not measured",
     "more_than_storage": "it needs {bytes_per_s:bytes/s}, more than the storage was measured to deliver",
     "exchange_of_gradients": "ranks exchange gradients, for which a faster device waits as well",
     "laws_disagree": (

@@ -40,7 +40,6 @@ from loaderprobe.plugins import ONE_LAYOUT, check_installed, resolve
 from loaderprobe.protocols import Loader, OwnThreads
 from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN, RunConfig
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import segment_seconds
 from loaderprobe.samplers import sampling
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.stats import median
@@ -286,7 +285,7 @@ def segment_of(runner: SegmentRunner, scratch: Path) -> float:
             loader.new_processes = looking.follow_threads
         time.sleep(PAUSE_S)
         found = runner.run(Part("warm", "loader_only"), 0)
-        return found.batch_size * found.steps / segment_seconds(found)
+        return found.batch_size * found.steps / found.seconds
 
 
 def rates(name: str, folder: str, rounds: int, seconds: float) -> None:

@@ -534,8 +534,12 @@ def test_forecasts_that_cannot_be_made_are_refused() -> None:
     assert (
         forecast.refused and remark_words(forecast.refused) == words and recommend(halved, Surroundings()).advice == ()
     )
-    (forecast,) = recommend(replace(found, end_to_end={}, predicted={}), Surroundings()).forecasts
-    assert forecast.refused and forecast.refused.code == "no_complete_round"
+    for seen, code in (
+        (replace(found, end_to_end={}, predicted={}), "no_complete_round"),
+        (replace(found, cost=None), "no_worker_times"),
+    ):
+        (forecast,) = recommend(seen, Surroundings()).forecasts
+        assert forecast.refused and forecast.refused.code == code
     forecasts = advised(as_found(), SLOW_DISK).forecasts
     refused = {each.changed for each in forecasts if each.refused and each.refused.code == "files_as_found"}
     assert refused == {"page_cache_share", "pinned_share", "disk_speed"}

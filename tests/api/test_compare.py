@@ -23,7 +23,7 @@ from loaderprobe.records.config import with_options
 from loaderprobe.records.diagnosis import DataFound, OwnMeasured
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.verdict import ShortVerdict
+from loaderprobe.records.verdict import SideAndCause
 from loaderprobe.render.json import result_json
 from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.testing import example_files
@@ -289,11 +289,11 @@ def test_a_diagnosis_is_a_run_of_one_row(tmp_path: Path) -> None:
 
 QUIET = (99.0, 100.0, 101.0)
 NOISY = (70.0, 100.0, 130.0)
-BY_STORAGE = ShortVerdict(side="input", cause="storage")
-OPEN = ShortVerdict(side="inconclusive", cause="inconclusive")
+BY_STORAGE = SideAndCause(side="input", cause="storage")
+OPEN = SideAndCause(side="inconclusive", cause="inconclusive")
 
 
-def row(values: Sequence[float], *, factor: float = 1.0, verdict: ShortVerdict | None = None) -> SideRow:
+def row(values: Sequence[float], *, factor: float = 1.0, verdict: SideAndCause | None = None) -> SideRow:
     """Of one run, whose values are times `factor`."""
     scaled = tuple(value * factor for value in values)
     reading = RunReading(values=scaled, figure=interval(scaled))
@@ -338,8 +338,8 @@ def test_among_many_rows_a_chance_change_is_none() -> None:
 
 def test_only_firm_verdicts_change() -> None:
     """To or from inconclusive, or between two of `either`, is no change."""
-    compute = ShortVerdict(side="compute", cause="compute")
-    either = ShortVerdict(side="input", cause="either", candidates=("storage", "preprocessing"))
+    compute = SideAndCause(side="compute", cause="compute")
+    either = SideAndCause(side="input", cause="either", candidates=("storage", "preprocessing"))
     pairs = [(BY_STORAGE, compute), (BY_STORAGE, OPEN), (either, compute), (BY_STORAGE, BY_STORAGE)]
     rows = judged(*((row(QUIET, verdict=one), row(QUIET, verdict=other)) for one, other in pairs))
     assert [each.verdict_changed for each in rows] == [True, False, False, False]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from loaderprobe.analyze.caches import page_cache_hits
+from loaderprobe.analyze.effects import fewest, ranked
 from loaderprobe.analyze.forecast.changes import (
     OneAFile,
     accelerator,
@@ -25,9 +26,8 @@ from loaderprobe.analyze.forecast.changes import (
     worker_forecasts,
 )  # fmt: skip
 from loaderprobe.analyze.forecast.fit import Fit, Point, Storage, fit, point_of
-from loaderprobe.analyze.knee import fewest, ranked
 from loaderprobe.analyze.verdict.experiments import Experiments
-from loaderprobe.analyze.verdict.one_thread import on_one_thread
+from loaderprobe.analyze.verdict.one_thread import gain_on_one_thread
 from loaderprobe.analyze.verdict.rule import contenders, cores_are_busy, ranks_wait_for, speedups_among
 from loaderprobe.analyze.verdict.slow_host import SlowHost
 from loaderprobe.analyze.verdict.validity import never_warm
@@ -129,7 +129,7 @@ def _most(found: Experiments, name: SingleCause) -> float:
 
 
 def _now(found: Experiments) -> float:
-    return median(list(found.end_to_end.values())) if found.end_to_end else 0.0
+    return median(found.end_to_end.values()) if found.end_to_end else 0.0
 
 
 def _advised(found: Experiments, action: Action, most: float, command: str = "") -> Advice:
@@ -228,15 +228,15 @@ def recommend(found: Experiments, around: Surroundings) -> Recommendation:
 
 def _one_thread(found: Experiments) -> tuple[Advice, ...]:
     """As tried: the rate of all rounds, and what it gained in those that had both."""
-    tried, before = on_one_thread(found.measurement), found.rate
-    if tried is None or not tried.gains or before is None:
+    gain, before = gain_on_one_thread(found.measurement), found.rate
+    if gain is None or before is None:
         return ()
-    ratio = median(list(tried.ratios.values()))
-    # A gain is beyond the spread, so that even the low end is one.
-    low = min(each / (1 + tried.spread.get(n, 0.0)) for n, each in tried.ratios.items())
-    high = max(each * (1 + tried.spread.get(n, 0.0)) for n, each in tried.ratios.items())
-    action, after = Action(code="one_thread", facts={}), Interval(value=ratio, low=low, high=high).times(before.value)
-    return (Advice(action=action, command=_ON_ONE_THREAD, speedup=ratio, before=before, after=after, how="measured"),)
+    return (
+        Advice(
+            action=Action(code="one_thread"), command=_ON_ONE_THREAD, speedup=gain.value, before=before,
+            after=gain.times(before.value), how="measured",
+        ),
+    )  # fmt: skip
 
 
 # As it was measured: the step keeps its threads.

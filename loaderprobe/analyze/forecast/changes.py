@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from loaderprobe.analyze.caches import page_cache_hits
+from loaderprobe.analyze.effects import fewest, ladder, ranked
 from loaderprobe.analyze.forecast.fit import Fit, Point, ServiceTimes, Storage, fit
-from loaderprobe.analyze.knee import fewest, ladder, ranked
 from loaderprobe.records import thresholds
 from loaderprobe.records.measurement import Alternative
 from loaderprobe.records.remark import Remark
@@ -221,8 +221,6 @@ def examples(fit: Fit) -> list[Forecast]:
 def alternative(fit: Fit, measured: Alternative) -> Forecast:
     """With another decoder, or with bytes sent instead of floats; from CPU times of one rank, measured side by side."""
     changed: Changed = "tensor" if measured.name == "uint8" else "decoder"
-    if measured.cpu_s <= 0 or measured.usual_cpu_s <= 0:
-        return refused(changed, measured.name, Remark(code="no_cpu_time"))
     free = fit.anchor.measured.get("preprocessing", math.inf) if changed == "decoder" else math.inf
     ranks = fit.anchor.ranks
     change = Change(

@@ -9,18 +9,10 @@ from functools import lru_cache
 from typing import Literal
 
 from loaderprobe.analyze.verdict.experiments import Experiments
-from loaderprobe.analyze.verdict.rates import (
-    Loop,
-    bytes_per_image,
-    per_second,
-    rates_by_round,
-    step_images,
-    worker_cost,
-)
-from loaderprobe.analyze.verdict.rule import prediction_error_of
-from loaderprobe.analyze.verdict.validity import as_found, cold_share
+from loaderprobe.analyze.verdict.rates import Loop, bytes_per_image, per_second, rates_by_round, worker_cost
+from loaderprobe.analyze.verdict.validity import cold_share
 from loaderprobe.records import thresholds
-from loaderprobe.records.measurement import Measurement, Segment, judged_activity, segment_seconds, segments_of
+from loaderprobe.records.measurement import Measurement, Segment, segments_of
 from loaderprobe.records.phases import FROM_STORAGE, BandwidthPhase, KindOfDevice, StorageCeiling
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import Bottleneck
@@ -117,15 +109,11 @@ class Storage:
 
         The mean over all phases that differ from the fastest by noise only: the fastest of several is above what lasts.
         """
-        best = max(self._phases, key=lambda phase: phase.bw_bytes, default=None)
+        best = max(self.phases, key=lambda phase: phase.bw_bytes, default=None)
         if best is None or best.at_least:
             return None
-        alike = [phase for phase in self._phases if phase.bw_high >= best.bw_low]
+        alike = [phase for phase in self.phases if phase.bw_high >= best.bw_low]
         return sum(phase.bw_bytes * phase.runtime for phase in alike) / sum(phase.runtime for phase in alike)
-
-    @property
-    def at_least_bytes_per_s(self) -> float:
-        return max((phase.bw_bytes for phase in self._phases), default=0.0)
 
     @property
     def alone_s(self) -> float:
@@ -134,14 +122,14 @@ class Storage:
         The mean of a lone reader before a single server. Elsewhere the fastest of the phase with the fewest readers,
         since a lone reader uses up a token bucket's credit, and waits for more.
         """
-        files = [(phase.readers, phase.file_ns) for phase in self._phases if phase.file_ns]
+        files = [(phase.readers, phase.file_ns) for phase in self.phases if phase.file_ns]
         readers, file_ns = min(files, key=lambda each: each[0], default=(0, None))
         if file_ns is None:
             return 0.0
         return (file_ns.mean if readers == 1 and self.kind == "single_server" else file_ns.min) / 1e9
 
     @property
-    def _phases(self) -> list[BandwidthPhase]:
+    def phases(self) -> list[BandwidthPhase]:
         """Those from storage. Where reads are not counted, a known kind proves it: only waiting readers show one."""
         good = FROM_STORAGE if self.kind == "unknown" else (*FROM_STORAGE, "unproved")
         return [phase for phase in self.ceiling.phases if phase.cache in good] if self.ceiling else []
@@ -320,7 +308,7 @@ class Point:
 
 def point_of(found: Experiments) -> Point | Remark:
     """The figures of one measurement, or why it carries no forecast."""
-    prediction_error, tolerance = prediction_error_of(found)
+    prediction_error, tolerance = found.prediction_error
     if prediction_error is None or not found.compute or found.estimated_parts:
         return Remark(code="no_complete_round")
     if abs(prediction_error) > tolerance or not 1 / thresholds.MISFIT <= 1 + prediction_error <= thresholds.MISFIT:
@@ -337,7 +325,7 @@ def point_of(found: Experiments) -> Point | Remark:
     from_storage = config.cache != "warm" and measurement.storage_kind != "memory"
     return Point(
         workers=measurement.workers,
-        batch_size=step_images(measurement),
+        batch_size=found.loop.batch_size,
         synchronous=measurement.compute.synchronous,
         on_cpu=config.compute.name == "cpu",
         loader=median(loader),
@@ -356,7 +344,7 @@ def point_of(found: Experiments) -> Point | Remark:
         sending_s=max(0.0, (cost.process_cpu_s or 0.0) - cost.cpu_s) / cost.images if measurement.workers else 0.0,
         collated=cost.collate_s / cost.wall_s if cost.wall_s else 0.0,
         measured=_measured(found),
-        trained_warm=found.is_measured("storage") and (found.in_training or judged_activity(measurement) != "training"),
+        trained_warm=found.is_measured("storage") and (found.in_training or measurement.judged != "training"),
         unproved=_why_unproved(found, cold, from_storage=from_storage),
         ranks=measurement.ranks,
     )
@@ -369,7 +357,7 @@ def _measured(found: Experiments) -> dict[str, float]:
     the rate alone drifts with the CPU.
     """
     rates: dict[str, float] = {
-        name: median(list(rates.values())) for name, rates in found.without.items() if found.is_measured(name) and rates
+        name: median(rates.values()) for name, rates in found.without.items() if found.is_measured(name) and rates
     }
     measurement = found.measurement
     warm = worker_cost(measurement.worker_batches, segments_of(measurement, "warm", "loader_only"))
@@ -381,7 +369,7 @@ def _measured(found: Experiments) -> dict[str, float]:
 def _idle_s(workers: int, loader_only: Sequence[Segment], busy_s: float) -> float:
     """Over the same batches as the time that an image takes in a worker: rounds differ by more than it is."""
     images = sum(s.steps * s.batch_size for s in loader_only)
-    return max(0.0, max(workers, 1) * sum(map(segment_seconds, loader_only)) / images - busy_s)
+    return max(0.0, max(workers, 1) * sum(each.seconds for each in loader_only) / images - busy_s)
 
 
 def _read_per_image(measurement: Measurement, loader_only: Sequence[Segment], cold: float | None) -> float:
@@ -395,7 +383,7 @@ def _why_unproved(found: Experiments, cold: float | None, *, from_storage: bool)
         return Remark(code="files_from_memory")
     if found.measurement.is_remote:
         return None
-    if as_found(found.measurement) and (cold is None or cold < thresholds.COLD_AT_LEAST):
+    if found.measurement.as_found and (cold is None or cold < thresholds.COLD_AT_LEAST):
         return Remark(code="files_as_found")
     reason = found.missing.get("storage") if found.base == "baseline" else None
     return Remark(code="storage_missing", facts=reason.because) if reason else None
@@ -550,7 +538,7 @@ def _device(
     beside = min(undisturbed["workers"], undisturbed["cores"], undisturbed["transport"])
     if size and beside > thresholds.ABOVE_CEILING * most.loader:
         return seen, math.inf
-    return math.inf, thresholds.ABOVE_CEILING * max(seen, storage.at_least_bytes_per_s)
+    return math.inf, thresholds.ABOVE_CEILING * max([seen, *(phase.bw_bytes for phase in storage.phases)])
 
 
 def _of_senders(points: Sequence[Point], anchor: Point, time_s: Callable[[Point], float]) -> float:

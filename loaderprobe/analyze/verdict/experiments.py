@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from loaderprobe.analyze.effects import of_rounds
+from loaderprobe.analyze.effects import half_of_rounds, of_rounds
 from loaderprobe.analyze.verdict.rates import (
     BY_TIMES,
     NS,
@@ -23,13 +23,11 @@ from loaderprobe.analyze.verdict.rates import (
     rate_without,
     rates_by_round,
     spread_of_both,
-    step_images,
     waiting_of,
     worker_cost,
 )
 from loaderprobe.analyze.verdict.slow_host import SlowHost, host_names, slow_host
 from loaderprobe.analyze.verdict.validity import (
-    as_found,
     ceiling_phase,
     cold_share,
     counted,
@@ -40,13 +38,12 @@ from loaderprobe.analyze.verdict.validity import (
     why_not_as_asked,
     why_not_on_a_rank,
 )
-from loaderprobe.records import values
+from loaderprobe.records import thresholds, values
 from loaderprobe.records.config import RunConfig
-from loaderprobe.records.measurement import Measurement, Mode, RankSeen, Segment, judged_activity, segments_of
+from loaderprobe.records.measurement import Measurement, Mode, RankSeen, Segment, segments_of
 from loaderprobe.records.phases import StorageCeiling
-from loaderprobe.records.remark import Remark
+from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.resources import ABLATIONS, AMONG_RANKS, ONLY_WAITED, WAITED, ResourceName, SingleCause
-from loaderprobe.records.thresholds import ABOVE_CEILING, CLEAR_LEAD, FAR_LEAD, LEAST_BYTES, NEGLIGIBLE_WAIT, OPEN_LEAD
 from loaderprobe.records.verdict import How, Interval, Speedup
 from loaderprobe.stats import mean, median
 
@@ -120,7 +117,7 @@ def among_ranks(seen: Seen) -> AmongRanks:
         slowest=measurement.by_rank[pair[0]] if pair else None,
         slowest_alone=alone.get(pair[0], 0.0) if pair else 0.0,
         middle_alone=alone.get(pair[1], 0.0) if pair else 0.0,
-        alike=mean(list(alone.values())) < CLEAR_LEAD * min(alone.values()) if alone else True,
+        alike=mean(alone.values()) < thresholds.CLEAR_LEAD * min(alone.values()) if alone else True,
         hosts=hosts,
         host_ratios=_over_in_step(seen, as_elsewhere) if missing["straggler"] is None else {},
     )
@@ -177,7 +174,7 @@ def _by_round(rates: Mapping[int, float], rounds: Mapping[int, object]) -> dict[
     """In each of these rounds; where it was not measured, the median of the others."""
     if not rates:
         return {}
-    usual = median(list(rates.values()))
+    usual = median(rates.values())
     return {n: rates.get(n, usual) for n in rounds}
 
 
@@ -210,7 +207,7 @@ class Seen:
     @classmethod
     def of(cls, measurement: Measurement, ceiling: StorageCeiling | None) -> Seen:
         base = measurement.config.mode
-        judged = segments_of(measurement, base, judged_activity(measurement))
+        judged = segments_of(measurement, base, measurement.judged)
         loader_only = segments_of(measurement, base, "loader_only")
         # Where the loader did not run alone, its batches cost what they cost in training.
         made = loader_only or judged
@@ -238,7 +235,7 @@ class Seen:
             measurement=measurement,
             loader=loader,
             alone=alone,
-            end_to_end=rates_by_round(measurement, base, judged_activity(measurement)),
+            end_to_end=rates_by_round(measurement, base, measurement.judged),
             loop=loop,
             cost=cost_of(made),
             run_delay=delayed.run_delay_s / delayed.wall_s if delayed and delayed.wall_s else None,
@@ -261,25 +258,60 @@ class Seen:
     @property
     def compute(self) -> float | None:
         """Images/s of compute alone."""
-        return median(list(self.alone.values())) if self.alone else None
+        return median(self.alone.values()) if self.alone else None
 
     @property
     def most(self) -> float:
-        """The most that any input can gain: compute alone over training."""
+        """The most that any input can gain: compute alone over training; infinite where that is not known."""
         if self.compute is None or not self.end_to_end:
             return math.inf
-        return max(1.0, self.compute / median(list(self.end_to_end.values())))
-
-    @property
-    def compute_over_training(self) -> float | None:
-        """Compute alone over training as measured: the speed-up of a free input."""
-        return self.most if math.isfinite(self.most) else None
+        return max(1.0, self.compute / median(self.end_to_end.values()))
 
     @property
     def loader_over_training(self) -> float | None:
         """The loader alone over training as measured: the speed-up of free compute."""
         both = sorted(self.loader.keys() & self.end_to_end.keys())
         return median([self.loader[n] / self.end_to_end[n] for n in both]) if both else None
+
+    @property
+    def predictions(self) -> dict[int, float]:
+        """By round, images/s of training from its parts: of what sizes of files leave open, the nearest to training.
+
+        A segment of few batches reads files that are a tenth larger than those of the next. A loader that is limited by
+        bytes then makes fewer images of them, and one that is not does not: the prediction lies between the two.
+        """
+        nearest = {}
+        for number, rate in self.predicted.items():
+            low, high = sorted((rate, self.predicted_by_bytes.get(number, rate)))
+            nearest[number] = min(max(self.end_to_end.get(number, rate), low), high)
+        return nearest
+
+    @property
+    def misfits(self) -> dict[int, float]:
+        """The logarithm of training over its prediction, of the rounds that have both."""
+        rates = self.end_to_end
+        return {n: math.log(rates[n] / rate) for n, rate in self.predictions.items() if n in rates}
+
+    @property
+    def prediction_error(self) -> tuple[float | None, float]:
+        """(measured end-to-end rate over the predicted one minus 1, the most that noise explains).
+
+        Rounds are compared pair by pair, since both rates of a round saw the same machine. In a single round the steps
+        show the noise: eight batches from a disk may end a tenth early or late.
+        """
+        misfits = self.misfits
+        if not misfits:
+            return None, thresholds.LEAST_PREDICTION_ERROR
+        logs = list(misfits.values())
+        noise = half_of_rounds(logs) if len(logs) > 1 else self.spread_of_steps.get(next(iter(misfits)), 0.0)
+        tolerance = max(thresholds.LEAST_PREDICTION_ERROR, min(thresholds.MOST_PREDICTION_ERROR, noise))
+        return math.expm1(median(logs)), tolerance
+
+    @property
+    def noise(self) -> float:
+        """By how much, at most, a round's training over its parts differs from that of the middle round."""
+        logs = list(self.misfits.values())
+        return max((abs(log - median(logs)) for log in logs), default=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,8 +335,8 @@ class Experiments(Seen):
     """Resource to the least and the most that its speed-up can be, by what workers can have waited for it."""
     met_warm: Remark | None
     """Why files that were to be cold were warm: then nothing is known of cold ones."""
-    above_ceiling: tuple[float, float] | None
-    """Bytes/s of samples said to be cold, and the ceiling of the storage that they exceed; None where they do not."""
+    above_ceiling: Facts
+    """Bytes/s of samples said to be cold, and the ceiling of the storage that they exceed; empty where they do not."""
     among: AmongRanks
     """What ranks lose to each other. The exchange of gradients is among the speed-ups above, too."""
 
@@ -338,7 +370,7 @@ class Experiments(Seen):
 def possible_modes(measurement: Measurement) -> tuple[Mode, ...]:
     """The modes of this loader that take something away here."""
     gone: set[Mode] = {measurement.config.mode}
-    if as_found(measurement):
+    if measurement.as_found:
         gone.add("warm")
     if measurement.access != "files":
         gone.add("cached_samples")
@@ -414,7 +446,7 @@ def _why_not_storage(seen: Seen) -> Remark | None:
     costs = seen.costs.values()
     waited = sum(cost.blocked_s for cost in costs) / (sum(cost.wall_s for cost in costs) or 1.0)
     read = sum(cost.read_bytes for cost in costs) / (sum(cost.images for cost in costs) or 1)
-    if waited < NEGLIGIBLE_WAIT or read >= LEAST_BYTES:
+    if waited < thresholds.NEGLIGIBLE_WAIT or read >= thresholds.LEAST_BYTES:
         return None
     return Remark(code="wait_unexplained", facts={"share": waited})
 
@@ -478,7 +510,7 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
     """All rates and speed-ups of a measurement; estimates also heed the storage's ceiling where it is known."""
     measurement = counted(measurement)
     seen = Seen.of(measurement, ceiling)
-    judged = segments_of(measurement, seen.base, judged_activity(measurement))
+    judged = segments_of(measurement, seen.base, measurement.judged)
     taken = _without(seen)
     known = {name: each for name, each in taken.items() if each.missing is None}
     trained = _in_training(seen)
@@ -499,7 +531,7 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
     def gain(name: SingleCause, end: WaitEnd) -> float:
         """Without the least or the most that workers can have waited for it, by the 95 % interval of its samples."""
         found = Without(rates=_by_costs(seen, name, end))
-        return median(list(_ratios(seen, found, failed=failed).values()))
+        return median(_ratios(seen, found, failed=failed).values())
 
     waits = {name for name, each in taken.items() if each.bounded}
     if _looked_at(seen):
@@ -551,10 +583,10 @@ def _keeps_up_cold(seen: Seen) -> bool:
         return False
     more_s = cost.blocked_s / cost.images * max(0.0, 1 / share - 1) / max(1, measurement.workers)
     cold = 1 / (1 / min(seen.loader.values()) + more_s)
-    return cold >= FAR_LEAD * max(seen.end_to_end.values())
+    return cold >= thresholds.FAR_LEAD * max(seen.end_to_end.values())
 
 
-def _above_ceiling(seen: Seen, judged: Sequence[Segment], ceiling: StorageCeiling | None) -> tuple[float, float] | None:
+def _above_ceiling(seen: Seen, judged: Sequence[Segment], ceiling: StorageCeiling | None) -> Facts:
     """Cold files cannot come faster than the storage moves bytes: then memory served a part of them.
 
     Its ceiling includes what is read ahead: random blocks waste some of that, and a stream of the same files does not.
@@ -562,11 +594,11 @@ def _above_ceiling(seen: Seen, judged: Sequence[Segment], ceiling: StorageCeilin
     measurement = seen.measurement
     phase, _ = ceiling_phase(measurement, ceiling)
     size = bytes_per_image(measurement, judged)
-    fastest = max((median(list(rates.values())) for rates in (seen.loader, seen.end_to_end) if rates), default=0.0)
+    fastest = max((median(rates.values()) for rates in (seen.loader, seen.end_to_end) if rates), default=0.0)
     if phase is None or size is None or measurement.config.cache == "warm" or files_were(measurement) != "cold":
-        return None
-    most = phase.moved_bytes_per_s
-    return (fastest * size, most) if fastest * size > ABOVE_CEILING * most else None
+        return {}
+    facts: Facts = {"samples_bytes_per_s": fastest * size, "ceiling_bytes_per_s": phase.moved_bytes_per_s}
+    return facts if fastest * size > thresholds.ABOVE_CEILING * phase.moved_bytes_per_s else {}
 
 
 def _storage_has_spare(seen: Seen, ceiling: StorageCeiling | None) -> bool:
@@ -583,7 +615,7 @@ def _storage_has_spare(seen: Seen, ceiling: StorageCeiling | None) -> bool:
     waited_s = seen.cost.waited_s("network" if measurement.is_remote else "storage", "most")
     waiting = max(1, seen.loop.workers) * waited_s / seen.cost.wall_s
     fastest = max(seen.loader.values())
-    return OPEN_LEAD * waiting <= 1 and OPEN_LEAD * fastest <= most < math.inf
+    return thresholds.OPEN_LEAD * waiting <= 1 and thresholds.OPEN_LEAD * fastest <= most < math.inf
 
 
 def _loop(measurement: Measurement, made: Sequence[Segment], ceiling: StorageCeiling | None) -> Loop:
@@ -599,7 +631,7 @@ def _loop(measurement: Measurement, made: Sequence[Segment], ceiling: StorageCei
         most = phase.moved_bytes_per_s if phase else math.inf
     return Loop(
         workers=measurement.workers,
-        batch_size=step_images(measurement),
+        batch_size=measurement.step_images,
         synchronous=measurement.compute.synchronous,
         overhead_s=parent_overhead_s(made) if measurement.workers else 0.0,
         cores=measurement.cores_available,

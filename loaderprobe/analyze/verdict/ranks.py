@@ -15,7 +15,7 @@ from itertools import chain
 
 from loaderprobe.analyze.verdict.rates import worker_cost
 from loaderprobe.errors import LoaderprobeError
-from loaderprobe.records.measurement import Measurement, RankSeen, Segment, WorkerBatches, segments_of, span_ns
+from loaderprobe.records.measurement import Measurement, RankSeen, Segment, WorkerBatches, segments_of
 from loaderprobe.records.rank_processes import RankInput, RankMeasurement, shares
 from loaderprobe.records.remark import Remark, each_once
 from loaderprobe.records.thresholds import FILES_OF_ALL, READ_BY_ALL
@@ -65,15 +65,11 @@ def as_one(ranks: Sequence[RankMeasurement]) -> Measurement:
 
 def slowest_of(ranks: Sequence[RankMeasurement]) -> RankMeasurement:
     """The rank that takes longest for a batch alone; where none was alone, for one in its worker."""
-    alone = [index for index, segment in enumerate(ranks[0].measurement.segments) if segment.activity == "alone"]
-    if alone:
-        return min(ranks, key=lambda rank: sum(_rate(rank.measurement.segments[index]) for index in alone))
+    alone = {rank.rank: [each for each in rank.measurement.segments if each.activity == "alone"] for rank in ranks}
+    if alone[ranks[0].rank]:
+        # Steps per nanosecond.
+        return min(ranks, key=lambda rank: sum(each.steps / max(1, each.span_ns) for each in alone[rank.rank]))
     return max(ranks, key=_worker_s)
-
-
-def _rate(segment: Segment) -> float:
-    """Steps per nanosecond."""
-    return segment.steps / max(1, span_ns(segment))
 
 
 def cores(ranks: Sequence[RankMeasurement]) -> float:
@@ -121,7 +117,7 @@ def _seen(rank: RankMeasurement) -> RankSeen:
         rank=rank.rank,
         node=rank.node,
         host=rank.host,
-        span_ns=tuple(map(span_ns, segments)),
+        span_ns=tuple(each.span_ns for each in segments),
         input_ns=tuple((sum(segment.ready_ns) - sum(segment.begin_ns)) // segment.steps for segment in segments),
         meet_ns=tuple(
             (sum(s.end_ns) - sum(s.ready_ns)) // s.steps if s.activity == "loader_only" else 0 for s in segments

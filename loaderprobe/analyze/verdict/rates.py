@@ -13,15 +13,7 @@ from typing import Literal
 
 from loaderprobe.analyze.effects import DRIFT
 from loaderprobe.records import thresholds
-from loaderprobe.records.measurement import (
-    Activity,
-    Measurement,
-    Mode,
-    Segment,
-    WorkerBatches,
-    segment_seconds,
-    segments_of,
-)
+from loaderprobe.records.measurement import Activity, Measurement, Mode, Segment, WorkerBatches, segments_of
 from loaderprobe.records.resources import ONLY_WAITED, RESOURCE, WAITED, SingleCause
 from loaderprobe.records.verdict import FunctionTime, Interval, StepTime, WorkerTime
 from loaderprobe.records.waits import WAIT_KINDS, StackSamples, WaitKind
@@ -200,12 +192,6 @@ class WorkerCost:
         )
 
 
-def step_images(measurement: Measurement) -> int:
-    """Images of one step: of all ranks, where several were gathered."""
-    config = measurement.config
-    return measurement.segments[0].batch_size if measurement.segments else config.compute.batch_size * config.ranks
-
-
 def segment_rate(measurement: Measurement, segment: Segment) -> float:
     """Images/s. A device with its own queue is timed on its own timeline: from step end to step end.
 
@@ -216,7 +202,7 @@ def segment_rate(measurement: Measurement, segment: Segment) -> float:
     first = (len(finished) - 1) % period
     if not measurement.compute.synchronous and len(finished) > period and finished[-1] > finished[first]:
         return segment.batch_size * (len(finished) - 1 - first) * NS / (finished[-1] - finished[first])
-    seconds = max(segment_seconds(segment), ((finished[-1] if finished else 0) - segment.begin_ns[0]) / NS)
+    seconds = max(segment.seconds, ((finished[-1] if finished else 0) - segment.begin_ns[0]) / NS)
     return segment.batch_size * segment.steps / seconds if seconds else math.inf
 
 
@@ -239,8 +225,6 @@ def rate_interval(measurement: Measurement, segments: Sequence[Segment]) -> Inte
     """
     rates = [segment_rate(measurement, segment) for segment in segments]
     value = median(rates)
-    if not all(0 < rate < math.inf for rate in rates):
-        return Interval(value=value, low=value, high=value)
     by_clock = _clock(measurement, min(rates)) if segments[0].activity == "training" else None
     drift, period = (by_clock, 1) if by_clock else (DRIFT, max(measurement.workers, 1))
     times = [_times_of_steps(measurement, segment, period) for segment in segments]
@@ -269,7 +253,7 @@ def _noise_beside(measurement: Measurement, judged: Segment, images_per_s: float
     both: list[tuple[Mode, Activity]] = [(judged.mode, "loader_only"), (judged.mode, "training")]
     found = []
     for mode, activity in (*both, ("resident", "training")):
-        rates = [rate for rate in rates_by_round(measurement, mode, activity).values() if 0 < rate < math.inf]
+        rates = [rate for rate in rates_by_round(measurement, mode, activity).values() if rate < math.inf]
         if (mode, activity) != (judged.mode, judged.activity) and len(rates) > 1:
             logs = [math.log(rate) for rate in rates]
             noise = Noise(variance=standard_error(logs) ** 2 * len(logs), freedom=len(logs) - 1)
@@ -289,7 +273,7 @@ def _noise_unseen(measurement: Measurement, segments: Sequence[Segment], period:
     walls = [wall for number, wall in zip(records.batch, records.wall_ns, strict=True) if number in made]
     if len(walls) < 2 or not any(walls):
         return drift
-    waited = sum(map(_waited_s, segments)) / sum(map(segment_seconds, segments))
+    waited = sum(map(_waited_s, segments)) / sum(each.seconds for each in segments)
     periods = mean([segment.steps for segment in segments]) / period
     of_batch = (standard_error(walls) / mean(walls)) ** 2 * len(walls)
     noise = Noise(variance=of_batch * waited**2 / min(periods, periods**2), freedom=len(walls) - 1)
@@ -383,7 +367,7 @@ def cores_in_training(measurement: Measurement, segments: Sequence[Segment]) -> 
     """Cores that workers and the training process together keep busy; None in runs that did not record it."""
     cost = worker_cost(measurement.worker_batches, segments)
     own = [segment.process_cpu_ns for segment in segments]
-    seconds = sum(map(segment_seconds, segments))
+    seconds = sum(each.seconds for each in segments)
     if cost is None or cost.process_cpu_s is None or None in own or not seconds:
         return None
     workers_s, own_s = cost.process_cpu_s if measurement.workers else 0.0, sum(each or 0 for each in own) / NS
@@ -464,8 +448,6 @@ def step_time(segments: Sequence[Segment], images_per_s: float) -> StepTime:
         copy += sum(segment.copied_ns) - sum(segment.ready_ns)
         step += sum(segment.end_ns) - sum(segment.copied_ns)
         total += segment.closed_ns - segment.begin_ns[0]
-    if not total or not images_per_s:
-        return StepTime(wait_s=0.0, copy_s=0.0, step_s=0.0, other_s=0.0)
     batch_s = segments[0].batch_size / images_per_s
     return StepTime(
         wait_s=batch_s * wait / total,
@@ -581,7 +563,7 @@ def loader_rates(trained: Sequence[Segment], costs: Mapping[int, WorkerCost], lo
 
 def compute_rates(trained: Sequence[Segment]) -> dict[int, float]:
     """Images/s of compute alone by round, from steps without waits: right where a step ends before the host goes on."""
-    return _rates(trained, lambda segment: segment_seconds(segment) - _waited_s(segment))
+    return _rates(trained, lambda segment: segment.seconds - _waited_s(segment))
 
 
 def _rates(trained: Sequence[Segment], spent_s: Callable[[Segment], float]) -> dict[int, float]:
@@ -601,7 +583,7 @@ def input_at_most(measurement: Measurement) -> float:
     """
     left_over = []
     for segment in segments_of(measurement, measurement.config.mode, "training"):
-        seconds = segment_seconds(segment)
+        seconds = segment.seconds
         cost = worker_cost(measurement.worker_batches, [segment])
         if cost is None or not seconds:
             return math.inf

@@ -17,16 +17,13 @@ from loaderprobe.analyze.verdict.rule import (
     contradiction,
     judge,
     lead_of,
-    misfits_of,
-    noise_of,
     open_causes,
-    prediction_error_of,
     times_measured,
 )
 from loaderprobe.analyze.verdict.validity import fair
 from loaderprobe.protocols import Round
 from loaderprobe.records import thresholds
-from loaderprobe.records.measurement import NO_STEP, Measurement, Mode, judged_activity
+from loaderprobe.records.measurement import NO_STEP, Measurement, Mode
 from loaderprobe.records.resources import ABLATIONS
 
 
@@ -84,7 +81,7 @@ def deciding(measurement: Measurement, plan: Round) -> Round:
     without = {each[0] for each in plan} - {base, *beside}
     if not without or not found.speedups:
         return plan
-    if len(trained) < 2 and len(misfits_of(found)) == 1 and _doubt_of_the_whole(found) >= 1:
+    if len(trained) < 2 and len(found.misfits) == 1 and _doubt_of_the_whole(found) >= 1:
         return tuple(each for each in plan if each[0] == base)
     most = max(speedup.value for speedup in found.speedups.values())
     # By as much an estimate is firm.
@@ -115,7 +112,7 @@ def further_round(measurement: Measurement, *, thorough: bool) -> Round:
     asked = next_round(measurement, thorough=thorough)
     if asked:
         return asked
-    judged = measurement.config.mode, judged_activity(measurement)
+    judged = measurement.config.mode, measurement.judged
     times = times_measured(measurement, *judged)
     if not times or times >= thresholds.MOST_TIMES * measurement.config.rounds:
         return ()
@@ -164,11 +161,9 @@ def _settled(found: Experiments) -> bool:
 
 def _doubt_of_the_whole(found: Experiments) -> float:
     """How far training is from what its parts predict, in units of what noise explains."""
-    prediction_error, tolerance = prediction_error_of(found)
-    if prediction_error is None:
-        return 0.0
+    prediction_error, tolerance = found.prediction_error
     # Rounds that differ too much are worth repeating, as is a whole a little away from its parts.
-    return max(abs(prediction_error) / tolerance, 1.0 if noise_of(found) > thresholds.MOST_NOISE else 0.0)
+    return max(abs(prediction_error or 0.0) / tolerance, 1.0 if found.noise > thresholds.MOST_NOISE else 0.0)
 
 
 def _doubted_twice(found: Experiments) -> bool:
@@ -176,7 +171,7 @@ def _doubted_twice(found: Experiments) -> bool:
 
     Two rounds have no useful interval, by which a third would be measured first.
     """
-    logs = list(misfits_of(found).values())
+    logs = list(found.misfits.values())
     nearest = min((abs(log) for log in logs), default=0.0)
     one_side = all(log > 0 for log in logs) or all(log < 0 for log in logs)
     beyond = nearest > math.log1p(thresholds.LEAST_PREDICTION_ERROR)

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from loaderprobe.analyze.effects import DRIFT, Effect, half_of_rounds, of_rounds
+from loaderprobe.analyze.effects import DRIFT, Effect, of_rounds
 from loaderprobe.analyze.verdict.experiments import Experiments, run_experiments
 from loaderprobe.analyze.verdict.rates import compute_rates, input_at_most
 from loaderprobe.analyze.verdict.slow_host import SlowHost
 from loaderprobe.analyze.verdict.validity import by_waiting, evidence_of, fair, speedup_evidence, waiting_evidence
 from loaderprobe.records import thresholds
-from loaderprobe.records.measurement import Activity, Measurement, Mode, judged_activity, segments_of
+from loaderprobe.records.measurement import Activity, Measurement, Mode, segments_of
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.resources import (
     ABLATIONS,
@@ -46,73 +46,28 @@ from loaderprobe.records.verdict import (
 from loaderprobe.stats import half_width, half_width_beside, median
 
 
-def predictions_of(found: Experiments) -> dict[int, float]:
-    """Images/s of training by round, from its parts: of what the sizes of files leave open, the nearest to training.
-
-    A segment of few batches reads files that are a tenth larger than those of the next. A loader that is limited by
-    bytes then makes fewer images of them, and one that is not does not: the prediction lies between the two.
-    """
-    nearest = {}
-    for number, rate in found.predicted.items():
-        low, high = sorted((rate, found.predicted_by_bytes.get(number, rate)))
-        nearest[number] = min(max(found.end_to_end.get(number, rate), low), high)
-    return nearest
-
-
-def misfits_of(found: Experiments) -> dict[int, float]:
-    """The logarithm of training over its prediction, of the rounds that have both."""
-    predicted = predictions_of(found)
-    return {n: math.log(found.end_to_end[n] / rate) for n, rate in predicted.items() if n in found.end_to_end}
-
-
-def prediction_error_of(found: Experiments) -> tuple[float | None, float]:
-    """(measured end-to-end rate over the predicted one minus 1, the most that noise explains).
-
-    Rounds are compared pair by pair, since both rates of a round saw the same machine. In a single round the steps show
-    the noise: eight batches from a disk may end a tenth early or late.
-    """
-    misfits = misfits_of(found)
-    if not misfits:
-        return None, thresholds.LEAST_PREDICTION_ERROR
-    logs = list(misfits.values())
-    noise = half_of_rounds(logs) if len(logs) > 1 else found.spread_of_steps.get(next(iter(misfits)), 0.0)
-    tolerance = max(thresholds.LEAST_PREDICTION_ERROR, min(thresholds.MOST_PREDICTION_ERROR, noise))
-    return math.expm1(median(logs)), tolerance
-
-
-def noise_of(found: Experiments) -> float:
-    """By how much, at most, a round's training over its parts differs from that of the middle round."""
-    logs = list(misfits_of(found).values())
-    return max((abs(log - median(logs)) for log in logs), default=0.0)
-
-
 def slowed(found: Experiments) -> tuple[SingleCause, float] | None:
     """The resource without which the loader (or training) was slowest, and by what factor; None within the noise band.
 
     Nothing gets slower by having less to do. Something else did: another process, or a device that recovers.
     """
+    rates = {
+        name: {n: each / found.loader[n] for n, each in by_round.items()} for name, by_round in found.without.items()
+    }
     factors: dict[SingleCause, float] = {}
-    for name in found.without.keys() | (found.ratios.keys() - {"compute"} if found.in_training else set()):
-        logs = _logs_without(found, name)
+    for name, ratios in (found.ratios if found.in_training else rates).items():
+        logs = [math.log(ratio) for ratio in ratios.values()]
         noise = half_width(logs) if len(logs) >= thresholds.ENOUGH_ROUNDS else thresholds.MOST_PREDICTION_ERROR
         band = max(thresholds.LEAST_PREDICTION_ERROR, min(thresholds.MOST_PREDICTION_ERROR, noise))
-        if logs and median(logs) < -math.log1p(band):
+        if name != "compute" and logs and median(logs) < -math.log1p(band):
             factors[name] = math.exp(-median(logs))
     worst = max(factors, key=lambda name: factors[name], default=None)
     return None if worst is None else (worst, factors[worst])
 
 
-def _logs_without(found: Experiments, name: SingleCause) -> list[float]:
-    """Of each round, the logarithm of the rate without a resource over that as asked. An estimate is never below 1."""
-    if found.in_training:
-        return [math.log(ratio) for ratio in found.ratios.get(name, {}).values() if ratio > 0]
-    rates = found.without[name]
-    return [math.log(rate / found.loader[n]) for n, rate in rates.items() if n in found.loader and rate > 0]
-
-
 def judge(found: Experiments) -> Bound:
     """Apply the rule to the experiments of one configuration."""
-    prediction_error, tolerance = prediction_error_of(found)
+    prediction_error, tolerance = found.prediction_error
     evidence = (
         *(speedup_evidence(name, speedup, thresholds.WORTH) for name, speedup in found.speedups.items()),
         *waiting_evidence(found.measurement),
@@ -250,7 +205,7 @@ def _all_disturbed(found: Experiments, name: SingleCause) -> Reason | None:
     Others that hold the cores hide what a resource would gain, and make the lack of a core the limit. So neither that
     nothing is worth removing, nor that workers wait for cores that they do not fill, is known from such rounds.
     """
-    measurement, activity = found.measurement, judged_activity(found.measurement)
+    measurement, activity = found.measurement, found.measurement.judged
     # An estimate is of the loader as asked or, where that did not run alone, of training.
     kinds: list[tuple[Mode, Activity]] = [(found.base, "loader_only"), (found.base, activity)]
     if name == "compute":
@@ -275,8 +230,8 @@ def _starves(found: Experiments) -> bool:
 
     Neither figure is a prediction: compute alone over training, and the loader alone over training.
     """
-    free, starved = found.compute_over_training, found.loader_over_training
-    return free is not None and starved is not None and free >= thresholds.OPEN_LEAD * max(1.0, starved)
+    free, starved = found.most, found.loader_over_training
+    return math.isfinite(free) and starved is not None and free >= thresholds.OPEN_LEAD * max(1.0, starved)
 
 
 # Sides of a device's idle time: the input with copies and the loader's own kernels, the host, other GPUs.
@@ -408,12 +363,11 @@ def _why_inconclusive(found: Experiments, prediction_error: float | None, tolera
     if found.met_warm:
         return _reason("files_were_warm", **found.met_warm.because)
     if found.above_ceiling:
-        read, ceiling = found.above_ceiling
-        return _reason("above_ceiling", samples_bytes_per_s=read, ceiling_bytes_per_s=ceiling)
+        return _reason("above_ceiling", **found.above_ceiling)
     if abs(prediction_error) > tolerance and not found.in_training and not _withstands(found, prediction_error):
-        code: ReasonCode = "one_round_does_not_fit" if len(misfits_of(found)) == 1 else "outside_noise_band"
+        code: ReasonCode = "one_round_does_not_fit" if len(found.misfits) == 1 else "outside_noise_band"
         return _reason(code, predicted_fraction=1 + prediction_error, noise_band=tolerance)
-    noise = noise_of(found)
+    noise = found.noise
     if noise > thresholds.MOST_NOISE and not found.in_training:
         return _reason("rounds_differ", spread=noise)
     best = max(found.speedups, key=lambda name: found.speedups[name].value)
@@ -476,7 +430,7 @@ def cores_are_busy(found: Experiments) -> tuple[Evidence, ...]:
     elif found.cost and found.loader:
         # Reading, preprocessing and receiving keep them busy while the loader runs alone.
         per_image_s = found.cost.all_cpu_s / found.cost.images + found.loop.parent_s
-        in_use = median(list(found.loader.values())) * per_image_s
+        in_use = median(found.loader.values()) * per_image_s
     least = thresholds.CORES_IN_USE_SHARE * found.loop.cores
     if found.run_delay <= thresholds.RUN_DELAY_SHARE and in_use < least:
         return ()
@@ -509,8 +463,8 @@ def compute_is_certain(found: Experiments) -> tuple[Evidence, ...]:
     The files must have been what was asked for: warm ones say nothing of how a loader keeps up with cold ones.
     """
     lead = min(found.loader.values(), default=0.0) / max(found.end_to_end.values(), default=1.0)
-    most, alone = input_at_most(found.measurement), found.compute_over_training
-    if found.met_warm or found.above_ceiling or "storage" in found.missing or found.in_training or alone is None:
+    most, alone = input_at_most(found.measurement), found.most
+    if found.met_warm or found.above_ceiling or "storage" in found.missing or found.in_training:
         return ()
     if lead < thresholds.CERTAIN_LEAD or most >= thresholds.WORTH or alone > thresholds.MOST_UNEXPLAINED:
         return ()
@@ -527,12 +481,9 @@ def below_compute(found: Experiments) -> bool:
 
     What else ran beside the steps, or the machine itself, held them up: compute is not all that is left.
     """
-    alone = found.compute_over_training
-    if not found.in_training or alone is None:
-        return False
     # An estimate is only an upper bound here.
     measured = [found.speedups[name].value for name in _inputs(found) if found.is_measured(name)]
-    return alone >= thresholds.OPEN_LEAD * max(measured, default=1.0)
+    return found.in_training and math.inf > found.most >= thresholds.OPEN_LEAD * max(measured, default=1.0)
 
 
 def cores_shared(found: Experiments) -> bool:
@@ -568,7 +519,7 @@ def with_certainty(judgement: Bound, found: Experiments) -> Bound:
         reason = _reason("cores_shared", own_cores=found.training_cores or 0.0, cores=found.loop.cores)
         return inconclusive(found, reason, judgement.evidence)
     if judgement.cause == "compute" and below_compute(found):
-        error, tolerance = prediction_error_of(found)
+        error, tolerance = found.prediction_error
         reason = _reason("outside_noise_band", predicted_fraction=1 + (error or 0.0), noise_band=tolerance)
         return inconclusive(found, reason, judgement.evidence)
     evidence = compute_is_certain(found)
@@ -703,7 +654,7 @@ def speedups_among(found: Experiments) -> dict[ResourceName, Speedup]:
     speedups = {name: of_rounds(ratios).speedup() for name, ratios in found.among.ratios.items()}
     if not isinstance(ranks_wait_for(found), SlowHost):
         return speedups
-    most = median(list(found.among.host_ratios.values()))
+    most = median(found.among.host_ratios.values())
     low = min(most, speedups["straggler"].value)
     return {**speedups, "imbalance": Speedup(value=most, low=low, high=most, how="estimated", at_most=True)}
 

@@ -18,22 +18,11 @@ from loaderprobe.analyze.verdict.rates import (
     cost_of_batches,
     rates_by_round,
     read_bytes,
-    step_images,
     waiting_of,
     worker_cost,
 )
 from loaderprobe.records import thresholds
-from loaderprobe.records.measurement import (
-    Activity,
-    Measurement,
-    Mode,
-    Others,
-    RankSeen,
-    Segment,
-    judged_activity,
-    segment_seconds,
-    segments_of,
-)
+from loaderprobe.records.measurement import Activity, Measurement, Mode, Others, RankSeen, Segment, segments_of
 from loaderprobe.records.phases import FROM_STORAGE, BandwidthPhase, StorageCeiling
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.resources import ResourceName
@@ -61,14 +50,9 @@ def speedup_evidence(resource: ResourceName, speedup: Speedup, threshold: float)
     return Evidence(metric=metric, value=speedup.value, threshold=threshold, unit="x", how=speedup.how)
 
 
-def as_found(measurement: Measurement) -> bool:
-    """True where the files were neither evicted nor warmed, since they are not known or it was not asked for."""
-    return measurement.config.cache == "as-found" or measurement.access == "none"
-
-
 def why_not_as_asked(measurement: Measurement, mode: Mode) -> Remark | None:
     """Why the segments of a mode were not in the state of the base (or, in `warm`, not warm); None when they were."""
-    if as_found(measurement):
+    if measurement.as_found:
         return _why_not_met_cold(measurement, mode)
     if measurement.access != "files":
         return _why_not_repeated(measurement, mode)
@@ -126,7 +110,7 @@ def why_not_on_a_rank(measurement: Measurement, segments: Sequence[Segment], *, 
     bad = [
         (share, each) for share, each in shares if share is not None and not _is_as_asked(measurement, share, cold=cold)
     ]
-    if not bad or as_found(measurement) or measurement.storage_kind == "memory" or measurement.access != "files":
+    if not bad or measurement.as_found or measurement.storage_kind == "memory" or measurement.access != "files":
         return None
     share, worst = min(bad, key=lambda found: found[0] if cold else -found[0])
     facts: Facts = {"share": min(1.0, share), "files": "cold" if cold else "warm"}
@@ -228,7 +212,7 @@ def _read_from_eviction(measurement: Measurement, segments: Sequence[Segment], i
     same stretch reads as much again. One batch leads a segment, untimed.
     """
     loader = measurement.config.loader
-    batches = -(-images // step_images(measurement))
+    batches = -(-images // measurement.step_images)
     ends = [s.first_batch + s.steps for s in measurement.segments]
     wanted: set[int] = set()
     for s in segments:
@@ -252,7 +236,7 @@ def read_elsewhere(measurement: Measurement) -> Remark | None:
     if base == "warm" or measurement.access == "files" or measurement.storage_kind == "memory":
         return None
     owed, least = _since_begin(measurement), thresholds.READ_AGAIN
-    for activity in dict.fromkeys(("loader_only", judged_activity(measurement))):
+    for activity in dict.fromkeys(("loader_only", measurement.judged)):
         segments = segments_of(measurement, base, activity)
         timed, known = worker_cost(measurement.worker_batches, segments), cold_fraction(measurement, segments)
         if owed is None or timed is None or owed.read_bytes < thresholds.LEAST_BYTES * owed.images:
@@ -297,7 +281,7 @@ def files_were(measurement: Measurement) -> FilesWere | None:
         elsewhere = read_elsewhere(measurement)
         if elsewhere is not None and elsewhere.code != "read_for_later":
             return "partly warm"
-        if as_found(measurement):
+        if measurement.as_found:
             return None
         if base == "baseline" and elsewhere is None and _why_not_repeated(measurement, base):
             return "partly warm"
@@ -312,7 +296,7 @@ def files_were(measurement: Measurement) -> FilesWere | None:
 
 def by_waiting(measurement: Measurement) -> bool:
     """True where only the workers' waiting separates cold files from warm ones."""
-    if as_found(measurement) or measurement.storage_kind == "memory":
+    if measurement.as_found or measurement.storage_kind == "memory":
         return False
     if measurement.access != "files":
         return not measurement.storage_counts_reads and "warm" in measurement.modes
@@ -411,25 +395,10 @@ def _share_waited(measurement: Measurement, mode: Mode) -> float | None:
 # more than cores; so what others did is judged by their CPU time, by steal, and by their reads.
 
 
-def others_share(segment: Segment) -> float | None:
-    """Share of the cores that other processes took while it was timed; None where that was not read."""
-    seen = segment.others
-    return None if seen is None else seen.cpu_ns / (seen.span_ns * seen.cores)
-
-
-def steal_share(segment: Segment) -> float:
-    """Share of the time of the cores that the hypervisor gave other machines; 0 where that was not read."""
-    seen = segment.others
-    return 0.0 if seen is None else seen.steal_ns / (seen.span_ns * seen.cores)
-
-
-def pressing_share(measurement: Measurement, segment: Segment) -> float | None:
-    """The same of `cores_available`, without what others take of cores that may not be used; None as above."""
-    share, seen = others_share(segment), segment.others
-    if share is None or seen is None:
-        return None
+def pressing_share(measurement: Measurement, seen: Others) -> float:
+    """The share of `cores_available` that others took, without what they take of cores that may not be used."""
     available = _available(measurement, seen)
-    return max(0.0, share * seen.cores - (seen.cores - available)) / available
+    return max(0.0, seen.share * seen.cores - (seen.cores - available)) / available
 
 
 def _available(measurement: Measurement, seen: Others) -> float:
@@ -440,7 +409,7 @@ def _available(measurement: Measurement, seen: Others) -> float:
 def other_reads(measurement: Measurement, segment: Segment) -> float | None:
     """Bytes/s that other processes read from the devices meanwhile; None where reads are not counted, and for ranks."""
     own = segment.others.own_read_bytes if segment.others else None
-    seconds = segment_seconds(segment)
+    seconds = segment.seconds
     # Ranks may be on several hosts, whose devices count together, but not their processes.
     if own is None or segment.disk_bytes is None or not seconds or measurement.ranks > 1:
         return None
@@ -454,24 +423,25 @@ def is_disturbed(measurement: Measurement, segment: Segment) -> bool:
 
 def took_cores(measurement: Measurement, segment: Segment) -> bool:
     """True where others took a good part of the cores, and left few idle."""
-    seen, pressing = segment.others, pressing_share(measurement, segment)
-    if seen is None or pressing is None:
+    seen = segment.others
+    if seen is None or seen.cpu_ns <= thresholds.LEAST_TAKEN_NS:
         return False
     idle = seen.cores - (seen.cpu_ns + seen.own_cpu_ns + seen.steal_ns) / seen.span_ns
-    took = pressing > thresholds.DISTURBED_FROM and seen.cpu_ns > thresholds.LEAST_TAKEN_NS
+    took = pressing_share(measurement, seen) > thresholds.DISTURBED_FROM
     return took and idle < max(1.0, thresholds.IDLE_BELOW * seen.cores)
 
 
 def lost_to_host(measurement: Measurement, segment: Segment) -> bool:
     """True where the hypervisor gave others the cores while this machine had work."""
     seen = segment.others
-    took = seen is not None and seen.steal_ns > thresholds.LEAST_TAKEN_NS
-    return took and steal_share(segment) > thresholds.DISTURBED_FROM
+    if seen is None or seen.steal_ns <= thresholds.LEAST_TAKEN_NS:
+        return False
+    return seen.steal_share > thresholds.DISTURBED_FROM
 
 
 def shared_devices(measurement: Measurement, segment: Segment) -> bool:
     """True where other processes' reads were a good part of what the devices read."""
-    seconds = segment_seconds(segment)
+    seconds = segment.seconds
     if not segment.disk_bytes or segment.disk_bytes <= thresholds.LEAST_OTHER_READS * seconds:
         return False
     reads = other_reads(measurement, segment)
@@ -481,10 +451,10 @@ def shared_devices(measurement: Measurement, segment: Segment) -> bool:
 
 def like(first: Segment, second: Segment) -> bool:
     """True where others, and the hypervisor, took as much of the machine in both; also where that was not read."""
-    one, other = others_share(first), others_share(second)
+    one, other = first.others, second.others
     if one is None or other is None:
         return True
-    return abs(one + steal_share(first) - other - steal_share(second)) < thresholds.LIKE_CONDITIONS
+    return abs(one.share + one.steal_share - other.share - other.steal_share) < thresholds.LIKE_CONDITIONS
 
 
 def disturbance_notes(measurements: Iterable[Measurement]) -> tuple[Remark, ...]:
@@ -496,8 +466,8 @@ def disturbance_notes(measurements: Iterable[Measurement]) -> tuple[Remark, ...]
     )
     cores = max((_available(m, each.others) for m, each in [*took, *lost] if each.others), default=0.0)
     figures = (
-        ("others_took", "share", [pressing_share(m, each) or 0.0 for m, each in took]),
-        ("host_took", "share", [steal_share(each) for _, each in lost]),
+        ("others_took", "share", [pressing_share(m, each.others) for m, each in took if each.others]),
+        ("host_took", "share", [each.others.steal_share for _, each in lost if each.others]),
         ("others_read_too", "bytes_per_s", [other_reads(m, each) or 0.0 for m, each in shared]),
     )
     notes = []
@@ -511,9 +481,6 @@ def disturbance_notes(measurements: Iterable[Measurement]) -> tuple[Remark, ...]
 # Which segments count: those of a slow first round do not, nor those beside which others were at work; if enough do.
 #
 # Nothing is left out of what is stored.
-
-
-Kind = tuple[Mode, Activity, int | None]
 
 
 def counted(measurement: Measurement) -> Measurement:
@@ -534,24 +501,24 @@ def _without_disturbed(measurement: Measurement) -> Measurement:
     The loader alone as asked goes with all of its round, and else stays: the rest is compared with it.
     """
     good = {id(each) for each in _fair(measurement)}
-    enough = Counter(_kind(segment) for segment in measurement.segments if id(segment) in good)
-    base: Kind = (measurement.config.mode, "loader_only", None)
+    enough = Counter(segment.kind for segment in measurement.segments if id(segment) in good)
+    base = (measurement.config.mode, "loader_only", None)
     least = min(thresholds.ENOUGH_ROUNDS, measurement.config.rounds)
-    beside = [segment for segment in measurement.segments if _kind(segment) != base]
-    bad = {id(segment) for segment in beside if id(segment) not in good and enough[_kind(segment)] >= least}
+    beside = [segment for segment in measurement.segments if segment.kind != base]
+    bad = {id(segment) for segment in beside if id(segment) not in good and enough[segment.kind] >= least}
     left = {segment.round for segment in beside if id(segment) not in bad}
     gone = {segment.round for segment in beside} - left
     kept = tuple(
         segment
         for segment in measurement.segments
-        if id(segment) in good or (segment.round not in gone if _kind(segment) == base else id(segment) not in bad)
+        if id(segment) in good or (segment.round not in gone if segment.kind == base else id(segment) not in bad)
     )
     return measurement if len(kept) == len(measurement.segments) else replace(measurement, segments=kept)
 
 
 def _fair(measurement: Measurement) -> list[Segment]:
     base = measurement.config.mode
-    beside = {(each.round, each.activity): each for each in measurement.segments if _kind(each)[::2] == (base, None)}
+    beside = {(each.round, each.activity): each for each in measurement.segments if each.kind[::2] == (base, None)}
 
     def alike(segment: Segment) -> bool:
         trains_without = segment.activity == "training" and segment.mode not in (base, "resident")
@@ -564,15 +531,11 @@ def _fair(measurement: Measurement) -> list[Segment]:
 def _without_slow_start(measurement: Measurement) -> Measurement:
     """Without what the loader did in a slow first round, where later rounds did all of that again."""
     kept = tuple(segment for segment in measurement.segments if segment.round or segment.mode == "resident")
-    first = {_kind(segment) for segment in measurement.segments if not segment.round and segment.mode != "resident"}
-    if not first <= {_kind(segment) for segment in kept if segment.round}:
+    first = {segment.kind for segment in measurement.segments if not segment.round and segment.mode != "resident"}
+    if not first <= {segment.kind for segment in kept if segment.round}:
         return measurement
     slow = any(_slow_start(measurement, activity) for activity in ("loader_only", "training"))
     return replace(measurement, segments=kept) if slow else measurement
-
-
-def _kind(segment: Segment) -> Kind:
-    return segment.mode, segment.activity, segment.without
 
 
 def _slow_start(measurement: Measurement, activity: Activity) -> bool:

@@ -25,7 +25,7 @@ from loaderprobe.measure.session import LEAST_STEPS_IN_A_ROW
 from loaderprobe.measure.user.loader import INTERRUPTED, LoaderRequest, compute_of, measure_loader
 from loaderprobe.protocols import Say
 from loaderprobe.records.diagnosis import Attached, AttachRequest, OwnMeasured, WhyNot
-from loaderprobe.records.measurement import Measurement, segment_seconds, segments_of
+from loaderprobe.records.measurement import Measurement, segments_of
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import LEAST_PREDICTION_ERROR
 from loaderprobe.stats import median
@@ -281,7 +281,7 @@ def workers_start(seen: ScriptLoader, measurement: Measurement) -> tuple[Remark,
     if not (starts and trained and cost):
         return ()
     start_s = median(seen.starts_ns) / 1e9 - cost.wall_s / sum(segment.steps for segment in alone)
-    step_s = sum(map(segment_seconds, trained)) / sum(segment.steps for segment in trained)
+    step_s = sum(each.seconds for each in trained) / sum(segment.steps for segment in trained)
     epoch_s = (length_of(loader) or math.inf) * step_s
     if start_s < LEAST_PREDICTION_ERROR * epoch_s:
         return ()

@@ -24,7 +24,7 @@ from loaderprobe.records.diagnosis import DataFound, OwnMeasured
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.files import PartFiles, content_hash
 from loaderprobe.records.loader_files import BatchFiles, LoaderFiles, UnknownFiles
-from loaderprobe.records.measurement import Access, FirstPass, Measurement, WorkerBatches, judged_activity
+from loaderprobe.records.measurement import Access, FirstPass, Measurement, WorkerBatches
 from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import LEAST_BYTES, LEAST_SAVED_S, MADE_AGAIN, NEGLIGIBLE_WAIT
@@ -617,7 +617,7 @@ def _run(session: Session, driver: Any, loader: Any) -> tuple[Remark, ...]:
 
 def _has_round(session: Session) -> bool:
     measured = session.measurement()
-    needed = {"loader_only", judged_activity(measured)}
+    needed = {"loader_only", measured.judged}
     return needed <= {segment.activity for segment in measured.segments if segment.mode == session.config.mode}
 
 

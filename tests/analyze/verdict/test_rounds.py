@@ -17,7 +17,7 @@ from loaderprobe.analyze.verdict.one_thread import one_thread_notes
 from loaderprobe.analyze.verdict.rounds import deciding, further_round, next_round
 from loaderprobe.analyze.verdict.rule import ablations
 from loaderprobe.analyze.verdict.validity import is_disturbed
-from loaderprobe.records.measurement import Activity, Measurement, Mode, Others, segment_seconds
+from loaderprobe.records.measurement import Activity, Measurement, Mode, Others
 from loaderprobe.records.thresholds import CERTAIN_LEAD, MOST_PAIRS
 from tests.analyze.runs import Cost, Round, alike, rank_run, run
 from tests.analyze.verdict.test_truths import (
@@ -337,8 +337,8 @@ def serial(
         segments=tuple(
             replace(
                 each,
-                thread_cpu_ns=round(own * 1e9 * segment_seconds(each)),
-                process_cpu_ns=round(busy(each.mode) * 1e9 * segment_seconds(each)),
+                thread_cpu_ns=round(own * 1e9 * each.seconds),
+                process_cpu_ns=round(busy(each.mode) * 1e9 * each.seconds),
             )
             for each in found.segments
         ),

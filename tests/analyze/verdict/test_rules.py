@@ -15,7 +15,6 @@ from loaderprobe.analyze.judge import Judged, verdict
 from loaderprobe.analyze.report import detail_of
 from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.analyze.verdict.rates import cores_in_training
-from loaderprobe.analyze.verdict.rule import misfits_of
 from loaderprobe.records.measurement import Measurement, Series, segments_of
 from loaderprobe.records.thresholds import NEARLY_WARM, OPEN_LEAD, WORTH
 from loaderprobe.store.run_directory import RunDirectory
@@ -150,8 +149,8 @@ def test_the_range_of_a_speedup_holds_it(
 @given(training=ratios, larger=ratios)
 def test_no_misfit_grows_by_what_sizes_explain(training: float, larger: float) -> None:
     """It keeps its sign, or is none; and it is less by the ratio of the sizes at most."""
-    before = misfits_of(run_experiments(misfit(68 * training)))
-    after = misfits_of(run_experiments(misfit(68 * training, larger)))
+    before = run_experiments(misfit(68 * training)).misfits
+    after = run_experiments(misfit(68 * training, larger)).misfits
     for first, second in zip(before.values(), after.values(), strict=True):
         assert abs(second) <= abs(first) + 1e-9 and first * second >= 0
         assert abs(first - second) <= abs(math.log(larger)) + 1e-4

@@ -25,8 +25,10 @@ from loaderprobe.records.measurement import (
     Segment,
     segments_of,
 )
-from loaderprobe.records.phases import BandwidthPhase, StorageCeiling
+from loaderprobe.records.phases import BandwidthPhase, DeviceKind, StorageCeiling
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.verdict import Evidence
+from loaderprobe.records.waits import WaitKind
 from tests.analyze.runs import (
     BATCH,
     FILE_BYTES,
@@ -1002,6 +1004,10 @@ RANKS = {
     ),
     "a slow rank": Row(rank_run(SLEEPING, **SLOW), SLOW_RANK, figures={"advised": ["slow_rank"]}),
     "the step": Row(rank_run(alike(training=54.0, resident=56.0, **STEP), no_exchange=95.0, exchange=123.0), COMPUTE),
+    "the step, of which the exchange takes nothing": Row(
+        rank_run(alike(training=54.0, resident=56.0, **STEP), no_exchange=56.0), COMPUTE,
+        facts={"gradients_speedup": ""},
+    ),
     "the exchange of gradients": Row(
         rank_run(DDP, no_exchange=83.0, exchange=40.6), "compute gradients largest_speedup",
         facts={"compute_speedup": 40.6 / 29}, speedups={"compute": 40.6 / 29}, figures={"advised": ["exchange"]},
@@ -1185,6 +1191,20 @@ def in_bytes(rate: float = 770e3, **changes: Any) -> BandwidthPhase:
     return example_phase(2, rate, io_bytes=1000, storage_bytes=2000, **changes)
 
 
+def objects(share: float, **changes: Any) -> Mapping[str, Any]:
+    """Workers that wait for a server, which gives them this share of the most that it has."""
+    facts = {"access": "none", "modes": ("baseline",), "storage_kind": "object", "sample_bytes": float(FILE_BYTES)}
+    made = run(alike(baseline=90), REMOTE, workers=2, cache="as-found", facts={**facts, "storage_counts_reads": False})
+    phase = example_phase(2, 90 * FILE_BYTES / share, cache="remote")
+    seen: tuple[WaitKind, ...] = ("network",) * 9
+    return {"measurement": looked(made, *seen, "running"), "ceiling": moving(phase, **changes)}
+
+
+NETWORK = "input network largest_speedup"
+FLAT = DeviceKind(
+    kind="token_bucket", code="token_bucket",
+    evidence=(Evidence(metric="rise_of_ladder", value=1.1, threshold=1.4, unit="x"),),
+)  # fmt: skip
 SHARE, NOT_MEASURED = "disk_ceiling_fraction", f"{INPUT} estimate_not_measured"
 IN_MEMORY = ("disk_read_bytes_per_s", "cold_fraction", "read_amplification", "other_read_bytes_per_s", SHARE)
 DISKS = {
@@ -1220,6 +1240,13 @@ DISKS = {
         delivering(storage_counts_reads=False, storage_kind="fuse"), NOT_MEASURED, ceiling=moving(in_bytes()),
         figures={SHARE: 1.0, "disk_read_bytes_per_s": 1540e3, "read_amplification": 2.2, "cold_fraction": 1.0},
         missing={"other_read_bytes_per_s": "devices_not_visible"},
+    ),
+    "objects, of which a server has four times as many to give": Row(
+        **objects(0.25), truth=NETWORK, figures={SHARE: 0.245, "advised": ["requests_in_flight", "workers"]},
+        missing={"read_amplification": "not_of_objects"},
+    ),
+    "objects of a server at its limit, which gives many no more than one": Row(
+        **objects(1.0, kind=FLAT), truth=NETWORK, figures={"advised": ["faster_network", "accelerator_gains_nothing"]},
     ),
     "warm files": Row(
         run(alike(warm=700), Cost(cpu_s=0.008, cold=0.0), cache="warm", workers=2), NOT_MEASURED,
