@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
@@ -17,7 +17,7 @@ from loaderprobe.datasets.layouts import FILES, INDEX, LAYOUTS, Sample, complete
 from loaderprobe.errors import BadValue, NoSpace, Refused
 from loaderprobe.protocols import OnImages, PageCache
 from loaderprobe.records.files import FileSet, Staged
-from loaderprobe.store.codec import PART, write_atomically, writing, written_whole
+from loaderprobe.store.codec import PART, write_atomically, write_error, written_whole
 from loaderprobe.store.run_directory import lock_directory
 from loaderprobe.system.objects import read_object
 
@@ -75,13 +75,25 @@ def convert(files: FileSet, layout: str, root: Path, progress: OnImages) -> File
 
 @contextmanager
 def _writing(directory: Path, option: str) -> Iterator[None]:
-    """Hold what `option` chose for writing. Raises Locked, NoSpace, MissingPart without permission."""
+    """Hold what `option` chose for writing; where nothing could be written, no directory is left that was not there.
+
+    Raises Locked, NoSpace, MissingPart without permission.
+    """
+    new = [path for path in (directory, *directory.parents) if not path.exists()]
     try:
-        with writing(directory, option), lock_directory(directory):
+        with lock_directory(directory):
             yield
-    except NoSpace as error:
-        error.hint = f"free some, choose another place with {option}, or fewer --images"
-        raise
+    except (OSError, NoSpace) as error:
+        trouble = write_error(error, directory, option) if isinstance(error, OSError) else error
+        if isinstance(trouble, NoSpace):
+            trouble.hint = f"free some, choose another place with {option}, or fewer --images"
+        with suppress(OSError):
+            for path in new:
+                (path / ".lock").unlink(missing_ok=True)
+                path.rmdir()
+        if trouble is error:
+            raise
+        raise trouble from error
 
 
 def _check_source(directory: Path, source: str, option: str, more: str = "") -> None:
