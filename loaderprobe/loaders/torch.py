@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, Self
@@ -17,7 +17,7 @@ from typing import Any, Literal, Self
 import numpy as np
 import torch
 from PIL import Image
-from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, default_collate
 from torchvision import io as tvio
 from torchvision.transforms import v2
 
@@ -255,6 +255,13 @@ def _cpu_ns(sample: Callable[[int], Any], number: int) -> int:
         return time.thread_time_ns() - before
 
 
+class InOrder(Sampler[int]):
+    """0, 1, 2, ... without end: the file set's own order is already random."""
+
+    def __iter__(self) -> Iterator[int]:
+        return count()
+
+
 def shared_memory_needed(config: RunConfig, largest_file_bytes: int = 0) -> int:
     """Bytes of shared memory that a configuration's batches in flight take at most."""
     spec = config.loader
@@ -279,8 +286,7 @@ def image_loader(config: RunConfig, files: FileSet, samples: Any = None) -> Data
     return DataLoader(
         samples,
         batch_size=config.compute.batch_size,
-        # Without end. The file set's own order is already random.
-        sampler=None if isinstance(samples, IterableDataset) else range(sys.maxsize),
+        sampler=None if isinstance(samples, IterableDataset) else InOrder(),
         collate_fn=pack if spec.gpu_decode else None,
         drop_last=True,
         num_workers=spec.workers,
