@@ -11,7 +11,6 @@ import pytest
 
 from loaderprobe.datasets.folder import generated_set, scan_layout
 from loaderprobe.errors import BadValue
-from loaderprobe.loaders.torch import image_loader
 from loaderprobe.plugins import resolve
 from loaderprobe.records.files import FileSet
 from loaderprobe.testing import example_config
@@ -56,14 +55,15 @@ def test_energon_takes_no_two_samples_of_one_name(tmp_path: Path) -> None:
 
 def test_workers_of_mds_do_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each begins a pass when all do: they get as many images, or one of them would fall behind in each pass."""
-    pytest.importorskip("streaming", reason="mds is not installed")
+    streaming = pytest.importorskip("loaderprobe.loaders.libraries.mds", reason="mds is not installed")
+    make_loader = streaming.image_loader
 
     def impatient(*arguments: Any) -> Any:
         loader: Any = image_loader(*arguments)
         loader.timeout = 60
         return loader
 
-    monkeypatch.setattr("loaderprobe.loaders.libraries.image_loader", impatient)
+    monkeypatch.setattr(streaming, "image_loader", impatient)
     files = generated_set(make(tmp_path / "data", "mds"), sample=COUNT, seed=3)
     assert len(labels("mds", files, 3, tmp_path, passes=9)) == 9 * COUNT // BATCH
     with pytest.raises(BadValue, match="9 images do not give each of 3 workers a batch of 5"):

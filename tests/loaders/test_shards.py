@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from loaderprobe.errors import BadValue
-from loaderprobe.loaders.libraries import MdsLoader, Stream, linked
+from loaderprobe.loaders.libraries import Stream, linked
 from loaderprobe.records.files import FileSet, SkippedFile
 from loaderprobe.system.scratch import MARK
 from loaderprobe.testing import example_config
@@ -68,6 +69,9 @@ def test_links_to_shards_are_removed_after_a_killed_process(tmp_path: Path, monk
     vars(streaming)["StreamingDataset"], vars(shared)["SharedMemory"] = opened, object
     for name, module in (("streaming", streaming), ("streaming.base", base), ("streaming.base.shared", shared)):
         monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setitem(sys.modules, "loaderprobe.loaders.libraries.mds", base)
+    del sys.modules["loaderprobe.loaders.libraries.mds"]
+    mds = import_module("loaderprobe.loaders.libraries.mds")
     with pytest.raises(InterruptedError):
-        next(MdsLoader.make(example_config(workers=1, batch_size=1), shards(tmp_path, "a.mds")))
+        next(mds.MdsLoader.make(example_config(workers=1, batch_size=1), shards(tmp_path, "a.mds")))
     assert marked == [True]

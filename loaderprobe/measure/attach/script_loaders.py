@@ -13,7 +13,6 @@ from typing import Any, Generic, Self, TypeVar
 
 from loaderprobe.batches import length_of
 from loaderprobe.records.diagnosis import SeenLoader, WhyNot
-from loaderprobe.stats import median
 
 NOT_THE_SCRIPT = ("loaderprobe.", "sitecustomize", "torch.utils.data", "torchdata.")
 """Modules whose functions stand between a loop and its batches."""
@@ -206,8 +205,8 @@ class ScriptLoader:
     """When the first batch was asked for."""
     asked_ns: int = 0
     """When the last one was."""
-    steps_ns: deque[int] = field(default_factory=lambda: deque(maxlen=REMEMBERED_PASSES))
-    """The last times between two of these moments."""
+    longest_ns: int = 0
+    """The longest time between two of these moments."""
     period: int = 1
     """Batches between two updates of the model."""
     since_update: int = 0
@@ -238,10 +237,13 @@ class ScriptLoader:
         return self.known.loader
 
     def step_s(self, now_ns: int) -> float:
-        """Median seconds of a step, with its waiting, as the loop asks for a batch: one starts workers, or compiles.
-        That need not be the first, as some loops are a batch ahead of their steps.
+        """Seconds of a step so far, with its waiting, as the loop asks for a batch. Of several the longest is left out:
+        it starts workers, or compiles. That need not be the first, as some loops are a batch ahead of their steps.
         """
-        return median([*self.steps_ns, now_ns - self.asked_ns]) / 1e9
+        whole_ns = now_ns - self.began_ns
+        if self.batches < 2:
+            return whole_ns / 1e9
+        return (whole_ns - max(self.longest_ns, now_ns - self.asked_ns)) / (self.batches - 1) / 1e9
 
     def begins(self) -> None:
         self.begun += 1
@@ -302,8 +304,7 @@ class SeenLoaders(Generic[L]):
             seen.starts_ns.append(seen.starting_ns + ready_ns - begin_ns)
         seen.starting_ns = 0
         seen.began_ns = seen.began_ns or begin_ns
-        if seen.asked_ns:
-            seen.steps_ns.append(begin_ns - seen.asked_ns)
+        seen.longest_ns = max(seen.longest_ns, begin_ns - (seen.asked_ns or begin_ns))
         seen.asked_ns = begin_ns
         seen.since_update += 1
         seen.wait_ns += ready_ns - begin_ns
