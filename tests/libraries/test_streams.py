@@ -1,15 +1,20 @@
-"""Loaders of one layout of large files: its images, each once a pass, by torch's workers, which can be switched."""
+"""Loaders of one layout of large files: its images, each once a pass, by torch's workers, which can be switched.
+
+The last tests are of single ones, which do more than what holds for all.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from itertools import islice
 from pathlib import Path
+from shutil import copy
+from typing import Any
 
 import pytest
 
 from loaderprobe.api.sweep import sweep
-from loaderprobe.datasets.folder import generated_set
+from loaderprobe.datasets.folder import generated_set, scan_layout
 from loaderprobe.errors import BadValue
 from loaderprobe.plugins import LIBRARIES, ONE_LAYOUT, resolve
 from loaderprobe.protocols import OwnThreads
@@ -19,24 +24,28 @@ from loaderprobe.testing import example_config
 from tests.datasets.conftest import make_set
 
 BATCH, COUNT = 5, 80
-pytestmark = pytest.mark.parametrize("name", ONE_LAYOUT)
+each_library = pytest.mark.parametrize("name", ONE_LAYOUT)
 OWN_PASSES = {"mds"}
 """Whose workers begin each pass together, so that they cannot be switched."""
 
 
+def make(folder: Path, layout: str) -> Path:
+    """Four shards of 20 images in three classes."""
+    return make_set(folder, count=COUNT, layout=layout, shard_images=20)
+
+
 @pytest.fixture
 def files(name: str, tmp_path: Path) -> FileSet:
-    """Four shards of 20 images in three classes."""
     pytest.importorskip(LIBRARIES[name], reason=f"{name} is not installed")
     pytest.importorskip("pyarrow")
-    made = make_set(tmp_path, count=COUNT, layout=ONE_LAYOUT[name], shard_images=20)
-    return generated_set(made, sample=COUNT, seed=3)
+    return generated_set(make(tmp_path, ONE_LAYOUT[name]), sample=COUNT, seed=3)
 
 
 def config_of(name: str, files: FileSet, workers: int) -> RunConfig:
     return with_options(example_config(data=files.fingerprint, workers=workers, batch_size=BATCH), loader=name)
 
 
+@each_library
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_pass_has_every_image_once(name: str, files: FileSet, tmp_path: Path, workers: int) -> None:
     """Of the classes that they have, in batches like torch's, and the next pass begins by itself."""
@@ -51,6 +60,7 @@ def test_a_pass_has_every_image_once(name: str, files: FileSet, tmp_path: Path, 
     assert set(records.images) == {BATCH}
 
 
+@each_library
 def test_fewer_shards_than_workers_are_refused(name: str, files: FileSet, tmp_path: Path) -> None:
     """Before workers start that would have nothing to do."""
     with (
@@ -60,6 +70,7 @@ def test_fewer_shards_than_workers_are_refused(name: str, files: FileSet, tmp_pa
         next(iter(loader.batches()))
 
 
+@each_library
 def test_a_damaged_shard_ends_it(name: str, files: FileSet, tmp_path: Path) -> None:
     """In an error, and not in fewer images."""
     for path in files.absolute(0, files.count):
@@ -73,6 +84,7 @@ def test_a_damaged_shard_ends_it(name: str, files: FileSet, tmp_path: Path) -> N
         [*islice(loader.batches(), COUNT // BATCH)]
 
 
+@each_library
 def test_a_sweep_measures_it_beside_torch(name: str, files: FileSet, tmp_path: Path) -> None:
     """Over the same shards; with the ablations that shards allow, where it does not read whole ones ahead."""
     run = sweep(
@@ -83,3 +95,48 @@ def test_a_sweep_measures_it_beside_torch(name: str, files: FileSet, tmp_path: P
     assert [(row.config.loader.name, row.status) for row in rows] == [("torch", "measured"), (name, "measured")]
     assert all(row.verdict and row.verdict.speedups.preprocessing for row in rows)
     assert name in ("litdata", "mds") or all(row.verdict and row.verdict.speedups.transport for row in rows)
+
+
+def labels(name: str, files: FileSet, workers: int, scratch: Path, passes: int = 2) -> list[Any]:
+    """Of each batch."""
+    with resolve("loader", name)(config_of(name, files, workers), files, scratch) as loader:
+        return [batch[1].tolist() for batch in islice(loader.batches(), passes * COUNT // BATCH)]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_of_energon_are_those_of_torch(tmp_path: Path, workers: int) -> None:
+    """In their order, for as many workers; nothing is written beside the shards."""
+    pytest.importorskip("megatron.energon", reason="energon is not installed")
+    root = make(tmp_path / "data", "tar")
+    before = sorted(root.rglob("*"))
+    files = generated_set(root, sample=COUNT, seed=3).dealt(workers, BATCH)
+    assert labels("energon", files, workers, tmp_path) == labels("torch", files, workers, tmp_path)
+    assert sorted(root.rglob("*")) == before
+
+
+def test_energon_takes_no_two_samples_of_one_name(tmp_path: Path) -> None:
+    """As its own `energon prepare` refuses them, with what to do."""
+    pytest.importorskip("megatron.energon", reason="energon is not installed")
+    root = make(tmp_path / "data", "tar") / "train"
+    copy(root / "shard-000000.tar", root / "shard-000009.tar")
+    files = scan_layout(root, "tar", sample=5 * COUNT, seed=0, progress=lambda *_: None)
+    with pytest.raises(BadValue, match="energon needs a name of its own for each sample") as error:
+        labels("energon", files, 0, tmp_path)
+    assert "energon prepare --fix-duplicates" in error.value.hint
+
+
+def test_workers_of_mds_do_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each begins a pass when all do: they get as many images, or one of them would fall behind in each pass."""
+    streaming = pytest.importorskip("loaderprobe.loaders.libraries.mds", reason="mds is not installed")
+    make_loader = streaming.image_loader
+
+    def impatient(*arguments: Any) -> Any:
+        loader = make_loader(*arguments)
+        loader.timeout = 60
+        return loader
+
+    monkeypatch.setattr(streaming, "image_loader", impatient)
+    files = generated_set(make(tmp_path / "data", "mds"), sample=COUNT, seed=3)
+    assert len(labels("mds", files, 3, tmp_path, passes=9)) == 9 * COUNT // BATCH
+    with pytest.raises(BadValue, match="9 images do not give each of 3 workers a batch of 5"):
+        labels("mds", files.chosen(range(9)), 3, tmp_path)
