@@ -32,7 +32,7 @@ from loaderprobe.testing import example_config
 from tests.cli.invoke import invoke
 from tests.examples.bandwidth import FILE_BYTES, ORIGIN, example_bandwidth, example_phase, example_ranks
 from tests.fakes import FakeGroup, example_location
-from tests.planted.files import random_files
+from tests.planted.slow_disk import random_files
 from tests.stored import failure
 
 TWO_NODES = (Node(host="a", processes=(0, 1), gpus=0), Node(host="b", processes=(2, 3), gpus=0))
