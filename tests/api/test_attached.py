@@ -230,7 +230,7 @@ def ten_begun(training: Training) -> None:
 
 def validates(training: Training) -> None:
     """After each batch, over a loader that is waited for most."""
-    training.validation = DataLoader(Costly(4 * example.SAMPLE_S, BATCH), BATCH)  # type: ignore[assignment]
+    training.validation = DataLoader(Costly(4 * example.SAMPLE_S, BATCH), BATCH)  # type: ignore[arg-type]  # its targets are numbers
     for _ in training.epochs():
         training.step(next(iter(training.loader)))
         training.validate()
