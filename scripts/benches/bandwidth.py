@@ -36,8 +36,7 @@ from loaderprobe.system.device import locate
 from loaderprobe.system.limits import cores_available
 from loaderprobe.system.pagecache import LinuxPageCache
 from scripts.benches.harness import LATENCY_S, alternated, answer, child, own_disk, parser, planted, program, spread
-from tests.planted.files import files_of_one_request, random_files
-from tests.planted.slow_disk import SlowDisk
+from tests.planted.slow_disk import SlowDisk, files_of_one_request, random_files
 
 RATE = 20e6
 """Bytes/s."""

@@ -295,18 +295,6 @@ class Moving(DataLoader[Any]):
             yield images * 2, labels
 
 
-class Keeping(DataLoader[Any]):
-    """A sub-class that keeps one iterator for all epochs, past torch's own."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.kept = super().__iter__()
-
-    def __iter__(self) -> Any:
-        for _ in range(len(self)):
-            yield next(self.kept)
-
-
 def taking_apart(samples: list[dict[str, Any]]) -> dict[str, Any]:
     """A collate_fn that empties the samples it is given."""
     images = torch.stack([sample.pop("image") for sample in samples])

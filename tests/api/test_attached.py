@@ -50,7 +50,10 @@ def over_a(kind: str, workers: int) -> Loop:
     return lambda training: over(KINDS[kind](Costly(), BATCH, shuffle=True, num_workers=workers))(training)
 
 
-ITS_OWN = ("plain", "by_next", "generated", "accumulates", "zips", "again", "counts", "adversarial", "skips")
+# More steps are made of the scheduled one than its script planned.
+ITS_OWN = (
+    "plain", "by_next", "generated", "accumulates", "zips", "again", "counts", "adversarial", "skips", "schedules",
+)  # fmt: skip
 
 
 def short_epochs(training: Training) -> None:
@@ -62,8 +65,17 @@ def short_epochs(training: Training) -> None:
             training.step(batch, update=number % last < last)
 
 
+def saves(training: Training) -> None:
+    """Over its own checkpoint, of an epoch that is over before the loop is taken."""
+    for _ in training.epochs():
+        for _, batch in zip(range(8), training.loader, strict=False):
+            training.step(batch)
+        torch.save(training.model.state_dict(), training.out / "last.pt")
+
+
 LOOPS: dict[str, tuple[Loop, int]] = {
     **{way: (WAYS[way], 0) for way in ITS_OWN},
+    "saves": (saves, 0),
     **{kind: (over_a(kind, number % 2), number % 2) for number, kind in enumerate(KINDS)},
     # With its data set, of a class that is made again, too; samples are counted by their indices.
     "made again for each epoch": (made_again, 0),
@@ -211,37 +223,17 @@ def test_a_checkpoint_that_exists_is_not_written_over(tmp_path: Path) -> None:
     assert (tmp_path / "new.pt").exists()
 
 
-def test_a_checkpoint_of_the_scripts_own_may_be_written_over(tmp_path: Path) -> None:
-    """Of an epoch that is over before the loop is taken."""
-
-    def saves(training: Training) -> None:
-        for _ in training.epochs():
-            for _, batch in zip(range(8), training.loader, strict=False):
-                training.step(batch)
-            torch.save(training.model.state_dict(), tmp_path / "last.pt")
-
-    found = attached_to(saves, Training(tmp_path))
-    assert found.diagnosis is not None, found.reason
-
-
 def ten_begun(training: Training) -> None:
     for _ in range(10):
         training.step(next(iter(training.loader)))
 
 
-def test_a_validation_after_each_batch_is_not_taken_for_training(tmp_path: Path) -> None:
-    """Although its loader is waited for most."""
-    validation = DataLoader(Costly(4 * example.SAMPLE_S, BATCH), BATCH)
-
-    def validates(training: Training) -> None:
-        for _ in training.epochs():
-            training.step(next(iter(training.loader)))
-            with torch.no_grad():
-                for inputs, _ in validation:
-                    training.model(inputs)
-
-    found = attached_to(validates, Training(tmp_path))
-    assert found.diagnosis is None and "loader 1 was iterated" in found.reason
+def validates(training: Training) -> None:
+    """After each batch, over a loader that is waited for most."""
+    training.validation = DataLoader(Costly(4 * example.SAMPLE_S, BATCH), BATCH)  # type: ignore[arg-type]  # its targets are numbers
+    for _ in training.epochs():
+        training.step(next(iter(training.loader)))
+        training.validate()
 
 
 LEFT_ALONE: dict[str, tuple[Loop, int, str, int]] = {
@@ -249,7 +241,8 @@ LEFT_ALONE: dict[str, tuple[Loop, int, str, int]] = {
     "validates_alone": (WAYS["validates_alone"], 0, "batches come otherwise", 400),
     "short": (WAYS["short"], 0, "after too few training steps", 3),
     "in_a_thread": (WAYS["in_a_thread"], 0, "in another thread than the one that trains", EPOCH),
-    # After two of its epochs.
+    # Each of these ends the script, the second after two of its epochs.
+    "validates after each batch": (validates, 0, "loader 1 was iterated", 20),
     "another loader for each epoch": (never_again, 0, "went on with loader 2 (ArrayDataset)", 3 * EPOCH),
     # Which would start for each.
     "workers that start for each batch": (ten_begun, 1, "starts its loader for each batch", 10),
@@ -264,15 +257,7 @@ def test_what_cannot_be_measured_runs_to_its_end(name: str, tmp_path: Path) -> N
     training = Training(tmp_path, num_workers=workers)
     found = attached_to(loop, training, budget_s=60.0)
     assert found.diagnosis is None and says in found.reason
-    assert training.steps <= steps + 1 if loop is never_again else training.steps == steps
-
-
-def test_a_schedule_outlasts_its_steps_while_it_is_measured(tmp_path: Path) -> None:
-    """The measurement makes more steps than the script planned; by itself the script would fail."""
-    found = attached_to(WAYS["schedules"], Training(tmp_path))
-    assert found.diagnosis is not None, found.reason
-    with pytest.raises(ValueError, match=f"total steps is {SCHEDULED}"):
-        WAYS["schedules"](Training(tmp_path))
+    assert training.steps <= steps + 1 if loop in (never_again, validates) else training.steps == steps
 
 
 def broken(*given: Any, **named: Any) -> None:

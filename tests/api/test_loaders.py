@@ -484,8 +484,8 @@ def test_loaders_that_would_be_used_up_are_refused(judge: Judge, paths: list[str
     with pytest.raises(BadValue, match="did not begin again"):
         judge(DataLoader(Numbers(), batch_sampler=_Generated()))
     assert next(once) == 0
-    keeping: Any = samples.Keeping(RawImages(paths), batch_size=4)
-    keeping.kept = (batch for batch in keeping.kept)
+    keeping = Eager(RawImages(paths), batch_size=4)
+    keeping.iterator = (batch for batch in keeping.iterator)
     with pytest.raises(BadValue, match="keeps an iterator of its own"):
         judge(keeping)
     assert next(iter(keeping))[1].tolist() == [0, 1, 2, 3]

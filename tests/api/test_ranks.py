@@ -17,8 +17,6 @@ import msgspec
 import pytest
 import torch
 import torch.distributed as dist
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import loaderprobe
 from loaderprobe.analyze.judge import verdict
@@ -533,8 +531,10 @@ def hosts(**rates: list[float]) -> Rates:
     ids=["a slow host", "7 of 8", "6 of 7", "one rank each", "two hosts", "nothing", "none"],
 )
 def test_a_slow_host_is_named_with_its_ranks_and_the_slowest_elsewhere(rates: Rates, named: Any) -> None:
-    """All of its ranks but one in eight must be slower than every rank elsewhere; by how much, and at what rate."""
+    """All of its ranks but one in eight must be slower than every rank elsewhere; by how much, and at what rate. Their
+    order is no matter."""
     found = slow_host(rates)
+    assert slow_host(rates[::-1]) == found
     assert (found and (found.host, found.slow, found.ranks, found.rate, found.elsewhere)) == named
     if found is not None:
         assert found.lead == pytest.approx(found.elsewhere / (40.0 if found.slow == 2 else 37.0))
@@ -544,17 +544,3 @@ def test_nodes_of_one_name_are_kept_apart() -> None:
     """As containers may have."""
     assert host_names([(0, "a"), (0, "a"), (1, "b")]) == ["a", "a", "b"]
     assert host_names([(0, "a"), (1, "a"), (2, "b")]) == ["a (node 0)", "a (node 1)", "b"]
-
-
-@settings(max_examples=80)
-@given(st.lists(st.lists(st.floats(1.0, 100.0), min_size=1, max_size=9), min_size=1, max_size=5))
-def test_what_is_named_is_slower_than_all_others(each: list[list[float]]) -> None:
-    """Whatever the rates: all its ranks but one in eight, and the order of ranks is no matter."""
-    rates = [(f"h{number}", rate) for number, own in enumerate(each) for rate in own]
-    found = slow_host(rates)
-    assert slow_host(rates[::-1]) == found
-    if found is not None:
-        elsewhere = min(rate for host, rate in rates if host != found.host)
-        own = [rate for host, rate in rates if host == found.host]
-        assert found.lead > 1 and found.elsewhere == elsewhere
-        assert sum(rate >= elsewhere for rate in own) <= len(own) // 8

@@ -140,22 +140,6 @@ def test_what_does_not_read_a_layout_is_refused(
     assert error.value.message == refused and way_out in error.value.hint
 
 
-@pytest.mark.usefixtures("same_machine")
-def test_resume_measures_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What failed and what was never tried; the run is judged again."""
-    asked: list[int] = []
-
-    def complete(run: RunDirectory, *_: Any) -> None:
-        for config in (FAILED, PENDING):
-            asked.append(verb.plan(run).configurations)
-            run.save(measured(Truth(compute=1000.0), config.loader.workers))
-
-    monkeypatch.setattr(verb, "measure", complete)
-    run = loaderprobe.resume(plain_run(tmp_path / "run").path)
-    assert asked == [2, 1]
-    assert {row.status for row in run.report().summary.configurations} == {"measured"}
-
-
 @pytest.mark.parametrize(
     ("changes", "here"),
     [

@@ -24,8 +24,6 @@ ROWS: list[Row] = []
 
 Tried = Callable[..., Diagnosis]
 EPOCHS = 2
-SHORTEST = 40
-"""Longer texts are cut in the table."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

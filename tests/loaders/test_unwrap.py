@@ -14,7 +14,8 @@ from torch.utils.data import DataLoader
 import loaderprobe
 from loaderprobe.errors import BadValue
 from loaderprobe.loaders.unwrap import EndlessBatches, bare_copy, torch_iterator, unwrap
-from tests.api.samples import Disguised, Doubling, Keeping, Numbers, Piped
+from tests.api.samples import Disguised, Doubling, Numbers, Piped
+from tests.examples.iterated import Eager
 from tests.said import said
 
 
@@ -107,11 +108,11 @@ def test_what_cannot_be_unwrapped_is_refused_with_a_hint(given: Any, hint: str) 
 
 def test_a_bare_copy_has_no_iterator() -> None:
     """A sub-class may end the workers of one that it keeps, when the copy goes. Nor does it go on where one was."""
-    loader = Keeping(Numbers(), batch_size=4)
-    loader._iterator = loader.kept
+    loader = Eager(Numbers(), batch_size=4)
+    loader._iterator = loader.iterator
     vars(loader).update(_initial_iter_for_state_dict=True, next_iter_state={"_num_yielded": 5})
     copy = vars(bare_copy(loader))
-    names = ("kept", "_iterator", "_initial_iter_for_state_dict", "next_iter_state")
+    names = ("iterator", "_iterator", "_initial_iter_for_state_dict", "next_iter_state")
     assert [copy[name] for name in names] == [None, None, False, None]
     assert copy["dataset"] is loader.dataset
 

@@ -22,9 +22,8 @@ from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement
 from tests.cli.invoke import invoke
 from tests.conftest import MeasureReal, needs_cold_reads
-from tests.planted.files import random_files
 from tests.planted.slow_cgroup import find
-from tests.planted.slow_disk import CannotPlant, SlowDisk, slow_disk
+from tests.planted.slow_disk import CannotPlant, SlowDisk, random_files, slow_disk
 
 PlantDisk = Callable[..., SlowDisk]
 

@@ -100,14 +100,6 @@ def test_images_among_which_some_are_cut_are_counted_as_images(folder: Path, mon
         assert phase.files_per_s * measured.mean_size_bytes == pytest.approx(phase.bw_bytes, rel=0.5)
 
 
-def test_memory_is_unproved() -> None:
-    """On a memory file system nothing is called cold."""
-    if not os.access(SHARED, os.W_OK) or locate(SHARED).kind != "memory":
-        pytest.skip("/dev/shm is not memory here")
-    (phase,) = probed(SHARED, scratch_bytes=1 << 20, readers=(1,)).ladder
-    assert phase.cache == "unproved" and phase.storage_bytes is None
-
-
 def test_scratch_leaves_nothing(tmp_path: Path) -> None:
     """A scratch probe says so, reads in a row as well, and leaves the folder as it was; one file has no opens/s."""
     measured = probed(tmp_path, scratch_bytes=2 << 20, readers=(2,), metadata=True)
