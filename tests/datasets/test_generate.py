@@ -173,7 +173,7 @@ def test_a_torn_line_is_not_believed(tmp_path: Path, lost: int) -> None:
     journal, path = Journal(tmp_path), tmp_path / JOURNAL
     journal.add([_entry(3)])
     journal.write()
-    journal.end()
+    journal.end([])
     assert Journal(tmp_path).entries() == []
     for number in (1, 2):
         journal.add([_entry(number)])

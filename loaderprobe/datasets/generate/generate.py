@@ -9,11 +9,12 @@ from __future__ import annotations
 import ctypes
 import multiprocessing
 import os
+import re
 import signal
 import time
 import zlib
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
@@ -99,7 +100,7 @@ class Journal:
             found += msgspec.json.decode(body, type=list[Entry])
         return found
 
-    def begin(self, entries: Collection[Entry]) -> None:
+    def begin(self, entries: Sequence[Entry]) -> None:
         """Start a new journal with these entries of the old one."""
         write_atomically(self._path, _line(entries) if entries else b"")
 
@@ -129,13 +130,16 @@ class Journal:
             self._failed = True
             raise
 
-    def end(self) -> None:
-        """The manifest holds all entries."""
-        self._path.unlink(missing_ok=True)
+    def end(self, beyond: Sequence[Entry]) -> None:
+        """Keep only these entries, which a larger set will need; the manifest holds the others."""
+        if beyond:
+            self.begin(beyond)
+        else:
+            self._path.unlink(missing_ok=True)
 
 
-def _line(entries: Collection[Entry]) -> bytes:
-    body = msgspec.json.encode([*entries]) + b"\n"
+def _line(entries: Sequence[Entry]) -> bytes:
+    body = msgspec.json.encode(entries) + b"\n"
     return _checksum(body) + b" " + body
 
 
@@ -157,18 +161,23 @@ def _digest(path: Path) -> str:
 SPACE_MARGIN = 1.03
 # Files take whole blocks; so many bytes are lost to that per file, on average.
 HALF_BLOCK = 2048
+NUMBERED = re.compile(r"\D*(?:\d{8,}_)?0*(\d+)?\D*" + re.escape(PART))
 
 
-def whole_files(
+def take_inventory(
     directory: Path, spec: SetSpec, manifest: Manifest | None, journal: Journal, count: int
-) -> dict[int, Entry]:
-    """By number the files of the set at its requested size: in the manifest or the journal, with their sizes still.
+) -> tuple[dict[int, Entry], list[Entry]]:
+    """(by number the files of the set at its requested size, those of a larger set that was begun before).
 
-    A file without an entry is written again.
+    The latter are kept for when the set grows. All are in the manifest or the journal, and still have their sizes.
+    Removes only files that a killed process left half-written; a file without an entry is written again.
     """
-    known = [*(_entries(manifest) if manifest else ()), *journal.entries()]
-    whole = (entry for entry in known if entry.images == len(spec.images_in(entry.number, count)))
-    return {entry.number: entry for entry in whole if _has_size(directory, spec, entry)}
+    _remove_halves(directory, spec)
+    known = _entries(manifest) if manifest else []
+    found = {entry.number: entry for entry in (*known, *journal.entries()) if _has_size(directory, spec, entry)}
+    inside = {number for number in found if number < spec.files(count)}
+    whole = {n: found[n] for n in sorted(inside) if found[n].images == len(spec.images_in(n, count))}
+    return whole, [found[n] for n in sorted(found.keys() - inside)]
 
 
 def is_whole(directory: Path, manifest: Manifest, count: int) -> bool:
@@ -196,6 +205,14 @@ def _has_size(directory: Path, spec: SetSpec, entry: Entry) -> bool:
         return (directory / spec.path(entry.number)).stat().st_size == entry.size_bytes
     except FileNotFoundError:
         return False
+
+
+def _remove_halves(directory: Path, spec: SetSpec) -> None:
+    """Remove only files with the temporary names of this set."""
+    for part in (directory / "train").rglob(f".*{PART}"):
+        match = NUMBERED.fullmatch(part.name)
+        if match and part.with_name(part.name[1 : -len(PART)]) == directory / spec.path(int(match[1] or 0)):
+            part.unlink()
 
 
 def check_space(directory: Path, layout: str, mean_bytes: float, images: int, files: int, folders: int = 1) -> None:
@@ -455,14 +472,14 @@ def _make(
         # At once, whatever number is asked for.
         enough(expected_mean(asked), count, asked.files(count))
     journal = Journal(directory)
-    whole = whole_files(directory, asked, manifest, journal, count)
+    whole, beyond = take_inventory(directory, asked, manifest, journal, count)
     missing = [number for number in range(asked.files(count)) if number not in whole]
     images = sum(len(asked.images_in(number, count)) for number in missing)
     # Painting takes time, so a disk that is far too small is refused before.
     enough(expected_mean(asked), images, len(missing))
     pool, spec = _pool_of(directory, asked, processes, on_base_image)
     enough(pool.mean_bytes, images, len(missing))
-    journal.begin(whole.values())
+    journal.begin([*whole.values(), *beyond])
     for number in range(min(spec.classes if spec.layout == FILES else 1, count)):
         # A class without images would be an error to torchvision's ImageFolder.
         (directory / spec.path(number)).parent.mkdir(parents=True, exist_ok=True)
@@ -479,7 +496,7 @@ def _make(
     work.write(missing, processes, found, journal)
     complete(spec.layout, directory / "train")
     write_manifest(directory, _manifest_of(spec, count, [whole[number] for number in range(spec.files(count))]))
-    journal.end()
+    journal.end(beyond)
 
 
 def _manifest_of(spec: SetSpec, count: int, files: Sequence[Entry]) -> Manifest:
