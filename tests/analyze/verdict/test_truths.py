@@ -31,6 +31,7 @@ from tests.analyze.runs import (
     BATCH,
     FILE_BYTES,
     FILES,
+    STAMPS,
     STEPS,
     Cost,
     Round,
@@ -327,9 +328,6 @@ def after_first(**changes: Any) -> Measurement:
     """Workers that decode files which nothing can make cold again, after such a first pass."""
     facts = {**AS_FOUND["facts"], "first_pass": replace(LAP, **changes)}
     return run(alike(baseline=95), DECODING, cache="as-found", facts=facts)
-
-
-STAMPS = ("begin_ns", "ready_ns", "copied_ns", "end_ns")
 
 
 def read_ahead(first_mb: int) -> Measurement:
@@ -780,8 +778,7 @@ def unsteady(rounds: int, jitter: float, *, warm: bool = True) -> Measurement:
         step_ns = one.begin_ns[1] - one.begin_ns[0]
         by = [round(step_ns * jitter * (index // 2 % 2)) for index in range(one.steps)]
         begin = (0, *(at + late for at, late in zip(one.begin_ns[1:], by[1:], strict=True)))
-        finished = (*begin[:-1], one.finished_ns[-1])
-        return replace(one, begin_ns=begin, ready_ns=begin, copied_ns=begin, end_ns=begin, finished_ns=finished)
+        return replace(one, **dict.fromkeys(STAMPS, begin), finished_ns=(*begin[:-1], one.finished_ns[-1]))
 
     made = misfit(80.0, rounds=rounds)
     kept = tuple(each for each in made.segments if warm or each.mode != "warm")
