@@ -9,8 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from loaderprobe.analyze.caches import lru_hits, lru_share_for, page_cache_hits, seen_before
 from loaderprobe.analyze.forecast.advice import DataPlace, Recommendation, Surroundings, recommend, recommend_groups
@@ -163,23 +161,6 @@ def test_unmeasured_workers_follow_the_law_of_the_kind(truth: Truth, count: int)
     assert rate(made[count]) == pytest.approx(truth.training(count), rel=1e-6) and max(made) == 2 * truth.cores
 
 
-@given(
-    st.sampled_from(KINDS), st.integers(0, 8), st.floats(0.5, 100.0), st.floats(1.0, 10.0), st.floats(10, 1e5),
-    st.sampled_from(["token_bucket", "single_server", "latency", "unknown"]),
-)  # fmt: skip
-def test_a_faster_disk_never_lowers_a_forecast(
-    truth: Truth, count: int, factor: float, more: float, compute: float, kind: KindOfDevice
-) -> None:
-    """By whatever model, and above whatever compute; refused at most."""
-    truth = replace(truth, compute=compute)
-    point = truth.point(count)
-    found = fit((truth.point(1), point), point, truth.storage(kind))
-    if isinstance(found, Fit):
-        slow, fast = disk(found, factor), disk(found, factor * more)
-        if slow.images_per_s and fast.images_per_s:
-            assert fast.images_per_s.value >= slow.images_per_s.value * (1 - 1e-9)
-
-
 IMAGE, AHEAD = 25_000.0, 125_000
 FEW = OneAFile(image_bytes=IMAGE, read_ahead_bytes=AHEAD, generated=True)
 
@@ -280,22 +261,6 @@ def test_workers_queue_before_a_serial_disk_and_for_the_cores() -> None:
     assert [ONE_CORE.loader(count) * ONE_CORE.cpu_s for count in (1, 2, 3)] == pytest.approx(share)
     assert [SENDING.loader(count) for count in (1, 2, 4)] == pytest.approx([250.0, 437.5, 437.5], rel=1e-6)
     assert (SERVER.bottleneck("workers", 9), ONE_CORE.bottleneck("workers", 3)) == ("storage", "cores")
-
-
-times = st.one_of(st.just(0.0), st.floats(1e-5, 0.1))
-
-
-@given(st.integers(1, 512), times, times, st.floats(1e-5, 0.1), st.floats(0.5, 256))
-def test_more_workers_bring_more_but_never_more_than_there_is(
-    workers: int, own_s: float, served_s: float, cpu_s: float, cores: float
-) -> None:
-    """Up to the cores, the server, and what workers that wait for nothing would do."""
-    now, more = (
-        closed_network(n, own_s=own_s, served_s=served_s, cpu_s=cpu_s, cores=cores) for n in (workers, workers + 1)
-    )
-    limits = [cores / cpu_s, workers / (own_s + served_s + cpu_s), 1 / served_s if served_s else float("inf")]
-    assert 0 < now <= min(limits) * (1 + 1e-9)
-    assert more >= now * (1 - 1e-9)
 
 
 @pytest.mark.parametrize(
@@ -693,17 +658,7 @@ def test_the_page_cache_stays_in_its_range(share: float, size_gb: float) -> None
     assert law.low <= least <= most <= law.high
 
 
-@given(st.floats(0, 1), st.one_of(st.none(), st.integers(2, 10**5)))
-def test_the_page_cache_lies_between_lru_and_pinned(share: float, epoch: int | None) -> None:
-    """With its range, in each epoch, but for epoch 2, where it may be less than LRU; a larger one answers no less."""
-    hits, more = page_cache_hits(share, epoch), page_cache_hits(min(1.0, 1.1 * share), epoch)
-    least = lru_hits(share)
-    assert hits.low == (0.65 * least if epoch == 2 and share < 1 else least)
-    assert hits.low <= hits.value <= hits.high <= share + 1e-9
-    assert hits.low <= more.low + 1e-9 and hits.value <= more.value + 1e-9 and hits.high <= more.high + 1e-9
-
-
-@given(st.floats(0.001, 0.999))
+@pytest.mark.parametrize("hits", [0.001, 0.1, 0.5, 0.9, 0.999])
 def test_the_cache_for_some_hits_gives_them(hits: float) -> None:
     """Inverse of each other; half of the hits take 81 % of the set."""
     assert lru_hits(lru_share_for(hits)) == pytest.approx(hits, abs=1e-6)
@@ -711,8 +666,9 @@ def test_the_cache_for_some_hits_gives_them(hits: float) -> None:
 
 
 def test_half_the_set_in_the_page_cache_is_a_third_of_the_hits() -> None:
-    """15 to 41 %; in epoch 2 at most what LRU gives; all of the set is all hits, as pinned."""
-    half = page_cache_hits(0.5)
-    assert (half.low, half.value, half.high) == pytest.approx((0.153, 0.327, 0.413), abs=1e-3)
-    assert page_cache_hits(0.5, 2).high == half.low
-    assert page_cache_hits(1.0) == Interval(value=1.0, low=1.0, high=1.0)
+    """15 to 41 %; in epoch 2 at most what LRU gives, or less; all of the set is all hits, as pinned."""
+    for epoch, hits in ((None, (0.153, 0.327, 0.413)), (2, (0.65 * 0.153, 0.153, 0.153))):
+        half = page_cache_hits(0.5, epoch)
+        assert (half.low, half.value, half.high) == pytest.approx(hits, abs=1e-3)
+        assert page_cache_hits(1.0, epoch) == Interval(value=1.0, low=1.0, high=1.0)
+        assert page_cache_hits(0.0, epoch) == Interval(value=0.0, low=0.0, high=0.0)
