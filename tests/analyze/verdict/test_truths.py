@@ -434,6 +434,15 @@ COLD = {
         )
         for resident, why in ((0.6, "pages_resident"), (0.7, "pages_resident"), (0.8, "bytes_from_storage"))
     },
+    **{
+        f"{resource} was removed with files half of which were in the wrong state": Row(
+            run([times(3, 1.2, 1.1)] * 3, EVEN, {mode: replace(EVEN, cold=0.5)}), f"{INPUT} ablation_missing",
+            missing={resource: "bytes_from_storage"},
+        )
+        for mode, resource in (
+            ("warm", "storage"), ("cached_samples", "preprocessing"), ("no_transport", "transport"),
+        )
+    },
     "half of the bytes": Row(pipeline(times(3, 1.2), replace(EVEN, cold=0.5)), f"{INPUT} files_were_warm", more=False),
     **{
         f"{access}, {share} of the bytes": Row(
