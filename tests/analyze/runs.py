@@ -112,10 +112,15 @@ def segment(
     step_ns, begin_ns = round(BATCH / rate * 1e9), round(begin_s * 1e9)
     begin = tuple(begin_ns + step * step_ns for step in range(steps))
     fields: dict[str, Any] = {
-        **dict.fromkeys(STAMPS, begin), "finished_ns": begin if activity == "training" else (),
+        **stamped(begin), "finished_ns": begin if activity == "training" else (),
         "closed_ns": begin_ns + steps * step_ns, "disk_bytes": None, "resident_before": None,
     }  # fmt: skip
     return Segment(mode=mode, activity=activity, round=number, first_batch=first, batch_size=BATCH, **(fields | facts))
+
+
+def stamped(begin: tuple[int, ...]) -> dict[str, Any]:
+    """Steps that wait for nothing, by when the next one begins."""
+    return dict.fromkeys(STAMPS, begin)
 
 
 def scaled(measurement: Measurement, factor: int) -> Measurement:

@@ -516,29 +516,21 @@ def judged(measurements: Sequence[Measurement], truth: Truth | None = None) -> l
     return [run_experiments(measurement, ceiling) for measurement in measurements]
 
 
-def test_measured_neighbours_are_measured_advice() -> None:
-    """A sweep that tried 1, 2 and 4 workers advises 4 to the first two."""
+def test_measured_neighbours_are_measured_advice_and_no_forecast_mixes_ranks() -> None:
+    """A sweep that tried 1, 2 and 4 workers advises 4 to the first two. Each number of ranks has a knee of its own,
+    from the numbers of workers that it was measured with."""
     truth = replace(SLOW_DISK, bytes_per_s=80e6)
-    members = [measured(truth, workers) for workers in (0, 1, 2, 4)]
-    recommendations, (knee,) = recommend_groups(
-        judged(members, truth), {FILES.fingerprint: Surroundings(storage=truth.storage())}, {}
-    )
-    assert (knee.workers, knee.bottleneck, knee.how) == (4, "storage", "measured")
-    assert knee_words(knee) == "4 workers, 800 images/s; beyond it, storage is the limit."
-    for member in members[:3]:
-        (more,) = [each for each in recommendations[member.config.key].advice if each.command.startswith("--workers")]
-        assert (more.command, more.how) == ("--workers 4", "measured")
-
-
-def test_no_forecast_mixes_ranks() -> None:
-    """Each number of ranks has a knee of its own, from the numbers of workers that it was measured with."""
-    truth = replace(SLOW_DISK, bytes_per_s=80e6)
-    one = [measured(truth, workers) for workers in (1, 2)]
+    one = [measured(truth, workers) for workers in (0, 1, 2, 4)]
     two = [rank_run(alike(training=rate, baseline=rate), workers=workers) for workers, rate in ((1, 90.0), (2, 95.0))]
     around = {FILES.fingerprint: Surroundings(storage=truth.storage())}
-    _, knees = recommend_groups(judged([*one, *two], truth), around, {})
+    recommendations, (knee, of_two) = recommend_groups(judged([*one, *two], truth), around, {})
     keys = [{each.config.key for each in members} for members in (one, two)]
-    assert [set(knee.keys) for knee in knees] == keys
+    assert [set(knee.keys), set(of_two.keys)] == keys
+    assert (knee.workers, knee.bottleneck, knee.how) == (4, "storage", "measured")
+    assert knee_words(knee) == "4 workers, 800 images/s; beyond it, storage is the limit."
+    for member in one[:3]:
+        (more,) = [each for each in recommendations[member.config.key].advice if each.command.startswith("--workers")]
+        assert (more.command, more.how) == ("--workers 4", "measured")
 
 
 def test_accelerators_are_counted_for_each_rank() -> None:

@@ -93,21 +93,20 @@ def _trains(trainer: Trainer, step: Callable[[], None] | None = None) -> bool:
     return not torch.equal(before, weights)
 
 
-def test_vgg16_is_torchvisions_own() -> None:
-    """Without its hundred million random numbers."""
-    factory: Any = plugins.resolve("model", "vgg16")
+@pytest.mark.parametrize(
+    ("model", "sides", "words"),
+    [("lenet5", (28, 32, 224), "lenet5"), ("mlp", (28, 32, 224), "mlp"), ("vgg16", (64,), "VGG16")],
+)
+def test_models_take_images_of_any_size(model: str, sides: tuple[int, ...], words: str) -> None:
+    """Those of MNIST, CIFAR and ImageNet; LeNet-5 has the 61,706 weights of its kind for one channel and 10 classes.
+    VGG-16 is torchvision's own, here without its hundred million random numbers."""
+    factory: Any = plugins.resolve("model", model)
     with torch.device("meta"):
-        assert factory(num_classes=CLASSES)(torch.empty(2, 3, 64, 64)).shape == (2, CLASSES)
-        assert _trainer("vgg16", "meta").words().startswith("VGG16")
-
-
-@pytest.mark.parametrize(("model", "sides"), [("lenet5", (28, 32, 224)), ("mlp", (28, 32, 224))])
-def test_small_models_take_images_of_any_size(model: str, sides: tuple[int, ...]) -> None:
-    """Those of MNIST, CIFAR and ImageNet; LeNet-5 has the 61,706 weights of its kind for one channel and 10 classes."""
-    made: Any = plugins.resolve("model", model)(num_classes=CLASSES)
-    assert all(made(torch.randn(2, 3, side, side)).shape == (2, CLASSES) for side in sides)
+        made = factory(num_classes=CLASSES)
+        assert all(made(torch.empty(2, 3, side, side)).shape == (2, CLASSES) for side in sides)
+        assert _trainer(model, "meta").words().startswith(words)
     if model == "lenet5":
-        small: Any = plugins.resolve("model", model)(num_classes=10)
+        small = factory(num_classes=10)
         # Two channels more in the first convolution of 6 kernels of 5 x 5.
         assert sum(each.numel() for each in small.parameters()) == 61_706 + 6 * 25 * 2
 

@@ -26,7 +26,7 @@ from loaderprobe.analyze.gpu import read_window
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.measurement import Rejected, Timeline
 from loaderprobe.records.plan import PlanReport
-from loaderprobe.records.report import ConfigurationRow, Report
+from loaderprobe.records.report import Report
 from loaderprobe.render.bandwidth import bandwidth_document
 from loaderprobe.render.charts import Bar, Chart, ChartRow
 from loaderprobe.render.document import Cell, Command, Document, Fold, Item, Paragraph, Section, Table, further
@@ -360,20 +360,16 @@ def test_every_chart_is_a_table() -> None:
         assert all('aria-hidden="true"' in svg for svg in re.findall("<svg[^>]*>", figure))
 
 
-def many_rows() -> list[ConfigurationRow]:
-    """200 configurations in 20 lines."""
-    return [
+def test_two_hundred_configurations_make_a_page_of_under_5_mb(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With charts of all of them, and work that does not grow with their square: the hash of a configuration, the
+    dearest thing that is looked up, is made some 50 times for each."""
+    rows = [
         example_row(workers=workers, batch_size=batch, resolution=f"{size}x{size}")
         for workers in range(10)
         for batch in (16, 32, 64, 128)
         for size in (256, 384, 512, 768, 1024)
     ]
-
-
-def test_two_hundred_configurations_make_a_page_of_under_5_mb(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With charts of all of them, and work that does not grow with their square: the hash of a configuration, the
-    dearest thing that is looked up, is made some 50 times for each."""
-    report, made = example_report(many_rows()), [0]
+    report, made = example_report(rows), [0]
     key = RunConfig.key.fget  # type: ignore[attr-defined]  # a property
 
     def counted(config: RunConfig) -> str:

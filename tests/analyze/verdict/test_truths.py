@@ -40,6 +40,7 @@ from tests.analyze.runs import (
     rank_run,
     run,
     segment,
+    stamped,
     with_read,
     with_records,
     with_steps,
@@ -787,7 +788,7 @@ def unsteady(rounds: int, jitter: float, *, warm: bool = True) -> Measurement:
         step_ns = one.begin_ns[1] - one.begin_ns[0]
         by = [round(step_ns * jitter * (index // 2 % 2)) for index in range(one.steps)]
         begin = (0, *(at + late for at, late in zip(one.begin_ns[1:], by[1:], strict=True)))
-        return replace(one, **dict.fromkeys(STAMPS, begin), finished_ns=(*begin[:-1], one.finished_ns[-1]))
+        return replace(one, **stamped(begin), finished_ns=(*begin[:-1], one.finished_ns[-1]))
 
     made = misfit(80.0, rounds=rounds)
     kept = tuple(each for each in made.segments if warm or each.mode != "warm")
