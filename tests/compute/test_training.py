@@ -20,8 +20,6 @@ from torch.nn.parallel import DistributedDataParallel
 from torchvision.transforms import v2
 
 from loaderprobe import plugins
-from loaderprobe.analyze.forecast.advice import recommend_groups
-from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.compute import torch as module
 from loaderprobe.compute.profile import Device, thread_numbers
 from loaderprobe.compute.step import ExchangingStep, step_in_ranks
@@ -32,7 +30,6 @@ from loaderprobe.protocols import Peers
 from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN, ComputeSpec
 from loaderprobe.system.host import SystemClock
 from loaderprobe.testing import FakeClock, example_arguments
-from tests.analyze.scripted import Truth, measured
 from tests.test_installed import blocks, install
 from tests.warm import in_two_ranks
 
@@ -138,18 +135,6 @@ def test_the_guides_model_is_installed(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.syspath_prepend(str(tmp_path))
     assert _trains(_trainer("tiny")) and _trains(_trainer("acme.models:Rows"))
     assert plugins.foreign_module("model", "tiny") == "acme.models"
-
-
-def test_published_rates_are_advised_for_their_model_only() -> None:
-    """Another model trains at other rates on the same accelerator."""
-    slow = Truth(compute=50.0, cpu_s=0.001, latency_s=0.0, bytes_per_s=1e15)
-    for model, names in (("resnet50", ["fast"]), ("vgg16", [])):
-        made = measured(slow, 2, model=model)
-        judged = [run_experiments(made)]
-        (found,) = recommend_groups(judged, {}, {"fast": 5000.0})[0].values()
-        actions = [each.action for each in found.advice if each.action.code == "accelerator"]
-        assert actions
-        assert [each.facts["name"] for each in actions if "name" in each.facts] == names
 
 
 def test_a_cpu_step_trains_and_ends_before_the_host_goes_on() -> None:
