@@ -188,7 +188,7 @@ def _letters(chart: Chart, row: ChartRow, bar: Bar, begin: float, end: float) ->
     if bar.end > chart.high:
         yield f'<text class="letter" x="100%" {place} text-anchor="end">▸</text>'
         cut = f"M-26 {_HEIGHT - 1}l7 {2 - _HEIGHT}M-18 {_HEIGHT - 1}l7 {2 - _HEIGHT}"
-        yield f'<svg x="100%" overflow="visible"><path class="halo" d="{cut}"/></svg>'
+        yield f'<svg x="100%" overflow="visible" aria-hidden="true"><path class="halo" d="{cut}"/></svg>'
     if bar.letter and end - begin >= _LEAST_LETTER:
         resource = RESOURCE.get(bar.tone)
         ink = resource.ink if resource and bar.how == "measured" else "currentColor"

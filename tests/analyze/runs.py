@@ -16,6 +16,7 @@ from loaderprobe.testing import example_config, example_files
 BATCH, STEPS, FILE_BYTES = 16, 16, 100_000
 READ_BYTES = FILE_BYTES * BATCH * STEPS
 """By one process, or by each rank, in a segment."""
+STAMPS = ("begin_ns", "ready_ns", "copied_ns", "end_ns")
 FILES = example_files(size_bytes=FILE_BYTES)
 Round = Mapping[str, float]
 """Images/s of the loader alone by mode, of training as asked (`training`), of training in another mode
@@ -104,26 +105,22 @@ def _row(cost: Cost, workers: int, number: int) -> tuple[int, ...]:
 
 
 def segment(
-    mode: Mode, activity: Activity, number: int, first: int, rate: float, *, steps: int = STEPS, **facts: Any
-) -> Segment:
+    mode: Mode, activity: Activity, number: int, first: int, rate: float, *, steps: int = STEPS, begin_s: float = 0.0,
+    **facts: Any,
+) -> Segment:  # fmt: skip
     """One whose steps all take as long, at `rate` images/s; `facts` are the other fields of a `Segment`."""
-    step_ns = round(BATCH / rate * 1e9)
-    begin = tuple(step * step_ns for step in range(steps))
-    fields: dict[str, Any] = {"disk_bytes": None, "resident_before": None, **facts}
-    return Segment(
-        mode=mode,
-        activity=activity,
-        round=number,
-        first_batch=first,
-        batch_size=BATCH,
-        begin_ns=begin,
-        ready_ns=begin,
-        copied_ns=begin,
-        end_ns=begin,
-        finished_ns=begin if activity == "training" else (),
-        closed_ns=steps * step_ns,
-        **fields,
-    )
+    step_ns, begin_ns = round(BATCH / rate * 1e9), round(begin_s * 1e9)
+    begin = tuple(begin_ns + step * step_ns for step in range(steps))
+    fields: dict[str, Any] = {
+        **stamped(begin), "finished_ns": begin if activity == "training" else (),
+        "closed_ns": begin_ns + steps * step_ns, "disk_bytes": None, "resident_before": None,
+    }  # fmt: skip
+    return Segment(mode=mode, activity=activity, round=number, first_batch=first, batch_size=BATCH, **(fields | facts))
+
+
+def stamped(begin: tuple[int, ...]) -> dict[str, Any]:
+    """Steps that wait for nothing, by when the next one begins."""
+    return dict.fromkeys(STAMPS, begin)
 
 
 def scaled(measurement: Measurement, factor: int) -> Measurement:

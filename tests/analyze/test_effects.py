@@ -19,7 +19,7 @@ from loaderprobe.records.measurement import Measurement, Segment
 from loaderprobe.records.thresholds import REPEAT
 from loaderprobe.records.verdict import Interval
 from loaderprobe.records.waits import WaitKind
-from tests.analyze.runs import BATCH, Cost, alike, run, segment
+from tests.analyze.runs import BATCH, Cost, alike, run, segment, stamped
 
 
 def reading(*values: float, low: float | None = None, high: float | None = None) -> RunReading:
@@ -145,10 +145,7 @@ def trained(seconds: Sequence[float], number: int = 0) -> Segment:
     """A round of training whose steps take so long."""
     made = segment("baseline", "training", number, 0, 100.0, thread_cpu_ns=0, delivered_bytes=None)
     stamps = [round(1e9 * math.fsum(seconds[:step])) for step in range(len(seconds) + 1)]
-    begin = tuple(stamps[:-1])
-    return replace(
-        made, begin_ns=begin, ready_ns=begin, copied_ns=begin, end_ns=begin, finished_ns=(), closed_ns=stamps[-1]
-    )
+    return replace(made, **stamped(tuple(stamps[:-1])), finished_ns=(), closed_ns=stamps[-1])
 
 
 def rounds_of(segments: Sequence[Segment], **facts: object) -> Measurement:

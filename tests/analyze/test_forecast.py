@@ -168,23 +168,6 @@ def test_at_the_measured_point_forecasts_are_what_was_measured(
         assert rate(CHANGES[change](found, by)) == pytest.approx(point.training, rel=1e-6)
 
 
-@given(
-    st.sampled_from(KINDS), st.integers(0, 8), st.floats(0.5, 100.0), st.floats(1.0, 10.0), st.floats(10, 1e5),
-    st.sampled_from(["token_bucket", "single_server", "latency", "unknown"]),
-)  # fmt: skip
-def test_a_faster_disk_never_lowers_a_forecast(
-    truth: Truth, count: int, factor: float, more: float, compute: float, kind: KindOfDevice
-) -> None:
-    """By whatever model, and above whatever compute; refused at most."""
-    truth = replace(truth, compute=compute)
-    point = truth.point(count)
-    found = fit((truth.point(1), point), point, truth.storage(kind))
-    if isinstance(found, Fit):
-        slow, fast = disk(found, factor), disk(found, factor * more)
-        if slow.images_per_s and fast.images_per_s:
-            assert fast.images_per_s.value >= slow.images_per_s.value * (1 - 1e-9)
-
-
 IMAGE, AHEAD = 25_000.0, 125_000
 FEW = OneAFile(image_bytes=IMAGE, read_ahead_bytes=AHEAD, generated=True)
 
@@ -285,22 +268,6 @@ def test_workers_queue_before_a_serial_disk_and_for_the_cores() -> None:
     assert [ONE_CORE.loader(count) * ONE_CORE.cpu_s for count in (1, 2, 3)] == pytest.approx(share)
     assert [SENDING.loader(count) for count in (1, 2, 4)] == pytest.approx([250.0, 437.5, 437.5], rel=1e-6)
     assert (SERVER.bottleneck("workers", 9), ONE_CORE.bottleneck("workers", 3)) == ("storage", "cores")
-
-
-times = st.one_of(st.just(0.0), st.floats(1e-5, 0.1))
-
-
-@given(st.integers(1, 512), times, times, st.floats(1e-5, 0.1), st.floats(0.5, 256))
-def test_more_workers_bring_more_but_never_more_than_there_is(
-    workers: int, own_s: float, served_s: float, cpu_s: float, cores: float
-) -> None:
-    """Up to the cores, the server, and what workers that wait for nothing would do."""
-    now, more = (
-        closed_network(n, own_s=own_s, served_s=served_s, cpu_s=cpu_s, cores=cores) for n in (workers, workers + 1)
-    )
-    limits = [cores / cpu_s, workers / (own_s + served_s + cpu_s), 1 / served_s if served_s else float("inf")]
-    assert 0 < now <= min(limits) * (1 + 1e-9)
-    assert more >= now * (1 - 1e-9)
 
 
 @pytest.mark.parametrize(
@@ -486,9 +453,15 @@ ADVISED: dict[str, tuple[Measurement, Surroundings, dict[ActionCode, tuple[str, 
 
 @pytest.mark.parametrize("name", ADVISED)
 def test_what_gains_is_advised_with_what_to_type(name: str) -> None:
-    """And what gains nothing is not, or is said to."""
+    """And what gains nothing is not, or is said to; the largest gain first, each from a forecast that was made."""
     measurement, around, expected = ADVISED[name]
-    made = {each.action.code: each for each in recommend(run_experiments(measurement), around).advice}
+    recommended = recommend(run_experiments(measurement), around)
+    speedups = [each.speedup for each in recommended.advice]
+    assert speedups == sorted(speedups, reverse=True) and all(gain == 1 or gain >= WORTH for gain in speedups)
+    forecast = {each.images_per_s for each in recommended.forecasts if each.refused is None}
+    assert all(each.after in forecast for each in recommended.advice if each.speedup > 1)
+    assert all((each.images_per_s is None) == (each.refused is not None) for each in recommended.forecasts)
+    made = {each.action.code: each for each in recommended.advice}
     for code, wanted in expected.items():
         if wanted is None:
             assert code not in made
@@ -554,57 +527,33 @@ def judged(measurements: Sequence[Measurement], truth: Truth | None = None) -> l
     return [run_experiments(measurement, ceiling) for measurement in measurements]
 
 
-def test_measured_neighbours_are_measured_advice() -> None:
-    """A sweep that tried 1, 2 and 4 workers advises 4 to the first two."""
+def test_measured_neighbours_are_measured_advice_and_no_forecast_mixes_ranks() -> None:
+    """A sweep that tried 1, 2 and 4 workers advises 4 to the first two. Each number of ranks has a knee of its own,
+    from the numbers of workers that it was measured with."""
     truth = replace(SLOW_DISK, bytes_per_s=80e6)
-    members = [measured(truth, workers) for workers in (0, 1, 2, 4)]
-    recommendations, (knee,) = recommend_groups(
-        judged(members, truth), {FILES.fingerprint: Surroundings(storage=truth.storage())}, {}
-    )
+    one = [measured(truth, workers) for workers in (0, 1, 2, 4)]
+    two = [rank_run(alike(training=rate, baseline=rate), workers=workers) for workers, rate in ((1, 90.0), (2, 95.0))]
+    around = {FILES.fingerprint: Surroundings(storage=truth.storage())}
+    recommendations, (knee, of_two) = recommend_groups(judged([*one, *two], truth), around, {})
+    keys = [{each.config.key for each in members} for members in (one, two)]
+    assert [set(knee.keys), set(of_two.keys)] == keys
     assert (knee.workers, knee.bottleneck, knee.how) == (4, "storage", "measured")
     assert knee_words(knee) == "4 workers, 800 images/s; beyond it, storage is the limit."
-    for member in members[:3]:
+    for member in one[:3]:
         (more,) = [each for each in recommendations[member.config.key].advice if each.command.startswith("--workers")]
         assert (more.command, more.how) == ("--workers 4", "measured")
 
 
-@given(
-    st.sampled_from(["token_bucket", "single_server", "latency"]), st.integers(0, 6), st.floats(0.001, 0.02),
-    st.floats(0, 0.02), st.floats(5e6, 1e9), st.floats(20, 5000), st.booleans(),
-)  # fmt: skip
-def test_advice_is_sorted_worth_it_and_never_from_a_refused_forecast(
-    model: Any, workers: int, cpu_s: float, latency_s: float, bytes_per_s: float, compute: float, synchronous: bool
-) -> None:
-    """Whatever the pipeline and the storage under it."""
-    truth = Truth(
-        model=model, cpu_s=cpu_s, latency_s=latency_s, bytes_per_s=bytes_per_s, compute=compute, synchronous=synchronous
-    )
-    found = advised(measured(truth, workers), truth)
-    speedups = [each.speedup for each in found.advice]
-    assert speedups == sorted(speedups, reverse=True)
-    assert all(speedup == 1 or speedup >= WORTH for speedup in speedups)
-    made = {each.images_per_s for each in found.forecasts if each.refused is None}
-    assert all(each.after in made for each in found.advice if each.speedup > 1)
-    assert all((each.images_per_s is None) == (each.refused is not None) for each in found.forecasts)
-
-
-def test_no_forecast_mixes_ranks() -> None:
-    """Each number of ranks has a knee of its own, from the numbers of workers that it was measured with."""
-    truth = replace(SLOW_DISK, bytes_per_s=80e6)
-    one = [measured(truth, workers) for workers in (1, 2)]
-    two = [rank_run(alike(training=rate, baseline=rate), workers=workers) for workers, rate in ((1, 90.0), (2, 95.0))]
-    around = {FILES.fingerprint: Surroundings(storage=truth.storage())}
-    _, knees = recommend_groups(judged([*one, *two], truth), around, {})
-    keys = [{each.config.key for each in members} for members in (one, two)]
-    assert [set(knee.keys) for knee in knees] == keys
-
-
-def test_accelerators_are_counted_for_each_rank() -> None:
-    """A published rate is that of one accelerator, of which every rank has one; the pace of a benchmark is no rate."""
-    made = rank_run(alike(training=58.0, baseline=700.0), compute=60.0, workers=4)
+@pytest.mark.parametrize(("model", "name"), [("resnet50", "a100-amp"), ("vgg16", None)])
+def test_accelerators_are_counted_for_each_rank_and_advised_for_their_model(model: str, name: str | None) -> None:
+    """A published rate is that of one accelerator, of which every rank has one, and of its model; the pace of a
+    benchmark is no rate."""
+    made = rank_run(alike(training=58.0, baseline=700.0), compute=60.0, workers=4, model=model)
     recommendations, _ = recommend_groups(judged([made]), {}, {"a100-amp": 360.0, "mlperf-a100": 900.0})
     (faster,) = [each for each in recommendations[made.config.key].advice if each.action.code == "accelerator"]
-    assert (faster.action.facts["images_per_s"], faster.action.facts["ranks"]) == (360.0, 2)
+    facts = faster.action.facts
+    assert (facts.get("name"), facts["ranks"]) == (name, 2)
+    assert facts["images_per_s"] == (360.0 if name else pytest.approx(344.9, rel=1e-3))
     assert faster.after.value == pytest.approx(700.0, rel=0.05)
 
 
@@ -716,17 +665,7 @@ def test_the_page_cache_stays_in_its_range(share: float, size_gb: float) -> None
     assert law.low <= least <= most <= law.high
 
 
-@given(st.floats(0, 1), st.one_of(st.none(), st.integers(2, 10**5)))
-def test_the_page_cache_lies_between_lru_and_pinned(share: float, epoch: int | None) -> None:
-    """With its range, in each epoch, but for epoch 2, where it may be less than LRU; a larger one answers no less."""
-    hits, more = page_cache_hits(share, epoch), page_cache_hits(min(1.0, 1.1 * share), epoch)
-    least = lru_hits(share)
-    assert hits.low == (0.65 * least if epoch == 2 and share < 1 else least)
-    assert hits.low <= hits.value <= hits.high <= share + 1e-9
-    assert hits.low <= more.low + 1e-9 and hits.value <= more.value + 1e-9 and hits.high <= more.high + 1e-9
-
-
-@given(st.floats(0.001, 0.999))
+@pytest.mark.parametrize("hits", [0.001, 0.1, 0.5, 0.9, 0.999])
 def test_the_cache_for_some_hits_gives_them(hits: float) -> None:
     """Inverse of each other; half of the hits take 81 % of the set."""
     assert lru_hits(lru_share_for(hits)) == pytest.approx(hits, abs=1e-6)
@@ -734,8 +673,9 @@ def test_the_cache_for_some_hits_gives_them(hits: float) -> None:
 
 
 def test_half_the_set_in_the_page_cache_is_a_third_of_the_hits() -> None:
-    """15 to 41 %; in epoch 2 at most what LRU gives; all of the set is all hits, as pinned."""
-    half = page_cache_hits(0.5)
-    assert (half.low, half.value, half.high) == pytest.approx((0.153, 0.327, 0.413), abs=1e-3)
-    assert page_cache_hits(0.5, 2).high == half.low
-    assert page_cache_hits(1.0) == Interval(value=1.0, low=1.0, high=1.0)
+    """15 to 41 %; in epoch 2 at most what LRU gives, or less; all of the set is all hits, as pinned."""
+    for epoch, hits in ((None, (0.153, 0.327, 0.413)), (2, (0.65 * 0.153, 0.153, 0.153))):
+        half = page_cache_hits(0.5, epoch)
+        assert (half.low, half.value, half.high) == pytest.approx(hits, abs=1e-3)
+        assert page_cache_hits(1.0, epoch) == Interval(value=1.0, low=1.0, high=1.0)
+        assert page_cache_hits(0.0, epoch) == Interval(value=0.0, low=0.0, high=0.0)

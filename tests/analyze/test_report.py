@@ -209,33 +209,26 @@ def test_where_no_change_has_a_forecast_what_takes_less_is_named(causes: list[st
         assert step.remark is None or [{name: step.remark.facts[name] for name in ("low", "high")}] == ends
 
 
-@pytest.mark.parametrize("beside", [True, False])
-def test_an_open_verdict_asks_for_time_or_for_the_cores_that_others_took(beside: bool) -> None:
-    """More time does not help where other processes take the cores meanwhile."""
-    stored = Diagnosis.load("fixtures/runs/diagnose").report()
-    details = {
-        key: replace(each, notes=tuple(note for note in each.notes if beside or note.code != "others_took"))
-        for key, each in stored.details.items()
-    }
-    (step, *_) = answered(replace(stored, details=details)).summary.next
-    assert step.remark and step.remark.code == ("measure_alone" if beside else "measure_longer")
-
-
 TAKEN = Remark(code="others_took", facts={"share": 0.4, "cores": 2.0, "segments": 3.0, "of": 9.0})
 MORE = Remark(code="no_time", facts={"budget_s": 210.0, "rounds": 3.0})
 
 
 @pytest.mark.parametrize(
-    ("reason", "notes", "codes"),
+    ("reason", "notes", "steps"),
     [
-        ("outside_noise_band", [TAKEN], ["measure_alone"]),
-        ("cores_shared", [TAKEN, MORE], ["measure_alone"]),
-        ("files_were_warm", [MORE], ["measure_longer"]),
+        ("rounds_disturbed", [], [("measure_longer", "--budget 60")]),
+        ("rounds_disturbed", [TAKEN], [("measure_alone", "--budget 60")]),
+        ("outside_noise_band", [TAKEN], [("measure_alone", "--budget 60")]),
+        ("cores_shared", [TAKEN, MORE], [("measure_alone", "--budget 210")]),
+        ("files_were_warm", [MORE], [("measure_longer", "--budget 210")]),
         ("files_were_warm", [TAKEN], []),
     ],
 )
-def test_an_open_verdict_asks_for_what_a_note_knows(reason: ReasonCode, notes: list[Remark], codes: list[str]) -> None:
-    """Where its reason alone names no remedy; cores that others took warm no files."""
+def test_an_open_verdict_asks_for_time_or_for_the_cores_that_others_took(
+    reason: ReasonCode, notes: list[Remark], steps: list[tuple[str, str]]
+) -> None:
+    """As much time as a note on the rounds says, and none where other processes take the cores meanwhile; by its notes
+    where its reason alone names no remedy. Cores that others took warm no files."""
     stored = Diagnosis.load("fixtures/runs/diagnose").report()
     (row,), (key,) = stored.summary.configurations, stored.details
     assert row.verdict
@@ -243,14 +236,7 @@ def test_an_open_verdict_asks_for_what_a_note_knows(reason: ReasonCode, notes: l
     row = replace(row, verdict=replace(row.verdict, bound=bound, advice=()))
     details = {key: replace(stored.details[key], notes=tuple(notes))}
     found = answered(replace(stored, summary=replace(stored.summary, configurations=(row,)), details=details))
-    assert [step.remark.code for step in found.summary.next if step.remark] == codes
-
-
-def test_more_time_is_as_much_as_a_note_on_the_rounds_says() -> None:
-    stored = Diagnosis.load("fixtures/runs/diagnose").report()
-    details = {key: replace(each, notes=(MORE,)) for key, each in stored.details.items()}
-    (step, *_) = answered(replace(stored, details=details)).summary.next
-    assert step.command == "--budget 210"
+    assert [(step.remark.code, step.command) for step in found.summary.next if step.remark] == steps
 
 
 NOW, CORES = with_speedups().images_per_s.value, with_speedups().rates_images_per_s.cpu_limit or 0.0

@@ -279,7 +279,7 @@ USAGE: dict[str, tuple[Callable[[int], float], dict[str, int], list[int] | None,
     "memory for nothing": (lambda size: 0.5, {"fits_up_to": 9}, [10], "nothing_fits", 0),
     "a hundred loops are the most": (moving(), {"most": 10_000}, None, "loops_spent", None),
 }  # fmt: skip
-TIME: dict[str, tuple[Callable[[int], float], dict[str, int], list[int], StopCode, int | None]] = {
+TIME: dict[str, tuple[Callable[[int], float], dict[str, int], list[int] | None, StopCode, int | None]] = {
     # The first ratio, 0, is compared with 100; the one after five loops differs from it by no more than 0.05.
     "a flat rate converges in the sixth loop": (
         lambda size: 100.0 + size / 100, {"images": 2280}, [10, 12, 15, 19, 24, 30], "converged", 30,
@@ -295,26 +295,21 @@ TIME: dict[str, tuple[Callable[[int], float], dict[str, int], list[int], StopCod
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", USAGE)
-def test_usage_moves_the_batch(name: str) -> None:
-    """Up below its target, down at it, until it stays within 5 for five loops or an end is reached."""
-    busy, options, sizes, code, chosen = USAGE[name]
-    prober = ScriptedProber(rate=lambda size: 100.0, utilization=busy, fits_up_to=options.get("fits_up_to"))
-    strategy = PaperStrategy(name="gpu-usage", images=1, most=options.get("most", 256))
+@pytest.mark.parametrize("name", [*USAGE, *TIME])
+def test_usage_or_the_time_of_an_epoch_moves_the_batch(name: str) -> None:
+    """Up below the target, down at it, until it stays within 5 for five loops or an end is reached; or up while the
+    time improves by less than half, else down."""
+    answers, options, sizes, code, chosen = (USAGE | TIME)[name]
+    answered: dict[str, Any] = {"utilization": answers} if name in USAGE else {"rate": answers}
+    prober = ScriptedProber(**{"rate": lambda size: 100.0, **answered}, fits_up_to=options.get("fits_up_to"))
+    strategy = PaperStrategy(
+        name="gpu-usage" if name in USAGE else "epoch-time", images=options.get("images", 50_000),
+        most=options.get("most", 256),
+    )  # fmt: skip
     _, stop = search(strategy, prober.probe, clock=FakeClock())
     assert stop.code == code and stop.chosen == (stop.chosen if chosen is None else chosen)
     assert prober.asked == sizes if sizes else len(prober.asked) <= 100
     assert code != "loops_spent" or len(prober.asked) == 100
-
-
-@pytest.mark.parametrize("name", TIME)
-def test_the_time_of_an_epoch_moves_the_batch(name: str) -> None:
-    """Up while it improves by less than half, else down."""
-    rate, options, sizes, code, chosen = TIME[name]
-    prober = ScriptedProber(rate=rate)
-    strategy = PaperStrategy(name="epoch-time", **{"images": 50_000, "most": 256, **options})
-    _, stop = search(strategy, prober.probe, clock=FakeClock())
-    assert (prober.asked, stop.code) == (sizes, code) and stop.chosen == (stop.chosen if chosen is None else chosen)
 
 
 def test_usage_is_the_mean_of_the_upper_half_without_zeros() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -19,8 +20,6 @@ from torch.nn.parallel import DistributedDataParallel
 from torchvision.transforms import v2
 
 from loaderprobe import plugins
-from loaderprobe.analyze.forecast.advice import recommend_groups
-from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.compute import torch as module
 from loaderprobe.compute.profile import Device, thread_numbers
 from loaderprobe.compute.step import ExchangingStep, step_in_ranks
@@ -31,7 +30,6 @@ from loaderprobe.protocols import Peers
 from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN, ComputeSpec
 from loaderprobe.system.host import SystemClock
 from loaderprobe.testing import FakeClock, example_arguments
-from tests.analyze.scripted import Truth, measured
 from tests.test_installed import blocks, install
 from tests.warm import in_two_ranks
 
@@ -92,21 +90,20 @@ def _trains(trainer: Trainer, step: Callable[[], None] | None = None) -> bool:
     return not torch.equal(before, weights)
 
 
-def test_vgg16_is_torchvisions_own() -> None:
-    """Without its hundred million random numbers."""
-    factory: Any = plugins.resolve("model", "vgg16")
+@pytest.mark.parametrize(
+    ("model", "sides", "words"),
+    [("lenet5", (28, 32, 224), "lenet5"), ("mlp", (28, 32, 224), "mlp"), ("vgg16", (64,), "VGG16")],
+)
+def test_models_take_images_of_any_size(model: str, sides: tuple[int, ...], words: str) -> None:
+    """Those of MNIST, CIFAR and ImageNet; LeNet-5 has the 61,706 weights of its kind for one channel and 10 classes.
+    VGG-16 is torchvision's own, here without its hundred million random numbers."""
+    factory: Any = plugins.resolve("model", model)
     with torch.device("meta"):
-        assert factory(num_classes=CLASSES)(torch.empty(2, 3, 64, 64)).shape == (2, CLASSES)
-        assert _trainer("vgg16", "meta").words().startswith("VGG16")
-
-
-@pytest.mark.parametrize(("model", "sides"), [("lenet5", (28, 32, 224)), ("mlp", (28, 32, 224))])
-def test_small_models_take_images_of_any_size(model: str, sides: tuple[int, ...]) -> None:
-    """Those of MNIST, CIFAR and ImageNet; LeNet-5 has the 61,706 weights of its kind for one channel and 10 classes."""
-    made: Any = plugins.resolve("model", model)(num_classes=CLASSES)
-    assert all(made(torch.randn(2, 3, side, side)).shape == (2, CLASSES) for side in sides)
+        made = factory(num_classes=CLASSES)
+        assert all(made(torch.empty(2, 3, side, side)).shape == (2, CLASSES) for side in sides)
+        assert _trainer(model, "meta").words().startswith(words)
     if model == "lenet5":
-        small: Any = plugins.resolve("model", model)(num_classes=10)
+        small = factory(num_classes=10)
         # Two channels more in the first convolution of 6 kernels of 5 x 5.
         assert sum(each.numel() for each in small.parameters()) == 61_706 + 6 * 25 * 2
 
@@ -138,18 +135,6 @@ def test_the_guides_model_is_installed(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.syspath_prepend(str(tmp_path))
     assert _trains(_trainer("tiny")) and _trains(_trainer("acme.models:Rows"))
     assert plugins.foreign_module("model", "tiny") == "acme.models"
-
-
-def test_published_rates_are_advised_for_their_model_only() -> None:
-    """Another model trains at other rates on the same accelerator."""
-    slow = Truth(compute=50.0, cpu_s=0.001, latency_s=0.0, bytes_per_s=1e15)
-    for model, names in (("resnet50", ["fast"]), ("vgg16", [])):
-        made = measured(slow, 2, model=model)
-        judged = [run_experiments(made)]
-        (found,) = recommend_groups(judged, {}, {"fast": 5000.0})[0].values()
-        actions = [each.action for each in found.advice if each.action.code == "accelerator"]
-        assert actions
-        assert [each.facts["name"] for each in actions if "name" in each.facts] == names
 
 
 def test_a_cpu_step_trains_and_ends_before_the_host_goes_on() -> None:
@@ -231,19 +216,17 @@ def test_options_of_the_cpu_train(options: dict[str, Any]) -> None:
 
 def test_a_compiled_model_is_the_one_that_trains(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch.compile is given the model, and what it returns is called."""
-    calls: list[Any] = []
+    compiled = Mock()
 
-    def compiled(model: Any) -> Any:
-        def forward(images: Any) -> Any:
-            calls.append(images)
-            return model(images)
+    def compile_(model: Any) -> Mock:
+        compiled.side_effect = model
+        return compiled
 
-        return forward
-
-    monkeypatch.setattr(torch, "compile", compiled)
+    monkeypatch.setattr(torch, "compile", compile_)
     trainer = _trainer("lenet5", compile=True)
     trainer.train_step(trainer.copy(SMALL))
-    assert len(calls) == 1 and "torch.compile" in trainer.words()
+    compiled.assert_called_once()
+    assert "torch.compile" in trainer.words()
 
 
 def test_files_in_a_row_come_apart_and_crops_are_square() -> None:

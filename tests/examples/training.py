@@ -5,6 +5,7 @@ The ways are those in which a loop may take its batches, and what else it may do
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -82,10 +83,7 @@ class Training:
 
     def epochs(self) -> Iterator[int]:
         """Without end."""
-        epoch = 0
-        while True:
-            yield epoch
-            epoch += 1
+        return itertools.count()
 
 
 def plain(training: Training) -> None:

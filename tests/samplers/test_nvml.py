@@ -266,13 +266,6 @@ def test_calls_have_older_names(gpu: Gpu, compiled: Callable[..., CDLL]) -> None
     assert reasons(old) == dict.fromkeys(GPM, f"GPM: {ERRORS[13]}")
 
 
-def test_an_empty_list_of_processes_is_not_zero(gpu: Gpu) -> None:
-    """This process is on the GPU: an empty list hides them all."""
-    found = gpu.sample({"PIDS": 0})
-    assert "gpu_other_processes" not in values(found)
-    assert "not even this one" in reasons(found)["gpu_other_processes"]
-
-
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
@@ -315,11 +308,17 @@ def test_each_metric_has_a_status_of_its_own(gpu: Gpu, status: int) -> None:
     assert reasons(found)["gpu_jpeg_utilization"] == f"GPM: {ERRORS[status]}"
 
 
-def test_a_number_that_is_none_is_missing(gpu: Gpu) -> None:
-    """NaN with status success is no reading."""
-    found = gpu.sample({"GPM": 1, "NAN": 1}, times=2)
-    assert reasons(found)["gpu_sm_occupancy"] == "GPM gave no number"
-    assert not GPM & set(values(found))
+@pytest.mark.parametrize(
+    ("settings", "missing", "why"),
+    [({"PIDS": 0}, {"gpu_other_processes"}, "not even this one"), ({"NAN": 1}, GPM, "GPM gave no number")],
+    ids=["an empty list of processes", "no number"],
+)
+def test_an_answer_that_says_nothing_is_missing(
+    gpu: Gpu, settings: dict[str, object], missing: set[str], why: str
+) -> None:
+    """This process is on the GPU, so an empty list hides them all; NaN with status success is no reading."""
+    found = gpu.sample({"GPM": 1, **settings}, times=2)
+    assert all(why in reasons(found)[name] for name in missing) and not missing & set(values(found))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from loaderprobe.analyze.gpu import (
     gpu_figures,
     read_window,
     step_figures,
-    syncs_per_step,
     why_no_counters,
     without_profiler,
 )
@@ -26,14 +25,13 @@ from loaderprobe.analyze.verdict.rule import judged_by_gaps, with_gaps
 from loaderprobe.records.measurement import Measurement, Missing, Segment, Series, Timeline
 from loaderprobe.records.remark import Remark, reported
 from loaderprobe.records.resources import TIME_PARTS, GapCause
-from loaderprobe.records.verdict import Bound, Gaps, GpuWindow, Reason
+from loaderprobe.records.verdict import Bound, Cause, Gaps, GpuWindow, Reason, Side
 from loaderprobe.store.codec import decode
-from tests.analyze.runs import Cost, alike, run, with_read
+from tests.analyze.runs import BATCH, Cost, alike, run, segment, with_read
 from tests.analyze.scripted import Truth, measured
 from tests.examples import timelines
 from tests.examples.timelines import TimelineScript
 
-BY_RATES = Reason(code="largest_speedup", facts={})
 WINDOW_NS = timelines.STEPS * 40_000_000
 
 
@@ -41,10 +39,6 @@ def profiled(timeline: Timeline | None, *, training: float = 800, loader: float 
     """Three quiet rounds against a device that does 800 images/s alone, and one window."""
     rounds = alike(baseline=loader, training=training, warm=3000, resident=800)
     return run(rounds, Cost(), facts={"timeline": timeline, **facts}, workers=2)
-
-
-def bound(measurement: Measurement) -> Bound:
-    return verdict(measurement).bound
 
 
 def window(parts: list[int]) -> GpuWindow:
@@ -126,58 +120,6 @@ def test_gaps_and_rates_must_agree(utilization: float | None, code: str | None) 
         assert found.doubts[0].facts == {"idle_by_gaps": pytest.approx(0.62), "idle_by_rates": pytest.approx(0.51)}
 
 
-def syncs(*calls: tuple[str, int, int]) -> float:
-    """Of one step that makes these calls (what, begin, end), and then the window's own wait."""
-    script = timelines.TimelineScript()
-    script.kernel(0, 900, 0)
-    for what, begin, end in calls:
-        if what == "sync":
-            script.sync(begin, end)
-        elif what == "kernel":
-            script.kernel(end, end + 1, begin)
-        else:
-            kind: Any = what
-            script.copy(end - 2, end - 1, begin, kind=kind, pageable=True, blocked_until=end)
-    script.sync(990, 1000)
-    return syncs_per_step(script.build(1000))
-
-
-@pytest.mark.parametrize(
-    ("calls", "expected"),
-    [
-        ([], 0),
-        ([("sync", 100, 200)], 1),
-        ([("d2h", 100, 200), ("sync", 201, 203)], 1),
-        ([("h2d", 100, 200), ("sync", 201, 203)], 1),
-        ([("d2h", 100, 200), ("sync", 201, 203), ("sync", 204, 206)], 2),
-        ([("d2h", 100, 200), ("kernel", 201, 202), ("sync", 203, 205)], 2),
-        ([("d2h", 100, 200), ("sync", 201, 203), ("h2d", 300, 350), ("sync", 351, 353)], 2),
-    ],
-    ids=["none", "plain", "item", "pageable copy", "item and more", "work between", "both"],
-)
-def test_a_copy_and_the_wait_right_behind_it_are_one_sync(calls: list[tuple[str, int, int]], expected: int) -> None:
-    """As PyTorch makes blocking copies, in either direction; the window's own wait at its end is not counted."""
-    assert syncs(*calls) == expected
-
-
-@pytest.mark.parametrize(
-    ("timeline", "rates"),
-    [
-        (timelines.launch_bound(plain_ns=10**6), {}),
-        (timelines.launch_bound(7), {"loader": 800}),
-        (timelines.copied_pageable(), {}),
-        (timelines.compute_bound(), {}),
-        (timelines.copied_pageable(), {"training": 480, "loader": 480}),
-    ],
-    ids=["refused", "too short", "disagrees", "busy", "an input that rates name"],
-)
-def test_a_window_in_doubt_changes_no_verdict(timeline: Timeline, rates: dict[str, float]) -> None:
-    """Refused, too short, at odds with the rates, or without idle time; and an experiment is not overruled."""
-    assert bound(profiled(timeline, **rates)) == bound(profiled(None, **rates))
-    sides: dict[float | None, str] = {480: "input", 800: "balanced", None: "compute"}
-    assert bound(profiled(None, **rates)).side == sides[rates.get("loader")]
-
-
 H100 = Path(__file__).parents[3] / "fixtures" / "measurements" / "h100-500x375-n8.json.gz"
 
 
@@ -199,11 +141,6 @@ def test_on_an_h100_the_window_says_what_events_counters_and_rates_say() -> None
     assert checked_against_rates(window, trained / alone) == window
     assert window.gaps.share("unknown", "launch", "sync", "loader") < 0.002
     assert window.use.occupancy_coverage == 1 and 0.5 < (window.use.occupancy_estimated or 0) < 0.7
-
-
-def test_a_short_window_counts_where_rates_say_compute() -> None:
-    """A full queue is then no exception: whether the device or its host is late is seen in a few steps."""
-    assert bound(profiled(timelines.launch_bound(7))).cause == "host"
 
 
 LATE_NS = 2_680_000
@@ -250,47 +187,31 @@ def test_what_the_profiler_cost_comes_off_launches_and_then_off_the_input(
     assert make is not timelines.starved or (found.profiler_overhead or 0.0) > 0.05
 
 
-def test_on_an_h100_a_starved_window_is_input() -> None:
-    """Twelve steps of 256 images behind a loader that sleeps for two: launching takes the time of 64 ms of kernels."""
-    stored = Path(__file__).with_name("h100-starved-timeline.json.gz")
-    timeline = decode("timeline", gzip.decompress(stored.read_bytes()), Timeline, stored.name)
-    split = attribute(timeline).gaps_of(timeline.steps)
-    cost_ns = timeline.end_ns - timeline.begin_ns - timeline.plain_ns
-    assert cost_ns > 0.08 * timeline.plain_ns and split.launch_ns + split.sync_ns < 0.02 * timeline.plain_ns
-    found = without_profiler(split, timeline)
-    assert isinstance(found, Gaps)
-    assert found.share("input") == pytest.approx(1 - 64.2e6 * timeline.steps / timeline.plain_ns, abs=0.02)
-    assert found.share("compute") == pytest.approx(64.2e6 * timeline.steps / timeline.plain_ns, abs=0.02)
-
-
-def test_the_measured_exchange_of_gradients_keeps_its_name() -> None:
-    """Leaving it out of the steps has shown it: one window says no more."""
-    measured = Bound(side="compute", cause="gradients", candidates=(), reason=BY_RATES, evidence=())
-    assert with_gaps(measured, window([20, 0, 0, 0, 0, 0, 0, 0, 80])) is measured
-
-
 @pytest.mark.parametrize("timeline", [timelines.launch_bound(), timelines.copied_pageable()], ids=["host", "copy"])
 def test_files_from_memory_show_no_cause_in_gaps(timeline: Timeline) -> None:
     """Cold ones were asked for, and may starve the device before its host is late."""
     found = profiled(timeline)
-    warm = bound(with_read(found, found.worker_batches.batch, 0.0))
-    assert (bound(found).cause != "inconclusive", warm.cause) == (True, "inconclusive")
-    assert warm.reason.code == "files_were_warm"
+    warm = verdict(with_read(found, found.worker_batches.batch, 0.0)).bound
+    assert (warm.cause, warm.reason.code) == ("inconclusive", "files_were_warm")
 
 
 @pytest.mark.parametrize(
-    ("parts", "cause"),
+    ("cause", "parts", "found"),
     [
-        ([62, 0, 0, 0, 0, 20, 0, 0, 18], "host"),
-        ([62, 0, 0, 0, 0, 18, 0, 0, 20], "communication"),
-        ([880, 10, 100, 0, 0, 0, 0, 0, 10], "copy"),
-        ([885, 10, 95, 0, 0, 0, 0, 0, 10], "balanced"),
+        ("balanced", [62, 0, 0, 0, 0, 20, 0, 0, 18], "host"),
+        ("balanced", [62, 0, 0, 0, 0, 18, 0, 0, 20], "communication"),
+        ("balanced", [880, 10, 100, 0, 0, 0, 0, 0, 10], "copy"),
+        ("balanced", [885, 10, 95, 0, 0, 0, 0, 0, 10], "balanced"),
+        ("gradients", [20, 0, 0, 0, 0, 0, 0, 0, 80], "gradients"),
     ],
 )
-def test_gaps_name_the_largest_of_their_causes(parts: list[int], cause: str) -> None:
-    """Where several are alike, too; from a tenth of the time on."""
-    by_rates = Bound(side="balanced", cause="balanced", candidates=(), reason=BY_RATES, evidence=())
-    assert with_gaps(by_rates, window(parts)).cause == cause
+def test_gaps_name_the_largest_of_their_causes(cause: Cause, parts: list[int], found: str) -> None:
+    """Where several are alike, too; from a tenth of the time on. Where the exchange of gradients was left out and
+    measured, one window says no more."""
+    side: Side = "compute" if cause == "gradients" else "balanced"
+    reason = Reason(code="largest_speedup", facts={})
+    by_rates = Bound(side=side, cause=cause, candidates=(), reason=reason, evidence=())
+    assert with_gaps(by_rates, window(parts)).cause == found
 
 
 class Case(NamedTuple):
@@ -346,6 +267,23 @@ def torn(script: TimelineScript, at: int) -> None:
 CASES = {
     "starved": Case(timelines.starved(), "input", 0.6, ("input", "input"), ("input", "either"), 304, 304),
     "launch-bound": Case(timelines.launch_bound(), "launch", 0.67, ("compute", "host"), ("compute", "host")),
+    # Whether the device or its host is late is seen in a few steps.
+    "launch-bound, in fewer steps than batches are ready": Case(
+        timelines.launch_bound(7), "launch", 0.67, ("compute", "host"), ("compute", "host")
+    ),
+    # Refused, at odds with rates or too short where these name no cause: rates stand.
+    "launch-bound, slowed by the profiler": Case(
+        timelines.launch_bound(plain_ns=10**6), "launch", 0.67, ("compute", "host"), ("compute", "compute")
+    ),
+    "launch-bound, and too short for rates that are balanced": Case(
+        timelines.launch_bound(7), "launch", 0.67, ("compute", "host"), ("balanced", "balanced"), loader=800
+    ),
+    "pageable copies, which rates deny": Case(
+        timelines.copied_pageable(), "copy", 0.4, ("input", "copy"), ("compute", "compute")
+    ),
+    "pageable copies, beside a loader that rates name": Case(
+        timelines.copied_pageable(), "copy", 0.4, ("input", "copy"), ("input", "either"), 480, 480
+    ),
     "pageable copies": Case(timelines.copied_pageable(), "copy", 0.4, ("input", "copy"), ("input", "copy"), 480),
     "CUDA graph": Case(timelines.as_graph(), "launch", 0.097, ("compute", "compute"), ("compute", "compute")),
     "syncs": Case(stepped(1_000, synchronized), "sync", 0.473, ("compute", "host"), ("compute", "host")),
@@ -381,7 +319,7 @@ def test_a_window_has_its_cause(case: Case) -> None:
         shares = [float(value) for name, value in found.bound.reason.facts.items() if name.endswith("_share")]
         assert max(shares) == pytest.approx(case.share, abs=0.01)
         assert f"gpu_window.gaps.{case.gap}_ns" in [each.metric for each in found.bound.evidence]
-    assert found.bound.reason.facts.get("copies_from") == ("pageable memory" if case.gap == "copy" else None)
+    assert found.bound.reason.facts.get("copies_from") == ("pageable memory" if named and case.gap == "copy" else None)
 
 
 @pytest.mark.parametrize(
@@ -416,18 +354,15 @@ def test_the_largest_side_is_the_verdict(percent: dict[str, int], side: str, cau
 
 
 SECOND, MS = 1_000_000_000, 1_000_000
-STEPS, BATCH = 10, 16
+STEPS = 10
 
 
 def _segment(begin_s: float, seconds: float) -> Segment:
     """Ten steps of 16 images, beginning and closing at these seconds."""
-    begin_ns, step_ns = round(begin_s * SECOND), round(seconds * SECOND) // STEPS
-    times = tuple(begin_ns + step * step_ns for step in range(STEPS))
-    return Segment(
-        mode="baseline", activity="training", round=0, first_batch=0, batch_size=BATCH, begin_ns=times, ready_ns=times,
-        copied_ns=times, end_ns=times, finished_ns=times, closed_ns=begin_ns + STEPS * step_ns, thread_cpu_ns=0,
-        delivered_bytes=None, disk_bytes=None, resident_before=None,
-    )  # fmt: skip
+    rate = STEPS * BATCH / seconds
+    return segment(
+        "baseline", "training", 0, 0, rate, steps=STEPS, begin_s=begin_s, thread_cpu_ns=0, delivered_bytes=None
+    )
 
 
 def _series(name: str, *readings: tuple[float, float]) -> Series:
@@ -563,3 +498,16 @@ def test_the_device_waits_between_its_steps(name: str) -> None:
     found = step_figures(segments)
     assert {figure: found[figure] for figure in figures} == pytest.approx(figures)
     assert bool(found) == bool(figures)
+
+
+def test_on_an_h100_a_starved_window_is_input() -> None:
+    """Twelve steps of 256 images behind a loader that sleeps for two: launching takes the time of 64 ms of kernels."""
+    stored = Path(__file__).with_name("h100-starved-timeline.json.gz")
+    timeline = decode("timeline", gzip.decompress(stored.read_bytes()), Timeline, stored.name)
+    split = attribute(timeline).gaps_of(timeline.steps)
+    cost_ns = timeline.end_ns - timeline.begin_ns - timeline.plain_ns
+    assert cost_ns > 0.08 * timeline.plain_ns and split.launch_ns + split.sync_ns < 0.02 * timeline.plain_ns
+    found = without_profiler(split, timeline)
+    assert isinstance(found, Gaps)
+    assert found.share("input") == pytest.approx(1 - 64.2e6 * timeline.steps / timeline.plain_ns, abs=0.02)
+    assert found.share("compute") == pytest.approx(64.2e6 * timeline.steps / timeline.plain_ns, abs=0.02)

@@ -33,6 +33,7 @@ from tests.analyze.runs import (
     BATCH,
     FILE_BYTES,
     FILES,
+    STAMPS,
     STEPS,
     Cost,
     Round,
@@ -41,6 +42,7 @@ from tests.analyze.runs import (
     rank_run,
     run,
     segment,
+    stamped,
     with_read,
     with_records,
     with_steps,
@@ -331,9 +333,6 @@ def after_first(**changes: Any) -> Measurement:
     return run(alike(baseline=95), DECODING, cache="as-found", facts=facts)
 
 
-STAMPS = ("begin_ns", "ready_ns", "copied_ns", "end_ns")
-
-
 def read_ahead(first_mb: int) -> Measurement:
     """Shards of which the first pass read 200 kB an image, and these batches 40 kB, behind six that read so much."""
     facts = {**AS_FOUND["facts"], "access": "parts", "first_pass": replace(LAP, images=160, read_bytes=32_000_000)}
@@ -437,6 +436,15 @@ COLD = {
             figures={"files_were": "partly warm", "cold_fraction": 1 - resident},
         )
         for resident, why in ((0.6, "pages_resident"), (0.7, "pages_resident"), (0.8, "bytes_from_storage"))
+    },
+    **{
+        f"{resource} was removed with files half of which were in the wrong state": Row(
+            run([times(3, 1.2, 1.1)] * 3, EVEN, {mode: replace(EVEN, cold=0.5)}), f"{INPUT} ablation_missing",
+            missing={resource: "bytes_from_storage"},
+        )
+        for mode, resource in (
+            ("warm", "storage"), ("cached_samples", "preprocessing"), ("no_transport", "transport"),
+        )
     },
     "half of the bytes": Row(pipeline(times(3, 1.2), replace(EVEN, cold=0.5)), f"{INPUT} files_were_warm", more=False),
     **{
@@ -782,8 +790,7 @@ def unsteady(rounds: int, jitter: float, *, warm: bool = True) -> Measurement:
         step_ns = one.begin_ns[1] - one.begin_ns[0]
         by = [round(step_ns * jitter * (index // 2 % 2)) for index in range(one.steps)]
         begin = (0, *(at + late for at, late in zip(one.begin_ns[1:], by[1:], strict=True)))
-        finished = (*begin[:-1], one.finished_ns[-1])
-        return replace(one, begin_ns=begin, ready_ns=begin, copied_ns=begin, end_ns=begin, finished_ns=finished)
+        return replace(one, **stamped(begin), finished_ns=(*begin[:-1], one.finished_ns[-1]))
 
     made = misfit(80.0, rounds=rounds)
     kept = tuple(each for each in made.segments if warm or each.mode != "warm")
