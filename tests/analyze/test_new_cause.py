@@ -127,7 +127,7 @@ def test_a_row_is_measured_judged_stored_and_shown(tmp_path: Path) -> None:
     assert "decryption" in definitions["Bound"]["properties"]["cause"]["enum"]
     assert "decryption" in definitions["Speedups"]["properties"]
     assert "hardware_decryption" in definitions["Action"]["properties"]["code"]["enum"]
-    assert "decryption 4" in found["table"] and "K decryption" in found["html"]
+    assert "decryption 4" in found["table"] and "K instant decryption" in found["html"]
     assert "Input-bound by decryption" in row["bound"]["sentence"]
     head, values = found["csv"].splitlines()[:2]
     column = head.split(",").index("speedup_without_decryption")
