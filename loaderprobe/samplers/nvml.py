@@ -46,14 +46,14 @@ class NvmlDevice:
     """Number of the GPU instance; None for a whole GPU."""
 
     def ask(self, *names: str) -> Any:
-        """The result of the first of these functions that the driver has."""
+        """The result of the first of these functions that both pynvml and the driver have."""
         for name in names[:-1]:
             try:
-                return getattr(self.nvml, name)(self.handle)
+                return call(self.nvml, name, self.handle)
             except self.nvml.NVMLError as error:
                 if error.value != FUNCTION_NOT_FOUND:
                     raise
-        return getattr(self.nvml, names[-1])(self.handle)
+        return call(self.nvml, names[-1], self.handle)
 
     def explain(self, error: Any) -> Remark:
         """The reason of an error; names MIG where MIG is the reason."""
@@ -62,9 +62,17 @@ class NvmlDevice:
         if self.instance is not None:
             return Remark(code="mig_instance")
         with suppress(self.nvml.NVMLError):  # a GPU without MIG answers with an error as well
-            if self.nvml.nvmlDeviceGetMigMode(self.handle)[0]:
+            if call(self.nvml, "nvmlDeviceGetMigMode", self.handle)[0]:
                 return Remark(code="mig_split")
         return reason_for(error.value)
+
+
+def call(nvml: Any, name: str, *arguments: Any) -> Any:
+    """`nvml.name(*arguments)`. A pynvml without that function raises the same error as a driver without it."""
+    function = getattr(nvml, name, None)
+    if function is None:
+        raise nvml.NVMLError(FUNCTION_NOT_FOUND)
+    return function(*arguments)
 
 
 def open_device(nvml: Any, uuid: str) -> NvmlDevice:
@@ -75,7 +83,7 @@ def open_device(nvml: Any, uuid: str) -> NvmlDevice:
     handle = _handle(nvml, uuid)
     try:
         # pynvml returns a C integer here, which is true even when it is 0.
-        found = nvml.nvmlDeviceIsMigDeviceHandle(handle)
+        found = call(nvml, "nvmlDeviceIsMigDeviceHandle", handle)
         is_instance = bool(getattr(found, "value", found))
     except nvml.NVMLError as error:
         if error.value not in (FUNCTION_NOT_FOUND, NOT_SUPPORTED):
@@ -86,19 +94,19 @@ def open_device(nvml: Any, uuid: str) -> NvmlDevice:
     return NvmlDevice(
         nvml=nvml,
         handle=handle,
-        parent=nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle),
-        instance=int(nvml.nvmlDeviceGetGpuInstanceId(handle)),
+        parent=call(nvml, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle", handle),
+        instance=int(call(nvml, "nvmlDeviceGetGpuInstanceId", handle)),
     )
 
 
 def _handle(nvml: Any, uuid: str) -> Any:
     """Both prefixes are tried, because torch does not mark the UUID of a MIG instance."""
     try:
-        return nvml.nvmlDeviceGetHandleByUUID(uuid)
+        return call(nvml, "nvmlDeviceGetHandleByUUID", uuid)
     except nvml.NVMLError as error:
         if error.value != ERROR_NOT_FOUND or not uuid.startswith("GPU-"):
             raise
-        return nvml.nvmlDeviceGetHandleByUUID(uuid.replace("GPU-", "MIG-", 1))
+        return call(nvml, "nvmlDeviceGetHandleByUUID", uuid.replace("GPU-", "MIG-", 1))
 
 
 # GPM: how many SMs are busy and how many warps they hold, on Hopper and newer GPUs. It does not use CUPTI, so it reads
@@ -161,7 +169,7 @@ class GpmReader:
     def _start(self) -> Answers | Remark:
         nvml = self.device.nvml
         try:
-            supported = nvml.nvmlGpmQueryDeviceSupport(self.device.parent).isSupportedDevice
+            supported = call(nvml, "nvmlGpmQueryDeviceSupport", self.device.parent).isSupportedDevice
         except nvml.NVMLError as error:
             if error.value != NOT_SUPPORTED:
                 raise
@@ -170,7 +178,7 @@ class GpmReader:
             return UNSUPPORTED
         try:
             for _ in range(2):
-                self._samples.append(nvml.nvmlGpmSampleAlloc())
+                self._samples.append(call(nvml, "nvmlGpmSampleAlloc"))
             self._take(self._samples[0])
         except nvml.NVMLError:
             self.close()
@@ -195,15 +203,15 @@ class GpmReader:
         """Free the samples; a lost GPU has freed them already."""
         for sample in self._samples:
             with suppress(self.device.nvml.NVMLError):
-                self.device.nvml.nvmlGpmSampleFree(sample)
+                call(self.device.nvml, "nvmlGpmSampleFree", sample)
         self._samples.clear()
 
     def _take(self, sample: Any) -> None:
         device = self.device
         if device.instance is None:
-            device.nvml.nvmlGpmSampleGet(device.handle, sample)
+            call(device.nvml, "nvmlGpmSampleGet", device.handle, sample)
         else:
-            device.nvml.nvmlGpmMigSampleGet(device.parent, device.instance, sample)
+            call(device.nvml, "nvmlGpmMigSampleGet", device.parent, device.instance, sample)
         self._last_ns = self._clock.now_ns()
 
     def _between(self, first: Any, last: Any) -> Answers:
@@ -214,7 +222,7 @@ class GpmReader:
         asked.numMetrics, asked.sample1, asked.sample2 = len(ids), first, last
         for place, number in enumerate(ids):
             asked.metrics[place].metricId = number
-        nvml.nvmlGpmMetricsGet(asked)
+        call(nvml, "nvmlGpmMetricsGet", asked)
         metrics = {number: asked.metrics[place] for place, number in enumerate(ids)}
         return {metric.name: _answer(metric, [metrics[number] for number in metric.ids]) for metric in METRICS}
 
@@ -246,7 +254,7 @@ class NvmlFigure:
 
 def _clock_mhz(device: NvmlDevice, which: str) -> float:
     nvml = device.nvml
-    return float(nvml.nvmlDeviceGetClockInfo(device.handle, getattr(nvml, which)))
+    return float(call(nvml, "nvmlDeviceGetClockInfo", device.handle, getattr(nvml, which)))
 
 
 def _other_processes(device: NvmlDevice) -> float | Remark:
