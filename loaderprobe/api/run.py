@@ -12,8 +12,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import msgspec
-
 from loaderprobe.api.diagnose import Diagnosis, diagnosis
 from loaderprobe.api.load import load_any
 from loaderprobe.api.shown import Documented, origin_now
@@ -121,7 +119,8 @@ def attachment_of(
 
 def requested(text: str) -> AttachRequest:
     """The request in the environment of a process that `run_command` started."""
-    return msgspec.convert(from_json(text.encode()), AttachRequest)
+    found: AttachRequest = from_json(text.encode(), AttachRequest)
+    return found
 
 
 def keep(found: Documented, request: AttachRequest, *, raw: bool = False) -> None:

@@ -114,7 +114,7 @@ class IterableLoader:
         self._mean_s = 0.0
         self._foreign = frozenset(_children())
         self._alive: set[int] = set()
-        self._used: dict[int, tuple[int, int]] = {}
+        self._used: dict[tuple[int, int], tuple[int, int]] = {}
         """CPU time and bytes of all of the loader's processes, those that have ended among them."""
         self._next_look_ns = 0
 
@@ -187,7 +187,7 @@ class IterableLoader:
         before, self._alive = self._alive, set(self.workers())
         for pid in self._alive:
             if (counters := read_process(pid)) is not None:
-                self._used[pid] = round(counters.cpu_s * 1e9), counters.read_bytes or 0
+                self._used[pid, counters.start] = round(counters.cpu_s * 1e9), counters.read_bytes or 0
         if before != self._alive:
             self.new_processes()
 

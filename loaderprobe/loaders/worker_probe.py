@@ -429,6 +429,7 @@ class WorkerProbe:
         self._lane, self._lanes = lane, log.lanes
         self._files_of = files_of
         self._made = 0
+        self._making = False
         self._reads = ReadsRecorder(log, lane, alone=alone)
         self._ahead = EvictAhead(log, self._log, lane)
         self._meter = BatchMeter(self._ahead, alone=alone)
@@ -445,7 +446,12 @@ class WorkerProbe:
             self._stacks.close()
 
     def fetch(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
-        """One batch in the selected mode, and its row in the log."""
+        """One batch in the selected mode, and its row in the log.
+
+        What is fetched while a batch is made is part of it: a data set may iterate a DataLoader of its own.
+        """
+        if self._making:
+            return original(index)
         entered = time.thread_time_ns()
         recorded = self._reads.begin(wanted=self._is_learning())
         number = self._lane + self._made * self._lanes
@@ -455,7 +461,11 @@ class WorkerProbe:
         # Once the log shows that the batch is begun: one that is made as before a switch was begun before it.
         mode = self._log.mode
         self._collation.begin(fetcher, index, mode)
-        batch = self._in_mode(mode, fetcher, original, index, recorded=recorded)
+        self._making = True
+        try:
+            batch = self._in_mode(mode, fetcher, original, index, recorded=recorded)
+        finally:
+            self._making = False
         row[2:7] = self._meter.end()
         row[7:9] = self._collation.images, self._collation.collate_ns
         self._made += 1

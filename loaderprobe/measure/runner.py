@@ -10,7 +10,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -247,7 +247,7 @@ def run_order(
 ) -> Result | RunFailure:  # fmt: skip
     """Do what an order asks for in a child that `start` starts, and end it and its workers in any case.
 
-    It is ended, too, once it is `aborted`, which is asked every `poll_s` seconds.
+    It is ended, too, once it is `aborted`, which is asked after what the child says, and every `poll_s` seconds.
     """
     started_utc, started_ns = utc_timestamp(), clock.now_ns()
     with scratch_directory() as scratch:
@@ -255,17 +255,19 @@ def run_order(
         with written_in(scratch):
             order_path.write_bytes(encode("order", order))
             child = start(order_path, result_path, log_path)
-        try:
-            deadline_ns = started_ns + round(time_limit_s * 1e9)
-            last, why = _follow(child, clock, deadline_ns, on_event, aborted, poll_s)
-            timed_out = why == TIMEOUT
-            # Workers may wait in it without an error; once they are killed, what they had there is free.
-            full = timed_out and free_shared_memory_bytes() == 0
-            if timed_out and ask_where(child.pid):
-                with suppress(subprocess.TimeoutExpired):
-                    child.wait(STACKS_S)
-        finally:
-            kill_group(child.pid, partial(child.wait, KILLED_S))
+        # Open to its end: it may have more to say while its stacks are asked for.
+        with child.stdout or nullcontext():
+            try:
+                deadline_ns = started_ns + round(time_limit_s * 1e9)
+                last, why = _follow(child, clock, deadline_ns, on_event, aborted, poll_s)
+                timed_out = why == TIMEOUT
+                # Workers may wait in it without an error; once they are killed, what they had there is free.
+                full = timed_out and free_shared_memory_bytes() == 0
+                if timed_out and ask_where(child.pid):
+                    with suppress(subprocess.TimeoutExpired):
+                        child.wait(STACKS_S)
+            finally:
+                kill_group(child.pid, partial(child.wait, KILLED_S))
         if child.returncode == 0 and result_path.is_file():
             return _checked(order, result_path)
         log_lines = tuple(masked_text(log_path.read_text(errors="replace")).splitlines()[-LOG_LINES:])
@@ -330,12 +332,12 @@ def _follow(
     def left_s() -> float:
         return max(0.0, (deadline_ns - clock.now_ns()) / 1e9)
 
-    with child.stdout as stream, suppress(subprocess.TimeoutExpired):
-        poll.register(stream, select.POLLIN)
+    with suppress(subprocess.TimeoutExpired):
+        poll.register(child.stdout, select.POLLIN)
         ready = bool(poll.poll(1e3 * min(left_s(), poll_s)))
         # What the child had said before its end counts, also late; lines that come without end do not.
         while left_s() > 0 or (ready and not runs(child.pid)):
-            data = os.read(stream.fileno(), MOST_BYTES) if ready else b""
+            data = os.read(child.stdout.fileno(), MOST_BYTES) if ready else b""
             if ready and not data:
                 child.wait(timeout=left_s())
                 return last, ""

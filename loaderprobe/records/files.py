@@ -37,7 +37,7 @@ def masked(text: str) -> str:
 
 
 ONE_AT_A_TIME = Lock()
-"""For msgspec, which may crash (0.22) where two threads read their first record of one class."""
+"""Held while msgspec reads a record: it may crash (0.22) where two threads read their first of one class."""
 
 
 def to_json(value: object, order: Literal["sorted"] | None = None) -> bytes:

@@ -36,6 +36,10 @@ class Paragraph(Part):
     """The short texts that it joins, in no order; a page has them beside each other."""
 
 
+IN_CODE = "In your code"
+"""The label of what is typed there."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command(Part):
     """Something to type, word for word."""

@@ -17,7 +17,7 @@ from loaderprobe.records.resources import RESOURCE, SPEEDUPS, Resource
 from loaderprobe.records.thresholds import WORTH
 from loaderprobe.records.verdict import Action, Advice, SideAndCause, Speedup, Verdict
 from loaderprobe.render.charts import BASE, Bar, Chart, ChartRow, How
-from loaderprobe.render.document import Command, Document, Item, Line, Paragraph, Part, Section, Table, tags
+from loaderprobe.render.document import IN_CODE, Command, Document, Item, Line, Paragraph, Part, Section, Table, tags
 from loaderprobe.render.format import (
     MISSING,
     counted,
@@ -298,7 +298,7 @@ def _change(report: Report, step: NextStep) -> Iterator[Part]:
         yield Paragraph(text=first_upper(action_words(action, sample=sample_of(report))), strong=True)
         code = code_line(action)
         if code:
-            yield Command(text=code, label="In your code")
+            yield Command(text=code, label=IN_CODE)
         some = [group for group in groups(report) if any(row.key in step.configurations for row in group.rows)]
         # Those of the command first.
         best = sorted(_best(report, some), key=lambda row: row.key not in step.configurations)

@@ -14,7 +14,18 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from loaderprobe.render.charts import BASE, MARKS, STYLES, Bar, Chart, ChartRow, how_known, on_axis, ticks, tones_of
-from loaderprobe.render.document import Cell, Command, Document, Item, Paragraph, Part, Table, cell_text, unfolded
+from loaderprobe.render.document import (
+    IN_CODE,
+    Cell,
+    Command,
+    Document,
+    Item,
+    Paragraph,
+    Part,
+    Table,
+    cell_text,
+    unfolded,
+)
 from loaderprobe.render.format import visible
 
 _LONGEST_NAME = 24
@@ -82,7 +93,9 @@ def _part(part: Part, width: int) -> Iterator[RenderableType]:
     elif isinstance(part, Command):
         indent = 2 if part.label else 6
         line = Text(f"{part.label}: " if part.label else "", overflow="fold")
-        line.append(_continued(visible(part.text), width - indent, len(line)), style="cyan")
+        text = visible(part.text)
+        # A line of code is no line of a shell.
+        line.append(text if part.label == IN_CODE else _continued(text, width - indent, len(line)), style="cyan")
         yield Padding(line, (0, 0, 0, indent))
     elif isinstance(part, Item):
         yield from _item(part.subject, part.text, width)
@@ -99,8 +112,10 @@ _WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""")
 
 def _continued(command: str, width: int, begin: int) -> str:
     """A command in lines that a shell takes as one: each but the last ends with a backslash, none within quotes."""
-    lines, at = [""], begin
-    for word in _WORD.findall(command):
+    lines, at, words = [""], begin, _WORD.findall(command)
+    if "".join("".join(words).split()) != "".join(command.split()):
+        return command  # a quote does not end
+    for word in words:
         if lines[-1] and at + 1 + cell_len(word) + 2 > width:
             lines[-1] += " \\"
             lines.append("")

@@ -85,16 +85,19 @@ def read_until(
 ) -> tuple[Reading, list[Reading]]:
     """Runs of reads, opens or stats over what is supplied, at `least` so many pieces, until it is `done`: (all, each).
 
-    The clock of the total stops while files are evicted again. Raises BadValue or MissingPart when a run reached no
-    file.
+    The clock of the total stops while files are evicted again. Raises BadValue or MissingPart when the first run, or two
+    in a row, reached no file: one may have had a single file that has vanished.
     """
-    total, runs, supply = Reading(seconds=0.0), list[Reading](), settings.supply
+    total, runs, supply, reached = Reading(seconds=0.0), list[Reading](), settings.supply, False
     while not done(total):
         pieces, before = supply.ahead(least), counters()
         reading = settings.read(pieces, total)
-        if not len(reading.read_ns):
+        before_too, reached = reached, bool(len(reading.read_ns))
+        if not reached and not before_too:
             raise nothing_read(Counter(reading.unread.values()))
         supply.take(reading.taken)
+        if not reached:
+            continue
         risen = {name: more(after, before[name]) for name, after in counters().items()}
         counted = {**risen, **reading.counted}
         runs.append(replace(reading, slices=slices(reading), evictions=supply.rounds, counted=counted))

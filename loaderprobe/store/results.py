@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from loaderprobe.errors import BadValue, DamagedRun, ForeignDirectory, LoaderprobeError, Refused, masked_text
-from loaderprobe.records.files import from_json
+from loaderprobe.records.files import ONE_AT_A_TIME, from_json
 from loaderprobe.store.codec import check_numbers, check_place, read, write_atomically, writing
 
 RESULT = "result.json"
@@ -96,6 +96,7 @@ def _record(tree: Any, type_: type[Any], path: Path) -> Any:
     try:
         tree = later(tree) if later else tree
         check_numbers(tree)
-        return msgspec.convert(tree, type_)
+        with ONE_AT_A_TIME:
+            return msgspec.convert(tree, type_)
     except (msgspec.ValidationError, LoaderprobeError, LookupError, TypeError, AttributeError, ValueError) as error:
         raise DamagedRun(str(path), f"is damaged: {error}", hint=MEASURE_AGAIN) from error

@@ -8,6 +8,7 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from loaderprobe.records.environment import Environment, Gpu
 from loaderprobe.records.remark import Remark
@@ -65,9 +66,18 @@ def list_gpus() -> tuple[tuple[Gpu, ...], Remark | None]:
         return (), Remark(code="pynvml_missing", facts={"error": str(error)})
     try:
         pynvml.nvmlInit()
-        driver, count = pynvml.nvmlSystemGetDriverVersion(), pynvml.nvmlDeviceGetCount()
     except pynvml.NVMLError as error:
         return (), Remark(code="nvml_not_started", facts={"error": str(error)})
+    try:
+        return _listed(pynvml)
+    except pynvml.NVMLError as error:
+        return (), Remark(code="gpus_not_listed", facts={"error": str(error)})
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _listed(pynvml: Any) -> tuple[tuple[Gpu, ...], Remark | None]:
+    driver, count = pynvml.nvmlSystemGetDriverVersion(), pynvml.nvmlDeviceGetCount()
     gpus: list[Gpu] = []
     reason = Remark(code="no_gpu_listed")
     for number in range(count):
@@ -81,5 +91,4 @@ def list_gpus() -> tuple[tuple[Gpu, ...], Remark | None]:
         with suppress(pynvml.NVMLError):  # not permitted in a MIG container, unknown where the CPU shares it
             memory_bytes = int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
         gpus.append(Gpu(name=name, uuid=uuid, memory_bytes=memory_bytes, driver=driver))
-    pynvml.nvmlShutdown()
     return tuple(gpus), None if gpus else reason

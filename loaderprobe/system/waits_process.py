@@ -68,7 +68,10 @@ class RoundWriter:
 
 def read_rounds(folder: Path) -> WaitSamples:
     """All complete rounds so far; also works while they are being written."""
-    rounds = [json.loads(line) for line in (folder / ROUNDS).read_bytes().split(b"\n")[:-1]]
+    rounds = []
+    for line in (folder / ROUNDS).read_bytes().split(b"\n")[:-1]:
+        with suppress(ValueError):  # a full disk has cut it short
+            rounds.append(json.loads(line))
     samples = [sample for each, *_ in rounds for sample in each]
     own = [each for *_, each, _ in rounds if each]
     hidden = rounds[-1][-1] if rounds else None

@@ -30,7 +30,7 @@ from loaderprobe.records.plan import PlanReport
 from loaderprobe.records.report import Report
 from loaderprobe.render.bandwidth import bandwidth_document
 from loaderprobe.render.charts import Bar, Chart, ChartRow
-from loaderprobe.render.document import Cell, Command, Document, Fold, Item, Paragraph, Section, Table, further
+from loaderprobe.render.document import IN_CODE, Cell, Command, Document, Fold, Item, Paragraph, Section, Table, further
 from loaderprobe.render.format import visible
 from loaderprobe.render.gpu import timelines_chart
 from loaderprobe.render.json import indented, result_json, result_schema, summary_json, summary_schema
@@ -182,6 +182,15 @@ def test_a_command_can_be_pasted(width: int) -> None:
     _, text = document_text(Document(title="", sections=(section,)), width=width).split("Run it: ")
     assert shlex.split(text.replace("\\\n", "")) == shlex.split(command)
     assert len(text.splitlines()) == 1 or " \\\n" in text
+
+
+@pytest.mark.parametrize("label", [IN_CODE, "Run it"])
+def test_code_and_an_open_quote_get_no_backslash(label: str) -> None:
+    """They are no lines of a shell, or it would take them for others."""
+    text = "loader = 'a " + "word " * 30
+    section = Section(parts=(Command(text=text, label=label),))
+    shown = document_text(Document(title="", sections=(section,)), width=60)
+    assert "\\" not in shown and shown.split()[1:] == f"{label}: {text}".split()[1:]
 
 
 @pytest.mark.parametrize("value", [inf, -inf, nan])

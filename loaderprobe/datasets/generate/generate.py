@@ -465,6 +465,8 @@ def _make(
     # Checked again under the lock: another process may have made or enlarged the set.
     manifest = _known(directory, asked)
     if manifest is not None:
+        if is_whole(directory, manifest, count):
+            return
         # A complete set never shrinks, not even when it is repaired.
         count = max(count, manifest.images)
     enough = partial(check_space, directory, asked.layout, folders=asked.classes)

@@ -125,7 +125,8 @@ def _of_file(name: str, file: Path) -> ModuleType:
     state = file.stat().st_mtime_ns, file.stat().st_size
     known = sys.modules.get(name)
     if known is not None and _is_of(known, file):
-        changed = _IMPORTED[file] != state if file in _IMPORTED else state[0] > Process().create_time() * 1e9
+        # The start of a process is known to a second, and may be later than is said.
+        changed = _IMPORTED[file] != state if file in _IMPORTED else state[0] > (Process().create_time() + 1) * 1e9
         if changed:
             del sys.modules[name]
     module = import_module(name)
