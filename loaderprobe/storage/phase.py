@@ -85,8 +85,8 @@ def read_until(
 ) -> tuple[Reading, list[Reading]]:
     """Runs of reads, opens or stats over what is supplied, at `least` so many pieces, until it is `done`: (all, each).
 
-    The clock of the total stops while files are evicted again. Raises BadValue or MissingPart when the first run, or two
-    in a row, reached no file: one may have had a single file that has vanished.
+    The clock of the total stops while files are evicted again. Raises BadValue or MissingPart when the first run, or
+    two in a row, reached no file: one may have had a single file that has vanished.
     """
     total, runs, supply, reached = Reading(seconds=0.0), list[Reading](), settings.supply, False
     while not done(total):

@@ -478,7 +478,8 @@ def test_rounds_come_back_as_written(tmp_path: Path) -> None:
 
 
 def test_half_a_round_is_not_read(tmp_path: Path) -> None:
-    """What is being written counts when it is whole; nor is what a full disk cut short. Leave that a worker gives after its first looks is enough."""
+    """Nor is what a full disk cut short. What is being written counts when it is whole. Leave that a worker gives after
+    its first looks is enough."""
     rounds = RoundWriter(tmp_path)
     rounds.end_round(0, 0, HIDDEN)
     with (tmp_path / ROUNDS).open("ab") as file:
