@@ -124,11 +124,6 @@ class Step:
         )
 
 
-def _noun(part: Resource) -> str:
-    """What a part is called where its name is read alone: `transport to the training process`."""
-    return part.cell if part.part_of else part.answer or part.noun.removeprefix("the ")
-
-
 def ladder(steps: Sequence[Step], unit: str) -> Chart:
     """Each step now and if one part cost nothing; the level is compute alone."""
     full = len(steps) <= FULL
@@ -140,7 +135,8 @@ def ladder(steps: Sequence[Step], unit: str) -> Chart:
     beyond = alone > FAR * most
     high = min(1.04 * max(most, alone), 1.6 * max(alone, now)) if alone and not beyond else 1.04 * most
     limits = [step.drawn(name) for step in steps for name, _ in step.gains()]
-    parts = {part.name: f"{part.letter} instant {_noun(part)}".strip() for part in limits}
+    nouns = {part.name: part.cell if part.part_of else part.answer or part.noun.removeprefix("the ") for part in limits}
+    parts = {part.name: f"{part.letter} instant {nouns[part.name]}".strip() for part in limits}
     return Chart(
         rows=tuple(row for step in steps for row in step.rungs()) if full else lanes,
         brief=lanes if full and len(steps) > 1 else (),

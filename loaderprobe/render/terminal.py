@@ -94,7 +94,6 @@ def _part(part: Part, width: int) -> Iterator[RenderableType]:
         indent = 2 if part.label else 6
         line = Text(f"{part.label}: " if part.label else "", overflow="fold")
         text = visible(part.text)
-        # A line of code is no line of a shell.
         line.append(text if part.label == IN_CODE else _continued(text, width - indent, len(line)), style="cyan")
         yield Padding(line, (0, 0, 0, indent))
     elif isinstance(part, Item):
@@ -112,18 +111,12 @@ _WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""")
 
 def _continued(command: str, width: int, begin: int) -> str:
     """A command in lines that a shell takes as one: each but the last ends with a backslash, none within quotes."""
-    lines, at, words = [""], begin, _WORD.findall(command)
+    words = _WORD.findall(command)
     if "".join("".join(words).split()) != "".join(command.split()):
         return command  # a quote does not end
-    for word in words:
-        if lines[-1] and at + 1 + cell_len(word) + 2 > width:
-            lines[-1] += " \\"
-            lines.append("")
-            at = 2
-        blank = " " if lines[-1] else "  " if lines[1:] else ""
-        lines[-1] += f"{blank}{word}"
-        at += len(blank) + cell_len(word)
-    return "\n".join(lines)
+    whole = " " * begin + " ".join(word.replace(" ", _NO_BREAK) for word in words)
+    lines = wrap(whole, width - 2, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return " \\\n".join(lines).strip().replace(_NO_BREAK, " ")
 
 
 def _item(subject: str, text: str, width: int, *, indent: int = 2) -> Iterator[Padding]:
