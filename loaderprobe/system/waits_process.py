@@ -70,8 +70,10 @@ def read_rounds(folder: Path) -> WaitSamples:
     """All complete rounds so far; also works while they are being written."""
     rounds = []
     for line in (folder / ROUNDS).read_bytes().split(b"\n")[:-1]:
-        with suppress(ValueError):  # a full disk has cut it short
+        try:
             rounds.append(json.loads(line))
+        except ValueError:
+            break  # a full disk has cut it short, and with it names that later samples have by number
     samples = [sample for each, *_ in rounds for sample in each]
     own = [each for *_, each, _ in rounds if each]
     hidden = rounds[-1][-1] if rounds else None

@@ -478,18 +478,23 @@ def test_rounds_come_back_as_written(tmp_path: Path) -> None:
 
 
 def test_half_a_round_is_not_read(tmp_path: Path) -> None:
-    """Nor is what a full disk cut short. What is being written counts when it is whole. Leave that a worker gives after
-    its first looks is enough."""
+    """What is being written counts when it is whole; after one that a full disk cut short, names would be others.
+
+    Leave that a worker gives after its first looks is enough.
+    """
     rounds = RoundWriter(tmp_path)
     rounds.end_round(0, 0, HIDDEN)
-    with (tmp_path / ROUNDS).open("ab") as file:
-        file.write(b"[[[3, 0, 0\n")
     rounds.add(5, 0, Wait("sleep"))
     rounds.end_round(6, 0, None)
     with (tmp_path / ROUNDS).open("ab") as file:
         file.write(b"[[[7, 0, 0, -1]], []")
     samples = read_rounds(tmp_path)
     assert samples.time_ns == (5,) and samples.letters_only is None
+    with (tmp_path / ROUNDS).open("ab") as file:
+        file.write(b"\n")
+    rounds.add(8, 0, Wait("sleep"))
+    rounds.end_round(9, 0, None)
+    assert read_rounds(tmp_path).time_ns == (5,)
 
 
 def test_subjects_are_bounded(tmp_path: Path) -> None:
