@@ -186,7 +186,17 @@ def test_each_failure_has_its_kind(scripted: type[Scripted], kind: str) -> None:
     assert phase.unread == ({} if again else {kind: 1})
     scripted.failures = {"bucket/train/1/1.jpg": itertools.repeat(FAILURES[kind][0])}
     phase = probed(readers=(1,)).ladder[0]
-    assert phase.unread == {kind: 1} and phase.io_bytes % 39_000 == 0
+    assert phase.unread == {kind: 1} and phase.io_bytes == 1000 * phase.total_ios > 0
+
+
+def test_a_failure_that_does_not_pass_is_counted(scripted: type[Scripted]) -> None:
+    """After the last attempt; nothing of the others is lost, and its words are on the page."""
+    scripted.failures = {"bucket/train/1/1.jpg": itertools.repeat(error("Reply", status=503))}
+    found = bandwidth("scripted://bucket/train", readers=1, seconds=0.1)
+    assert found.steps[0].unread == {"503 Service Unavailable": 1} and found.steps[0].io_bytes % 39_000 == 0
+    text = " ".join(found.text().split())
+    assert "1 image could not be read to the end: 503 Service Unavailable" in text
+    assert "requests were made again: 503 Service Unavailable" in text
 
 
 def test_a_short_body_is_truncated(scripted: type[Scripted]) -> None:
