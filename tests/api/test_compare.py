@@ -114,17 +114,16 @@ CASES: list[tuple[tuple[str, ...], int, str, str]] = [
 
 @pytest.mark.parametrize(("typed", "code", "words", "says"), CASES, ids=[" ".join(case[0]) for case in CASES])
 def test_every_row_has_its_word_and_every_gate_its_code(
-    runs: Path, monkeypatch: pytest.MonkeyPatch, typed: tuple[str, ...], code: int, words: str, says: str
-) -> None:
-    """The same in JSON and on the terminal."""
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: tuple[str, ...], code: int, words: str,
+    says: str,
+) -> None:  # fmt: skip
+    """The same on the terminal and in what is kept."""
     monkeypatch.chdir(runs)
-    plain = invoke("compare", *typed, "--json")
-    assert plain.exit_code == code, plain.output
-    found = json.loads(plain.stdout)
-    assert (plain.exit_code, " ".join(row["word"] for row in found["rows"])) == (code, words)
+    shown = invoke("compare", *typed, "--out", tmp_path / "out")
+    assert shown.exit_code == code and says in " ".join(shown.stdout.split()), shown.output
+    found = json.loads(invoke("report", tmp_path / "out", "--json").stdout)
+    assert " ".join(row["word"] for row in found["rows"]) == words
     assert found["passed"] == (code == 0) == all(gate["passed"] for gate in found["gates"])
-    shown = invoke("compare", *typed)
-    assert shown.exit_code == code and says in " ".join(shown.stdout.split())
 
 
 @pytest.mark.parametrize("side", [("a", "a2", "./a/"), ("a", "a2", "copy")])

@@ -384,7 +384,7 @@ def small_run(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer)
     with pytest.MonkeyPatch.context() as patch:
         shorten_sweeps(patch, fork_server)
         done = invoke(
-            "sweep", "--workers", "auto", "--resolutions", "64x48", "--compute", "emulated:20",
+            "sweep", "--workers", "auto", "--resolutions", "64x48", "--compute", "emulated:100",
             "--data-dir", place / "data", "--out", place / "run", *SMALL,
         )  # fmt: skip
     assert done.exit_code == 0, done.stderr
