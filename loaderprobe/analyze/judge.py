@@ -211,14 +211,11 @@ def _rates(found: Experiments) -> Rates:
         bounded = all(rate < UNBOUNDED * found.loader[number] for number, rate in rates.items())
         return median(rates.values()) if rates and bounded else None
 
-    measurement, cpu_s = found.measurement, 0.0
-    if found.cost:
-        # Where threads of its own make its batches, the training thread waits.
-        cpu_s = (found.cost.all_cpu_s if measurement.own_threads else found.cost.cpu_s) / found.cost.images
+    cpu_s = found.cost.all_cpu_s / found.cost.images if found.cost else 0.0
     return Rates(
         compute=found.compute,
         loader=median(found.loader.values()),
-        cpu_limit=measurement.cores_available / cpu_s if cpu_s else None,
+        cpu_limit=found.measurement.cores_available / cpu_s if cpu_s else None,
         **{f"loader_without_{name}": without(name) for name in INPUTS},
     )
 

@@ -215,7 +215,7 @@ class EvictAhead:
     def _drop(self) -> None:
         if self._head.ahead != self._number:
             return  # files are made warm meanwhile
-        _, read = process_usage()
+        read = process_usage()[1]
         begin_ns, begin_cpu_ns = time.perf_counter_ns(), time.thread_time_ns()
         again = self._lane == 0 and 0 < self._head.pool <= 2 * self._log.lanes * self._batches
         few = self._evicted_at is not None and read - self._evicted_at < self._most_bytes and not again
@@ -257,7 +257,7 @@ FilesOf = Callable[[Sequence[Any]], Iterable[Path]]
 
 class BatchMeter:
     """Measures what a batch costs the calling thread, evictions ahead of its samples left out; its bytes are those of
-    all threads of the process.
+    all threads of the process, and of the commands that it ran.
 
     In a process that does nothing else, bytes and `process_cpu_ns` are those since the last batch: threads of the data
     set read and compute between batches as well.
@@ -281,14 +281,15 @@ class BatchMeter:
         return self._begin_ns
 
     def end(self) -> tuple[int, int, int, int, int]:
-        """Wall time, CPU time, run delay, bytes, and CPU time of the process."""
+        """Wall time, CPU time, run delay, bytes, and CPU time of the process and of the commands that it ran."""
         evicted_cpu_ns = self._ahead.spent_cpu_ns - self._evicted[1]
         wall_ns = time.perf_counter_ns() - self._begin_ns - (self._ahead.spent_ns - self._evicted[0])
         cpu, delay, _ = (after - before for before, after in zip(self._before, self._thread.read(), strict=True))
-        (process_before, read_before), self._process = self._process, process_usage()
+        before, self._process = self._process, process_usage()
+        process_ns, read, ran_ns, ran_read = (now - then for then, now in zip(before, self._process, strict=True))
         cpu_ns = cpu - evicted_cpu_ns
-        process_ns = self._process[0] - process_before - evicted_cpu_ns if self._alone else cpu_ns
-        return wall_ns, cpu_ns, delay, self._process[1] - read_before, process_ns
+        own_ns = process_ns - evicted_cpu_ns if self._alone else cpu_ns
+        return wall_ns, cpu_ns, delay, read + ran_read, own_ns + ran_ns
 
     def close(self) -> None:
         self._thread.close()

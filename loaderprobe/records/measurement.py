@@ -380,7 +380,7 @@ class WorkerBatches:
     """CPU time that recording this took; part of no other column."""
     process_cpu_ns: tuple[int, ...] = ()
     """CPU time of all threads of the worker since its batch before, those of the data set among them; of the training
-    thread alone for the serial loader. May be empty in runs of older versions."""
+    thread alone for the serial loader. With that of commands that ended. May be empty in runs of older versions."""
     lost: int = 0
     """Batches whose record was overwritten before it was read."""
 

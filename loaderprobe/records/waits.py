@@ -12,10 +12,10 @@ from loaderprobe.records.remark import Remark
 WaitKind = Literal[
     "running", "storage", "metadata", "network", "lock", "sleep", "pipe", "memory", "uninterruptible", "other"
 ]
-"""running: on a core or waiting for one. storage: for a read, or for a page of a mapped file. metadata: for open,
-stat, or a listing. network: on a socket. lock: in futex or a file lock, while no thread of the process works. sleep.
-pipe: between processes. memory: for the kernel to free memory. uninterruptible: in the kernel, where it does not say
-for what (state letter D alone). other: anything else."""
+"""running: on a core or waiting for one, also a command that is waited for. storage: for a read, or for a page of a
+mapped file. metadata: for open, stat, or a listing. network: on a socket. lock: in futex or a file lock, while no
+thread of the process works. sleep. pipe: between processes. memory: for the kernel to free memory. uninterruptible: in
+the kernel, where it does not say for what (state letter D alone). other: anything else."""
 
 
 WAIT_KINDS: tuple[WaitKind, ...] = get_args(WaitKind)

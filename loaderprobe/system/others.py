@@ -12,7 +12,7 @@ from pathlib import Path
 from loaderprobe.records.measurement import Missing, Others
 from loaderprobe.records.remark import Remark
 from loaderprobe.system.host import cores_allowed, cores_total
-from loaderprobe.system.process import TICKS_PER_S, ProcessCounters, read_proc, read_process
+from loaderprobe.system.process import TICKS_PER_S, ProcessCounters, children_of, read_proc, read_process
 
 PROC = Path("/proc")
 TICK_NS = 1_000_000_000 // TICKS_PER_S
@@ -128,18 +128,9 @@ class OthersMeter:
             if each is None or (kept and each.start != self._known[pid]):
                 continue
             found[pid] = each
-            pending += self._children(pid) if below is None else below[pid]
+            pending += children_of(pid, self._proc) if below is None else below[pid]
         self._known = {pid: each.start for pid, each in found.items()}
         return found
-
-    def _children(self, pid: int) -> Iterator[int]:
-        """Also those that have ended and were not waited for."""
-        try:
-            threads = os.listdir(f"{self._proc}/{pid}/task")  # noqa: PTH208  # a reading lists many: Path is slow
-        except OSError:
-            return
-        for thread in threads:
-            yield from map(int, read_proc(f"{self._proc}/{pid}/task/{thread}/children").split())
 
     def _by_parent(self) -> defaultdict[int, list[int]]:
         found: defaultdict[int, list[int]] = defaultdict(list)

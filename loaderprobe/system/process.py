@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -75,6 +75,13 @@ def io_counters(directory: Path | str) -> dict[str, int]:
     """Of the process with this directory of /proc, by the kernel's names; empty without permission."""
     lines = read_proc(f"{directory}/io").decode().splitlines()
     return {name: int(value) for name, _, value in (line.partition(": ") for line in lines)}
+
+
+def children_of(pid: int, proc: Path | str = "/proc") -> Iterator[int]:
+    """Also those that have ended and were not waited for. None where the kernel lists none (CONFIG_PROC_CHILDREN)."""
+    with suppress(OSError):
+        for thread in os.listdir(f"{proc}/{pid}/task"):  # noqa: PTH208  # a reading lists many: Path is slow
+            yield from map(int, read_proc(f"{proc}/{pid}/task/{thread}/children").split())
 
 
 def die_with_parent(parent: int, by: signal.Signals = signal.SIGKILL) -> None:
@@ -183,6 +190,9 @@ class ThreadMeter:
         return time.thread_time_ns(), delay_ns, blocks * BLOCK_BYTES
 
 
-def process_usage() -> tuple[int, int]:
-    """(CPU ns, bytes read from storage) of all threads of this process, also of those that have ended."""
-    return time.process_time_ns(), resource.getrusage(resource.RUSAGE_SELF).ru_inblock * BLOCK_BYTES
+def process_usage() -> tuple[int, int, int, int]:
+    """(CPU ns, bytes read from storage) of all threads of this process, also of those that have ended; then the same of
+    the commands that it ran and waited for."""
+    own, ran = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    ran_ns = round((ran.ru_utime + ran.ru_stime) * 1e9)
+    return time.process_time_ns(), own.ru_inblock * BLOCK_BYTES, ran_ns, ran.ru_inblock * BLOCK_BYTES

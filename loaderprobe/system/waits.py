@@ -15,13 +15,15 @@ import stat
 import struct
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.waits import WaitKind
-from loaderprobe.system.process import read_proc, stat_fields
+from loaderprobe.system.process import children_of, read_proc, stat_fields
 
 Group = Literal[
     "descriptor", "second", "path", "futex", "lock", "fcntl", "sleep", "poll", "select", "epoll", "ring", "child"
@@ -57,7 +59,7 @@ _CALLS: dict[Group, str] = {
     "select": "select 23 -, pselect6 270 72",
     "epoll": "epoll_wait 232 -, epoll_pwait 281 22, epoll_pwait2 441 441",
     "ring": "io_uring_enter 426 426, io_getevents 208 4, io_pgetevents 333 292",
-    "child": "wait4 61 260, waitid 247 95",
+    "child": "wait4 61 260, waitid 247 95, vfork 58 -, clone 56 220, clone3 435 435",
 }
 
 
@@ -395,8 +397,23 @@ YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 # Each costs some 5 us; a process with more threads than these is seen in part.
 MOST_THREADS = 64
 # What threads do on behalf of one that waits for them. The first counts most: a pool of which one thread reads and
-# another decodes is waited for because of the read. A socket counts least: libraries keep connections that are idle.
-_WORK: tuple[WaitKind, ...] = ("storage", "metadata", "memory", "uninterruptible", "running", "network")
+# another decodes is waited for because of the read. A socket counts little: libraries keep connections that are idle;
+# a nap counts least.
+_WORK: tuple[WaitKind, ...] = ("storage", "metadata", "memory", "uninterruptible", "running", "network", "sleep")
+A_CHILD = "a child process"
+
+
+def _work_of(waiting: Wait, looks: Iterable[Callable[[], Wait]]) -> Wait:
+    """The work of those that a thread waits for, its own wait where they do none. A look may raise ThreadGone."""
+    best, rank = waiting, len(_WORK)
+    for look in looks:
+        with suppress(ThreadGone):
+            seen = look()
+            if seen.kind in _WORK[:rank]:
+                best, rank = seen, _WORK.index(seen.kind)
+        if not rank:
+            break
+    return best
 
 
 def let_be_read_by(pid: int) -> None:
@@ -424,27 +441,23 @@ class WatchedProcess:
     """A process whose threads can be sampled. Raises ThreadGone when it has ended or its id was reused."""
 
     def __init__(
-        self,
-        pid: int,
-        *,
-        started: int | None = None,
-        proc: Path = Path("/proc"),
-        budget: TableBudget | None = None,
+        self, pid: int, *, started: int | None = None, proc: Path = Path("/proc"), budget: TableBudget | None = None,
         machine: str | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         machine = machine or platform.machine()
         calls = calls_of(machine)
         self._calls: Mapping[int, Call] = calls or {}
         self._unknown = None if calls is not None else Remark(code="calls_unknown", facts={"machine": machine})
         self.letters_only: Remark | None = None
         """Why the last sample saw no system call; None while system calls are visible."""
+        self._pid, self._proc, self._budget = pid, proc, budget or TableBudget()
         path = proc / str(pid)
         try:
             self._files = OpenFiles(os.open(path, os.O_RDONLY | os.O_DIRECTORY))
         except OSError as error:
             raise ThreadGone from error
         self._threads: dict[int, ThreadFiles] = {}
-        self._descriptors = Descriptors(self._files, str(path), budget or TableBudget())
+        self._descriptors = Descriptors(self._files, str(path), self._budget)
         self._read: dict[Group, Callable[[ThreadFiles, Call, list[int]], Wait]] = {
             "descriptor": lambda files, call, found: self._on_descriptor(files, call, found[0]),
             "second": lambda files, call, found: self._on_descriptor(files, call, found[1]),
@@ -459,7 +472,7 @@ class WatchedProcess:
             "epoll": self._in_epoll,
             # Rings serve sockets too, which nothing here separates; data loaders use them for files.
             "ring": lambda files, call, found: _for_file(files, None),
-            "child": lambda files, call, found: Wait("pipe", "a child process"),
+            "child": lambda files, call, found: Wait("pipe", A_CHILD),
         }
         """By the files of a thread, its call, and the first four arguments; raise ThreadGone."""
         # From here on the folder is that of the process it shows now, whatever becomes of the number.
@@ -473,21 +486,19 @@ class WatchedProcess:
         os.close(self._files.directory)
 
     def look(self, tid: int) -> Wait:
-        """What this thread does or, if it waits for other threads of its process, what they do. Raises ThreadGone."""
+        """What this thread does or, if it waits for threads or commands of its process, what they do; or ThreadGone."""
         seen = self._look(tid)
-        return self._look_at_others(tid, seen) if seen.inside else seen
+        if seen.inside:
+            seen = _work_of(seen, (partial(self._look, other) for other in self._others(tid)[:MOST_THREADS]))
+        if seen.kind not in ("pipe", "lock"):
+            return seen
+        # This process may be a child, too.
+        children = (pid for pid in children_of(self._pid, self._proc) if pid != os.getpid())
+        return _work_of(seen, (partial(self._look_at_child, pid) for pid in islice(children, MOST_THREADS)))
 
-    def _look_at_others(self, tid: int, own: Wait) -> Wait:
-        """The work of the threads waited for; `own` where they do none."""
-        best, rank = own, len(_WORK)
-        for other in self._others(tid)[:MOST_THREADS]:
-            with suppress(ThreadGone):
-                seen = self._look(other)
-                if seen.kind in _WORK[:rank]:
-                    best, rank = seen, _WORK.index(seen.kind)
-            if not rank:
-                break
-        return best
+    def _look_at_child(self, pid: int) -> Wait:
+        with closing(WatchedProcess(pid, proc=self._proc, budget=self._budget)) as child:
+            return (seen := child.look(pid))._replace(subject=seen.subject or A_CHILD)
 
     def _others(self, tid: int) -> list[int]:
         try:

@@ -200,11 +200,12 @@ def looked(measurement: Measurement, *kinds: WaitKind, subject: str = "", outsid
     ]
     rows += [(begins[n] - second, records.worker[n], WAIT_KINDS.index("pipe")) for n in range(1, outside + 1)]
     rows.sort()
+    named = {*kinds} - {"running"} or {*kinds}  # where all ran, they ran for it
     waits = WaitSamples(
         time_ns=tuple(row[0] for row in rows),
         worker=tuple(row[1] for row in rows),
         kind=tuple(row[2] for row in rows),
-        subject=tuple(0 if subject and row[2] != WAIT_KINDS.index("running") else -1 for row in rows),
+        subject=tuple(0 if subject and WAIT_KINDS[row[2]] in named else -1 for row in rows),
         subjects=(subject,) if subject else (),
         letters_only=None,
         cpu_ns=1,

@@ -7,6 +7,7 @@ import mmap
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -60,6 +61,25 @@ class Broken(Counting):
     def __getitem__(self, index: int) -> Any:
         Path(__file__).read_bytes()
         raise ValueError("broken")
+
+
+class Commands(Counting):
+    """Runs a command for each sample, which uses a core for 50 ms."""
+
+    def __getitem__(self, index: int) -> Any:
+        code = "import time\nwhile time.process_time() < 0.05: pass"
+        subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True)
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_commands_use_is_of_the_batch(tmp_path: Path, workers: int) -> None:
+    """CPU time of processes that a sample is made by is no waiting."""
+    with driven(tmp_path, Commands(), num_workers=workers) as loader:
+        list(islice(loader.batches(), 2))
+        records = loader.records()
+    for cpu_ns, all_cpu_ns in zip(records.cpu_ns, records.process_cpu_ns, strict=True):
+        assert all_cpu_ns - cpu_ns >= 4 * 50e6
 
 
 def driven(folder: Path, data: Any, files_of: Any = lambda _: (), **options: Any) -> SwitchedLoader:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -172,10 +173,13 @@ def test_epoll(threads: Processes, watched: WatchedProcess) -> None:
 
 
 def test_who_waits_for_threads_does_what_they_do(threads: Processes, watched: WatchedProcess) -> None:
-    """Storage before running, that before an idle connection; futex and threads that are gone count for nothing."""
+    """Storage before running, that before an idle connection, and a nap last; futex and threads that are gone count
+    for nothing."""
     threads.waits("futex")
     threads.waits("futex", tid=43)
     assert seen(watched) == ("lock", None)
+    threads.waits("nanosleep", tid=47)
+    assert seen(watched) == ("sleep", None)
     threads.waits("read", PEER, tid=44)
     assert seen(watched) == ("network", REMOTE)
     threads.runs(tid=45)
@@ -284,6 +288,9 @@ CONNECT = (
     "link = socket.create_connection(('127.0.0.1', int(sys.argv[1])))\n"
     "loop = select.epoll(); loop.register(link, select.EPOLLIN)\n"
 )
+RUN = "import subprocess, sys; subprocess.run([sys.executable, '-I', '-c', {code!r}])"
+COMMUNICATE = RUN.replace("{code!r}]", "{code!r}], capture_output=True")
+POOLED = f"from concurrent.futures import ThreadPoolExecutor as P\ndef run():\n  {RUN}\nP().submit(run).result()"
 BURN = "import threading\ndef burn():\n  while True: pass\nt = threading.Thread(target=burn); t.start(); t.join()"
 
 
@@ -294,12 +301,12 @@ def blocked() -> Iterator[Callable[..., int]]:
 
     def start(code: str, *arguments: object) -> int:
         command = [sys.executable, "-I", "-c", code, *map(str, arguments)]
-        children.append(subprocess.Popen(command, stdin=subprocess.PIPE))
+        children.append(subprocess.Popen(command, stdin=subprocess.PIPE, process_group=0))
         return children[-1].pid
 
     yield start
     for child in children:
-        child.kill()
+        os.killpg(child.pid, signal.SIGKILL)  # with the commands that it runs
         child.communicate()
 
 
@@ -325,6 +332,10 @@ def comes(pid: int, kind: str, subject: str | None = None) -> bool:
         ("import asyncio; asyncio.run(asyncio.sleep(1000))", "sleep"),
         ("import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()", "lock"),
         (BURN, "running"),
+        # Who waits for a command that it runs does what that does.
+        *((way.format(code="while True: pass"), "running") for way in (RUN, COMMUNICATE, POOLED)),
+        (RUN.format(code="import time; time.sleep(1000)"), "sleep"),
+        (RUN.format(code="import sys; sys.stdin.read()"), "pipe"),
     ],
 )
 def test_a_real_process_is_seen_waiting(blocked: Callable[..., int], code: str, kind: str) -> None:

@@ -43,6 +43,8 @@ class Waiting:
     samples: int
     kinds: Mapping[WaitKind, int]
     """Looks by kind, `running` left out."""
+    commands: int = 0
+    """Looks at a worker that waited for a process of its own, which ran."""
     subjects: Mapping[str, str] = field(default_factory=dict)
     """By resource, the one that was met most often: a file, a peer, a lock."""
     unknown: bool = False
@@ -86,7 +88,7 @@ def waiting_of(measurement: Measurement, segments: Iterable[Segment]) -> Waiting
     spans = _spans(measurement, segments)
     kinds: Counter[WaitKind] = Counter()
     subjects: Counter[tuple[str, str]] = Counter()
-    samples = 0
+    samples = commands = 0
     for time_ns, worker, kind, subject in zip(seen.time_ns, seen.worker, seen.kind, seen.subject, strict=True):
         made = spans.get(0 if measurement.own_threads else worker, [])
         place = bisect_right(made, time_ns, key=itemgetter(0)) - 1
@@ -94,14 +96,17 @@ def waiting_of(measurement: Measurement, segments: Iterable[Segment]) -> Waiting
             continue  # between two batches: idle
         samples += 1
         name = WAIT_KINDS[kind]
-        if name != "running":
-            kinds[name] += 1
-            if subject >= 0:
-                subjects[RESOURCE_OF[name], seen.subjects[subject]] += 1
+        if name == "running":
+            commands += subject >= 0
+            continue
+        kinds[name] += 1
+        if subject >= 0:
+            subjects[RESOURCE_OF[name], seen.subjects[subject]] += 1
     if samples < thresholds.LEAST_SAMPLES:
         return None
     met = {resource: name for (resource, name), _ in reversed(subjects.most_common())}
-    return Waiting(samples=samples, kinds=kinds, subjects=met, unknown=seen.letters_only is not None)
+    letters = seen.letters_only is not None
+    return Waiting(samples=samples, kinds=kinds, commands=commands, subjects=met, unknown=letters)
 
 
 def _spans(measurement: Measurement, segments: Iterable[Segment]) -> dict[int, list[tuple[int, int]]]:

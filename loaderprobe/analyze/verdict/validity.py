@@ -155,7 +155,7 @@ def met_warm(measurement: Measurement) -> Remark | None:
     if cost is None or cost.read_bytes >= thresholds.LEAST_BYTES * cost.images:
         return None
     waiting = waiting_of(measurement, loader_only)
-    elsewhere = waiting.count("network") + waiting.kinds.get("pipe", 0) if waiting else 0
+    elsewhere = waiting.count("network") + waiting.kinds.get("pipe", 0) + waiting.commands if waiting else 0
     if waiting and elsewhere > thresholds.FROM_ELSEWHERE * waiting.samples:
         return None  # read calls return what comes over sockets and pipes, too
     if first_pass.read_bytes >= thresholds.LEAST_BYTES * first_pass.images:

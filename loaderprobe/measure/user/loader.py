@@ -128,7 +128,7 @@ class Discovery:
         files = self.loader.files(batch_size)
         self._evict(files, taken)
         whole: Access = "files" if isinstance(files, BatchFiles) else "parts"
-        _, read_before = process_usage()
+        read_before = process_usage()[1]
         last = self._again(taken, pool)
         first_pass = measured_first_pass(
             self.loader.records(),

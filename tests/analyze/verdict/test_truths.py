@@ -584,14 +584,14 @@ def few_looks(count: int) -> Measurement:
     return replace(seen, waits=replace(seen.waits, **kept))
 
 
-def pooled() -> Measurement:
-    """A pool of threads in each worker computes while the thread of the data set waits."""
-    plain = run(alike(baseline=90), REMOTE, **AS_FOUND)
+def pooled(subject: str = "", **facts: Any) -> Measurement:
+    """A pool of threads in each worker, or a command, computes while the thread of the data set waits."""
+    plain = run(alike(baseline=90), REMOTE, cache="as-found", facts={**AS_FOUND["facts"], **facts})
     records = plain.worker_batches
     return looked(
         replace(plain, worker_batches=replace(records, process_cpu_ns=tuple(8 * cpu for cpu in records.cpu_ns))),
-        "running",
-    )
+        "running", subject=subject,
+    )  # fmt: skip
 
 
 def warm_was_cold(cost: Cost) -> Measurement:
@@ -629,6 +629,11 @@ WAITS = {
     ),
     "a lock alone": Row(looks("lock", "running"), "input lock largest_speedup"),
     "threads that compute": Row(pooled(), PREPROCESSING, speedups={"preprocessing": 1000}),
+    # What read calls return comes from them, not from files.
+    "commands that compute": Row(
+        pooled("a child process", first_pass=replace(LAP, read_bytes=0)), PREPROCESSING,
+        speedups={"preprocessing": 1000},
+    ),
     # Without decoding they would ask more of the network, and how much it has is not known.
     "a network that is ahead of the workers": Row(
         looks("running", cost=Cost(cpu_s=0.02, blocked_s=0.0, cold=0.0)), PREPROCESSING,
