@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.protocols import Compute, Loader
-from loaderprobe.records.config import DECODER_LIBRARIES
+from loaderprobe.records.config import DECODER_LIBRARIES, LIBRARIES
 from loaderprobe.units import join_words
 
 Kind = Literal["loader", "compute", "model"]
@@ -21,15 +21,7 @@ Kind = Literal["loader", "compute", "model"]
 BUILT_IN: dict[Kind, dict[str, str]] = {
     "loader": {
         "torch": "loaderprobe.loaders.torch:TorchLoader",
-        "spdl": "loaderprobe.loaders.libraries.spdl:SpdlLoader",
-        "dali": "loaderprobe.loaders.libraries.dali:DaliLoader",
-        "grain": "loaderprobe.loaders.libraries.grain:GrainLoader",
-        "torchdata": "loaderprobe.loaders.libraries.torchdata:TorchdataLoader",
-        "webdataset": "loaderprobe.loaders.libraries.webdataset:WebdatasetLoader",
-        "datasets": "loaderprobe.loaders.libraries.datasets:DatasetsLoader",
-        "litdata": "loaderprobe.loaders.libraries.litdata:LitdataLoader",
-        "mds": "loaderprobe.loaders.libraries.mds:MdsLoader",
-        "energon": "loaderprobe.loaders.libraries.energon:EnergonLoader",
+        **{name: f"loaderprobe.loaders.libraries.{name}:{name.capitalize()}Loader" for name in LIBRARIES},
     },
     "compute": {
         "cuda": "loaderprobe.compute.torch:CudaCompute",
@@ -44,12 +36,6 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         **{name: f"torchvision.models:{name}" for name in ("resnet18", "resnet50", "resnet152", "vgg16")},
     },
 }
-LIBRARIES = {
-    "spdl": "spdl.pipeline", "dali": "nvidia.dali", "grain": "grain", "torchdata": "torchdata.nodes",
-    "webdataset": "webdataset", "datasets": "datasets", "litdata": "litdata", "mds": "streaming",
-    "energon": "megatron.energon",
-}  # fmt: skip
-"""What a loader imports, which the extra of its name installs."""
 NO_SERIAL = ("spdl", "dali")
 """Loaders that cannot work in the training thread."""
 ONE_LAYOUT = {"webdataset": "tar", "datasets": "parquet", "litdata": "litdata", "mds": "mds", "energon": "tar"}

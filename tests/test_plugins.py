@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import tomllib
 from importlib.metadata import EntryPoint
@@ -12,14 +13,13 @@ import pytest
 
 from loaderprobe import plugins
 from loaderprobe.errors import BadValue, MissingPart
+from loaderprobe.records.config import LIBRARIES
 
 
 @pytest.mark.parametrize("kind", get_args(plugins.Kind))
 def test_every_built_in_name_can_be_loaded(kind: plugins.Kind) -> None:
     """Each class has the methods of its protocol; those of other libraries are tried where these are installed."""
-    assert all(
-        callable(plugins.resolve(kind, name)) for name in plugins.BUILT_IN[kind] if name not in plugins.LIBRARIES
-    )
+    assert all(callable(plugins.resolve(kind, name)) for name in plugins.BUILT_IN[kind] if name not in LIBRARIES)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_what_is_built_in_is_imported_only_to_say_what_is_missing(monkeypatch: p
         plugins.check_installed("loader", "torch")
 
 
-@pytest.mark.parametrize("name", plugins.LIBRARIES)
+@pytest.mark.parametrize("name", LIBRARIES)
 def test_a_missing_library_is_named_with_the_line_that_installs_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the package that it is in is not there; the extra has the loader's name."""
 
@@ -75,8 +75,17 @@ def test_a_missing_library_is_named_with_the_line_that_installs_it(name: str, mo
         plugins.check_decoder("opencv")
     assert decoder.value.hint == "pip install opencv-python-headless"
     assert caught.value.hint == f"pip install 'loaderprobe[{name}]'"
-    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
-    assert name in project["optional-dependencies"]
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_a_loader_is_wherever_its_library_is_named(name: str) -> None:
+    """Its class, its extra, the extra of all, the guide and the benchmark of rates."""
+    root, module = Path(__file__).parents[1], Path(plugins.__file__).parent / "loaders" / "libraries" / f"{name}.py"
+    extras = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert plugins.BUILT_IN["loader"][name].partition(":")[2] in module.read_text()
+    assert name in extras and re.search(rf"[\[,]{name}[\],]", "".join(extras["libraries"]))
+    assert f"| `{name}` |" in (module.parents[2] / "guide" / "loaders.md").read_text()
+    assert f'    "{name}": ' in (root / "scripts" / "benches" / "libraries.py").read_text()
 
 
 CLASSES = """

@@ -22,6 +22,12 @@ DECODER_LIBRARIES = {
     "torchcodec": ("torchcodec", "torchcodec"),
 }  # fmt: skip
 """(module, package) of each decoder that torchvision does not bring."""
+LIBRARIES = {
+    "spdl": "spdl.pipeline", "dali": "nvidia.dali", "grain": "grain", "torchdata": "torchdata.nodes",
+    "webdataset": "webdataset", "datasets": "datasets", "litdata": "litdata", "mds": "streaming",
+    "energon": "megatron.energon",
+}  # fmt: skip
+"""What each loader beside torch's imports; its extra, and its module in `loaders/libraries/`, have its name."""
 TensorType = Literal["float32", "uint8"]
 """What a worker sends: normalised floats, or bytes that the device normalises."""
 Precision = Literal["auto", "bf16", "fp16", "fp32", "tf32"]
@@ -35,7 +41,6 @@ PUBLISHED_MODEL = "resnet50"
 # The channel means and deviations of ImageNet that torchvision's models are trained with.
 CHANNEL_MEAN = (0.485, 0.456, 0.406)
 CHANNEL_DEVIATION = (0.229, 0.224, 0.225)
-
 
 _MOST = {"workers": 4096, "prefetch_factor": 4096, "batch_size": 2**24, "rounds": 10_000}
 """More is a mistake or a damaged file, and takes forever to forecast."""

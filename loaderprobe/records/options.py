@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from loaderprobe.errors import BadValue
-from loaderprobe.records.config import Decoder, MemoryFormat, Pipeline, Precision, TensorType
+from loaderprobe.records.config import LIBRARIES, Decoder, MemoryFormat, Pipeline, Precision, TensorType
 
 REQUIRED: Any = ...
 """In place of a default, where there is none."""
@@ -190,8 +190,8 @@ SWEEP = (
     Option("serial", bool, True, LOADER, "Do not measure the serial loader.", typed="--no-serial"),
     Option(
         "loader", str, "torch", LOADER, several=True, label="{}",
-        help="torch, spdl, dali, grain, torchdata, webdataset, datasets, litdata, mds, energon (see explain loaders), "
-        "a plug-in or package.module:Class (see explain plug-ins); several, separated by commas.",
+        help=f"torch, {', '.join(LIBRARIES)} (see explain loaders), a plug-in or package.module:Class "
+        "(see explain plug-ins); several, separated by commas.",
     ),
     Option(
         "prefetch_factor", int, (2,), LOADER, several=True, label="prefetch {}",

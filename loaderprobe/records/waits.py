@@ -16,8 +16,6 @@ WaitKind = Literal[
 mapped file. metadata: for open, stat, or a listing. network: on a socket. lock: in futex or a file lock, while no
 thread of the process works. sleep. pipe: between processes. memory: for the kernel to free memory. uninterruptible: in
 the kernel, where it does not say for what (state letter D alone). other: anything else."""
-
-
 WAIT_KINDS: tuple[WaitKind, ...] = get_args(WaitKind)
 
 

@@ -15,9 +15,9 @@ import torch
 from loaderprobe.api.sweep import sweep
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.image_data import image_files
-from loaderprobe.plugins import LIBRARIES, NO_SERIAL, ONE_LAYOUT, check_installed, resolve
+from loaderprobe.plugins import NO_SERIAL, ONE_LAYOUT, check_installed, resolve
 from loaderprobe.protocols import Loader, OwnThreads, WithAlternatives
-from loaderprobe.records.config import RunConfig, with_options
+from loaderprobe.records.config import LIBRARIES, RunConfig, with_options
 from loaderprobe.records.files import FileSet
 from loaderprobe.testing import example_config
 

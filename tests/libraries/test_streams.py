@@ -22,9 +22,9 @@ from loaderprobe.api.sweep import sweep
 from loaderprobe.datasets.folder import generated_set, scan_layout
 from loaderprobe.errors import BadValue
 from loaderprobe.loaders.libraries import Stream, linked
-from loaderprobe.plugins import LIBRARIES, ONE_LAYOUT, resolve
+from loaderprobe.plugins import ONE_LAYOUT, resolve
 from loaderprobe.protocols import OwnThreads
-from loaderprobe.records.config import RunConfig, with_options
+from loaderprobe.records.config import LIBRARIES, RunConfig, with_options
 from loaderprobe.records.files import FileSet, SkippedFile
 from loaderprobe.system.scratch import MARK
 from loaderprobe.testing import example_config
