@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from loaderprobe.compute.torch import StepEvents, gradient_buckets, gradient_bytes
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.protocols import ComputeArguments
-from loaderprobe.records.measurement import NO_STEP, ComputeInfo
+from loaderprobe.records.measurement import NO_STEP, OWN_STEP, ComputeInfo
 
 # So many images/s that no loader is held up.
 ENDLESS_RATE = 1e12
@@ -44,7 +44,7 @@ class StepCompute:
         """Properties of the user's step, and whether it waits for its device itself."""
         on_gpu = cuda_in_use()
         return ComputeInfo(
-            name="step",
+            name=OWN_STEP,
             device=torch.cuda.get_device_name() if on_gpu else "CPU",
             synchronous=not on_gpu or self._waited_ns <= RAN_AHEAD * self._host_ns,
             specified_images_per_s=None,

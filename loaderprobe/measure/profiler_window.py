@@ -9,7 +9,7 @@ from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.segment_runner import WINDOW_WARM_UP
 from loaderprobe.protocols import Compute, Profiling
 from loaderprobe.records.config import RunConfig
-from loaderprobe.records.measurement import NO_STEP, ComputeInfo, Missing, Mode, Segment, Timeline
+from loaderprobe.records.measurement import NO_STEP, OWN_STEP, ComputeInfo, Missing, Mode, Segment, Timeline
 from loaderprobe.records.remark import Remark
 
 TIMELINE = "gpu_timeline"
@@ -60,7 +60,7 @@ def why_not_profiled(info: ComputeInfo) -> Missing:
         return _none("window_without_gpu")
     if info.specified_images_per_s is not None:
         return _none("window_emulated")
-    if info.name == "step":
+    if info.name == OWN_STEP:
         return _none("window_own_step")
     return _none("window_other_device", device=info.device)
 

@@ -398,8 +398,8 @@ BATCH_COLUMNS = (
 """In the order of what workers write; the last two are of torch's workers alone."""
 
 
-NO_STEP = "none"
-"""The compute of a loader that is judged alone."""
+NO_STEP, OWN_STEP = "none", "step"
+"""The compute of a loader that is judged alone, and that of a script's or a user's own step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,7 @@ from loaderprobe.analyze.forecast.changes import (
 from loaderprobe.analyze.forecast.fit import Fit, Storage, closed_network, fit
 from loaderprobe.analyze.next_configs import next_factor, next_workers
 from loaderprobe.analyze.verdict.experiments import Experiments, run_experiments
-from loaderprobe.records.measurement import Alternative, Measurement
+from loaderprobe.records.measurement import OWN_STEP, Alternative, Measurement
 from loaderprobe.records.phases import BandwidthPhase, KindOfDevice, StorageCeiling
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import WORTH
@@ -353,6 +353,7 @@ def as_found() -> Measurement:
     return replace(measured(SLOW_DISK, 1, cache="as-found"), storage_counts_reads=False)
 
 
+COMPUTED = measured(COMPUTE_BOUND, 4)
 TRAINED: dict[str, Any] = {"training": 100.0, "training_cached_samples": 400.0}
 # What was measured, on what; and by the code of the action: command or words, and speed-up; None where it is missing.
 ADVISED: dict[str, tuple[Measurement, Surroundings, dict[ActionCode, tuple[str, float] | None]]] = {
@@ -447,6 +448,11 @@ ADVISED: dict[str, tuple[Measurement, Surroundings, dict[ActionCode, tuple[str, 
             "accelerator": ("", 4.0), "workers": None, "faster_storage": None,
             "input_gains_nothing": ("A faster input gains nothing: training reaches 100 % of compute alone.", 1.0),
         },
+    ),
+    # In a loop of one's own an accelerator may not do all: it may save, log, or wait for others.
+    "compute-bound, by a step of one's own": (
+        replace(COMPUTED, compute=replace(COMPUTED.compute, name=OWN_STEP)),
+        Surroundings(storage=COMPUTE_BOUND.storage()), {"accelerator": ("make a step take ", 4.0)},
     ),
 }  # fmt: skip
 

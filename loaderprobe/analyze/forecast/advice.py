@@ -33,7 +33,7 @@ from loaderprobe.analyze.verdict.slow_host import SlowHost
 from loaderprobe.analyze.verdict.validity import never_warm
 from loaderprobe.records import by_key, thresholds
 from loaderprobe.records.config import ANY_LAYOUT, PUBLISHED_MODEL, RECIPES, ComputeSpec, alike_but_for
-from loaderprobe.records.measurement import Alternative
+from loaderprobe.records.measurement import OWN_STEP, Alternative
 from loaderprobe.records.phases import FROM_STORAGE
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.resources import INPUTS, REMEDIES, SingleCause
@@ -74,6 +74,9 @@ def accelerators(fitted: Fit, known: Mapping[str, float], found: Experiments) ->
     options = []
     for name, rate in (*faster, ("", least)):
         facts: Facts = {"images_per_s": rate, **({"name": name} if name else {}), **each}
+        if found.measurement.compute.name == OWN_STEP:  # more may be in it than an accelerator does
+            batch = fitted.anchor.batch_size
+            facts |= {"step_s": batch / (rate * ranks), "now_s": batch / alone}
         forecast = accelerator(fitted, rate * ranks, name)
         options.append(AdviceOption(forecast=forecast, action=Action(code="accelerator", facts=facts)))
     return options
