@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
@@ -75,11 +75,7 @@ def convert(files: FileSet, layout: str, root: Path, progress: OnImages) -> File
 
 @contextmanager
 def _writing(directory: Path, option: str) -> Iterator[None]:
-    """Hold what `option` chose for writing; where nothing could be written, no directory is left that was not there.
-
-    Raises Locked, NoSpace, MissingPart without permission.
-    """
-    new = [path for path in (directory, *directory.parents) if not path.exists()]
+    """Hold what `option` chose for writing. Raises Locked, NoSpace, MissingPart without permission."""
     try:
         with lock_directory(directory):
             yield
@@ -87,10 +83,6 @@ def _writing(directory: Path, option: str) -> Iterator[None]:
         trouble = write_error(error, directory, option) if isinstance(error, OSError) else error
         if isinstance(trouble, NoSpace):
             trouble.hint = f"free some, choose another place with {option}, or fewer --images"
-        with suppress(OSError):
-            for path in new:
-                (path / ".lock").unlink(missing_ok=True)
-                path.rmdir()
         if trouble is error:
             raise
         raise trouble from error

@@ -223,11 +223,23 @@ class RunDirectory:
 
 @contextmanager
 def lock_directory(path: Path) -> Iterator[None]:
-    """Hold `path/.lock`; it is released when this process ends, however it ends. Raises Locked."""
+    """Hold `path/.lock`; it is released when this process ends, however it ends. Raises Locked.
+
+    Where an error comes before anything was written, neither the lock is left nor a directory that was not there.
+    """
+    new = [each for each in (path, *path.parents) if not each.exists()]
     try:
         path.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(path / ".lock", timeout=LETTING_GO_S):
-            yield
+            try:
+                yield
+            except BaseException:
+                with suppress(OSError):
+                    if [entry.name for entry in path.iterdir()] == [".lock"]:
+                        (path / ".lock").unlink()
+                    for each in new:
+                        each.rmdir()
+                raise
     except filelock.Timeout as error:
         raise Locked(f"another loaderprobe is writing {path}", hint="wait for it to end, or use --out") from error
 

@@ -427,6 +427,7 @@ def test_sets_are_generated_and_named(tmp_path: Path) -> None:
     assert str(made) == f"{made[0]}\n" and str(made[0]) in repr(made) and str(made[0]) in made._repr_html_()
     done = invoke("generate", tmp_path / "other", *SMALL, "--mean-size", "1MB")
     assert (done.exit_code, done.stdout) == (2, "") and "they have" in done.stderr
+    assert not (tmp_path / "other").exists()
 
 
 def test_verify_says_what_is_damaged(tmp_path: Path) -> None:
