@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from textwrap import TextWrapper
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from loaderprobe.errors import LoaderprobeError
@@ -47,9 +48,11 @@ def _measure(request: AttachRequest) -> None:
 
     def say(code: str, facts: Mapping[str, Any]) -> None:
         _say(code, facts)
-        if code == "script.begins" and not facts["ranks"]:
-            undo.append(_sigterm_as_ctrl_c())
-        elif code == "script.no_verdict" and undo:
+        if code == "script.begins":
+            undo.append(_quiet_ctrl_c())
+            if not facts["ranks"]:
+                undo.append(_sigterm_as_ctrl_c())
+        while code == "script.no_verdict" and undo:
             undo.pop()()
 
     attachment = attachment_of(request, say, lambda found: keep(found, request), _number("WORLD_SIZE", 1))
@@ -60,6 +63,24 @@ def _measure(request: AttachRequest) -> None:
         keep_seen(with_error(attachment.record()), request)
 
     _at_the_end(end)
+
+
+def _quiet_ctrl_c() -> Callable[[], None]:
+    """From now on Ctrl-C ends this process without a traceback, until what this returns is called: where the script
+    was says nothing, once what it trains is thrown away. A hook that the script sets later is its own.
+    """
+    before = sys.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if not issubclass(kind, KeyboardInterrupt):
+            before(kind, error, trace)
+
+    def as_before() -> None:
+        if sys.excepthook is hook:
+            sys.excepthook = before
+
+    sys.excepthook = hook
+    return as_before
 
 
 def _sigterm_as_ctrl_c() -> Callable[[], None]:

@@ -71,6 +71,7 @@ WhyNot = Literal[
     "refused",
     "not_seen_again",
     "ended_early",
+    "interrupted",
 ]
 """Why a process that iterated a DataLoader, or made a backward pass, has no verdict. ranks: they do not use
 torch.distributed. ranks_apart: they are not measured together. several_processes: they train, and nothing has joined

@@ -892,6 +892,10 @@ MESSAGES: dict[str, str] = {
         "{passes:count backward pass} without a new batch of a torch DataLoader, so nothing is measured. The script "
         "trains on, and saves, as without loaderprobe; what its thread does meanwhile is estimated"
     ),
+    "script.no_such_loader": (
+        "nothing is measured yet: there is no loader {asked}, only {loaders:each part.loader}. The script trains on as "
+        "without loaderprobe; Ctrl-C ends it. Without --loader, the loader that trains is measured"
+    ),
     "script.stopped_before": "stopped before the script would write over or remove {path}: nothing of it is changed",
     "script.watched": "{at_s:duration}: [{images_per_s:rate} {unit}, ]input wait {input_wait_fraction:percent}{rest}",
     "script.not_kept": "the last interval is not kept: {error}",
@@ -900,6 +904,7 @@ MESSAGES: dict[str, str] = {
     # Why a command, or a process of it, has no verdict, and what was seen of its training.
     "script.no_verdict": "no verdict[: {reason}[. Try: {hint}]]",
     "script.exit_code": "no verdict: the command ended with exit code {exit_code}, and no process was measured",
+    "script.interrupted": "no verdict: interrupted before a training was seen",
     "script.no_training": (
         "no verdict: torch was imported, but no DataLoader was iterated and no backward pass made in a process that "
         "ended by itself. Try: let it train, and end by itself"
@@ -942,6 +947,8 @@ MESSAGES: dict[str, str] = {
     "try.why_not.refused": "{hint}",
     "why_not.not_seen_again": "the script went on [with {detail}|without a DataLoader] before a round was complete",
     "try.why_not.not_seen_again": "make the DataLoader once, before the epochs; or use loaderprobe.diagnose in Python",
+    "why_not.interrupted": "interrupted before there was a verdict",
+    "try.why_not.interrupted": "the same command again; --budget SECONDS sets how long it measures",
     "why_not.ended_early": (
         "[the script was stopped before it would write over or remove {endangered}, and no round was measured until "
         "then|the script ended before a round was measured]"

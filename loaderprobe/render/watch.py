@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from loaderprobe.errors import EXIT_INTERRUPTED
 from loaderprobe.records import values
 from loaderprobe.records.diagnosis import Attached, WatchedInterval, WatchReport
 from loaderprobe.render.charts import Bar, Chart, ChartRow, first_and_last
@@ -111,6 +112,7 @@ def without_verdict(processes: Sequence[Attached], exit_code: int = 0, *, import
     """What to say after a command that was not measured: the reasons, and the loaders that were seen."""
     if not processes:
         code = "exit_code" if exit_code else "no_training" if imported_torch else "no_python"
+        code = "interrupted" if exit_code == EXIT_INTERRUPTED else code
         return [message(f"script.{code}", {"exit_code": exit_code})]
     # Of ranks, rank 0 speaks, unless it ran on another machine.
     leading = [process for process in processes if process.why_not != "follows"] or processes[:1]
