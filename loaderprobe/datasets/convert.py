@@ -12,13 +12,12 @@ from itertools import takewhile
 from pathlib import Path
 from threading import Event
 
-from loaderprobe.datasets.generate.generate import check_space, images_a_shard, sync_filesystem
+from loaderprobe.datasets.generate.generate import check_space, images_a_shard, lock_set, sync_filesystem
 from loaderprobe.datasets.layouts import FILES, INDEX, LAYOUTS, Sample, complete, format_of
 from loaderprobe.errors import BadValue, NoSpace, Refused
 from loaderprobe.protocols import OnImages, PageCache
 from loaderprobe.records.files import FileSet, Staged
 from loaderprobe.store.codec import PART, write_atomically, write_error, written_whole
-from loaderprobe.store.run_directory import lock_directory
 from loaderprobe.system.objects import read_object
 
 SOURCE = "source.txt"
@@ -77,7 +76,7 @@ def convert(files: FileSet, layout: str, root: Path, progress: OnImages) -> File
 def _writing(directory: Path, option: str) -> Iterator[None]:
     """Hold what `option` chose for writing. Raises Locked, NoSpace, MissingPart without permission."""
     try:
-        with lock_directory(directory):
+        with lock_set(directory):
             yield
     except (OSError, NoSpace) as error:
         trouble = write_error(error, directory, option) if isinstance(error, OSError) else error

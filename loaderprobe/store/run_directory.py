@@ -96,7 +96,9 @@ class RunDirectory:
                 why = lacks if path.exists() else "does not exist"
                 if (path / "result.json").exists():
                     why = "is not a sweep's run: it holds the result of another command"
-                raise BadValue(f"{path} {why}", hint=f"give the directory that {made_by} wrote")
+                raise BadValue(
+                    f"{path} {why}", hint=f"give the directory that {made_by} wrote, such as loaderprobe-runs/DATE-TIME"
+                )
             record = decode("run", data, RunRecord, str(file))
             for config in record.spec.configs:
                 if not _NAME.fullmatch(config.data):
@@ -223,23 +225,11 @@ class RunDirectory:
 
 @contextmanager
 def lock_directory(path: Path) -> Iterator[None]:
-    """Hold `path/.lock`; it is released when this process ends, however it ends. Raises Locked.
-
-    Where an error comes before anything was written, neither the lock is left nor a directory that was not there.
-    """
-    new = [each for each in (path, *path.parents) if not each.exists()]
+    """Hold `path/.lock`; it is released when this process ends, however it ends. Raises Locked."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(path / ".lock", timeout=LETTING_GO_S):
-            try:
-                yield
-            except BaseException:
-                with suppress(OSError):
-                    if [entry.name for entry in path.iterdir()] == [".lock"]:
-                        (path / ".lock").unlink()
-                    for each in new:
-                        each.rmdir()
-                raise
+            yield
     except filelock.Timeout as error:
         raise Locked(f"another loaderprobe is writing {path}", hint="wait for it to end, or use --out") from error
 
