@@ -94,7 +94,7 @@ def run_command(command: Sequence[str], request: AttachRequest, environment: Map
     if came or exit_code == EXIT_INTERRUPTED:
         processes = [
             replace(seen, why_not="interrupted") if seen.why_not in ENDED_BEFORE and not seen.endangered else seen
-            for seen in processes
+            for seen in processes or [Attached(pid=process.pid, loaders=(), why_not="ended_early")]
         ]
     return Ran(
         exit_code=exit_code, found=found, not_kept=not_kept, processes=tuple(processes), imported_torch=imported_torch

@@ -15,7 +15,6 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from textwrap import TextWrapper
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from loaderprobe.errors import LoaderprobeError
@@ -69,18 +68,13 @@ def _quiet_ctrl_c() -> Callable[[], None]:
     """From now on Ctrl-C ends this process without a traceback, until what this returns is called: where the script
     was says nothing, once what it trains is thrown away. A hook that the script sets later is its own.
     """
-    before = sys.excepthook
+    from loaderprobe.loaders.attached import hook
 
-    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    def shown(original: Callable[..., None], kind: type[BaseException], *rest: object) -> None:
         if not issubclass(kind, KeyboardInterrupt):
-            before(kind, error, trace)
+            original(kind, *rest)
 
-    def as_before() -> None:
-        if sys.excepthook is hook:
-            sys.excepthook = before
-
-    sys.excepthook = hook
-    return as_before
+    return hook(sys, "excepthook", shown)
 
 
 def _sigterm_as_ctrl_c() -> Callable[[], None]:

@@ -154,7 +154,7 @@ def generate(call: Invocation, *, directory: Path, verify: bool, **asked: Any) -
     show(made.text())
     if not call.quiet:
         place = made[0] if len(made) == 1 else directory
-        say(f"Generated. To measure training from it: {shlex.join(['loaderprobe', 'sweep', str(place)])}", soft_wrap=True)
+        say(f"To measure training from it: {shlex.join(['loaderprobe', 'sweep', str(place)])}", soft_wrap=True)
     return EXIT_DONE
 
 

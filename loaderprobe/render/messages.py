@@ -811,9 +811,9 @@ MESSAGES: dict[str, str] = {
     "trace_advice.span": 'To see the input: torch.profiler.record_function("load") around next(), --annotation load.',
     # What a sweep is about to measure.
     "sweep_plan.configurations": (
-        "Plan: {configurations:count configuration}: the loader alone and in training, {rounds} rounds; then the same "
-        "with {experiments:code experiments}{ablated:code ablated}; in training itself, where the prediction error is "
-        "too large."
+        "Plan: {configurations:count configuration}: the loader alone and in training, {rounds} rounds[, as far as "
+        "{budget_s:duration} allow]; then the same with {experiments:code experiments}{ablated:code ablated}; in "
+        "training itself, where the prediction error is too large."
     ),
     "experiments.of_files": "warm files, cached samples and no transport",
     "experiments.of_objects": "no transport",
@@ -824,12 +824,14 @@ MESSAGES: dict[str, str] = {
     "sweep_plan.time": "It takes about {expected_s:duration}; --budget SECONDS gives more or less, --thorough all.",
     "sweep_plan.time_thorough": "It takes about {expected_s:duration}; --budget SECONDS sets a limit.",
     "sweep_plan.time_auto": "These take about {expected_s:duration}; --budget SECONDS sets a limit for all.",
-    "sweep_plan.budget": "It stays within the budget of {budget_s:duration}, {each_s:duration} each.",
+    "sweep_plan.budget": (
+        "It stays within the budget of {budget_s:duration}[, {each_s:duration} each]; a first round that has begun is "
+        "ended, up to 30 s later where steps are slow, and the rest is for --resume."
+    ),
     "sweep_plan.budget_short": (
         "The budget of {budget_s:duration}, {each_s:duration} each, is less than the {least_s:duration} that one round "
         "of all would take: segments get short, and [{left}|none] of them may be left for --resume."
     ),
-    "sweep_plan.budget_auto": "All stays within the budget of {budget_s:duration}; the rest is for --resume.",
     "sweep_plan.more": (
         "Then more [numbers of workers (up to {most_workers}) and prefetch {factors}|numbers of workers (up to "
         "{most_workers})|prefetch factors], until the fewest that train within 2 % of the best are known: how many "
@@ -904,7 +906,6 @@ MESSAGES: dict[str, str] = {
     # Why a command, or a process of it, has no verdict, and what was seen of its training.
     "script.no_verdict": "no verdict[: {reason}[. Try: {hint}]]",
     "script.exit_code": "no verdict: the command ended with exit code {exit_code}, and no process was measured",
-    "script.interrupted": "no verdict: interrupted before a training was seen",
     "script.no_training": (
         "no verdict: torch was imported, but no DataLoader was iterated and no backward pass made in a process that "
         "ended by itself. Try: let it train, and end by itself"
@@ -944,7 +945,6 @@ MESSAGES: dict[str, str] = {
     "why_not.begun_each_batch": "the script starts its loader for each batch, and so its workers, too",
     "try.why_not.begun_each_batch": "batches = iter(loader) before the loop, and next(batches) in it",
     "why_not.refused": "{detail}",
-    "try.why_not.refused": "{hint}",
     "why_not.not_seen_again": "the script went on [with {detail}|without a DataLoader] before a round was complete",
     "try.why_not.not_seen_again": "make the DataLoader once, before the epochs; or use loaderprobe.diagnose in Python",
     "why_not.interrupted": "interrupted before there was a verdict",
@@ -973,9 +973,7 @@ MESSAGES: dict[str, str] = {
     "apart.no_group": "the ranks could not meet over gloo: {detail}",
     "try.apart.no_group": "GLOO_SOCKET_IFNAME names the network interface that joins them",
     "apart.refused": "{detail} (on {ranks:ranks})",
-    "try.apart.refused": "{hint}",
     "apart.ended": "the script ended before all ranks agreed on a step",
     "try.apart.ended": "let it train for longer",
     "apart.lost": "[{detail}|another rank does not answer]",
-    "try.apart.lost": "{hint}",
 }

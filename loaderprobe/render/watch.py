@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from loaderprobe.errors import EXIT_INTERRUPTED
 from loaderprobe.records import values
 from loaderprobe.records.diagnosis import Attached, WatchedInterval, WatchReport
 from loaderprobe.render.charts import Bar, Chart, ChartRow, first_and_last
@@ -104,7 +103,7 @@ def not_measured(attached: Attached) -> str:
     if attached.why_not == "ranks_apart" and attached.apart:
         facts, code = values(attached.apart), f"apart.{attached.apart.code}"
     step = "why_not.endangered" if attached.why_not == "ended_early" and attached.endangered else code
-    hint = message(f"try.{step}", facts) if f"try.{step}" in MESSAGES else ""
+    hint = message(f"try.{step}", facts) if f"try.{step}" in MESSAGES else facts["hint"]
     return message("script.no_verdict", {"reason": message(code, facts), "hint": hint})
 
 
@@ -112,7 +111,6 @@ def without_verdict(processes: Sequence[Attached], exit_code: int = 0, *, import
     """What to say after a command that was not measured: the reasons, and the loaders that were seen."""
     if not processes:
         code = "exit_code" if exit_code else "no_training" if imported_torch else "no_python"
-        code = "interrupted" if exit_code == EXIT_INTERRUPTED else code
         return [message(f"script.{code}", {"exit_code": exit_code})]
     # Of ranks, rank 0 speaks, unless it ran on another machine.
     leading = [process for process in processes if process.why_not != "follows"] or processes[:1]
