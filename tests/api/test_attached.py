@@ -368,9 +368,14 @@ def test_an_iterator_that_a_copy_would_share_is_never_used_up(tmp_path: Path) ->
 
 def test_a_loader_that_is_not_there_is_said_once(tmp_path: Path) -> None:
     """While the script trains on; the loaders that there are stand there, and the same at its end."""
-    clocked = Clocked(tmp_path, loader=3)
+    clocked, training = Clocked(tmp_path, loader=3), Training(tmp_path)
+
+    def loop() -> None:
+        for batch in training.loader:
+            training.step(batch)
+
     with pytest.raises(ValueError, match="not enough values"):
-        clocked.run(lambda: [*map(Training(tmp_path).step, DataLoader(Costly(), BATCH))])
+        clocked.run(loop)
     (missing,) = clocked.said
     assert "there is no loader 3, only loader 0 (Costly, batch size 8, serial)" in missing
     assert clocked.attachment.record().why_not == "no_such_loader"
