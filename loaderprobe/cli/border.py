@@ -216,6 +216,7 @@ def _parameter(option: Option) -> Parameter:
     about: dict[str, Any] = {
         "help": option.help,
         "metavar": option.metavar or "|".join(names) or None,
+        "autocompletion": (lambda: names) if names else None,
         "min": option.least,
         "max": option.most,
         "show_default": option.usual or default not in (None, REQUIRED),
