@@ -247,7 +247,7 @@ def test_the_exit_code_is_that_of_the_command(
     command: tuple[str, ...], codes: set[int], says: str, tmp_path: Path, python: str
 ) -> None:
     """Where that is not 0; a script is a command, too. Ctrl-C ends it as it would without loaderprobe; while it is
-    measured, without a traceback of what nobody keeps."""
+    measured, without a traceback."""
     (tmp_path / "ends.py").write_text("raise SystemExit(7)\n")
     (tmp_path / "stopped.py").write_text(IMPORTS + STOPPED)
     done = run(python, tmp_path, *command)
