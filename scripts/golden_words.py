@@ -46,7 +46,7 @@ _SAMPLES: Facts = {
     "factor": 4.0, "end": "flat", "hits_low": 0.04, "hits_high": 0.22, "slow_ranks": "7", "host_ranks": "8",
     "noise_band": 0.1, "how_known": "measured", "amplification": 23.1, "reason": "it rained", "error": "it broke",
     "stage": "round 1", "hint": "repair it", "text": "as it is",
-    "loader": _LOADER, "ablated": "where_open", "experiments": "of_files", "round": "round 1",
+    "loader": _LOADER, "loaders": [_LOADER], "ablated": "where_open", "experiments": "of_files", "round": "round 1",
 }  # fmt: skip
 _ENDS = {
     "share": 0.25, "fraction": 0.25, "bytes_per_s": 20.3e6, "_per_s": 123.4, "bytes": 3.2e6, "_s": 2.5, "_speedup": 1.7,
@@ -178,6 +178,7 @@ _ACTIONS: tuple[tuple[str, Facts], ...] = (
 _MESSAGES: tuple[tuple[str, Facts], ...] = (
     ("script.begins", {"loader": _LOADER, "budget_s": 60.0, "ranks": 2, "others": [_OTHER]}),
     ("script.begins", {"loader": _LOADER, "budget_s": 60.0, "others": [_LOADER, _OTHER]}),
+    ("script.no_such_loader", {"asked": 3, "loaders": [_LOADER, _OTHER]}),
     ("script.saved", {"files": "/out/a.pt, /out/b.pt", "more": 7}),
     ("script.was_paused", {"paused_s": 12.0, "place": "validate (train.py)", "budget_s": 60.0}),
     ("seen.place", {"place": "load (train.py)", "share": 0.3, "share_off": 0.02, "most": 1.43}),

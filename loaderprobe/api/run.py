@@ -15,7 +15,7 @@ from pathlib import Path
 from loaderprobe.api.diagnose import Diagnosis, diagnosis
 from loaderprobe.api.load import load_any
 from loaderprobe.api.shown import Documented, origin_now
-from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart, Refused
+from loaderprobe.errors import EXIT_INTERRUPTED, BadValue, LoaderprobeError, MissingPart, Refused
 from loaderprobe.measure.attach.attachment import Attachment, Finished
 from loaderprobe.measure.attach.watcher import Watcher
 from loaderprobe.protocols import Say
@@ -33,6 +33,8 @@ KEPT = "kept"
 """A file in the scratch directory of a command, once one of its processes has kept a result."""
 LEFT = "left"
 """Another: a result that could not be kept."""
+ENDED_BEFORE = ("too_few_steps", "ended_early")
+"""Why there is no verdict on a script that ended before there was one: by itself, or by Ctrl-C."""
 _kept_for: set[str] = set()
 """Scratch directories of commands for which this process has kept a result: it may outlive them."""
 
@@ -73,8 +75,9 @@ def run_command(command: Sequence[str], request: AttachRequest, environment: Map
             process = subprocess.Popen([*command], env={**environment, **asked})
         except OSError as error:
             raise MissingPart(f"{command[0]} cannot be started: {error.strerror}", hint="check the command") from error
-        with _signals_left_to(process):
+        with _signals_left_to(process) as came:
             code = process.wait()
+        exit_code = code if code >= 0 else 128 - code
         imported_torch = any(scratch.glob("*.torch"))
         left, not_kept = scratch / LEFT, None
         found = load_any(left) if left.exists() else load_any(run) if (scratch / KEPT).exists() else None
@@ -85,22 +88,35 @@ def run_command(command: Sequence[str], request: AttachRequest, environment: Map
                 keep(found, request)
         except LoaderprobeError as error:
             not_kept = error
-        processes = tuple(
+        processes = [
             decode("attached", file.read_bytes(), Attached, str(file)) for file in sorted(scratch.glob("*.json"))
-        )
-    return Ran(exit_code=code if code >= 0 else 128 - code, found=found, not_kept=not_kept, processes=processes,
-        imported_torch=imported_torch,
-    )  # fmt: skip
+        ]
+    if came or exit_code == EXIT_INTERRUPTED:
+        processes = [
+            replace(seen, why_not="interrupted") if seen.why_not in ENDED_BEFORE and not seen.endangered else seen
+            for seen in processes or [Attached(pid=process.pid, loaders=(), why_not="ended_early")]
+        ]
+    return Ran(
+        exit_code=exit_code, found=found, not_kept=not_kept, processes=tuple(processes), imported_torch=imported_torch
+    )
 
 
 @contextmanager
-def _signals_left_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Ctrl-C reaches the command by itself; SIGTERM is passed on. Both leave this process to show what was found."""
-    handlers: dict[int, Callable[..., object]] = {signal.SIGINT: lambda *_: None}
-    handlers[signal.SIGTERM] = lambda number, _: process.send_signal(number)
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+def _signals_left_to(process: subprocess.Popen[bytes]) -> Iterator[list[int]]:
+    """Ctrl-C reaches the command by itself; SIGTERM is passed on. Both leave this process to show what was found.
+
+    Those that came are listed.
+    """
+    came: list[int] = []
+
+    def leave(number: int, frame: object) -> None:
+        came.append(number)
+        if number == signal.SIGTERM:
+            process.send_signal(number)
+
+    before = {number: signal.signal(number, leave) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        yield came
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

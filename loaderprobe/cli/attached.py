@@ -47,9 +47,11 @@ def _measure(request: AttachRequest) -> None:
 
     def say(code: str, facts: Mapping[str, Any]) -> None:
         _say(code, facts)
-        if code == "script.begins" and not facts["ranks"]:
-            undo.append(_sigterm_as_ctrl_c())
-        elif code == "script.no_verdict" and undo:
+        if code == "script.begins":
+            undo.append(_quiet_ctrl_c())
+            if not facts["ranks"]:
+                undo.append(_sigterm_as_ctrl_c())
+        while code == "script.no_verdict" and undo:
             undo.pop()()
 
     attachment = attachment_of(request, say, lambda found: keep(found, request), _number("WORLD_SIZE", 1))
@@ -60,6 +62,19 @@ def _measure(request: AttachRequest) -> None:
         keep_seen(with_error(attachment.record()), request)
 
     _at_the_end(end)
+
+
+def _quiet_ctrl_c() -> Callable[[], None]:
+    """From now on Ctrl-C ends this process without a traceback, until what this returns is called: where the script
+    was says nothing, once what it trains is thrown away. A hook that the script sets later is its own.
+    """
+    from loaderprobe.loaders.attached import hook
+
+    def shown(original: Callable[..., None], kind: type[BaseException], *rest: object) -> None:
+        if not issubclass(kind, KeyboardInterrupt):
+            original(kind, *rest)
+
+    return hook(sys, "excepthook", shown)
 
 
 def _sigterm_as_ctrl_c() -> Callable[[], None]:

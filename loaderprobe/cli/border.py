@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from inspect import Parameter, Signature
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO, TypeVar, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO, TypeVar, get_args, get_origin
 
 import typer
 from rich.console import Console
@@ -180,8 +180,7 @@ def called(
     sources = {name: context.get_parameter_source(name) for name in values}
     typed = [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
     shown = {option.name for option in options if option.name in ("out", "quiet", *FORMS) and option.typed_only}
-    call = Invocation(options=options, typed=typed, **{name: values[name] for name in shown})
-    return call, {name: value for name, value in values.items() if name not in shown}
+    return Invocation(options=options, typed=typed, **{name: values.pop(name) for name in shown}), values
 
 
 def _python_value(option: Option, given: Any) -> Any:
@@ -190,6 +189,8 @@ def _python_value(option: Option, given: Any) -> Any:
     for path in given if isinstance(given, list) else [given]:
         if isinstance(path, Path):
             _check_path(option, path)
+    if given is not None:
+        option.check(given)
     return option.default if given is None else given
 
 
@@ -203,7 +204,8 @@ def _check_path(option: Option, path: Path) -> None:
 
 
 def _parameter(option: Option) -> Parameter:
-    kind = str if option.several else option.type
+    names = get_args(option.type) if get_origin(option.type) is Literal else ()
+    kind = str if option.several or names else option.type  # a name is checked as Python's arguments are
     default = option.default
     if option.several and isinstance(default, tuple):
         default = ",".join(map(str, default))
@@ -213,7 +215,8 @@ def _parameter(option: Option) -> Parameter:
         default = None
     about: dict[str, Any] = {
         "help": option.help,
-        "metavar": option.metavar or None,
+        "metavar": option.metavar or "|".join(names) or None,
+        "autocompletion": (lambda: names) if names else None,
         "min": option.least,
         "max": option.most,
         "show_default": option.usual or default not in (None, REQUIRED),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable
@@ -151,6 +152,9 @@ def generate(call: Invocation, *, directory: Path, verify: bool, **asked: Any) -
         stderr().print(f"interrupted; the files written so far are kept. To resume: {GO_ON}")
         return EXIT_INTERRUPTED
     show(made.text())
+    if not call.quiet:
+        place = made[0] if len(made) == 1 else directory
+        say(f"To measure training from it: {shlex.join(['loaderprobe', 'sweep', str(place)])}", soft_wrap=True)
     return EXIT_DONE
 
 

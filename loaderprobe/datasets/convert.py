@@ -6,19 +6,18 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 from threading import Event
 
-from loaderprobe.datasets.generate.generate import check_space, images_a_shard, sync_filesystem
+from loaderprobe.datasets.generate.generate import check_space, images_a_shard, lock_set, sync_filesystem
 from loaderprobe.datasets.layouts import FILES, INDEX, LAYOUTS, Sample, complete, format_of
 from loaderprobe.errors import BadValue, NoSpace, Refused
 from loaderprobe.protocols import OnImages, PageCache
 from loaderprobe.records.files import FileSet, Staged
 from loaderprobe.store.codec import PART, write_atomically, write_error, written_whole
-from loaderprobe.store.run_directory import lock_directory
 from loaderprobe.system.objects import read_object
 
 SOURCE = "source.txt"
@@ -75,22 +74,14 @@ def convert(files: FileSet, layout: str, root: Path, progress: OnImages) -> File
 
 @contextmanager
 def _writing(directory: Path, option: str) -> Iterator[None]:
-    """Hold what `option` chose for writing; where nothing could be written, no directory is left that was not there.
-
-    Raises Locked, NoSpace, MissingPart without permission.
-    """
-    new = [path for path in (directory, *directory.parents) if not path.exists()]
+    """Hold what `option` chose for writing. Raises Locked, NoSpace, MissingPart without permission."""
     try:
-        with lock_directory(directory):
+        with lock_set(directory):
             yield
     except (OSError, NoSpace) as error:
         trouble = write_error(error, directory, option) if isinstance(error, OSError) else error
         if isinstance(trouble, NoSpace):
             trouble.hint = f"free some, choose another place with {option}, or fewer --images"
-        with suppress(OSError):
-            for path in new:
-                (path / ".lock").unlink(missing_ok=True)
-                path.rmdir()
         if trouble is error:
             raise
         raise trouble from error

@@ -56,22 +56,10 @@ class OwnMeasured:
 
 
 WhyNot = Literal[
-    "no_loader",
-    "script_error",
-    "several_processes",
-    "no_backward",
-    "too_few_steps",
-    "no_such_loader",
-    "other_thread",
-    "ranks",
-    "ranks_apart",
-    "follows",
-    "another_process",
-    "begun_each_batch",
-    "refused",
-    "not_seen_again",
-    "ended_early",
-]
+    "no_loader", "script_error", "several_processes", "no_backward", "too_few_steps", "no_such_loader", "other_thread",
+    "ranks", "ranks_apart", "follows", "another_process", "begun_each_batch", "refused", "not_seen_again",
+    "ended_early", "interrupted",
+]  # fmt: skip
 """Why a process that iterated a DataLoader, or made a backward pass, has no verdict. ranks: they do not use
 torch.distributed. ranks_apart: they are not measured together. several_processes: they train, and nothing has joined
 them. follows: rank 0 speaks for this rank, and keeps the verdict if there is one."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -79,7 +80,9 @@ class Option:
     def _not(self, value: Any) -> str:
         """What is wrong with a value; empty where nothing is."""
         if get_origin(self.type) is Literal and value not in get_args(self.type):
-            return f"not one of {', '.join(map(repr, get_args(self.type)))}"
+            near = get_close_matches(str(value), get_args(self.type), 1)
+            meant = f"; did you mean {near[0]!r}?" if near else ""
+            return f"not one of {', '.join(map(repr, get_args(self.type)))}{meant}"
         if self.type is bool and not isinstance(value, bool):
             return "neither True nor False"
         if self.type in (int, float):
@@ -257,15 +260,15 @@ SWEEP = (
     Option(
         "budget_s", float, None, MEASURING, typed="--budget",
         usual="17 a configuration, 60 with a GPU; 60 more with ranks, 180 with --compile; more from --rounds 4 on",
-        help="Seconds of measuring, once the data are there. What has not begun by then is left for --resume, which "
-        "takes a new --budget.",
+        help="Seconds of measuring, once the data are there. A first round that has begun is ended, up to 30 s later; "
+        "what has not begun is left for --resume, which takes a new --budget.",
     ),
     Option("time_limit_s", float, 600.0, MEASURING, "Timeout of one configuration, in seconds.", typed="--time-limit"),
     replace(OUT, help="Directory of the run.", usual="loaderprobe-runs/DATE-TIME", typed_only=False),
     Option(
-        "resume", Path, None, OUTPUT, typed_only=True,
-        help="Directory of a run that is not complete: measure what is missing, with the settings of that run. Only "
-        "--budget may be new.",
+        "resume", Path, None, OUTPUT, typed_only=True, metavar="RUN",
+        help="Measure what is missing in a run, with the settings of that run; RUN is the path of its directory, as "
+        "--out named it, else loaderprobe-runs/DATE-TIME. Only --budget may be new.",
     ),
     replace(JSON, help="Print summary.json and nothing else."),
     QUIET,
@@ -285,8 +288,7 @@ RUN = (
         "loader", int, None, MEASURING, "Number of the loader to measure. A run without a verdict lists them.",
         least=0, usual="the one that trains",
     ),
-    OUT,
-    JSON,
+    OUT, JSON,
 )  # fmt: skip
 
 DIAGNOSE = (
@@ -319,8 +321,7 @@ TRACE = (
     ),
     Option("device", int, None, COMPUTE, "Index of the GPU.", least=0, usual="the one with most kernels"),
     replace(BATCH_SIZE, usual="by the shapes on record"),
-    *SHOWN,
-    QUIET,
+    *SHOWN, QUIET,
 )  # fmt: skip
 
 BANDWIDTH = (
@@ -442,10 +443,7 @@ PLAN = (
         help="What training writes, and each how many seconds: 205MB:600. It stands still for 1 % of them.",
     ),
     Option("catalogue", bool, False, STORAGE, "List the storage kinds with sources.", typed_only=True),
-    MD,
-    JSON,
-    HTML,
-    SCHEMA,
+    MD, JSON, HTML, SCHEMA,
 )  # fmt: skip
 
 COMPARE = (
@@ -493,12 +491,7 @@ DOCTOR = (Option("path", Path, Path(), ARGUMENT, "A directory on the storage of 
 EXPLAIN = (Option("topic", str, None, ARGUMENT, "A topic of the guide. Without it, the topics are listed."),)
 
 BATCH_SIZES = (
-    LOADED_IMAGES,
-    LOADING_WORKERS,
-    MODEL,
-    DEVICE,
-    IMAGE_SIZE,
-    PRECISION,
+    LOADED_IMAGES, LOADING_WORKERS, MODEL, DEVICE, IMAGE_SIZE, PRECISION,
     Option(
         "memory", str, None, COMPUTE, "Most that training may take, like 8GiB.",
         usual="all of a GPU, 70 % of what is available to the CPU",

@@ -812,9 +812,9 @@ MESSAGES: dict[str, str] = {
     "trace_advice.span": 'To see the input: torch.profiler.record_function("load") around next(), --annotation load.',
     # What a sweep is about to measure.
     "sweep_plan.configurations": (
-        "Plan: {configurations:count configuration}: the loader alone and in training, {rounds} rounds; then the same "
-        "with {experiments:code experiments}{ablated:code ablated}; in training itself, where the prediction error is "
-        "too large."
+        "Plan: {configurations:count configuration}: the loader alone and in training, {rounds} rounds[, as far as "
+        "{budget_s:duration} allow]; then the same with {experiments:code experiments}{ablated:code ablated}; in "
+        "training itself, where the prediction error is too large."
     ),
     "experiments.of_files": "warm files, cached samples and no transport",
     "experiments.of_objects": "no transport",
@@ -825,12 +825,14 @@ MESSAGES: dict[str, str] = {
     "sweep_plan.time": "It takes about {expected_s:duration}; --budget SECONDS gives more or less, --thorough all.",
     "sweep_plan.time_thorough": "It takes about {expected_s:duration}; --budget SECONDS sets a limit.",
     "sweep_plan.time_auto": "These take about {expected_s:duration}; --budget SECONDS sets a limit for all.",
-    "sweep_plan.budget": "It stays within the budget of {budget_s:duration}, {each_s:duration} each.",
+    "sweep_plan.budget": (
+        "It stays within the budget of {budget_s:duration}[, {each_s:duration} each]; a first round that has begun is "
+        "ended, up to 30 s later where steps are slow, and the rest is for --resume."
+    ),
     "sweep_plan.budget_short": (
         "The budget of {budget_s:duration}, {each_s:duration} each, is less than the {least_s:duration} that one round "
         "of all would take: segments get short, and [{left}|none] of them may be left for --resume."
     ),
-    "sweep_plan.budget_auto": "All stays within the budget of {budget_s:duration}; the rest is for --resume.",
     "sweep_plan.more": (
         "Then more [numbers of workers (up to {most_workers}) and prefetch {factors}|numbers of workers (up to "
         "{most_workers})|prefetch factors], until the fewest that train within 2 % of the best are known: how many "
@@ -893,6 +895,10 @@ MESSAGES: dict[str, str] = {
         "{passes:count backward pass} without a new batch of a torch DataLoader, so nothing is measured. The script "
         "trains on, and saves, as without loaderprobe; what its thread does meanwhile is estimated"
     ),
+    "script.no_such_loader": (
+        "nothing is measured yet: there is no loader {asked}, only {loaders:each part.loader}. The script trains on as "
+        "without loaderprobe; Ctrl-C ends it. Without --loader, the loader that trains is measured"
+    ),
     "script.stopped_before": "stopped before the script would write over or remove {path}: nothing of it is changed",
     "script.watched": "{at_s:duration}: [{images_per_s:rate} {unit}, ]input wait {input_wait_fraction:percent}{rest}",
     "script.not_kept": "the last interval is not kept: {error}",
@@ -940,9 +946,10 @@ MESSAGES: dict[str, str] = {
     "why_not.begun_each_batch": "the script starts its loader for each batch, and so its workers, too",
     "try.why_not.begun_each_batch": "batches = iter(loader) before the loop, and next(batches) in it",
     "why_not.refused": "{detail}",
-    "try.why_not.refused": "{hint}",
     "why_not.not_seen_again": "the script went on [with {detail}|without a DataLoader] before a round was complete",
     "try.why_not.not_seen_again": "make the DataLoader once, before the epochs; or use loaderprobe.diagnose in Python",
+    "why_not.interrupted": "interrupted before there was a verdict",
+    "try.why_not.interrupted": "the same command again; --budget SECONDS sets how long it measures",
     "why_not.ended_early": (
         "[the script was stopped before it would write over or remove {endangered}, and no round was measured until "
         "then|the script ended before a round was measured]"
@@ -967,9 +974,7 @@ MESSAGES: dict[str, str] = {
     "apart.no_group": "the ranks could not meet over gloo: {detail}",
     "try.apart.no_group": "GLOO_SOCKET_IFNAME names the network interface that joins them",
     "apart.refused": "{detail} (on {ranks:ranks})",
-    "try.apart.refused": "{hint}",
     "apart.ended": "the script ended before all ranks agreed on a step",
     "try.apart.ended": "let it train for longer",
     "apart.lost": "[{detail}|another rank does not answer]",
-    "try.apart.lost": "{hint}",
 }

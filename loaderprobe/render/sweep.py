@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from shlex import quote
 from typing import Any
 
 from loaderprobe.analyze.answer import firm, measured, speedup_of
@@ -135,10 +136,9 @@ def _before_table(report: Report) -> Iterator[Part]:
     yield Paragraph(text=" ".join((counts(report), *skipped_files(report))), tone="quiet")
     run = report.summary.run
     if not run.complete:
-        pending, command = counted(run.pending, "configuration"), "loaderprobe sweep --resume RUN"
-        # A page may be read anywhere.
-        text = f"Not complete: {pending} not measured yet; {command} continues, where RUN is the path of {run.name}."
-        yield Paragraph(text=text, tone="warning")
+        pending, name = counted(run.pending, "configuration"), quote(run.name)  # a page may be read anywhere
+        where = f"To measure the rest, in the folder that holds {name}: loaderprobe sweep --resume {name}"
+        yield Paragraph(text=f"Not complete: {pending} not measured yet. {where}", tone="warning")
     yield Paragraph(text=_TABLE_NOTE, tone="quiet", further=True)
 
 
@@ -371,11 +371,7 @@ def panel_sections(report: Report) -> Iterator[Section]:
 
 
 def _panel(
-    report: Report,
-    title: str,
-    unit: str,
-    draw: Callable[[ConfigurationRow, Verdict], ChartRow | None],
-    **chart: Any,
+    report: Report, title: str, unit: str, draw: Callable[[ConfigurationRow, Verdict], ChartRow | None], **chart: Any
 ) -> Section:
     """A chart for each device that has a figure, its rows by data set; `draw` gives None where there is none."""
     parts: list[Part] = []

@@ -103,7 +103,7 @@ def not_measured(attached: Attached) -> str:
     if attached.why_not == "ranks_apart" and attached.apart:
         facts, code = values(attached.apart), f"apart.{attached.apart.code}"
     step = "why_not.endangered" if attached.why_not == "ended_early" and attached.endangered else code
-    hint = message(f"try.{step}", facts) if f"try.{step}" in MESSAGES else ""
+    hint = message(f"try.{step}", facts) if f"try.{step}" in MESSAGES else facts["hint"]
     return message("script.no_verdict", {"reason": message(code, facts), "hint": hint})
 
 

@@ -155,7 +155,7 @@ def sweep_plan_words(plan: SweepPlan) -> Iterator[str]:
         ablated = "everywhere" if plan.thorough else "where_open"
         experiments = "of_objects" if plan.remote else "of_files"
         yield message("sweep_plan.configurations", {**facts, "ablated": ablated, "experiments": experiments})
-        each_s = plan.budget_s / plan.configurations if plan.budget_s is not None else None
+        each_s = None if plan.budget_s is None or plan.auto else plan.budget_s / plan.configurations
         left = plan.configurations - plan.fitting
         yield message(f"sweep_plan.{_time(plan)}", {**facts, "each_s": each_s, "left": left or None})
         if plan.auto:
@@ -171,6 +171,4 @@ def sweep_plan_words(plan: SweepPlan) -> Iterator[str]:
 def _time(plan: SweepPlan) -> str:
     if plan.budget_s is None:
         return "time_auto" if plan.auto else "time_thorough" if plan.thorough else "time"
-    if plan.auto:
-        return "budget_auto"
-    return "budget" if plan.budget_s >= plan.least_s else "budget_short"
+    return "budget" if plan.auto or plan.budget_s >= plan.least_s else "budget_short"

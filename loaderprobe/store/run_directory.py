@@ -96,7 +96,8 @@ class RunDirectory:
                 why = lacks if path.exists() else "does not exist"
                 if (path / "result.json").exists():
                     why = "is not a sweep's run: it holds the result of another command"
-                raise BadValue(f"{path} {why}", hint=f"give the directory that {made_by} wrote")
+                hint = f"give the directory that {made_by} wrote, such as loaderprobe-runs/DATE-TIME"
+                raise BadValue(f"{path} {why}", hint=hint)
             record = decode("run", data, RunRecord, str(file))
             for config in record.spec.configs:
                 if not _NAME.fullmatch(config.data):

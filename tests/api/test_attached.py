@@ -139,9 +139,11 @@ def test_a_loop_that_catches_everything_is_ended_all_the_same(tmp_path: Path) ->
 class Clocked:
     """A loop that is measured by a clock that it sets forward."""
 
-    def __init__(self, tmp_path: Path, budget_s: float = BUDGET_S) -> None:
+    def __init__(self, tmp_path: Path, budget_s: float = BUDGET_S, loader: int | None = None) -> None:
         self.ahead_s, self.said, self.kept = 0.0, list[str](), list[Diagnosis]()
-        request = AttachRequest(run=str(tmp_path), scratch=str(tmp_path), command="train.py", budget_s=budget_s)
+        request = AttachRequest(
+            run=str(tmp_path), scratch=str(tmp_path), command="train.py", budget_s=budget_s, loader=loader
+        )
         self.attachment = attachment_of(
             request, lambda code, facts: self.said.append(said(code, facts)), self.kept.append,
             clock=lambda: time.perf_counter_ns() + round(self.ahead_s * 1e9),
@@ -362,6 +364,21 @@ def test_an_iterator_that_a_copy_would_share_is_never_used_up(tmp_path: Path) ->
             training.step(batch)
     assert "an iterator that the script uses" in found.reason
     assert seen == [index % 10 for index in range(BATCH * EPOCH)]
+
+
+def test_a_loader_that_is_not_there_is_said_once(tmp_path: Path) -> None:
+    """While the script trains on; the loaders that there are stand there, and the same at its end."""
+    clocked, training = Clocked(tmp_path, loader=3), Training(tmp_path)
+
+    def loop() -> None:
+        for batch in training.loader:
+            training.step(batch)
+
+    with pytest.raises(ValueError, match="not enough values"):
+        clocked.run(loop)
+    (missing,) = clocked.said
+    assert "there is no loader 3, only loader 0 (Costly, batch size 8, serial)" in missing
+    assert clocked.attachment.record().why_not == "no_such_loader"
 
 
 def test_torch_is_as_it_was() -> None:

@@ -106,6 +106,7 @@ def test_what_a_row_fills_has_its_default_and_type() -> None:
     ("name", "value", "says"),
     [
         ("pipeline", "centre", "--pipeline: 'centre' is not one of 'imagenet', 'crop'"),
+        ("tensor", "float", "--tensor: 'float' is not one of 'float32', 'uint8'; did you mean 'float32'?"),
         ("batch_size", 0, "--batch-size: 0 is less than 1"),
         ("rounds", 1.5, "--rounds: 1.5 is not a whole number"),
         ("budget_s", "ten", "--budget: 'ten' is not a number"),
@@ -119,13 +120,14 @@ def test_python_refuses_what_the_command_line_does(name: str, value: Any, says: 
     assert caught.value.message == says and "--help explains" in caught.value.hint
     (row,) = (each for each in options.SWEEP if each.name == name)
     done = invoke("sweep", "/nowhere", row.flags[0], value)
-    assert done.exit_code == 2 and row.flags[0] in done.stderr
+    assert done.exit_code == 2 and (f"error: {says}\n" if get_args(row.type) else row.flags[0]) in done.stderr
 
 
 @pytest.mark.parametrize(
     ("rows", "name", "said"),
     [
         (options.SWEEP, "budget_s", USUAL_TIMES),
+        (options.SWEEP, "budget_s", f"up to {sweep.GRACE_S:g} s later"),
         (options.GENERATE, "pool", f"{BASE_IMAGES}; imagenet: {MIXTURE_BASE_IMAGES}"),
         *((options.GENERATE, "layout", f"{name}{mark}") for name, mark in zip(NAMES, ",,,,,.", strict=True)),
     ],

@@ -230,18 +230,30 @@ ENDS: tuple[tuple[tuple[str, ...], set[int], str], ...] = (
     (("ends.py",), {7}, "no verdict"),
     (("true",), {2}, "no torch DataLoader was iterated"),
     (("no-such-command-here",), {3}, "cannot be started"),
-    ((sys.executable, "-c", f"import os; os.kill(os.getpid(), {int(signal.SIGINT)})"), {130, 1}, ""),
+    ((sys.executable, "-c", f"import os; os.kill(os.getpid(), {int(signal.SIGINT)})"), {130, 1}, "no verdict"),
+    (("stopped.py",), {130}, "no verdict: interrupted before there was a verdict. Try: the same command again"),
 )
+STOPPED = """
+training = Training(Path("."))
+for batch in training.loader:
+    training.step(batch)
+    if training.steps == 15:
+        raise KeyboardInterrupt
+"""
 
 
 @pytest.mark.parametrize(("command", "codes", "says"), ENDS)
 def test_the_exit_code_is_that_of_the_command(
     command: tuple[str, ...], codes: set[int], says: str, tmp_path: Path, python: str
 ) -> None:
-    """Where that is not 0; a script is a command, too. Ctrl-C ends it as it would without loaderprobe."""
+    """Where that is not 0; a script is a command, too. Ctrl-C ends it as it would without loaderprobe; while it is
+    measured, without a traceback."""
     (tmp_path / "ends.py").write_text("raise SystemExit(7)\n")
+    (tmp_path / "stopped.py").write_text(IMPORTS + STOPPED)
     done = run(python, tmp_path, *command)
-    assert done.returncode in codes and says in done.stderr and not (tmp_path / "found").exists()
+    said = " ".join(done.stderr.split())
+    assert done.returncode in codes and says in said and not (tmp_path / "found").exists()
+    assert "measuring loader 0" not in said or "Traceback" not in said
 
 
 def test_another_commands_result_is_neither_shown_nor_in_the_way(

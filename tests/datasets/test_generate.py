@@ -243,12 +243,14 @@ def test_impossible_numbers_are_refused(tmp_path: Path, change: dict[str, Any]) 
 def test_too_little_space_is_refused_before_writing(
     tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch, shortage: dict[str, int]
 ) -> None:
-    """Bytes or inodes short: nothing is written, not even the base images. To go on takes space for what is missing."""
+    """Bytes or inodes short: nothing is written, and no lock left. To go on takes space for what is missing."""
     room = {"f_bavail": 10**9, "f_frsize": 4096, "f_files": 10**9, "f_favail": 10**9}
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(**room | shortage))
-    with pytest.raises(NoSpace):
-        make(tmp_path / "new")
-    assert tree(tmp_path) == {}
+    (tmp_path / "there" / "64x48").mkdir(parents=True)
+    for root in ("new", "there"):
+        with pytest.raises(NoSpace):
+            make(tmp_path / root)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["64x48", "there"]
     monkeypatch.undo()
     make(tmp_path, count=69)
     whole = tree(make(tmp_path / "whole"))

@@ -164,16 +164,22 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watchin
     made.close()
 
 
+def train(watched: Watching, step_s: float, take: Callable[[], Any] = lambda: None) -> None:
+    """One step, whose batch is there at once unless `take` says otherwise."""
+    made, seen, clock = watched
+    made.next_batch(seen, iter(()), take)
+    clock.work(step_s)
+    made.backward()
+    made.optimizer_stepped()
+
+
 def test_a_long_interval_is_judged_by_its_last_steps(watched: Watching, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its rates are of all 10,000, more than a log keeps. Only the first half waits for input."""
     monkeypatch.setattr(watcher, "FIRST_S", 30.0)
     made, seen, clock = watched
     for number in range(10_000):
         wait_s, step_s = (0.002, 0.001) if number < 5_000 else (0.0, 0.003)
-        made.next_batch(seen, iter(()), lambda wait_s=wait_s: clock.sleep(wait_s))  # type: ignore[misc]
-        clock.work(step_s)
-        made.backward()
-        made.optimizer_stepped()
+        train(watched, step_s, partial(clock.sleep, wait_s))
     assert len(seen.steps) == JUDGED_STEPS
     made.next_batch(seen, iter(()), lambda: None)
     (interval,) = seen.intervals
@@ -191,14 +197,10 @@ def test_what_the_training_thread_records_itself_is_overhead(
     watched: Watching, workers: int, shape: tuple[int, ...], expected_s: float, unit: str
 ) -> None:
     """Without workers it makes the batches. Only rates of batches that hold images are of images."""
-    made, seen, clock = watched
-    vars(seen.loader).update(num_workers=workers)
+    vars(watched[1].loader).update(num_workers=workers)
     for _ in range(11):
-        made.next_batch(seen, iter(()), lambda: torch.zeros(shape))
-        clock.work(0.01)
-        made.backward()
-        made.optimizer_stepped()
-    found = made.result()
+        train(watched, 0.01, partial(torch.zeros, shape))
+    found = watched[0].result()
     assert found is not None and found.overhead_s == pytest.approx(expected_s)
     facts = {"interval": found.intervals[0], "ranks": 1, "images": found.images}
     assert f"800 {unit}, " in said("script.watched", facts)
@@ -206,15 +208,11 @@ def test_what_the_training_thread_records_itself_is_overhead(
 
 
 @pytest.mark.parametrize("slow", [0, 1])
-def test_a_first_step_that_compiles_is_in_no_rate(watched: tuple[Watcher, Watched, FakeClock], slow: int) -> None:
+def test_a_first_step_that_compiles_is_in_no_rate(watched: Watching, slow: int) -> None:
     """It took longer than the first interval. It is between the second batch and the third where a loop is ahead."""
-    made, seen, clock = watched
     for number in range(11):
-        made.next_batch(seen, iter(()), lambda: None)
-        clock.work(47.0 if number == slow else 0.01)
-        made.backward()
-        made.optimizer_stepped()
-    found = made.result()
+        train(watched, 47.0 if number == slow else 0.01)
+    found = watched[0].result()
     assert found is not None
     (interval,) = found.intervals
     assert interval.steps == 9 - slow and interval.images_per_s == pytest.approx(800)
@@ -232,10 +230,7 @@ def test_workers_that_start_and_end_are_waited_for(watched: Watching, leaves: bo
     for _ in range(3):
         made.get_iterator(seen.loader, lambda _: clock.sleep(0.1))  # type: ignore[arg-type,return-value]
         for _ in range(10):
-            made.next_batch(seen, iter(()), lambda: clock.sleep(0.0))
-            clock.work(0.02)
-            made.backward()
-            made.optimizer_stepped()
+            train(watched, 0.02)
         if not leaves:
             with pytest.raises(StopIteration):
                 made.next_batch(seen, iter(()), end)

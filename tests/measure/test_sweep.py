@@ -248,7 +248,7 @@ def test_time_that_is_left_goes_to_further_rounds_while_one_fits(
         (0, {}, "Plan: everything is already measured."),
         (21, {}, "where the cause is still open. about 5 min 57 s; --budget"),
         (21, {"thorough": True}, "about 11 min 54 s; --budget"),
-        (21, {"budget_s": 300.0}, "within the budget of 5 min, 14 s each"),
+        (21, {"budget_s": 300.0}, "3 rounds, as far as 5 min allow. 5 min, 14 s each. up to 30 s later"),
         (21, {"budget_s": 30.0}, "less than the 2 min 48 s that one round. may be left for --resume"),
     ],
 )

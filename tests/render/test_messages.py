@@ -33,14 +33,7 @@ from tests.examples.reports import example_report, example_row
 ROOT = Path(loaderprobe.__file__).parent
 CATALOGUE = ROOT / "render" / "messages.py"
 # The kind of text of each record with a code.
-KINDS = {
-    "Remark": "",
-    "Action": "action.",
-    "Reason": "reason.",
-    "_reason": "reason.",
-    "_capability": "",
-    "message": "",
-}
+KINDS = {"Remark": "", "Action": "action.", "Reason": "reason.", "_reason": "reason.", "_capability": "", "message": ""}
 # Facts that no text asks for: what a remark follows from, and figures for whoever reads the JSON.
 BESIDE = {"because", "needed", "mount", "rank", "host", "hint", "ended_after_s", "noise_band", "resource", "how"}
 # Added to those of every reason: what is judged and how fast it is, and what the words of a verdict derive.

@@ -7,6 +7,7 @@ and those base images. So any number of processes write the same bytes, and a ki
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import multiprocessing
 import os
 import re
@@ -45,6 +46,22 @@ from loaderprobe.store.codec import PART, write_atomically, write_error, written
 from loaderprobe.store.run_directory import lock_directory
 from loaderprobe.system.process import die_with_parent
 from loaderprobe.units import IMAGENET, format_bytes
+
+
+@contextmanager
+def lock_set(directory: Path) -> Iterator[None]:
+    """As `lock_directory`. Where an error comes before anything was written, no lock is left, and no new directory."""
+    new = [path for path in (directory, *directory.parents) if not path.exists()]
+    with lock_directory(directory):
+        try:
+            yield
+        except BaseException:
+            with suppress(OSError):
+                if [path.name for path in directory.iterdir()] == [".lock"]:
+                    (directory / ".lock").unlink()
+                for path in new:
+                    path.rmdir()
+            raise
 
 
 def sync_filesystem(path: Path) -> None:
@@ -147,15 +164,9 @@ def _checksum(body: bytes) -> bytes:
     return f"{zlib.crc32(body):08x}".encode()
 
 
-BUFFER = 1 << 20
-
-
 def _digest(path: Path) -> str:
-    found = xxhash.xxh3_128()
     with path.open("rb") as file:
-        while data := file.read(BUFFER):
-            found.update(data)
-    return found.hexdigest()
+        return hashlib.file_digest(file, xxhash.xxh3_128).hexdigest()
 
 
 SPACE_MARGIN = 1.03
@@ -403,7 +414,7 @@ def generate(
         # Before the lock, so that a complete set can be used where this user may not write.
         manifest = _known(directory, spec)
         if manifest is None or not is_whole(directory, manifest, count):
-            with lock_directory(directory):
+            with lock_set(directory):
                 _make(directory, spec, count, processes, progress, on_base_image)
     except OSError as error:
         raise _trouble(error, directory) from error

@@ -337,7 +337,7 @@ class Attachment:
         """True once the script has to end, too."""
         self._interrupted = False
         """True where Ctrl-C came while no loop had its turn."""
-        self._keeping = False
+        self._keeping = self._said_lacking = False
         self._no_verdict: NoVerdict | None = None
         self._stopped_before = self._round = ""
 
@@ -468,7 +468,11 @@ class Attachment:
         """Whether to take over the loop over this loader now: of a single process once it trains, of ranks when all
         have agreed. Why this process is never measured, if that is clear."""
         if self._ranks is None:
-            if seen is not self._loaders.choice(self._request.loader, self._request.after_steps):
+            asked, after_steps = self._request.loader, self._request.after_steps
+            if seen is not self._loaders.choice(asked, after_steps):
+                if self._loaders.lacks(asked) and self._loaders.choice(None, after_steps) and not self._said_lacking:
+                    self._said_lacking = True
+                    self._say("script.no_such_loader", {"asked": asked, "loaders": self._loaders.records()})
                 return False
             self._ranks = ranks_here()
             if self._ranks is None and not (settled(seen) or others_that_train(Path(self._request.scratch))):

@@ -361,8 +361,12 @@ class SeenLoaders(Generic[L]):
         """Other loaders that the last step took from."""
         return [loader.record() for loader in self.current if loader is not chosen]
 
+    def lacks(self, asked: int | None) -> bool:
+        """True where there is no loader of the number that is asked for, so far."""
+        return asked is not None and asked >= len(self.all)
+
     def why_none(self, asked: int | None) -> WhyNot:
-        if asked is not None and asked >= len(self.all):
+        if self.lacks(asked):
             return "no_such_loader"
         trained = [seen for seen in self.all if seen.trained]
         if any(seen.thread != self.trained_in for seen in trained):
