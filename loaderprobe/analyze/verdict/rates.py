@@ -150,13 +150,17 @@ class WorkerCost:
 
     @property
     def helped_s(self) -> float:
-        """Waiting for other threads of the worker that compute: no waiting for anything outside it."""
+        """Waiting for other threads of the worker, or for its commands, that compute: not for anything outside it.
+
+        What commands use is known once they end; those that stay are seen to run.
+        """
         if self.waiting is None or self.process_cpu_s is None:
             return 0.0
         # A sample of a thread that waits for such threads is one at a running worker.
         computed = self.blocked_s - self.wall_s * self.waiting.waited / self.waiting.samples
         busy = self.process_cpu_s - self.cpu_s > thresholds.HELPERS_AT_LEAST * self.wall_s
-        return max(0.0, computed) if busy else 0.0
+        run = self.waiting.commands > thresholds.HELPERS_AT_LEAST * self.waiting.samples
+        return max(0.0, computed) if busy or run else 0.0
 
     def waited_s(self, resource: str, end: WaitEnd = "seen") -> float:
         """For `storage`, `network`, `lock` or `wait`: as seen, or an end of its 95 % interval.

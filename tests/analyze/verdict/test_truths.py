@@ -584,12 +584,13 @@ def few_looks(count: int) -> Measurement:
     return replace(seen, waits=replace(seen.waits, **kept))
 
 
-def pooled(subject: str = "", **facts: Any) -> Measurement:
-    """A pool of threads in each worker, or a command, computes while the thread of the data set waits."""
+def pooled(subject: str = "", times: int = 8, **facts: Any) -> Measurement:
+    """A pool of threads in each worker, or a command, computes while the thread of the data set waits: all use so many
+    times the CPU time of that, or of a command not yet known how many."""
     plain = run(alike(baseline=90), REMOTE, cache="as-found", facts={**AS_FOUND["facts"], **facts})
     records = plain.worker_batches
     return looked(
-        replace(plain, worker_batches=replace(records, process_cpu_ns=tuple(8 * cpu for cpu in records.cpu_ns))),
+        replace(plain, worker_batches=replace(records, process_cpu_ns=tuple(times * cpu for cpu in records.cpu_ns))),
         "running", subject=subject,
     )  # fmt: skip
 
@@ -630,10 +631,13 @@ WAITS = {
     "a lock alone": Row(looks("lock", "running"), "input lock largest_speedup"),
     "threads that compute": Row(pooled(), PREPROCESSING, speedups={"preprocessing": 1000}),
     # What read calls return comes from them, not from files.
-    "commands that compute": Row(
-        pooled("a child process", first_pass=replace(LAP, read_bytes=0)), PREPROCESSING,
-        speedups={"preprocessing": 1000},
-    ),
+    **{
+        f"commands that {what}": Row(
+            pooled("a child process", times, first_pass=replace(LAP, read_bytes=0)), PREPROCESSING,
+            speedups={"preprocessing": 1000},
+        )
+        for what, times in (("compute and end", 8), ("compute and stay", 1))
+    },
     # Without decoding they would ask more of the network, and how much it has is not known.
     "a network that is ahead of the workers": Row(
         looks("running", cost=Cost(cpu_s=0.02, blocked_s=0.0, cold=0.0)), PREPROCESSING,
