@@ -9,7 +9,15 @@ from typing import Literal
 from loaderprobe.errors import BadValue
 from loaderprobe.records.environment import SCHEMA_VERSION, Origin, StorageLocation
 from loaderprobe.records.measurement import Missing
-from loaderprobe.records.phases import BandwidthPhase, CacheLabel, DeviceKind, Latency, PhaseName, fastest
+from loaderprobe.records.phases import (
+    FROM_STORAGE,
+    BandwidthPhase,
+    CacheLabel,
+    DeviceKind,
+    Latency,
+    PhaseName,
+    fastest,
+)
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.supply import Feed
 
@@ -148,6 +156,18 @@ class BandwidthMeasurement:
     def from_memory(self) -> bool:
         """True when a step of the ladder did not come from storage alone: then nothing is said about storage."""
         return self.location.in_memory or any(phase.cache in ("warm", "mixed") for phase in self.steps)
+
+    @property
+    def read_again(self) -> Remark | None:
+        """The note that the files were read again, where the best step alone read more than they hold.
+
+        All that it got may have come from a cache below this machine, or of the store.
+        """
+        note = next((note for note in self.notes if note.code in ("read_again", "objects_read_again")), None)
+        best = self.best
+        if note is None or best is None or self.cache_of(best) not in FROM_STORAGE:
+            return None
+        return note if best.io_bytes > float(note.facts["size_bytes"]) else None
 
     def cache_of(self, phase: BandwidthPhase) -> CacheLabel:
         """Where its bytes came from; of a file system in memory no device stands behind them, whatever is counted."""
