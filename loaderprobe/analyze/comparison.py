@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 
 from loaderprobe.analyze.effects import interval
 from loaderprobe.analyze.verdict.rates import segment_rate
-from loaderprobe.analyze.verdict.validity import counted, lost_to_host, pressing_share, took_cores
+from loaderprobe.analyze.verdict.validity import counted, disturbance_notes
 from loaderprobe.errors import BadValue, NotComparable
 from loaderprobe.records import by_key, values
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport
@@ -32,7 +32,7 @@ from loaderprobe.records.compare import (
 from loaderprobe.records.config import OPTIONS, alike_but_for
 from loaderprobe.records.environment import Environment, Origin, StorageLocation
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import Measurement, Segment, segments_of
+from loaderprobe.records.measurement import Measurement, segments_of
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.thresholds import (
     ALPHA,
@@ -494,7 +494,7 @@ class MeasuredRow:
         return RunReading(
             values=tuple(segment_rate(found, each) for each in segments),
             figure=self.row.images_per_s,
-            taken=mean([_taken(found, each) for each in segments] or [0.0]),
+            taken=_taken(replace(found, segments=tuple(segments))),
         )
 
     @property
@@ -510,12 +510,10 @@ class MeasuredRow:
         return self.measurement.judged == "training"
 
 
-def _taken(found: Measurement, segment: Segment) -> float:
-    """Share of the cores that others took; 0 where that was not read, and where they left enough idle."""
-    others = segment.others
-    if others is None or not (took_cores(found, segment) or lost_to_host(found, segment)):
-        return 0.0
-    return pressing_share(found, others) + others.steal_share
+def _taken(found: Measurement) -> float:
+    """Share of the cores that others took; nothing where that was not read, and where they left enough idle."""
+    notes = (note.facts for note in disturbance_notes([found]) if "share" in note.facts)
+    return math.fsum(float(note["share"]) * float(note["segments"]) / float(note["of"]) for note in notes)
 
 
 OF_A_SCRIPT = ("loaderprobe run", "loaderprobe.attached")

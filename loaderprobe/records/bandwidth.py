@@ -9,15 +9,7 @@ from typing import Literal
 from loaderprobe.errors import BadValue
 from loaderprobe.records.environment import SCHEMA_VERSION, Origin, StorageLocation
 from loaderprobe.records.measurement import Missing
-from loaderprobe.records.phases import (
-    FROM_STORAGE,
-    BandwidthPhase,
-    CacheLabel,
-    DeviceKind,
-    Latency,
-    PhaseName,
-    fastest,
-)
+from loaderprobe.records.phases import BandwidthPhase, CacheLabel, DeviceKind, Latency, PhaseName, fastest
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.supply import Feed
 
@@ -165,7 +157,7 @@ class BandwidthMeasurement:
         """
         note = next((note for note in self.notes if note.code in ("read_again", "objects_read_again")), None)
         best = self.best
-        if note is None or best is None or self.cache_of(best) not in FROM_STORAGE:
+        if note is None or best is None or self.from_memory:
             return None
         return note if best.io_bytes > float(note.facts["size_bytes"]) else None
 

@@ -125,7 +125,8 @@ def _templates() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=lambda value: _shown(value) if type(value) is str else value,
+        # Control characters are shown, not sent; no line ends between a mark and what it marks.
+        finalize=lambda value: _MARK.sub("\\1\N{NO-BREAK SPACE}", visible(value)) if type(value) is str else value,
     )
     # Marks are the only text that is not escaped: their makers did that.
     environment.globals.update(
@@ -142,12 +143,6 @@ def _templates() -> jinja2.Environment:
 
 
 _MARK = re.compile(f"([{''.join(ENOUGH_MARK.values())}]) ")
-
-
-def _shown(text: str) -> str:
-    """Control characters are shown, not sent; a line does not end between a mark and what it marks."""
-    return _MARK.sub("\\1\N{NO-BREAK SPACE}", visible(text))
-
 
 _HEIGHT, _THICK = 22, 13
 """Pixels of a row, and of a bar in it."""

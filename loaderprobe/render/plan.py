@@ -73,12 +73,9 @@ def plan_document(plan: PlanReport) -> Document:
     # An open of a cold name may be the limit of the measured storage; a request of an object has none.
     known = plan.source.kind == "bandwidth" and "cold_opens" not in plan.refused
     matter = plan.asked.images_per_file == 1 and not is_url(plan.source.data)
-    open_ = {
-        "names are cached": ("cold opens", matter and not known),
-        "more data come as fast": ("cached reads", measured is not None and _cached(measured)),
-    }
-    unknown = {condition: what for condition, (what, holds) in open_.items() if holds}
-    doubt = f" if {join_words(list(unknown))}: {join_words(list(unknown.values()))} are not known" if unknown else ""
+    doubts = {"names are cached": "cold opens"} if matter and not known else {}
+    doubts |= {"more data come as fast": "cached reads"} if measured and _cached(measured) else {}
+    doubt = f" if {join_words([*doubts])}: {join_words([*doubts.values()])} are not known" if doubts else ""
     return Document(
         title=_title(plan),
         headline=f"Storage here feeds all {count:,}{doubt}" if feeds_all else f"Buy {_supplied(plan)}",
@@ -152,19 +149,14 @@ def _needs(plan: PlanReport) -> Table:
     if seconds is not None and images is not None:
         epochs = (amount(seconds, seconds.value * plan.asked.accelerators / count) for count in counts)
         lines.append((f"an epoch of {amount(images)}", *epochs, _shown(seconds.weakest)))
+    capacity = plan.need("capacity")
+    files = f" (the files: {amount(capacity.at_utilization)})" if capacity else ""
     return Table(
         head=(_of_what(plan)[1], *(f"{count:,}" for count in counts), "label"),
         lines=tuple(lines),
-        caption=_headroom(plan),
+        caption=f"Rates and capacity leave {percent(1 - plan.asked.use)} of the storage in reserve{files}; reads in "
+        "flight, times, workers and cores leave none.",
     )
-
-
-def _headroom(plan: PlanReport) -> str:
-    """What of the figures is more than is needed, and what the files themselves are."""
-    said = f"Rates and capacity leave {percent(1 - plan.asked.use)} of the storage in reserve"
-    if capacity := plan.need("capacity"):
-        said += f" (the files: {amount(capacity.at_utilization)})"
-    return f"{said}; reads in flight, times, workers and cores leave none."
 
 
 def _need_name(plan: PlanReport, name: NeedName) -> str:

@@ -29,7 +29,7 @@ from loaderprobe.records.measurement import Rejected, Timeline
 from loaderprobe.records.plan import PlanReport
 from loaderprobe.records.report import Report
 from loaderprobe.render.bandwidth import bandwidth_document
-from loaderprobe.render.charts import Bar, Chart, ChartRow
+from loaderprobe.render.charts import BASE, Bar, Chart, ChartRow
 from loaderprobe.render.document import IN_CODE, Cell, Command, Document, Fold, Item, Paragraph, Section, Table, further
 from loaderprobe.render.format import visible
 from loaderprobe.render.gpu import timelines_chart
@@ -173,9 +173,19 @@ def test_the_name_of_a_row_is_whole(name: str, width: int) -> None:
 
 
 def test_the_unit_of_a_chart_is_whole() -> None:
-    """Also over shorter names."""
-    axis, _ = _drawn(Chart(rows=(ChartRow(label="epoch 1", bars=(Bar(end=1.0),)),), unit="images/s"), 80)
-    assert axis.startswith("images/s ")
+    """Also over shorter names; and the letter of a bar, however short, that has no other behind it."""
+    bars = (Bar(end=9.9, tone=BASE), Bar(begin=9.9, end=10.0, letter="T"))
+    axis, row = _drawn(Chart(rows=(ChartRow(label="epoch 1", bars=bars),), unit="images/s"), 80)
+    assert axis.startswith("images/s ") and "─T" in row
+
+
+def test_a_mark_stays_with_its_figure_and_a_long_head_parts_no_table() -> None:
+    """On a phone no mark stands alone in a line; in a terminal a head of names is folded, as others are."""
+    line = ("500x375, 110 kB", "● 61.8 MB/s", "● 495 MB/s", "○ 3.96 GB/s", "≥575 MB/s", "✕ 4.0, 32, 260")
+    head = ("accelerator of 500 images/s", "for 1", "for 8", "for 64", "here", "cores needed")
+    document = Document(title="", sections=(Section(parts=(Table(head=head, lines=(line,)),)),))
+    assert " ".join(line[1:]) in document_text(document, width=80)
+    assert "○\N{NO-BREAK SPACE}3.96 GB/s" in document_page(document, made_by="")
 
 
 @pytest.mark.parametrize("width", [24, 40, 200])
