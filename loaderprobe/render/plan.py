@@ -75,12 +75,14 @@ def plan_document(plan: PlanReport) -> Document:
     matter = plan.asked.images_per_file == 1 and not is_url(plan.source.data)
     doubts = {"names are cached": "cold opens"} if matter and not known else {}
     doubts |= {"more data come as fast": "cached reads"} if measured and _cached(measured) else {}
-    doubt = f" if {join_words([*doubts])}: {join_words([*doubts.values()])} are not known" if doubts else ""
+    doubt = f" if {join_words([*doubts])}" if doubts else ""
+    doubt += f": {''.join(doubts.values())} are not known" if len(doubts) == 1 else ""
     return Document(
         title=_title(plan),
         headline=f"Storage here feeds all {count:,}{doubt}" if feeds_all else f"Buy {_supplied(plan)}",
         subline=_terms(plan),
         tone="good" if feeds_all and not doubt else "storage",
+        unsure=feeds_all and bool(doubt),
         sections=tuple(_sections(plan)),
     )
 

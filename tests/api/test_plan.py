@@ -432,7 +432,7 @@ ONCE: dict[str, Any] = {"notes": ()}
         (ONCE, None, " if names are cached: cold opens are not known", "●"), (ONCE, "shards:1251", "", "●"),
         (ONCE | {"metadata": COLD_OPENS}, None, "", "●"), (ONCE | {"path": "s3://bucket/train"}, None, "", "●"),
         ({}, "shards:1251", " if more data come as fast: cached reads are not known", "○"),
-        ({}, None, " if names are cached and more data come as fast: cold opens and cached reads are not known", "○"),
+        ({}, None, " if names are cached and more data come as fast", "○"),
     ],
 )  # fmt: skip
 def test_enough_is_said_with_what_is_not_known(changes: Any, layout: str | None, doubt: str, mark: str) -> None:
