@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from loaderprobe.analyze.effects import interval
-from loaderprobe.analyze.verdict.rates import rates_by_round
-from loaderprobe.analyze.verdict.validity import counted
+from loaderprobe.analyze.verdict.rates import segment_rate
+from loaderprobe.analyze.verdict.validity import counted, disturbance_notes
 from loaderprobe.errors import BadValue, NotComparable
 from loaderprobe.records import by_key, values
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport
@@ -32,7 +32,7 @@ from loaderprobe.records.compare import (
 from loaderprobe.records.config import OPTIONS, alike_but_for
 from loaderprobe.records.environment import Environment, Origin, StorageLocation
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.measurement import Measurement, segments_of
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.thresholds import (
     ALPHA,
@@ -128,6 +128,8 @@ class RunReading:
     """Of rounds."""
     figure: Interval
     """Their median, with its 95 % interval; it stands in where the rounds are too few."""
+    taken: float = 0.0
+    """Share of the cores that others took in these rounds, where they left too few idle."""
 
 
 def sample(readings: Sequence[RunReading]) -> LogMean | None:
@@ -196,6 +198,10 @@ class SideRow:
         return sum(len(reading.values) for reading in self.readings)
 
     @property
+    def taken(self) -> float:
+        return mean([reading.taken for reading in self.readings])
+
+    @property
     def figure(self) -> Interval:
         """Of the only run, or over several."""
         if len(self.readings) == 1:
@@ -225,7 +231,9 @@ def compare_rows(pairs: Sequence[Pair], *, matters: float) -> tuple[tuple[Compar
     size = -math.log1p(-matters)
     rows = [
         replace(
-            _judged(before.subject, effect, next(adjusted) if effect else None, size, level),
+            _judged(
+                before.subject, effect, next(adjusted) if effect else None, size, level, (before.taken, after.taken)
+            ),
             unit=before.unit,
             before=before.figure,
             after=after.figure,
@@ -235,7 +243,11 @@ def compare_rows(pairs: Sequence[Pair], *, matters: float) -> tuple[tuple[Compar
         )
         for (before, after), effect in zip(pairs, effects, strict=True)
     ]
-    return tuple(rows), _judged(Subject(kind="all"), whole, next(adjusted), size, level) if whole else None
+    if whole is None:
+        return tuple(rows), None
+    # No better known than the row whose sides are the least alike.
+    taken = max((row.taken for row in rows), key=lambda shares: abs(shares[0] - shares[1]))
+    return tuple(rows), _judged(Subject(kind="all"), whole, next(adjusted), size, level, taken)
 
 
 def _effect(pair: Pair) -> LogMean | None:
@@ -246,11 +258,13 @@ def _effect(pair: Pair) -> LogMean | None:
     return unpaired(before, after, drift=drift)
 
 
-def _judged(subject: Subject, effect: LogMean | None, p: float | None, size: float, level: float) -> Compared:
+def _judged(
+    subject: Subject, effect: LogMean | None, p: float | None, size: float, level: float, taken: tuple[float, float]
+) -> Compared:
     """With its words, and what would have been seen at this level."""
     word, reason = _word(effect, p, size)
     unclear = word == "unclear" and subject.kind != "all"
-    return Compared(
+    found = Compared(
         subject=subject,
         ratio=effect.ratio if effect else None,
         p=p,
@@ -258,7 +272,13 @@ def _judged(subject: Subject, effect: LogMean | None, p: float | None, size: flo
         rounds_needed=effect.rounds_needed(size, level) if effect and unclear else None,
         word=word,
         reason=reason,
+        taken=taken,
     )
+    # A side that others held up and that is ahead all the same is faster: they made that no larger.
+    ahead = {"slower": "A", "faster": "B"}.get(word)
+    if word == "unclear" or found.held_up in (None, ahead):
+        return found
+    return replace(found, word="unclear", reason="others_took")
 
 
 def _word(effect: LogMean | None, p: float | None, size: float) -> tuple[Word, WordReason]:
@@ -285,15 +305,16 @@ def judge_gates(
     """Each gate with the rows that fail it. `missing` are rows of A that B lacks: they are unclear.
 
     A configuration that B lacks may have failed there: that is no speed that holds. Phases may be others. Where a row
-    is too noisy to show a loss of `matters`, no speed is seen to hold either, unless `allow_unclear`.
+    is too noisy to show a loss of `matters`, no speed is seen to hold either, unless `allow_unclear`. One that was
+    measured fails whatever others took meanwhile.
     """
     numbered = [*enumerate(rows), *([(WHOLE, whole)] if whole else [])]
     # Such a loss would not have been seen, nor where nothing shows how much a row varies.
-    unseen = [row for row in rows if row.word == "unclear" and (row.visible is None or row.visible > matters)]
+    unclear = [row for row in rows if row.word == "unclear"]
+    unseen = [row for row in unclear if row.visible is None or row.visible > matters or row.reason == "others_took"]
     gates = []
     for name in names:
-        of_verdicts = name == "verdict_changes"
-        failing = tuple(n for n, row in numbered if (row.verdict_changed if of_verdicts else row.word == name))
+        failing = tuple(number for number, row in numbered if _fails(row, name, matters))
         blind = len(unseen) if name == "slower" else 0
         lacking = missing and (name == "unclear" or (name == "slower" and kind == "sweep"))
         held = not failing and not lacking
@@ -305,6 +326,13 @@ def judge_gates(
             )
         )  # fmt: skip
     return tuple(gates)
+
+
+def _fails(row: Compared, name: GateName, matters: float) -> bool:
+    if name == "verdict_changes":
+        return row.verdict_changed
+    lost = row.reason == "others_took" and row.ratio is not None and row.ratio.value <= 1 - matters
+    return row.word == name or (name == "slower" and lost)
 
 
 GROUPS: dict[str, Group] = {
@@ -462,8 +490,12 @@ class MeasuredRow:
         """Images/s, or samples/s, of its rounds that count."""
         assert self.row.images_per_s is not None
         found = counted(self.measurement)
-        rates = rates_by_round(found, found.config.mode, found.judged)
-        return RunReading(values=tuple(rates.values()), figure=self.row.images_per_s)
+        segments = segments_of(found, found.config.mode, found.judged)
+        return RunReading(
+            values=tuple(segment_rate(found, each) for each in segments),
+            figure=self.row.images_per_s,
+            taken=_taken(replace(found, segments=tuple(segments))),
+        )
 
     @property
     def subject(self) -> Subject:
@@ -476,6 +508,12 @@ class MeasuredRow:
     def trains(self) -> bool:
         """False for a loader that was judged alone."""
         return self.measurement.judged == "training"
+
+
+def _taken(found: Measurement) -> float:
+    """Share of the cores that others took; nothing where that was not read, and where they left enough idle."""
+    notes = (note.facts for note in disturbance_notes([found]) if "share" in note.facts)
+    return math.fsum(float(note["share"]) * float(note["segments"]) / float(note["of"]) for note in notes)
 
 
 OF_A_SCRIPT = ("loaderprobe run", "loaderprobe.attached")

@@ -19,7 +19,6 @@ from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.report import DamagedFile, Report
 from loaderprobe.render.document import Document
-from loaderprobe.render.rows import BATCH_COLUMNS, STEP_COLUMNS, Row, batch_rows, step_rows
 from loaderprobe.render.sweep import counts, report_columns, sweep_document
 from loaderprobe.store.results import RESULT, read_result
 from loaderprobe.store.run_directory import STUDIES, RunDirectory
@@ -128,6 +127,8 @@ class Run(Tabled):
         Times are seconds, those that end in `_at_s` since the first segment of the configuration began.
         `key` is that of `to_frame`. NaN is what the device does not tell.
         """
+        from loaderprobe.analyze.raw import STEP_COLUMNS, step_rows
+
         return self._raw(STEP_COLUMNS, step_rows)
 
     def batches(self) -> DataFrame:
@@ -136,9 +137,11 @@ class Run(Tabled):
         Times are seconds, `begin_at_s` as in `steps`. The training thread of the serial loader is worker 0. A batch
         that no timed segment took has no mode.
         """
+        from loaderprobe.analyze.raw import BATCH_COLUMNS, batch_rows
+
         return self._raw(BATCH_COLUMNS, batch_rows)
 
-    def _raw(self, columns: tuple[str, ...], rows: Callable[[Measurement], Iterator[Row]]) -> DataFrame:
+    def _raw(self, columns: tuple[str, ...], rows: Callable[[Measurement], Iterator[tuple[Any, ...]]]) -> DataFrame:
         results = (self.directory.result(config.key) for config in self.directory.record.spec.configs)
         found = [row for result in results if isinstance(result, Measurement) for row in rows(result)]
         return frame({name: [row[place] for row in found] for place, name in enumerate(columns)})

@@ -149,6 +149,18 @@ class BandwidthMeasurement:
         """True when a step of the ladder did not come from storage alone: then nothing is said about storage."""
         return self.location.in_memory or any(phase.cache in ("warm", "mixed") for phase in self.steps)
 
+    @property
+    def read_again(self) -> Remark | None:
+        """The note that the files were read again, where the best step alone read more than they hold.
+
+        All that it got may have come from a cache below this machine, or of the store.
+        """
+        note = next((note for note in self.notes if note.code in ("read_again", "objects_read_again")), None)
+        best = self.best
+        if note is None or best is None or self.from_memory:
+            return None
+        return note if best.io_bytes > float(note.facts["size_bytes"]) else None
+
     def cache_of(self, phase: BandwidthPhase) -> CacheLabel:
         """Where its bytes came from; of a file system in memory no device stands behind them, whatever is counted."""
         return "warm" if self.location.in_memory else phase.cache

@@ -7,14 +7,18 @@ from typing import Literal
 
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.environment import SCHEMA_VERSION, Environment, Origin
+from loaderprobe.records.thresholds import LIKE_CONDITIONS
 from loaderprobe.records.verdict import Interval, SideAndCause
 
 ResultKind = Literal["sweep", "bandwidth", "diagnosis"]
 Word = Literal["slower", "faster", "same", "unclear"]
-WordReason = Literal["beyond_noise", "within_size", "too_noisy", "one_of_many", "near_size", "no_spread"]
+WordReason = Literal[
+    "beyond_noise", "within_size", "too_noisy", "one_of_many", "near_size", "no_spread", "others_took"
+]  # fmt: skip
 """beyond_noise: slower or faster. within_size: the same. Of what is unclear: too_noisy: the interval holds both no
 change and one that matters. one_of_many: such a change is expected by chance among so many rows. near_size: there is
-a change, but whether it matters is open. no_spread: nothing shows how much a side varies."""
+a change, but whether it matters is open. no_spread: nothing shows how much a side varies. others_took: other processes
+took more of the cores on one side, which may be all of the change, or hide one."""
 SubjectKind = Literal["configuration", "phase", "open", "stat", "training", "loader", "all"]
 Unit = Literal["images/s", "samples/s", "bytes/s", "1/s", ""]
 Group = Literal["machine", "software", "storage", "data", "options", "state"]
@@ -57,6 +61,16 @@ class Compared:
     reason: WordReason
     verdict_before: SideAndCause | None = None
     verdict_after: SideAndCause | None = None
+    taken: tuple[float, float] = (0.0, 0.0)
+    """Share of the cores that other processes and machines took in A and in B, where they left too few idle."""
+
+    @property
+    def held_up(self) -> Literal["A", "B"] | None:
+        """The side of which others took clearly more of the cores."""
+        before, after = self.taken
+        if abs(before - after) < LIKE_CONDITIONS:
+            return None
+        return "A" if before > after else "B"
 
     @property
     def verdict_changed(self) -> bool:

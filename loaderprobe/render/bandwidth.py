@@ -12,7 +12,7 @@ from loaderprobe.records.phases import FROM_STORAGE, BandwidthPhase, CacheLabel,
 from loaderprobe.records.supply import Feed
 from loaderprobe.records.thresholds import CEILING_COLD_AT_LEAST, OTHER_READS
 from loaderprobe.records.verdict import Interval
-from loaderprobe.render.charts import Bar, Chart, ChartRow
+from loaderprobe.render.charts import Bar, Chart, ChartRow, How
 from loaderprobe.render.document import Cell, Column, Document, Paragraph, Part, Section, items, table, tags
 from loaderprobe.render.figures import EVIDENCE
 from loaderprobe.render.format import counted, grouped, interval, megabytes_per_s, percent, plus_minus, rate, span
@@ -57,7 +57,7 @@ def bandwidth_document(report: BandwidthReport) -> Document:
         headline=_headline(report, best),
         subline=_condition(report, best) if best else "",
         tone=_TONES[report.cache_of(best)][0] if best else "inconclusive",
-        unsure=best is None or report.cache_of(best) not in FROM_STORAGE,
+        unsure=best is None or report.cache_of(best) not in FROM_STORAGE or report.read_again is not None,
         sections=tuple(_sections(report, best)),
     )
 
@@ -66,6 +66,7 @@ def _headline(report: BandwidthReport, best: BandwidthPhase | None) -> str:
     if best is None:
         return "No bandwidth was measured"
     *_, words = _TONES[report.cache_of(best)]
+    words = words.replace("Storage delivers", "Storage, or its cache, delivers") if report.read_again else words
     return words.format(f"{'at least ' if best.at_least else ''}{format_rate(best.bw_bytes)}")
 
 
@@ -77,7 +78,8 @@ def _condition(report: BandwidthReport, best: BandwidthPhase) -> str:
     pieces = f"{significant(best.files_per_s)} {_noun(best, report)}s/s of {size}"
     cache = report.cache_of(best)
     state = "" if cache == "remote" else f", {cache}"
-    return f"{pieces} with {counted(best.readers, 'reader')}{ranks}{nodes}{state}"
+    again = message("part.read_again", report.read_again.facts) if report.read_again else ""
+    return f"{pieces} with {counted(best.readers, 'reader')}{ranks}{nodes}{state}{again}"
 
 
 def _sections(report: BandwidthReport, best: BandwidthPhase | None) -> Iterator[Section]:
@@ -111,7 +113,9 @@ def _ladder(report: BandwidthReport) -> Iterator[Part]:
     best = report.best
     if not phases:
         return
-    names = {tone: f"{words}{', all ranks' if report.by_ranks else ''}" for tone, _, words, _ in _TONES.values()}
+    ranks, cache = ", all ranks" if report.by_ranks else "", " or its cache" if report.read_again else ""
+    words = {tone: f"{letter} {said}".lstrip() for tone, letter, said, _ in _TONES.values()}
+    names = {tone: f"{said}{cache if tone == 'storage' else ''}{ranks}" for tone, said in words.items()}
     yield Chart(
         rows=tuple(_ladder_row(report, phase, best) for phase in phases),
         unit="MB/s",
@@ -119,6 +123,15 @@ def _ladder(report: BandwidthReport) -> Iterator[Part]:
         names=(*names.items(), ("now", "R x the slowest rank: training in step gets at least this")),
         ends="readers,MB/s",
     )
+    wide = ["* interval wider than asked: longer phases (--seconds)"] if not all(p.settled for p in phases) else []
+    yield from _marks(phases, *wide)
+
+
+def _marks(phases: Sequence[BandwidthPhase | MetadataPhase], *others: str) -> Iterator[Part]:
+    """What the marks beside their figures stand for."""
+    entries = [*others, *(["≥ the probe itself may be the limit"] if any(phase.at_least for phase in phases) else [])]
+    if entries:
+        yield Paragraph(text="  ".join(entries), tone="legend")
 
 
 def _ladder_row(report: BandwidthReport, phase: BandwidthPhase, best: BandwidthPhase | None) -> ChartRow:
@@ -127,7 +140,7 @@ def _ladder_row(report: BandwidthReport, phase: BandwidthPhase, best: BandwidthP
     mean, high = phase.bw_bytes / 1e6, phase.bw_high / 1e6
     return ChartRow(
         label=_label(report, phase),
-        value=(">=" if phase.at_least else "") + interval(Interval(value=mean, low=2 * mean - high, high=high)),
+        value=("≥" if phase.at_least else "") + interval(Interval(value=mean, low=2 * mean - high, high=high)),
         note=f"{significant(phase.files_per_s)} {_noun(phase, report)}s/s{'' if phase.settled else ' *'}",
         bars=(Bar(end=phase.bw_bytes / 1e6, tone=tone, letter=letter),),
         interval=(phase.bw_low / 1e6, phase.bw_high / 1e6),
@@ -149,7 +162,8 @@ def _feeds(report: BandwidthReport) -> Iterator[Part]:
     if not report.feeds:
         return
     in_step = {feed.accelerator: feed for feed in report.feeds_in_step}
-    rows = tuple(_feed_row(feed, in_step.get(feed.accelerator)) for feed in report.feeds)
+    how: How = "unsure" if report.read_again else "estimated"
+    rows = tuple(_feed_row(feed, in_step.get(feed.accelerator), how) for feed in report.feeds)
     terms = report.feeds[0]
     yield Chart(
         rows=rows,
@@ -162,18 +176,18 @@ def _feeds(report: BandwidthReport) -> Iterator[Part]:
     )
 
 
-def _feed_row(feed: Feed, in_step: Feed | None) -> ChartRow:
+def _feed_row(feed: Feed, in_step: Feed | None, how: How) -> ChartRow:
     limit = "" if feed.at_least else f", then {LIMIT_WORDS[feed.first_limit]}"
     return ChartRow(
         label=feed.accelerator,
-        value=f"{'>= ' if feed.at_least else ''}{grouped(feed.count)}",
+        value=f"{'≥' if feed.at_least else ''}{grouped(feed.count)}",
         note=f"of {rate(feed.images_per_s)} images/s{limit}",
-        bars=(Bar(end=feed.count, tone="storage", how="estimated"),),
+        bars=(Bar(end=feed.count, tone="storage", how=how),),
         point=Bar(end=in_step.count, how="estimated") if in_step else None,
     )
 
 
-def _names(report: BandwidthReport) -> Iterator[Chart]:
+def _names(report: BandwidthReport) -> Iterator[Part]:
     """Opens and stats, with p50 and p99 of one, and what proves where it came from."""
     operations: tuple[MetadataOperation, ...] = ("open", "stat")
     said = ""
@@ -193,10 +207,11 @@ def _names(report: BandwidthReport) -> Iterator[Chart]:
                 caption=caption if caption != said else "",
                 unit=f"{operation}s/s",
                 level=f"best step: {grouped(best.ops_per_s)} {operation}s/s",
-                names=tuple((tone, f"{letter} {words}".lstrip()) for tone, letter, words, _ in tones if len(tones) > 1),
+                names=tuple((tone, f"{letter} {words}".lstrip()) for tone, letter, words, _ in tones),
                 ends=f"concurrency,{operation}s/s",
             )
             said = caption
+    yield from _marks(report.metadata)
 
 
 def _names_row(phase: MetadataPhase, best: MetadataPhase) -> ChartRow:
@@ -215,9 +230,9 @@ def _names_row(phase: MetadataPhase, best: MetadataPhase) -> ChartRow:
 
 
 def _per_s(phase: MetadataPhase) -> str:
-    """`>=131,000 ±17,000`."""
+    """`≥131,000 ±17,000`."""
     half = phase.ops_high - phase.ops_per_s
-    shown = f"{'>=' if phase.at_least else ''}{grouped(phase.ops_per_s, half)}"
+    shown = f"{'≥' if phase.at_least else ''}{grouped(phase.ops_per_s, half)}"
     if half >= 100:
         return f"{shown} ±{float(significant(half, 2)):,.0f}"
     return f"{shown} {plus_minus(phase.ops_per_s, half)}" if half else shown
@@ -226,12 +241,8 @@ def _per_s(phase: MetadataPhase) -> str:
 def _sure(best: BandwidthPhase) -> Iterator[str]:
     half = best.bw_high - best.bw_bytes
     yield f"95 % interval ±{percent(half / best.bw_bytes)}" if half > 0 else "too short for an interval"
-    if not best.settled and half > 0:
-        yield "* wider than asked: longer phases (--seconds)"
     if best.cold_fraction is not None:
         yield f"{percent(best.cold_fraction)} of the bytes came from storage, by count"
-    if best.at_least:
-        yield ">= the probe itself may be the limit"
     if best.ranks > 1:
         yield f"the slowest rank gets {percent(best.fairness)} of the fastest"
 
@@ -242,6 +253,8 @@ def _not_known(report: BandwidthReport) -> Iterator[str]:
         yield "what came from storage: nothing counts it here"
     if report.kind.kind == "unknown":
         yield "the kind of device"
+    if report.read_again and report.location.kind != "object":
+        yield "what a cache below this machine served: more data than it holds would tell"
     if best and best.cache == "remote":
         yield "what a cache of the store served"
         yield "what several processes get: one reads here"

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from loaderprobe.analyze.comparison import FIELD_WORDS
 from loaderprobe.records import values
 from loaderprobe.records.compare import Compared, ComparedSide, ComparisonReport, Difference, Gate, Subject, Unit, Word
-from loaderprobe.records.config import OPTIONS
 from loaderprobe.records.report import ConfigurationRow
+from loaderprobe.records.thresholds import LIKE_CONDITIONS
 from loaderprobe.records.verdict import Interval, SideAndCause
 from loaderprobe.render.charts import Bar, Chart, ChartRow, How
 from loaderprobe.render.document import Cell, Column, Document, Paragraph, Part, Section, few, items, table, tags
-from loaderprobe.render.format import MISSING, counted, first_upper, interval, percent
-from loaderprobe.render.groups import bound_words, full_label, letters_of, tone
+from loaderprobe.render.format import MISSING, counted, first_upper, interval, percent, span
+from loaderprobe.render.groups import bound_words, full_label, letters_of, option_words, tone
 from loaderprobe.render.rows import as_columns, interval_cells
 from loaderprobe.render.words import message
 from loaderprobe.units import format_bytes, join_words, significant
@@ -35,19 +34,19 @@ def name_of(found: ComparisonReport, subject: Subject) -> str:
         return "training" if subject.kind == "training" else "the loader alone"
     if subject.config is not None:
         every = [*(row.subject for row in found.rows), *found.only_before, *found.only_after]
-        return full_label(stand_in(subject), [stand_in(each) for each in every])
+        # What differs between A and B is said apart, and rounds stand beside the figures.
+        without = {"data", "rounds", *(each.field for each in found.differences)}
+        return full_label(_stand_in(subject), [*map(_stand_in, every)], without=without) or "the configuration"
     what = f"{subject.kind}s"
     if subject.kind == "phase":
         what = "files" if subject.name == "files" else f"{subject.name} reads"
     return f"{what}, {counted(subject.readers, 'reader')}"
 
 
-def stand_in(subject: Subject) -> ConfigurationRow:
+def _stand_in(subject: Subject) -> ConfigurationRow:
     """A row with nothing but its configuration, which is all that a label needs."""
     assert subject.config is not None
-    # Whether the data differ is said apart, and rounds stand beside the figures.
-    config = replace(subject.config, data="", rounds=OPTIONS["rounds"].default)
-    return ConfigurationRow(config=config, status="skipped", reason=None, verdict=None, emulated=False)
+    return ConfigurationRow(config=subject.config, status="skipped", reason=None, verdict=None, emulated=False)
 
 
 def figure_words(row: Compared, value: Interval | None, *, unit: bool) -> str:
@@ -87,11 +86,12 @@ def compare_document(found: ComparisonReport) -> Document:
     """What is slower and faster; then the rates of all rows, and what differs."""
     word = next((word for word in _ORDER if found.of_word(word)), _ORDER[-1])
     configs = [row.subject.config for row in found.rows if row.subject.config]
-    devices = list(dict.fromkeys(f", {config.compute.name}, {config.cache} files" for config in configs))
+    alike = [name for name in ("compute", "cache") if name not in {each.field for each in found.differences}]
+    stated = {"".join(f", {option_words(config, name)}" for name in alike) for config in configs}
     verdicts = [row for row in found.rows if row.verdict_changed]
     name, noun = Column("", lambda row: name_of(found, row.subject)), message(f"compared.{found.kind}", {})
     return Document(
-        title=f"B against A, {counted(len(found.rows), noun)}{''.join(devices[: len(devices) == 1])}",
+        title=f"B against A, {counted(len(found.rows), noun)}{stated.pop() if len(stated) == 1 else ''}",
         headline=_headline(found),
         subline=_subline(found),
         tone="good" if word == "same" else _TONES[word],
@@ -124,10 +124,22 @@ def _headline(found: ComparisonReport) -> str:
 def _subline(found: ComparisonReport) -> str:
     whole = found.whole or (found.rows[0] if len(found.rows) == 1 else None)
     verdicts = sum(row.verdict_changed for row in found.rows)
+    unclear = sum(row.verdict_before != row.verdict_after for row in found.rows) - verdicts
     said = [f"{name_of(found, whole.subject)}: {_change(whole.ratio)}"] if whole else []
     said += [f"A is {each.before}, B {each.after}" for each in found.differences if each.field == "judged"]
+    said += _held_up(found)
     said += [] if found.kind == "bandwidth" else [f"{counted(verdicts, 'verdict')} changed"]
+    said += [f"{unclear} not clear in A or B"] if unclear else []
     return first_upper(", ".join([*said, f"a change matters from {_matters(found)}"]))
+
+
+def _held_up(found: ComparisonReport) -> Iterator[str]:
+    """`other processes took 49 to 52 % of the cores in A, 0 % in B, in 2 of 3`."""
+    taken = [row.taken for row in found.rows if max(row.taken) >= LIKE_CONDITIONS]
+    if taken:
+        before, after = (span(shares, percent) for shares in zip(*taken, strict=True))
+        some = f"{len(taken)} of {len(found.rows)}" if len(found.rows) > 1 else ""
+        yield message("part.others_took", {"before": before, "after": after, "some": some})
 
 
 def _ordered(found: ComparisonReport) -> list[Compared]:
@@ -162,7 +174,7 @@ def _ratio_row(name: str, row: Compared) -> ChartRow:
     return ChartRow(
         label=name,
         value=_change(ratio),
-        note=": ".join(filter(None, [row.word, message(f"word.{row.reason}", {})])),
+        note=": ".join(filter(None, [row.word, message(f"word.{row.reason}", {"side": row.held_up or ""})])),
         point=Bar(end=ratio.value, tone=_TONES[row.word], how=how) if ratio else None,
         interval=(ratio.low, ratio.high) if ratio else None,
         level=1.0,
@@ -212,6 +224,8 @@ def _sure(found: ComparisonReport) -> Iterator[str]:
     needed = [row.rounds_needed for row in unclear if row.rounds_needed is not None]
     if needed and found.kind == "sweep":
         yield f"--rounds {max(needed)} would show {_matters(found)} in {len(needed)} of {len(unclear)} unclear"
+    if any(row.reason == "others_took" for row in unclear):
+        yield "end other processes and measure again: they may be all of a change, or hide one"
     if unclear:
         yield "three runs a side, begun in turn, show more: compare A1 A2 A3 --with B1 --with B2 --with B3"
     for note in found.notes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from loaderprobe.analyze.answer import by_device, main_speedups, on_cpu
@@ -63,12 +63,13 @@ def label(row: ConfigurationRow, among: Sequence[ConfigurationRow], *, workers: 
     return ", ".join((row.config.resolution, *([loading(row)] if workers else []), *options))
 
 
-def full_label(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
+def full_label(row: ConfigurationRow, among: Sequence[ConfigurationRow], *, without: Collection[str] = ()) -> str:
     """The same for a row out of its group: with device and cache state, and each option that is not as usual."""
     apart = {name for name in ("compute", "cache") if several(name, among)}
     apart |= {*differing(row, among), *unusual(row), *([] if OPTIONS["cache"].usual(row.config) else ["cache"])}
-    options = (option_words(row.config, name) for name in OPTIONS if name in apart)
-    return ", ".join((row.config.resolution, loading(row), *options))
+    said = {"resolution": row.config.resolution, "workers": loading(row)}
+    said |= {name: option_words(row.config, name) for name in OPTIONS if name in apart}
+    return ", ".join(words for name, words in said.items() if name not in without)
 
 
 def short_label(row: ConfigurationRow, among: Sequence[ConfigurationRow], *, workers: bool = True) -> str:

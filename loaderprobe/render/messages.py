@@ -119,6 +119,7 @@ MESSAGES: dict[str, str] = {
         "the objects read hold {size_bytes:bytes}; they were read again {times} times, maybe from the store's cache"
     ),
     "requests_retried": "{requests} requests were made again: {why}",
+    "part.read_again": "; {size_bytes:bytes} of files, read again {times} times",
     "scratch_file": "a scratch file of {size_bytes:bytes}, read in blocks of 128 KiB",
     "read_again": (
         "the files read hold {size_bytes:bytes}; they were evicted and read again {times} times, which a cache below "
@@ -325,7 +326,7 @@ MESSAGES: dict[str, str] = {
     "opens_unproved": "names and inodes were dropped, but nothing counts whether they came from storage again",
     "opens_from_memory_after_drop": "names and inodes were dropped, but came from memory all the same",
     "measured_in_shards": "it was measured by blocks of shards, which says nothing of files of one image each",
-    "read_not_timed": "the time of a read was not measured",
+    "read_not_timed": "the storage alone was not read: only that times a read, not a worker's wait",
     "read_in_shard_not_timed": "the time of a read within a shard was not measured",
     "file_wait_unknown": "how long a worker waits for a file on storage that keeps up is not known",
     "ranks_do_not_pause": "ranks read without pauses",
@@ -876,6 +877,8 @@ MESSAGES: dict[str, str] = {
     "word.one_of_many": "by chance in one of so many",
     "word.near_size": "perhaps by less than matters",
     "word.no_spread": "nothing shows how much it varies",
+    "word.others_took": "others took cores in {side}",
+    "part.others_took": "other processes took {before} of the cores in A, {after} in B[, in {some}]",
     "comparison.other_reads": "other processes read from the same devices",
     "comparison.few_rounds": "fewer than three rounds, so their intervals stand in",
     "comparison.probe_limited": "the probe itself may have been the limit: the storage may be faster",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterator, Sequence
 from functools import cache
 from html import escape
@@ -15,6 +16,7 @@ from loaderprobe.records.resources import RESOURCE
 from loaderprobe.render.charts import BASE, MARKS, TONES, Bar, Chart, ChartRow, how_known, on_axis, ticks, tones_of
 from loaderprobe.render.document import Command, Document, Item, Paragraph, Part, Section, Table, cell_text, unfolded
 from loaderprobe.render.format import visible
+from loaderprobe.render.words import ENOUGH_MARK
 
 if TYPE_CHECKING:
     import jinja2
@@ -123,8 +125,8 @@ def _templates() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        # Control characters are shown, not sent.
-        finalize=lambda value: visible(value) if type(value) is str else value,
+        # Control characters are shown, not sent; no line ends between a mark and what it marks.
+        finalize=lambda value: _MARK.sub("\\1\N{NO-BREAK SPACE}", visible(value)) if type(value) is str else value,
     )
     # Marks are the only text that is not escaped: their makers did that.
     environment.globals.update(
@@ -139,6 +141,8 @@ def _templates() -> jinja2.Environment:
     )
     return environment
 
+
+_MARK = re.compile(f"([{''.join(ENOUGH_MARK.values())}]) ")
 
 _HEIGHT, _THICK = 22, 13
 """Pixels of a row, and of a bar in it."""

@@ -14,7 +14,7 @@ from loaderprobe.records.catalogue import Amount, CatalogueEntry, LimitName
 from loaderprobe.records.files import is_url
 from loaderprobe.records.options import PLAN
 from loaderprobe.records.plan import FIXED, OF_EACH, InputName, Need, NeedName, PlanReport
-from loaderprobe.records.supply import Asked, PlanPart, PlanSupply, Quantity
+from loaderprobe.records.supply import Asked, Label, PlanPart, PlanSupply, Quantity
 from loaderprobe.render.charts import Bar, Chart, ChartRow, How
 from loaderprobe.render.document import Column, Command, Document, Item, Paragraph, Part, Section, Table, items, table
 from loaderprobe.render.format import MISSING, counted, figure, grouped, named, percent, rate, span
@@ -41,7 +41,7 @@ INPUT: dict[InputName, str] = {
     "amplification": "read over asked for",
     "images": "images in the set",
     "cpu_s": "CPU time of an image",
-    "wait_s": "wait for a file",
+    "wait_s": "worker's wait for a file",
     "other_s": "other time of a worker",
     "utilization": "wanted utilization",
     "use": "use of a limit",
@@ -62,12 +62,16 @@ def plan_document(plan: PlanReport) -> Document:
     # An open of a cold name may be the limit of the measured storage; a request of an object has none.
     known = plan.source.kind == "bandwidth" and "cold_opens" not in plan.refused
     matter = plan.asked.images_per_file == 1 and not is_url(plan.source.data)
-    doubt = " if names are cached: cold opens are not known" if matter and not known else ""
+    doubts = {"names are cached": "cold opens"} if matter and not known else {}
+    doubts |= {"more data come as fast": "cached reads"} if measured and _cached(measured) else {}
+    doubt = f" if {join_words([*doubts])}" if doubts else ""
+    doubt += f": {''.join(doubts.values())} are not known" if len(doubts) == 1 else ""
     return Document(
         title=_title(plan),
         headline=f"Storage here feeds all {count:,}{doubt}" if feeds_all else f"Buy {_supplied(plan)}",
         subline=_terms(plan),
         tone="good" if feeds_all and not doubt else "storage",
+        unsure=feeds_all and bool(doubt),
         sections=tuple(_sections(plan)),
     )
 
@@ -93,27 +97,36 @@ def _supplies(plan: PlanReport) -> Iterator[Part]:
     rows = tuple(row for supply in plan.supplies for row in _supply_rows(plan, supply))
     if not rows:
         return
+    least = any(limit.at_least for supply in plan.supplies for limit in supply.limits)
+    words = {verdict: f"{mark} {verdict}" for verdict, mark in ENOUGH_MARK.items()}
+    words["not known"] += " (≥ a minimum)" * least
     yield Chart(
         rows=rows,
         high=_REACH * plan.asked.accelerators,
         unit=_of_what(plan)[1],
         level=f"planned: {plan.asked.accelerators:,}",
-        names=tuple((tone, f"{ENOUGH_MARK[verdict]} {verdict}") for verdict, tone in _TONES.items()),
+        names=tuple((tone, words[verdict]) for verdict, tone in _TONES.items()),
         ends="storage,feeds",
     )
+
+
+def _cached(supply: PlanSupply) -> bool:
+    """True of one that was measured with so few files that caches below it may have served them."""
+    return any(note.code in ("read_again", "objects_read_again") for note in supply.notes)
 
 
 def _supply_rows(plan: PlanReport, supply: PlanSupply) -> Iterator[ChartRow]:
     if supply.limits:
         yield ChartRow(label=supply.name, head=True)
     for limit in supply.limits:
-        verdict = enough(limit.feeds, plan.asked.accelerators, at_least=limit.at_least)
-        least = ">= " if limit.at_least else ""
-        how: How = "measured" if limit.limit.label == "measured" else "specified"
+        cached = limit.resource == "bandwidth" and _cached(supply)
+        verdict = enough(limit.feeds, plan.asked.accelerators, at_least=limit.at_least, at_most=cached)
+        least = "≥" if limit.at_least else ""
+        how: How = "unsure" if cached else "measured" if limit.limit.label == "measured" else "specified"
         yield ChartRow(
             label=LIMIT_WORDS[limit.resource],
             value=f"{least}{grouped(limit.feeds)} {ENOUGH_MARK[verdict]}",
-            note=f"{least}{amount(limit.limit)}, {limit.limit.label}",
+            note=f"{least}{amount(limit.limit)}, {'maybe cached' if cached else _shown(limit.limit.label)}",
             bars=(Bar(end=limit.feeds, tone=_TONES[verdict], how=how),),
             level=plan.asked.accelerators,
             level_how="specified",
@@ -126,11 +139,14 @@ def _needs(plan: PlanReport) -> Table:
     seconds, images = plan.epochs.seconds, plan.inputs.get("images")
     if seconds is not None and images is not None:
         epochs = (amount(seconds, seconds.value * plan.asked.accelerators / count) for count in counts)
-        lines.append((f"an epoch of {amount(images)}", *epochs, seconds.weakest))
+        lines.append((f"an epoch of {amount(images)}", *epochs, _shown(seconds.weakest)))
+    capacity = plan.need("capacity")
+    files = f" (the files: {amount(capacity.at_utilization)})" if capacity else ""
     return Table(
         head=(_of_what(plan)[1], *(f"{count:,}" for count in counts), "label"),
         lines=tuple(lines),
-        caption="Reads in flight, times, workers and cores have no headroom.",
+        caption=f"Rates and capacity leave {percent(1 - plan.asked.use)} of the storage in reserve{files}; reads in "
+        "flight, times, workers and cores leave none.",
     )
 
 
@@ -144,7 +160,7 @@ def _need_line(plan: PlanReport, need: Need, counts: Sequence[int]) -> tuple[str
     planned, name, wanted = plan.asked.accelerators, need.name, need.at_utilization
     scales = [1.0 if name in FIXED else count if name in OF_EACH else count / planned for count in counts]
     spread = wanted.half / wanted.value if wanted.unit in ("B/s", "1/s") else 0.0
-    label = f"{wanted.weakest} ±{percent(spread)}" if spread > RANGE_FROM else wanted.weakest
+    label = _shown(wanted.weakest) + (f" ±{percent(spread)}" if spread > RANGE_FROM else "")
     return (_need_name(plan, name), *(_plain(need.to_buy or wanted, scale) for scale in scales), label)
 
 
@@ -292,7 +308,12 @@ def _plain(quantity: Quantity, scale: float = 1.0) -> str:
 
 def _label(quantity: Quantity) -> str:
     """`measured`, `derived from assumed`."""
-    return quantity.label if quantity.label != "derived" else f"derived from {quantity.weakest}"
+    return _shown(quantity.label) if quantity.label != "derived" else f"derived from {_shown(quantity.weakest)}"
+
+
+def _shown(label: Label) -> str:
+    """Also the rate of an emulated accelerator is `given`: by its name, which the reader may not have chosen."""
+    return "specified" if label == "given" else label
 
 
 def _supply_notes(supply: PlanSupply, asked: Asked) -> Iterator[str]:
@@ -364,17 +385,17 @@ def _promises(plan: PlanReport) -> Iterator[tuple[str, str, str]]:
     """(what, of all nodes, of one node) of each line of the table to sign."""
     test, asked = plan.acceptance, plan.asked
     nodes = asked.accelerators / asked.of_node
-    yield "bandwidth", f">= {format_rate(test.bytes_per_s * nodes)}", f">= {format_rate(test.bytes_per_s)}"
+    yield "bandwidth", f"≥{format_rate(test.bytes_per_s * nodes)}", f"≥{format_rate(test.bytes_per_s)}"
     if test.files_per_s is not None:
-        one = f">= {grouped(test.files_per_s)}/s"
-        yield "files", f">= {grouped(test.files_per_s * nodes)}/s", one
+        one = f"≥{grouped(test.files_per_s)}/s"
+        yield "files", f"≥{grouped(test.files_per_s * nodes)}/s", one
         yield "opens of cold names", MISSING, one
-    bought = {need.name: f">= {amount(need.to_buy)}" for need in plan.needs if need.to_buy is not None}
+    bought = {need.name: f"≥{amount(need.to_buy)}" for need in plan.needs if need.to_buy is not None}
     if "capacity" in bought:
         yield _need_name(plan, "capacity"), bought["capacity"], bought["capacity"] if test.nodes == 1 else MISSING
     if "checkpoint" in bought:
         yield "writing a checkpoint", MISSING, bought["checkpoint"]
-    yield "training, of its rate alone", MISSING, f">= {percent(asked.utilization)}"
+    yield "training, of its rate alone", MISSING, f"≥{percent(asked.utilization)}"
 
 
 _ONE = {"TiB": "TiB", "prefixes": "prefix", "units": "unit", "IOPS": "bought IOPS"}
@@ -382,7 +403,7 @@ _ONE = {"TiB": "TiB", "prefixes": "prefix", "units": "unit", "IOPS": "bought IOP
 
 def catalogue_document(entries: Sequence[CatalogueEntry], today: date) -> Document:
     """Every entry with its limits, its source and the day on which that was read."""
-    published = "Limits as published, not measured by loaderprobe: at most that, unless marked >=."
+    published = "Limits as published, not measured by loaderprobe: at most that, unless marked ≥."
     use = Paragraph(text="Use: --storage fsx-lustre-250:24TiB, s3-standard:16, efs-elastic.")
     return Document(
         title="Storage catalogue",
@@ -395,7 +416,7 @@ def catalogue_document(entries: Sequence[CatalogueEntry], today: date) -> Docume
 
 
 def _limit(entry: CatalogueEntry, name: LimitName) -> str:
-    """`4.19 GB/s`, `>= 5,500 a prefix`, `125 MB/s to 1.00 GB/s a TiB`, `52.4 MB/s a TiB, at most 3.22 GB/s`."""
+    """`4.19 GB/s`, `≥5,500 a prefix`, `125 MB/s to 1.00 GB/s a TiB`, `52.4 MB/s a TiB, at most 3.22 GB/s`."""
     amount: Amount | None = getattr(entry, name)
     tiers = [tier.read_bytes_per_s_per_unit for tier in entry.tiers if name == "read_bytes_per_s"]
     figures = tiers or ([amount.per_unit or amount.base] if amount else [])
@@ -404,7 +425,7 @@ def _limit(entry: CatalogueEntry, name: LimitName) -> str:
     shown = format_rate if name == "read_bytes_per_s" else "{:,.0f}".format
     each = f" a {_ONE.get(entry.unit, entry.unit)}" if tiers or (amount and amount.per_unit) else ""
     most = f", at most {shown(amount.at_most)}" if amount and amount.at_most else ""
-    return f"{'>= ' if name in entry.at_least else ''}{span(figures, shown)}{each}{most}"
+    return f"{'≥' if name in entry.at_least else ''}{span(figures, shown)}{each}{most}"
 
 
 def _clients(entry: CatalogueEntry) -> str:

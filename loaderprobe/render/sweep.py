@@ -441,7 +441,7 @@ def _read(report: Report, row: ConfigurationRow, verdict: Verdict) -> ChartRow |
     # The most that the storage gave over the same files, at any concurrency.
     supplies = (need.supply for need in report.summary.needs if need.data == row.config.resolution and need.supply)
     best = None if row.config.cache == "warm" else next(supplies, None)
-    least = ">= " if best and best.at_least else ""
+    least = "≥" if best and best.at_least else ""
     most = best and best.read_bytes_per_s
     return ChartRow(
         value=megabytes_per_s(read),

@@ -154,9 +154,10 @@ def _widths(table: Table, place: int) -> tuple[int, int]:
     """Of a column, as it is and folded; figures and short names are not folded."""
     head, *cells = [visible(cell_text(line[place])) for line in (table.head, *table.lines)]
     natural = max(cell_len(text) for cell in (head, *cells) for text in cell.split("\n"))
+    name = max((cell_len(cell) for cell in cells), default=0)
     unfolded = cells if place in table.right else [word for cell in cells for word in cell.split()]
     least = max([cell_len(text) for text in (*unfolded, *head.split())], default=0)
-    return natural, least if place else max(least if place in table.right else 0, min(natural, _LONGEST_NAME))
+    return natural, least if place else max(least if place in table.right else 0, min(name, _LONGEST_NAME))
 
 
 def _table(table: Table, widths: Mapping[int, int], gap: int) -> RichTable:
@@ -227,12 +228,14 @@ def _cells(chart: Chart, row: ChartRow, cells: int) -> Text:
     if row.interval:
         low, high = map(place, row.interval)
         drawn[low : high + 1] = "╌" * (high + 1 - low)
+    # Behind each other, short bars would be letters only.
+    least = 1 if sum(bar.tone != BASE for bar in row.bars) == 1 else 3
     for bar in row.bars:
         begin, end = place(bar.begin), round(on_axis(chart, bar.end) / 100 * cells)
         end = max(end, begin + 1) if bar.end > bar.begin else begin
         drawn[begin:end] = _block(bar) * (end - begin)
         styles[begin:end] = [STYLES.get(bar.tone, "")] * (end - begin)
-        if bar.letter and end - begin >= 3:
+        if bar.letter and end - begin >= least:
             drawn[(begin + end) // 2] = bar.letter
         if bar.end > chart.high:
             drawn[-1] = "▸"

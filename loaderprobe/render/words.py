@@ -126,10 +126,10 @@ LIMIT_WORDS: dict[str, str] = {
 }
 
 
-def enough(there: float, wanted: float, *, at_least: bool) -> str:
-    """`enough`, `not enough`, or `not known`: of a lower bound that is too low, nothing is known."""
+def enough(there: float, wanted: float, *, at_least: bool, at_most: bool = False) -> str:
+    """`enough`, `not enough`, or `not known`: of a lower bound that is too low, or an upper one that is not."""
     if there >= wanted:
-        return "enough"
+        return "not known" if at_most else "enough"
     return "not known" if at_least else "not enough"
 
 

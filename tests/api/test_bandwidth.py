@@ -170,7 +170,7 @@ def test_a_hangup_interrupts_unless_it_is_ignored(before: signal.Handlers, monke
     usual = {number: signal.signal(number, before) for number in (signal.SIGHUP, signal.SIGTERM)}
     try:
         done = invoke("bandwidth", "/data", "--quiet", "--md")
-        assert done.exit_code == 0 and done.stdout.startswith("# Storage delivers ")
+        assert done.exit_code == 0 and done.stdout.startswith("# Storage, or its cache, delivers ")
         assert {signal.getsignal(number) for number in usual} == {before}
     finally:
         for number, handler in usual.items():

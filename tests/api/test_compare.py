@@ -23,6 +23,7 @@ from loaderprobe.records.config import with_options
 from loaderprobe.records.diagnosis import DataFound, OwnMeasured
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.files import FileSet
+from loaderprobe.records.measurement import Others
 from loaderprobe.records.verdict import SideAndCause
 from loaderprobe.render.json import result_json
 from loaderprobe.store.run_directory import RunDirectory
@@ -41,14 +42,16 @@ ALIKE = (1, 1, 1)
 def stored(
     path: Path, *, workers: Sequence[int] = (0, 1, 2), truth: Truth = TRUTH, root: str = "/nowhere",
     environment: Environment | None = None, files: FileSet | None = None, slower: Sequence[int] = ALIKE,
-    minute: int = 0, **options: Any,
+    minute: int = 0, others: Others | None = None, **options: Any,
 ) -> Path:  # fmt: skip
     """A run of made-up measurements that began in this minute; `slower` are factors of all times, one a round."""
     kept = replace(files or example_files(), root=root)
     measurements = []
     for found in (measured(truth, number, **options) for number in workers):
         rounds = [scaled(found, factor).segments for factor in slower]
-        segments = tuple(rounds[segment.round][place] for place, segment in enumerate(found.segments))
+        segments = tuple(
+            replace(rounds[segment.round][place], others=others) for place, segment in enumerate(found.segments)
+        )
         config = with_options(found.config, data=kept.fingerprint)
         measurements.append(replace(found, segments=segments, config=config))
     configs = (each.config for each in measurements)
@@ -59,6 +62,8 @@ def stored(
     return path
 
 
+HALF = Others(span_ns=10**9, cores=2, cpu_ns=10**9, own_cpu_ns=10**9, steal_ns=0)
+"""Other processes took half of two cores, and left none idle."""
 SLOW_DEVICE = replace(TRUTH, compute=50.0)
 MADE: dict[str, dict[str, Any]] = {
     "a": {"root": "/ssd"},
@@ -70,6 +75,8 @@ MADE: dict[str, dict[str, Any]] = {
     "slow2": {"slower": (2, 2, 2), "minute": 3},
     "slow3": {"slower": (2, 2, 2), "minute": 5},
     "noisy": {"slower": (8, 10, 13)},
+    "beside": {"others": HALF},
+    "slow beside": {"slower": (2, 2, 2), "others": HALF},
     "other": {"workers": (0, 1, 4)},
     "more": {"workers": range(5)},
     "fewer": {"workers": (0, 1), "slower": (2, 2, 2)},
@@ -100,6 +107,14 @@ CASES: list[tuple[tuple[str, ...], int, str, str]] = [
     (("noisy", "noisy", SLOWER), 6, "unclear unclear unclear", "failed too noisy to hold 5 %: 3 of 3; --allow-unclear"),
     (("noisy", "noisy", SLOWER, "--allow-unclear"), 0, "unclear unclear unclear", "held too noisy to hold 5 %: 3 of 3"),
     (("a", "slow", SLOWER, "--allow-unclear"), 6, "slower slower slower", "--fail-if-slower 5% failed 500x375, "),
+    # What others took on one side may be all of a change, or hide one; a side that is ahead all the same is faster.
+    (("beside", "a", SLOWER), 6, "unclear unclear unclear", "took 50 % of the cores in A, 0 % in B, in 3 of 3"),
+    (("beside", "a", SLOWER, "--allow-unclear"), 0, "unclear unclear unclear", "unclear: others took cores in A"),
+    (("a", "slow beside", SLOWER, "--allow-unclear"), 6, "unclear unclear unclear", "failed 500x375, "),
+    (("beside", "slow"), 0, "slower slower slower", "took 50 % of the cores in A, 0 % in B"),
+    (("slow", "beside"), 0, "faster faster faster", "took 0 % of the cores in A, 50 % in B"),
+    (("beside", "slow beside"), 0, "slower slower slower", "took 50 % of the cores in A, 50 % in B"),
+    (("a", "noisy"), 0, "slower slower slower", "0 verdicts changed, 1 not clear in A or B"),
     (("noisy", "noisy", UNCLEAR), 6, "unclear unclear unclear", "--fail-if-unclear failed 500x375, "),
     (("a", "other", SLOWER), 6, "same same", "failed of A not in B: 1"),
     (("a", "other", UNCLEAR), 6, "same same", "failed of A not in B: 1"),
@@ -217,6 +232,7 @@ def test_what_is_unlike_is_refused_by_name_and_can_be_allowed(
     for names in (tuple(fields), "all", caught.value.hint.rpartition(" ")[2]):
         found = loaderprobe.compare(known, other, differ=names)
         assert {each.field for each in found.differences} == fields and len(found.rows) == 3
+    assert "decoder" not in loaderprobe.compare(other, known, differ="all").text().partition("What differs")[0]
 
 
 def bandwidths(factor: float, **changes: Any) -> BandwidthReport:

@@ -29,7 +29,7 @@ from loaderprobe.records.measurement import Rejected, Timeline
 from loaderprobe.records.plan import PlanReport
 from loaderprobe.records.report import Report
 from loaderprobe.render.bandwidth import bandwidth_document
-from loaderprobe.render.charts import Bar, Chart, ChartRow
+from loaderprobe.render.charts import BASE, Bar, Chart, ChartRow
 from loaderprobe.render.document import IN_CODE, Cell, Command, Document, Fold, Item, Paragraph, Section, Table, further
 from loaderprobe.render.format import visible
 from loaderprobe.render.gpu import timelines_chart
@@ -86,9 +86,9 @@ PLAN = loaderprobe.plan(STORED, accelerators=64, cache="page:75GB", nic="12.5GB/
 BARE = loaderprobe.plan(STORED.with_name("trace"))
 PAGES: dict[str, tuple[Document, set[str]]] = {
     "sweep": (sweep_document(example_report()), set()),
-    "bandwidth": (bandwidth_document(example_bandwidth()), {"61.3", "118", ">=301"}),
+    "bandwidth": (bandwidth_document(example_bandwidth()), {"61.3", "118", "≥301", "≥", "*", "?"}),
     "widest bandwidth": (
-        bandwidth_document(WIDEST), {">=12300", "opens/s", "stats/s", ">=1,000,000", "4.36,"},
+        bandwidth_document(WIDEST), {"≥12300", "opens/s", "stats/s", "≥1,000,000", "4.36,"},
     ),
     "sure bandwidth": (bandwidth_document(SURE), {"12345", "±6", "131,400", "±120"}),
     "bandwidth of ranks": (bandwidth_document(RANKS), {"20.0", "24.5", "fair"}),
@@ -141,8 +141,12 @@ def test_more_than_all_of_compute_alone_is_noise(write: Callable[[Report], str],
 
 
 def test_what_memory_delivers_is_called_warm() -> None:
-    """Under the headline, too, whatever was counted."""
+    """Under the headline, too, whatever was counted; what a cache below may have served is no figure of storage."""
     report = example_bandwidth()
+    for notes, headline in ((report.notes, "Storage, or its cache, delivers"), ((), "Storage delivers")):
+        page = bandwidth_document(replace(report, notes=notes))
+        assert page.headline.startswith(headline) and page.unsure == bool(notes)
+        assert ("467 MB of files, read again 3 times" in page.subline) == page.unsure
     page = bandwidth_document(replace(report, location=replace(report.location, kind="memory")))
     assert page.headline.startswith("Memory, not storage") and page.subline.endswith(", warm")
 
@@ -169,9 +173,19 @@ def test_the_name_of_a_row_is_whole(name: str, width: int) -> None:
 
 
 def test_the_unit_of_a_chart_is_whole() -> None:
-    """Also over shorter names."""
-    axis, _ = _drawn(Chart(rows=(ChartRow(label="epoch 1", bars=(Bar(end=1.0),)),), unit="images/s"), 80)
-    assert axis.startswith("images/s ")
+    """Also over shorter names; and the letter of a bar, however short, that has no other behind it."""
+    bars = (Bar(end=9.9, tone=BASE), Bar(begin=9.9, end=10.0, letter="T"))
+    axis, row = _drawn(Chart(rows=(ChartRow(label="epoch 1", bars=bars),), unit="images/s"), 80)
+    assert axis.startswith("images/s ") and "─T" in row
+
+
+def test_a_mark_stays_with_its_figure_and_a_long_head_parts_no_table() -> None:
+    """On a phone no mark stands alone in a line; in a terminal a head of names is folded, as others are."""
+    line = ("500x375, 110 kB", "● 61.8 MB/s", "● 495 MB/s", "○ 3.96 GB/s", "≥575 MB/s", "✕ 4.0, 32, 260")
+    head = ("accelerator of 500 images/s", "for 1", "for 8", "for 64", "here", "cores needed")
+    document = Document(title="", sections=(Section(parts=(Table(head=head, lines=(line,)),)),))
+    assert " ".join(line[1:]) in document_text(document, width=80)
+    assert "○\N{NO-BREAK SPACE}3.96 GB/s" in document_page(document, made_by="")
 
 
 @pytest.mark.parametrize("width", [24, 40, 200])

@@ -43,6 +43,8 @@ def workload_of_bandwidth(found: BandwidthMeasurement, accelerator: str, rate: Q
         refused["cold_opens"] = opens
     else:
         storage = _with_opens(seen[0], found, opens)
+    if storage is not None and found.read_again:
+        storage = replace(storage, notes=(*storage.notes, found.read_again))
     if storage is not None and found.by_ranks:
         storage = _read_by_ranks(storage, found)
     source = f"{found.files_used} of {found.files_found} files"

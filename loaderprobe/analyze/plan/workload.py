@@ -319,10 +319,10 @@ def _worker_times(measurement: Measurement, verdict: Verdict, storage: PlanSuppl
     # Waiting for a file: with the fewest readers, up to what workers waited where the storage kept up.
     from_memory = verdict.files_were in ("warm", "partly warm") or measurement.config.cache == "warm"
     starved = (verdict.disk_ceiling_fraction or 0.0) >= SATURATED
-    seen = [] if from_memory or starved else [times.blocked_s]
+    seen = {} if from_memory or starved else {source: times.blocked_s}
     if storage is not None and storage.latency_s is not None:
-        seen.append(storage.latency_s.low)
+        seen["one file at low load"] = storage.latency_s.low
     if seen:
-        middle, half = (max(seen) + min(seen)) / 2, (max(seen) - min(seen)) / 2
-        found["wait_s"] = known(middle, "s", "measured", "one file at low load", half=half)
+        middle, half = (max(seen.values()) + min(seen.values())) / 2, (max(seen.values()) - min(seen.values())) / 2
+        found["wait_s"] = known(middle, "s", "measured", ", ".join(seen), half=half)
     return found
