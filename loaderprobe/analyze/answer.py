@@ -7,6 +7,7 @@ from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from math import ceil
+from pathlib import PurePath
 from typing import Literal
 
 from loaderprobe.analyze.effects import fewest, of_intervals, ranked
@@ -14,8 +15,8 @@ from loaderprobe.records import by_key
 from loaderprobe.records.config import OPTIONS, alike_but_for
 from loaderprobe.records.files import Staged
 from loaderprobe.records.options import COMPUTE, SWEEP
-from loaderprobe.records.remark import Facts, Remark
-from loaderprobe.records.report import Answer, ConfigurationRow, DataInfo, Limited, NextStep, Report, Scaling
+from loaderprobe.records.remark import TOO_SHORT, Facts, Remark
+from loaderprobe.records.report import Answer, ConfigurationRow, DataInfo, Limited, NextStep, Report, RunInfo, Scaling
 from loaderprobe.records.resources import JUDGED, RESOURCE, SPEEDUPS, ResourceName
 from loaderprobe.records.thresholds import FAR_BEYOND_NOISE, WORTH
 from loaderprobe.records.verdict import Action, Advice, Interval, Knee, ReasonCode, SideAndCause, Speedup
@@ -435,7 +436,7 @@ def _longer(report: Report, rows: Rows) -> list[NextStep]:
     Without the other processes, where those took cores meanwhile.
     """
     best, said = best_of(report, rows), {key: detail.notes for key, detail in report.details.items()}
-    cut = {key for key, notes in said.items() if any("budget_s" in note.facts for note in notes)}
+    cut = {key for key, notes in said.items() if any(note.code in TOO_SHORT for note in notes)}
     cut -= {row.key for row in best if firm(row)}
     held_up = {key for key, notes in said.items() if any(note.code == "others_took" for note in notes)}
     reasons = {row.key: row.bound.reason.code for row in best if row.bound}
@@ -444,11 +445,24 @@ def _longer(report: Report, rows: Rows) -> list[NextStep]:
     if not short or 2 * sum(map(firm, best)) >= len(best):
         return []
     notes = [note for row in short for note in said.get(row.key, ())]
-    enough_s = (ceil(float(note.facts["budget_s"])) for note in notes if "budget_s" in note.facts)
-    budget_s = max(60 * ceil(MORE_TIME * report.summary.run.wall_s / 60), *enough_s, 0)
+    enough_s = [ceil(float(note.facts["budget_s"])) for note in notes if "budget_s" in note.facts]
+    budget_s = max(enough_s, default=60 * ceil(MORE_TIME * report.summary.run.wall_s / 60))
     taken = max((float(note.facts["share"]) for note in notes if note.code == "others_took"), default=None)
     remark = Remark(code="measure_longer") if taken is None else Remark(code="measure_alone", facts={"share": taken})
-    return [NextStep(remark=remark, command=f"--budget {budget_s}", configurations=_keys(short))]
+    # Rounds that were asked for are added to those that there are.
+    resumed = _resumed(report.summary.run) if any(row.key in cut for row in short) else ""
+    command = f"{resumed} --budget {budget_s}".lstrip()
+    return [NextStep(remark=remark, command=command, configurations=_keys(short))]
+
+
+def _resumed(run: RunInfo) -> str:
+    """The command that goes on with a sweep, from where that was typed; by its name where its path is not known."""
+    if not run.command.startswith(("loaderprobe sweep", "loaderprobe.sweep")):
+        return ""
+    words = shlex.split(run.command.replace("--out=", "--out "))
+    out = words[words.index("--out") + 1] if "--out" in words else f"loaderprobe-runs/{run.name}"
+    known = PurePath(out).name == run.name and ("--out" in words or run.name[:8].isdigit())
+    return f"loaderprobe sweep --resume {shlex.quote(out if known else run.name)}"
 
 
 def _more_cores(report: Report, rows: Rows) -> list[NextStep]:

@@ -257,15 +257,15 @@ SWEEP = (
     Option(
         "budget_s", float, None, MEASURING, typed="--budget",
         usual="17 a configuration, 60 with a GPU; 60 more with ranks, 180 with --compile; more from --rounds 4 on",
-        help="Seconds of measuring, once the data are there. What has not begun by then is left for --resume, which "
-        "takes a new --budget.",
+        help="Seconds of measuring, once the data are there. What has not begun by then, or is still open, is left for "
+        "--resume, which takes a new --budget.",
     ),
     Option("time_limit_s", float, 600.0, MEASURING, "Timeout of one configuration, in seconds.", typed="--time-limit"),
     replace(OUT, help="Directory of the run.", usual="loaderprobe-runs/DATE-TIME", typed_only=False),
     Option(
         "resume", Path, None, OUTPUT, typed_only=True,
-        help="Directory of a run that is not complete: measure what is missing, with the settings of that run. Only "
-        "--budget may be new.",
+        help="Directory of a run: measure what is missing and, with a new --budget, more rounds of what is still open. "
+        "All else is as in that run.",
     ),
     replace(JSON, help="Print summary.json and nothing else."),
     QUIET,

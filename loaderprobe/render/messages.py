@@ -821,6 +821,14 @@ MESSAGES: dict[str, str] = {
     "ablated.where_open": ", where the cause is still open",
     "sweep_plan.verdicts_measured": "Plan: all verdicts are already measured.",
     "sweep_plan.all_measured": "Plan: everything is already measured.",
+    "sweep_plan.further": (
+        "Time that is left goes to further rounds of {further:count configuration} measured before; the shortest takes "
+        "about {further_s:duration}."
+    ),
+    "sweep_plan.further_alone": (
+        "Plan: further rounds of {further:count configuration} within the budget of {budget_s:duration}; the shortest "
+        "takes about {further_s:duration}."
+    ),
     "sweep_plan.time": "It takes about {expected_s:duration}; --budget SECONDS gives more or less, --thorough all.",
     "sweep_plan.time_thorough": "It takes about {expected_s:duration}; --budget SECONDS sets a limit.",
     "sweep_plan.time_auto": "These take about {expected_s:duration}; --budget SECONDS sets a limit for all.",

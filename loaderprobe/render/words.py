@@ -162,8 +162,10 @@ def sweep_plan_words(plan: SweepPlan) -> Iterator[str]:
             most_workers = plan.auto.most_workers if plan.auto.workers else None
             factors = "factors" if plan.auto.prefetch_factor else None
             yield message("sweep_plan.more", {"most_workers": most_workers, "factors": factors})
-    else:
+    elif not plan.further:
         yield message(f"sweep_plan.{'verdicts' if plan.beside else 'all'}_measured", {})
+    if plan.further:
+        yield message(f"sweep_plan.further{'' if plan.configurations else '_alone'}", facts)
     for study in plan.beside:
         yield message(f"sweep_plan.{study.study}", values(study))
 

@@ -221,6 +221,7 @@ MORE = Remark(code="no_time", facts={"budget_s": 210.0, "rounds": 3.0})
         ("outside_noise_band", [TAKEN], [("measure_alone", "--budget 60")]),
         ("cores_shared", [TAKEN, MORE], [("measure_alone", "--budget 210")]),
         ("files_were_warm", [MORE], [("measure_longer", "--budget 210")]),
+        ("files_were_warm", [Remark(code="cut_short", facts={"budget_s": 30.0})], [("measure_longer", "--budget 30")]),
         ("files_were_warm", [TAKEN], []),
     ],
 )
@@ -237,6 +238,35 @@ def test_an_open_verdict_asks_for_time_or_for_the_cores_that_others_took(
     details = {key: replace(stored.details[key], notes=tuple(notes))}
     found = answered(replace(stored, summary=replace(stored.summary, configurations=(row,)), details=details))
     assert [(step.remark.code, step.command) for step in found.summary.next if step.remark] == steps
+
+
+@pytest.mark.parametrize(
+    ("name", "command", "notes", "typed"),
+    [
+        ("r3", "loaderprobe sweep /data --out runs/r3", True, "loaderprobe sweep --resume runs/r3 --budget 120"),
+        ("r3", "loaderprobe sweep --out=r3 /data", True, "loaderprobe sweep --resume r3 --budget 120"),
+        ("moved", "loaderprobe sweep --out r3", True, "loaderprobe sweep --resume moved --budget 120"),
+        (
+            "20261128-031459-393513", "loaderprobe sweep", True,
+            "loaderprobe sweep --resume loaderprobe-runs/20261128-031459-393513 --budget 120",
+        ),
+        ("run", "loaderprobe.sweep('/data')", True, "loaderprobe sweep --resume run --budget 120"),
+        ("r3", "loaderprobe sweep /data --out runs/r3", False, "--budget 120"),
+    ],
+)  # fmt: skip
+def test_an_open_sweep_is_resumed_where_more_rounds_were_asked_for(
+    name: str, command: str, notes: bool, typed: str
+) -> None:
+    """Whatever the reason of its verdict; else it is measured anew. By its name where its path is not known."""
+    row = example_row()
+    assert row.bound
+    code: ReasonCode = "speedups_alike" if notes else "rounds_disturbed"
+    bound = replace(row.bound, side="inconclusive", cause="either", candidates=("storage", "compute"))
+    report = example_report([with_changes(row, bound=replace(bound, reason=Reason(code=code, facts={})), advice=())])
+    details = {key: replace(each, notes=(Remark(code="cut_short"),) * notes) for key, each in report.details.items()}
+    run = replace(report.summary.run, name=name, command=command, wall_s=35.0)
+    found = answered(replace(report, details=details, summary=replace(report.summary, run=run)))
+    assert found.summary.next[0].command == typed
 
 
 NOW, CORES = with_speedups().images_per_s.value, with_speedups().rates_images_per_s.cpu_limit or 0.0
