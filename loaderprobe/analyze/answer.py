@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from math import ceil
@@ -18,7 +18,7 @@ from loaderprobe.records.options import COMPUTE, SWEEP
 from loaderprobe.records.remark import TOO_SHORT, Facts, Remark
 from loaderprobe.records.report import Answer, ConfigurationRow, DataInfo, Limited, NextStep, Report, RunInfo, Scaling
 from loaderprobe.records.resources import JUDGED, RESOURCE, SPEEDUPS, ResourceName
-from loaderprobe.records.thresholds import FAR_BEYOND_NOISE, WORTH
+from loaderprobe.records.thresholds import FAR_BEYOND_NOISE, MOST_UNEXPLAINED, WORTH
 from loaderprobe.records.verdict import Action, Advice, Interval, Knee, ReasonCode, SideAndCause, Speedup
 from loaderprobe.units import join_words, significant
 
@@ -153,8 +153,8 @@ def _answers(report: Report) -> tuple[Answer, ...]:
     rest = [rows for rows in rows_by_device if rows not in first]
     ablated = {key: each.ablations for key, each in report.details.items() if each.ablations}
     once = {key for key, each in ablated.items() if each.code == "ablated" and 1 in each.facts.values()}
-    sure = _how_sure([row for rows in first_devices(report) for row in rows], once)
-    return (*_limited(first), *sure, *_limited(rest))
+    asked = [row for rows in first_devices(report) for row in rows]
+    return (*_limited(first), *_how_sure(asked, best_of(report, asked), once), *_limited(rest))
 
 
 def _limited(rows_by_device: Iterable[Rows]) -> Iterator[Answer]:
@@ -177,40 +177,55 @@ def _limits(rows: Rows) -> tuple[Limited, ...]:
     )
 
 
-def _how_sure(rows: Rows, removed_once: Container[str]) -> Iterator[Answer]:
-    """In how many configurations one cause leads, and in how many rounds and how wide bands of noise that was seen."""
-    seen = measured(rows)
-    led = [
-        (speedup, row)
-        for row in seen
-        if firm(row) and families(row.bound)[0] in SPEEDUPS and len(main_speedups(row)) == 1
-        for _, speedup in main_speedups(row)
-    ]
-    if not led:
+def _how_sure(rows: Rows, shown: Rows, removed_once: set[str]) -> Iterator[Answer]:
+    """In how many configurations one cause leads; the rounds and the bands of noise of those that are shown.
+
+    Those not measured yet count: one of them may be the best.
+    """
+    known = [row for row in shown if row.verdict and row.images_per_s]
+    if not known:
         return
-    rounds = [row.verdict.complete_rounds for _, row in led if row.verdict]
-    single = [1 for _, row in led if row.key in removed_once]
-    rates = [row.images_per_s for _, row in led if row.images_per_s]
-    bands = [rate.half / rate.value for rate in rates]
+    led = {row.key: speedup for row in measured(rows) if (speedup := _leads(row))}
+    twice = {row.key for row in rows if row.verdict and row.verdict.complete_rounds > 1} - removed_once
+    rounds = [row.verdict.complete_rounds for row in known if row.verdict]
+    bands = [row.images_per_s.half / row.images_per_s.value for row in known if row.images_per_s]
+    asked = [row for row in rows if row.status != "failed"]
+    levels = [_level([led.get(row.key) for row in some], twice.issuperset(_keys(some))) for some in (asked, known)]
     facts: Facts = {
-        "level": _level([found for found, _ in led], [*rounds, *single], of=len(seen)),
-        "of": len(seen),
-        "measured": sum(speedup.how == "measured" for speedup, _ in led),
+        "level": min(levels, key=LEVELS.index),
+        "clear": sum(map(firm, asked)),
+        "of": len(asked),
+        "measured": sum(speedup.how == "measured" for speedup in led.values()),
+        "shown": len(known),
         "low_rounds": min(rounds),
         "high_rounds": max(rounds),
         "low_band": min(bands),
         "high_band": max(bands),
     }
-    yield Answer(code="how_sure", configurations=_keys([row for _, row in led]), facts=facts)
+    yield Answer(code="how_sure", configurations=tuple(led), facts=facts)
 
 
-def _level(leading: Sequence[Speedup], rounds: Sequence[int], *, of: int) -> str:
+def _leads(row: ConfigurationRow) -> Speedup | None:
+    """The speed-up of the only cause; None where training was faster than compute alone by more than noise explains."""
+    if not firm(row) or families(row.bound)[0] not in SPEEDUPS or row.verdict is None:
+        return None
+    if (row.verdict.accelerator_utilization or 0.0) > MOST_UNEXPLAINED:
+        return None
+    found = [speedup for _, speedup in main_speedups(row)]
+    return found[0] if len(found) == 1 else None
+
+
+LEVELS = ("low", "medium", "high")
+
+
+def _level(leading: Sequence[Speedup | None], measured_twice: bool) -> str:
     """high: each configuration has its cause, measured more than once, far beyond noise. low: few have, or barely."""
-    least = min(speedup.low for speedup in leading)
-    if len(leading) < of / 2 or least < WORTH:
+    found = [speedup for speedup in leading if speedup]
+    least = min((speedup.low for speedup in found), default=0.0)
+    if 2 * len(found) < len(leading) or least < WORTH:
         return "low"
-    measured_twice = all(speedup.how == "measured" for speedup in leading) and min(rounds) > 1
-    return "high" if measured_twice and len(leading) == of and least >= FAR_BEYOND_NOISE else "medium"
+    measured_twice = measured_twice and all(speedup.how == "measured" for speedup in found)
+    return "high" if measured_twice and len(found) == len(leading) and least >= FAR_BEYOND_NOISE else "medium"
 
 
 def _scaling(report: Report) -> Iterator[Scaling]:
