@@ -11,6 +11,7 @@ from pathlib import PurePath
 from typing import Literal
 
 from loaderprobe.analyze.effects import fewest, of_intervals, ranked
+from loaderprobe.analyze.forecast.advice import FORECAST_OF
 from loaderprobe.records import by_key
 from loaderprobe.records.config import OPTIONS, alike_but_for
 from loaderprobe.records.files import Staged
@@ -324,12 +325,23 @@ def _next_steps(report: Report) -> tuple[NextStep, ...]:
         others = [step for axis in USUAL for step in _other_choices(best_of(report, some), axis)]
         first = sorted(gains, key=_most, reverse=True)[:1]
         cores = [more_core for more_core in _more_cores(report, some) if more_core not in made]
-        # A gain that is not worth a word does not stand above what limits.
         made += others
-        made += cores + first if first and _most(first[0]) < WORTH else first + cores
+        if not first or (_most(first[0]) >= WORTH and _belongs(first[0], sure)):
+            made += first + cores
+        else:
+            # A gain that is not worth a word, or of what does not limit, does not stand above what limits.
+            made += (cores or _cheaper(sure)) + first
     if not made:
         made += _cheaper(best_of(report, [row for some in devices for row in some]))
     return tuple(made)
+
+
+def _belongs(step: NextStep, rows: Rows) -> bool:
+    """False of faster storage, or memory in its place, where storage limits none of the rows that the step is for."""
+    limits = {name for row in rows if row.key in step.configurations for name in families(row.bound)}
+    return step.advice[0].action.code not in FORECAST_OF or bool(
+        limits & {"storage", "network", "balanced", "imbalance"}
+    )
 
 
 def _cheaper(rows: Rows) -> list[NextStep]:

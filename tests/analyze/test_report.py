@@ -15,7 +15,17 @@ from loaderprobe.records.files import Staged
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.studies import Prefilled, over_steady
-from loaderprobe.records.verdict import Interval, Reason, ReasonCode, Speedup, Verdict, WorkerTime
+from loaderprobe.records.verdict import (
+    Action,
+    ActionCode,
+    Cause,
+    Interval,
+    Reason,
+    ReasonCode,
+    Speedup,
+    Verdict,
+    WorkerTime,
+)
 from loaderprobe.render.words import remark_words
 from tests.analyze.scripted import Truth, measured
 from tests.examples.reports import CAUSES, STORED, example_report, example_row, with_changes
@@ -172,6 +182,25 @@ def test_missing_cores_stand_above_a_gain_that_is_not_worth_a_word(gain: float, 
     rows = [with_changes(storage, advice=advice), with_changes(cores, advice=(), cache="cold", resolution="others")]
     codes = [step.remark.code if step.remark else "" for step in example_report(rows).summary.next]
     assert codes == (["more_cores", ""] if first else ["", "more_cores"])
+
+
+@pytest.mark.parametrize(
+    ("cause", "code", "steps"),
+    [
+        ("storage", "files_in_memory", [""]),
+        ("preprocessing", "files_in_memory", ["cheaper_preprocessing", ""]),
+        ("preprocessing", "shards", ["cheaper_preprocessing", ""]),
+        ("preprocessing", "workers", [""]),
+    ],
+)
+def test_the_first_change_belongs_to_what_limits(cause: Cause, code: ActionCode, steps: list[str]) -> None:
+    """What saves waiting for storage stands behind what takes less of the part that limits, where that is another."""
+    row = example_row()
+    assert row.bound and row.verdict and row.verdict.speedups.storage
+    speedups = replace(row.verdict.speedups, preprocessing=row.verdict.speedups.storage)
+    advice = (replace(row.advice[0], action=Action(code=code, facts={"share": 1.0, "bytes": 1e9, "workers": 4.0})),)
+    row = with_changes(row, bound=replace(row.bound, cause=cause), advice=advice, speedups=speedups)
+    assert [step.remark.code if step.remark else "" for step in example_report([row]).summary.next] == steps
 
 
 @pytest.mark.parametrize(
