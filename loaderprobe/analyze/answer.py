@@ -44,7 +44,16 @@ _FIGURES = {"factor": 2, "share": 2, "utilization": 2}
 
 def answered(report: Report) -> Report:
     """The report with its answer."""
-    known = (row for rows in by_device(report.summary.configurations) for row in rows if row.images_per_s)
+    every = report.summary.configurations
+    unclear = {(row.key, row.config.loader.workers) for row in measured(every) if not firm(row)}
+    knees = (
+        replace(knee, bottleneck=None, inconclusive=True)
+        if unclear.intersection((key, knee.workers) for key in knee.keys)
+        else knee
+        for knee in report.summary.knees
+    )
+    report = replace(report, summary=replace(report.summary, knees=tuple(knees)))
+    known = (row for rows in by_device(every) for row in rows if row.images_per_s)
     alike = by_key(known, lambda row: (_measured_on(row), row.config.resolution, row.config.loader.name))
     best = [_best_row(rows, report.summary.knees) for rows in alike.values()]
     report = replace(report, summary=replace(report.summary, best=_keys(best)))
@@ -339,9 +348,7 @@ def _next_steps(report: Report) -> tuple[NextStep, ...]:
 def _belongs(step: NextStep, rows: Rows) -> bool:
     """False of faster storage, or memory in its place, where storage limits none of the rows that the step is for."""
     limits = {name for row in rows if row.key in step.configurations for name in families(row.bound)}
-    return step.advice[0].action.code not in FORECAST_OF or bool(
-        limits & {"storage", "network", "balanced", "imbalance"}
-    )
+    return step.advice[0].action.code not in FORECAST_OF or not limits.isdisjoint({"storage", "network", "imbalance"})
 
 
 def _cheaper(rows: Rows) -> list[NextStep]:

@@ -693,6 +693,7 @@ MESSAGES: dict[str, str] = {
     "knee.no_forecast": "{how:code knee.at}; no forecast for more workers: {why}.",
     "knee.no_gain": "{how:code knee.at}; more workers gain nothing.",
     "knee.rises": "{how:code knee.at}; the rate still rises at the most workers that can be judged here.",
+    "knee.inconclusive": "{how:code knee.at}; inconclusive there, so what limits beyond it is not known.",
     "knee.limited": "{how:code knee.at}; beyond it, {then:code part.then}.",
     "knee.at": "{workers:loader}, [about {about:rate}|{images_per_s:rate}] images/s",
     "knee.at.estimated": "{workers:loader}, [about {about:rate}|{images_per_s:rate}] images/s (forecast)",

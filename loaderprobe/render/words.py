@@ -108,7 +108,9 @@ def knee_words(knee: Knee) -> str:
     rate = knee.images_per_s.value
     facts = {**values(knee), "images_per_s": rate, "why": why, "then": knee.bottleneck}
     facts["about"] = rate if _is_rough(knee.images_per_s) else None
-    if why:
+    if knee.inconclusive:
+        end = "inconclusive"
+    elif why:
         end = "no_forecast"
     elif knee.bottleneck is None:
         end = "no_gain" if beyond else "rises"

@@ -22,11 +22,12 @@ from loaderprobe.records.verdict import (
     Interval,
     Reason,
     ReasonCode,
+    Side,
     Speedup,
     Verdict,
     WorkerTime,
 )
-from loaderprobe.render.words import remark_words
+from loaderprobe.render.words import knee_words, remark_words
 from tests.analyze.scripted import Truth, measured
 from tests.examples.reports import CAUSES, STORED, example_report, example_row, with_changes
 
@@ -201,6 +202,25 @@ def test_the_first_change_belongs_to_what_limits(cause: Cause, code: ActionCode,
     advice = (replace(row.advice[0], action=Action(code=code, facts={"share": 1.0, "bytes": 1e9, "workers": 4.0})),)
     row = with_changes(row, bound=replace(row.bound, cause=cause), advice=advice, speedups=speedups)
     assert [step.remark.code if step.remark else "" for step in example_report([row]).summary.next] == steps
+
+
+@pytest.mark.parametrize(
+    ("cause", "side", "said"),
+    [
+        ("storage", "input", "storage"),
+        ("either", "input", "storage"),
+        ("either", "inconclusive", "inconclusive there, so what limits beyond it is not known."),
+        ("inconclusive", "inconclusive", "inconclusive there, so what limits beyond it is not known."),
+    ],
+)
+def test_a_knee_names_no_limit_beyond_an_inconclusive_verdict(cause: Cause, side: Side, said: str) -> None:
+    """Of the configuration with these workers, where that was measured."""
+    row = example_row()
+    assert row.bound
+    bound = replace(row.bound, cause=cause, side=side, candidates=("storage", "compute"))
+    (knee,) = example_report([with_changes(row, bound=bound)]).summary.knees
+    assert knee.workers == row.config.loader.workers
+    assert (knee_words(knee).partition("; ")[2] if knee.inconclusive else knee.bottleneck) == said
 
 
 @pytest.mark.parametrize(
