@@ -433,7 +433,7 @@ def detail_of(judged: Judged) -> Detail:
     """What the report draws of a measurement beyond its row. Raises BadValue without a complete round."""
     measurement, verdict, stacks = judged.measurement, judged.verdict, judged.measurement.stacks
     workers = max(1, measurement.workers) * measurement.ranks
-    held_up = steps_held_up(judged.experiments.measurement) if verdict.bound.side != "input" else ()
+    held_up = steps_held_up(judged.experiments.measurement)
     others = round(float(verdict.gpu.get("other_processes", 0))) - (measurement.ranks - 1)
     shared = (Remark(code="gpu_shared", facts={"processes": others}),) if others > 0 else ()
     return Detail(

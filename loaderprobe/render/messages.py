@@ -19,7 +19,8 @@ MESSAGES: dict[str, str] = {
     ),
     "steps_held_up": (
         "a step takes {beside_s:duration} beside the loader and {alone_s:duration} without it, not counting waits for "
-        "input: what feeds it may hold it up (workers, threads that receive and pin batches, copies to the device)"
+        "input: what feeds it may hold it up (workers on the same cores, threads that receive and pin batches, copies "
+        "to the device)"
     ),
     "gpu_shared": "{processes:count process} beside this training had its GPU open: compute alone is what that left",
     "measured_again": "segments in which the script did something else than training were measured again",
@@ -415,7 +416,10 @@ MESSAGES: dict[str, str] = {
     "several_machines": "several machines",
     "storage_ceiling": "the most that this storage gives",
     # Which resources were made free, and why no more.
-    "ablated_in_training": "ablations measured in training itself, {rounds:count round}: the prediction did not fit",
+    "ablated_in_training": (
+        "ablations measured in training itself, {rounds:count round}: the prediction did not fit, and the verdict does "
+        "not rest on it"
+    ),
     "ablated": "ablations measured, {rounds:count round}: {resources:nouns}",
     "nothing_to_ablate": "no round measured the loader, compute and training",
     "ablations_cannot_matter": (
