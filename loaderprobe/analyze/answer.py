@@ -422,6 +422,20 @@ def layout_notes(report: Report) -> Iterator[Remark]:
             yield Remark(code="layout_gains_nothing", facts={"data": images, **why})
 
 
+def with_warm_notes(report: Report) -> Report:
+    """The report with a note on each configuration that was slower with warm files than the same with cold ones."""
+    details = dict(report.details)
+    known = [row for row in measured(report.summary.configurations) if row.images_per_s]
+    cold = {alike_but_for(row.config, "cache"): row for row in known if row.config.cache == "cold"}
+    for row in known:
+        other, detail = cold.get(alike_but_for(row.config, "cache")), details.get(row.key)
+        gain = _over(row, other) if other and row.config.cache == "warm" else None
+        if detail and gain and gain.value * WORTH < 1:
+            note = Remark(code="warm_slower", facts={"low": gain.low, "high": gain.high})
+            details[row.key] = replace(detail, notes=(*detail.notes, note))
+    return replace(report, details=details)
+
+
 def _rate(row: ConfigurationRow) -> float:
     return row.images_per_s.value if row.images_per_s else 0.0
 

@@ -91,6 +91,7 @@ MESSAGES: dict[str, str] = {
         "{cores:code threads_spin}. In those rounds training ran at {training_per_s:rate} and "
         "{one_thread_training_per_s:rate} {unit}"
     ),
+    "warm_slower": "warm files trained {low-high:range 2} times as fast as cold ones: the machine changed in between",
     "others_took": "other processes took {share:percent} of {cores:.3g} cores in {segments} of {of} segments",
     "host_took": "other machines took {share:percent} of {cores:.3g} cores in {segments} of {of} segments",
     "others_read_too": "other processes read {bytes_per_s:bytes/s} from its devices in {segments} of {of} segments",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.analyze.answer import answered, layout_notes, speedup_of
+from loaderprobe.analyze.answer import answered, layout_notes, speedup_of, with_warm_notes
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.report import buffer_effect, enough, next_limits
 from loaderprobe.api.diagnose import Diagnosis
@@ -173,6 +173,29 @@ def test_large_files_that_gain_nothing_are_said_to(
     alone wherever no gain is forecast, as storage gains none."""
     found = [note.facts for note in layout_notes(example_report(rows))]
     assert found == ([pytest.approx(facts, abs=1e-3)] if facts else [])
+
+
+@pytest.mark.parametrize(
+    ("rows", "noted"),
+    [
+        ([_row(100, cache="cold"), _row(90)], [(0.891, 0.909)]),
+        ([_row(100, cache="cold"), _row(96)], []),
+        ([_row(100, cache="cold"), _row(110)], []),
+        ([_row(100, cache="cold", workers=1), _row(90, workers=2)], []),
+        ([_row(100, cache="as-found"), _row(90)], []),
+        ([_row(100, cache="cold"), _row(90, half=80)], []),
+    ],
+    ids=["slower", "alike", "faster", "other workers", "not known to be cold", "too noisy"],
+)
+def test_warm_files_that_train_slower_are_marked(
+    rows: list[ConfigurationRow], noted: list[tuple[float, float]]
+) -> None:
+    """With the range of the factor, on the configuration with warm files."""
+    details = with_warm_notes(example_report(rows)).details
+    found = [(key, note) for key, detail in details.items() for note in detail.notes if note.code == "warm_slower"]
+    ends = [(note.facts["low"], note.facts["high"]) for _, note in found]
+    assert ends == [pytest.approx(each, abs=0.01) for each in noted]
+    assert all(key == rows[1].key for key, _ in found)
 
 
 @pytest.mark.parametrize(("gain", "first"), [(1.9, False), (1.03, True)])
