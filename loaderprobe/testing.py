@@ -14,13 +14,7 @@ from typing import Any, Self
 from loaderprobe.protocols import Clock, ComputeArguments, Files
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig, with_options
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import (
-    BATCH_COLUMNS,
-    ComputeInfo,
-    Mode,
-    Timeline,
-    WorkerBatches,
-)
+from loaderprobe.records.measurement import BATCH_COLUMNS, ComputeInfo, Mode, Timeline, WorkerBatches
 
 __all__ = [
     "FakeClock",

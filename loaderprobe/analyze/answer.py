@@ -20,7 +20,7 @@ from loaderprobe.records.remark import TOO_SHORT, Facts, Remark
 from loaderprobe.records.report import Answer, ConfigurationRow, DataInfo, Limited, NextStep, Report, RunInfo, Scaling
 from loaderprobe.records.resources import JUDGED, RESOURCE, SPEEDUPS, ResourceName
 from loaderprobe.records.thresholds import FAR_BEYOND_NOISE, MOST_UNEXPLAINED, WORTH
-from loaderprobe.records.verdict import Action, Advice, Interval, Knee, ReasonCode, SideAndCause, Speedup
+from loaderprobe.records.verdict import Action, Interval, Knee, ReasonCode, SideAndCause, Speedup
 from loaderprobe.units import join_words, significant
 
 Rows = Sequence[ConfigurationRow]
@@ -330,11 +330,9 @@ def _next_steps(report: Report) -> tuple[NextStep, ...]:
     for some in devices:
         # What rests on an inconclusive row may be said later, but is not what to do next.
         sure = [row for row in best_of(report, some) if row.bound and row.bound.cause != "inconclusive"]
-        gains = [sure_gain for step in advised(sure) for sure_gain in _sure_gains(step)]
-        others = [step for axis in USUAL for step in _other_choices(best_of(report, some), axis)]
-        first = sorted(gains, key=_most, reverse=True)[:1]
+        first = sorted(_sure_steps(sure), key=lambda step: (_belongs(step, sure), _most(step)), reverse=True)[:1]
         cores = [more_core for more_core in _more_cores(report, some) if more_core not in made]
-        made += others
+        made += [step for axis in USUAL for step in _other_choices(best_of(report, some), axis)]
         if not first or (_most(first[0]) >= WORTH and _belongs(first[0], sure)):
             made += first + cores
         else:
@@ -440,30 +438,17 @@ def _rate(row: ConfigurationRow) -> float:
     return row.images_per_s.value if row.images_per_s else 0.0
 
 
-def _sure_gains(step: NextStep) -> list[NextStep]:
-    """The step for the configurations that surely gain by it; none where none does."""
-    pairs = zip(step.advice, step.configurations, strict=True)
-    sure = [(advice, key) for advice, key in pairs if advice.surely_gains]
-    advice, keys = tuple(each for each, _ in sure), tuple(key for _, key in sure)
-    return [replace(step, advice=advice, command=advice[0].command, configurations=keys)] if sure else []
-
-
-def advised(rows: Rows) -> tuple[NextStep, ...]:
-    """Two changes of each row at most, and those that gain nothing; the same action is given once for all."""
-    found: dict[Hashable, list[tuple[ConfigurationRow, Advice]]] = {}
-    for wanted in (True, False):
-        for row in rows:
-            some = [each for each in row.advice if each.is_worth_making == wanted]
-            for each in some[:MOST_ADVICE] if wanted else some:
-                found.setdefault((wanted, as_read(each.action), each.command), []).append((row, each))
-    return tuple(
+def _sure_steps(rows: Rows) -> list[NextStep]:
+    """Of two changes of each row those that surely gain; the same action is given once for all that gain by it."""
+    sure = [(row, advice) for row in rows for advice in row.advice[:MOST_ADVICE] if advice.surely_gains]
+    return [
         NextStep(
             advice=tuple(each for _, each in some),
             command=some[0][1].command,
             configurations=_keys([row for row, _ in some]),
         )
-        for some in found.values()
-    )
+        for some in by_key(sure, lambda pair: (as_read(pair[1].action), pair[1].command)).values()
+    ]
 
 
 def as_read(action: Action) -> Hashable:

@@ -28,15 +28,7 @@ from torch.autograd.profiler_util import FunctionEvent
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from loaderprobe.batches import samples_in
-from loaderprobe.compute.trainer import (
-    ModelCopy,
-    device_words,
-    epochs,
-    is_loader,
-    moved,
-    part_of_step,
-    tensors_in,
-)
+from loaderprobe.compute.trainer import ModelCopy, device_words, epochs, is_loader, moved, part_of_step, tensors_in
 from loaderprobe.protocols import Clock, OnStage
 from loaderprobe.records.environment import Origin
 from loaderprobe.records.layers import (

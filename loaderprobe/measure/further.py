@@ -70,9 +70,7 @@ def _both_batches(earlier: WorkerBatches, later: WorkerBatches, batches: int) ->
         # A column that one of them did not record is not recorded.
         columns[name] = tuple(chain(*both)) if all(map(len, both)) else ()
     return WorkerBatches(
-        batch=(*earlier.batch, *(number + batches for number in later.batch)),
-        lost=earlier.lost + later.lost,
-        **columns,
+        batch=(*earlier.batch, *(number + batches for number in later.batch)), lost=earlier.lost + later.lost, **columns
     )
 
 

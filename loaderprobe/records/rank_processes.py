@@ -162,15 +162,7 @@ class ReadResult:
 
 
 NotTogetherCode = Literal[
-    "silent",
-    "other_thread",
-    "another_process",
-    "loaders_differ",
-    "out_of_step",
-    "no_group",
-    "refused",
-    "ended",
-    "lost",
+    "silent", "other_thread", "another_process", "loaders_differ", "out_of_step", "no_group", "refused", "ended", "lost"
 ]
 """Why ranks are not measured together. silent: ranks of which none of the DataLoaders trained in time. loaders_differ:
 from those of rank 0. out_of_step: they did not come to the agreed step. no_group: they could not meet. refused: a

@@ -19,8 +19,7 @@ MESSAGES: dict[str, str] = {
     ),
     "steps_held_up": (
         "a step takes {beside_s:duration} beside the loader and {alone_s:duration} without it, not counting waits for "
-        "input: what feeds it may hold it up (workers on the same cores, threads that receive and pin batches, copies "
-        "to the device)"
+        "input: what feeds it may hold it up (workers on its cores, threads that pin batches, copies to the device)"
     ),
     "gpu_shared": "{processes:count process} beside this training had its GPU open: compute alone is what that left",
     "measured_again": "segments in which the script did something else than training were measured again",
@@ -417,10 +416,7 @@ MESSAGES: dict[str, str] = {
     "several_machines": "several machines",
     "storage_ceiling": "the most that this storage gives",
     # Which resources were made free, and why no more.
-    "ablated_in_training": (
-        "ablations measured in training itself, {rounds:count round}: the prediction did not fit, and the verdict does "
-        "not rest on it"
-    ),
+    "ablated_in_training": "ablated in training, {rounds:count round}: the prediction did not fit, and is not used",
     "ablated": "ablations measured, {rounds:count round}: {resources:nouns}",
     "nothing_to_ablate": "no round measured the loader, compute and training",
     "ablations_cannot_matter": (
@@ -828,12 +824,8 @@ MESSAGES: dict[str, str] = {
     "sweep_plan.verdicts_measured": "Plan: all verdicts are already measured.",
     "sweep_plan.all_measured": "Plan: everything is already measured.",
     "sweep_plan.further": (
-        "Time that is left goes to further rounds of {further:count configuration} measured before; the shortest takes "
-        "about {further_s:duration}."
-    ),
-    "sweep_plan.further_alone": (
-        "Plan: further rounds of {further:count configuration} within the budget of {budget_s:duration}; the shortest "
-        "takes about {further_s:duration}."
+        "Further rounds of {further:count configuration} measured before have the time that is left, each at least "
+        "{further_s:duration}."
     ),
     "sweep_plan.time": "It takes about {expected_s:duration}; --budget SECONDS gives more or less, --thorough all.",
     "sweep_plan.time_thorough": "It takes about {expected_s:duration}; --budget SECONDS sets a limit.",

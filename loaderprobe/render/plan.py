@@ -16,18 +16,7 @@ from loaderprobe.records.options import PLAN
 from loaderprobe.records.plan import FIXED, OF_EACH, InputName, Need, NeedName, PlanReport
 from loaderprobe.records.supply import Asked, PlanPart, PlanSupply, Quantity
 from loaderprobe.render.charts import Bar, Chart, ChartRow, How
-from loaderprobe.render.document import (
-    Column,
-    Command,
-    Document,
-    Item,
-    Paragraph,
-    Part,
-    Section,
-    Table,
-    items,
-    table,
-)
+from loaderprobe.render.document import Column, Command, Document, Item, Paragraph, Part, Section, Table, items, table
 from loaderprobe.render.format import MISSING, counted, figure, grouped, named, percent, rate, span
 from loaderprobe.render.rows import as_columns
 from loaderprobe.render.words import ENOUGH_MARK, LIMIT_WORDS, enough, message, remark_words

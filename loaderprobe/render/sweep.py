@@ -372,11 +372,7 @@ def panel_sections(report: Report) -> Iterator[Section]:
 
 
 def _panel(
-    report: Report,
-    title: str,
-    unit: str,
-    draw: Callable[[ConfigurationRow, Verdict], ChartRow | None],
-    **chart: Any,
+    report: Report, title: str, unit: str, draw: Callable[[ConfigurationRow, Verdict], ChartRow | None], **chart: Any
 ) -> Section:
     """A chart for each device that has a figure, its rows by data set; `draw` gives None where there is none."""
     parts: list[Part] = []

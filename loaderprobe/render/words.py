@@ -167,7 +167,7 @@ def sweep_plan_words(plan: SweepPlan) -> Iterator[str]:
     elif not plan.further:
         yield message(f"sweep_plan.{'verdicts' if plan.beside else 'all'}_measured", {})
     if plan.further:
-        yield message(f"sweep_plan.further{'' if plan.configurations else '_alone'}", facts)
+        yield message("sweep_plan.further", facts)
     for study in plan.beside:
         yield message(f"sweep_plan.{study.study}", values(study))
 
