@@ -216,7 +216,7 @@ def _how_sure(rows: Rows, shown: Rows, removed_once: set[str]) -> Iterator[Answe
 
 
 def _leads(row: ConfigurationRow) -> Speedup | None:
-    """The speed-up of the only cause; None where training was faster than compute alone by more than noise explains."""
+    """The speed-up of the only cause; None where training was faster than compute alone by over a third."""
     if not firm(row) or families(row.bound)[0] not in SPEEDUPS or row.verdict is None:
         return None
     if (row.verdict.accelerator_utilization or 0.0) > MOST_UNEXPLAINED:

@@ -329,7 +329,7 @@ def test_an_open_verdict_asks_for_time_or_for_the_cores_that_others_took(
 def test_an_open_sweep_is_resumed_where_more_rounds_were_asked_for(
     name: str, command: str, notes: bool, typed: str
 ) -> None:
-    """Whatever the reason of its verdict; else it is measured anew. By its name where its path is not known."""
+    """Whatever the reason of its verdict; else it begins again. By its name where its path is unknown."""
     row = example_row()
     assert row.bound
     code: ReasonCode = "speedups_alike" if notes else "rounds_disturbed"
