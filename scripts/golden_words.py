@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
+from loaderprobe.records.attached import Attached, SeenLoader, WhyNot
 from loaderprobe.records.bandwidth import Limit, LimitCode
-from loaderprobe.records.diagnosis import Attached, SeenLoader, WhyNot
 from loaderprobe.records.environment import Capability, StepCode
 from loaderprobe.records.loader_files import UnknownFilesCode
 from loaderprobe.records.measurement import RejectedCode

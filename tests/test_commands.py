@@ -112,7 +112,7 @@ REFUSED: list[tuple[tuple[str, ...], int, str]] = [
     (("compare", "cpu", "cpu", "--differ", "device"), 2, "names nothing"),
     (("compare", "cpu", "cpu", "--fail-if-slower", "80%"), 2, "half as fast"),
     (("compare", "cpu", "cpu", "--fail-if-slower", "much"), 2, "much"),
-    (("compare", "cpu", "run"), 2, "different kinds do not compare"),
+    (("compare", "cpu", "run"), 2, "is a result of run or diagnose"),
     (("compare", "layers", "layers"), 2, DO_NOT_COMPARE),
     (("compare", "trace", "trace"), 2, DO_NOT_COMPARE),
     (("compare", "rank-bandwidth", "rank-bandwidth", "--fail-if-verdict-changes"), 2, "have no verdicts"),

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from math import ceil
+from pathlib import PurePath
 from typing import Literal
 
 from loaderprobe.analyze.effects import fewest, of_intervals, ranked
+from loaderprobe.analyze.forecast.advice import FORECAST_OF
 from loaderprobe.records import by_key
 from loaderprobe.records.config import OPTIONS, alike_but_for
 from loaderprobe.records.files import Staged
 from loaderprobe.records.options import COMPUTE, SWEEP
-from loaderprobe.records.remark import Facts, Remark
-from loaderprobe.records.report import Answer, ConfigurationRow, DataInfo, Limited, NextStep, Report, Scaling
+from loaderprobe.records.remark import TOO_SHORT, Facts, Remark
+from loaderprobe.records.report import Answer, ConfigurationRow, DataInfo, Limited, NextStep, Report, RunInfo, Scaling
 from loaderprobe.records.resources import JUDGED, RESOURCE, SPEEDUPS, ResourceName
-from loaderprobe.records.thresholds import FAR_BEYOND_NOISE, WORTH
-from loaderprobe.records.verdict import Action, Advice, Interval, Knee, ReasonCode, SideAndCause, Speedup
+from loaderprobe.records.thresholds import FAR_BEYOND_NOISE, MOST_UNEXPLAINED, WORTH
+from loaderprobe.records.verdict import Action, Interval, Knee, ReasonCode, SideAndCause, Speedup
 from loaderprobe.units import join_words, significant
 
 Rows = Sequence[ConfigurationRow]
@@ -42,7 +44,16 @@ _FIGURES = {"factor": 2, "share": 2, "utilization": 2}
 
 def answered(report: Report) -> Report:
     """The report with its answer."""
-    known = (row for rows in by_device(report.summary.configurations) for row in rows if row.images_per_s)
+    every = report.summary.configurations
+    unclear = {(row.key, row.config.loader.workers) for row in measured(every) if not firm(row)}
+    knees = (
+        replace(knee, bottleneck=None, inconclusive=True)
+        if unclear.intersection((key, knee.workers) for key in knee.keys)
+        else knee
+        for knee in report.summary.knees
+    )
+    report = replace(report, summary=replace(report.summary, knees=tuple(knees)))
+    known = (row for rows in by_device(every) for row in rows if row.images_per_s)
     alike = by_key(known, lambda row: (_measured_on(row), row.config.resolution, row.config.loader.name))
     best = [_best_row(rows, report.summary.knees) for rows in alike.values()]
     report = replace(report, summary=replace(report.summary, best=_keys(best)))
@@ -152,8 +163,8 @@ def _answers(report: Report) -> tuple[Answer, ...]:
     rest = [rows for rows in rows_by_device if rows not in first]
     ablated = {key: each.ablations for key, each in report.details.items() if each.ablations}
     once = {key for key, each in ablated.items() if each.code == "ablated" and 1 in each.facts.values()}
-    sure = _how_sure([row for rows in first_devices(report) for row in rows], once)
-    return (*_limited(first), *sure, *_limited(rest))
+    asked = [row for rows in first_devices(report) for row in rows]
+    return (*_limited(first), *_how_sure(asked, best_of(report, asked), once), *_limited(rest))
 
 
 def _limited(rows_by_device: Iterable[Rows]) -> Iterator[Answer]:
@@ -176,40 +187,55 @@ def _limits(rows: Rows) -> tuple[Limited, ...]:
     )
 
 
-def _how_sure(rows: Rows, removed_once: Container[str]) -> Iterator[Answer]:
-    """In how many configurations one cause leads, and in how many rounds and how wide bands of noise that was seen."""
-    seen = measured(rows)
-    led = [
-        (speedup, row)
-        for row in seen
-        if firm(row) and families(row.bound)[0] in SPEEDUPS and len(main_speedups(row)) == 1
-        for _, speedup in main_speedups(row)
-    ]
-    if not led:
+def _how_sure(rows: Rows, shown: Rows, removed_once: set[str]) -> Iterator[Answer]:
+    """In how many configurations one cause leads; the rounds and the bands of noise of those that are shown.
+
+    Those not measured yet count: one of them may be the best.
+    """
+    known = [row for row in shown if row.verdict and row.images_per_s]
+    if not known:
         return
-    rounds = [row.verdict.complete_rounds for _, row in led if row.verdict]
-    single = [1 for _, row in led if row.key in removed_once]
-    rates = [row.images_per_s for _, row in led if row.images_per_s]
-    bands = [rate.half / rate.value for rate in rates]
+    led = {row.key: speedup for row in measured(rows) if (speedup := _leads(row))}
+    twice = {row.key for row in rows if row.verdict and row.verdict.complete_rounds > 1} - removed_once
+    rounds = [row.verdict.complete_rounds for row in known if row.verdict]
+    bands = [row.images_per_s.half / row.images_per_s.value for row in known if row.images_per_s]
+    asked = [row for row in rows if row.status != "failed"]
+    levels = [_level([led.get(row.key) for row in some], twice.issuperset(_keys(some))) for some in (asked, known)]
     facts: Facts = {
-        "level": _level([found for found, _ in led], [*rounds, *single], of=len(seen)),
-        "of": len(seen),
-        "measured": sum(speedup.how == "measured" for speedup, _ in led),
+        "level": min(levels, key=LEVELS.index),
+        "clear": sum(map(firm, asked)),
+        "of": len(asked),
+        "measured": sum(speedup.how == "measured" for speedup in led.values()),
+        "shown": len(known),
         "low_rounds": min(rounds),
         "high_rounds": max(rounds),
         "low_band": min(bands),
         "high_band": max(bands),
     }
-    yield Answer(code="how_sure", configurations=_keys([row for _, row in led]), facts=facts)
+    yield Answer(code="how_sure", configurations=tuple(led), facts=facts)
 
 
-def _level(leading: Sequence[Speedup], rounds: Sequence[int], *, of: int) -> str:
+def _leads(row: ConfigurationRow) -> Speedup | None:
+    """The speed-up of the only cause; None where training was faster than compute alone by over a third."""
+    if not firm(row) or families(row.bound)[0] not in SPEEDUPS or row.verdict is None:
+        return None
+    if (row.verdict.accelerator_utilization or 0.0) > MOST_UNEXPLAINED:
+        return None
+    found = [speedup for _, speedup in main_speedups(row)]
+    return found[0] if len(found) == 1 else None
+
+
+LEVELS = ("low", "medium", "high")
+
+
+def _level(leading: Sequence[Speedup | None], measured_twice: bool) -> str:
     """high: each configuration has its cause, measured more than once, far beyond noise. low: few have, or barely."""
-    least = min(speedup.low for speedup in leading)
-    if len(leading) < of / 2 or least < WORTH:
+    found = [speedup for speedup in leading if speedup]
+    least = min((speedup.low for speedup in found), default=0.0)
+    if 2 * len(found) < len(leading) or least < WORTH:
         return "low"
-    measured_twice = all(speedup.how == "measured" for speedup in leading) and min(rounds) > 1
-    return "high" if measured_twice and len(leading) == of and least >= FAR_BEYOND_NOISE else "medium"
+    measured_twice = measured_twice and all(speedup.how == "measured" for speedup in found)
+    return "high" if measured_twice and len(found) == len(leading) and least >= FAR_BEYOND_NOISE else "medium"
 
 
 def _scaling(report: Report) -> Iterator[Scaling]:
@@ -304,16 +330,23 @@ def _next_steps(report: Report) -> tuple[NextStep, ...]:
     for some in devices:
         # What rests on an inconclusive row may be said later, but is not what to do next.
         sure = [row for row in best_of(report, some) if row.bound and row.bound.cause != "inconclusive"]
-        gains = [sure_gain for step in advised(sure) for sure_gain in _sure_gains(step)]
-        others = [step for axis in USUAL for step in _other_choices(best_of(report, some), axis)]
-        first = sorted(gains, key=_most, reverse=True)[:1]
+        first = sorted(_sure_steps(sure), key=lambda step: (_belongs(step, sure), _most(step)), reverse=True)[:1]
         cores = [more_core for more_core in _more_cores(report, some) if more_core not in made]
-        # A gain that is not worth a word does not stand above what limits.
-        made += others
-        made += cores + first if first and _most(first[0]) < WORTH else first + cores
+        made += [step for axis in USUAL for step in _other_choices(best_of(report, some), axis)]
+        if not first or (_most(first[0]) >= WORTH and _belongs(first[0], sure)):
+            made += first + cores
+        else:
+            # A gain that is not worth a word, or of what does not limit, does not stand above what limits.
+            made += (cores or _cheaper(sure)) + first
     if not made:
         made += _cheaper(best_of(report, [row for some in devices for row in some]))
     return tuple(made)
+
+
+def _belongs(step: NextStep, rows: Rows) -> bool:
+    """False of faster storage, or memory in its place, where storage limits none of the rows that the step is for."""
+    limits = {name for row in rows if row.key in step.configurations for name in families(row.bound)}
+    return step.advice[0].action.code not in FORECAST_OF or not limits.isdisjoint({"storage", "network", "imbalance"})
 
 
 def _cheaper(rows: Rows) -> list[NextStep]:
@@ -387,34 +420,35 @@ def layout_notes(report: Report) -> Iterator[Remark]:
             yield Remark(code="layout_gains_nothing", facts={"data": images, **why})
 
 
+def with_warm_notes(report: Report) -> Report:
+    """The report with a note on each configuration that was slower with warm files than the same with cold ones."""
+    details = dict(report.details)
+    known = [row for row in measured(report.summary.configurations) if row.images_per_s]
+    cold = {alike_but_for(row.config, "cache"): row for row in known if row.config.cache == "cold"}
+    for row in known:
+        other, detail = cold.get(alike_but_for(row.config, "cache")), details.get(row.key)
+        gain = _over(row, other) if other and row.config.cache == "warm" else None
+        if detail and gain and gain.value * WORTH < 1:
+            note = Remark(code="warm_slower", facts={"low": gain.low, "high": gain.high})
+            details[row.key] = replace(detail, notes=(*detail.notes, note))
+    return replace(report, details=details)
+
+
 def _rate(row: ConfigurationRow) -> float:
     return row.images_per_s.value if row.images_per_s else 0.0
 
 
-def _sure_gains(step: NextStep) -> list[NextStep]:
-    """The step for the configurations that surely gain by it; none where none does."""
-    pairs = zip(step.advice, step.configurations, strict=True)
-    sure = [(advice, key) for advice, key in pairs if advice.surely_gains]
-    advice, keys = tuple(each for each, _ in sure), tuple(key for _, key in sure)
-    return [replace(step, advice=advice, command=advice[0].command, configurations=keys)] if sure else []
-
-
-def advised(rows: Rows) -> tuple[NextStep, ...]:
-    """Two changes of each row at most, and those that gain nothing; the same action is given once for all."""
-    found: dict[Hashable, list[tuple[ConfigurationRow, Advice]]] = {}
-    for wanted in (True, False):
-        for row in rows:
-            some = [each for each in row.advice if each.is_worth_making == wanted]
-            for each in some[:MOST_ADVICE] if wanted else some:
-                found.setdefault((wanted, as_read(each.action), each.command), []).append((row, each))
-    return tuple(
+def _sure_steps(rows: Rows) -> list[NextStep]:
+    """Of two changes of each row those that surely gain; the same action is given once for all that gain by it."""
+    sure = [(row, advice) for row in rows for advice in row.advice[:MOST_ADVICE] if advice.surely_gains]
+    return [
         NextStep(
             advice=tuple(each for _, each in some),
             command=some[0][1].command,
             configurations=_keys([row for row, _ in some]),
         )
-        for some in found.values()
-    )
+        for some in by_key(sure, lambda pair: (as_read(pair[1].action), pair[1].command)).values()
+    ]
 
 
 def as_read(action: Action) -> Hashable:
@@ -435,7 +469,7 @@ def _longer(report: Report, rows: Rows) -> list[NextStep]:
     Without the other processes, where those took cores meanwhile.
     """
     best, said = best_of(report, rows), {key: detail.notes for key, detail in report.details.items()}
-    cut = {key for key, notes in said.items() if any("budget_s" in note.facts for note in notes)}
+    cut = {key for key, notes in said.items() if any(note.code in TOO_SHORT for note in notes)}
     cut -= {row.key for row in best if firm(row)}
     held_up = {key for key, notes in said.items() if any(note.code == "others_took" for note in notes)}
     reasons = {row.key: row.bound.reason.code for row in best if row.bound}
@@ -444,11 +478,24 @@ def _longer(report: Report, rows: Rows) -> list[NextStep]:
     if not short or 2 * sum(map(firm, best)) >= len(best):
         return []
     notes = [note for row in short for note in said.get(row.key, ())]
-    enough_s = (ceil(float(note.facts["budget_s"])) for note in notes if "budget_s" in note.facts)
-    budget_s = max(60 * ceil(MORE_TIME * report.summary.run.wall_s / 60), *enough_s, 0)
+    enough_s = [ceil(float(note.facts["budget_s"])) for note in notes if "budget_s" in note.facts]
+    budget_s = max(enough_s, default=60 * ceil(MORE_TIME * report.summary.run.wall_s / 60))
     taken = max((float(note.facts["share"]) for note in notes if note.code == "others_took"), default=None)
     remark = Remark(code="measure_longer") if taken is None else Remark(code="measure_alone", facts={"share": taken})
-    return [NextStep(remark=remark, command=f"--budget {budget_s}", configurations=_keys(short))]
+    # Rounds that were asked for are added to those that there are.
+    resumed = _resumed(report.summary.run) if any(row.key in cut for row in short) else ""
+    command = f"{resumed} --budget {budget_s}".lstrip()
+    return [NextStep(remark=remark, command=command, configurations=_keys(short))]
+
+
+def _resumed(run: RunInfo) -> str:
+    """The command that goes on with a sweep, from where that was typed; by its name where its path is not known."""
+    if not run.command.startswith(("loaderprobe sweep", "loaderprobe.sweep")):
+        return ""
+    words = shlex.split(run.command.replace("--out=", "--out "))
+    out = words[words.index("--out") + 1] if "--out" in words else f"loaderprobe-runs/{run.name}"
+    known = PurePath(out).name == run.name and ("--out" in words or run.name[:8].isdigit())
+    return f"loaderprobe sweep --resume {shlex.quote(out if known else run.name)}"
 
 
 def _more_cores(report: Report, rows: Rows) -> list[NextStep]:

@@ -34,15 +34,7 @@ from loaderprobe.records.environment import Environment, Origin, StorageLocation
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, segments_of
 from loaderprobe.records.report import ConfigurationRow
-from loaderprobe.records.thresholds import (
-    ALPHA,
-    ENOUGH_ROUNDS,
-    NORMAL,
-    OF_SLICES,
-    OTHER_READS,
-    REPEAT,
-    SAME_MEMORY,
-)
+from loaderprobe.records.thresholds import ALPHA, ENOUGH_ROUNDS, NORMAL, OF_SLICES, OTHER_READS, REPEAT, SAME_MEMORY
 from loaderprobe.records.verdict import Interval, SideAndCause
 from loaderprobe.stats import mean, standard_error, student_quantile, student_tails
 from loaderprobe.units import format_bytes, join_words

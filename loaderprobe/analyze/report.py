@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from math import ceil
 
-from loaderprobe.analyze.answer import answered, layout_notes
+from loaderprobe.analyze.answer import answered, layout_notes, with_warm_notes
 from loaderprobe.analyze.forecast.advice import DataPlace, Recommendation, Surroundings, recommend, recommend_groups
 from loaderprobe.analyze.forecast.changes import OneAFile
 from loaderprobe.analyze.forecast.fit import Storage
@@ -333,7 +333,7 @@ def build_report(
     )
     report = answered(Report(summary=summary, details={key: detail_of(each) for key, each in judged.items()}))
     run = replace(summary.run, notes=(*summary.run.notes, *layout_notes(report)))
-    return replace(report, summary=replace(report.summary, run=run))
+    return with_warm_notes(replace(report, summary=replace(report.summary, run=run)))
 
 
 def _judged(measurement: Measurement, ceiling: StorageCeiling | None) -> Judged | DamagedFile:
@@ -433,7 +433,7 @@ def detail_of(judged: Judged) -> Detail:
     """What the report draws of a measurement beyond its row. Raises BadValue without a complete round."""
     measurement, verdict, stacks = judged.measurement, judged.verdict, judged.measurement.stacks
     workers = max(1, measurement.workers) * measurement.ranks
-    held_up = steps_held_up(judged.experiments.measurement) if verdict.bound.side != "input" else ()
+    held_up = steps_held_up(judged.experiments.measurement)
     others = round(float(verdict.gpu.get("other_processes", 0))) - (measurement.ranks - 1)
     shared = (Remark(code="gpu_shared", facts={"processes": others}),) if others > 0 else ()
     return Detail(

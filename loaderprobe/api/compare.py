@@ -158,7 +158,8 @@ def compare(
     before, after = sources(a), sources(b)
     paths = {each.kind: each.path for each in (*before, *after)}
     if len(paths) > 1:
-        said = " and ".join(f"{path} is of {kind}" for kind, path in paths.items())
+        of = {kind: "run or diagnose" if kind == "diagnosis" else kind for kind in paths}
+        said = " and ".join(f"{path} is a result of {of[kind]}" for kind, path in paths.items())
         raise BadValue(f"results of different kinds do not compare: {said}", hint="give two of one kind")
     (kind,) = paths
     if fail_if_unclear and allow_unclear:

@@ -28,9 +28,9 @@ from loaderprobe.api.values import IMAGENET_IMAGES, PathLike
 from loaderprobe.compute.emulated import parse_rate
 from loaderprobe.errors import BadValue
 from loaderprobe.records import values
+from loaderprobe.records.attached import WatchReport
 from loaderprobe.records.bandwidth import BandwidthReport
 from loaderprobe.records.catalogue import CatalogueEntry
-from loaderprobe.records.diagnosis import WatchReport
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.plan import PlanReport, PlanSource
 from loaderprobe.records.report import ConfigurationRow

@@ -19,8 +19,8 @@ from loaderprobe.errors import EXIT_INTERRUPTED, BadValue, LoaderprobeError, Mis
 from loaderprobe.measure.attach.attachment import Attachment, Finished
 from loaderprobe.measure.attach.watcher import Watcher
 from loaderprobe.protocols import Say
+from loaderprobe.records.attached import Attached, AttachRequest, WatchReport
 from loaderprobe.records.config import CacheState
-from loaderprobe.records.diagnosis import Attached, AttachRequest, WatchReport
 from loaderprobe.records.files import from_json, to_json
 from loaderprobe.render.watch import watch_columns, watch_document
 from loaderprobe.store.codec import decode, encode, write_atomically

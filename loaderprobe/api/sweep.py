@@ -27,7 +27,7 @@ from loaderprobe.measure.image_data import converted, image_sets, with_copies
 from loaderprobe.measure.ranks.launch import Coordinator, check_one_node, on_this_machine
 from loaderprobe.measure.runner import ForkServer, Processes
 from loaderprobe.measure.studies import pending_studies, plan_studies, study_all
-from loaderprobe.measure.sweep import Orders, pending, plan_sweep
+from loaderprobe.measure.sweep import Orders, SweepResult, may_go_on, pending, plan_sweep
 from loaderprobe.measure.sweep import sweep as run_sweep
 from loaderprobe.plugins import foreign_module
 from loaderprobe.protocols import OnStage
@@ -190,15 +190,19 @@ def resume(
 ) -> Run:
     """Complete a run with its own settings: measure what has no measurement yet, what failed among it.
 
-    `budget_s` is a new budget for that, and the others are as of `sweep`. Raises BadValue for what is no time, and on
-    another machine: a run has the rates of one.
+    `budget_s` is a new budget for that, and for further rounds of what is open; the others are as of `sweep`. Raises
+    BadValue for what is no time, and on another machine: a run has the rates of one.
     """
     check_seconds("budget", budget_s)
     directory = open_run(Path(run))
     before, here = (each.machine for each in (directory.record.environment, describe_environment(())))
     heard = listener or ProgressOnly(progress)
+    further: Mapping[RunConfig, SweepResult] = {}
+    if budget_s is not None or _is_left(directory):
+        rows = judge_run(directory).summary.configurations
+        further = may_go_on(directory, [row.config for row in rows if row.status == "measured"])
     if before != here:
-        if _is_left(directory):
+        if further or _is_left(directory):
             raise BadValue(
                 f"{run} was begun on {before}, and this is {here}",
                 hint="resume it on such a machine, or measure again into a new directory",
@@ -210,10 +214,10 @@ def resume(
     if budget_s is not None:
         with directory.lock():
             directory.ask(replace(directory.record.spec, budget_s=budget_s))
-    return _completed(directory, heard, coordinator, foreign_modules(directory))
+    return _completed(directory, heard, coordinator, further)
 
 
-def foreign_modules(run: RunDirectory) -> tuple[str, ...]:
+def foreign_modules(run: RunDirectory, further: Iterable[RunConfig] = ()) -> tuple[str, ...]:
     """Modules outside loaderprobe that measuring the rest of a run imports: the run names them, not the command line.
 
     Imports nothing of them. Raises BadValue for a loader or a compute that is not known.
@@ -221,7 +225,7 @@ def foreign_modules(run: RunDirectory) -> tuple[str, ...]:
     modules: list[str | None] = []
     spec = run.record.spec
     asked = spec.configs if spec.auto else pending(run)
-    for config in (*asked, *(config for _, config, _ in pending_studies(run))):
+    for config in (*asked, *further, *(config for _, config, _ in pending_studies(run))):
         modules += (
             foreign_module("loader", config.loader.name),
             foreign_module("compute", config.compute.kind),
@@ -243,12 +247,16 @@ def written(given: Mapping[str, Any]) -> str:
 
 
 def _completed(
-    directory: RunDirectory, heard: Listener, coordinator: Coordinator | None, foreign: Sequence[str] = ()
-) -> Run:
-    """The run once what is pending is measured; where that is interrupted, what is done is shown and kept, too."""
-    heard.planned(plan(directory), foreign)
+    directory: RunDirectory, heard: Listener, coordinator: Coordinator | None,
+    further: Mapping[RunConfig, SweepResult] | None = None,
+) -> Run:  # fmt: skip
+    """The run once what is pending is measured, and `further` has more rounds; None of a run that only begins.
+
+    Where that is interrupted, what is done is shown and kept, too.
+    """
+    heard.planned(plan(directory, further or {}), () if further is None else foreign_modules(directory, further))
     try:
-        measure(directory, heard.progress, coordinator)
+        measure(directory, heard.progress, coordinator, further or {})
     except (KeyboardInterrupt, LostRank) as error:
         _shown_and_kept(directory, heard)
         error.add_note(f"what was measured is kept; go on with loaderprobe.resume({str(directory.path)!r})")
@@ -270,9 +278,9 @@ def _shown_and_kept(directory: RunDirectory, heard: Listener) -> Run:
     return run
 
 
-def plan(run: RunDirectory) -> SweepPlan:
+def plan(run: RunDirectory, further: Mapping[RunConfig, SweepResult] = {}) -> SweepPlan:
     """What a sweep of the run would measure now, and how long that takes."""
-    return plan_sweep(run.record.spec, pending(run) or more_of(run), plan_studies(run))
+    return plan_sweep(run.record.spec, pending(run) or more_of(run), plan_studies(run), further)
 
 
 def more_of(run: RunDirectory) -> list[RunConfig]:
@@ -281,17 +289,20 @@ def more_of(run: RunDirectory) -> list[RunConfig]:
     return next_configs(judge_run(run), auto) if auto else []
 
 
-def measure(run: RunDirectory, on_stage: OnStage, coordinator: Coordinator | None = None) -> None:
-    """Measure what is pending in the run; KeyboardInterrupt keeps what is done. Raises Locked.
+def measure(
+    run: RunDirectory, on_stage: OnStage, coordinator: Coordinator | None = None,
+    further: Mapping[RunConfig, SweepResult] = {},
+) -> None:  # fmt: skip
+    """Measure what is pending in the run, and more of `further`; KeyboardInterrupt keeps what is done. Raises Locked.
 
     `coordinator` has the other processes that a launcher started: they take part where a configuration has
     several ranks. Without a launcher those are of this machine. Raises BadValue where they would be of several nodes.
     """
     # Measured ones, too: each has as many threads a rank as those with the most ranks.
-    configs = run.record.spec.configs if _is_left(run) else ()
+    configs = run.record.spec.configs if further or _is_left(run) else ()
     with run.lock(), nullcontext(coordinator) if coordinator else _processes(configs) as processes:
         orders = Orders(run=run, processes=processes, clock=SystemClock(), on_stage=on_stage)
-        run_sweep(orders, partial(more_of, run))
+        run_sweep(orders, partial(more_of, run), further)
         Ceilings(run=run).name_kinds(orders.left_s)
         study_all(orders)
     on_stage("measured", 1, 1)

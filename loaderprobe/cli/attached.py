@@ -25,7 +25,7 @@ SAME_S = 2.0
 FOLDED = TextWrapper(100, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 if TYPE_CHECKING:
-    from loaderprobe.records.diagnosis import Attached, AttachRequest
+    from loaderprobe.records.attached import Attached, AttachRequest
 
 
 def attach_by_environment() -> None:

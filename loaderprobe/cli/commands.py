@@ -30,13 +30,24 @@ from loaderprobe.cli.border import (
     width_and_color,
     write_file,
 )
-from loaderprobe.cli.sweep import sweep
 from loaderprobe.errors import EXIT_DONE, EXIT_GATE_FAILED, EXIT_INTERRUPTED, EXIT_SOME_FAILED, BadValue
 from loaderprobe.records import options
 from loaderprobe.units import format_bytes, join_words
 
 if TYPE_CHECKING:
     from loaderprobe.api.shown import Tabled
+
+
+@command(options.SWEEP)
+def sweep(call: Invocation, **asked: Any) -> int:
+    """Measure whether training is compute-bound or input-bound, and which part of the input limits it.
+
+    Trains a model on generated data sets, or on DATA, with the serial loader and with each number of workers.
+    Each verdict comes from an experiment.
+    """
+    from loaderprobe.cli.sweep import swept
+
+    return swept(call, **asked)
 
 
 @command(options.RUN)
@@ -50,7 +61,7 @@ def run(call: Invocation, *, words: list[str] | None, **asked: Any) -> int:
     from loaderprobe.api.diagnose import prints_to_stderr
     from loaderprobe.api.run import python_of, run_command
     from loaderprobe.api.shown import usual_out
-    from loaderprobe.records.diagnosis import AttachRequest
+    from loaderprobe.records.attached import AttachRequest
     from loaderprobe.render.watch import without_verdict
 
     if asked["watch"] and not {"budget_s", "cache", "loader"}.isdisjoint(call.typed):

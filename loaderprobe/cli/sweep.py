@@ -1,4 +1,4 @@
-"""`loaderprobe sweep`: the main job."""
+"""What `loaderprobe sweep` does and says: the main job."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import loaderprobe
-from loaderprobe.cli.border import Invocation, command, command_line, counting, ended, say, show, timed
+from loaderprobe.cli.border import Invocation, command_line, counting, ended, say, show, timed
 from loaderprobe.errors import EXIT_INTERRUPTED, BadValue, NoSpace
-from loaderprobe.records.options import SWEEP
 from loaderprobe.units import format_bytes, parse_list
 
 if TYPE_CHECKING:
@@ -23,13 +22,8 @@ BESIDE_RESUME = frozenset({"resume", "budget_s", "join", "json", "quiet"})
 """Options that have an effect on a resumed run; all others were fixed when it began."""
 
 
-@command(SWEEP)
-def sweep(call: Invocation, *, coordinator: Coordinator | None, resume: Path | None, **asked: Any) -> int:
-    """Measure whether training is compute-bound or input-bound, and which part of the input limits it.
-
-    Trains a model on generated data sets, or on DATA, with the serial loader and with each number of workers.
-    Each verdict comes from an experiment.
-    """
+def swept(call: Invocation, *, coordinator: Coordinator | None, resume: Path | None, **asked: Any) -> int:
+    """Measure what is asked, or what is left of `resume`; returns the exit code."""
     from loaderprobe.render.format import counted
 
     if resume is not None:

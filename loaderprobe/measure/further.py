@@ -9,12 +9,11 @@ from itertools import chain
 from typing import Any
 
 from loaderprobe.records.measurement import COLUMNS, Measurement, Segment, WorkerBatches
-from loaderprobe.records.remark import Remark, each_once
+from loaderprobe.records.remark import TOO_SHORT, Remark, each_once
 from loaderprobe.records.waits import WaitSamples
 
 NO_TIME = Remark(code="no_time")
 CUT_SHORT = Remark(code="cut_short")
-TOO_SHORT = (NO_TIME.code, CUT_SHORT.code)
 # A budget that is said is a multiple of this.
 BUDGET_STEP_S = 5
 SERIES = ("time_ns", "values")

@@ -58,8 +58,7 @@ def image_sets(
         hint = f"leave {missing[0]} out of --layout{', or add --convert-to DIR' if FILES in there else ''}"
         raise BadValue(f"{data} holds {join_words(there)}, not {missing[0]}", hint=hint)
     return sorted(
-        (files for files in sets if layouts is None or files.layout in layouts),
-        key=lambda files: files.mean_size_bytes,
+        (files for files in sets if layouts is None or files.layout in layouts), key=lambda files: files.mean_size_bytes
     )
 
 

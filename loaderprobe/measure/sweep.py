@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from loaderprobe.analyze.judge import Judged
@@ -35,8 +35,12 @@ SCREENING_SEGMENTS = 2
 ABLATION_SEGMENTS = 3
 
 
-def plan_sweep(spec: SweepSpec, todo: Sequence[RunConfig], beside: tuple[StudyPlan, ...] = ()) -> SweepPlan:
-    """The plan for what is still to be measured of a sweep, and beside it."""
+def plan_sweep(
+    spec: SweepSpec, todo: Sequence[RunConfig], beside: tuple[StudyPlan, ...] = (),
+    further: Mapping[RunConfig, SweepResult] = {},
+) -> SweepPlan:  # fmt: skip
+    """The plan for what is still to be measured of a sweep, for further rounds, and beside it."""
+    further_s = [found.needed_s for found in further.values() if found.needed_s is not None]
     return SweepPlan(
         configurations=len(todo),
         expected_s=sum(expected_seconds(spec, config) for config in todo),
@@ -47,6 +51,8 @@ def plan_sweep(spec: SweepSpec, todo: Sequence[RunConfig], beside: tuple[StudyPl
         rounds=max((config.rounds for config in todo), default=0),
         beside=beside,
         remote=any(config.cache == "as-found" for config in todo),
+        further=len(further_s),
+        further_s=min(further_s, default=0.0),
     )
 
 
@@ -157,6 +163,8 @@ class SweepPolicy:
     """Grows by what `more` returns."""
     more: Callable[[], Sequence[RunConfig]] = tuple
     """Is asked, once all have a result, which configurations follow."""
+    earlier: Mapping[RunConfig, SweepResult] = field(default_factory=dict)
+    """Those measured before, which get further rounds only."""
 
     @property
     def to_come(self) -> int:
@@ -176,7 +184,7 @@ class SweepPolicy:
 
     def next(self, results: Results[RunConfig, SweepResult]) -> Ask[RunConfig] | Stop[Ended]:
         """The next configuration without a result, else the next that has time for more."""
-        number = len({config for config, _ in results.done})
+        number = len({config for config, _ in results.done} - self.earlier.keys())
         if number >= len(self.todo):
             self.todo.extend(self.more())
         if number >= len(self.todo):
@@ -201,8 +209,8 @@ class SweepPolicy:
     def _further(self, results: Results[RunConfig, SweepResult]) -> Ask[RunConfig] | Stop[Ended]:
         if self.whole_s is None:
             return Stop(reason="complete")
-        times = Counter(config for config, _ in results.done)
-        last = dict(results.done)
+        times = Counter([*self.earlier, *(config for config, _ in results.done)])
+        last = {**self.earlier, **dict(results.done)}
         left_s = self.whole_s - results.spent_s
         needed = {config: found.needed_s for config, found in last.items() if found.needed_s is not None}
         groups = (
@@ -220,11 +228,30 @@ class SweepPolicy:
         return Stop(reason="complete")
 
 
-def sweep(orders: Orders, more: Callable[[], Sequence[RunConfig]]) -> None:
+def may_go_on(run: RunDirectory, measured: Iterable[RunConfig]) -> dict[RunConfig, SweepResult]:
+    """Those of these configurations of which a further round may tell more."""
+    results = ((config, run.result(config.key)) for config in measured)
+    found = {config: _seen(run, each) for config, each in results if isinstance(each, Measurement)}
+    return {config: each for config, each in found.items() if each.needed_s is not None}
+
+
+def _seen(run: RunDirectory, found: Measurement) -> SweepResult:
+    """What a further round takes, and what it is for."""
+    plan = further_round(found, thorough=run.record.spec.thorough)
+    if not plan:
+        return SweepResult()
+    needed_s = START_SECONDS + Durations.of(found).of_least(plan)
+    judged = Judged(measurement=found)
+    return SweepResult(needed_s=needed_s, is_open=judged.is_open, is_uneven=judged.is_uneven)
+
+
+def sweep(
+    orders: Orders, more: Callable[[], Sequence[RunConfig]], further: Mapping[RunConfig, SweepResult] = {}
+) -> None:
     """Measure the pending configurations of a run by `SweepPolicy`, and store each result at once.
 
     Right after it, the storage is measured where it may matter. `more` is asked, once all have a result, which
-    configurations follow. On KeyboardInterrupt all results are kept.
+    configurations follow; those of `further` get more rounds. On KeyboardInterrupt all results are kept.
     """
     run, clock = orders.run, orders.clock
     spec, ceilings = run.record.spec, Ceilings(run=run)
@@ -235,7 +262,7 @@ def sweep(orders: Orders, more: Callable[[], Sequence[RunConfig]]) -> None:
             run.ask(replace(run.record.spec, configs=(*run.record.spec.configs, *configs)))
         return configs
 
-    policy = SweepPolicy(spec=spec, todo=pending(run), more=added)
+    policy = SweepPolicy(spec=spec, todo=pending(run), more=added, earlier=further)
 
     def measure(ask: Ask[RunConfig]) -> SweepResult:
         """One order. A measurement is kept before anything else can be interrupted; a failure leaves an earlier one."""
@@ -252,25 +279,18 @@ def sweep(orders: Orders, more: Callable[[], Sequence[RunConfig]]) -> None:
             config=config, files=files, budget_s=ask.budget_s, begin_ns=clock.now_ns(), thorough=spec.thorough,
             earlier=earlier,
         )  # fmt: skip
-        label = f"{policy.todo.index(config) + 1}/{len(policy.todo)}"
+        configs = run.record.spec.configs
+        label = f"{configs.index(config) + 1}/{len(configs)}"
         found = orders.measured(ask, order, label)
         if isinstance(found, Measurement):
             run.save(found)
             ceilings.after(order, found)
-            return seen(found, len(earlier.segments) if earlier else 0)
+            # Where time is not divided, all was measured at once; no more is asked of what brought nothing.
+            gained = len(found.segments) > (len(earlier.segments) if earlier else 0)
+            return _seen(run, found) if gained and policy.whole_s is not None else SweepResult()
         if earlier is None and isinstance(found, RunFailure):
             run.save(found)
         return SweepResult()
-
-    def seen(found: Measurement, before: int) -> SweepResult:
-        """Whether more is asked of it than these segments; where time is not divided, all were measured at once."""
-        gained = len(found.segments) > before and policy.whole_s is not None
-        plan = further_round(found, thorough=spec.thorough) if gained else ()
-        if not plan:
-            return SweepResult()
-        needed_s = START_SECONDS + Durations.of(found).of_least(plan)
-        judged = Judged(measurement=found)
-        return SweepResult(needed_s=needed_s, is_open=judged.is_open, is_uneven=judged.is_uneven)
 
     follow(policy, measure, clock=clock)
 

@@ -392,6 +392,10 @@ class SweepPlan:
     """With it, how many configurations follow is not known."""
     remote: bool = False
     """True for objects behind a URL, which no cache here is filled with."""
+    further: int = 0
+    """Configurations measured before, of which more rounds may tell more."""
+    further_s: float = 0.0
+    """That the shortest further round of one of them takes."""
 
     @property
     def fitting(self) -> int:

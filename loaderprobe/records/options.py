@@ -261,14 +261,14 @@ SWEEP = (
         "budget_s", float, None, MEASURING, typed="--budget",
         usual="17 a configuration, 60 with a GPU; 60 more with ranks, 180 with --compile; more from --rounds 4 on",
         help="Seconds of measuring, once the data are there. A first round that has begun is ended, up to 30 s later; "
-        "what has not begun is left for --resume, which takes a new --budget.",
+        "what has not begun, or is still open, is left for --resume, which takes a new --budget.",
     ),
     Option("time_limit_s", float, 600.0, MEASURING, "Timeout of one configuration, in seconds.", typed="--time-limit"),
     replace(OUT, help="Directory of the run.", usual="loaderprobe-runs/DATE-TIME", typed_only=False),
     Option(
         "resume", Path, None, OUTPUT, typed_only=True, metavar="RUN",
-        help="Measure what is missing in a run, with the settings of that run; RUN is the path of its directory, as "
-        "--out named it, else loaderprobe-runs/DATE-TIME. Only --budget may be new.",
+        help="Measure what is missing in a run and, with a new --budget, more rounds of what is still open. All else is "
+        "as in that run: RUN is the path of its directory, as --out named it, else loaderprobe-runs/DATE-TIME.",
     ),
     replace(JSON, help="Print summary.json and nothing else."),
     QUIET,

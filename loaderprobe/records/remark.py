@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 Facts = dict[str, float | str]
 """What a sentence quotes: times s, sizes bytes, rates images/s or bytes/s by name, shares 0 to 1."""
+TOO_SHORT = ("no_time", "cut_short")
+"""Codes of notes that more rounds were asked for than there was time for."""
 NEEDED = "needed"
 """A fact that may differ between remarks that say the same; a number."""
 

@@ -199,8 +199,9 @@ class Answer:
     configurations: tuple[str, ...]
     """Those that it follows from."""
     facts: Facts = field(default_factory=dict)
-    """Of `how_sure`. level: high, medium or low. of: configurations. measured: those whose cause was removed, not
-    estimated. bands: half the 95 % intervals of rates, as shares."""
+    """Of `how_sure`. level: high, medium or low. clear: verdicts that name a cause, `of` those that did not fail.
+    measured: those whose cause was removed, not estimated. rounds, bands: of the `shown`, the latter half the 95 %
+    intervals of rates, as shares."""
     limits: tuple[Limited, ...] = ()
     """Of `limited`."""
 

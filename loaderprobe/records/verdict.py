@@ -378,6 +378,8 @@ class Knee:
     how: How
     bottleneck: Bottleneck | None
     """What limits training there; None when the rate still rises at the most workers that can be judged."""
+    inconclusive: bool = False
+    """True where these workers were measured, and their verdict names no limit: none is known beyond them then."""
     sentence: str = field(default="", compare=False)
     """The knee in words; `render` adds it where the summary leaves the program."""
     forecasts: tuple[Forecast, ...]

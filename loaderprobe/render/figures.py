@@ -14,6 +14,7 @@ from typing import Any
 from loaderprobe.records.config import options_of
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.resources import ABLATIONS, GAP_CAUSES, JUDGED, ONLY_WAITED, RESOURCE, SPEEDUPS, WAITED
+from loaderprobe.records.thresholds import MOST_UNEXPLAINED
 from loaderprobe.records.verdict import Evidence, Gaps
 from loaderprobe.render.document import Column
 from loaderprobe.render.format import figure, megabytes_per_s, percent
@@ -216,7 +217,9 @@ def flat(row: ConfigurationRow) -> dict[str, Value]:
 
 def noise_words(shares: Iterable[float | None]) -> str:
     """What follows shares of compute alone where one is above 100 %; empty where none is."""
-    return ": more than 100 % is noise" if any(round(share or 0.0, 2) > 1 for share in shares) else ""
+    most = max((round(share or 0.0, 2) for share in shares), default=0.0)
+    beyond = f", more than {percent(MOST_UNEXPLAINED)} a machine that changed in between"
+    return f": more than 100 % is noise{beyond if most > MOST_UNEXPLAINED else ''}" if most > 1 else ""
 
 
 _BAR = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from loaderprobe.analyze.answer import again_with, as_read, best_of, families, firm, first_devices, measured
+from loaderprobe.analyze.answer import again_with, as_read, best_of, families, firm, first_devices
 from loaderprobe.analyze.forecast.advice import no_forecast
 from loaderprobe.records import by_key
 from loaderprobe.records.report import ConfigurationRow, NextStep, Outlook, Report
@@ -335,16 +335,17 @@ def _gains(report: Report, action: Action, rows: Sequence[ConfigurationRow]) -> 
 
 def _how_sure(report: Report) -> Paragraph:
     """The level, and the count that it follows from."""
-    of = [row for group in _first_groups(report) for row in measured(group.rows)]
     squares = {"high": "■■■", "medium": "■■□", "low": "■□□"}
-    sure = next((answer for answer in report.summary.answer if answer.code == "how_sure"), None)
-    level = str(sure.facts["level"]) if sure else "low"
-    parts = [f"{squares[level]} {level}", f"{sum(map(firm, of))} of {counted(len(of), 'verdict')} clear"]
-    if sure:
-        rounds, bands = ([float(sure.facts[f"{end}_{of}"]) for end in ("low", "high")] for of in ("rounds", "band"))
-        parts.append(f"{span(rounds, '{:.0f}'.format)} round{'s' * (max(rounds) > 1)}")
-        parts.append(f"rates ±{span(bands, percent)}")
-    return Paragraph(text=", ".join(parts), strong=True)
+    facts = next((answer.facts for answer in report.summary.answer if answer.code == "how_sure"), {"level": "low"})
+    level, parts = str(facts["level"]), []
+    if len(facts) > 1:
+        rounds, bands = ([float(facts[f"{end}_{of}"]) for end in ("low", "high")] for of in ("rounds", "band"))
+        parts = [
+            f"{facts['clear']} of {counted(int(facts['of']), 'verdict')} clear",
+            f"{span(rounds, '{:.0f}'.format)} round{'s' * (max(rounds) > 1)}",
+            f"rate{'s' * (int(facts['shown']) > 1)} ±{span(bands, percent)}",
+        ]
+    return Paragraph(text=", ".join((f"{squares[level]} {level}", *parts)), strong=True)
 
 
 def needs_sections(report: Report) -> list[Section]:

@@ -19,11 +19,7 @@ _SHOWN, _BRIEF = 20, 10
 """Of the layers, the slowest; of them in a terminal."""
 _FITS = (0.75, 1.33)
 """Layers that add up to another share of the whole were not measured on the same machine: it was busy meanwhile."""
-_PARTS: dict[PartName, str] = {
-    "zero_grad": "clear gradients",
-    "copy": "copy to the device",
-    "load": "load the batch",
-}
+_PARTS: dict[PartName, str] = {"zero_grad": "clear gradients", "copy": "copy to the device", "load": "load the batch"}
 
 
 def layers_document(found: LayersReport) -> Document:

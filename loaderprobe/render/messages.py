@@ -19,7 +19,7 @@ MESSAGES: dict[str, str] = {
     ),
     "steps_held_up": (
         "a step takes {beside_s:duration} beside the loader and {alone_s:duration} without it, not counting waits for "
-        "input: what feeds it may hold it up (workers, threads that receive and pin batches, copies to the device)"
+        "input: what feeds it may hold it up (workers on its cores, threads that pin batches, copies to the device)"
     ),
     "gpu_shared": "{processes:count process} beside this training had its GPU open: compute alone is what that left",
     "measured_again": "segments in which the script did something else than training were measured again",
@@ -90,6 +90,7 @@ MESSAGES: dict[str, str] = {
         "{cores:code threads_spin}. In those rounds training ran at {training_per_s:rate} and "
         "{one_thread_training_per_s:rate} {unit}"
     ),
+    "warm_slower": "warm files trained {low-high:range 2} times as fast as cold ones: the machine changed in between",
     "others_took": "other processes took {share:percent} of {cores:.3g} cores in {segments} of {of} segments",
     "host_took": "other machines took {share:percent} of {cores:.3g} cores in {segments} of {of} segments",
     "others_read_too": "other processes read {bytes_per_s:bytes/s} from its devices in {segments} of {of} segments",
@@ -416,7 +417,7 @@ MESSAGES: dict[str, str] = {
     "several_machines": "several machines",
     "storage_ceiling": "the most that this storage gives",
     # Which resources were made free, and why no more.
-    "ablated_in_training": "ablations measured in training itself, {rounds:count round}: the prediction did not fit",
+    "ablated_in_training": "ablated in training, {rounds:count round}: the prediction did not fit, and is not used",
     "ablated": "ablations measured, {rounds:count round}: {resources:nouns}",
     "nothing_to_ablate": "no round measured the loader, compute and training",
     "ablations_cannot_matter": (
@@ -695,6 +696,7 @@ MESSAGES: dict[str, str] = {
     "knee.no_forecast": "{how:code knee.at}; no forecast for more workers: {why}.",
     "knee.no_gain": "{how:code knee.at}; more workers gain nothing.",
     "knee.rises": "{how:code knee.at}; the rate still rises at the most workers that can be judged here.",
+    "knee.inconclusive": "{how:code knee.at}; inconclusive there, so what limits beyond it is not known.",
     "knee.limited": "{how:code knee.at}; beyond it, {then:code part.then}.",
     "knee.at": "{workers:loader}, [about {about:rate}|{images_per_s:rate}] images/s",
     "knee.at.estimated": "{workers:loader}, [about {about:rate}|{images_per_s:rate}] images/s (forecast)",
@@ -823,6 +825,10 @@ MESSAGES: dict[str, str] = {
     "ablated.where_open": ", where the cause is still open",
     "sweep_plan.verdicts_measured": "Plan: all verdicts are already measured.",
     "sweep_plan.all_measured": "Plan: everything is already measured.",
+    "sweep_plan.further": (
+        "Further rounds of {further:count configuration} measured before have the time that is left, each at least "
+        "{further_s:duration}."
+    ),
     "sweep_plan.time": "It takes about {expected_s:duration}; --budget SECONDS gives more or less, --thorough all.",
     "sweep_plan.time_thorough": "It takes about {expected_s:duration}; --budget SECONDS sets a limit.",
     "sweep_plan.time_auto": "These take about {expected_s:duration}; --budget SECONDS sets a limit for all.",

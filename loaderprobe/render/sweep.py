@@ -305,6 +305,8 @@ def proof(report: Report, row: ConfigurationRow) -> Iterator[Part]:
     if row.verdict and row.verdict.gpu:
         lines = tuple((each.words, each.shown(row)) for each in COUNTERS if each.get(row) is not None)
         yield Table(caption="The GPU while it trained", head=("Figure", "Value"), lines=lines)
+    if (detail := report.details.get(row.key)) and detail.ablations:
+        yield Paragraph(text=f"{first_upper(remark_words(detail.ablations))}.", tone="quiet")
 
 
 def _speedup_line(report: Report, row: ConfigurationRow, name: ResourceName) -> tuple[str, ...]:
@@ -341,8 +343,7 @@ def _made(report: Report, row: ConfigurationRow) -> Iterator[Paragraph]:
             f"{format_duration(detail.first_batch_s)}, not part of any rate. Prediction: "
             f"{figure(row.verdict.predicted_images_per_s)} images/s."
         )
-        ablations = f" {first_upper(remark_words(detail.ablations))}." if detail.ablations else ""
-        yield Paragraph(text=text + ablations, tone="quiet")
+        yield Paragraph(text=text, tone="quiet")
 
 
 _DATA = (

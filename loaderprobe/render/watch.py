@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from loaderprobe.records import values
-from loaderprobe.records.diagnosis import Attached, WatchedInterval, WatchReport
+from loaderprobe.records.attached import Attached, WatchedInterval, WatchReport
 from loaderprobe.render.charts import Bar, Chart, ChartRow, first_and_last
 from loaderprobe.render.document import Column, Document, Paragraph, Section, table, tags
 from loaderprobe.render.format import MISSING, Facts, counted, percent, span, workers_words

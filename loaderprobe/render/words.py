@@ -108,7 +108,9 @@ def knee_words(knee: Knee) -> str:
     rate = knee.images_per_s.value
     facts = {**values(knee), "images_per_s": rate, "why": why, "then": knee.bottleneck}
     facts["about"] = rate if _is_rough(knee.images_per_s) else None
-    if why:
+    if knee.inconclusive:
+        end = "inconclusive"
+    elif why:
         end = "no_forecast"
     elif knee.bottleneck is None:
         end = "no_gain" if beyond else "rises"
@@ -162,8 +164,10 @@ def sweep_plan_words(plan: SweepPlan) -> Iterator[str]:
             most_workers = plan.auto.most_workers if plan.auto.workers else None
             factors = "factors" if plan.auto.prefetch_factor else None
             yield message("sweep_plan.more", {"most_workers": most_workers, "factors": factors})
-    else:
+    elif not plan.further:
         yield message(f"sweep_plan.{'verdicts' if plan.beside else 'all'}_measured", {})
+    if plan.further:
+        yield message("sweep_plan.further", facts)
     for study in plan.beside:
         yield message(f"sweep_plan.{study.study}", values(study))
 

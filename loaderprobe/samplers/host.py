@@ -14,10 +14,7 @@ class DiskSampler(RecordedSampler):
     """Bytes that the devices under the data have read, for all processes, cumulative."""
 
     def __init__(
-        self,
-        clock: Clock,
-        devices: Sequence[str],
-        read: Callable[[Sequence[str]], int | None] = read_sectors,
+        self, clock: Clock, devices: Sequence[str], read: Callable[[Sequence[str]], int | None] = read_sectors
     ) -> None:
         super().__init__(clock)
         self._devices = devices

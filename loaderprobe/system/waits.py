@@ -227,10 +227,7 @@ def peer(field: bytes) -> str | None:
 MOST_POLLED = 32
 _POLLED = struct.Struct("=ihh")
 UNKNOWN = Descriptor("unknown")
-_INSIDE: dict[str, Descriptor] = {
-    "[eventfd]": Descriptor("event"),
-    "[timerfd]": Descriptor("timer"),
-}
+_INSIDE: dict[str, Descriptor] = {"[eventfd]": Descriptor("event"), "[timerfd]": Descriptor("timer")}
 
 
 class Descriptors:

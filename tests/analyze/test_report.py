@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.analyze.answer import answered, layout_notes, speedup_of
+from loaderprobe.analyze.answer import answered, layout_notes, speedup_of, with_warm_notes
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.report import buffer_effect, enough, next_limits
 from loaderprobe.api.diagnose import Diagnosis
@@ -15,8 +15,19 @@ from loaderprobe.records.files import Staged
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.studies import Prefilled, over_steady
-from loaderprobe.records.verdict import Interval, Reason, ReasonCode, Speedup, Verdict, WorkerTime
-from loaderprobe.render.words import remark_words
+from loaderprobe.records.verdict import (
+    Action,
+    ActionCode,
+    Cause,
+    Interval,
+    Reason,
+    ReasonCode,
+    Side,
+    Speedup,
+    Verdict,
+    WorkerTime,
+)
+from loaderprobe.render.words import knee_words, remark_words
 from tests.analyze.scripted import Truth, measured
 from tests.examples.reports import CAUSES, STORED, example_report, example_row, with_changes
 
@@ -164,6 +175,29 @@ def test_large_files_that_gain_nothing_are_said_to(
     assert found == ([pytest.approx(facts, abs=1e-3)] if facts else [])
 
 
+@pytest.mark.parametrize(
+    ("rows", "noted"),
+    [
+        ([_row(100, cache="cold"), _row(90)], [(0.891, 0.909)]),
+        ([_row(100, cache="cold"), _row(96)], []),
+        ([_row(100, cache="cold"), _row(110)], []),
+        ([_row(100, cache="cold", workers=1), _row(90, workers=2)], []),
+        ([_row(100, cache="as-found"), _row(90)], []),
+        ([_row(100, cache="cold"), _row(90, half=80)], []),
+    ],
+    ids=["slower", "alike", "faster", "other workers", "not known to be cold", "too noisy"],
+)
+def test_warm_files_that_train_slower_are_marked(
+    rows: list[ConfigurationRow], noted: list[tuple[float, float]]
+) -> None:
+    """With the range of the factor, on the configuration with warm files."""
+    details = with_warm_notes(example_report(rows)).details
+    found = [(key, note) for key, detail in details.items() for note in detail.notes if note.code == "warm_slower"]
+    ends = [(note.facts["low"], note.facts["high"]) for _, note in found]
+    assert ends == [pytest.approx(each, abs=0.01) for each in noted]
+    assert all(key == rows[1].key for key, _ in found)
+
+
 @pytest.mark.parametrize(("gain", "first"), [(1.9, False), (1.03, True)])
 def test_missing_cores_stand_above_a_gain_that_is_not_worth_a_word(gain: float, first: bool) -> None:
     """Beside full cores a sure gain of 3 % is not what to change first."""
@@ -172,6 +206,44 @@ def test_missing_cores_stand_above_a_gain_that_is_not_worth_a_word(gain: float, 
     rows = [with_changes(storage, advice=advice), with_changes(cores, advice=(), cache="cold", resolution="others")]
     codes = [step.remark.code if step.remark else "" for step in example_report(rows).summary.next]
     assert codes == (["more_cores", ""] if first else ["", "more_cores"])
+
+
+@pytest.mark.parametrize(
+    ("cause", "code", "steps"),
+    [
+        ("storage", "files_in_memory", [""]),
+        ("preprocessing", "files_in_memory", ["cheaper_preprocessing", ""]),
+        ("preprocessing", "shards", ["cheaper_preprocessing", ""]),
+        ("preprocessing", "workers", [""]),
+    ],
+)
+def test_the_first_change_belongs_to_what_limits(cause: Cause, code: ActionCode, steps: list[str]) -> None:
+    """What saves waiting for storage stands behind what takes less of the part that limits, where that is another."""
+    row = example_row()
+    assert row.bound and row.verdict and row.verdict.speedups.storage
+    speedups = replace(row.verdict.speedups, preprocessing=row.verdict.speedups.storage)
+    advice = (replace(row.advice[0], action=Action(code=code, facts={"share": 1.0, "bytes": 1e9, "workers": 4.0})),)
+    row = with_changes(row, bound=replace(row.bound, cause=cause), advice=advice, speedups=speedups)
+    assert [step.remark.code if step.remark else "" for step in example_report([row]).summary.next] == steps
+
+
+@pytest.mark.parametrize(
+    ("cause", "side", "said"),
+    [
+        ("storage", "input", "storage"),
+        ("either", "input", "storage"),
+        ("either", "inconclusive", "inconclusive there, so what limits beyond it is not known."),
+        ("inconclusive", "inconclusive", "inconclusive there, so what limits beyond it is not known."),
+    ],
+)
+def test_a_knee_names_no_limit_beyond_an_inconclusive_verdict(cause: Cause, side: Side, said: str) -> None:
+    """Of the configuration with these workers, where that was measured."""
+    row = example_row()
+    assert row.bound
+    bound = replace(row.bound, cause=cause, side=side, candidates=("storage", "compute"))
+    (knee,) = example_report([with_changes(row, bound=bound)]).summary.knees
+    assert knee.workers == row.config.loader.workers
+    assert (knee_words(knee).partition("; ")[2] if knee.inconclusive else knee.bottleneck) == said
 
 
 @pytest.mark.parametrize(
@@ -221,6 +293,7 @@ MORE = Remark(code="no_time", facts={"budget_s": 210.0, "rounds": 3.0})
         ("outside_noise_band", [TAKEN], [("measure_alone", "--budget 60")]),
         ("cores_shared", [TAKEN, MORE], [("measure_alone", "--budget 210")]),
         ("files_were_warm", [MORE], [("measure_longer", "--budget 210")]),
+        ("files_were_warm", [Remark(code="cut_short", facts={"budget_s": 30.0})], [("measure_longer", "--budget 30")]),
         ("files_were_warm", [TAKEN], []),
     ],
 )
@@ -237,6 +310,35 @@ def test_an_open_verdict_asks_for_time_or_for_the_cores_that_others_took(
     details = {key: replace(stored.details[key], notes=tuple(notes))}
     found = answered(replace(stored, summary=replace(stored.summary, configurations=(row,)), details=details))
     assert [(step.remark.code, step.command) for step in found.summary.next if step.remark] == steps
+
+
+@pytest.mark.parametrize(
+    ("name", "command", "notes", "typed"),
+    [
+        ("r3", "loaderprobe sweep /data --out runs/r3", True, "loaderprobe sweep --resume runs/r3 --budget 120"),
+        ("r3", "loaderprobe sweep --out=r3 /data", True, "loaderprobe sweep --resume r3 --budget 120"),
+        ("moved", "loaderprobe sweep --out r3", True, "loaderprobe sweep --resume moved --budget 120"),
+        (
+            "20261128-031459-393513", "loaderprobe sweep", True,
+            "loaderprobe sweep --resume loaderprobe-runs/20261128-031459-393513 --budget 120",
+        ),
+        ("run", "loaderprobe.sweep('/data')", True, "loaderprobe sweep --resume run --budget 120"),
+        ("r3", "loaderprobe sweep /data --out runs/r3", False, "--budget 120"),
+    ],
+)  # fmt: skip
+def test_an_open_sweep_is_resumed_where_more_rounds_were_asked_for(
+    name: str, command: str, notes: bool, typed: str
+) -> None:
+    """Whatever the reason of its verdict; else it begins again. By its name where its path is unknown."""
+    row = example_row()
+    assert row.bound
+    code: ReasonCode = "speedups_alike" if notes else "rounds_disturbed"
+    bound = replace(row.bound, side="inconclusive", cause="either", candidates=("storage", "compute"))
+    report = example_report([with_changes(row, bound=replace(bound, reason=Reason(code=code, facts={})), advice=())])
+    details = {key: replace(each, notes=(Remark(code="cut_short"),) * notes) for key, each in report.details.items()}
+    run = replace(report.summary.run, name=name, command=command, wall_s=35.0)
+    found = answered(replace(report, details=details, summary=replace(report.summary, run=run)))
+    assert found.summary.next[0].command == typed
 
 
 NOW, CORES = with_speedups().images_per_s.value, with_speedups().rates_images_per_s.cpu_limit or 0.0

@@ -25,7 +25,7 @@ from loaderprobe.loaders.attached import attach
 from loaderprobe.measure.attach import watcher as watcher
 from loaderprobe.measure.attach.attachment import Finished
 from loaderprobe.measure.user.loader import measure_loader
-from loaderprobe.records.diagnosis import AttachRequest
+from loaderprobe.records.attached import AttachRequest
 from loaderprobe.render.watch import said
 from tests.examples import training as example
 from tests.examples.iterated import EPOCH, KINDS, Eager, arrays, begun_each_batch, made_again, never_again, over

@@ -19,7 +19,7 @@ from loaderprobe.api.run import STARTUP, VARIABLE, Ran, Watch, keep, keep_seen
 from loaderprobe.api.shown import usual_out
 from loaderprobe.cli.attached import _sigterm_as_ctrl_c, with_error
 from loaderprobe.errors import Refused
-from loaderprobe.records.diagnosis import Attached, AttachRequest
+from loaderprobe.records.attached import Attached, AttachRequest
 from loaderprobe.records.rank_processes import RankMeasurement
 from loaderprobe.store.codec import decode
 from tests.cli.invoke import invoke

@@ -41,7 +41,8 @@ from loaderprobe.measure.attach.script_ranks import AHEAD, PATIENCE_S, ScriptCol
 from loaderprobe.measure.attach.watcher import JUDGED_STEPS, ROUNDS, LoopStep, Watched, Watcher, observed
 from loaderprobe.measure.further import CUT_SHORT
 from loaderprobe.measure.session import AGAIN, ATTEMPTS, GivenUp, Interrupted
-from loaderprobe.records.diagnosis import AttachRequest, OwnMeasured
+from loaderprobe.records.attached import AttachRequest
+from loaderprobe.records.diagnosis import OwnMeasured
 from loaderprobe.records.measurement import Measurement, WorkerBatches
 from loaderprobe.records.rank_processes import NotTogether, RankOffer
 from loaderprobe.records.waits import CodePlace

@@ -19,7 +19,17 @@ from loaderprobe.measure.pace import Durations, Part
 from loaderprobe.measure.runner import RAISE_BUDGET, RAISE_TIME_LIMIT, Event, Order
 from loaderprobe.measure.studies import batches_read, pages_bytes, study_all, too_small, untimed
 from loaderprobe.measure.study import in_epochs, study_epochs, study_prefilled
-from loaderprobe.measure.sweep import DEALT, Orders, SweepPolicy, SweepResult, pending, plan_sweep, sweep, usual_seconds
+from loaderprobe.measure.sweep import (
+    DEALT,
+    Orders,
+    SweepPolicy,
+    SweepResult,
+    may_go_on,
+    pending,
+    plan_sweep,
+    sweep,
+    usual_seconds,
+)
 from loaderprobe.policy import Ask, Fixed, Results, Stop
 from loaderprobe.records.config import RunConfig, SweepSpec, asks_for
 from loaderprobe.records.files import FileSet
@@ -105,10 +115,11 @@ def run_of(
     return empty_run(path / "run", *configs, files=files, budget_s=budget_s, epochs=epochs)
 
 
-def swept(run: RunDirectory, children: Children) -> Heard:
+def swept(run: RunDirectory, children: Children, further: Mapping[RunConfig, SweepResult] = {}) -> Heard:
     """The progress that is heard of."""
     heard: Heard = []
-    sweep(Orders(run=run, processes=children, clock=children.clock, on_stage=lambda _, *of: heard.append(of)), tuple)
+    orders = Orders(run=run, processes=children, clock=children.clock, on_stage=lambda _, *of: heard.append(of))
+    sweep(orders, tuple, further)
     return heard
 
 
@@ -174,18 +185,27 @@ def test_a_timeout_names_the_limit_that_it_ran_into(tmp_path: Path, budget_s: fl
 
 @pytest.mark.parametrize("budget_s", [27.0, 30.0])
 def test_the_budget_is_kept_by_further_rounds(tmp_path: Path, budget_s: float) -> None:
-    """They end within it, and less than one round of it is left; progress never says more than all."""
+    """They end within it, and less than one round of it is left; progress never says more than all. A resumed run adds
+    rounds to what is open."""
     run, children = run_of(tmp_path, budget_s), Children()
     heard = swept(run, children)
     assert (children.clock.now_ns() - FakeClock().now_ns()) / 1e9 <= budget_s
     assert len(slow_one(run).segments) > 2
     assert NO_TIME in slow_one(run).notes, "the rest was not enough for one more"
     assert all(0 <= done <= total for done, total in heard)
+    resumed, again, before = RunDirectory.open(run.path), Children(), slow_one(run)
+    further = may_go_on(resumed, run.record.spec.configs)
+    assert pending(resumed) == [] and CONFIGS[0] in further
+    swept(resumed, again, further)
+    assert again.orders and slow_one(run).segments[: len(before.segments)] == before.segments
+    assert len(slow_one(run).segments) > len(before.segments)
 
 
 def asked(*done: tuple[int, SweepResult], spent_s: float = 0.0, **options: Any) -> Any:
     """(workers, budget) of what is measured next of three configurations, or why nothing is, after these results."""
-    policy = SweepPolicy(spec=SweepSpec(configs=CONFIGS, **options), todo=list(CONFIGS))
+    earlier = {CONFIGS[n]: found for n, found in options.pop("earlier", ())}
+    todo = [config for config in CONFIGS if config not in earlier]
+    policy = SweepPolicy(spec=SweepSpec(configs=CONFIGS, **options), todo=todo, earlier=earlier)
     so_far = [(CONFIGS[n], found) for n, found in done]
     found = policy.next(Results(done=so_far, spent_s=spent_s))
     if isinstance(found, Stop):
@@ -232,6 +252,12 @@ LONG = {"budget_s": 110 / DEALT, "spent_s": 90.0}
         (SECOND, LONG, (1, 20.0)),
         ([*SECOND, (1, UNEVEN)], LONG, (2, 10.0)),
         ([], {**LONG, "spent_s": 0.0}, (0, (110 - 10) / 3)),
+        # What is missing of a resumed sweep is measured first, then the earlier ones like all others.
+        ([], {"earlier": FIRST[:2], "spent_s": 0.0}, (2, 40.0)),
+        ([(2, DONE)], {"earlier": FIRST[:2]}, (0, 20.0)),
+        ([], {"earlier": FIRST, "spent_s": 0.0}, (2, 20.0)),
+        ([(2, CHEAP)], {"earlier": FIRST}, (0, 20.0)),
+        ([], {"earlier": SECOND, **LONG}, (1, 20.0)),
     ],
 )
 def test_time_that_is_left_goes_to_further_rounds_while_one_fits(
@@ -246,6 +272,7 @@ def test_time_that_is_left_goes_to_further_rounds_while_one_fits(
     ("count", "changes", "said"),
     [
         (0, {}, "Plan: everything is already measured."),
+        (21, {"further": dict(FIRST)}, "Further rounds of 3 configurations measured before. each at least 4.0 s"),
         (21, {}, "where the cause is still open. about 5 min 57 s; --budget"),
         (21, {"thorough": True}, "about 11 min 54 s; --budget"),
         (21, {"budget_s": 300.0}, "3 rounds, as far as 5 min allow. 5 min, 14 s each. up to 30 s later"),
@@ -255,7 +282,8 @@ def test_time_that_is_left_goes_to_further_rounds_while_one_fits(
 def test_a_plan_says_what_is_measured_and_for_how_long(count: int, changes: dict[str, Any], said: str) -> None:
     """Ablations where the cause stays open, or everywhere; and where a budget does not suffice, before it is spent."""
     configs = tuple(example_config(batch_size=number + 1) for number in range(count))
-    told = " ".join(sweep_plan_words(plan_sweep(SweepSpec(configs=configs, **changes), configs)))
+    further = changes.pop("further", {})
+    told = " ".join(sweep_plan_words(plan_sweep(SweepSpec(configs=configs, **changes), configs, further=further)))
     assert count == 0 or "21 configurations: the loader alone and in training, 3 rounds" in told or changes
     assert all(words.strip() in told for words in said.split(". "))
     assert "thorough" not in changes or "where the cause is still open" not in told

@@ -14,7 +14,7 @@ from loaderprobe.analyze.answer import again_with, answered
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.resources import SingleCause
-from loaderprobe.records.verdict import Action, ActionCode, Cause, Forecast, Side
+from loaderprobe.records.verdict import Action, ActionCode, Cause, Forecast, Interval, Side
 from loaderprobe.render.charts import Chart
 from loaderprobe.render.document import Command, Document, Paragraph, Section, Table
 from loaderprobe.render.first import first_screen, headed
@@ -181,11 +181,13 @@ def test_the_first_screen_is_about_what_was_measured() -> None:
 @pytest.mark.parametrize(
     ("changes", "level"),
     [({}, "■■■ high"), ({"complete_rounds": 1}, "■■□ medium"), ({"how": "estimated"}, "■■□ medium"),
-     ({"storage": 1.0}, "■■□ medium"), ({"low": 1.02}, "■□□ low")],
+     ({"storage": 1.0}, "■■□ medium"), ({"low": 1.02}, "■□□ low"), ({"accelerator_utilization": 1.3}, "■■■ high"),
+     ({"accelerator_utilization": 1.4}, "■□□ low")],
 )  # fmt: skip
 def test_how_sure_is_one_word_by_a_rule(changes: dict[str, Any], level: str) -> None:
     """Every configuration, measured more than once, far beyond noise; less than that is less sure."""
-    row = example_row(complete_rounds=changes.get("complete_rounds", 3))
+    figures = {name: value for name, value in changes.items() if name in ("complete_rounds", "accelerator_utilization")}
+    row = example_row(**{"complete_rounds": 3, **figures})
     assert row.verdict and row.verdict.speedups.storage
     speedup = {name: value for name, value in changes.items() if name in ("how", "low")}
     storage = replace(row.verdict.speedups.storage, **{"how": "measured", **speedup})
@@ -205,11 +207,38 @@ def test_the_most_that_can_be_gained_is_marked() -> None:
     assert text.count(f"≤{significant(most.value)}x") == 2
 
 
-def test_how_sure_is_of_what_is_shown() -> None:
-    """No emulated accelerator beside a real one."""
-    real, emulated = example_row(compute="cuda", emulated=False, complete_rounds=3), example_row(complete_rounds=9)
-    said = _said(_sections(example_report([real, emulated]))["How sure"])
-    assert "1 of 1 verdict clear, 3 rounds, " in said
+SHOWN: dict[str, tuple[list[ConfigurationRow], str]] = {
+    "no emulated accelerator beside a real one": (
+        [example_row(compute="cuda", emulated=False, complete_rounds=3), example_row(complete_rounds=9)],
+        "■■■ high, 1 of 1 verdict clear, 3 rounds, rate ±8.5 %",
+    ),
+    "not the slower one, which is clear": (
+        [
+            example_row(workers=1, complete_rounds=9, images_per_s=Interval(value=50, low=49, high=51)),
+            _limited(example_row(complete_rounds=3), "inconclusive"),
+        ],
+        "■□□ low, 1 of 2 verdicts clear, 3 rounds, rate ±8.5 %",
+    ),
+    "nothing clear": (
+        [_limited(example_row(), "inconclusive")],
+        "■□□ low, 0 of 1 verdict clear, 5 rounds, rate ±8.5 %",
+    ),
+    "one that may still be the best": (
+        [example_row(), example_row(workers=8, status="skipped", reason=Remark(code="not_measured"))],
+        "■■□ medium, 1 of 2 verdicts clear, 5 rounds, rate ±8.5 %",
+    ),
+    "one that failed": (
+        [example_row(), example_row(workers=8, status="failed", reason=Remark(code="not_measured"))],
+        "■■■ high, 1 of 1 verdict clear, 5 rounds, rate ±8.5 %",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_how_sure_is_of_what_is_shown(name: str) -> None:
+    """Its rounds and its rate; the verdicts that are clear are counted over all that were asked for."""
+    rows, said = SHOWN[name]
+    assert _said(_sections(example_report(rows))["How sure"]) == said
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ from typing import Any, get_args
 import pytest
 
 import loaderprobe
+from loaderprobe.records.attached import WhyNot
 from loaderprobe.records.bandwidth import LimitCode
 from loaderprobe.records.batch_size import StopCode
 from loaderprobe.records.compare import NoteCode, ResultKind, WordReason
-from loaderprobe.records.diagnosis import WhyNot
 from loaderprobe.records.environment import CapabilityName, StepCode
 from loaderprobe.records.loader_files import UnknownFilesCode
 from loaderprobe.records.measurement import RejectedCode

@@ -132,12 +132,13 @@ def test_a_rate_that_is_too_small_to_draw_is_measured() -> None:
     assert shown[0][1] and shown[1] == ("<0.001", False)
 
 
-@pytest.mark.parametrize(("share", "noise"), [(1.04, True), (1.004, False), (0.97, False)])
+@pytest.mark.parametrize(("share", "noise"), [(2.01, True), (1.04, True), (1.004, False), (0.97, False)])
 @pytest.mark.parametrize("write", [terminal_report, markdown_report, html_report])
 def test_more_than_all_of_compute_alone_is_noise(write: Callable[[Report], str], share: float, noise: bool) -> None:
     """So it is said, once, where such a share stands."""
     text = " ".join(write(example_report([example_row(accelerator_utilization=share)])).split())
     assert text.count("more than 100 % is noise") == noise
+    assert text.count("noise, more than 133 % a machine that changed in between") == (share > 2)
 
 
 def test_what_memory_delivers_is_called_warm() -> None:

@@ -373,7 +373,13 @@ def function_times(stacks: StackSamples | None) -> tuple[FunctionTime, ...]:
 
 
 def cores_in_training(measurement: Measurement, segments: Sequence[Segment]) -> float | None:
-    """Cores that workers and the training process together keep busy; None in runs that did not record it."""
+    """Cores that workers and the training process together keep busy; None in runs that did not record it.
+
+    As the kernel counted it meanwhile; else by the batches taken, of which some may have been made before.
+    """
+    counted = [each.others for each in segments if each.others]
+    if measurement.ranks == 1 and counted and len(counted) == len(segments):
+        return sum(each.own_cpu_ns for each in counted) / sum(each.span_ns for each in counted)
     cost = worker_cost(measurement.worker_batches, segments)
     own = [segment.process_cpu_ns for segment in segments]
     seconds = sum(each.seconds for each in segments)

@@ -464,9 +464,11 @@ def compute_is_certain(found: Experiments) -> tuple[Evidence, ...]:
     """
     lead = min(found.loader.values(), default=0.0) / max(found.end_to_end.values(), default=1.0)
     most, alone = input_at_most(found.measurement), found.most
+    # Training that exceeds compute alone saw another state of the machine, which may have made as much of the lead.
+    over = max(1.0, median(found.end_to_end.values()) / found.compute) if found.compute and found.end_to_end else 1.0
     if found.met_warm or found.above_ceiling or "storage" in found.missing or found.in_training:
         return ()
-    if lead < thresholds.CERTAIN_LEAD or most >= thresholds.WORTH or alone > thresholds.MOST_UNEXPLAINED:
+    if lead < thresholds.CERTAIN_LEAD * over**2 or most >= thresholds.WORTH or alone > thresholds.MOST_UNEXPLAINED:
         return ()
     how: How | None = "estimated" if found.estimated_parts else None
     return (

@@ -24,7 +24,8 @@ from loaderprobe.measure.attach.script_ranks import Ranks, ranks_here
 from loaderprobe.measure.session import LEAST_STEPS_IN_A_ROW
 from loaderprobe.measure.user.loader import INTERRUPTED, LoaderRequest, compute_of, measure_loader
 from loaderprobe.protocols import Say
-from loaderprobe.records.diagnosis import Attached, AttachRequest, OwnMeasured, WhyNot
+from loaderprobe.records.attached import Attached, AttachRequest, WhyNot
+from loaderprobe.records.diagnosis import OwnMeasured
 from loaderprobe.records.measurement import Measurement, segments_of
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import LEAST_PREDICTION_ERROR

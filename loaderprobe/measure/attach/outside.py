@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from loaderprobe.protocols import Say
-from loaderprobe.records.diagnosis import SeenOutside
+from loaderprobe.records.attached import SeenOutside
 from loaderprobe.records.waits import WAIT_KINDS, CodePlace, WaitSamples
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.stats import half_width, mean, median

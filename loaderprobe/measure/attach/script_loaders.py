@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any, Generic, Self, TypeVar
 
 from loaderprobe.batches import length_of
-from loaderprobe.records.diagnosis import SeenLoader, WhyNot
+from loaderprobe.records.attached import SeenLoader, WhyNot
 
 NOT_THE_SCRIPT = ("loaderprobe.", "sitecustomize", "torch.utils.data", "torchdata.")
 """Modules whose functions stand between a loop and its batches."""

@@ -19,7 +19,8 @@ from loaderprobe.measure.session import GivenUp
 from loaderprobe.measure.user.loader import Deadline, LoaderRequest, compute_of, measure_loader
 from loaderprobe.protocols import Clock, Group, OnStage, SharedStore
 from loaderprobe.records import values
-from loaderprobe.records.diagnosis import AttachRequest, OwnMeasured
+from loaderprobe.records.attached import AttachRequest
+from loaderprobe.records.diagnosis import OwnMeasured
 from loaderprobe.records.measurement import Measurement, segments_of
 from loaderprobe.records.rank_processes import NotTogether, NotTogetherCode, RankOffer
 from loaderprobe.records.remark import Remark, each_once

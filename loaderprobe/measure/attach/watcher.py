@@ -19,8 +19,8 @@ from loaderprobe.measure.attach.script_loaders import UPDATES_A_BATCH, KnownLoad
 from loaderprobe.measure.profiler_window import NOT_ASKED
 from loaderprobe.measure.segment_runner import UNSEEN
 from loaderprobe.protocols import Say
+from loaderprobe.records.attached import Attached, AttachRequest, WatchedInterval, WatchReport, WhyNot
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
-from loaderprobe.records.diagnosis import Attached, AttachRequest, WatchedInterval, WatchReport, WhyNot
 from loaderprobe.records.environment import Origin
 from loaderprobe.records.files import content_hash
 from loaderprobe.records.measurement import ComputeInfo, Measurement, Segment, WorkerBatches

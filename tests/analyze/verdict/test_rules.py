@@ -14,7 +14,7 @@ from loaderprobe.analyze.judge import Judged, verdict
 from loaderprobe.analyze.report import detail_of
 from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.analyze.verdict.rates import cores_in_training
-from loaderprobe.records.measurement import Measurement, Series, segments_of
+from loaderprobe.records.measurement import Measurement, Others, Series, segments_of
 from loaderprobe.store.run_directory import RunDirectory
 from tests.analyze.runs import Cost, alike, looked, reordered, run, scaled, with_records, with_steps, with_training
 from tests.analyze.verdict.test_truths import AS_FOUND
@@ -111,6 +111,17 @@ def test_batches_whose_record_is_lost_change_no_word(key: str, lost: float) -> N
     assert cores[1] == pytest.approx(cores[0], rel=0.05)
 
 
+@pytest.mark.parametrize(("counted", "cores"), [(True, 1.9), (False, 5.0)])
+def test_no_more_cores_are_in_use_than_the_kernel_counts(counted: bool, cores: float) -> None:
+    """Batches that were made before a short segment, and are taken in it, took none of its time."""
+    made = run(alike(baseline=100.0, training=500.0), Cost(cpu_s=0.01), workers=2)
+    records = replace(made.worker_batches, process_cpu_ns=made.worker_batches.cpu_ns)
+    others = Others(span_ns=10**9, cores=2, cpu_ns=0, own_cpu_ns=1_900_000_000, steal_ns=0) if counted else None
+    made = with_training(made, lambda one: replace(one, process_cpu_ns=0, others=others))
+    found = replace(made, worker_batches=records)
+    assert cores_in_training(found, segments_of(found, "baseline", "training")) == pytest.approx(cores)
+
+
 @pytest.mark.parametrize(("blocked_s", "gains"), [(0.0, False), (0.002, True)])
 def test_storage_without_waits_gains_nothing(*, blocked_s: float, gains: bool) -> None:
     """However idle workers are: of CIFAR in memory, two of them made 300 images/s and could have made 500."""
@@ -122,20 +133,32 @@ def test_storage_without_waits_gains_nothing(*, blocked_s: float, gains: bool) -
 SLOWED = run(alike(baseline=400.0, training=80.0, resident=100.0), Cost(), workers=4)
 AS_ALONE = run(alike(baseline=400.0, training=99.0, resident=100.0), Cost(), workers=4)
 FEW = run(alike(2, baseline=400.0, training=80.0, resident=100.0), Cost(), workers=4)
-STARVED = run(alike(baseline=40.0, training=40.0, resident=100.0), Cost(cpu_s=0.1), workers=4)
 SERIAL = run(alike(baseline=400.0, training=80.0, resident=100.0), Cost(), workers=0)
-WAITED = with_training(SLOWED, lambda one: with_steps(one, 0.2 if one.mode == "baseline" else 0.0))
+FED_SLOWLY = run(alike(baseline=40.0, training=40.0, resident=100.0), Cost(cpu_s=0.1), workers=4)
+
+
+def waiting(measurement: Measurement, share: float) -> Measurement:
+    """Training waits for its input for so much of its time."""
+    return with_training(measurement, lambda one: with_steps(one, share if one.mode == "baseline" else 0.0))
 
 
 @pytest.mark.parametrize(
     ("measurement", "times_s"),
-    [(SLOWED, (0.2, 0.16)), (AS_ALONE, None), (FEW, None), (SERIAL, None), (STARVED, None), (WAITED, None)],
-    ids=["slowed", "as alone", "two rounds", "serial", "input-bound", "waits"],
+    [
+        (SLOWED, (0.2, 0.16)),
+        (AS_ALONE, None),
+        (FEW, None),
+        (SERIAL, None),
+        (waiting(FED_SLOWLY, 0.6), None),
+        (waiting(SLOWED, 0.2), None),
+        (waiting(FED_SLOWLY, 0.3), (0.28, 0.16)),
+    ],
+    ids=["slowed", "as alone", "two rounds", "serial", "input-bound", "waits", "input-bound on the same cores"],
 )
 def test_steps_that_the_loader_holds_up_are_noted(
     measurement: Measurement, times_s: tuple[float, float] | None
 ) -> None:
-    """With the times of a step beside the loader and without it; not where steps wait for input, which says itself."""
+    """With the times of a step beside the loader and without it, whatever limits; waits for input are not in them."""
     notes = [note.facts for note in detail_of(Judged(measurement=measurement)).notes if note.code == "steps_held_up"]
     found = [(facts["beside_s"], facts["alone_s"]) for facts in notes]
     assert found == ([pytest.approx(times_s)] if times_s else [])

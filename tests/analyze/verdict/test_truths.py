@@ -942,6 +942,8 @@ CERTAIN = {
     "a serial loader works 5 %": Row(on_cpu(workers=0, alone=6.0, outside=0.05), UNFIT),
     "waiting and work may be worth 5 %": Row(on_cpu(outside=0.045), UNFIT, more=True),
     "noisy segments may be 4.8 apart": Row(on_cpu(loader=24.0), UNFIT, more=True),
+    "training at twice compute alone, the loader at 24 times": Row(on_cpu(alone=2.5), COMPUTE),
+    "at 18 times": Row(on_cpu(alone=2.5, loader=90.0), UNFIT, more=True),
     "a quarter is in no account": Row(on_cpu(alone=6.7), UNFIT, more=True),
     "workers hold up steps for 5 %": Row(on_cpu(cost=Cost(cpu_s=0.01)), UNFIT, more=True),
     "or wait for their cores": Row(on_cpu(cost=Cost(cpu_s=0.002, delay_s=0.008)), UNFIT, more=True),
