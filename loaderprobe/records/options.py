@@ -267,8 +267,8 @@ SWEEP = (
     replace(OUT, help="Directory of the run.", usual="loaderprobe-runs/DATE-TIME", typed_only=False),
     Option(
         "resume", Path, None, OUTPUT, typed_only=True, metavar="RUN",
-        help="Measure what is missing in a run and, with a new --budget, more rounds of what is still open. All else is "
-        "as in that run: RUN is the path of its directory, as --out named it, else loaderprobe-runs/DATE-TIME.",
+        help="Measure what is missing in a run and, with a new --budget, more rounds of what is still open. All else "
+        "is as in that run: RUN is the path of its directory, as --out named it, else loaderprobe-runs/DATE-TIME.",
     ),
     replace(JSON, help="Print summary.json and nothing else."),
     QUIET,
