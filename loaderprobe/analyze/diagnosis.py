@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import get_args
 
 from loaderprobe.analyze.answer import answered
 from loaderprobe.analyze.forecast.advice import DataPlace, Surroundings, recommend_groups
@@ -18,8 +19,9 @@ from loaderprobe.records.environment import Origin
 from loaderprobe.records.measurement import NO_STEP, Measurement, segments_of
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.report import ConfigurationRow, Report, Summary
-from loaderprobe.records.thresholds import AMPLIFIED, MEMORY_SHARE
-from loaderprobe.records.verdict import Verdict
+from loaderprobe.records.resources import BOTTLENECKS, SPEEDUPS, Bottleneck
+from loaderprobe.records.thresholds import AMPLIFIED, CLEAR_LEAD, MEMORY_SHARE, WORTH
+from loaderprobe.records.verdict import Action, Advice, How, Interval, Reason, Speedup, Verdict
 from loaderprobe.stats import median
 
 
@@ -41,6 +43,9 @@ def report_of(judged: Judged, data: DataFound, origin: Origin) -> Report:
     notes = (*detail.notes, *disturbance_notes([measurement]), *_notes(judged, data, memory_bytes))
     alone = measurement.compute.name == NO_STEP
     then = {name: limit for name, limit in detail.then.items() if not (alone and name == "compute")}
+    within = next((name for name in get_args(Bottleneck) if BOTTLENECKS[name].name == judged.bound.cause), None)
+    if row.bound and row.bound.cause != judged.bound.cause and within:
+        then["wait"] = within
     detail = replace(detail, key=row.key, notes=notes, then=then)
     summary = Summary(
         run=run_info("", origin.created_utc, origin.command, (), [measurement], ()),
@@ -60,6 +65,9 @@ def _as_trained(row: ConfigurationRow, measurement: Measurement) -> Configuratio
         config = replace(config, ranks=ranks, compute=replace(config.compute, batch_size=batch_size))
     if measurement.compute.name == NO_STEP:
         verdict = _without_step(verdict)
+    for note in measurement.notes:
+        if note.code == "workers_start_each_epoch":
+            verdict = _with_starts(verdict, float(note.facts["start_s"]), float(note.facts["epoch_s"]))
     shares = own_shares(measurement.notes, verdict.images_per_s)
     emulated = row.emulated and measurement.compute.name != NO_STEP
     return replace(row, config=config, emulated=emulated, verdict=replace(verdict, advice=(*shares, *verdict.advice)))
@@ -83,6 +91,74 @@ def _without_step(verdict: Verdict) -> Verdict:
         advice=tuple(one for one in inputs if one.action.code != "accelerator"),
         unavailable=verdict.unavailable | dict.fromkeys(missing, Remark(code="no_step")),
     )
+
+
+def _with_starts(verdict: Verdict, start_s: float, epoch_s: float) -> Verdict:
+    """Of a script that starts its workers for `start_s` before each epoch, which then trains for `epoch_s`.
+
+    That is a wait of its own kind: all rates of training have it, and a part that costs nothing gains less beside it.
+    It is the cause where it leads all others clearly, as it always does where epochs take less. It is taken to vary by
+    as much as the rate of training does.
+    """
+    now, beside = verdict.images_per_s.value, start_s / epoch_s
+
+    def slowed(rate: float) -> float:
+        """Images/s, with the start."""
+        return 1 / (1 / rate + beside / now)
+
+    def all_slowed(rates: Interval) -> Interval:
+        return Interval(low=slowed(rates.low), value=slowed(rates.value), high=slowed(rates.high))
+
+    def lessened(gain: Speedup) -> Speedup:
+        low, value, high = (slowed(now * end) / slowed(now) for end in (gain.low, gain.value, gain.high))
+        return replace(gain, low=low, value=value, high=high)
+
+    known = {name: gain for name in SPEEDUPS if (gain := verdict.speedups.of(name))}
+    waits = known.pop("wait", Speedup(value=1.0, low=1.0, high=1.0, how="measured"))
+    others = {name: lessened(gain) for name, gain in known.items()}
+    bound, advice, rates = verdict.bound, verdict.advice, verdict.images_per_s
+    low, value, high = (1 + beside * end / now for end in (rates.low, now, rates.high))
+    how: How = "measured" if waits.value < WORTH else waits.how
+    start = Speedup(low=low * waits.low, value=value * waits.value, high=high * waits.high, how=how)
+    if start.value >= CLEAR_LEAD * max((gain.value for gain in others.values()), default=1.0):
+        facts = {name: fact for name, fact in bound.reason.facts.items() if name in _OF_RATES}
+        facts |= {"images_per_s": slowed(now), "utilization": (verdict.accelerator_utilization or 0.0) / (1 + beside)}
+        facts |= {"resource": "wait", "speedup": start.value, "how": start.how}
+        facts |= {"start_s": start_s, "whole_s": start_s + epoch_s}
+        reason = Reason(code="largest_speedup", facts=facts)
+        bound = replace(bound, side="input", cause="wait", candidates=(), reason=reason)
+        advice = tuple(each for each in advice if each.is_worth_making)
+    rate, used = rates.times(1 / (1 + beside)), verdict.accelerator_utilization
+    stay = Advice(
+        action=Action(code="persistent_workers"), command="persistent_workers=True", speedup=1 + beside, before=rate,
+        after=rates, how="measured",
+    )  # fmt: skip
+    figures = {f"speedups.{name}": gain.value for name, gain in others.items()}
+    figures |= {"speedups.wait": start.value, "accelerator_utilization": (used or 0.0) * rate.value / now}
+    figures["input_wait_fraction"] = (verdict.input_wait_fraction + beside) / (1 + beside)
+    evidence = tuple(replace(part, value=figures.get(part.metric, part.value)) for part in bound.evidence)
+    return replace(
+        verdict,
+        images_per_s=rate,
+        speedups=replace(verdict.speedups, **others, wait=start),
+        accelerator_utilization=None if used is None else figures["accelerator_utilization"],
+        input_wait_fraction=figures["input_wait_fraction"],
+        bound=replace(bound, evidence=evidence),
+        advice=(
+            stay,
+            *(
+                replace(
+                    each, before=rate, after=all_slowed(each.after),
+                    speedup=slowed(now * each.speedup) / slowed(now) if each.is_worth_making else each.speedup,
+                )
+                for each in advice
+            ),
+        ),
+    )  # fmt: skip
+
+
+_OF_RATES = ("judged", "device", "loader_images_per_s", "compute_images_per_s", "compute_how", "files_were")
+"""Facts of a reason that stay, whatever the cause."""
 
 
 def _notes(judged: Judged, data: DataFound, memory_bytes: float) -> Iterator[Remark]:

@@ -32,8 +32,8 @@ EvidenceCode = Literal[
 the window), or one of its own. The last three are of a bandwidth probe."""
 ActionCode = Literal[
     Remedy, "workers", "prefetch", "files_in_memory", "files_pinned", "faster_storage", "faster_network", "accelerator",
-    "decoder", "tensor", "shards", "slow_host", "own_shares", "one_thread", "accelerator_gains_nothing",
-    "input_gains_nothing",
+    "decoder", "tensor", "shards", "slow_host", "own_shares", "one_thread", "persistent_workers",
+    "accelerator_gains_nothing", "input_gains_nothing",
 ]  # fmt: skip
 """What is advised. files_in_memory: in the page cache, all or what it can hold. files_pinned: a part of the files that
 always stays. shards: the images in large files. slow_host: the host of the ranks that all wait for. own_shares: of the

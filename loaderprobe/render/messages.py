@@ -14,8 +14,8 @@ MESSAGES: dict[str, str] = {
     "only_watched": "training was only watched: of all rates and speed-ups, only the rate of training is measured",
     "begun_each_batch": "the script iterates its loader from the start for each batch: what that takes is in no rate",
     "workers_start_each_epoch": (
-        "starting its workers again takes {start_s:duration} of each epoch, beside {epoch_s:duration} of training, and "
-        "is in no rate: one loader for all epochs, with persistent_workers=True, starts them once"
+        "starting its workers again takes {start_s:duration} of each epoch, beside {epoch_s:duration} of training: it "
+        "is in the rate of training, and in none of the loader alone"
     ),
     "steps_held_up": (
         "a step takes {beside_s:duration} beside the loader and {alone_s:duration} without it, not counting waits for "
@@ -614,7 +614,8 @@ MESSAGES: dict[str, str] = {
     # What else is to be known of a verdict, behind its reason.
     "part.beside_reason": (
         "[ The storage delivers {read_bytes_per_s:bytes/s}: {ceiling_fraction:percent} of its ceiling at concurrency "
-        "{concurrency}.][ Workers spend {waiting_share:percent} of their time in this wait[ ({subject})].][ Ranks "
+        "{concurrency}.][ Workers spend {waiting_share:percent} of their time in this wait[ ({subject})].][ "
+        "Each epoch starts its workers again, for {start_s:duration} of {whole_s:duration}.][ Ranks "
         "also wait for each other's slow batches: by themselves they load {straggler_speedup:times} times as fast.][ "
         "The files were {files_were}, although cold files were asked for.][ This file system counts no bytes: only "
         "the workers' {cold_reads_known_by} shows which reads were cold.]"
@@ -653,6 +654,7 @@ MESSAGES: dict[str, str] = {
         "there"
     ),
     "action.exchange": "exchange gradients faster or less often: a faster link, gradient accumulation, compression",
+    "action.persistent_workers": "start the workers once: one loader for all epochs, whose workers stay",
     "action.own_shares": "give each rank its own share: DistributedSampler(dataset), of a stream split_dataset_by_node",
     "action.one_thread": "load with torch on one thread: its threads spin between the small operations of a sample",
     "action.accelerator_gains_nothing": (
@@ -680,6 +682,7 @@ MESSAGES: dict[str, str] = {
     "line.decoder.torchcodec": "torchcodec.decoders.decode_image(path), a tensor, for PIL.Image.open(path)",
     "line.tensor": "transforms.PILToTensor(), not transforms.ToTensor(); batch.to(device).float() / 255 in the step",
     "line.requests_in_flight": "DataLoader(..., num_workers={workers})",
+    "line.persistent_workers": "DataLoader(..., persistent_workers=True)",
     "line.own_shares": "DataLoader(..., sampler=DistributedSampler(dataset))",
     "line.one_thread": "torch.set_num_threads(1) before next(batches), and the former number after it",
     # What a change is forecast to give, and what limits training after it.

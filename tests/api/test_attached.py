@@ -17,6 +17,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 import loaderprobe
+from loaderprobe.analyze.judge import verdict
 from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.api.load import load_any
 from loaderprobe.api.run import Watch, attachment_of, watcher_of
@@ -180,7 +181,7 @@ def test_a_pause_makes_void_what_was_timed(tmp_path: Path) -> None:
 
 
 def test_the_start_of_workers_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It took 5 s of the script's time, and an epoch trains for less than a second."""
+    """It took 5 s of the script's time, and an epoch trains for less than a second: it limits, and is in all rates."""
     clocked, training, start = Clocked(tmp_path), Training(tmp_path, num_workers=1), DataLoader._get_iterator
 
     def slow(loader: Any) -> Any:
@@ -188,8 +189,14 @@ def test_the_start_of_workers_is_noted(tmp_path: Path, monkeypatch: pytest.Monke
         return start(loader)
 
     monkeypatch.setattr(DataLoader, "_get_iterator", slow)
-    notes = clocked.run(lambda: WAYS["plain"](training)).measurement.notes
-    assert "workers_start_each_epoch" in [note.code for note in notes]
+    found = clocked.run(lambda: WAYS["plain"](training))
+    (note,) = (note for note in found.measurement.notes if note.code == "workers_start_each_epoch")
+    slower = 1 + float(note.facts["start_s"]) / float(note.facts["epoch_s"])
+    within, stay = verdict(found.measurement), found.verdict.advice[0]
+    assert slower > 5 and found.verdict.bound.cause == "wait" != within.bound.cause
+    assert (stay.action.code, stay.speedup, stay.after) == ("persistent_workers", slower, within.images_per_s)
+    assert found.verdict.images_per_s.value == stay.before.value == pytest.approx(within.images_per_s.value / slower)
+    assert found.verdict.speedups.compute and 1 <= found.verdict.speedups.compute.value < 1.2
 
 
 def test_ctrl_c_ends_the_script_with_what_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
