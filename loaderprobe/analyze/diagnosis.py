@@ -19,9 +19,9 @@ from loaderprobe.records.environment import Origin
 from loaderprobe.records.measurement import NO_STEP, Measurement, segments_of
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.report import ConfigurationRow, Report, Summary
-from loaderprobe.records.resources import BOTTLENECKS, SPEEDUPS, Bottleneck
-from loaderprobe.records.thresholds import AMPLIFIED, CLEAR_LEAD, MEMORY_SHARE, WORTH
-from loaderprobe.records.verdict import Action, Advice, How, Interval, Reason, Speedup, Verdict
+from loaderprobe.records.resources import BOTTLENECKS, RESOURCE, SPEEDUPS, Bottleneck
+from loaderprobe.records.thresholds import AMPLIFIED, FAR_LEAD, MEMORY_SHARE, WORTH
+from loaderprobe.records.verdict import Action, Advice, How, Interval, Reason, Side, Speedup, Verdict
 from loaderprobe.stats import median
 
 
@@ -97,8 +97,8 @@ def _with_starts(verdict: Verdict, start_s: float, epoch_s: float) -> Verdict:
     """Of a script that starts its workers for `start_s` before each epoch, which then trains for `epoch_s`.
 
     That is a wait of its own kind: all rates of training have it, and a part that costs nothing gains less beside it.
-    It is the cause where it leads all others clearly, as it always does where epochs take less. It is taken to vary by
-    as much as the rate of training does.
+    It is the cause where it leads all others far, since one start may be all that was seen; one of two where it just
+    leads. It is taken to vary by as much as the rate of training does.
     """
     now, beside = verdict.images_per_s.value, start_s / epoch_s
 
@@ -120,14 +120,23 @@ def _with_starts(verdict: Verdict, start_s: float, epoch_s: float) -> Verdict:
     low, value, high = (1 + beside * end / now for end in (rates.low, now, rates.high))
     how: How = "measured" if waits.value < WORTH else waits.how
     start = Speedup(low=low * waits.low, value=value * waits.value, high=high * waits.high, how=how)
-    if start.value >= CLEAR_LEAD * max((gain.value for gain in others.values()), default=1.0):
-        facts = {name: fact for name, fact in bound.reason.facts.items() if name in _OF_RATES}
+    facts = {name: fact for name, fact in bound.reason.facts.items() if name in _OF_RATES}
+    next_to_it = max(others, key=lambda name: others[name].value)
+    lead = start.value / others[next_to_it].value
+    if lead >= FAR_LEAD:
         facts |= {"images_per_s": slowed(now), "utilization": (verdict.accelerator_utilization or 0.0) / (1 + beside)}
         facts |= {"resource": "wait", "speedup": start.value, "how": start.how}
         facts |= {"start_s": start_s, "whole_s": start_s + epoch_s}
         reason = Reason(code="largest_speedup", facts=facts)
         bound = replace(bound, side="input", cause="wait", candidates=(), reason=reason)
         advice = tuple(each for each in advice if each.is_worth_making)
+    elif lead > 1 and bound.firm:
+        both = "wait", next_to_it
+        facts |= {"wait_speedup": start.value, "wait_how": start.how}
+        facts |= {f"{next_to_it}_speedup": others[next_to_it].value, f"{next_to_it}_how": others[next_to_it].how}
+        reason = Reason(code="speedups_alike", facts=facts)
+        side: Side = "input" if RESOURCE[next_to_it].side == "input" else "inconclusive"
+        bound = replace(bound, side=side, cause="either", candidates=both, reason=reason)
     rate, used = rates.times(1 / (1 + beside)), verdict.accelerator_utilization
     stay = Advice(
         action=Action(code="persistent_workers"), command="persistent_workers=True", speedup=1 + beside, before=rate,

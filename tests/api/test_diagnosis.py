@@ -103,6 +103,25 @@ def test_steps_that_the_loader_holds_up_stand_beside_the_share() -> None:
     assert said in slowed and "a step takes 200 ms beside the loader" in slowed and said not in alike_alone
 
 
+@pytest.mark.parametrize(
+    ("start_s", "bound"), [(0.5, "input storage"), (1.0, "input either wait storage"), (4.0, "input wait")]
+)
+def test_the_start_of_workers_in_each_epoch_is_a_wait(start_s: float, bound: str) -> None:
+    """Beside an epoch of 1 s. All rates of training have it, and what costs nothing gains less beside it."""
+    note = Remark(code="workers_start_each_epoch", facts={"start_s": start_s, "epoch_s": 1.0})
+    found, within = _found(notes=(note,)), _found()
+    assert " ".join((found.bound.side, found.bound.cause, *found.bound.candidates)) == bound
+    rate, now = found.verdict.images_per_s, within.verdict.images_per_s
+    assert rate.value == pytest.approx(now.value / (1 + start_s))
+    gains, free = found.verdict.speedups, within.verdict.speedups.storage
+    assert free and gains.wait and gains.storage and gains.wait.value == pytest.approx(1 + start_s)
+    assert gains.storage.value == pytest.approx((1 + start_s) / (1 / free.value + start_s))
+    for advice in found.verdict.advice:
+        assert advice.before == rate and advice.after.value == pytest.approx(rate.value * advice.speedup, rel=0.02)
+    assert found.verdict.advice[0].action.code == "persistent_workers"
+    assert found.text() and found.html()
+
+
 def test_a_result_of_the_first_version_is_judged_again(tmp_path: Path) -> None:
     """What its measurement does not have is taken from its notes and advice; kept again, it is of today's version."""
     tree = json.loads((RUNS / "run" / "result.json").read_text())
