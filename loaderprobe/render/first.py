@@ -300,7 +300,7 @@ def _change(report: Report, step: NextStep) -> Iterator[Part]:
         best = sorted(_best(report, some), key=lambda row: row.key not in step.configurations)
         yield _gains(report, action, best)
     if command and command not in code:
-        yield Command(text=command, label="Test it" if command.startswith("loaderprobe") else "Run it")
+        yield Command(text=command, label="Test it" if step.advice and command.startswith("loaderprobe") else "Run it")
 
 
 def _gains(report: Report, action: Action, rows: Sequence[ConfigurationRow]) -> Chart:
