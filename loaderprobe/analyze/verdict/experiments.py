@@ -401,8 +401,19 @@ def _without(seen: Seen) -> dict[SingleCause, Without]:
     found = {name: each for name, mode in ABLATIONS.items() if (each := _ablated(seen, name, mode))}
     if not _looked_at(seen):
         return found
+    if _waits_beside(seen) and found.get("preprocessing", Without(how="estimated")).how == "measured":
+        found["preprocessing"] = _estimated(seen, "preprocessing")
     # Without samples of the workers nothing separates these from storage.
     return found | {name: _estimated(seen, name) for name in ONLY_WAITED}
+
+
+def _waits_beside(seen: Seen) -> bool:
+    """True where making a sample waits for what no mode takes away: a sample that is kept does without that as well."""
+    if not _looked_at(seen):
+        return False
+    rates = [_by_costs(seen, name) for name in ONLY_WAITED]
+    gains = [median([rate / seen.loader[n] for n, rate in each.items()]) for each in rates if each]
+    return any(gain >= thresholds.WORTH for gain in gains)
 
 
 def _ablated(seen: Seen, name: SingleCause, mode: Mode) -> Without | None:
@@ -494,6 +505,8 @@ def _in_training(seen: Seen) -> dict[SingleCause, dict[int, float]]:
     for name, mode in ABLATIONS.items():
         if mode == base or (name == "storage" and why_not_as_asked(measurement, base)):
             continue  # files that were to be cold and were not show nothing of storage
+        if name == "preprocessing" and _waits_beside(seen):
+            continue
         rates = rates_by_round(measurement, mode, "training")
         beside = {n: rate / end_to_end[n] for n, rate in rates.items() if n in end_to_end}
         if beside and why_not_as_asked(measurement, mode) is None:

@@ -628,6 +628,10 @@ WAITS = {
     "a lock, and sleep that may hold it": Row(
         looks("lock", "lock", "lock", "sleep", "running"), f"{EITHER} ranges_meet lock wait",
     ),
+    "a lock, without which samples that are kept do, too": Row(
+        looked(run(alike(baseline=90, cached_samples=900), REMOTE, **AS_FOUND), "lock", "running"),
+        "input lock largest_speedup", how={"preprocessing": "estimated"},
+    ),
     "a lock alone": Row(looks("lock", "running"), "input lock largest_speedup"),
     "threads that compute": Row(pooled(), PREPROCESSING, speedups={"preprocessing": 1000}),
     # What read calls return comes from them, not from files.
