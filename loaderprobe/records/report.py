@@ -9,7 +9,7 @@ from typing import Literal
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.environment import SCHEMA_VERSION, Environment
 from loaderprobe.records.files import Staged
-from loaderprobe.records.remark import Facts, Remark
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import Bottleneck
 from loaderprobe.records.studies import BufferEffect, Epochs
 from loaderprobe.records.verdict import (
@@ -173,37 +173,7 @@ class ConfigurationRow:
 
 
 # The first screen, before it is put into words. Configurations are given by their keys.
-
-AnswerCode = Literal["limited", "how_sure"]
-"""limited: what limits on one device, of one model, cache state and number of ranks; only verdicts that name it count.
-how_sure: how well that is known; its configurations are those in which one cause leads."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limited:
-    """What limits one data set."""
-
-    data: str
-    """Its label."""
-    resources: tuple[str, ...]
-    """Several cannot be separated."""
-    workers: tuple[int, ...]
-    """The numbers of workers with which these do; 0 is the serial loader."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What limits on a device, or how sure that is."""
-
-    code: AnswerCode
-    configurations: tuple[str, ...]
-    """Those that it follows from."""
-    facts: Facts = field(default_factory=dict)
-    """Of `how_sure`. level: high, medium or low. clear: verdicts that name a cause, `of` those that did not fail.
-    measured: those whose cause was removed, not estimated. rounds, bands: of the `shown`, the latter half the 95 %
-    intervals of rates, as shares."""
-    limits: tuple[Limited, ...] = ()
-    """Of `limited`."""
+NOT_SURE = Remark(code="how_sure", facts={"level": "low"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,8 +213,8 @@ class Summary:
     configurations: tuple[ConfigurationRow, ...]
     knees: tuple[Knee, ...] = ()
     """One for each group of configurations that differ in workers only."""
-    answer: tuple[Answer, ...] = ()
-    """In the order in which it is read."""
+    how_sure: Remark = NOT_SURE
+    """`level` is high, medium or low; low_band, high_band: half the 95 % interval of a rate, as a share of it."""
     best: tuple[str, ...] = ()
     """Of each data set, on each device, the configuration with the workers that are enough; else the fastest."""
     scaling: tuple[Scaling, ...] = ()

@@ -20,7 +20,6 @@ from loaderprobe.render.charts import BASE, Bar, Chart, ChartRow, How
 from loaderprobe.render.document import IN_CODE, Command, Document, Item, Line, Paragraph, Part, Section, Table, tags
 from loaderprobe.render.format import (
     MISSING,
-    counted,
     first_upper,
     grouped,
     interval,
@@ -38,6 +37,7 @@ FULL = 3
 """Up to so many configurations have a line for each part; more have one line each."""
 MOST_LANES = 12
 MOST_GAINS = 5
+SQUARES = {"high": "■■■", "medium": "■■□", "low": "■□□"}
 FAR = 6.0
 """A rate of compute alone that is so many times the longest bar is beyond the axis."""
 
@@ -242,7 +242,9 @@ def first_screen(report: Report) -> Iterator[Section]:
     """The five answers, each in its place."""
     if shown := _best(report, _first_groups(report)):
         yield ladder_section(report, shown)
-    yield Section(title="How sure", panel="side", parts=(_how_sure(report),))
+    sure = report.summary.how_sure
+    words = f"{SQUARES[str(sure.facts['level'])]} {remark_words(sure)}"
+    yield Section(title="How sure", panel="side", parts=(Paragraph(text=words, strong=True),))
     yield from next_sections(report)
     yield Section(title="Not known", panel="side", parts=tags(map(remark_words, report.summary.not_known)))
     yield from (replace(needs, panel="main") for needs in needs_sections(report)[:1])
@@ -331,21 +333,6 @@ def _gains(report: Report, action: Action, rows: Sequence[ConfigurationRow]) -> 
     found.sort(key=lambda row: row.point.how == "unsure" if row.point else 2)
     drawn = tuple(found[:MOST_GAINS])
     return Chart(rows=drawn, brief=drawn[:1], low=1.0, level="no gain", ends=f"data,{sample_of(report)}s/s")
-
-
-def _how_sure(report: Report) -> Paragraph:
-    """The level, and the count that it follows from."""
-    squares = {"high": "■■■", "medium": "■■□", "low": "■□□"}
-    facts = next((answer.facts for answer in report.summary.answer if answer.code == "how_sure"), {"level": "low"})
-    level, parts = str(facts["level"]), []
-    if len(facts) > 1:
-        rounds, bands = ([float(facts[f"{end}_{of}"]) for end in ("low", "high")] for of in ("rounds", "band"))
-        parts = [
-            f"{facts['clear']} of {counted(int(facts['of']), 'verdict')} clear",
-            f"{span(rounds, '{:.0f}'.format)} round{'s' * (max(rounds) > 1)}",
-            f"rate{'s' * (int(facts['shown']) > 1)} ±{span(bands, percent)}",
-        ]
-    return Paragraph(text=", ".join((f"{squares[level]} {level}", *parts)), strong=True)
 
 
 def needs_sections(report: Report) -> list[Section]:
