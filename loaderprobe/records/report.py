@@ -249,21 +249,6 @@ class RankRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RanksView:
-    """All ranks, and how unlike they are."""
-
-    rows: tuple[RankRow, ...]
-    """In their order."""
-    shown: tuple[RankRow, ...]
-    """At most MOST_SHOWN, the slowest first; those with a role are among them."""
-    uneven: bool
-    """True where a slow rank, or slow batches, gain more than what is worth a word."""
-
-
-MOST_SHOWN = 8
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Detail:
     """What the report draws beyond the summary, for one measured configuration."""
 
@@ -276,8 +261,8 @@ class Detail:
     """Which resources were made free, and why no more."""
     view: TimelineView | None = None
     """The profiler window, to be drawn."""
-    ranks: RanksView | None = None
-    """Of a configuration with several."""
+    ranks: tuple[RankRow, ...] = ()
+    """Of a configuration with several, the slowest first."""
     then: Mapping[str, Bottleneck] = field(default_factory=dict)
     """By resource: what limits training once that is free."""
     sample: Literal["image", "sample"] = "image"
