@@ -52,14 +52,14 @@ def answered(report: Report) -> Report:
         else knee
         for knee in report.summary.knees
     )
-    report = replace(report, summary=replace(report.summary, knees=tuple(knees)))
     known = (row for rows in by_device(every) for row in rows if row.images_per_s)
     alike = by_key(known, lambda row: (_measured_on(row), row.config.resolution, row.config.loader.name))
     best = [_best_row(rows, report.summary.knees) for rows in alike.values()]
-    report = replace(report, summary=replace(report.summary, best=_keys(best)))
-    report = replace(report, summary=replace(report.summary, staging=tuple(_staging(report))))
+    summary = replace(report.summary, knees=tuple(knees), best=_keys(best))
+    summary = replace(summary, staging=tuple(_staging(replace(report, summary=summary))))
+    report = replace(report, summary=summary)
     summary = replace(
-        report.summary,
+        summary,
         how_sure=_how_sure(report),
         scaling=tuple(_scaling(report)),
         next=_next_steps(report),
