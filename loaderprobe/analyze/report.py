@@ -26,7 +26,7 @@ from loaderprobe.records.config import RATES, RunConfig
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import NO_STEP, Measurement, RunFailure, Segment
-from loaderprobe.records.phases import StorageCeiling, fastest
+from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.report import (
     ConfigurationRow,
@@ -40,7 +40,6 @@ from loaderprobe.records.report import (
     RunInfo,
     Status,
     StorageNeed,
-    StorageSupply,
     Summary,
 )
 from loaderprobe.records.resources import INPUTS, Bottleneck
@@ -226,13 +225,8 @@ def _outlook(
     one = demand(workload, UTILIZATION, workload.images_an_open)
     specified = other is not None or measurement.compute.specified_images_per_s is not None
     cores = cores_of(workload, UTILIZATION)
-    feed, storage, best = feed_of(workload), workload.storage, fastest(ceiling.phases) if ceiling else None
-    supply: StorageSupply | None = None
-    if feed and storage and best:
-        bandwidth = storage.limits[0]
-        supply = StorageSupply(
-            read_bytes_per_s=bandwidth.limit.value, readers=best.readers, at_least=bandwidth.at_least, feeds=feed.count
-        )
+    feed, storage = feed_of(workload), workload.storage
+    supply = replace(storage.limits[0], feeds=feed.count) if feed and storage else None
     return Outlook(
         data=row.config.resolution,
         compute=row.config.compute.name,

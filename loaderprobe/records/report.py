@@ -12,6 +12,7 @@ from loaderprobe.records.files import Staged
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import Bottleneck
 from loaderprobe.records.studies import BufferEffect, Epochs
+from loaderprobe.records.supply import SupplyLimit
 from loaderprobe.records.verdict import (
     Advice,
     Bound,
@@ -45,19 +46,6 @@ class StorageNeed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StorageSupply:
-    """The most that the storage under a data set delivered in this run."""
-
-    read_bytes_per_s: float
-    """Read from storage, read-ahead included."""
-    readers: int
-    at_least: bool
-    """True when it may deliver more than that."""
-    feeds: float
-    """Accelerators, with `use` of that rate."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
     """Training on one data set with accelerators of one kind, from the figures of `loaderprobe plan`."""
 
@@ -80,7 +68,8 @@ class Outlook:
     needs: tuple[StorageNeed, ...]
     cores: float | None
     """Of one accelerator; estimated from the CPU time of an image."""
-    supply: StorageSupply | None
+    supply: SupplyLimit | None
+    """The most that the storage under the data set delivered in this run, read-ahead included."""
     missing: Remark | None
     """Why there is no supply; None where there is one."""
     planned: bool = False

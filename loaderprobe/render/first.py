@@ -375,8 +375,8 @@ def _need_line(need: Outlook, cores: float, size_bytes: float | None) -> tuple[s
     """What must be there for each number of accelerators, with the headroom that what is fed has."""
     supply = need.supply
     wanted = [each.read_bytes_per_s / need.use for each in need.needs]
-    there, at_least = (supply.read_bytes_per_s, supply.at_least) if supply else (0.0, True)
-    here = f"{'≥' * supply.at_least}{format_rate(supply.read_bytes_per_s)}" if supply else "not measured"
+    there, at_least = (supply.limit.value, supply.at_least) if supply else (0.0, True)
+    here = f"{'≥' * at_least}{format_rate(there)}" if supply else "not measured"
     counts = [need.cores * each.accelerators for each in need.needs] if need.cores is not None else []
     marked = [f"{ENOUGH_MARK[enough(cores, count, at_least=False)]} {significant(count, 2)}" for count in counts]
     if counts and cores < min(counts):

@@ -443,7 +443,7 @@ def _read(report: Report, row: ConfigurationRow, verdict: Verdict) -> ChartRow |
     supplies = (need.supply for need in report.summary.needs if need.data == row.config.resolution and need.supply)
     best = None if row.config.cache == "warm" else next(supplies, None)
     least = "≥" if best and best.at_least else ""
-    most = best and best.read_bytes_per_s
+    most = best and best.limit.value
     return ChartRow(
         value=megabytes_per_s(read),
         note=f"{percent(read / most)} of {least}{megabytes_per_s(most)}" if most else "",
