@@ -158,6 +158,9 @@ _REMARKS: tuple[tuple[str, Facts], ...] = (
     ("ranks_meet", {"meeting_s": 0.004, "share": 0.08}),
     ("ablated_in_training", {"rounds": 3.0}),
     ("ablations_cannot_matter", {"input": 1.01, "compute": 3.2}),
+    ("how_sure", {"level": "low"}),
+    ("how_sure", {"level": "medium", "clear": 3, "of": 4, "shown": 2, "low_rounds": 5, "high_rounds": 6,
+                  "low_band": 0.085, "high_band": 0.11}),
     *(
         (code, {"storage": 2.0, "preprocessing": 1.1})
         for code in ("ablated", "ablations_not_possible", "ablations_not_needed")

@@ -17,7 +17,7 @@ from loaderprobe.records.config import OPTIONS, alike_but_for
 from loaderprobe.records.files import Staged
 from loaderprobe.records.options import COMPUTE, SWEEP
 from loaderprobe.records.remark import TOO_SHORT, Facts, Remark
-from loaderprobe.records.report import Answer, ConfigurationRow, DataInfo, Limited, NextStep, Report, RunInfo, Scaling
+from loaderprobe.records.report import NOT_SURE, ConfigurationRow, DataInfo, NextStep, Report, RunInfo, Scaling
 from loaderprobe.records.resources import JUDGED, RESOURCE, SPEEDUPS, ResourceName
 from loaderprobe.records.thresholds import FAR_BEYOND_NOISE, MOST_UNEXPLAINED, WORTH
 from loaderprobe.records.verdict import Action, Interval, Knee, ReasonCode, SideAndCause, Speedup
@@ -52,15 +52,15 @@ def answered(report: Report) -> Report:
         else knee
         for knee in report.summary.knees
     )
-    report = replace(report, summary=replace(report.summary, knees=tuple(knees)))
     known = (row for rows in by_device(every) for row in rows if row.images_per_s)
     alike = by_key(known, lambda row: (_measured_on(row), row.config.resolution, row.config.loader.name))
     best = [_best_row(rows, report.summary.knees) for rows in alike.values()]
-    report = replace(report, summary=replace(report.summary, best=_keys(best)))
-    report = replace(report, summary=replace(report.summary, staging=tuple(_staging(report))))
+    summary = replace(report.summary, knees=tuple(knees), best=_keys(best))
+    summary = replace(summary, staging=tuple(_staging(replace(report, summary=summary))))
+    report = replace(report, summary=summary)
     summary = replace(
-        report.summary,
-        answer=_answers(report),
+        summary,
+        how_sure=_how_sure(report),
         scaling=tuple(_scaling(report)),
         next=_next_steps(report),
         not_known=tuple(_not_known(report)),
@@ -156,63 +156,27 @@ def _keys(rows: Rows) -> tuple[str, ...]:
     return tuple(row.key for row in rows)
 
 
-def _answers(report: Report) -> tuple[Answer, ...]:
-    """What limits accelerators, how sure that is, and what limits a CPU that trained beside them."""
-    rows_by_device = by_device(report.summary.configurations)
-    first = [rows for rows in rows_by_device if not on_cpu(rows)] or rows_by_device
-    rest = [rows for rows in rows_by_device if rows not in first]
+def _how_sure(report: Report) -> Remark:
+    """The level; how many verdicts name a cause, and the rounds and the bands of noise of the rows that are shown.
+
+    Rows not measured yet count: one of them may be the best.
+    """
+    rows = [row for some in first_devices(report) for row in some]
+    known = [row for row in best_of(report, rows) if row.verdict and row.images_per_s]
+    if not known:
+        return NOT_SURE
     ablated = {key: each.ablations for key, each in report.details.items() if each.ablations}
     once = {key for key, each in ablated.items() if each.code == "ablated" and 1 in each.facts.values()}
-    asked = [row for rows in first_devices(report) for row in rows]
-    return (*_limited(first), *_how_sure(asked, best_of(report, asked), once), *_limited(rest))
-
-
-def _limited(rows_by_device: Iterable[Rows]) -> Iterator[Answer]:
-    """One answer for each device of which a verdict names what limits."""
-    for rows in rows_by_device:
-        sure = [row for row in measured(rows) if firm(row)]
-        if sure:
-            yield Answer(code="limited", configurations=_keys(sure), limits=_limits(sure))
-
-
-def _limits(rows: Rows) -> tuple[Limited, ...]:
-    """What limits each data set, and with which numbers of workers; the data sets in the order of the rows."""
-    names = list(dict.fromkeys(row.config.resolution for row in rows))
-    found: dict[tuple[str, tuple[str, ...]], set[int]] = {}
-    for row in sorted(rows, key=lambda row: names.index(row.config.resolution)):
-        found.setdefault((row.config.resolution, families(row.bound)), set()).add(row.config.loader.workers)
-    return tuple(
-        Limited(data=data, resources=resources, workers=tuple(sorted(counts)))
-        for (data, resources), counts in found.items()
-    )
-
-
-def _how_sure(rows: Rows, shown: Rows, removed_once: set[str]) -> Iterator[Answer]:
-    """In how many configurations one cause leads; the rounds and the bands of noise of those that are shown.
-
-    Those not measured yet count: one of them may be the best.
-    """
-    known = [row for row in shown if row.verdict and row.images_per_s]
-    if not known:
-        return
-    led = {row.key: speedup for row in measured(rows) if (speedup := _leads(row))}
-    twice = {row.key for row in rows if row.verdict and row.verdict.complete_rounds > 1} - removed_once
+    twice = {row.key for row in rows if row.verdict and row.verdict.complete_rounds > 1} - once
     rounds = [row.verdict.complete_rounds for row in known if row.verdict]
     bands = [row.images_per_s.half / row.images_per_s.value for row in known if row.images_per_s]
     asked = [row for row in rows if row.status != "failed"]
-    levels = [_level([led.get(row.key) for row in some], twice.issuperset(_keys(some))) for some in (asked, known)]
+    levels = [_level([_leads(row) for row in some], twice.issuperset(_keys(some))) for some in (asked, known)]
     facts: Facts = {
-        "level": min(levels, key=LEVELS.index),
-        "clear": sum(map(firm, asked)),
-        "of": len(asked),
-        "measured": sum(speedup.how == "measured" for speedup in led.values()),
-        "shown": len(known),
-        "low_rounds": min(rounds),
-        "high_rounds": max(rounds),
-        "low_band": min(bands),
-        "high_band": max(bands),
-    }
-    yield Answer(code="how_sure", configurations=tuple(led), facts=facts)
+        "level": min(levels, key=LEVELS.index), "clear": sum(map(firm, asked)), "of": len(asked), "shown": len(known),
+        "low_rounds": min(rounds), "high_rounds": max(rounds), "low_band": min(bands), "high_band": max(bands),
+    }  # fmt: skip
+    return Remark(code="how_sure", facts=facts)
 
 
 def _leads(row: ConfigurationRow) -> Speedup | None:

@@ -26,23 +26,20 @@ from loaderprobe.records.config import RATES, RunConfig
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import NO_STEP, Measurement, RunFailure, Segment
-from loaderprobe.records.phases import StorageCeiling, fastest
+from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.report import (
-    MOST_SHOWN,
     ConfigurationRow,
     DamagedFile,
     DataInfo,
     Detail,
     Outlook,
     RankRow,
-    RanksView,
     Report,
     Role,
     RunInfo,
     Status,
     StorageNeed,
-    StorageSupply,
     Summary,
 )
 from loaderprobe.records.resources import INPUTS, Bottleneck
@@ -60,7 +57,7 @@ from loaderprobe.records.studies import (
     over_steady,
 )
 from loaderprobe.records.supply import Quantity
-from loaderprobe.records.thresholds import ALIKE, AT_LIMIT, FITS_IN_PART, NO_NEXT_LIMIT, USE, UTILIZATION, WORTH
+from loaderprobe.records.thresholds import ALIKE, AT_LIMIT, FITS_IN_PART, NO_NEXT_LIMIT, USE, UTILIZATION
 from loaderprobe.records.verdict import Verdict
 from loaderprobe.stats import median
 
@@ -228,13 +225,8 @@ def _outlook(
     one = demand(workload, UTILIZATION, workload.images_an_open)
     specified = other is not None or measurement.compute.specified_images_per_s is not None
     cores = cores_of(workload, UTILIZATION)
-    feed, storage, best = feed_of(workload), workload.storage, fastest(ceiling.phases) if ceiling else None
-    supply: StorageSupply | None = None
-    if feed and storage and best:
-        bandwidth = storage.limits[0]
-        supply = StorageSupply(
-            read_bytes_per_s=bandwidth.limit.value, readers=best.readers, at_least=bandwidth.at_least, feeds=feed.count
-        )
+    feed, storage = feed_of(workload), workload.storage
+    supply = replace(storage.limits[0], feeds=feed.count) if feed and storage else None
     return Outlook(
         data=row.config.resolution,
         compute=row.config.compute.name,
@@ -260,10 +252,10 @@ def _outlook(
     )
 
 
-def ranks_view(measurement: Measurement, verdict: Verdict) -> RanksView | None:
-    """The ranks by how fast each is by itself, the slowest first; None of one rank, and of those of a script."""
+def rank_rows(measurement: Measurement) -> tuple[RankRow, ...]:
+    """The ranks by how fast each is by itself, the slowest first; none of one rank, and of those of a script."""
     if len(measurement.by_rank) < 2:
-        return None
+        return ()
     in_step, alone = (measurement.config.mode, "loader_only", None), rates_alone(measurement)
     places = [place for place, segment in enumerate(measurement.segments) if segment.kind == in_step]
     rows = [
@@ -280,14 +272,7 @@ def ranks_view(measurement: Measurement, verdict: Verdict) -> RanksView | None:
     order = sorted(rows, key=lambda row: (row.alone_images_per_s or 0.0, -row.input_s))
     roles: dict[int, Role] = {order[len(order) // 2].rank: "median"}
     roles |= {order[-1].rank: "fastest", order[0].rank: "slowest"}
-    named = [replace(row, role=roles.get(row.rank)) for row in order]
-    others = [row for row in named if row.role is None][: MOST_SHOWN - len(roles)]
-    gains = (verdict.speedups.imbalance, verdict.speedups.straggler)
-    return RanksView(
-        rows=tuple(rows),
-        shown=tuple(row for row in named if row.role or row in others),
-        uneven=any(gain is not None and gain.value > WORTH for gain in gains),
-    )
+    return tuple(replace(row, role=roles.get(row.rank)) for row in order)
 
 
 Result = Measurement | RunFailure | DamagedFile | None
@@ -444,7 +429,7 @@ def detail_of(judged: Judged) -> Detail:
         notes=(*measurement.notes, *one_thread_notes(measurement), *held_up, *shared),
         ablations=ablations(measurement),
         view=judged.window.view,
-        ranks=ranks_view(measurement, verdict),
+        ranks=rank_rows(measurement),
         then=next_limits(verdict, workers, own_threads=measurement.own_threads),
         sample="image" if measurement.images else "sample",
         functions=function_times(stacks),

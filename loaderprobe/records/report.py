@@ -9,9 +9,10 @@ from typing import Literal
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.environment import SCHEMA_VERSION, Environment
 from loaderprobe.records.files import Staged
-from loaderprobe.records.remark import Facts, Remark
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import Bottleneck
 from loaderprobe.records.studies import BufferEffect, Epochs
+from loaderprobe.records.supply import SupplyLimit
 from loaderprobe.records.verdict import (
     Advice,
     Bound,
@@ -45,19 +46,6 @@ class StorageNeed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StorageSupply:
-    """The most that the storage under a data set delivered in this run."""
-
-    read_bytes_per_s: float
-    """Read from storage, read-ahead included."""
-    readers: int
-    at_least: bool
-    """True when it may deliver more than that."""
-    feeds: float
-    """Accelerators, with `use` of that rate."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
     """Training on one data set with accelerators of one kind, from the figures of `loaderprobe plan`."""
 
@@ -80,7 +68,8 @@ class Outlook:
     needs: tuple[StorageNeed, ...]
     cores: float | None
     """Of one accelerator; estimated from the CPU time of an image."""
-    supply: StorageSupply | None
+    supply: SupplyLimit | None
+    """The most that the storage under the data set delivered in this run, read-ahead included."""
     missing: Remark | None
     """Why there is no supply; None where there is one."""
     planned: bool = False
@@ -173,37 +162,7 @@ class ConfigurationRow:
 
 
 # The first screen, before it is put into words. Configurations are given by their keys.
-
-AnswerCode = Literal["limited", "how_sure"]
-"""limited: what limits on one device, of one model, cache state and number of ranks; only verdicts that name it count.
-how_sure: how well that is known; its configurations are those in which one cause leads."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limited:
-    """What limits one data set."""
-
-    data: str
-    """Its label."""
-    resources: tuple[str, ...]
-    """Several cannot be separated."""
-    workers: tuple[int, ...]
-    """The numbers of workers with which these do; 0 is the serial loader."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What limits on a device, or how sure that is."""
-
-    code: AnswerCode
-    configurations: tuple[str, ...]
-    """Those that it follows from."""
-    facts: Facts = field(default_factory=dict)
-    """Of `how_sure`. level: high, medium or low. clear: verdicts that name a cause, `of` those that did not fail.
-    measured: those whose cause was removed, not estimated. rounds, bands: of the `shown`, the latter half the 95 %
-    intervals of rates, as shares."""
-    limits: tuple[Limited, ...] = ()
-    """Of `limited`."""
+NOT_SURE = Remark(code="how_sure", facts={"level": "low"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,8 +202,8 @@ class Summary:
     configurations: tuple[ConfigurationRow, ...]
     knees: tuple[Knee, ...] = ()
     """One for each group of configurations that differ in workers only."""
-    answer: tuple[Answer, ...] = ()
-    """In the order in which it is read."""
+    how_sure: Remark = NOT_SURE
+    """`level` is high, medium or low; low_band, high_band: half the 95 % interval of a rate, as a share of it."""
     best: tuple[str, ...] = ()
     """Of each data set, on each device, the configuration with the workers that are enough; else the fastest."""
     scaling: tuple[Scaling, ...] = ()
@@ -279,21 +238,6 @@ class RankRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RanksView:
-    """All ranks, and how unlike they are."""
-
-    rows: tuple[RankRow, ...]
-    """In their order."""
-    shown: tuple[RankRow, ...]
-    """At most MOST_SHOWN, the slowest first; those with a role are among them."""
-    uneven: bool
-    """True where a slow rank, or slow batches, gain more than what is worth a word."""
-
-
-MOST_SHOWN = 8
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Detail:
     """What the report draws beyond the summary, for one measured configuration."""
 
@@ -306,8 +250,8 @@ class Detail:
     """Which resources were made free, and why no more."""
     view: TimelineView | None = None
     """The profiler window, to be drawn."""
-    ranks: RanksView | None = None
-    """Of a configuration with several."""
+    ranks: tuple[RankRow, ...] = ()
+    """Of a configuration with several, the slowest first."""
     then: Mapping[str, Bottleneck] = field(default_factory=dict)
     """By resource: what limits training once that is free."""
     sample: Literal["image", "sample"] = "image"

@@ -20,7 +20,6 @@ from loaderprobe.render.charts import BASE, Bar, Chart, ChartRow, How
 from loaderprobe.render.document import IN_CODE, Command, Document, Item, Line, Paragraph, Part, Section, Table, tags
 from loaderprobe.render.format import (
     MISSING,
-    counted,
     first_upper,
     grouped,
     interval,
@@ -38,6 +37,7 @@ FULL = 3
 """Up to so many configurations have a line for each part; more have one line each."""
 MOST_LANES = 12
 MOST_GAINS = 5
+SQUARES = {"high": "■■■", "medium": "■■□", "low": "■□□"}
 FAR = 6.0
 """A rate of compute alone that is so many times the longest bar is beyond the axis."""
 
@@ -242,7 +242,9 @@ def first_screen(report: Report) -> Iterator[Section]:
     """The five answers, each in its place."""
     if shown := _best(report, _first_groups(report)):
         yield ladder_section(report, shown)
-    yield Section(title="How sure", panel="side", parts=(_how_sure(report),))
+    sure = report.summary.how_sure
+    words = f"{SQUARES[str(sure.facts['level'])]} {remark_words(sure)}"
+    yield Section(title="How sure", panel="side", parts=(Paragraph(text=words, strong=True),))
     yield from next_sections(report)
     yield Section(title="Not known", panel="side", parts=tags(map(remark_words, report.summary.not_known)))
     yield from (replace(needs, panel="main") for needs in needs_sections(report)[:1])
@@ -333,21 +335,6 @@ def _gains(report: Report, action: Action, rows: Sequence[ConfigurationRow]) -> 
     return Chart(rows=drawn, brief=drawn[:1], low=1.0, level="no gain", ends=f"data,{sample_of(report)}s/s")
 
 
-def _how_sure(report: Report) -> Paragraph:
-    """The level, and the count that it follows from."""
-    squares = {"high": "■■■", "medium": "■■□", "low": "■□□"}
-    facts = next((answer.facts for answer in report.summary.answer if answer.code == "how_sure"), {"level": "low"})
-    level, parts = str(facts["level"]), []
-    if len(facts) > 1:
-        rounds, bands = ([float(facts[f"{end}_{of}"]) for end in ("low", "high")] for of in ("rounds", "band"))
-        parts = [
-            f"{facts['clear']} of {counted(int(facts['of']), 'verdict')} clear",
-            f"{span(rounds, '{:.0f}'.format)} round{'s' * (max(rounds) > 1)}",
-            f"rate{'s' * (int(facts['shown']) > 1)} ±{span(bands, percent)}",
-        ]
-    return Paragraph(text=", ".join((f"{squares[level]} {level}", *parts)), strong=True)
-
-
 def needs_sections(report: Report) -> list[Section]:
     """What accelerators need, of each kind; the first screen has the first."""
     alike = by_key(report.summary.needs, lambda need: (need.compute, need.model))
@@ -388,8 +375,8 @@ def _need_line(need: Outlook, cores: float, size_bytes: float | None) -> tuple[s
     """What must be there for each number of accelerators, with the headroom that what is fed has."""
     supply = need.supply
     wanted = [each.read_bytes_per_s / need.use for each in need.needs]
-    there, at_least = (supply.read_bytes_per_s, supply.at_least) if supply else (0.0, True)
-    here = f"{'≥' * supply.at_least}{format_rate(supply.read_bytes_per_s)}" if supply else "not measured"
+    there, at_least = (supply.limit.value, supply.at_least) if supply else (0.0, True)
+    here = f"{'≥' * at_least}{format_rate(there)}" if supply else "not measured"
     counts = [need.cores * each.accelerators for each in need.needs] if need.cores is not None else []
     marked = [f"{ENOUGH_MARK[enough(cores, count, at_least=False)]} {significant(count, 2)}" for count in counts]
     if counts and cores < min(counts):

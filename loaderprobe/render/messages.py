@@ -372,7 +372,13 @@ MESSAGES: dict[str, str] = {
     "utilization_read": "{gpus}: share of time with any kernel at all",
     "occupancy_read": "{gpus}: active warps over the maximum of the SMs",
     "gpu_not_read": "{gpu}: {because:code}",
-    # What to do next, and what does not follow.
+    # How sure that is, what to do next, and what does not follow.
+    "how_sure": (
+        "{level}[, {clear} of {of:count verdict} clear, {low_rounds-high_rounds:range count round}, "
+        "{shown:code part.rates} ±{low_band-high_band:range percent}]"
+    ),
+    "part.rates": "rates",
+    "part.rates.1": "rate",
     "measure_longer": "measure longer: little is conclusive yet",
     "measure_alone": "end other processes, which took {share:percent} of the cores, and measure again",
     "train_on_emulated": "an emulated accelerator shows how many images/s this input can deliver",

@@ -16,7 +16,7 @@ from loaderprobe.records.remark import Remark, each_once, subject_of
 from loaderprobe.records.report import ConfigurationRow, RankRow, Report
 from loaderprobe.records.resources import RESOURCE, WAITED, ResourceName
 from loaderprobe.records.studies import ITERATIONS, BufferEffect, EpochFigures, Epochs
-from loaderprobe.records.thresholds import ALIKE, COLD_AT_LEAST
+from loaderprobe.records.thresholds import ALIKE, COLD_AT_LEAST, WORTH
 from loaderprobe.records.verdict import Forecast, Interval, Verdict
 from loaderprobe.render.charts import Bar, Chart, ChartRow, stacked
 from loaderprobe.render.document import (
@@ -443,7 +443,7 @@ def _read(report: Report, row: ConfigurationRow, verdict: Verdict) -> ChartRow |
     supplies = (need.supply for need in report.summary.needs if need.data == row.config.resolution and need.supply)
     best = None if row.config.cache == "warm" else next(supplies, None)
     least = "≥" if best and best.at_least else ""
-    most = best and best.read_bytes_per_s
+    most = best and best.limit.value
     return ChartRow(
         value=megabytes_per_s(read),
         note=f"{percent(read / most)} of {least}{megabytes_per_s(most)}" if most else "",
@@ -488,26 +488,30 @@ def _gained(speedup: Interval | None) -> str:
     return f"{interval(speedup)}{' (noise)' if speedup.low <= 1 <= speedup.high else ''}"
 
 
-_MOST_RANKS = 32
+_MOST_UNEVEN, _MOST_ALIKE = 32, 8
+"""Ranks that are shown: where one is slow, and else."""
 
 
 def rank_parts(report: Report) -> Iterator[Part]:
-    """What each rank loads by itself: of few ranks all, of more those that are slow, and some beside them.
+    """What each rank loads by itself, the slowest first; of many, the slowest beside the median and the fastest.
 
     A terminal has those that are uneven.
     """
     every = report.summary.configurations
     for row in every:
         detail = report.details.get(row.key)
-        if detail and (view := detail.ranks):
-            chosen = view.rows if view.uneven and len(view.rows) <= _MOST_RANKS else view.shown
+        if detail and (ranks := detail.ranks):
+            gains = (speedup_of(row, "imbalance"), speedup_of(row, "straggler"))
+            uneven = any(gain is not None and gain.value > WORTH for gain in gains)
+            rest = [rank for rank in ranks if not rank.role]
+            left_out = rest[(_MOST_UNEVEN if uneven else _MOST_ALIKE) - len(ranks) + len(rest) :]
+            chosen = [rank for rank in ranks if rank not in left_out]
             unit, caption = f"{detail.sample}s/s by itself", full_label(row, every)
             chart = Chart(rows=tuple(map(_rank_row, chosen)), unit=unit, caption=caption, ends=f"rank,{unit}")
-            count = len(view.rows) - len(chosen)
-            others = f"{counted(count, 'other rank')} not shown. " if count else ""
+            others = f"{counted(len(left_out), 'other rank')} not shown. " if left_out else ""
             note = "By itself: waiting for no other rank. Input, waits for others: a step of the loader alone, in step."
             parts = (chart, Paragraph(text=f"{others}{note}", tone="quiet"))
-            yield from parts if view.uneven else further(parts)
+            yield from parts if uneven else further(parts)
 
 
 def _rank_row(row: RankRow) -> ChartRow:

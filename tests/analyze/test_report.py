@@ -10,7 +10,6 @@ import pytest
 from loaderprobe.analyze.answer import answered, layout_notes, speedup_of, with_warm_notes
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.report import buffer_effect, enough, next_limits
-from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.records.files import Staged
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow
@@ -155,17 +154,10 @@ def test_the_layout_or_loader_that_surely_gains_most_is_the_first_change(
         ([_stored(1.06, 1.2)], None),
     ],
     ids=[
-        "measured",
-        "no sure gain",
-        "tar gains",
-        "not clear",
-        "warm and cold",
-        "ranks",
-        "no files",
-        "storage is no limit",
-        "storage gains",
+        "measured", "no sure gain", "tar gains", "not clear", "warm and cold", "ranks", "no files",
+        "storage is no limit", "storage gains",
     ],
-)
+)  # fmt: skip
 def test_large_files_that_gain_nothing_are_said_to(
     rows: list[ConfigurationRow], facts: dict[str, str | float] | None
 ) -> None:
@@ -198,33 +190,42 @@ def test_warm_files_that_train_slower_are_marked(
     assert all(key == rows[1].key for key, _ in found)
 
 
-@pytest.mark.parametrize(("gain", "first"), [(1.9, False), (1.03, True)])
-def test_missing_cores_stand_above_a_gain_that_is_not_worth_a_word(gain: float, first: bool) -> None:
-    """Beside full cores a sure gain of 3 % is not what to change first."""
+def _steps(rows: list[ConfigurationRow]) -> list[str]:
+    """The codes of what to do next; empty for a change with a forecast."""
+    return [step.remark.code if step.remark else "" for step in example_report(rows).summary.next]
+
+
+def _beside_full_cores(gain: float) -> list[ConfigurationRow]:
     storage, cores = STORED.summary.configurations
     advice = tuple(replace(each, speedup=min(each.speedup, gain)) for each in storage.advice)
-    rows = [with_changes(storage, advice=advice), with_changes(cores, advice=(), cache="cold", resolution="others")]
-    codes = [step.remark.code if step.remark else "" for step in example_report(rows).summary.next]
-    assert codes == (["more_cores", ""] if first else ["", "more_cores"])
+    return [with_changes(storage, advice=advice), with_changes(cores, advice=(), cache="cold", resolution="others")]
 
 
-@pytest.mark.parametrize(
-    ("cause", "code", "steps"),
-    [
-        ("storage", "files_in_memory", [""]),
-        ("preprocessing", "files_in_memory", ["cheaper_preprocessing", ""]),
-        ("preprocessing", "shards", ["cheaper_preprocessing", ""]),
-        ("preprocessing", "workers", [""]),
-    ],
-)
-def test_the_first_change_belongs_to_what_limits(cause: Cause, code: ActionCode, steps: list[str]) -> None:
-    """What saves waiting for storage stands behind what takes less of the part that limits, where that is another."""
+def _limited(cause: Cause, code: ActionCode) -> list[ConfigurationRow]:
     row = example_row()
     assert row.bound and row.verdict and row.verdict.speedups.storage
     speedups = replace(row.verdict.speedups, preprocessing=row.verdict.speedups.storage)
     advice = (replace(row.advice[0], action=Action(code=code, facts={"share": 1.0, "bytes": 1e9, "workers": 4.0})),)
-    row = with_changes(row, bound=replace(row.bound, cause=cause), advice=advice, speedups=speedups)
-    assert [step.remark.code if step.remark else "" for step in example_report([row]).summary.next] == steps
+    return [with_changes(row, bound=replace(row.bound, cause=cause), advice=advice, speedups=speedups)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "steps"),
+    [
+        (_limited("storage", "files_in_memory"), [""]),
+        (_limited("preprocessing", "files_in_memory"), ["cheaper_preprocessing", ""]),
+        (_limited("preprocessing", "shards"), ["cheaper_preprocessing", ""]),
+        (_limited("preprocessing", "workers"), [""]),
+        (_beside_full_cores(1.9), ["", "more_cores"]),
+        (_beside_full_cores(1.03), ["more_cores", ""]),
+    ],
+)
+def test_the_first_change_belongs_to_what_limits_and_is_worth_a_word(
+    rows: list[ConfigurationRow], steps: list[str]
+) -> None:
+    """What saves waiting for storage stands behind what takes less of the part that limits, where that is another; a
+    sure gain of 3 % behind the cores that are missing."""
+    assert _steps(rows) == steps
 
 
 @pytest.mark.parametrize(
@@ -273,12 +274,24 @@ def test_where_no_change_has_a_forecast_what_takes_less_is_named(causes: list[st
     stored = [row for each in (STORED, CAUSES) for row in each.summary.configurations]
     rows = [row for row in stored if row.bound and row.bound.cause in causes]
     rows = [with_changes(row, advice=()) if row.bound and row.bound.cause == "preprocessing" else row for row in rows]
-    found = example_report(rows).summary.next
-    assert [step.remark.code if step.remark else "" for step in found] == codes
-    for step in found:
+    assert _steps(rows) == codes
+    for step in example_report(rows).summary.next:
         gains = [speedup_of(row, "preprocessing") for row in rows if row.key in step.configurations]
         ends = [{"low": gain.low, "high": gain.high} for gain in gains if gain]
         assert step.remark is None or [{name: step.remark.facts[name] for name in ("low", "high")}] == ends
+
+
+def _asked(reason: ReasonCode, notes: list[Remark], command: str, name: str = "r3") -> list[tuple[str, str]]:
+    """The remarks, with their commands, on what to do after a run of half a minute that left its verdict open."""
+    row = example_row()
+    assert row.bound
+    why = {"candidates": ("storage", "compute"), "reason": Reason(code=reason, facts={})}
+    bound = replace(row.bound, side="inconclusive", cause="either", **why)  # type: ignore[arg-type]
+    report = example_report([with_changes(row, bound=bound, advice=())])
+    details = {key: replace(each, notes=tuple(notes)) for key, each in report.details.items()}
+    run = replace(report.summary.run, name=name, command=command, wall_s=30.0)
+    found = answered(replace(report, details=details, summary=replace(report.summary, run=run)))
+    return [(step.remark.code, step.command) for step in found.summary.next if step.remark]
 
 
 TAKEN = Remark(code="others_took", facts={"share": 0.4, "cores": 2.0, "segments": 3.0, "of": 9.0})
@@ -302,43 +315,24 @@ def test_an_open_verdict_asks_for_time_or_for_the_cores_that_others_took(
 ) -> None:
     """As much time as a note on the rounds says, and none where other processes take the cores meanwhile; by its notes
     where its reason alone names no remedy. Cores that others took warm no files."""
-    stored = Diagnosis.load("fixtures/runs/diagnose").report()
-    (row,), (key,) = stored.summary.configurations, stored.details
-    assert row.verdict
-    bound = replace(row.verdict.bound, reason=Reason(code=reason, facts={}))
-    row = replace(row, verdict=replace(row.verdict, bound=bound, advice=()))
-    details = {key: replace(stored.details[key], notes=tuple(notes))}
-    found = answered(replace(stored, summary=replace(stored.summary, configurations=(row,)), details=details))
-    assert [(step.remark.code, step.command) for step in found.summary.next if step.remark] == steps
+    assert _asked(reason, notes, "loaderprobe diagnose") == steps
 
 
 @pytest.mark.parametrize(
-    ("name", "command", "notes", "typed"),
+    ("command", "name", "path"),
     [
-        ("r3", "loaderprobe sweep /data --out runs/r3", True, "loaderprobe sweep --resume runs/r3 --budget 120"),
-        ("r3", "loaderprobe sweep --out=r3 /data", True, "loaderprobe sweep --resume r3 --budget 120"),
-        ("moved", "loaderprobe sweep --out r3", True, "loaderprobe sweep --resume moved --budget 120"),
-        (
-            "20261128-031459-393513", "loaderprobe sweep", True,
-            "loaderprobe sweep --resume loaderprobe-runs/20261128-031459-393513 --budget 120",
-        ),
-        ("run", "loaderprobe.sweep('/data')", True, "loaderprobe sweep --resume run --budget 120"),
-        ("r3", "loaderprobe sweep /data --out runs/r3", False, "--budget 120"),
+        ("loaderprobe sweep /data --out runs/r3", "r3", "runs/r3"),
+        ("loaderprobe sweep --out=r3 /data", "r3", "r3"),
+        ("loaderprobe sweep --out r3", "moved", "moved"),
+        ("loaderprobe sweep", "20261128-031459-393513", "loaderprobe-runs/20261128-031459-393513"),
+        ("loaderprobe.sweep('/data')", "run", "run"),
     ],
-)  # fmt: skip
-def test_an_open_sweep_is_resumed_where_more_rounds_were_asked_for(
-    name: str, command: str, notes: bool, typed: str
-) -> None:
+)
+def test_an_open_sweep_is_resumed_where_more_rounds_were_asked_for(command: str, name: str, path: str) -> None:
     """Whatever the reason of its verdict; else it begins again. By its name where its path is unknown."""
-    row = example_row()
-    assert row.bound
-    code: ReasonCode = "speedups_alike" if notes else "rounds_disturbed"
-    bound = replace(row.bound, side="inconclusive", cause="either", candidates=("storage", "compute"))
-    report = example_report([with_changes(row, bound=replace(bound, reason=Reason(code=code, facts={})), advice=())])
-    details = {key: replace(each, notes=(Remark(code="cut_short"),) * notes) for key, each in report.details.items()}
-    run = replace(report.summary.run, name=name, command=command, wall_s=35.0)
-    found = answered(replace(report, details=details, summary=replace(report.summary, run=run)))
-    assert found.summary.next[0].command == typed
+    ((_, typed),) = _asked("speedups_alike", [Remark(code="cut_short")], command, name)
+    assert typed == f"loaderprobe sweep --resume {path} --budget 60"
+    assert _asked("rounds_disturbed", [], command, name) == [("measure_longer", "--budget 60")]
 
 
 NOW, CORES = with_speedups().images_per_s.value, with_speedups().rates_images_per_s.cpu_limit or 0.0

@@ -601,7 +601,7 @@ def test_needs_on_the_first_page_are_those_of_the_plan(run: Run, count: int) -> 
     assert found.supply and found.cores == value(asked, "cores")
     (supply,) = asked.supplies
     assert (found.supply.feeds, found.supply.at_least) == (supply.feeds, supply.at_least)
-    assert found.supply.read_bytes_per_s == supply.limits[0].limit.value
+    assert found.supply.limit.value == supply.limits[0].limit.value
 
 
 def test_the_command_says_what_python_does(tmp_path: Path) -> None:

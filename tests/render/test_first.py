@@ -250,7 +250,8 @@ def test_a_need_has_one_of_three_marks(storage_bytes_per_s: float | None, at_lea
     report = example_report()
     need = report.summary.needs[0]
     assert need.supply
-    supply = replace(need.supply, read_bytes_per_s=storage_bytes_per_s or 1.0, at_least=at_least)
+    limit = replace(need.supply.limit, value=storage_bytes_per_s or 1.0)
+    supply = replace(need.supply, limit=limit, at_least=at_least)
     need = replace(need, supply=supply if storage_bytes_per_s else None, cores=10.0)
     report = replace(report, summary=replace(report.summary, needs=(need,)))
     section = next(section for title, section in _sections(report).items() if title.startswith("What 1, 8 and 64"))

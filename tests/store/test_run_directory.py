@@ -19,7 +19,7 @@ import msgspec
 import pytest
 
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.report import ranks_view
+from loaderprobe.analyze.report import rank_rows
 from loaderprobe.api.load import load_any
 from loaderprobe.errors import (
     BadValue,
@@ -338,8 +338,7 @@ def test_what_is_kept_of_many_segments_gives_the_same_verdict(tmp_path: Path) ->
         assert sum(each or 0 for each in ours.read_bytes) == pytest.approx(sum(each or 0 for each in theirs.read_bytes))
     found, before = verdict(back), verdict(many)
     assert found.bound == before.bound and found.speedups == before.speedups
-    shown = [ranks_view(back, found), ranks_view(many, before)]
-    first, second = ([row.alone_images_per_s for row in each.rows] for each in shown if each)
+    first, second = ([row.alone_images_per_s for row in rank_rows(each)] for each in (back, many))
     assert first == second
 
 
