@@ -408,7 +408,7 @@ def _without(seen: Seen) -> dict[SingleCause, Without]:
 
 
 def _waits_beside(seen: Seen) -> bool:
-    """True where making a sample waits for what no mode takes away: a sample that is kept does without that as well."""
+    """True where making a sample waits for what no mode removes: a sample that is kept does without that as well."""
     if not _looked_at(seen):
         return False
     rates = [_by_costs(seen, name) for name in ONLY_WAITED]
