@@ -162,10 +162,7 @@ def measure_row(place: SmallMemory, folder: Path, row: Row, seed: int) -> Seen:
     return Seen(row=row, held=mean(held[1:]), hits=tuple(hits))
 
 
-ROWS = (
-    *(Row(share=share) for share in SHARES),
-    *(Row(share=share, order="same order") for share in (0.5, 0.9)),
-)
+ROWS = (*(Row(share=share) for share in SHARES), *(Row(share=share, order="same order") for share in (0.5, 0.9)))
 
 
 def load(folder: Path, _: Any) -> list[Compared]:

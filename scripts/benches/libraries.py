@@ -300,10 +300,7 @@ def rates(name: str, folder: str, rounds: int, seconds: float) -> None:
         resolve("loader", name)(config, files.dealt(WORKERS, BATCH), Path(scratch)) as loader,
     ):
         runner, bare = runner_of(loader, config, files, seconds), BARE[name](files)
-        runs = {
-            "loaderprobe": partial(segment_of, runner, Path(scratch)),
-            "bare": partial(bare_rate, bare, seconds),
-        }
+        runs = {"loaderprobe": partial(segment_of, runner, Path(scratch)), "bare": partial(bare_rate, bare, seconds)}
         alternated(runs, 0)  # all that begins late has begun
         made = [alternated(runs, number) for number in range(rounds)]
     print(json.dumps({way: [each[way] for each in made] for way in runs}), flush=True)
