@@ -19,7 +19,7 @@ from loaderprobe.records.environment import Origin
 from loaderprobe.records.measurement import NO_STEP, Measurement, segments_of
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.report import ConfigurationRow, Report, Summary
-from loaderprobe.records.resources import BOTTLENECKS, RESOURCE, SPEEDUPS, Bottleneck
+from loaderprobe.records.resources import BOTTLENECKS, JUDGED, RESOURCE, SPEEDUPS, Bottleneck
 from loaderprobe.records.thresholds import AMPLIFIED, FAR_LEAD, MEMORY_SHARE, WORTH
 from loaderprobe.records.verdict import Action, Advice, How, Interval, Reason, Side, Speedup, Verdict
 from loaderprobe.stats import median
@@ -121,8 +121,8 @@ def _with_starts(verdict: Verdict, start_s: float, epoch_s: float) -> Verdict:
     how: How = "measured" if waits.value < WORTH else waits.how
     start = Speedup(low=low * waits.low, value=value * waits.value, high=high * waits.high, how=how)
     facts = {name: fact for name, fact in bound.reason.facts.items() if name in _OF_RATES}
-    next_to_it = max(others, key=lambda name: others[name].value)
-    lead = start.value / others[next_to_it].value
+    next_to_it = max((name for name in JUDGED if name in others), key=lambda name: others[name].value, default="wait")
+    lead = start.value / (others[next_to_it].value if next_to_it in others else 1.0)
     if lead >= FAR_LEAD:
         facts |= {"images_per_s": slowed(now), "utilization": (verdict.accelerator_utilization or 0.0) / (1 + beside)}
         facts |= {"resource": "wait", "speedup": start.value, "how": start.how}
@@ -130,7 +130,7 @@ def _with_starts(verdict: Verdict, start_s: float, epoch_s: float) -> Verdict:
         reason = Reason(code="largest_speedup", facts=facts)
         bound = replace(bound, side="input", cause="wait", candidates=(), reason=reason)
         advice = tuple(each for each in advice if each.is_worth_making)
-    elif lead > 1 and bound.firm:
+    elif lead > 1 and bound.firm and next_to_it in others:
         both = "wait", next_to_it
         facts |= {"wait_speedup": start.value, "wait_how": start.how}
         facts |= {f"{next_to_it}_speedup": others[next_to_it].value, f"{next_to_it}_how": others[next_to_it].how}
