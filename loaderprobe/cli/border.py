@@ -40,9 +40,7 @@ from loaderprobe.units import format_duration, join_words
 
 if TYPE_CHECKING:
     from loaderprobe.api.shown import Documented, Tabled
-    from loaderprobe.measure.ranks.launch import Coordinator
     from loaderprobe.protocols import OnStage
-    from loaderprobe.records.options import Launcher
 
 Found = TypeVar("Found", bound="Documented")
 FORMS = ("md", "json", "html")
@@ -129,6 +127,8 @@ def command(options: Sequence[Option]) -> Callable[[Callable[..., int]], Callabl
             call, asked = called(options, context, given)
             if JOIN not in options:
                 return body(call, **asked)
+            from loaderprobe.cli.ranks import in_ranks
+
             join = asked.pop("join")
             return in_ranks(join, asked["ranks"], lambda coordinator: body(call, coordinator=coordinator, **asked))
 
@@ -138,38 +138,6 @@ def command(options: Sequence[Option]) -> Callable[[Callable[..., int]], Callabl
         return run
 
     return made
-
-
-def in_ranks(join: Launcher | None, ranks: str | None, measure: Callable[[Coordinator | None], int]) -> int:
-    """The part of this process; returns the exit code. `join` and `ranks` are as on the command line.
-
-    Rank 0 measures, and prints: with the others that the launcher started, which take part, or without one (None).
-    Raises BadValue for `ranks` where it is not known which of them this is.
-    """
-    from loaderprobe.system.launcher import half_set, launched
-
-    here = launched(os.environ, join)
-    if here is None and ranks is not None and (missing := half_set(os.environ)):
-        raise BadValue(
-            f"a launcher set the variables of a process among several, but not {missing}",
-            hint=f"start it through torchrun, or set {missing} too",
-        )
-    # By SIGTERM launchers end processes: what is done is kept.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if here is None:
-        return measure(None)
-    from loaderprobe.loaders.ranks import recorded
-    from loaderprobe.measure.ranks.launch import run_as_coordinator, run_as_worker
-
-    def part() -> int:
-        if here.rank == 0:
-            return run_as_coordinator(here, measure)
-        try:
-            return run_as_worker(here)
-        except KeyboardInterrupt:  # rank 0 says so for all
-            return EXIT_INTERRUPTED
-
-    return recorded(part)() or EXIT_DONE
 
 
 def called(
@@ -203,6 +171,12 @@ def _check_path(option: Option, path: Path) -> None:
             raise BadValue(f"{option.said}: {error.strerror}: {str(path)[:40]}…", hint="give another path") from error
 
 
+VALUES: Mapping[Any, str] = {bool: " ", int: "N", float: "SECONDS", Path: "PATH"}
+"""What `--help` shows for a value of an option of each type; of others TEXT."""
+NARROW = 16
+"""Columns for the choices of an option; longer ones would break within a word, and stand in its sentence."""
+
+
 def _parameter(option: Option) -> Parameter:
     names = get_args(option.type) if get_origin(option.type) is Literal else ()
     kind = str if option.several or names else option.type  # a name is checked as Python's arguments are
@@ -213,9 +187,11 @@ def _parameter(option: Option) -> Parameter:
         default = False
     elif get_origin(kind) is list and default is not REQUIRED:
         default = None
+    value = "|".join(names) or VALUES.get(option.type, "TEXT")
+    shown = "NAME" if len(value) > NARROW else f"{value},…" if option.several else value
     about: dict[str, Any] = {
         "help": option.help,
-        "metavar": option.metavar or "|".join(names) or None,
+        "metavar": option.metavar or (None if option.panel == ARGUMENT else shown),
         "autocompletion": (lambda: names) if names else None,
         "min": option.least,
         "max": option.most,

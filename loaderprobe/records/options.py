@@ -205,24 +205,27 @@ SWEEP = (
         "pipeline", Pipeline, "imagenet", LOADER, "imagenet: random resized crop and flip. crop: random crop.",
         label="{}",
     ),
-    Option("decoder", Decoder, "pillow", LOADER, "JPEG decoder; the last three where installed.", label="{}"),
+    Option(
+        "decoder", Decoder, "pillow", LOADER, label="{}",
+        help="JPEG decoder: pillow, torchvision or, where installed, simplejpeg, opencv, torchcodec.",
+    ),
     Option(
         "tensor", TensorType, "float32", LOADER, "Type that workers send; uint8 is normalised on the device.",
         label="{}",
     ),
     Option(
         "compute", str, "auto", COMPUTE, several=True, label="{}",
-        help="auto (cuda if present, else cpu), cuda, cpu, emulated:NAME or emulated:IMAGES_PER_S; several, separated "
-        "by commas.",
+        help="auto (cuda if present, else cpu), cuda, cpu, emulated:NAME (explain accelerators lists them) or "
+        "emulated:IMAGES_PER_S; several, separated by commas.",
     ),
     replace(BATCH_SIZE, usual=f"{USUAL_BATCH}, else 32", label="batch {}"),
     replace(MODEL, help=f"{MODELS}; several, separated by commas.", several=True),
     Option(
-        "precision", Precision, "auto", COMPUTE, metavar="NAME", label="{} precision",
+        "precision", Precision, "auto", COMPUTE, label="{} precision",
         help="Precision of training: bf16, fp16, fp32, tf32, or auto (bf16 on CUDA, else fp32).",
     ),
     Option(
-        "memory_format", MemoryFormat, "channels_last", COMPUTE, metavar="NAME", label="{}",
+        "memory_format", MemoryFormat, "channels_last", COMPUTE, label="{}",
         help="Memory format of model and images: channels_last or contiguous.",
     ),
     Option("compile", bool, False, COMPUTE, "Train with torch.compile.", label=("not compiled", "compiled")),
@@ -259,7 +262,8 @@ SWEEP = (
     ),
     Option(
         "budget_s", float, None, MEASURING, typed="--budget",
-        usual="17 a configuration, 60 with a GPU; 60 more with ranks, 180 with --compile; more from --rounds 4 on",
+        usual="17 a configuration, 60 with a GPU; 60 more with ranks, 180 with --compile; more from --rounds 4 on; the "
+        "total is said before it begins",
         help="Seconds of measuring, once the data are there. A first round that has begun is ended, up to 30 s later; "
         "what has not begun, or is still open, is left for --resume, which takes a new --budget.",
     ),
@@ -280,7 +284,7 @@ RUN = (
         "Change nothing: training goes on, and the verdict is estimated; on a GPU rates and waits, no verdict.",
     ),
     Option(
-        "budget_s", float, None, MEASURING, "Time to measure.", typed="--budget", metavar="SECONDS",
+        "budget_s", float, None, MEASURING, "Time to measure.", typed="--budget",
         usual="60, or 60 steps if these take longer; as much again while the verdict is open, and with ranks",
     ),
     CACHE,
@@ -343,7 +347,7 @@ BANDWIDTH = (
     ),
     Option(
         "seconds", float, 3.0, MEASURING, least=0.1, most=3600,
-        help="Length of each phase; up to five times that until its rate is known within 5 %.",
+        help="Seconds of each phase; up to five times that until its rate is known within 5 %.",
     ),
     Option(
         "drop_caches", bool, False, MEASURING,
@@ -422,7 +426,7 @@ PLAN = (
         usual="90%, the bar of MLPerf Storage",
     ),
     Option("per_node", int, None, COMPUTE, "Accelerators in a node.", usual="8; 1 where a CPU trains"),
-    Option("growth", float, 1.0, COMPUTE, "Factor by which the number of accelerators will grow."),
+    Option("growth", float, 1.0, COMPUTE, "Factor by which the number of accelerators will grow.", metavar="FACTOR"),
     Option(
         "storage", list[str], (), STORAGE, usual="what the run measured",
         help="A storage to compare: a name of the catalogue with its size (fsx-lustre-250:24TiB), or figures "

@@ -32,7 +32,9 @@ _LONGEST_NAME = 24
 """Cells of a first column that are no longer than this are not folded."""
 _LEAST_CELLS = 20
 """Of the marks of a chart, beside long names."""
-_NO_BREAK = "\N{NO-BREAK SPACE}"
+_NO_BREAK = "\N{BRAILLE PATTERN BLANK}"
+"""A blank at which no line ends; at a no-break space rich ends one."""
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[kMGTP]?i?B(?:/s)?)(?!\w))")
 
 
 def document_text(document: Document, *, width: int = 80, color: bool = False) -> str:
@@ -55,7 +57,7 @@ def printed(lines: Iterable[RenderableType], *, width: int, color: bool, crop: b
     )
     for line in lines:
         console.print(line, crop=crop)
-    return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
+    return "\n".join(line.rstrip() for line in file.getvalue().replace(_NO_BREAK, " ").splitlines()) + "\n"
 
 
 def _lines(document: Document, width: int) -> Iterator[RenderableType]:
@@ -84,7 +86,7 @@ def _lines(document: Document, width: int) -> Iterator[RenderableType]:
 
 def _text(text: str, style: str = "") -> Text:
     """Wrapped text from the left edge."""
-    return Text(visible(text), style=style, overflow="fold")
+    return Text(_BEFORE_UNIT.sub(_NO_BREAK, visible(text)), style=style, overflow="fold")
 
 
 def _part(part: Part, width: int) -> Iterator[RenderableType]:
@@ -116,13 +118,14 @@ def _continued(command: str, width: int, begin: int) -> str:
         return command  # a quote does not end
     whole = " " * begin + " ".join(word.replace(" ", _NO_BREAK) for word in words)
     lines = wrap(whole, width - 2, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
-    return " \\\n".join(lines).strip().replace(_NO_BREAK, " ")
+    return " \\\n".join(lines).strip()
 
 
 def _item(subject: str, text: str, width: int, *, indent: int = 2) -> Iterator[Padding]:
     """`subject: text`, wrapped, further lines indented by two more; `- text` without a subject."""
     line = Text("" if subject else "- ", overflow="fold")
-    line.append(f"{visible(subject)}: " if subject and text else visible(subject), style="bold").append(visible(text))
+    line.append(f"{visible(subject)}: " if subject and text else visible(subject), style="bold")
+    line.append(_BEFORE_UNIT.sub(_NO_BREAK, visible(text)))
     for number, part in enumerate(line.wrap(Console(_environ={}), max(8, width - 4), overflow="fold")):
         yield Padding(part, (0, 0, 0, indent + 2 * bool(number)))
 
@@ -203,7 +206,7 @@ def _chart(chart: Chart, width: int) -> Iterator[RenderableType]:
         # Lines end between entries only.
         joined = "  ".join(entry.replace(" ", _NO_BREAK) for entry in entries)
         lines = wrap(joined, width, break_long_words=False, break_on_hyphens=False)
-        yield _text("\n".join(lines).replace(_NO_BREAK, " "), "dim")
+        yield _text("\n".join(lines), "dim")
 
 
 def _axis_text(chart: Chart, cells: int) -> str:

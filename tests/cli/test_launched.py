@@ -20,7 +20,7 @@ import pytest
 
 from loaderprobe.api import sweep
 from loaderprobe.api.load import judge_run
-from loaderprobe.cli.border import in_ranks
+from loaderprobe.cli.ranks import in_ranks
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.ranks import launch
 from loaderprobe.measure.ranks.launch import Coordinator
