@@ -211,11 +211,14 @@ def _rates(found: Experiments) -> Rates:
         bounded = all(rate < UNBOUNDED * found.loader[number] for number, rate in rates.items())
         return median(rates.values()) if rates and bounded else None
 
-    cpu_s = found.cost.all_cpu_s / found.cost.images if found.cost else 0.0
+    cpu_s, loader = found.cost.all_cpu_s / found.cost.images if found.cost else 0.0, median(found.loader.values())
+    of_cores = found.measurement.cores_available / cpu_s if cpu_s else None
+    if of_cores and found.cost and found.cost.commands_s:
+        of_cores = max(of_cores, loader)  # of so many commands not all had a core
     return Rates(
         compute=found.compute,
-        loader=median(found.loader.values()),
-        cpu_limit=found.measurement.cores_available / cpu_s if cpu_s else None,
+        loader=loader,
+        cpu_limit=of_cores,
         **{f"loader_without_{name}": without(name) for name in INPUTS},
     )
 

@@ -318,7 +318,7 @@ def point_of(found: Experiments) -> Point | Remark:
         return Remark(code="no_worker_times")
     measurement, config, per_image = found.measurement, found.measurement.config, cost.per_image()
     loader_only = segments_of(measurement, found.base, "loader_only")
-    cold = cold_share(measurement, loader_only)
+    cold, commands_s = cold_share(measurement, loader_only), cost.commands_s / cost.images
     loader, training = list(found.loader.values()), list(found.end_to_end.values())
     given = measurement.compute.specified_images_per_s is not None
     alone = [] if given else list(rates_by_round(measurement, "resident", "training").values())
@@ -334,8 +334,8 @@ def point_of(found: Experiments) -> Point | Remark:
         training_spread=_spread(training),
         compute=found.compute,
         compute_spread=_spread(alone) if alone else 0.0,
-        cpu_s=per_image.cpu_s,
-        blocked_s=per_image.blocked_s,
+        cpu_s=per_image.cpu_s + commands_s,
+        blocked_s=per_image.blocked_s - commands_s,
         idle_s=_idle_s(measurement.workers, loader_only, cost.wall_s / cost.images),
         bytes_per_image=_read_per_image(measurement, loader_only, cold),
         parent_s=found.loop.parent_s,

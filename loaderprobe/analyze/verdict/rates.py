@@ -145,8 +145,8 @@ class WorkerCost:
 
     @property
     def all_cpu_s(self) -> float:
-        """CPU time of all threads of the workers; of those that make batches where no more was recorded."""
-        return max(self.cpu_s, self.process_cpu_s or 0.0)
+        """CPU time of all threads of the workers, and of their commands; of those that make batches if that is all."""
+        return max(self.cpu_s + self.commands_s, self.process_cpu_s or 0.0)
 
     @property
     def helped_s(self) -> float:
@@ -156,11 +156,20 @@ class WorkerCost:
         """
         if self.waiting is None or self.process_cpu_s is None:
             return 0.0
-        # A sample of a thread that waits for such threads is one at a running worker.
+        # A look at a thread that waits for such threads is one at a running worker.
         computed = self.blocked_s - self.wall_s * self.waiting.waited / self.waiting.samples
-        busy = self.process_cpu_s - self.cpu_s > thresholds.HELPERS_AT_LEAST * self.wall_s
         run = self.waiting.commands > thresholds.HELPERS_AT_LEAST * self.waiting.samples
-        return max(0.0, computed) if busy or run else 0.0
+        return max(0.0, computed) if self._threads_compute or run else 0.0
+
+    @property
+    def _threads_compute(self) -> bool:
+        """Other threads of the workers, or commands that ended: their CPU time is on record."""
+        return (self.process_cpu_s or 0.0) - self.cpu_s > thresholds.HELPERS_AT_LEAST * self.wall_s
+
+    @property
+    def commands_s(self) -> float:
+        """Waiting for commands whose CPU time is not on record, since they stay; they compute all the while."""
+        return 0.0 if self._threads_compute else self.helped_s
 
     def waited_s(self, resource: str, end: WaitEnd = "seen") -> float:
         """For `storage`, `network`, `lock` or `wait`: as seen, or an end of its 95 % interval.

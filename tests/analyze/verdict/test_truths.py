@@ -638,9 +638,9 @@ WAITS = {
     **{
         f"commands that {what}": Row(
             pooled("a child process", times, first_pass=replace(LAP, read_bytes=0)), PREPROCESSING,
-            speedups={"preprocessing": 1000},
+            speedups={"preprocessing": 1000}, figures={"rates_images_per_s.cpu_limit": pytest.approx(64 / cpu_s)},
         )
-        for what, times in (("compute and end", 8), ("compute and stay", 1))
+        for what, times, cpu_s in (("compute and end", 8, 0.016), ("compute and stay", 1, 0.022))
     },
     # Without decoding they would ask more of the network, and how much it has is not known.
     "a network that is ahead of the workers": Row(
