@@ -320,6 +320,7 @@ def _cheaper(rows: Rows) -> list[NextStep]:
             if resource in CHEAPER and speedup.low >= WORTH:
                 facts: Facts = {"low": speedup.low, "high": speedup.high}
                 facts |= {"how": speedup.how} if speedup.how == "estimated" else {}
+                facts |= {"most": speedup.value} if speedup.at_most else {}
                 remark = Remark(code=CHEAPER[resource], facts=facts)
                 return [NextStep(remark=remark, configurations=(row.key,))]
     return []

@@ -12,7 +12,7 @@ from loaderprobe.records.verdict import Verdict
 from loaderprobe.render.charts import Bar, Chart, ChartRow
 from loaderprobe.render.document import Column, Document, Paragraph, Part, Section, items, table, tags
 from loaderprobe.render.figures import FIGURES, noise_words
-from loaderprobe.render.first import advice_parts, ladder_section, limits_training, next_sections, sample_of
+from loaderprobe.render.first import SQUARES, advice_parts, ladder_section, limits_training, next_sections, sample_of
 from loaderprobe.render.format import counted, figure, interval, noun, percent, span, workers_words
 from loaderprobe.render.groups import FILES, resources_of, state_word, tone, trains
 from loaderprobe.render.sweep import proof, rank_parts
@@ -47,9 +47,9 @@ def diagnosis_document(report: Report) -> Document:
                 parts=tuple(Paragraph(text=warning, strong=True, tone="warning") for warning in warnings),
             ),
             ladder_section(report, [row], label=what_runs(row)),
+            Section(title="How sure", panel="side", parts=tuple(_how_sure(report, row, verdict, detail.sample))),
             *next_sections(report),
-            Section(title="How sure", panel="side", parts=tuple(_how_sure(row, verdict, detail.sample))),
-            Section(title="Not known", panel="side", parts=tags(_unknown(row))),
+            Section(title="Not known", panel="side", parts=tags(_unknown(report, row))),
             Section(title="Where the workers are, by function", parts=_functions(detail)),
             Section(title="Rates", parts=tuple(_rates(report, row, verdict))),
             Section(title="What the verdict rests on", parts=tuple(proof(report, row))),
@@ -90,25 +90,29 @@ def _subline(row: ConfigurationRow, verdict: Verdict, detail: Detail) -> str:
     return f"{said}{' Steps take longer beside the loader: see Notes.' * held_up}"
 
 
-def _how_sure(row: ConfigurationRow, verdict: Verdict, sample: str) -> Iterator[Part]:
+def _how_sure(report: Report, row: ConfigurationRow, verdict: Verdict, sample: str) -> Iterator[Part]:
     rate, rounds, bound = verdict.images_per_s, verdict.complete_rounds, verdict.bound
     noise = f"rate ±{percent(rate.half / rate.value)}" if rounds > 1 else "noise not known"
     clear = "one cause leads" if bound.firm else "causes alike" if bound.cause == "either" else "inconclusive"
     if bound.firm and rounds > 1:
         for _, lead in main_speedups(row)[:1]:
-            clear += f" ({span((lead.low, lead.high), lambda end: significant(end, 2))}x)"
-    yield Paragraph(text=f"{clear}, {counted(rounds, 'round')}, {noise}", strong=True)
+            ends = (lead.value,) if lead.at_most else (lead.low, lead.high)
+            clear += f" ({'at most ' * lead.at_most}{span(ends, lambda end: significant(end, 2))}x)"
+    level = str(report.summary.how_sure.facts["level"])
+    yield Paragraph(text=f"{SQUARES[level]} {level}, {clear}, {counted(rounds, 'round')}, {noise}", strong=True)
     yield Paragraph(text=explanation(bound, sample=sample))
 
 
-def _unknown(row: ConfigurationRow) -> Iterator[str]:
-    """The speed-ups that every loader has, or every training, and this one has not."""
+def _unknown(report: Report, row: ConfigurationRow) -> Iterator[str]:
+    """The speed-ups that every loader has, or every training, and this one has not; and what is of no single loader."""
     for name in resources_of(row):
         usual = name not in (*ONLY_WAITED, *AMONG_RANKS) and (name != "compute" or trains(row))
         if usual and speedup_of(row, name) is None:
             yield f"gain if {noun(name)} were free"
     if row.verdict and row.verdict.complete_rounds < 2:
         yield "noise between rounds"
+    yield from map(remark_words, report.summary.not_known)
+    yield "what more accelerators need (loaderprobe plan)"
 
 
 def _functions(detail: Detail) -> tuple[Part, ...]:

@@ -19,7 +19,6 @@ from loaderprobe.records.verdict import Action, Advice, SideAndCause, Speedup, V
 from loaderprobe.render.charts import BASE, Bar, Chart, ChartRow, How
 from loaderprobe.render.document import IN_CODE, Command, Document, Item, Line, Paragraph, Part, Section, Table, tags
 from loaderprobe.render.format import (
-    MISSING,
     first_upper,
     grouped,
     interval,
@@ -30,7 +29,9 @@ from loaderprobe.render.format import (
     times,
 )
 from loaderprobe.render.groups import FILES, RowGroup, groups, letters_of, limit_maps, several, short_label, tone
-from loaderprobe.render.words import ENOUGH_MARK, action_words, code_line, enough, forecast_words, remark_words
+from loaderprobe.render.words import (
+    ENOUGH_MARK, action_words, code_line, enough, explanation, forecast_words, remark_words,
+)  # fmt: skip
 from loaderprobe.units import format_rate, join_words, significant
 
 FULL = 3
@@ -83,7 +84,7 @@ class Step:
         unsure = self.verdict.bound.cause == "inconclusive" or found.low <= WORTH
         how: How = "unsure" if unsure else found.how
         low, high = (significant(end, 2) for end in (found.low, found.high))
-        within = "1 round" if not self.several else "" if low == high else f"{low} to {high}"
+        within = "1 round" if not self.several else "" if low == high or found.at_most else f"{low} to {high}"
         gain = Bar(begin=now, end=self.end(name, found.value), tone=part.name, how=how, letter=part.letter)
         return ChartRow(
             label=f"instant {RESOURCE[name].noun.removeprefix('the ')}",
@@ -244,7 +245,9 @@ def first_screen(report: Report) -> Iterator[Section]:
         yield ladder_section(report, shown)
     sure = report.summary.how_sure
     words = f"{SQUARES[str(sure.facts['level'])]} {remark_words(sure)}"
-    yield Section(title="How sure", panel="side", parts=(Paragraph(text=words, strong=True),))
+    bound = shown[0].bound if len(shown) == 1 and not firm(shown[0]) else None
+    why = (Paragraph(text=explanation(bound, sample=sample_of(report))),) if bound else ()
+    yield Section(title="How sure", panel="side", parts=(Paragraph(text=words, strong=True), *why))
     yield from next_sections(report)
     yield Section(title="Not known", panel="side", parts=tags(map(remark_words, report.summary.not_known)))
     yield from (replace(needs, panel="main") for needs in needs_sections(report)[:1])
@@ -347,7 +350,16 @@ def _opens(some: Sequence[Outlook]) -> Iterator[Line]:
     for outlook, *_ in each.values():
         what = "files opened" if len(each) == 1 else f"files opened, {outlook.data}"
         opens = (f"{ENOUGH_MARK['not known']} {grouped(need.files_per_s / outlook.use)}/s" for need in outlook.needs)
-        yield (what, *opens, "not known", "")
+        yield (what, *opens, "not known")
+
+
+def _cores(some: Sequence[Outlook], here: float) -> Iterator[Line]:
+    """Of the data sets for which they are known."""
+    for need in some:
+        if need.cores is not None:
+            wanted = [need.cores * each.accelerators for each in need.needs]
+            marked = (f"{ENOUGH_MARK[enough(here, count, at_least=False)]} {significant(count, 2)}" for count in wanted)
+            yield ("CPU cores" if len(some) == 1 else f"CPU cores, {need.data}", *marked, f"{here:g}")
 
 
 def _needs(report: Report, some: Sequence[Outlook]) -> Section:
@@ -356,14 +368,14 @@ def _needs(report: Report, some: Sequence[Outlook]) -> Section:
     cores = report.summary.environment.cores_available
     source = "assumed" if first.compute == "cpu" else "specified" if first.specified else "measured"
     sizes = {data.label: data.mean_size_bytes for data in report.summary.run.data}
-    lines: list[Line] = [_need_line(need, cores, sizes.get(need.data)) for need in some]
-    lines += _opens(some)
+    lines: list[Line] = [_need_line(need, sizes.get(need.data)) for need in some]
+    lines += [*_opens(some), *_cores(some, cores)]
     said = f"For {percent(first.utilization)} of {rate(first.images_per_s)} images/s ({source}), "
-    said += f"{percent(1 - first.use)} of storage in reserve; {cores:g} cores here."
+    said += f"{percent(1 - first.use)} of storage in reserve."
     missing = dict.fromkeys(remark_words(need.missing) for need in some if need.missing)
     said += "".join(f" No rate of the storage: {why}." for why in missing)
     said += " *: nearest to ImageNet." if any(need.planned for need in some) else ""
-    head = (named(first.accelerator), *(f"for {count}" for count in counts), "here", "cores needed")
+    head = (named(first.accelerator), *(f"for {count}" for count in counts), "here")
     least = " (≥ a minimum)" if any(need.supply and need.supply.at_least for need in some) else " to be enough"
     marks = f"● enough  ○ not known{least}  ✕ not enough, estimated"
     below = (Paragraph(text=marks, tone="legend"), Paragraph(text=said, tone="quiet"))
@@ -371,20 +383,14 @@ def _needs(report: Report, some: Sequence[Outlook]) -> Section:
     return Section(title=title, parts=(Table(head=head, lines=tuple(lines)), *below))
 
 
-def _need_line(need: Outlook, cores: float, size_bytes: float | None) -> tuple[str, ...]:
+def _need_line(need: Outlook, size_bytes: float | None) -> tuple[str, ...]:
     """What must be there for each number of accelerators, with the headroom that what is fed has."""
     supply = need.supply
     wanted = [each.read_bytes_per_s / need.use for each in need.needs]
     there, at_least = (supply.limit.value, supply.at_least) if supply else (0.0, True)
     here = f"{'≥' * at_least}{format_rate(there)}" if supply else "not measured"
-    counts = [need.cores * each.accelerators for each in need.needs] if need.cores is not None else []
-    marked = [f"{ENOUGH_MARK[enough(cores, count, at_least=False)]} {significant(count, 2)}" for count in counts]
-    if counts and cores < min(counts):
-        # None is enough, which the first says for all.
-        marked[1:] = [significant(count, 2) for count in counts[1:]]
     return (
         f"{need.data}{f', {float(significant(size_bytes / 1e3, 2)):g} kB' if size_bytes else ''}{' *' * need.planned}",
         *(f"{ENOUGH_MARK[enough(there, needed, at_least=at_least)]} {format_rate(needed)}" for needed in wanted),
         here,
-        ", ".join(marked) or MISSING,
     )

@@ -398,7 +398,7 @@ MESSAGES: dict[str, str] = {
     "cheaper_compute": (
         "make the step faster: a faster device, mixed precision, a smaller model; {low:code part.at_no_cost}"
     ),
-    "part.at_no_cost": "{low-high:range 2}x if that cost nothing[ ({how})]",
+    "part.at_no_cost": "[at most {most:2}x|{low-high:range 2}x] if that cost nothing[ ({how})]",
     "train_from_copy": "train {data} from a copy: {low-high:range 2} times as fast (measured)",
     "staging": (
         "{data}: an epoch of {images:.0f} images takes {source_s:duration}, and {later_s:duration} from the copy[, "
