@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import pairwise, product
 from math import ceil
 from pathlib import PurePath
 from typing import Literal
@@ -457,9 +457,11 @@ def _resumed(run: RunInfo) -> str:
     """The command that goes on with a sweep, from where that was typed; by its name where its path is not known."""
     if not run.command.startswith(("loaderprobe sweep", "loaderprobe.sweep")):
         return ""
-    words = shlex.split(run.command.replace("--out=", "--out "))
-    out = words[words.index("--out") + 1] if "--out" in words else f"loaderprobe-runs/{run.name}"
-    known = PurePath(out).name == run.name and ("--out" in words or run.name[:8].isdigit())
+    words = shlex.split(run.command) if run.command.startswith("loaderprobe sweep") else []
+    given = [after for word, after in pairwise(words) if word == "--out"]
+    given += [word.removeprefix("--out=") for word in words if word.startswith("--out=")]
+    out = given[0] if given else f"loaderprobe-runs/{run.name}"
+    known = PurePath(out).name == run.name and (given or run.name[:8].isdigit())
     return f"loaderprobe sweep --resume {shlex.quote(out if known else run.name)}"
 
 

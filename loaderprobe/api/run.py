@@ -75,7 +75,7 @@ def run_command(command: Sequence[str], request: AttachRequest, environment: Map
             process = subprocess.Popen([*command], env={**environment, **asked})
         except OSError as error:
             raise MissingPart(f"{command[0]} cannot be started: {error.strerror}", hint="check the command") from error
-        with _signals_left_to(process) as came:
+        with _signals_left_to(process) as signals:
             code = process.wait()
         exit_code = code if code >= 0 else 128 - code
         imported_torch = any(scratch.glob("*.torch"))
@@ -91,7 +91,7 @@ def run_command(command: Sequence[str], request: AttachRequest, environment: Map
         processes = [
             decode("attached", file.read_bytes(), Attached, str(file)) for file in sorted(scratch.glob("*.json"))
         ]
-    if came or exit_code == EXIT_INTERRUPTED:
+    if signals or exit_code == EXIT_INTERRUPTED:
         processes = [
             replace(seen, why_not="interrupted") if seen.why_not in ENDED_BEFORE and not seen.endangered else seen
             for seen in processes or [Attached(pid=process.pid, loaders=(), why_not="ended_early")]
@@ -105,18 +105,18 @@ def run_command(command: Sequence[str], request: AttachRequest, environment: Map
 def _signals_left_to(process: subprocess.Popen[bytes]) -> Iterator[list[int]]:
     """Ctrl-C reaches the command by itself; SIGTERM is passed on. Both leave this process to show what was found.
 
-    Those that came are listed.
+    Those that it got are listed.
     """
-    came: list[int] = []
+    signals: list[int] = []
 
     def leave(number: int, frame: object) -> None:
-        came.append(number)
+        signals.append(number)
         if number == signal.SIGTERM:
             process.send_signal(number)
 
     before = {number: signal.signal(number, leave) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield came
+        yield signals
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

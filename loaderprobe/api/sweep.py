@@ -10,7 +10,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from loaderprobe.analyze.next_configs import next_configs
 from loaderprobe.api.generate import make_sets
@@ -53,11 +53,14 @@ NO_OPTIONS = ("progress", "command", "coordinator", "listener")
 """Arguments of `sweep` that choose nothing that is measured."""
 
 
-class Listener(Protocol):
-    """Hears of a sweep as it goes on."""
+class Listener:
+    """Hears of a sweep as it goes on; that of a program of its progress alone."""
 
     progress: OnStage
     """Hears of data that are being made, in images, then of what is measured, in seconds."""
+
+    def __init__(self, progress: OnStage | None = None) -> None:
+        self.progress = progress or unheard
 
     def checked(self, spec: SweepSpec, made_bytes: float) -> None:
         """What is asked for can be measured; so many bytes of data, about, are going to be generated."""
@@ -70,18 +73,6 @@ class Listener(Protocol):
 
     def saved(self, page: Path) -> None:
         """The report is written."""
-
-
-class ProgressOnly:
-    """The `Listener` of a program, which hears of progress alone."""
-
-    def __init__(self, progress: OnStage | None) -> None:
-        self.progress = progress or unheard
-
-    def checked(self, *_: object, **__: object) -> None:
-        """Says nothing; nor do the others."""
-
-    planned = judged = saved = checked
 
 
 def sweep(
@@ -160,7 +151,7 @@ def sweep(
     RunDirectory.check_new(place)
     check_spec(spec, nodes)
     check_layouts(spec, layouts or (() if data is not None else (FILES,)))
-    heard = listener or ProgressOnly(progress)
+    heard = listener or Listener(progress)
     heard.checked(spec, bytes_to_make(specs, folder, count) if data is None else 0.0)
     if data is None:
         made = make_sets(folder, specs, count=count, progress=heard.progress)
@@ -196,9 +187,11 @@ def resume(
     check_seconds("budget", budget_s)
     directory = open_run(Path(run))
     before, here = (each.machine for each in (directory.record.environment, describe_environment(())))
-    heard = listener or ProgressOnly(progress)
+    heard = listener or Listener(progress)
     further: Mapping[RunConfig, SweepResult] = {}
-    if budget_s is not None or _is_left(directory):
+    spec, to_measure = directory.record.spec, bool(pending(directory) or more_of(directory))
+    divided = spec.budget_s is not None or (to_measure and not spec.thorough)
+    if budget_s is not None or (divided and _is_left(directory)):
         rows = judge_run(directory).summary.configurations
         further = may_go_on(directory, [row.config for row in rows if row.status == "measured"])
     if before != here:

@@ -9,8 +9,8 @@ import shlex
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, replace
 from inspect import Parameter, Signature
 from io import TextIOWrapper
@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO, TypeVar, get_
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Column
 from rich.text import Text
 
 from loaderprobe.errors import (
@@ -36,7 +34,7 @@ from loaderprobe.records.files import masked
 from loaderprobe.records.options import ARGUMENT, JOIN, REQUIRED, Option
 from loaderprobe.store.codec import file_place, write_atomically, write_error, writing
 from loaderprobe.store.results import check_out
-from loaderprobe.units import format_duration, join_words
+from loaderprobe.units import join_words
 
 if TYPE_CHECKING:
     from loaderprobe.api.shown import Documented, Tabled
@@ -63,6 +61,18 @@ class Invocation:
     @property
     def silent(self) -> bool:
         return self.quiet or self.json
+
+    def counting(self) -> AbstractContextManager[OnStage]:
+        """A progress bar for counted items; a new text starts a new bar."""
+        from loaderprobe.cli.progress import counting
+
+        return counting(stderr(), self.silent)
+
+    def timed(self, left: str = "at most", ends: str = "measured") -> AbstractContextManager[OnStage]:
+        """One bar over seconds, with what is being measured and the time left, `at most` or `about`; its last text."""
+        from loaderprobe.cli.progress import timed
+
+        return timed(stderr(), self.silent, left, ends)
 
     def check(self) -> None:
         """Raises BadValue for more than one form, and for places what `file_place` and `check_out` raise."""
@@ -342,56 +352,3 @@ def command_line() -> str:
         for before, word in zip(["", *typed], typed, strict=False)
     ]
     return shlex.join(("loaderprobe", *words))
-
-
-@contextmanager
-def counting(quiet: bool) -> Iterator[OnStage]:
-    """A progress bar for counted items; a new text starts a new bar."""
-    with ExitStack() as shown:
-        bars = _bars(quiet)
-        tasks: dict[str, TaskID] = {}
-
-        def update(text: str, done: int, total: int) -> None:
-            if not tasks:
-                # Without a bar it would leave a blank line.
-                shown.enter_context(bars)
-            if text not in tasks:
-                tasks[text] = bars.add_task(text, left="")
-            bars.update(tasks[text], completed=done, total=max(total, 1), left=f"{done} of {total}")
-
-        yield update
-
-
-@contextmanager
-def timed(quiet: bool, left: str = "at most", ends: str = "measured") -> Iterator[OnStage]:
-    """One bar over seconds, with what is being measured and the time left, `at most` or `about`; its last text."""
-    with _bars(quiet) as bars:
-        task = bars.add_task("starting", left="")
-
-        def update(text: str, done: int, total: int) -> None:
-            bars.update(
-                task, description=text, completed=done, total=max(total, 1),
-                left=f"{left} {format_duration(total - done)} left" if done < total else "",
-            )  # fmt: skip
-
-        try:
-            yield update
-        except BaseException:
-            # An error stands alone: nothing is left of a bar that went no further.
-            bars.live.transient = True
-            raise
-        if ends:
-            bars.update(task, description=ends, completed=1, total=1, left="")
-
-
-def _bars(quiet: bool) -> Progress:
-    """Where they do not fit into a line, what is measured is cut, and the time left stays."""
-    return Progress(
-        TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
-        BarColumn(bar_width=16),
-        TextColumn("{task.fields[left]}"),
-        TimeElapsedColumn(),
-        console=stderr(),
-        disable=quiet,
-        expand=True,
-    )

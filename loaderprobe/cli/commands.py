@@ -20,13 +20,11 @@ from loaderprobe.cli.border import (
     Invocation,
     command,
     command_line,
-    counting,
     ended,
     report_error,
     say,
     show,
     stderr,
-    timed,
     width_and_color,
     write_file,
 )
@@ -95,7 +93,7 @@ def diagnose(call: Invocation, **asked: Any) -> int:
 
     def measure() -> loaderprobe.Diagnosis:
         # The user's code may go to another folder.
-        with chdir("."), prints_to_stderr(), timed(call.silent) as progress:
+        with chdir("."), prints_to_stderr(), call.timed() as progress:
             return loaderprobe.diagnose(**asked, command=command_line(), progress=progress)
 
     found = call.show_and_keep(measure, "diagnose")
@@ -112,7 +110,7 @@ def trace(call: Invocation, *, files: list[Path], **asked: Any) -> int:
     Measures nothing, and needs neither a GPU nor the machine that trained. Several files are the ranks of one training.
     """  # fmt: skip
     call.check()
-    with counting(call.quiet) as on_count:
+    with call.counting() as on_count:
 
         def progress(name: str, done: int, size: int) -> None:
             on_count(f"{name}, {format_bytes(size)}", -(-done // MEGABYTE), -(-size // MEGABYTE))
@@ -135,7 +133,7 @@ def bandwidth(call: Invocation, **asked: Any) -> int:
         signal.signal(signal.SIGHUP, signal.default_int_handler)
 
     def measure() -> loaderprobe.Bandwidth:
-        with counting(call.silent) as on_count:
+        with call.counting() as on_count:
             return loaderprobe.bandwidth(**asked, command=command_line(), progress=on_count)
 
     found = call.show_and_keep(measure)
@@ -157,7 +155,7 @@ def generate(call: Invocation, *, directory: Path, verify: bool, **asked: Any) -
     if verify:
         return _verify(call, directory)
     try:
-        with counting(call.quiet) as on_data:
+        with call.counting() as on_data:
             made = loaderprobe.generate(directory, **asked, progress=on_data)
     except KeyboardInterrupt:
         stderr().print(f"interrupted; the files written so far are kept. To resume: {GO_ON}")
@@ -174,7 +172,7 @@ def _verify(call: Invocation, directory: Path) -> int:
     from loaderprobe.datasets.generate.generate import GO_ON
     from loaderprobe.datasets.generate.manifest import MANIFEST
 
-    with counting(call.quiet) as on_data:
+    with call.counting() as on_data:
         found = verify(directory, on_data)
     for path, damages in found.items():
         show(f"{path}: {f'{len(damages)} damaged or missing' if damages else 'every file is whole'}")
@@ -329,7 +327,7 @@ def layers(call: Invocation, **asked: Any) -> int:
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")
         from loaderprobe.api.layers import named_layers
 
-        with counting(call.silent) as progress:
+        with call.counting() as progress:
             return named_layers(**asked, progress=progress, command=command_line())
 
     call.show_and_keep(measure, "layers")
@@ -359,7 +357,7 @@ def batch_size(call: Invocation, **asked: Any) -> int:
             most = "32 short trainings (probes) of about 2 s each, longer where a step is"
             most = most if asked["strategy"] == "throughput" else "100 trainings of many steps (loops)"
             say(f"Up to {most}, each with one batch size; Ctrl-C ends with the fastest so far.")
-        with counting(call.quiet) as progress:
+        with call.counting() as progress:
             from loaderprobe.api.batch_size import named_batch_size
 
             return named_batch_size(**asked, progress=progress, command=command_line())

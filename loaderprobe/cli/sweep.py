@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import loaderprobe
-from loaderprobe.cli.border import Invocation, command_line, counting, ended, say, show, timed
+from loaderprobe.api.sweep import Listener
+from loaderprobe.cli.border import Invocation, command_line, ended, say, show
 from loaderprobe.errors import EXIT_INTERRUPTED, BadValue, NoSpace
 from loaderprobe.units import format_bytes, parse_list
 
 if TYPE_CHECKING:
     from loaderprobe.measure.ranks.launch import Coordinator
-    from loaderprobe.protocols import OnStage
     from loaderprobe.records.config import SweepPlan, SweepSpec
 
 BESIDE_RESUME = frozenset({"resume", "budget_s", "join", "json", "quiet"})
@@ -65,7 +65,7 @@ def _say_resume(said: str, run: loaderprobe.Run) -> None:
     say(f"{said}. Resume with: {shlex.join(['loaderprobe', 'sweep', '--resume', str(run.path)])}", soft_wrap=True)
 
 
-class Told:
+class Told(Listener):
     """The `Listener` that prints: what a sweep says of itself, how far it is, and its report."""
 
     def __init__(self, call: Invocation, asked: Mapping[str, Any], resume: Path | None) -> None:
@@ -73,7 +73,7 @@ class Told:
         """Once it is judged."""
         self.bars = ExitStack()
         self._call, self._asked, self._resume = call, asked, resume
-        self.progress: OnStage
+        super().__init__()
 
     def checked(self, spec: SweepSpec, made_bytes: float) -> None:
         any_device = "auto" in parse_list(self._asked["compute"], str)
@@ -85,7 +85,7 @@ class Told:
         if made_bytes and not self._call.silent:
             folder = self._asked["data_dir"]
             say(f"Data: about {format_bytes(made_bytes)} of images will be generated under {folder} and kept.")
-        self.progress = self.bars.enter_context(counting(self._call.silent))
+        self.progress = self.bars.enter_context(self._call.counting())
 
     def planned(self, plan: SweepPlan, foreign: Sequence[str]) -> None:
         """Say what is measured, and what is imported for it; --quiet, too, for the user did not type that."""
@@ -96,7 +96,7 @@ class Told:
             say(f"{self._resume} names a part outside loaderprobe: its module {module} is going to be imported.")
         for sentence in () if self._call.silent else sweep_plan_words(plan):
             say(sentence)
-        self.progress = self.bars.enter_context(timed(self._call.silent, "about", ends=""))
+        self.progress = self.bars.enter_context(self._call.timed("about", ends=""))
 
     def judged(self, run: loaderprobe.Run) -> None:
         self.bars.close()

@@ -179,7 +179,7 @@ class IterableLoader:
             cpu_ns=self._clock.thread_cpu_ns(),
             delay_ns=delay_ns,
             process_cpu_ns=self._clock.process_cpu_ns() + cpu_ns,
-            read_bytes=process_usage()[1] + read_bytes,
+            read_bytes=process_usage().read_bytes + read_bytes,
         )
 
     def _look_at_children(self) -> None:

@@ -215,7 +215,7 @@ class EvictAhead:
     def _drop(self) -> None:
         if self._head.ahead != self._number:
             return  # files are made warm meanwhile
-        read = process_usage()[1]
+        read = process_usage().all_read_bytes
         begin_ns, begin_cpu_ns = time.perf_counter_ns(), time.thread_time_ns()
         again = self._lane == 0 and 0 < self._head.pool <= 2 * self._log.lanes * self._batches
         few = self._evicted_at is not None and read - self._evicted_at < self._most_bytes and not again

@@ -10,7 +10,7 @@ from loaderprobe.errors import BadValue
 from loaderprobe.records.environment import SCHEMA_VERSION, Origin, StorageLocation
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.phases import BandwidthPhase, CacheLabel, DeviceKind, Latency, PhaseName, fastest
-from loaderprobe.records.remark import Facts, Remark
+from loaderprobe.records.remark import READ_AGAIN, Facts, Remark
 from loaderprobe.records.supply import Feed
 
 LimitedBy = Literal[
@@ -155,7 +155,7 @@ class BandwidthMeasurement:
 
         All that it got may have come from a cache below this machine, or of the store.
         """
-        note = next((note for note in self.notes if note.code in ("read_again", "objects_read_again")), None)
+        note = next((note for note in self.notes if note.code in READ_AGAIN), None)
         best = self.best
         if note is None or best is None or self.from_memory:
             return None

@@ -9,6 +9,8 @@ Facts = dict[str, float | str]
 """What a sentence quotes: times s, sizes bytes, rates images/s or bytes/s by name, shares 0 to 1."""
 TOO_SHORT = ("no_time", "cut_short")
 """Codes of notes that more rounds were asked for than there was time for."""
+READ_AGAIN = ("read_again", "objects_read_again")
+"""Codes of notes that fewer files, or objects, were there than a cache may hold."""
 NEEDED = "needed"
 """A fact that may differ between remarks that say the same; a number."""
 

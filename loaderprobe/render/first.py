@@ -18,20 +18,17 @@ from loaderprobe.records.thresholds import WORTH
 from loaderprobe.records.verdict import Action, Advice, SideAndCause, Speedup, Verdict
 from loaderprobe.render.charts import BASE, Bar, Chart, ChartRow, How
 from loaderprobe.render.document import IN_CODE, Command, Document, Item, Line, Paragraph, Part, Section, Table, tags
-from loaderprobe.render.format import (
-    first_upper,
-    grouped,
-    interval,
-    named,
-    percent,
-    rate,
-    span,
-    times,
-)
+from loaderprobe.render.format import first_upper, grouped, interval, named, percent, rate, span, times
 from loaderprobe.render.groups import FILES, RowGroup, groups, letters_of, limit_maps, several, short_label, tone
 from loaderprobe.render.words import (
-    ENOUGH_MARK, action_words, code_line, enough, explanation, forecast_words, remark_words,
-)  # fmt: skip
+    ENOUGH_MARK,
+    action_words,
+    code_line,
+    enough,
+    explanation,
+    forecast_words,
+    remark_words,
+)
 from loaderprobe.units import format_rate, join_words, significant
 
 FULL = 3

@@ -239,6 +239,7 @@ def limit_maps(some: Sequence[RowGroup]) -> Iterator[Table]:
     rows = [row for group in some for row in group.rows]
     seen = {name for row in rows for name in limits_of(row.bound or row.status)}
     key = [f"{letter} {words}" for name, (letter, words) in LETTERS.items() if name in seen]
+    key += ["/ either"] if any(row.bound and row.bound.cause == "either" for row in rows) else []
     key += [f"{MISSING} not measured"] if any(row.status == "skipped" for row in rows) else []
     for group in some:
         counts = sorted({row.config.loader.workers for row in group.rows})

@@ -231,9 +231,14 @@ def hatches() -> str:
 
 
 def _whisker(chart: Chart, interval: tuple[float, float], middle: float) -> Iterator[str]:
-    """With a halo, so that it shows on a bar; without a cap where it passes the end of the axis."""
+    """With a halo, so that it shows on a bar; with an arrow in place of its cap where it passes the end of the axis."""
+    if interval[0] >= chart.high:
+        return
     low, high = (on_axis(chart, end) for end in interval)
     caps = [low] if interval[1] > chart.high else [low, high]
+    if interval[1] > chart.high:
+        head = f"M-7 {middle - 4:g}l7 4l-7 4"
+        yield f'<svg x="100%" overflow="visible" aria-hidden="true"><path class="whisker" d="{head}"/></svg>'
     for kind in ("halo", "whisker"):
         yield f'<line class="{kind}" x1="{low:.2f}%" x2="{high:.2f}%" y1="{middle:g}" y2="{middle:g}"/>'
         for at in caps:

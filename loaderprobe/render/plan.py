@@ -14,6 +14,7 @@ from loaderprobe.records.catalogue import Amount, CatalogueEntry, LimitName
 from loaderprobe.records.files import is_url
 from loaderprobe.records.options import PLAN
 from loaderprobe.records.plan import FIXED, OF_EACH, InputName, Need, NeedName, PlanReport
+from loaderprobe.records.remark import READ_AGAIN
 from loaderprobe.records.supply import Asked, Label, PlanPart, PlanSupply, Quantity
 from loaderprobe.render.charts import Bar, Chart, ChartRow, How
 from loaderprobe.render.document import Column, Command, Document, Item, Paragraph, Part, Section, Table, items, table
@@ -112,7 +113,7 @@ def _supplies(plan: PlanReport) -> Iterator[Part]:
 
 def _cached(supply: PlanSupply) -> bool:
     """True of one that was measured with so few files that caches below it may have served them."""
-    return any(note.code in ("read_again", "objects_read_again") for note in supply.notes)
+    return any(note.code in READ_AGAIN for note in supply.notes)
 
 
 def _supply_rows(plan: PlanReport, supply: PlanSupply) -> Iterator[ChartRow]:

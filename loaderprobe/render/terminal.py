@@ -222,7 +222,7 @@ def _axis_text(chart: Chart, cells: int) -> str:
 
 
 def _cells(chart: Chart, row: ChartRow, cells: int) -> Text:
-    """A block a cell; the whisker where no bar is, the level over it; an arrow where a bar goes on beyond the axis."""
+    """A block a cell; the whisker where no bar is, the level over it; an arrow where one goes on beyond the axis."""
 
     def place(value: float) -> int:
         return min(cells - 1, round(on_axis(chart, value) / 100 * cells))
@@ -231,6 +231,8 @@ def _cells(chart: Chart, row: ChartRow, cells: int) -> Text:
     if row.interval:
         low, high = map(place, row.interval)
         drawn[low : high + 1] = "╌" * (high + 1 - low)
+        if row.interval[1] > chart.high:
+            drawn[-1] = "▸"
     # Behind each other, short bars would be letters only.
     least = 1 if sum(bar.tone != BASE for bar in row.bars) == 1 else 3
     for bar in row.bars:

@@ -190,9 +190,22 @@ class ThreadMeter:
         return time.thread_time_ns(), delay_ns, blocks * BLOCK_BYTES
 
 
-def process_usage() -> tuple[int, int, int, int]:
-    """(CPU ns, bytes read from storage) of all threads of this process, also of those that have ended; then the same of
-    the commands that it ran and waited for."""
+class Usage(NamedTuple):
+    """Of all threads of this process, also of those that ended; and of the commands that it ran and waited for."""
+
+    cpu_ns: int
+    read_bytes: int
+    """From storage."""
+    commands_cpu_ns: int
+    commands_read_bytes: int
+
+    @property
+    def all_read_bytes(self) -> int:
+        return self.read_bytes + self.commands_read_bytes
+
+
+def process_usage() -> Usage:
+    """So far."""
     own, ran = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     ran_ns = round((ran.ru_utime + ran.ru_stime) * 1e9)
-    return time.process_time_ns(), own.ru_inblock * BLOCK_BYTES, ran_ns, ran.ru_inblock * BLOCK_BYTES
+    return Usage(time.process_time_ns(), own.ru_inblock * BLOCK_BYTES, ran_ns, ran.ru_inblock * BLOCK_BYTES)

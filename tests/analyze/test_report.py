@@ -324,6 +324,8 @@ def test_an_open_verdict_asks_for_time_or_for_the_cores_that_others_took(
         ("loaderprobe sweep /data --out runs/r3", "r3", "runs/r3"),
         ("loaderprobe sweep --out=r3 /data", "r3", "r3"),
         ("loaderprobe sweep --out r3", "moved", "moved"),
+        ("loaderprobe sweep '--out=my runs/r3'", "r3", "'my runs/r3'"),
+        ("""loaderprobe.sweep('/data/Bob\\'s "x"')""", "run", "run"),
         ("loaderprobe sweep", "20261128-031459-393513", "loaderprobe-runs/20261128-031459-393513"),
         ("loaderprobe.sweep('/data')", "run", "run"),
     ],

@@ -82,7 +82,7 @@ def test_rates_that_do_not_agree_are_explained() -> None:
     together = _found().text(width=200)
     for said in ("Training ran at 133 % of what the loader alone and compute predict", "what is free takes no core"):
         assert said in apart and said not in together
-    assert "How sure: one cause leads (9.0x), 3 rounds" in apart
+    assert "How sure: ■■■ high, one cause leads (9.0x), 3 rounds" in apart
 
 
 @pytest.mark.parametrize(("training", "share"), [(200.0, "100 %"), (240.0, "120 %")])

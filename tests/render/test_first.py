@@ -236,9 +236,12 @@ SHOWN: dict[str, tuple[list[ConfigurationRow], str]] = {
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_how_sure_is_of_what_is_shown(name: str) -> None:
-    """Its rounds and its rate; the verdicts that are clear are counted over all that were asked for."""
+    """Its rounds and its rate, and why it is not clear; the verdicts that are clear are counted over all that were
+    asked for."""
     rows, said = SHOWN[name]
-    assert _said(_sections(example_report(rows))["How sure"]) == said
+    first, *why = _sections(example_report(rows))["How sure"].parts
+    assert isinstance(first, Paragraph) and first.text == said
+    assert bool(why) == (name in ("not the slower one, which is clear", "nothing clear"))
 
 
 @pytest.mark.parametrize(
@@ -256,11 +259,11 @@ def test_a_need_has_one_of_three_marks(storage_bytes_per_s: float | None, at_lea
     report = replace(report, summary=replace(report.summary, needs=(need,)))
     section = next(section for title, section in _sections(report).items() if title.startswith("What 1, 8 and 64"))
     (table,) = (part for part in section.parts if isinstance(part, Table))
-    storage, opens = table.lines
+    storage, opens, cores = table.lines
     assert "".join(str(cell)[0] for cell in storage[1:4]) == marks
     wanted = need.needs[0].read_bytes_per_s / need.use
     assert str(storage[1]).endswith(format_rate(wanted))
-    assert storage[-1] == "✕ 10, 80, 640"
+    assert cores == ("CPU cores", "✕ 10", "✕ 80", "✕ 640", "2")
     assert str(opens[1]).startswith("○")
 
 

@@ -401,7 +401,8 @@ def _without(seen: Seen) -> dict[SingleCause, Without]:
     found = {name: each for name, mode in ABLATIONS.items() if (each := _ablated(seen, name, mode))}
     if not _looked_at(seen):
         return found
-    if _waits_beside(seen) and found.get("preprocessing", Without(how="estimated")).how == "measured":
+    kept = found.get("preprocessing")
+    if kept and kept.how == "measured" and kept.missing is None and _waits_beside(seen):
         found["preprocessing"] = _estimated(seen, "preprocessing")
     # Without samples of the workers nothing separates these from storage.
     return found | {name: _estimated(seen, name) for name in ONLY_WAITED}

@@ -128,7 +128,7 @@ class Discovery:
         files = self.loader.files(batch_size)
         self._evict(files, taken)
         whole: Access = "files" if isinstance(files, BatchFiles) else "parts"
-        read_before = process_usage()[1]
+        read_before = process_usage().all_read_bytes
         last = self._again(taken, pool)
         first_pass = measured_first_pass(
             self.loader.records(),
@@ -137,15 +137,14 @@ class Discovery:
             skipped=max(self.workers, 1),
             again=range(taken + self.ahead + self.workers, last),
         )
+        read_bytes = process_usage().all_read_bytes - read_before
         return self._decided(
             LoaderProperties(
                 taken=last, pool=pool, batch_size=batch_size, images=images, files=files,
                 access="none" if isinstance(files, UnknownFiles) else whole,
                 resident_batches=tuple(resident), first_pass=first_pass,
                 sample_bytes=bytes_of_sample(files, first_pass, self.samples), stream=not self.loader.repeats(),
-                read_again=read_since(
-                    self.loader.records(), taken + self.ahead, 0 if self.workers else process_usage()[1] - read_before
-                ),
+                read_again=read_since(self.loader.records(), taken + self.ahead, 0 if self.workers else read_bytes),
             )
         )  # fmt: skip
 
