@@ -310,7 +310,7 @@ def _limited(cause: str, *, side: str = "input", storage: float = 1.04, **change
     worth = Speedup(value=storage, low=1.0, high=1.1, how="measured")
     bound = replace(row.verdict.bound, side=side, cause=cause, candidates=(), evidence=())  # type: ignore[arg-type]
     bound = replace(bound, reason=replace(bound.reason, code="largest_speedup", facts={}))
-    return example_row(**{"bound": bound, "speedups": replace(row.verdict.speedups, storage=worth), **changes})
+    return example_row(**{"bound": bound, "speedups": {**row.verdict.speedups, "storage": worth}, **changes})
 
 
 def _first_pages() -> Pages:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from loaderprobe.errors import BadValue
 from loaderprobe.records.config import OPTIONS, REQUIRED, ComputeSpec, LoaderSpec, RunConfig, with_options
 from loaderprobe.records.files import content_hash
-from loaderprobe.records.measurement import Alternative, Measurement, Mode
+from loaderprobe.records.measurement import Alternative, Measurement
 from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.resources import (
     CAUSES,
@@ -29,11 +29,13 @@ from loaderprobe.records.resources import (
     SPEEDUPS,
     TIME_PARTS,
     WAITED,
+    Ablation,
     Remedy,
     ResourceName,
     SingleCause,
+    SpeedupCode,
 )
-from loaderprobe.records.verdict import DeviceUse, EvidenceCode, Rates, Speedups, Verdict
+from loaderprobe.records.verdict import DeviceUse, Verdict
 from loaderprobe.records.waits import WAIT_KINDS, StackSamples
 from loaderprobe.render.figures import FIGURES, flat
 from loaderprobe.render.groups import full_label
@@ -184,12 +186,9 @@ def test_the_table_of_resources_is_what_codes_and_fields_say() -> None:
     assert get_args(SingleCause) == CAUSES
     assert {*INPUTS, *JUDGED, *WAITED} <= {*CAUSES}
     assert [row.remedy for row in RESOURCES if row.remedy] == list(get_args(Remedy))
-    assert {row.mode for row in RESOURCES if row.mode} < {*get_args(Mode)}
-    assert tuple(Speedups.__dataclass_fields__) == SPEEDUPS
-    of_speedups = [metric for metric in get_args(EvidenceCode) if metric.startswith("speedups.")]
-    assert of_speedups == [f"speedups.{name}" for name in SPEEDUPS]
-    without = {name for name in Rates.__dataclass_fields__ if name.startswith("loader_without_")}
-    assert without == {f"loader_without_{name}" for name in INPUTS}
+    assert [row.mode for row in RESOURCES if row.mode] == list(get_args(Ablation))
+    assert [bool(row.advice) for row in RESOURCES] == [bool(row.remedy) for row in RESOURCES]
+    assert get_args(SpeedupCode) == tuple(f"speedups.{name}" for name in SPEEDUPS)
     waits = [kind for row in RESOURCES for kind in row.waits]
     assert sorted(["running", *waits]) == sorted(WAIT_KINDS)
     assert {*MOMENTS} == {*TIME_PARTS}
@@ -238,5 +237,6 @@ def test_every_figure_of_a_verdict_has_a_column() -> None:
         if kind in (float, float | None) or name == "images_per_s":
             numbers.add(name)
         elif inner and name not in ("bound", "advice", "unavailable"):
-            numbers |= {f"{name}.{each.name}" for each in fields(inner) if each.name != "waits"}
+            numbers |= {f"{name}.{each.name}" for each in fields(inner) if each.name not in ("waits", "loader_without")}
+    numbers |= {f"rates_images_per_s.loader_without.{name}" for name in INPUTS} | {*get_args(SpeedupCode)}
     assert numbers - {each.at for each in FIGURES} == set()

@@ -106,7 +106,7 @@ def families(bound: SideAndCause | None) -> tuple[str, ...]:
 
 def speedup_of(row: ConfigurationRow, resource: ResourceName) -> Speedup | None:
     """The speed-up if `resource` were free; None where that is not known."""
-    return row.verdict.speedups.of(resource) if row.verdict else None
+    return row.verdict.speedups.get(resource) if row.verdict else None
 
 
 def main_speedups(row: ConfigurationRow) -> tuple[tuple[str, Speedup], ...]:
@@ -372,7 +372,7 @@ def layout_notes(report: Report) -> Iterator[Remark]:
         others = [row for row in same if row not in files]
         pairs = [(row, now) for row in others for now in files if _measured_on(row) == _measured_on(now)]
         gains = [gain for row, now in pairs if (gain := _over(row, now))]
-        free = [row.verdict.speedups.storage for row in files if row.verdict and row.config.cache == "cold"]
+        free = [row.verdict.speedups["storage"] for row in files if row.verdict and row.config.cache == "cold"]
         why: Facts = {}
         if gains and len(gains) == len(pairs) and max(gain.value for gain in gains) < WORTH:
             why = {"layouts": join_words(list(dict.fromkeys(row.config.layout for row in others)))}

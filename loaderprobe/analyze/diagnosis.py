@@ -86,7 +86,7 @@ def _without_step(verdict: Verdict) -> Verdict:
         verdict,
         bound=replace(verdict.bound, evidence=evidence),
         rates_images_per_s=replace(verdict.rates_images_per_s, compute=None),
-        speedups=replace(verdict.speedups, compute=None),
+        speedups={**verdict.speedups, "compute": None},
         accelerator_utilization=None,
         advice=tuple(one for one in inputs if one.action.code != "accelerator"),
         unavailable=verdict.unavailable | dict.fromkeys(missing, Remark(code="no_step")),
@@ -113,7 +113,7 @@ def _with_starts(verdict: Verdict, start_s: float, epoch_s: float) -> Verdict:
         low, value, high = (slowed(now * end) / slowed(now) for end in (gain.low, gain.value, gain.high))
         return replace(gain, low=low, value=value, high=high)
 
-    known = {name: gain for name in SPEEDUPS if (gain := verdict.speedups.of(name))}
+    known = {name: gain for name in SPEEDUPS if (gain := verdict.speedups[name])}
     waits = known.pop("wait", Speedup(value=1.0, low=1.0, high=1.0, how="measured"))
     others = {name: lessened(gain) for name, gain in known.items()}
     bound, advice, rates = verdict.bound, verdict.advice, verdict.images_per_s
@@ -149,7 +149,7 @@ def _with_starts(verdict: Verdict, start_s: float, epoch_s: float) -> Verdict:
     return replace(
         verdict,
         images_per_s=rate,
-        speedups=replace(verdict.speedups, **others, wait=start),
+        speedups={**verdict.speedups, **others, "wait": start},
         accelerator_utilization=None if used is None else figures["accelerator_utilization"],
         input_wait_fraction=figures["input_wait_fraction"],
         bound=replace(bound, evidence=evidence),
@@ -186,8 +186,8 @@ def _notes(judged: Judged, data: DataFound, memory_bytes: float) -> Iterator[Rem
     elif data.hidden is not None:
         yield Remark(code="files_hidden", facts={"because": data.hidden.code})
     yield from _kept_samples(measurement, unit)
-    warm, size = verdict.rates_images_per_s.loader_without_storage, data.size_bytes
-    if size and size <= MEMORY_SHARE * memory_bytes and warm is not None and verdict.speedups.storage is not None:
+    warm, size = verdict.rates_images_per_s.loader_without["storage"], data.size_bytes
+    if size and size <= MEMORY_SHARE * memory_bytes and warm is not None and verdict.speedups["storage"] is not None:
         yield Remark(code="fits_in_memory", facts={"size_bytes": size, "warm_per_s": warm, "unit": unit})
     yield from _read_ahead(judged, data, memory_bytes, unit)
     readers, read = measurement.config.readers, verdict.disk_read_bytes_per_s
@@ -227,13 +227,13 @@ def _read_ahead(judged: Judged, data: DataFound, memory_bytes: float, unit: str)
     }  # fmt: skip
     yield Remark(code="read_ahead", facts=facts)
     phase, _ = ceiling_phase(measurement, judged.ceiling)
-    later, total = verdict.rates_images_per_s.loader_without_storage, size * (data.samples or 0)
+    later, total = verdict.rates_images_per_s.loader_without["storage"], size * (data.samples or 0)
     if phase is None or later is None or not data.samples or total > MEMORY_SHARE * memory_bytes:
         return
     storage_s, rest_s = total / phase.bw_bytes, data.samples / later
     facts = {
         "size_bytes": total, "within_s": storage_s, "low_per_s": data.samples / (storage_s + rest_s),
         "high_per_s": data.samples / max(storage_s, rest_s), "memory_per_s": later, "unit": unit,
-        "how": "estimated" if verdict.speedups.storage is None else verdict.speedups.storage.how,
+        "how": "estimated" if verdict.speedups["storage"] is None else verdict.speedups["storage"].how,
     }  # fmt: skip
     yield Remark(code="small_set", facts=facts)

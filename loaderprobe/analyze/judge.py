@@ -24,7 +24,7 @@ from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.resources import IN_GAPS, INPUTS, ONLY_WAITED, SPEEDUPS, SingleCause
 from loaderprobe.records.thresholds import CLEAR_LEAD, SATURATED, UNBOUNDED, UNEVEN, UTILIZATION, WAIT_MODERATE, WORTH
-from loaderprobe.records.verdict import Bound, Evidence, GpuWindow, Rates, Speedups, Verdict
+from loaderprobe.records.verdict import Bound, Evidence, GpuWindow, Rates, Verdict
 from loaderprobe.stats import median
 
 
@@ -91,12 +91,12 @@ class Judged:
         if not self.is_complete:
             return False  # nothing is known that a ceiling could explain
         bound, speedups = self.bound, self.verdict.speedups
-        estimate = speedups.preprocessing
+        estimate = speedups["preprocessing"]
         if estimate is not None and estimate.how == "estimated" and bound.cause in ("preprocessing", "cpu", "either"):
             return True  # however little workers wait: without their work the storage may be at its limit
-        name, gain = "storage", speedups.storage
+        name, gain = "storage", speedups["storage"]
         if self.measurement.is_remote:
-            name, gain = "network", speedups.network
+            name, gain = "network", speedups["network"]
         return gain is None or gain.value >= least or name in (bound.cause, *bound.candidates)
 
 
@@ -137,7 +137,7 @@ def _verdict(found: Experiments, ceiling: StorageCeiling | None, reading: Window
         images_per_s=images_per_s,
         complete_rounds=len(found.end_to_end),
         rates_images_per_s=rates,
-        speedups=Speedups(**{name: speedups.get(name) for name in SPEEDUPS}),
+        speedups={name: speedups.get(name) for name in SPEEDUPS},
         predicted_images_per_s=median(found.predictions.values()) if found.predicted else None,
         prediction_error=found.prediction_error[0],
         input_wait_fraction=wait,
@@ -219,7 +219,7 @@ def _rates(found: Experiments) -> Rates:
         compute=found.compute,
         loader=loader,
         cpu_limit=of_cores,
-        **{f"loader_without_{name}": without(name) for name in INPUTS},
+        loader_without={name: without(name) for name in INPUTS},
     )
 
 
@@ -236,7 +236,7 @@ def _wait_fraction(segments: Sequence[Segment], overhead_s: float) -> float:
 
 def _of_both(reasons: Mapping[SingleCause, Remark]) -> dict[str, Remark]:
     """Of the speed-up if a resource were free, and of the loader's rate without it."""
-    figures = ("speedups.{}", "rates_images_per_s.loader_without_{}")
+    figures = ("speedups.{}", "rates_images_per_s.loader_without.{}")
     return {figure.format(name): reason for name, reason in reasons.items() for figure in figures}
 
 
@@ -244,8 +244,8 @@ def _unavailable(found: Experiments, rates: Rates) -> dict[str, Remark]:
     known, reasons = speedups_among(found), _of_both(found.missing)
     reasons |= {f"speedups.{name}": reason for name, reason in found.among.missing.items() if name not in known}
     for resource in found.without:
-        if rates.without(resource) is None:
-            reasons[f"rates_images_per_s.loader_without_{resource}"] = Remark(code="nothing_else_takes_time")
+        if rates.loader_without[resource] is None:
+            reasons[f"rates_images_per_s.loader_without.{resource}"] = Remark(code="nothing_else_takes_time")
     if rates.cpu_limit is None:
         reasons["rates_images_per_s.cpu_limit"] = Remark(code="no_worker_cpu_times")
     if found.cost is None or found.cost.instrument_cpu_fraction is None:

@@ -69,7 +69,7 @@ def next_limits(verdict: Verdict, workers: int, *, own_threads: bool = False) ->
     """
     if own_threads and verdict.worker_time and not verdict.worker_time.waits:
         verdict = replace(verdict, worker_time=None)
-    known = {name: speedup.value for name in (*INPUTS, "compute") if (speedup := verdict.speedups.of(name))}
+    known = {name: speedup.value for name in (*INPUTS, "compute") if (speedup := verdict.speedups[name])}
     compute, cores = verdict.rates_images_per_s.compute, verdict.rates_images_per_s.cpu_limit
     found: dict[str, Bottleneck] = {}
     for free, gain in known.items():

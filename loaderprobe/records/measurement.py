@@ -10,6 +10,7 @@ from loaderprobe.errors import BadValue
 from loaderprobe.records import check_at_least, check_equal_lengths
 from loaderprobe.records.config import Decoder, RunConfig
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.resources import Ablation
 from loaderprobe.records.thresholds import LEAST_BYTES, LEAST_SAVED_S, MADE_AGAIN
 from loaderprobe.records.waits import StackSamples, WaitSamples
 
@@ -193,11 +194,8 @@ class Timeline:
             raise BadValue("timeline: a record has a name that is not there")
 
 
-Mode = Literal[
-    "baseline", "warm", "cached_samples", "no_transport", "resident", "no_exchange", "exchange", "one_thread",
-]  # fmt: skip
-"""baseline: files in the state that is asked for (cold, or as found), whole pipeline. warm: the same files, from
-memory. cached_samples: files are read, but nothing is decoded. no_transport: whole pipeline, but nothing is sent.
+Mode = Literal["baseline", Ablation, "resident", "no_exchange", "exchange", "one_thread"]
+"""baseline: files in the state that is asked for (cold, or as found), whole pipeline. An ablation leaves a part out.
 resident: no loader, one batch that stays on the device. Of several ranks: no_exchange is resident without the
 exchange of gradients; exchange is nothing but that exchange. one_thread: as asked, but while the serial loader makes
 a batch, torch computes on one thread; the step keeps its threads."""

@@ -1,12 +1,9 @@
 """What can limit training, one row each: how it is called and shown, how its speed-up is known, what is advised.
 
-A new cause is a new row here with its name in `SingleCause`, and what no table gives:
-
-- of its speed-up, in `records/verdict.py`, the fields in `Rates` and `Speedups`, and the code in `EvidenceCode`;
-- of its `remedy` the code in `Remedy`, and the words, `action.REMEDY` in `render/messages.py`;
-- of its `mode` the name and what it is in `Mode`, and a loader that has it in `modes()` and does it. Workers of a
-  `SwitchedLoader` run a mode that `loaders/worker_probe.py` does not know as the whole pipeline;
-- a line in the guide: `verdict.md` (mode), `sweep.md` (letter).
+A new cause is a new row here, with its names in the types that stand above the rows: in `SingleCause`, `SpeedupCode`
+and, where it has them, `Ablation` and `Remedy`. Beside that, of its ablation, a loader that has it in `modes()` and
+does it (workers of a `SwitchedLoader` run a mode that `loaders/worker_probe.py` does not know as the whole pipeline),
+and a line in the guide: `verdict.md` (mode), `sweep.md` (letter).
 
 Letters, colours, columns, sentences and the rounds of measurement follow from the row. Every report then has its
 figures, empty where loaders have no such mode. `tests/test_records.py` holds the names and the table together.
@@ -18,7 +15,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from loaderprobe.records.measurement import Mode
 from loaderprobe.records.waits import WaitKind
 
 SingleCause = Literal[
@@ -27,6 +23,14 @@ SingleCause = Literal[
 ]  # fmt: skip
 """What may be the cause in a sweep's verdict."""
 ResourceName = Literal[SingleCause, "straggler", "input", "loader", "sync", "device", "unknown"]
+SpeedupCode = Literal[
+    "speedups.storage", "speedups.preprocessing", "speedups.transport", "speedups.compute", "speedups.network",
+    "speedups.lock", "speedups.wait", "speedups.imbalance", "speedups.straggler", "speedups.gradients",
+]  # fmt: skip
+"""Evidence of a verdict: a speed-up by its place in the summary."""
+Ablation = Literal["warm", "cached_samples", "no_transport"]
+"""A mode of a loader, without one resource. warm: files from memory. cached_samples: files are read, but nothing is
+decoded. no_transport: whole pipeline, but nothing is sent."""
 Remedy = Literal["requests_in_flight", "shorter_lock", "no_wait", "slow_rank", "exchange"]
 """slow_rank: the host of the rank for which all wait. exchange: of gradients between ranks, faster or less often."""
 Bottleneck = Literal["storage", "preprocessing", "cores", "transport", "compute"]
@@ -56,8 +60,8 @@ class Resource:
     """What shows it. loader: rates of the loader without it, by ablation or else estimated. compute: the loader alone
     over training. ranks: experiments that only several ranks have. gaps: what the device waits for in a profiler
     window; it has no speed-up. cores: the resource in `part_of` leads, and all cores are busy."""
-    mode: Mode | Literal[""] = ""
-    """The ablation of the loader, a mode of its `modes()`, that removes it; without one it is only estimated."""
+    mode: Ablation | Literal[""] = ""
+    """In the loader's `modes()`, what removes it; without one it is only estimated."""
     waits: tuple[WaitKind, ...] = ()
     """Kinds of waiting of workers that are for it: their share of the time estimates it."""
     gaps: tuple[GapCause, ...] = ()
@@ -67,7 +71,9 @@ class Resource:
     is_cause: bool = True
     """False for what stands beside the cause, and is none in a sweep's verdict: a loss, a part of a timeline."""
     remedy: Remedy | Literal[""] = ""
-    """Code of the advice by its own speed-up, said by `render/messages.py`; that of others is forecast."""
+    """Code of the advice by its own speed-up; that of others is forecast."""
+    advice: str = ""
+    """That in words, with the facts of the action: a text of the catalogue in `render/messages.py`."""
 
     letter: str = ""
     """On maps of verdicts."""
@@ -123,14 +129,18 @@ RESOURCES: tuple[Resource, ...] = (
     ),
     Resource(
         name="network", side="input", known_by="loader", waits=("network",), remedy="requests_in_flight",
+        advice="keep more requests[ ({subject})] in flight: num_workers={workers}, or asynchronous reads in the data "
+        "set; larger objects or a local cache need fewer requests",
         letter="N", color="#0072B2", ink="#FFFFFF", style="bold red", noun="the network", legend="network",
     ),
     Resource(
         name="lock", side="input", known_by="loader", waits=("lock",), remedy="shorter_lock",
+        advice="hold the lock[ ({subject})] for less time, or give each worker its own",
         letter="L", color="#666633", ink="#FFFFFF", style="bold magenta", noun="a lock", plural="locks",
     ),
     Resource(
         name="wait", side="input", known_by="loader", waits=("sleep", "pipe", "memory", "other"), remedy="no_wait",
+        advice="remove the wait[ ({subject})] from the data set, or overlap it with work",
         letter="W", color="#8A8A8A", ink="#FFFFFF", style="bold magenta", noun="other waits",
         answer="other waiting", kinds="sleep, pipe, memory",
     ),
@@ -146,6 +156,7 @@ RESOURCES: tuple[Resource, ...] = (
     ),
     Resource(
         name="imbalance", side="input", known_by="ranks", remedy="slow_rank",
+        advice="check loader, cores and storage path of rank {rank}[ on {host}]: all ranks wait for its input",
         letter="R", color="#D55E00", style="bold red", noun="one rank", answer="the slowest rank", cell="slow ranks",
         short="slow ranks", legend="slow ranks",
         figure="speed-up with a middle rank's input in place of the slowest's",
@@ -156,6 +167,7 @@ RESOURCES: tuple[Resource, ...] = (
     ),
     Resource(
         name="gradients", side="compute", known_by="ranks", remedy="exchange",
+        advice="exchange gradients faster or less often: a faster link, gradient accumulation, compression",
         letter="G", color="#004D40", style="bold green", noun="the exchange of gradients",
         cell="exchanging gradients", legend="exchanging gradients", plural="exchanging gradients",
     ),
@@ -208,7 +220,7 @@ SPEEDUPS: tuple[ResourceName, ...] = _names(
 """What a verdict has a speed-up for, where it is known."""
 INPUTS: tuple[SingleCause, ...] = _names(resource for resource in RESOURCES if resource.known_by == "loader")
 """What the loader may be without."""
-ABLATIONS: dict[SingleCause, Mode] = {name: mode for name in INPUTS if (mode := RESOURCE[name].mode)}
+ABLATIONS: dict[SingleCause, Ablation] = {name: mode for name in INPUTS if (mode := RESOURCE[name].mode)}
 """The mode that removes each of those that can be removed."""
 REMEDIES: dict[ResourceName, Remedy] = {row.name: row.remedy for row in RESOURCES if row.remedy}
 WAITED: tuple[SingleCause, ...] = _names(resource for resource in RESOURCES if resource.waits)

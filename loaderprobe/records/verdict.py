@@ -9,7 +9,16 @@ from typing import Literal
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.measurement import Rejected
 from loaderprobe.records.remark import Coded, Remark
-from loaderprobe.records.resources import TIME_PARTS, Bottleneck, GapCause, Remedy, ResourceName, SingleCause, TimePart
+from loaderprobe.records.resources import (
+    TIME_PARTS,
+    Bottleneck,
+    GapCause,
+    Remedy,
+    ResourceName,
+    SingleCause,
+    SpeedupCode,
+    TimePart,
+)
 from loaderprobe.records.waits import CodePlace
 
 Side = Literal["compute", "input", "balanced", "inconclusive"]
@@ -18,9 +27,7 @@ GapSide = Literal["input", "copy", "host", "communication"]
 Cause = Literal[SingleCause, "either", "balanced", "inconclusive"]
 """A single one, or that several are alike, none is worth it, or nothing is known."""
 EvidenceCode = Literal[
-    "speedups.storage", "speedups.preprocessing", "speedups.transport", "speedups.compute", "speedups.network",
-    "speedups.lock", "speedups.wait", "speedups.imbalance", "speedups.straggler", "speedups.gradients",
-    "prediction_error", "input_wait_fraction", "accelerator_utilization",
+    SpeedupCode, "prediction_error", "input_wait_fraction", "accelerator_utilization",
     "disk_ceiling_fraction", "cold_fraction", "read_amplification", "other_read_bytes_per_s",
     "gpu_window.gaps.copy_ns", "gpu_window.gaps.launch_ns", "gpu_window.gaps.sync_ns", "gpu_window.gaps.waiting",
     "gpu_window.gaps.communication_ns",
@@ -115,44 +122,9 @@ class Rates:
 
     compute: float | None
     loader: float | None
-    loader_without_storage: float | None
-    loader_without_preprocessing: float | None
-    loader_without_transport: float | None
+    loader_without: dict[SingleCause, float | None]
+    """Of the loader without one of `INPUTS`."""
     cpu_limit: float | None
-    # Files of earlier versions lack those from here on.
-    loader_without_network: float | None = None
-    loader_without_lock: float | None = None
-    loader_without_wait: float | None = None
-
-    def without(self, resource: SingleCause) -> float | None:
-        """Of the loader without one of `INPUTS`."""
-        rate: float | None = getattr(self, f"loader_without_{resource}")
-        return rate
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Speedups:
-    """The speed-up for each resource that an ablation makes free; None where it is not known."""
-
-    storage: Speedup | None
-    preprocessing: Speedup | None
-    transport: Speedup | None
-    compute: Speedup | None
-    # Files of earlier versions lack those from here on.
-    network: Speedup | None = None
-    lock: Speedup | None = None
-    wait: Speedup | None = None
-    imbalance: Speedup | None = None
-    """Training without the slowest rank's input over training without a middle one's. Where a whole host is slow, an
-    estimate: with its ranks as fast as the slowest elsewhere."""
-    straggler: Speedup | None = None
-    """The ranks' rates alone, added up, over their rate in step."""
-    gradients: Speedup | None = None
-
-    def of(self, resource: ResourceName) -> Speedup | None:
-        """For one of `SPEEDUPS`."""
-        speedup: Speedup | None = getattr(self, resource)
-        return speedup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,7 +279,8 @@ class Verdict:
     complete_rounds: int
     """In which what is judged was measured, of those that count."""
     rates_images_per_s: Rates
-    speedups: Speedups
+    speedups: dict[ResourceName, Speedup | None]
+    """For each of `SPEEDUPS`; None where it is not known."""
     predicted_images_per_s: float | None
     """From the parts; of what the sizes of files leave open, the nearest to training."""
     prediction_error: float | None

@@ -132,7 +132,7 @@ def _rates(report: Report, row: ConfigurationRow, verdict: Verdict) -> Iterator[
     """Each rate of the table of figures; of what workers only wait for, where that gains enough."""
     now, unit = verdict.images_per_s, f"{sample_of(report)}s/s"
     speedups = {name: speedup_of(row, name) for name in ONLY_WAITED}
-    few = [f"loader_without_{name}" for name, gain in speedups.items() if not gain or gain.value <= WORTH]
+    few = [f"loader_without.{name}" for name, gain in speedups.items() if not gain or gain.value <= WORTH]
     few += [] if trains(row) else ["loader"]
     rows = [ChartRow(label=what_runs(row), value=interval(now), bars=(Bar(end=now.value),))]
     for found in FIGURES:
@@ -154,5 +154,5 @@ def _measured_in(report: Report, verdict: Verdict) -> Iterator[str]:
         if found.metric == "prediction_error" and found.threshold and found.value > found.threshold:
             yield message("part.above_prediction", {"share": 1 + found.value})
     rates = verdict.rates_images_per_s
-    if rates.cpu_limit and any((rates.without(name) or 0.0) > rates.cpu_limit for name in INPUTS):
+    if rates.cpu_limit and any((rates.loader_without[name] or 0.0) > rates.cpu_limit for name in INPUTS):
         yield message("part.beyond_cores", {})

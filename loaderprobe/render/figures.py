@@ -61,7 +61,7 @@ class Figure:
 
 
 def _rate(name: str, words: str) -> Figure:
-    return Figure(f"rates_images_per_s.{name}", words, f"{name}_images_per_s")
+    return Figure(f"rates_images_per_s.{name}", words, f"{name.replace('.', '_')}_images_per_s")
 
 
 def _free(resource: str) -> str:
@@ -72,9 +72,9 @@ FIGURES: tuple[Figure, ...] = (
     Figure("images_per_s", "images/s", more=(), head="images/s", help="± is half the 95 % interval."),
     _rate("compute", "compute alone"),
     _rate("loader", "loader alone"),
-    *(_rate(f"loader_without_{name}", f"loader if {_free(name)}") for name in ABLATIONS),
+    *(_rate(f"loader_without.{name}", f"loader if {_free(name)}") for name in ABLATIONS),
     _rate("cpu_limit", "limit of the CPU cores"),
-    *(_rate(f"loader_without_{name}", f"loader if {_free(name)}") for name in ONLY_WAITED),
+    *(_rate(f"loader_without.{name}", f"loader if {_free(name)}") for name in ONLY_WAITED),
     *(Figure(f"speedups.{name}", f"speed-up if {_free(name)}", f"speedup_without_{name}", ("how",)) for name in JUDGED),
     *(
         Figure(f"speedups.{name}", RESOURCE[name].figure, f"speedup_{name}", ("how",))

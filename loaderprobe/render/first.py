@@ -60,7 +60,7 @@ class Step:
 
     def gains(self) -> list[tuple[str, Speedup]]:
         """By part, the longest first: what training gains if it cost nothing, where that is more than nothing."""
-        known = [(name, found) for name in SPEEDUPS if (found := self.verdict.speedups.of(name))]
+        known = [(name, found) for name in SPEEDUPS if (found := self.verdict.speedups[name])]
         return sorted((gain for gain in known if gain[1].value >= WORTH), key=lambda gain: -gain[1].value)
 
     def drawn(self, name: str) -> Resource:

@@ -18,6 +18,7 @@ from loaderprobe.records.files import to_json
 from loaderprobe.records.phases import DeviceKind
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import SUMMARY_SCHEMA, ConfigurationRow, Detail, Report, Summary
+from loaderprobe.records.resources import INPUTS, SPEEDUPS
 from loaderprobe.records.verdict import Advice, Bound, Evidence, Forecast, GapVerdict, Knee, Verdict
 from loaderprobe.render.doctor import why_words
 from loaderprobe.render.figures import evidence_words
@@ -136,4 +137,8 @@ def result_schema(type_: type[Any]) -> str:
 def _schema(whole: dict[str, Any], definitions: dict[str, Any], schema: str, version: int) -> str:
     whole["title"] = f"{schema} {version}"
     whole["properties"] |= {"schema": {"const": schema}, "schema_version": {"const": version}}
+    for record, by_resource, names in (("Configuration", "speedups", SPEEDUPS), ("Rates", "loader_without", INPUTS)):
+        property_ = definitions.get(record, {}).get("properties", {}).get(by_resource, {})
+        for each in (property_, *property_.get("anyOf", ())):
+            each |= {"propertyNames": {"enum": names}} if each.get("type") == "object" else {}
     return indented({"$schema": "https://json-schema.org/draft/2020-12/schema", **whole, "$defs": definitions})

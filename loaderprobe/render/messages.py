@@ -6,6 +6,8 @@ codes have the name of their kind before them.
 
 from __future__ import annotations
 
+from loaderprobe.records.resources import RESOURCES
+
 MESSAGES: dict[str, str] = {
     # Of what was measured, of the storage under a path, of a probe, of a plan, of a recording.
     "no_time": "no time was left for another round[; a budget of {budget_s:duration} would allow {rounds:count round}]",
@@ -648,18 +650,11 @@ MESSAGES: dict[str, str] = {
     ),
     "action.decoder": "decode with {decoder:code library}",
     "action.tensor": "deliver uint8 tensors and normalise on the device",
-    "action.requests_in_flight": (
-        "keep more requests[ ({subject})] in flight: num_workers={workers}, or asynchronous reads in the data set; "
-        "larger objects or a local cache need fewer requests"
-    ),
-    "action.shorter_lock": "hold the lock[ ({subject})] for less time, or give each worker its own",
-    "action.no_wait": "remove the wait[ ({subject})] from the data set, or overlap it with work",
-    "action.slow_rank": "check loader, cores and storage path of rank {rank}[ on {host}]: all ranks wait for its input",
+    **{f"action.{resource.remedy}": resource.advice for resource in RESOURCES if resource.remedy},
     "action.slow_host": (
         "check the cores, the network and the storage path of host {slow_host}: all ranks wait for the {slow_ranks} "
         "there"
     ),
-    "action.exchange": "exchange gradients faster or less often: a faster link, gradient accumulation, compression",
     "action.persistent_workers": "start the workers once: one loader for all epochs, whose workers stay",
     "action.own_shares": "give each rank its own share: DistributedSampler(dataset), of a stream split_dataset_by_node",
     "action.one_thread": "load with torch on one thread: its threads spin between the small operations of a sample",

@@ -32,6 +32,7 @@ from loaderprobe.loaders.torch import ImageFiles, TorchLoader
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.report import ConfigurationRow
+from loaderprobe.records.resources import ResourceName
 from scripts.benches.harness import Progress, answer, photographs, planted, program, ran, wanted
 from scripts.benches.score import Row, Said
 from tests.planted.slow_disk import SlowDisk
@@ -200,7 +201,7 @@ def _judged(case: Case, row: ConfigurationRow) -> Row:
     faults = []
     if case.late and (bound.rank, bound.host if bound.rank is None else "") != case.late:
         faults.append(f"named rank {bound.rank}, host {bound.host} instead of {case.late}")
-    gains = ((field, getattr(verdict.speedups, field)) for field in SHOWN)
+    gains = ((field, verdict.speedups[field]) for field in SHOWN)
     return Row(
         name=name,
         planted=case.right,
@@ -213,7 +214,15 @@ def _judged(case: Case, row: ConfigurationRow) -> Row:
     )
 
 
-SHOWN = ("storage", "preprocessing", "transport", "compute", "imbalance", "straggler", "gradients")
+SHOWN: tuple[ResourceName, ...] = (
+    "storage",
+    "preprocessing",
+    "transport",
+    "compute",
+    "imbalance",
+    "straggler",
+    "gradients",
+)
 
 
 def _probed(phase: dict[str, Any], limit: dict[str, Any]) -> Row:

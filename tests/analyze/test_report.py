@@ -82,7 +82,7 @@ def with_speedups(**speedups: float | Speedup | None) -> Verdict:
         name: Speedup(value=value, low=value, high=value, how="measured") if isinstance(value, float) else value
         for name, value in speedups.items()
     }
-    return replace(made, speedups=replace(made.speedups, **found))
+    return replace(made, speedups=made.speedups | found)  # type: ignore[arg-type]  # names as of resources
 
 
 def _stored(speedup: float, high: float) -> ConfigurationRow:
@@ -203,8 +203,8 @@ def _beside_full_cores(gain: float) -> list[ConfigurationRow]:
 
 def _limited(cause: Cause, code: ActionCode) -> list[ConfigurationRow]:
     row = example_row()
-    assert row.bound and row.verdict and row.verdict.speedups.storage
-    speedups = replace(row.verdict.speedups, preprocessing=row.verdict.speedups.storage)
+    assert row.bound and row.verdict and row.verdict.speedups["storage"]
+    speedups = {**row.verdict.speedups, "preprocessing": row.verdict.speedups["storage"]}
     advice = (replace(row.advice[0], action=Action(code=code, facts={"share": 1.0, "bytes": 1e9, "workers": 4.0})),)
     return [with_changes(row, bound=replace(row.bound, cause=cause), advice=advice, speedups=speedups)]
 

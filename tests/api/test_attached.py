@@ -196,7 +196,7 @@ def test_the_start_of_workers_is_noted(tmp_path: Path, monkeypatch: pytest.Monke
     assert slower > 5 and found.verdict.bound.cause == "wait" != within.bound.cause
     assert (stay.action.code, stay.speedup, stay.after) == ("persistent_workers", slower, within.images_per_s)
     assert found.verdict.images_per_s.value == stay.before.value == pytest.approx(within.images_per_s.value / slower)
-    assert found.verdict.speedups.compute and 1 <= found.verdict.speedups.compute.value < 1.2
+    assert found.verdict.speedups["compute"] and 1 <= found.verdict.speedups["compute"].value < 1.2
 
 
 def test_ctrl_c_ends_the_script_with_what_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

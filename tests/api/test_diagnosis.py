@@ -62,7 +62,7 @@ def test_it_says_what_limits_and_by_how_much() -> None:
     assert (found.bound.side, found.bound.cause) == ("input", "storage")
     assert found.bound.reason.code == "largest_speedup"
     assert found.headline().startswith("Input-bound by storage: training reaches ")
-    storage, without = found.verdict.speedups.storage, found.verdict.rates_images_per_s.loader_without_storage
+    storage, without = found.verdict.speedups["storage"], found.verdict.rates_images_per_s.loader_without["storage"]
     assert storage is not None and storage.value == pytest.approx((without or 0) / 200, rel=0.05)
     assert found.verdict.images_per_s.value == pytest.approx(200, rel=0.05)
     assert repr(found) == f"<Diagnosis: {found.headline()}>"
@@ -113,9 +113,9 @@ def test_the_start_of_workers_in_each_epoch_is_a_wait(start_s: float, bound: str
     assert " ".join((found.bound.side, found.bound.cause, *found.bound.candidates)) == bound
     rate, now = found.verdict.images_per_s, within.verdict.images_per_s
     assert rate.value == pytest.approx(now.value / (1 + start_s))
-    gains, free = found.verdict.speedups, within.verdict.speedups.storage
-    assert free and gains.wait and gains.storage and gains.wait.value == pytest.approx(1 + start_s)
-    assert gains.storage.value == pytest.approx((1 + start_s) / (1 / free.value + start_s))
+    gains, free = found.verdict.speedups, within.verdict.speedups["storage"]
+    assert free and gains["wait"] and gains["storage"] and gains["wait"].value == pytest.approx(1 + start_s)
+    assert gains["storage"].value == pytest.approx((1 + start_s) / (1 / free.value + start_s))
     for advice in found.verdict.advice:
         assert advice.before == rate and advice.after.value == pytest.approx(rate.value * advice.speedup, rel=0.02)
     assert found.verdict.advice[0].action.code == "persistent_workers"
@@ -160,7 +160,7 @@ def test_a_data_set_that_fits_in_memory_may_be_warm_later(monkeypatch: pytest.Mo
     found = _found()
     note = next(note for note in all_said(found.detail.notes) if "fits in memory" in note)
     assert "1.00 GB" in note
-    assert f"{found.verdict.rates_images_per_s.loader_without_storage:.0f} images/s" in note
+    assert f"{found.verdict.rates_images_per_s.loader_without['storage']:.0f} images/s" in note
     large = _found(DataFound(hidden=None, size_bytes=1e10, root="/data/photos/train"))
     assert not any("memory" in note for note in all_said(large.detail.notes))
     assert any("pin 14 % of the files in memory" in action_words(advice.action) for advice in large.row.advice)

@@ -277,7 +277,7 @@ def test_two_ranks_are_measured_in_step_by_the_users_function(tmp_path: Path) ->
     assert {("no_exchange", "training", True), ("exchange", "training", True)} <= kinds
     both = diagnosis(found[0], "loaderprobe diagnose")
     assert (both.row.config.ranks, both.row.config.compute.batch_size) == (2, 8)
-    assert both.verdict.speedups.gradients is not None
+    assert both.verdict.speedups["gradients"] is not None
     assert {"same_samples", "same_batches"}.isdisjoint(each.code for each in both.detail.notes)
     assert "| rank 1 (" in both.markdown().partition("## Ranks")[2], "each rank has a row"
 
@@ -353,8 +353,8 @@ def test_two_alike_have_the_same_verdict_at_twice_the_rate(alone: Measurement) -
     before, both = verdict(alone), verdict(as_one([rank(0, alone), rank(1, renumbered(alone, 5))]))
     assert both.bound.cause == before.bound.cause
     assert both.images_per_s.value == pytest.approx(2 * before.images_per_s.value)
-    assert both.speedups.storage and before.speedups.storage
-    assert both.speedups.storage.value == pytest.approx(before.speedups.storage.value)
+    assert both.speedups["storage"] and before.speedups["storage"]
+    assert both.speedups["storage"].value == pytest.approx(before.speedups["storage"].value)
     assert both.cold_fraction == pytest.approx(before.cold_fraction)
     limit = (before.rates_images_per_s.cpu_limit or 0) * 4.0 / alone.cores_available
     assert both.rates_images_per_s.cpu_limit == pytest.approx(limit)

@@ -54,6 +54,6 @@ def test_a_sweep_names_the_storage(server: Server, tmp_path: Path) -> None:
     )  # fmt: skip
     (row,) = run.report().summary.configurations
     assert row.verdict
-    speedups = {name: found.value for name in ("storage", "preprocessing") if (found := row.verdict.speedups.of(name))}
+    speedups = {name: found.value for name in ("storage", "preprocessing") if (found := row.verdict.speedups.get(name))}
     assert speedups["storage"] > 2 > speedups.get("preprocessing", 1.0)
     assert row.verdict.cold_fraction and row.verdict.disk_ceiling_fraction and row.verdict.files_were == "cold"

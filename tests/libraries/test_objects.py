@@ -162,7 +162,7 @@ def photographs(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> P
 def worth(verdict: Verdict | None) -> dict[str, float]:
     """By resource, its speed-up. Whether one is the cause also depends on what else this machine does."""
     assert verdict is not None
-    found = {name: verdict.speedups.of(name) for name in ("network", "storage", "preprocessing", "compute")}
+    found = {name: verdict.speedups.get(name) for name in ("network", "storage", "preprocessing", "compute")}
     return {name: speedup.value if speedup else 0.0 for name, speedup in found.items()}
 
 

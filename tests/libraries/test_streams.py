@@ -100,8 +100,8 @@ def test_a_sweep_measures_it_beside_torch(name: str, files: FileSet, tmp_path: P
     )  # fmt: skip
     rows = run.report().summary.configurations
     assert [(row.config.loader.name, row.status) for row in rows] == [("torch", "measured"), (name, "measured")]
-    assert all(row.verdict and row.verdict.speedups.preprocessing for row in rows)
-    assert name in ("litdata", "mds") or all(row.verdict and row.verdict.speedups.transport for row in rows)
+    assert all(row.verdict and row.verdict.speedups["preprocessing"] for row in rows)
+    assert name in ("litdata", "mds") or all(row.verdict and row.verdict.speedups["transport"] for row in rows)
 
 
 def labels(name: str, files: FileSet, workers: int, scratch: Path, passes: int = 2) -> list[Any]:

@@ -188,10 +188,10 @@ def test_how_sure_is_one_word_by_a_rule(changes: dict[str, Any], level: str) -> 
     """Every configuration, measured more than once, far beyond noise; less than that is less sure."""
     figures = {name: value for name, value in changes.items() if name in ("complete_rounds", "accelerator_utilization")}
     row = example_row(**{"complete_rounds": 3, **figures})
-    assert row.verdict and row.verdict.speedups.storage
+    assert row.verdict and row.verdict.speedups["storage"]
     speedup = {name: value for name, value in changes.items() if name in ("how", "low")}
-    storage = replace(row.verdict.speedups.storage, **{"how": "measured", **speedup})
-    report = example_report([with_changes(row, speedups=replace(row.verdict.speedups, storage=storage))])
+    storage = replace(row.verdict.speedups["storage"], **{"how": "measured", **speedup})
+    report = example_report([with_changes(row, speedups={**row.verdict.speedups, "storage": storage})])
     removed = Remark(code="ablated", facts={"storage": changes.get("storage", 3.0), "rounds": 3.0})
     details = {key: replace(each, ablations=removed) for key, each in report.details.items()}
     report = answered(replace(report, details=details))
@@ -201,9 +201,9 @@ def test_how_sure_is_one_word_by_a_rule(changes: dict[str, Any], level: str) -> 
 def test_the_most_that_can_be_gained_is_marked() -> None:
     """In the chart and in the table, where storage or network may leave less of an estimate."""
     row = example_row()
-    assert row.verdict and row.verdict.speedups.storage
-    most = replace(row.verdict.speedups.storage, how="estimated", at_most=True)
-    text = terminal_report(example_report([with_changes(row, speedups=replace(row.verdict.speedups, storage=most))]))
+    assert row.verdict and row.verdict.speedups["storage"]
+    most = replace(row.verdict.speedups["storage"], how="estimated", at_most=True)
+    text = terminal_report(example_report([with_changes(row, speedups={**row.verdict.speedups, "storage": most})]))
     assert text.count(f"≤{significant(most.value)}x") == 2
 
 

@@ -264,7 +264,7 @@ def test_every_configuration_comes_to_an_end(
         measurement = run(seen, cost, compute=compute, workers=workers, rounds=rounds)
         assert len(seen) <= 12
     trained = sum("training" in each for each in seen)
-    compute_speedup = verdict(measurement).speedups.compute
+    compute_speedup = verdict(measurement).speedups["compute"]
     settled = not thorough and compute_speedup is not None and compute_speedup.value >= CERTAIN_LEAD
     assert trained >= (1 if settled else rounds)
 
