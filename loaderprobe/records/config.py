@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any, Literal, get_type_hints
 
 from loaderprobe.errors import BadValue
@@ -180,7 +180,7 @@ class RunConfig:
 
         Only of what is not as usual, so that an option that is new tomorrow leaves today's keys alone.
         """
-        return content_hash(_unusual(self))
+        return _key(self)
 
     def title(self) -> str:
         workers = self.loader.workers
@@ -200,6 +200,11 @@ class RunConfig:
     def readers(self) -> int:
         """That read at the same time: the workers of all ranks, or their training threads."""
         return max(1, self.loader.workers) * self.ranks
+
+
+@lru_cache(maxsize=4096)
+def _key(config: RunConfig) -> str:
+    return content_hash(_unusual(config))
 
 
 def _unusual(spec: Any) -> dict[str, Any]:
