@@ -49,7 +49,7 @@ LOADER: Any = SimpleNamespace(dataset=range(10))
 
 def _found(data: DataFound = SEEN, **changes: Any) -> Diagnosis:
     """Of workers that mostly wait for a slow disk."""
-    return _of(replace(measured(Truth(bytes_per_s=20e6, cpu_s=0.0038, compute=900.0), 2), **changes), data)
+    return _of(replace(SLOW_DISK, **changes), data)
 
 
 def _of(raw: Measurement, data: DataFound = SEEN, ceiling: StorageCeiling | None = None) -> Diagnosis:
@@ -103,18 +103,38 @@ def test_steps_that_the_loader_holds_up_stand_beside_the_share() -> None:
     assert said in slowed and "a step takes 200 ms beside the loader" in slowed and said not in alike_alone
 
 
-@pytest.mark.parametrize(
-    ("start_s", "bound"), [(0.5, "input storage"), (1.0, "input either wait storage"), (4.0, "input wait")]
-)
-def test_the_start_of_workers_in_each_epoch_is_a_wait(start_s: float, bound: str) -> None:
+SLOW_DISK = measured(Truth(bytes_per_s=20e6, cpu_s=0.0038, compute=900.0), 2)
+UNKNOWN_COMPUTE = replace(SLOW_DISK, compute=replace(SLOW_DISK.compute, specified_images_per_s=None))
+STARTS: list[tuple[float, Measurement, str, str]] = [
+    (
+        0.5,
+        SLOW_DISK,
+        "input storage",
+        "reaches 15 % of the emulated accelerator; if storage were free, it would be 1.70 ",
+    ),
+    (1.0, SLOW_DISK, "input either wait storage", "They are 2.00x and 1.45x."),
+    (
+        4.0,
+        SLOW_DISK,
+        "input wait",
+        "reaches 4.4 % of the emulated accelerator; if other waits were free, it would be 5.00 ",
+    ),
+    (4.0, UNKNOWN_COMPUTE, "input wait", "training runs at 40.0 images/s; if other waits were free, it would be 5.00 "),
+]
+
+
+@pytest.mark.parametrize(("start_s", "raw", "bound", "says"), STARTS)
+def test_the_start_of_workers_in_each_epoch_is_a_wait(start_s: float, raw: Measurement, bound: str, says: str) -> None:
     """Beside an epoch of 1 s. All rates of training have it, and what costs nothing gains less beside it."""
     note = Remark(code="workers_start_each_epoch", facts={"start_s": start_s, "epoch_s": 1.0})
-    found, within = _found(notes=(note,)), _found()
+    found, within = _of(replace(raw, notes=(note,))), _of(raw)
     assert " ".join((found.bound.side, found.bound.cause, *found.bound.candidates)) == bound
+    assert says in found.headline()
     rate, now = found.verdict.images_per_s, within.verdict.images_per_s
-    assert rate.value == pytest.approx(now.value / (1 + start_s))
+    assert rate.value == found.bound.reason.facts["images_per_s"] == pytest.approx(now.value / (1 + start_s))
     gains, free = found.verdict.speedups, within.verdict.speedups.storage
     assert free and gains.wait and gains.storage and gains.wait.value == pytest.approx(1 + start_s)
+    assert "speedups.wait" not in found.verdict.unavailable
     assert gains.storage.value == pytest.approx((1 + start_s) / (1 / free.value + start_s))
     for advice in found.verdict.advice:
         assert advice.before == rate and advice.after.value == pytest.approx(rate.value * advice.speedup, rel=0.02)

@@ -1,0 +1,136 @@
+"""The verdict on a script that starts its workers in each epoch: a wait that no segment of training holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.remark import Facts
+from loaderprobe.records.resources import JUDGED, RESOURCE, SPEEDUPS, ResourceName
+from loaderprobe.records.thresholds import FAR_LEAD, WORTH
+from loaderprobe.records.verdict import Action, Advice, Bound, How, Interval, Reason, Side, Speedup, Verdict
+
+NOTE = "workers_start_each_epoch"
+
+
+def starts_workers(measurement: Measurement) -> bool:
+    """True where the rate of a verdict is less than that of the segments, by the start of workers."""
+    return any(note.code == NOTE for note in measurement.notes)
+
+
+def with_starts(verdict: Verdict, measurement: Measurement) -> Verdict:
+    """Of a script that starts its workers before each epoch, as a note says; the same of any other.
+
+    That is a wait of its own kind: all rates of training have it, and a part that costs nothing gains less beside it.
+    """
+    for note in measurement.notes:
+        if note.code == NOTE:
+            verdict = _with_start(verdict, float(note.facts["start_s"]), float(note.facts["epoch_s"]))
+    return verdict
+
+
+def _with_start(verdict: Verdict, start_s: float, epoch_s: float) -> Verdict:
+    """With `start_s` before each epoch, which then trains for `epoch_s`.
+
+    It is taken to vary by as much as the rate of training does.
+    """
+    now, beside = verdict.images_per_s.value, start_s / epoch_s
+
+    def slowed(rate: float) -> float:
+        """Images/s, with the start."""
+        return rate / (1 + beside * rate / now)
+
+    def lessened(gain: float) -> float:
+        """A factor by which training would be faster, beside the start."""
+        return slowed(now * gain) / slowed(now)
+
+    known = {name: gain for name in SPEEDUPS if (gain := verdict.speedups.of(name))}
+    waits = known.pop("wait", Speedup(value=1.0, low=1.0, high=1.0, how="measured"))
+    others = {
+        name: replace(gain, low=lessened(gain.low), value=lessened(gain.value), high=lessened(gain.high))
+        for name, gain in known.items()
+    }
+    rates, used = verdict.images_per_s, verdict.accelerator_utilization
+    low, value, high = (1 + beside * end / now for end in (rates.low, now, rates.high))
+    how: How = "measured" if waits.value < WORTH else waits.how
+    start = Speedup(low=low * waits.low, value=value * waits.value, high=high * waits.high, how=how)
+    rate = rates.times(1 / (1 + beside))
+    figures: dict[str, float] = {
+        **{f"speedups.{name}": gain.value for name, gain in others.items()},
+        "speedups.wait": start.value,
+        "input_wait_fraction": (verdict.input_wait_fraction + beside) / (1 + beside),
+    }
+    facts, old = Facts(images_per_s=rate.value), verdict.bound.reason.facts
+    if used is not None:
+        figures["accelerator_utilization"] = facts["utilization"] = used / (1 + beside)
+    facts |= {name: lessened(float(fact)) for name, fact in old.items() if _is_gain(name)}
+    of_wait = {"wait_speedup", *(["speedup"] if old.get("resource") == "wait" else [])}
+    facts |= dict.fromkeys(of_wait & set(old), start.value)
+    evidence = tuple(replace(part, value=figures.get(part.metric, part.value)) for part in verdict.bound.evidence)
+    reason = replace(verdict.bound.reason, facts=old | facts)
+    bound = _bound(replace(verdict.bound, reason=reason, evidence=evidence), start, others)
+    if bound.cause == "wait":
+        timed: Facts = {"start_s": start_s, "whole_s": start_s + epoch_s}
+        bound = replace(bound, reason=replace(bound.reason, facts=bound.reason.facts | timed))
+    stay = Advice(
+        action=Action(code="persistent_workers"), command="persistent_workers=True", speedup=1 + beside, before=rate,
+        after=rates, how="measured",
+    )  # fmt: skip
+    advice = [each for each in verdict.advice if each.is_worth_making or bound.cause != "wait"]
+    return replace(
+        verdict,
+        images_per_s=rate,
+        speedups=replace(verdict.speedups, **others, wait=start),
+        accelerator_utilization=figures.get("accelerator_utilization"),
+        input_wait_fraction=figures["input_wait_fraction"],
+        bound=bound,
+        advice=(
+            stay,
+            *(
+                replace(
+                    each,
+                    before=rate,
+                    after=Interval(
+                        low=slowed(each.after.low), value=slowed(each.after.value), high=slowed(each.after.high)
+                    ),
+                    speedup=lessened(each.speedup) if each.is_worth_making else each.speedup,
+                )
+                for each in advice
+            ),
+        ),
+        unavailable={name: why for name, why in verdict.unavailable.items() if name != "speedups.wait"},
+    )
+
+
+def _bound(within: Bound, start: Speedup, others: dict[ResourceName, Speedup]) -> Bound:
+    """Of what limited training within an epoch, and the start.
+
+    The start is the cause where it leads all others far, since one may be all that was seen; one of two where it just
+    leads.
+    """
+    next_to_it = max((name for name in JUDGED if name in others), key=lambda name: others[name].value, default="wait")
+    lead = start.value / (others[next_to_it].value if next_to_it in others else 1.0)
+    facts = {name: fact for name, fact in within.reason.facts.items() if name in _OF_RATES}
+    if lead >= FAR_LEAD:
+        facts |= {"resource": "wait", "speedup": start.value, "how": start.how}
+        reason = Reason(code="largest_speedup", facts=facts)
+        return replace(within, side="input", cause="wait", candidates=(), reason=reason)
+    if lead > 1 and within.firm and next_to_it in others:
+        facts |= {"wait_speedup": start.value, "wait_how": start.how}
+        facts |= {f"{next_to_it}_speedup": others[next_to_it].value, f"{next_to_it}_how": others[next_to_it].how}
+        reason = Reason(code="speedups_alike", facts=facts)
+        side: Side = "input" if RESOURCE[next_to_it].side == "input" else "inconclusive"
+        return replace(within, side=side, cause="either", candidates=("wait", next_to_it), reason=reason)
+    return within
+
+
+def _is_gain(fact: str) -> bool:
+    """True of a fact that says by what factor training would be faster; `least_speedup` is a threshold."""
+    return fact in ("speedup", "least", "most") or (fact.endswith("_speedup") and fact != "least_speedup")
+
+
+_OF_RATES = (
+    "judged", "device", "images_per_s", "utilization", "loader_images_per_s", "compute_images_per_s", "compute_how",
+    "files_were",
+)  # fmt: skip
+"""Facts of a reason that stay, whatever the cause."""
