@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from loaderprobe.analyze.verdict.rule import NOT_COLD
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.remark import Facts
 from loaderprobe.records.resources import JUDGED, RESOURCE, SPEEDUPS, ResourceName
 from loaderprobe.records.thresholds import FAR_LEAD, WORTH
-from loaderprobe.records.verdict import Action, Advice, Bound, How, Interval, Reason, Side, Speedup, Verdict
+from loaderprobe.records.verdict import Action, Advice, Bound, How, Interval, Reason, ReasonCode, Side, Speedup, Verdict
 
 NOTE = "workers_start_each_epoch"
 
@@ -106,22 +107,31 @@ def _bound(within: Bound, start: Speedup, others: dict[ResourceName, Speedup]) -
     """Of what limited training within an epoch, and the start.
 
     The start is the cause where it leads all others far, since one may be all that was seen; one of two where it just
-    leads.
+    leads another that is worth removing, and no firm one where there is no other. Its share of cold epochs is not known
+    from epochs that memory served; and what is not known may gain as much as all of the epoch would.
     """
-    next_to_it = max((name for name in JUDGED if name in others), key=lambda name: others[name].value, default="wait")
-    lead = start.value / (others[next_to_it].value if next_to_it in others else 1.0)
+    if within.reason.code in NOT_COLD:
+        return within
+    rivals = {name: others[name].value for name in JUDGED if name in others and others[name].value >= WORTH}
+    next_to_it = max(rivals, key=lambda name: rivals[name], default=None)
+    lead = start.value / (rivals[next_to_it] if next_to_it else 1.0)
+    if within.reason.code in _PARTS_UNKNOWN:
+        lead = min(lead, start.value - 1)
     facts = {name: fact for name, fact in within.reason.facts.items() if name in _OF_RATES}
+    of_start: Facts = {"resource": "wait", "speedup": start.value, "how": start.how}
     if lead >= FAR_LEAD:
-        facts |= {"resource": "wait", "speedup": start.value, "how": start.how}
-        reason = Reason(code="largest_speedup", facts=facts)
+        reason = Reason(code="largest_speedup", facts=facts | of_start)
         return replace(within, side="input", cause="wait", candidates=(), reason=reason)
-    if lead > 1 and within.firm and next_to_it in others:
-        facts |= {"wait_speedup": start.value, "wait_how": start.how}
-        facts |= {f"{next_to_it}_speedup": others[next_to_it].value, f"{next_to_it}_how": others[next_to_it].how}
-        reason = Reason(code="speedups_alike", facts=facts)
-        side: Side = "input" if RESOURCE[next_to_it].side == "input" else "inconclusive"
-        return replace(within, side=side, cause="either", candidates=("wait", next_to_it), reason=reason)
-    return within
+    if lead <= 1 or not within.firm or within.cause == "wait":
+        return within
+    if next_to_it is None:
+        reason = Reason(code="estimate_too_small", facts=facts | of_start)
+        return replace(within, side="inconclusive", cause="inconclusive", reason=reason)
+    facts |= {"wait_speedup": start.value, "wait_how": start.how}
+    facts |= {f"{next_to_it}_speedup": rivals[next_to_it], f"{next_to_it}_how": others[next_to_it].how}
+    side: Side = "input" if RESOURCE[next_to_it].side == "input" else "inconclusive"
+    reason = Reason(code="speedups_alike", facts=facts)
+    return replace(within, side=side, cause="either", candidates=("wait", next_to_it), reason=reason)
 
 
 def _is_gain(fact: str) -> bool:
@@ -129,6 +139,7 @@ def _is_gain(fact: str) -> bool:
     return fact in ("speedup", "least", "most") or (fact.endswith("_speedup") and fact != "least_speedup")
 
 
+_PARTS_UNKNOWN: tuple[ReasonCode, ...] = ("no_complete_round", "ablation_missing")
 _OF_RATES = (
     "judged", "device", "images_per_s", "utilization", "loader_images_per_s", "compute_images_per_s", "compute_how",
     "files_were",
