@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from loaderprobe.analyze.verdict.rule import NOT_COLD
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.remark import Facts
 from loaderprobe.records.resources import JUDGED, RESOURCE, SPEEDUPS, ResourceName
-from loaderprobe.records.thresholds import FAR_LEAD, WORTH
-from loaderprobe.records.verdict import Action, Advice, Bound, How, Interval, Reason, ReasonCode, Side, Speedup, Verdict
+from loaderprobe.records.thresholds import FAR_LEAD, LEAD_OF_ONE_ROUND, WORTH
+from loaderprobe.records.verdict import Action, Advice, Bound, Interval, Reason, ReasonCode, Side, Speedup, Verdict
 
 NOTE = "workers_start_each_epoch"
 
@@ -26,14 +27,16 @@ def with_starts(verdict: Verdict, measurement: Measurement) -> Verdict:
     """
     for note in measurement.notes:
         if note.code == NOTE:
-            verdict = _with_start(verdict, float(note.facts["start_s"]), float(note.facts["epoch_s"]))
+            starts = float(note.facts.get("starts", 1))  # earlier results do not say
+            verdict = _with_start(verdict, float(note.facts["start_s"]), float(note.facts["epoch_s"]), starts)
     return verdict
 
 
-def _with_start(verdict: Verdict, start_s: float, epoch_s: float) -> Verdict:
-    """With `start_s` before each epoch, which then trains for `epoch_s`.
+def _with_start(verdict: Verdict, start_s: float, epoch_s: float, starts: float) -> Verdict:
+    """With `start_s` before each epoch, the median of so many starts, which then trains for `epoch_s`.
 
-    It is taken to vary by as much as the rate of training does.
+    Both are estimates: the time of a batch is taken off a start, and few steps stand for an epoch. A single start may
+    be off by as much as a single segment.
     """
     now, beside = verdict.images_per_s.value, start_s / epoch_s
 
@@ -52,10 +55,14 @@ def _with_start(verdict: Verdict, start_s: float, epoch_s: float) -> Verdict:
         for name, gain in known.items()
     }
     rates, used = verdict.images_per_s, verdict.accelerator_utilization
-    low, value, high = (1 + beside * end / now for end in (rates.low, now, rates.high))
-    how: How = "measured" if waits.value < WORTH else waits.how
-    start = Speedup(low=low * waits.low, value=value * waits.value, high=high * waits.high, how=how)
-    rate = rates.times(1 / (1 + beside))
+    off = LEAD_OF_ONE_ROUND ** (1 / math.sqrt(starts))
+    low, value, high = (1 + beside * end / now for end in (rates.low / off, now, rates.high * off))
+    start = Speedup(low=low * waits.low, value=value * waits.value, high=high * waits.high, how="estimated")
+    rate = Interval(
+        low=rates.low / (1 + beside * off * rates.low / now),
+        value=slowed(now),
+        high=rates.high / (1 + beside / off * rates.high / now),
+    )
     figures: dict[str, float] = {
         **{f"speedups.{name}": gain.value for name, gain in others.items()},
         "speedups.wait": start.value,
@@ -75,7 +82,7 @@ def _with_start(verdict: Verdict, start_s: float, epoch_s: float) -> Verdict:
         bound = replace(bound, reason=replace(bound.reason, facts=bound.reason.facts | timed))
     stay = Advice(
         action=Action(code="persistent_workers"), command="persistent_workers=True", speedup=1 + beside, before=rate,
-        after=rates, how="measured",
+        after=rates, how="estimated",
     )  # fmt: skip
     advice = [each for each in verdict.advice if each.is_worth_making or bound.cause != "wait"]
     return replace(
