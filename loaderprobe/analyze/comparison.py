@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from loaderprobe.analyze.effects import interval
+from loaderprobe.analyze.starts import starts_workers
 from loaderprobe.analyze.verdict.rates import segment_rate
 from loaderprobe.analyze.verdict.validity import counted, disturbance_notes
 from loaderprobe.errors import BadValue, NotComparable
@@ -119,7 +120,9 @@ class RunReading:
     values: tuple[float, ...]
     """Of rounds."""
     figure: Interval
-    """Their median, with its 95 % interval; it stands in where the rounds are too few."""
+    """Their median, with its 95 % interval; it stands in where the rounds are too few, or show less than it holds."""
+    rounds_show_all: bool = True
+    """False where the start of workers makes the figure less than the median of the rounds, which do not have it."""
     taken: float = 0.0
     """Share of the cores that others took in these rounds, where they left too few idle."""
 
@@ -135,6 +138,8 @@ def sample(readings: Sequence[RunReading]) -> LogMean | None:
 
 def too_few_rounds(readings: Sequence[RunReading]) -> bool:
     """True for a side of which neither runs nor rounds show how much they vary: the interval of its rate stands in."""
+    if len(readings) < ENOUGH_ROUNDS and not all(reading.rounds_show_all for reading in readings):
+        return True
     return max(len(readings), sum(len(reading.values) for reading in readings)) < ENOUGH_ROUNDS
 
 
@@ -486,6 +491,7 @@ class MeasuredRow:
         return RunReading(
             values=tuple(segment_rate(found, each) for each in segments),
             figure=self.row.images_per_s,
+            rounds_show_all=not starts_workers(self.measurement),
             taken=_taken(replace(found, segments=tuple(segments))),
         )
 

@@ -24,6 +24,7 @@ from loaderprobe.records.diagnosis import DataFound, OwnMeasured
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Others
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import SideAndCause
 from loaderprobe.render.json import result_json
 from loaderprobe.store.run_directory import RunDirectory
@@ -265,9 +266,9 @@ def test_two_storages_compare_step_by_step(tmp_path: Path) -> None:
     assert "A 1/s" in text and " 20000±600 " in text, "the unit stands above opens alone"
 
 
-def diagnosed(path: Path, truth: Truth, workers: int = 2) -> loaderprobe.Diagnosis:
+def diagnosed(path: Path, truth: Truth, workers: int = 2, notes: tuple[Remark, ...] = ()) -> loaderprobe.Diagnosis:
     """What `run` would keep of a script's loader; kept in `path`."""
-    raw = measured(truth, workers)
+    raw = replace(measured(truth, workers), notes=notes)
     seen = DataFound(hidden=None, size_bytes=1e9, root="")
     found = diagnosis(OwnMeasured(config=raw.config, measurement=raw, data=seen), "loaderprobe run")
     found.save(path)
@@ -283,6 +284,11 @@ def test_a_diagnosis_is_a_run_of_one_row(tmp_path: Path) -> None:
     assert (row.subject.kind, row.unit, row.word) == ("training", "images/s", "faster")
     assert row.rounds == (slow.verdict.complete_rounds, quick.verdict.complete_rounds)
     assert row.before == slow.verdict.images_per_s
+    note = Remark(code="workers_start_each_epoch", facts={"start_s": 3.0, "epoch_s": 1.0, "starts": 4.0})
+    starting = diagnosed(tmp_path / "starting", Truth(compute=50.0), notes=(note,))
+    (stay,) = loaderprobe.compare(starting, quick).rows
+    assert stay.word == "faster" and stay.ratio and stay.ratio.value == pytest.approx(4.0)
+    assert not loaderprobe.compare(quick, starting, fail_if_slower="5%").passed
     assert row.verdict_changed and not found.passed
     assert loaderprobe.compare(slow, quick).rows == found.rows
     assert not loaderprobe.compare(quick, slow, fail_if_slower="5%").passed
