@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from loaderprobe.analyze.effects import interval
+from loaderprobe.analyze.starts import starts_workers
 from loaderprobe.analyze.verdict.rates import segment_rate
-from loaderprobe.analyze.verdict.validity import counted, disturbance_notes
+from loaderprobe.analyze.verdict.validity import counted, disturbance_notes, pressing_share
 from loaderprobe.errors import BadValue, NotComparable
 from loaderprobe.records import by_key, values
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport
@@ -32,9 +33,18 @@ from loaderprobe.records.compare import (
 from loaderprobe.records.config import OPTIONS, alike_but_for
 from loaderprobe.records.environment import Environment, Origin, StorageLocation
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import Measurement, segments_of
+from loaderprobe.records.measurement import Measurement, Segment, segments_of
 from loaderprobe.records.report import ConfigurationRow
-from loaderprobe.records.thresholds import ALPHA, ENOUGH_ROUNDS, NORMAL, OF_SLICES, OTHER_READS, REPEAT, SAME_MEMORY
+from loaderprobe.records.thresholds import (
+    ALPHA,
+    ENOUGH_ROUNDS,
+    LIKE_CONDITIONS,
+    NORMAL,
+    OF_SLICES,
+    OTHER_READS,
+    REPEAT,
+    SAME_MEMORY,
+)
 from loaderprobe.records.verdict import Interval, SideAndCause
 from loaderprobe.stats import mean, standard_error, student_quantile, student_tails
 from loaderprobe.units import format_bytes, join_words
@@ -119,9 +129,13 @@ class RunReading:
     values: tuple[float, ...]
     """Of rounds."""
     figure: Interval
-    """Their median, with its 95 % interval; it stands in where the rounds are too few."""
-    taken: float = 0.0
-    """Share of the cores that others took in these rounds, where they left too few idle."""
+    """Their median, with its 95 % interval; it stands in where the rounds are too few, or show less than it holds."""
+    rounds_show_all: bool = True
+    """False where the start of workers makes the figure less than the median of the rounds, which do not have it."""
+    taken: float | None = None
+    """Share of the cores that others took in these rounds; None where that was not read."""
+    pressed: float = 0.0
+    """The same of rounds in which they left too few idle."""
 
 
 def sample(readings: Sequence[RunReading]) -> LogMean | None:
@@ -135,6 +149,8 @@ def sample(readings: Sequence[RunReading]) -> LogMean | None:
 
 def too_few_rounds(readings: Sequence[RunReading]) -> bool:
     """True for a side of which neither runs nor rounds show how much they vary: the interval of its rate stands in."""
+    if len(readings) < ENOUGH_ROUNDS and not all(reading.rounds_show_all for reading in readings):
+        return True
     return max(len(readings), sum(len(reading.values) for reading in readings)) < ENOUGH_ROUNDS
 
 
@@ -190,8 +206,14 @@ class SideRow:
         return sum(len(reading.values) for reading in self.readings)
 
     @property
-    def taken(self) -> float:
-        return mean([reading.taken for reading in self.readings])
+    def taken(self) -> float | None:
+        known = [reading.taken for reading in self.readings if reading.taken is not None]
+        return mean(known) if known else None
+
+    @property
+    def left_idle(self) -> bool:
+        """True where others left cores idle in nearly all rounds."""
+        return mean([reading.pressed for reading in self.readings]) < LIKE_CONDITIONS
 
     @property
     def figure(self) -> Interval:
@@ -202,6 +224,20 @@ class SideRow:
 
 
 Pair = tuple[SideRow, SideRow]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Conditions:
+    """What others took of the cores in A and in B, and whether they left enough idle."""
+
+    taken: tuple[float | None, float | None]
+    left_idle: tuple[bool, bool]
+
+    @property
+    def apart(self) -> tuple[bool, float]:
+        """By how much the sides differ; first, whether that matters."""
+        before, after = (share or 0.0 for share in self.taken)
+        return not self.left_idle[after > before], abs(before - after)
 
 
 def compare_rows(pairs: Sequence[Pair], *, matters: float) -> tuple[tuple[Compared, ...], Compared | None]:
@@ -221,11 +257,13 @@ def compare_rows(pairs: Sequence[Pair], *, matters: float) -> tuple[tuple[Compar
     level = ALPHA / max(1, len(known))
     # A logarithm: of 5 %, from 0.95 times to 1 / 0.95 times as fast.
     size = -math.log1p(-matters)
+    conditions = [
+        _Conditions(taken=(before.taken, after.taken), left_idle=(before.left_idle, after.left_idle))
+        for before, after in pairs
+    ]
     rows = [
         replace(
-            _judged(
-                before.subject, effect, next(adjusted) if effect else None, size, level, (before.taken, after.taken)
-            ),
+            _judged(before.subject, effect, next(adjusted) if effect else None, size, level, beside),
             unit=before.unit,
             before=before.figure,
             after=after.figure,
@@ -233,13 +271,13 @@ def compare_rows(pairs: Sequence[Pair], *, matters: float) -> tuple[tuple[Compar
             verdict_before=before.verdict,
             verdict_after=after.verdict,
         )
-        for (before, after), effect in zip(pairs, effects, strict=True)
+        for (before, after), effect, beside in zip(pairs, effects, conditions, strict=True)
     ]
     if whole is None:
         return tuple(rows), None
     # No better known than the row whose sides are the least alike.
-    taken = max((row.taken for row in rows), key=lambda shares: abs(shares[0] - shares[1]))
-    return tuple(rows), _judged(Subject(kind="all"), whole, next(adjusted), size, level, taken)
+    unlike = max(conditions, key=lambda each: each.apart)
+    return tuple(rows), _judged(Subject(kind="all"), whole, next(adjusted), size, level, unlike)
 
 
 def _effect(pair: Pair) -> LogMean | None:
@@ -251,7 +289,7 @@ def _effect(pair: Pair) -> LogMean | None:
 
 
 def _judged(
-    subject: Subject, effect: LogMean | None, p: float | None, size: float, level: float, taken: tuple[float, float]
+    subject: Subject, effect: LogMean | None, p: float | None, size: float, level: float, beside: _Conditions
 ) -> Compared:
     """With its words, and what would have been seen at this level."""
     word, reason = _word(effect, p, size)
@@ -264,7 +302,8 @@ def _judged(
         rounds_needed=effect.rounds_needed(size, level) if effect and unclear else None,
         word=word,
         reason=reason,
-        taken=taken,
+        taken=beside.taken,
+        left_idle=beside.left_idle,
     )
     # A side that others held up and that is ahead all the same is faster: they made that no larger.
     ahead = {"slower": "A", "faster": "B"}.get(word)
@@ -486,7 +525,9 @@ class MeasuredRow:
         return RunReading(
             values=tuple(segment_rate(found, each) for each in segments),
             figure=self.row.images_per_s,
-            taken=_taken(replace(found, segments=tuple(segments))),
+            rounds_show_all=not starts_workers(self.measurement),
+            taken=_taken(found, segments),
+            pressed=_pressed(replace(found, segments=tuple(segments))),
         )
 
     @property
@@ -502,8 +543,14 @@ class MeasuredRow:
         return self.measurement.judged == "training"
 
 
-def _taken(found: Measurement) -> float:
-    """Share of the cores that others took; nothing where that was not read, and where they left enough idle."""
+def _taken(found: Measurement, segments: Sequence[Segment]) -> float | None:
+    """Share of the cores that others took, and other machines; None where that was not read."""
+    shares = [pressing_share(found, each.others) + each.others.steal_share for each in segments if each.others]
+    return mean(shares) if shares else None
+
+
+def _pressed(found: Measurement) -> float:
+    """The same of segments in which they left too few idle; nothing where that was not read."""
     notes = (note.facts for note in disturbance_notes([found]) if "share" in note.facts)
     return math.fsum(float(note["share"]) * float(note["segments"]) / float(note["of"]) for note in notes)
 

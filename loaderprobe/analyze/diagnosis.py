@@ -11,6 +11,7 @@ from loaderprobe.analyze.forecast.advice import DataPlace, Surroundings, recomme
 from loaderprobe.analyze.forecast.fit import Storage
 from loaderprobe.analyze.judge import Judged
 from loaderprobe.analyze.report import detail_of, row_of, run_info
+from loaderprobe.analyze.starts import with_starts
 from loaderprobe.analyze.verdict.ranks import own_shares
 from loaderprobe.analyze.verdict.rates import rate_interval, rates_by_round
 from loaderprobe.analyze.verdict.validity import ceiling_phase, disturbance_notes
@@ -19,9 +20,9 @@ from loaderprobe.records.environment import Origin
 from loaderprobe.records.measurement import NO_STEP, Measurement, segments_of
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.report import ConfigurationRow, Report, Summary
-from loaderprobe.records.resources import BOTTLENECKS, JUDGED, RESOURCE, SPEEDUPS, Bottleneck
-from loaderprobe.records.thresholds import AMPLIFIED, FAR_LEAD, MEMORY_SHARE, WORTH
-from loaderprobe.records.verdict import Action, Advice, How, Interval, Reason, Side, Speedup, Verdict
+from loaderprobe.records.resources import BOTTLENECKS, Bottleneck
+from loaderprobe.records.thresholds import AMPLIFIED, MEMORY_SHARE
+from loaderprobe.records.verdict import Verdict
 from loaderprobe.stats import median
 
 
@@ -65,9 +66,7 @@ def _as_trained(row: ConfigurationRow, measurement: Measurement) -> Configuratio
         config = replace(config, ranks=ranks, compute=replace(config.compute, batch_size=batch_size))
     if measurement.compute.name == NO_STEP:
         verdict = _without_step(verdict)
-    for note in measurement.notes:
-        if note.code == "workers_start_each_epoch":
-            verdict = _with_starts(verdict, float(note.facts["start_s"]), float(note.facts["epoch_s"]))
+    verdict = with_starts(verdict, measurement)
     shares = own_shares(measurement.notes, verdict.images_per_s)
     emulated = row.emulated and measurement.compute.name != NO_STEP
     return replace(row, config=config, emulated=emulated, verdict=replace(verdict, advice=(*shares, *verdict.advice)))
@@ -91,83 +90,6 @@ def _without_step(verdict: Verdict) -> Verdict:
         advice=tuple(one for one in inputs if one.action.code != "accelerator"),
         unavailable=verdict.unavailable | dict.fromkeys(missing, Remark(code="no_step")),
     )
-
-
-def _with_starts(verdict: Verdict, start_s: float, epoch_s: float) -> Verdict:
-    """Of a script that starts its workers for `start_s` before each epoch, which then trains for `epoch_s`.
-
-    That is a wait of its own kind: all rates of training have it, and a part that costs nothing gains less beside it.
-    It is the cause where it leads all others far, since one start may be all that was seen; one of two where it just
-    leads. It is taken to vary by as much as the rate of training does.
-    """
-    now, beside = verdict.images_per_s.value, start_s / epoch_s
-
-    def slowed(rate: float) -> float:
-        """Images/s, with the start."""
-        return 1 / (1 / rate + beside / now)
-
-    def all_slowed(rates: Interval) -> Interval:
-        return Interval(low=slowed(rates.low), value=slowed(rates.value), high=slowed(rates.high))
-
-    def lessened(gain: Speedup) -> Speedup:
-        low, value, high = (slowed(now * end) / slowed(now) for end in (gain.low, gain.value, gain.high))
-        return replace(gain, low=low, value=value, high=high)
-
-    known = {name: gain for name in SPEEDUPS if (gain := verdict.speedups[name])}
-    waits = known.pop("wait", Speedup(value=1.0, low=1.0, high=1.0, how="measured"))
-    others = {name: lessened(gain) for name, gain in known.items()}
-    bound, advice, rates = verdict.bound, verdict.advice, verdict.images_per_s
-    low, value, high = (1 + beside * end / now for end in (rates.low, now, rates.high))
-    how: How = "measured" if waits.value < WORTH else waits.how
-    start = Speedup(low=low * waits.low, value=value * waits.value, high=high * waits.high, how=how)
-    facts = {name: fact for name, fact in bound.reason.facts.items() if name in _OF_RATES}
-    next_to_it = max((name for name in JUDGED if name in others), key=lambda name: others[name].value, default="wait")
-    lead = start.value / (others[next_to_it].value if next_to_it in others else 1.0)
-    if lead >= FAR_LEAD:
-        facts |= {"images_per_s": slowed(now), "utilization": (verdict.accelerator_utilization or 0.0) / (1 + beside)}
-        facts |= {"resource": "wait", "speedup": start.value, "how": start.how}
-        facts |= {"start_s": start_s, "whole_s": start_s + epoch_s}
-        reason = Reason(code="largest_speedup", facts=facts)
-        bound = replace(bound, side="input", cause="wait", candidates=(), reason=reason)
-        advice = tuple(each for each in advice if each.is_worth_making)
-    elif lead > 1 and bound.firm and next_to_it in others:
-        both = "wait", next_to_it
-        facts |= {"wait_speedup": start.value, "wait_how": start.how}
-        facts |= {f"{next_to_it}_speedup": others[next_to_it].value, f"{next_to_it}_how": others[next_to_it].how}
-        reason = Reason(code="speedups_alike", facts=facts)
-        side: Side = "input" if RESOURCE[next_to_it].side == "input" else "inconclusive"
-        bound = replace(bound, side=side, cause="either", candidates=both, reason=reason)
-    rate, used = rates.times(1 / (1 + beside)), verdict.accelerator_utilization
-    stay = Advice(
-        action=Action(code="persistent_workers"), command="persistent_workers=True", speedup=1 + beside, before=rate,
-        after=rates, how="measured",
-    )  # fmt: skip
-    figures = {f"speedups.{name}": gain.value for name, gain in others.items()}
-    figures |= {"speedups.wait": start.value, "accelerator_utilization": (used or 0.0) * rate.value / now}
-    figures["input_wait_fraction"] = (verdict.input_wait_fraction + beside) / (1 + beside)
-    evidence = tuple(replace(part, value=figures.get(part.metric, part.value)) for part in bound.evidence)
-    return replace(
-        verdict,
-        images_per_s=rate,
-        speedups={**verdict.speedups, **others, "wait": start},
-        accelerator_utilization=None if used is None else figures["accelerator_utilization"],
-        input_wait_fraction=figures["input_wait_fraction"],
-        bound=replace(bound, evidence=evidence),
-        advice=(
-            stay,
-            *(
-                replace(
-                    each, before=rate, after=all_slowed(each.after),
-                    speedup=slowed(now * each.speedup) / slowed(now) if each.is_worth_making else each.speedup,
-                )
-                for each in advice
-            ),
-        ),
-    )  # fmt: skip
-
-
-_OF_RATES = ("judged", "device", "loader_images_per_s", "compute_images_per_s", "compute_how", "files_were")
-"""Facts of a reason that stay, whatever the cause."""
 
 
 def _notes(judged: Judged, data: DataFound, memory_bytes: float) -> Iterator[Remark]:

@@ -61,16 +61,24 @@ class Compared:
     reason: WordReason
     verdict_before: SideAndCause | None = None
     verdict_after: SideAndCause | None = None
-    taken: tuple[float, float] = (0.0, 0.0)
-    """Share of the cores that other processes and machines took in A and in B, where they left too few idle."""
+    taken: tuple[float | None, float | None] = (0.0, 0.0)
+    """Share of the cores that other processes and machines took in A and in B; None where that was not read."""
+    left_idle: tuple[bool, bool] = (False, False)
+    """True of a side where they left cores idle, so that their share does not matter. Earlier results have it as 0."""
 
     @property
     def held_up(self) -> Literal["A", "B"] | None:
-        """The side of which others took clearly more of the cores."""
-        before, after = self.taken
-        if abs(before - after) < LIKE_CONDITIONS:
+        """The side of which others took clearly more of the cores, and left too few idle."""
+        before, after = (share or 0.0 for share in self.taken)
+        if abs(before - after) < LIKE_CONDITIONS or self.left_idle[after > before]:
             return None
         return "A" if before > after else "B"
+
+    @property
+    def others_matter(self) -> bool:
+        """True where others took a good part of the cores of a side, and left too few idle."""
+        sides = zip(self.taken, self.left_idle, strict=True)
+        return any((share or 0.0) >= LIKE_CONDITIONS and not idle for share, idle in sides)
 
     @property
     def verdict_changed(self) -> bool:

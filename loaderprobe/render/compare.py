@@ -10,7 +10,6 @@ from loaderprobe.analyze.comparison import FIELD_WORDS
 from loaderprobe.records import values
 from loaderprobe.records.compare import Compared, ComparedSide, ComparisonReport, Difference, Gate, Subject, Unit, Word
 from loaderprobe.records.report import ConfigurationRow
-from loaderprobe.records.thresholds import LIKE_CONDITIONS
 from loaderprobe.records.verdict import Interval, SideAndCause
 from loaderprobe.render.charts import Bar, Chart, ChartRow, How
 from loaderprobe.render.document import Cell, Column, Document, Paragraph, Part, Section, few, items, table, tags
@@ -135,9 +134,10 @@ def _subline(found: ComparisonReport) -> str:
 
 def _held_up(found: ComparisonReport) -> Iterator[str]:
     """`other processes took 49 to 52 % of the cores in A, 0 % in B, in 2 of 3`."""
-    taken = [row.taken for row in found.rows if max(row.taken) >= LIKE_CONDITIONS]
+    taken = [row.taken for row in found.rows if row.others_matter]
     if taken:
-        before, after = (span(shares, percent) for shares in zip(*taken, strict=True))
+        known = ([share for share in shares if share is not None] for shares in zip(*taken, strict=True))
+        before, after = (span(shares, percent) if shares else "" for shares in known)
         some = f"{len(taken)} of {len(found.rows)}" if len(found.rows) > 1 else ""
         yield message("part.others_took", {"before": before, "after": after, "some": some})
 

@@ -888,7 +888,9 @@ MESSAGES: dict[str, str] = {
     "word.near_size": "perhaps by less than matters",
     "word.no_spread": "nothing shows how much it varies",
     "word.others_took": "others took cores in {side}",
-    "part.others_took": "other processes took {before} of the cores in A, {after} in B[, in {some}]",
+    "part.others_took": (
+        "other processes took [{before}|an unknown part] of the cores in A, [{after}|an unknown part] in B[, in {some}]"
+    ),
     "comparison.other_reads": "other processes read from the same devices",
     "comparison.few_rounds": "fewer than three rounds, so their intervals stand in",
     "comparison.probe_limited": "the probe itself may have been the limit: the storage may be faster",

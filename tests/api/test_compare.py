@@ -24,6 +24,7 @@ from loaderprobe.records.diagnosis import DataFound, OwnMeasured
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Others
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import SideAndCause
 from loaderprobe.render.json import result_json
 from loaderprobe.store.run_directory import RunDirectory
@@ -64,6 +65,8 @@ def stored(
 
 HALF = Others(span_ns=10**9, cores=2, cpu_ns=10**9, own_cpu_ns=10**9, steal_ns=0)
 """Other processes took half of two cores, and left none idle."""
+SOME = replace(HALF, cpu_ns=6 * 10**8)
+"""They took three tenths: whether that matters depends on what the run itself takes."""
 SLOW_DEVICE = replace(TRUTH, compute=50.0)
 MADE: dict[str, dict[str, Any]] = {
     "a": {"root": "/ssd"},
@@ -77,6 +80,9 @@ MADE: dict[str, dict[str, Any]] = {
     "noisy": {"slower": (8, 10, 13)},
     "beside": {"others": HALF},
     "slow beside": {"slower": (2, 2, 2), "others": HALF},
+    "quiet": {"others": replace(HALF, cpu_ns=0)},
+    "beside idle": {"others": replace(SOME, own_cpu_ns=0)},
+    "beside busy": {"others": replace(SOME, own_cpu_ns=13 * 10**8)},
     "other": {"workers": (0, 1, 4)},
     "more": {"workers": range(5)},
     "fewer": {"workers": (0, 1), "slower": (2, 2, 2)},
@@ -108,11 +114,18 @@ CASES: list[tuple[tuple[str, ...], int, str, str]] = [
     (("noisy", "noisy", SLOWER, "--allow-unclear"), 0, "unclear unclear unclear", "held too noisy to hold 5 %: 3 of 3"),
     (("a", "slow", SLOWER, "--allow-unclear"), 6, "slower slower slower", "--fail-if-slower 5% failed 500x375, "),
     # What others took on one side may be all of a change, or hide one; a side that is ahead all the same is faster.
-    (("beside", "a", SLOWER), 6, "unclear unclear unclear", "took 50 % of the cores in A, 0 % in B, in 3 of 3"),
+    (
+        ("beside", "a", SLOWER),
+        6,
+        "unclear unclear unclear",
+        "took 50 % of the cores in A, an unknown part in B, in 3 of 3",
+    ),
+    (("beside", "quiet"), 0, "unclear unclear unclear", "took 50 % of the cores in A, 0 % in B, in 3 of 3"),
+    (("beside idle", "beside busy"), 0, "same same same", "took 30 % of the cores in A, 30 % in B, in 3 of 3"),
     (("beside", "a", SLOWER, "--allow-unclear"), 0, "unclear unclear unclear", "unclear: others took cores in A"),
     (("a", "slow beside", SLOWER, "--allow-unclear"), 6, "unclear unclear unclear", "failed 500x375, "),
-    (("beside", "slow"), 0, "slower slower slower", "took 50 % of the cores in A, 0 % in B"),
-    (("slow", "beside"), 0, "faster faster faster", "took 0 % of the cores in A, 50 % in B"),
+    (("beside", "slow"), 0, "slower slower slower", "took 50 % of the cores in A, an unknown part in B"),
+    (("slow", "beside"), 0, "faster faster faster", "took an unknown part of the cores in A, 50 % in B"),
     (("beside", "slow beside"), 0, "slower slower slower", "took 50 % of the cores in A, 50 % in B"),
     (("a", "noisy"), 0, "slower slower slower", "0 verdicts changed, 1 not clear in A or B"),
     (("noisy", "noisy", UNCLEAR), 6, "unclear unclear unclear", "--fail-if-unclear failed 500x375, "),
@@ -265,9 +278,9 @@ def test_two_storages_compare_step_by_step(tmp_path: Path) -> None:
     assert "A 1/s" in text and " 20000±600 " in text, "the unit stands above opens alone"
 
 
-def diagnosed(path: Path, truth: Truth, workers: int = 2) -> loaderprobe.Diagnosis:
+def diagnosed(path: Path, truth: Truth, workers: int = 2, notes: tuple[Remark, ...] = ()) -> loaderprobe.Diagnosis:
     """What `run` would keep of a script's loader; kept in `path`."""
-    raw = measured(truth, workers)
+    raw = replace(measured(truth, workers), notes=notes)
     seen = DataFound(hidden=None, size_bytes=1e9, root="")
     found = diagnosis(OwnMeasured(config=raw.config, measurement=raw, data=seen), "loaderprobe run")
     found.save(path)
@@ -283,6 +296,11 @@ def test_a_diagnosis_is_a_run_of_one_row(tmp_path: Path) -> None:
     assert (row.subject.kind, row.unit, row.word) == ("training", "images/s", "faster")
     assert row.rounds == (slow.verdict.complete_rounds, quick.verdict.complete_rounds)
     assert row.before == slow.verdict.images_per_s
+    note = Remark(code="workers_start_each_epoch", facts={"start_s": 3.0, "epoch_s": 1.0, "starts": 4.0})
+    starting = diagnosed(tmp_path / "starting", Truth(compute=50.0), notes=(note,))
+    (stay,) = loaderprobe.compare(starting, quick).rows
+    assert stay.word == "faster" and stay.ratio and stay.ratio.value == pytest.approx(4.0)
+    assert not loaderprobe.compare(quick, starting, fail_if_slower="5%").passed
     assert row.verdict_changed and not found.passed
     assert loaderprobe.compare(slow, quick).rows == found.rows
     assert not loaderprobe.compare(quick, slow, fail_if_slower="5%").passed

@@ -30,6 +30,7 @@ from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.remark import Remark, reported
 from loaderprobe.records.report import ConfigurationRow
+from loaderprobe.records.resources import SPEEDUPS
 from loaderprobe.records.studies import Epoch, EpochsMeasured, Prefilled
 from loaderprobe.render.sweep import report_columns
 from loaderprobe.render.words import action_words
@@ -49,7 +50,7 @@ LOADER: Any = SimpleNamespace(dataset=range(10))
 
 def _found(data: DataFound = SEEN, **changes: Any) -> Diagnosis:
     """Of workers that mostly wait for a slow disk."""
-    return _of(replace(measured(Truth(bytes_per_s=20e6, cpu_s=0.0038, compute=900.0), 2), **changes), data)
+    return _of(replace(SLOW_DISK, **changes), data)
 
 
 def _of(raw: Measurement, data: DataFound = SEEN, ceiling: StorageCeiling | None = None) -> Diagnosis:
@@ -103,19 +104,49 @@ def test_steps_that_the_loader_holds_up_stand_beside_the_share() -> None:
     assert said in slowed and "a step takes 200 ms beside the loader" in slowed and said not in alike_alone
 
 
-@pytest.mark.parametrize(
-    ("start_s", "bound"), [(0.5, "input storage"), (1.0, "input either wait storage"), (4.0, "input wait")]
+SLOW_DISK = measured(Truth(bytes_per_s=20e6, cpu_s=0.0038, compute=900.0), 2)
+BALANCED = scripted(
+    alike(baseline=200.0, warm=201.0, cached_samples=202.0, no_transport=201.0, training=198.0, resident=203.0), Cost()
 )
-def test_the_start_of_workers_in_each_epoch_is_a_wait(start_s: float, bound: str) -> None:
+WARM = scripted(alike(baseline=200.0, warm=220.0, training=195.0, resident=900.0), Cost(cold=0.0), workers=2)
+UNKNOWN_COMPUTE = replace(SLOW_DISK, compute=replace(SLOW_DISK.compute, specified_images_per_s=None))
+STARTS: list[tuple[float, Measurement, str, str]] = [
+    (
+        0.5,
+        SLOW_DISK,
+        "input storage",
+        "reaches 15 % of the emulated accelerator; if storage were free, it would be 1.70 ",
+    ),
+    (1.0, SLOW_DISK, "input either wait storage", "They are 2.00x (estimated) and 1.45x."),
+    (
+        4.0,
+        SLOW_DISK,
+        "input wait",
+        "reaches 4.4 % of the emulated accelerator; if other waits were free, it would be 5.00 ",
+    ),
+    (0.8, BALANCED, "inconclusive inconclusive", "the speed-up if other waits were free (1.80) is only estimated, "),
+    (4.0, WARM, "input inconclusive", "0 % of the bytes came from storage"),
+    (4.0, UNKNOWN_COMPUTE, "input wait", "training runs at 40.0 images/s; if other waits were free, it would be 5.00 "),
+]
+
+
+@pytest.mark.parametrize(("start_s", "raw", "bound", "says"), STARTS)
+def test_the_start_of_workers_in_each_epoch_is_a_wait(start_s: float, raw: Measurement, bound: str, says: str) -> None:
     """Beside an epoch of 1 s. All rates of training have it, and what costs nothing gains less beside it."""
     note = Remark(code="workers_start_each_epoch", facts={"start_s": start_s, "epoch_s": 1.0})
-    found, within = _found(notes=(note,)), _found()
+    found, within = _of(replace(raw, notes=(note,))), _of(raw)
     assert " ".join((found.bound.side, found.bound.cause, *found.bound.candidates)) == bound
+    assert says in found.headline()
     rate, now = found.verdict.images_per_s, within.verdict.images_per_s
-    assert rate.value == pytest.approx(now.value / (1 + start_s))
-    gains, free = found.verdict.speedups, within.verdict.speedups["storage"]
-    assert free and gains["wait"] and gains["storage"] and gains["wait"].value == pytest.approx(1 + start_s)
-    assert gains["storage"].value == pytest.approx((1 + start_s) / (1 / free.value + start_s))
+    assert rate.value == found.bound.reason.facts["images_per_s"] == pytest.approx(now.value / (1 + start_s))
+    free, gains = ({name: each.verdict.speedups[name] for name in SPEEDUPS} for each in (within, found))
+    expected = {name: (1 + start_s) / (1 / gain.value + start_s) for name, gain in free.items() if gain}
+    assert {name: gain.value for name, gain in gains.items() if gain} == pytest.approx(expected | {"wait": 1 + start_s})
+    assert "speedups.wait" not in found.verdict.unavailable
+    # A single start may be off by a factor of 2.
+    assert rate.low == pytest.approx(1 / (1 / now.low + 2 * start_s / now.value))
+    assert rate.high == pytest.approx(1 / (1 / now.high + start_s / 2 / now.value))
+    assert found.verdict.advice[0].how == gains["wait"].how == "estimated"  # type: ignore[union-attr]  # it has a value
     for advice in found.verdict.advice:
         assert advice.before == rate and advice.after.value == pytest.approx(rate.value * advice.speedup, rel=0.02)
     assert found.verdict.advice[0].action.code == "persistent_workers"

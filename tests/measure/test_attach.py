@@ -324,7 +324,8 @@ def test_workers_that_start_each_epoch_are_said_where_they_matter(
     alone = (replace(each, activity="loader_only", first_batch=each.first_batch + 60) for each in measured.segments)
     measured = replace(measured, segments=(*measured.segments, *alone))
     facts = [note.facts for note in workers_start(seen, measured)]
-    assert facts == ([] if expected_s is None else [pytest.approx({"start_s": expected_s, "epoch_s": 0.8})])
+    expected = {"start_s": expected_s, "epoch_s": 0.8, "starts": 3}
+    assert facts == ([] if expected_s is None else [pytest.approx(expected)])
 
 
 @pytest.mark.parametrize(

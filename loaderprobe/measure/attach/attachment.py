@@ -27,7 +27,7 @@ from loaderprobe.protocols import Say
 from loaderprobe.records.attached import Attached, AttachRequest, WhyNot
 from loaderprobe.records.diagnosis import OwnMeasured
 from loaderprobe.records.measurement import Measurement, segments_of
-from loaderprobe.records.remark import Remark
+from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.thresholds import LEAST_PREDICTION_ERROR
 from loaderprobe.stats import median
 from loaderprobe.system.process import runs
@@ -286,7 +286,8 @@ def workers_start(seen: ScriptLoader, measurement: Measurement) -> tuple[Remark,
     epoch_s = (length_of(loader) or math.inf) * step_s
     if start_s < LEAST_PREDICTION_ERROR * epoch_s:
         return ()
-    return (Remark(code="workers_start_each_epoch", facts={"start_s": start_s, "epoch_s": epoch_s}),)
+    facts: Facts = {"start_s": start_s, "epoch_s": epoch_s, "starts": float(len(seen.starts_ns))}
+    return (Remark(code="workers_start_each_epoch", facts=facts),)
 
 
 class Finished(SystemExit):
