@@ -174,13 +174,21 @@ def test_epoll(threads: Processes, watched: WatchedProcess) -> None:
 
 def test_who_waits_for_threads_does_what_they_do(threads: Processes, watched: WatchedProcess) -> None:
     """Storage before running, that before an idle connection, and a nap last; futex and threads that are gone count
-    for nothing."""
+    for nothing. What a child does counts where a thread waits for one."""
+    threads.begin(50, parent=PID)
+    threads.write("../50/task/50/syscall", "running")
+    threads.waits("flock", FILE)
+    assert seen(watched) == ("lock", IMAGE)
     threads.waits("futex")
     threads.waits("futex", tid=43)
     assert seen(watched) == ("lock", None)
     threads.waits("nanosleep", tid=47)
     assert seen(watched) == ("sleep", None)
     threads.waits("read", PEER, tid=44)
+    assert seen(watched) == ("network", REMOTE)
+    threads.waits("wait4", tid=48)
+    assert seen(watched) == ("running", "a child process")
+    threads.end(50)
     assert seen(watched) == ("network", REMOTE)
     threads.runs(tid=45)
     assert seen(watched) == ("running", None)
