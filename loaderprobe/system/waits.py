@@ -320,6 +320,7 @@ class Descriptors:
 
 
 F_SETLKW, F_OFD_SETLKW = 7, 38
+FUTEX_PRIVATE = 128
 LONGEST_PATH = 512
 # The path is their second argument.
 _AFTER_DIRECTORY = frozenset(
@@ -331,11 +332,13 @@ OUTSIDE = "connections from outside"
 
 
 class Wait(NamedTuple):
-    """A sampled state of a thread. inside: it may wait for other threads of its own process."""
+    """A sampled state of a thread. inside: it may wait for other threads of its own process; shared: for threads of
+    other processes as well."""
 
     kind: WaitKind
     subject: str | None = None
     inside: bool = False
+    shared: bool = False
 
 
 RUNNING = Wait("running")
@@ -361,6 +364,11 @@ def _polling(call: Call, found: Iterable[Descriptor] | None) -> Wait:
     if "local" in by_kind:
         return WOKEN_FROM_INSIDE
     return Wait("lock", None, inside=True) if by_kind.keys() - {"timer"} else Wait("sleep")
+
+
+def _is_shared(call: Call, operation: int) -> bool:
+    """Whether this futex may be one between processes, as of a lock of multiprocessing; the newer calls do not say."""
+    return call.name == "futex" and not operation & FUTEX_PRIVATE
 
 
 def _for_file(files: ThreadFiles, path: str | None) -> Wait:
@@ -462,7 +470,7 @@ class WatchedProcess:
             "second": lambda files, call, found: self._on_descriptor(files, call, found[1]),
             "path": self._on_path,
             # Threads that wait for nothing sleep here as well, and so do all that want Python's global lock.
-            "futex": lambda files, call, found: Wait("lock", None, inside=True),
+            "futex": lambda files, call, found: Wait("lock", None, inside=True, shared=_is_shared(call, found[1])),
             "lock": lambda files, call, found: Wait("lock", self._descriptors.find(found[0]).subject),
             "fcntl": self._in_fcntl,
             "sleep": lambda files, call, found: Wait("sleep"),
@@ -497,7 +505,8 @@ class WatchedProcess:
             # This process may be a child, too.
             children = (pid for pid in children_of(self._pid, self._proc) if pid != os.getpid())
             found += _states(partial(self._look_at_child, pid) for pid in islice(children, MOST_THREADS))
-        return min(found, key=_place)
+        # A thread that naps holds a lock that others wait for; of a lock between processes anything may hold it.
+        return min((each for each in found if each.kind != "sleep" or not seen.shared), key=_place)
 
     def _look_at_child(self, pid: int) -> Wait:
         with closing(WatchedProcess(pid, proc=self._proc, budget=self._budget)) as child:
