@@ -49,6 +49,8 @@ def format_rate(bytes_per_s: float) -> str:
 
 def format_duration(seconds: float) -> str:
     """A duration with the unit a person would choose: 340 us, 1.2 ms, 4.5 s, 3 min 20 s, 2 h 5 min."""
+    if seconds < 0:
+        return f"-{format_duration(-seconds)}"
     # Each limit is where rounding would reach the next unit: 1 min, never 60 s.
     if seconds < 0.9995e-3:
         return f"{seconds * 1e6:.0f} us"

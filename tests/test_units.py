@@ -48,7 +48,7 @@ def test_a_resolution_survives_writing_and_reading(width: int, height: int) -> N
         ([units.format_duration(s) for s in (0, 0.00034, 0.0012, 4.5)], ["0 us", "340 us", "1.20 ms", "4.5 s"]),
         ([units.format_duration(s) for s in (200, 7200, 7500)], ["3 min 20 s", "2 h", "2 h 5 min"]),
         ([units.format_duration(s) for s in (0.0009994, 0.0009996)], ["999 us", "1.00 ms"]),
-        ([units.format_duration(s) for s in (0.9994, 0.9996)], ["999 ms", "1.0 s"]),
+        ([units.format_duration(s) for s in (0.9994, 0.9996, -0.04)], ["999 ms", "1.0 s", "-40.0 ms"]),
         ([units.format_duration(s) for s in (59.4, 59.7, 3599.8)], ["59 s", "1 min", "1 h"]),
         ([units.join_words(words) for words in ([], ["a"], ["a", "b"])], ["", "a", "a and b"]),
         (units.join_words(["a", "b", "c"], "or"), "a, b or c"),

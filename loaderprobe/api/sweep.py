@@ -182,11 +182,12 @@ def resume(
     """Complete a run with its own settings: measure what has no measurement yet, what failed among it.
 
     `budget_s` is a new budget for that, and for further rounds of what is open; the others are as of `sweep`. Raises
-    BadValue for what is no time, and on another machine: a run has the rates of one.
+    BadValue for what is no time, and on another machine: a run has the rates of one. Further rounds are refused with
+    another version of torch or loaderprobe, too.
     """
     check_seconds("budget", budget_s)
     directory = open_run(Path(run))
-    before, here = (each.machine for each in (directory.record.environment, describe_environment(())))
+    before, here = directory.record.environment, describe_environment(())
     heard = listener or Listener(progress)
     further: Mapping[RunConfig, SweepResult] = {}
     spec, to_measure = directory.record.spec, bool(pending(directory) or more_of(directory))
@@ -194,13 +195,18 @@ def resume(
     if budget_s is not None or (divided and _is_left(directory)):
         rows = judge_run(directory).summary.configurations
         further = may_go_on(directory, [row.config for row in rows if row.status == "measured"])
-    if before != here:
+    if before.machine != here.machine:
         if further or _is_left(directory):
             raise BadValue(
-                f"{run} was begun on {before}, and this is {here}",
+                f"{run} was begun on {before.machine}, and this is {here.machine}",
                 hint="resume it on such a machine, or measure again into a new directory",
             )
         return _shown_and_kept(directory, heard)
+    if further and before.software != here.software:
+        raise BadValue(
+            f"{run} was begun with {before.software}, and this is {here.software}",
+            hint="install those, resume without --budget, or measure again into a new directory",
+        )
     if coordinator:
         configs = directory.record.spec.configs
         coordinator.admit(configs, beside_results(directory, {config.data for config in configs})[0])

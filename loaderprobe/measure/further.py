@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
-from loaderprobe.records.measurement import COLUMNS, Measurement, Segment, WorkerBatches
+from loaderprobe.records.measurement import COLUMNS, Measurement, Segment, Series, WorkerBatches
 from loaderprobe.records.remark import TOO_SHORT, Remark, each_once
 from loaderprobe.records.waits import WaitSamples
 
@@ -17,6 +17,14 @@ CUT_SHORT = Remark(code="cut_short")
 # A budget that is said is a multiple of this.
 BUDGET_STEP_S = 5
 SERIES = ("time_ns", "values")
+# What is a time on the clock of the segments: it begins anew when the machine starts.
+TIMES: dict[type, Sequence[str]] = {
+    Segment: ("begin_ns", "ready_ns", "copied_ns", "end_ns", "finished_ns", "device_begin_ns", "closed_ns"),
+    WorkerBatches: ("start_ns",),
+    WaitSamples: ("time_ns",),
+    Series: ("time_ns",),
+}
+Timed = TypeVar("Timed", Segment, WorkerBatches, WaitSamples, Series)
 
 
 def enough_said(notes: Sequence[Remark], budget_s: float, rounds: int) -> tuple[Remark, ...]:
@@ -32,6 +40,7 @@ def joined(earlier: Measurement, later: Measurement) -> Measurement:
 
     Parts of a round are compared with each other only, so rounds of another process count like those before.
     """
+    later = _behind_in_time(earlier, later)
     rounds = 1 + max(segment.round for segment in earlier.segments)
     ends = (segment.first_batch + segment.steps for segment in earlier.segments)
     batches = max((*ends, *(number + 1 for number in earlier.worker_batches.batch)))
@@ -56,6 +65,38 @@ def joined(earlier: Measurement, later: Measurement) -> Measurement:
         notes=each_once((*(n for n in earlier.notes if n.code not in TOO_SHORT), *later.notes)),
         wall_s=earlier.wall_s + later.wall_s,
     )
+
+
+def _behind_in_time(earlier: Measurement, later: Measurement) -> Measurement:
+    """The later one as it is, or later on the clock where this was started anew between the two."""
+    before = max(_times(earlier)) + max(earlier.worker_batches.wall_ns, default=0)
+    by_ns = 1 + before - min(_times(later), default=before + 1)
+    if by_ns <= 0:
+        return later
+    return replace(
+        later,
+        segments=tuple(_moved(segment, by_ns) for segment in later.segments),
+        worker_batches=_moved(later.worker_batches, by_ns),
+        waits=later.waits and _moved(later.waits, by_ns),
+        series=tuple(_moved(each, by_ns) for each in later.series),
+    )
+
+
+def _times(measurement: Measurement) -> Iterator[int]:
+    waits = [measurement.waits] if measurement.waits else []
+    for record in (*measurement.segments, measurement.worker_batches, *waits, *measurement.series):
+        for name in TIMES[type(record)]:
+            found = getattr(record, name)
+            yield from [found] if isinstance(found, int) else found
+
+
+def _moved(record: Timed, by_ns: int) -> Timed:
+    times = {name: getattr(record, name) for name in TIMES[type(record)]}
+    moved: dict[str, Any] = {
+        name: time + by_ns if isinstance(time, int) else tuple(each + by_ns for each in time)
+        for name, time in times.items()
+    }
+    return replace(record, **moved)
 
 
 def _numbered_on(segment: Segment, rounds: int, batches: int) -> Segment:

@@ -89,6 +89,11 @@ class Environment:
         named = [f"{count} {name}" for name, count in gpus.items()] or ["no GPU"]
         return ", ".join([self.cpu_model, f"{self.cores_available:g} cores", *named])
 
+    @property
+    def software(self) -> str:
+        """What rates depend on besides."""
+        return f"torch {self.torch}, loaderprobe {self.loaderprobe}"
+
     def below(self, root: str) -> StorageLocation | None:
         """The storage of a data set; None where it is not known."""
         under = [each for each in self.storage if PurePath(root).is_relative_to(each.path)]

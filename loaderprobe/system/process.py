@@ -81,7 +81,8 @@ def children_of(pid: int, proc: Path | str = "/proc") -> Iterator[int]:
     """Also those that have ended and were not waited for. None where the kernel lists none (CONFIG_PROC_CHILDREN)."""
     with suppress(OSError):
         for thread in os.listdir(f"{proc}/{pid}/task"):  # noqa: PTH208  # a reading lists many: Path is slow
-            yield from map(int, read_proc(f"{proc}/{pid}/task/{thread}/children").split())
+            with suppress(OSError):  # a thread that ended meanwhile
+                yield from map(int, read_proc(f"{proc}/{pid}/task/{thread}/children").split())
 
 
 def die_with_parent(parent: int, by: signal.Signals = signal.SIGKILL) -> None:

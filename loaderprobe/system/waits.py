@@ -14,7 +14,7 @@ import socket
 import stat
 import struct
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from functools import partial
 from itertools import islice
@@ -320,6 +320,7 @@ class Descriptors:
 
 
 F_SETLKW, F_OFD_SETLKW = 7, 38
+FUTEX_PRIVATE = 128
 LONGEST_PATH = 512
 # The path is their second argument.
 _AFTER_DIRECTORY = frozenset(
@@ -331,11 +332,13 @@ OUTSIDE = "connections from outside"
 
 
 class Wait(NamedTuple):
-    """A sampled state of a thread. inside: it may wait for other threads of its own process."""
+    """A sampled state of a thread. inside: it may wait for other threads of its own process; shared: for threads of
+    other processes as well."""
 
     kind: WaitKind
     subject: str | None = None
     inside: bool = False
+    shared: bool = False
 
 
 RUNNING = Wait("running")
@@ -361,6 +364,11 @@ def _polling(call: Call, found: Iterable[Descriptor] | None) -> Wait:
     if "local" in by_kind:
         return WOKEN_FROM_INSIDE
     return Wait("lock", None, inside=True) if by_kind.keys() - {"timer"} else Wait("sleep")
+
+
+def _is_shared(call: Call, operation: int) -> bool:
+    """Whether this futex may be one between processes, as of a lock of multiprocessing; the newer calls do not say."""
+    return call.name == "futex" and not operation & FUTEX_PRIVATE
 
 
 def _for_file(files: ThreadFiles, path: str | None) -> Wait:
@@ -400,17 +408,19 @@ _WORK: tuple[WaitKind, ...] = ("storage", "metadata", "memory", "uninterruptible
 A_CHILD = "a child process"
 
 
-def _work_of(waiting: Wait, looks: Iterable[Callable[[], Wait]]) -> Wait:
-    """The work of those that a thread waits for, its own wait where they do none. A look may raise ThreadGone."""
-    best, rank = waiting, len(_WORK)
+def _place(seen: Wait) -> int:
+    """In the order of `_WORK`; behind all of it where a thread waits."""
+    return _WORK.index(seen.kind) if seen.kind in _WORK else len(_WORK)
+
+
+def _states(looks: Iterable[Callable[[], Wait]]) -> Iterator[Wait]:
+    """What each of these looks sees, up to the work that counts most. Those that have ended are left out."""
     for look in looks:
         with suppress(ThreadGone):
             seen = look()
-            if seen.kind in _WORK[:rank]:
-                best, rank = seen, _WORK.index(seen.kind)
-        if not rank:
-            break
-    return best
+            yield seen
+            if not _place(seen):
+                return
 
 
 def let_be_read_by(pid: int) -> None:
@@ -460,7 +470,7 @@ class WatchedProcess:
             "second": lambda files, call, found: self._on_descriptor(files, call, found[1]),
             "path": self._on_path,
             # Threads that wait for nothing sleep here as well, and so do all that want Python's global lock.
-            "futex": lambda files, call, found: Wait("lock", None, inside=True),
+            "futex": lambda files, call, found: Wait("lock", None, inside=True, shared=_is_shared(call, found[1])),
             "lock": lambda files, call, found: Wait("lock", self._descriptors.find(found[0]).subject),
             "fcntl": self._in_fcntl,
             "sleep": lambda files, call, found: Wait("sleep"),
@@ -485,13 +495,18 @@ class WatchedProcess:
     def look(self, tid: int) -> Wait:
         """What this thread does or, if it waits for threads or commands of its process, what they do; or ThreadGone."""
         seen = self._look(tid)
-        if seen.inside:
-            seen = _work_of(seen, (partial(self._look, other) for other in self._others(tid)[:MOST_THREADS]))
-        if seen.kind not in ("pipe", "lock"):
+        if not seen.inside and seen.kind != "pipe":
             return seen
-        # This process may be a child, too.
-        children = (pid for pid in children_of(self._pid, self._proc) if pid != os.getpid())
-        return _work_of(seen, (partial(self._look_at_child, pid) for pid in islice(children, MOST_THREADS)))
+        others = self._others(tid)[:MOST_THREADS] if seen.inside else []
+        found = [seen, *_states(partial(self._look, other) for other in others)]
+        # Who waits for a command waits in a pipe or for its end; an event loop to be woken is in neither.
+        for_command = seen.kind == "pipe" or any(each.kind == "pipe" and each != WOKEN_FROM_INSIDE for each in found)
+        if for_command and min(map(_place, found)) > _WORK.index("running"):
+            # This process may be a child, too.
+            children = (pid for pid in children_of(self._pid, self._proc) if pid != os.getpid())
+            found += _states(partial(self._look_at_child, pid) for pid in islice(children, MOST_THREADS))
+        # A thread that naps holds a lock that others wait for; of a lock between processes anything may hold it.
+        return min((each for each in found if each.kind != "sleep" or not seen.shared), key=_place)
 
     def _look_at_child(self, pid: int) -> Wait:
         with closing(WatchedProcess(pid, proc=self._proc, budget=self._budget)) as child:

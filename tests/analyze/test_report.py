@@ -250,10 +250,10 @@ def test_a_knee_names_no_limit_beyond_an_inconclusive_verdict(cause: Cause, side
 @pytest.mark.parametrize(
     ("full", "words"),
     [
-        ([(1, 1)], "one mlperf-h100 needs 7.9"),
-        ([(1, 1), (4, 1)], "4 x mlperf-h100 on a machine need 32"),
-        ([(4, 1), (4, 2)], "4 x mlperf-h100 on a machine need 32"),
-        ([(8, 4)], "2 x mlperf-h100 on a machine need 16"),
+        ([(1, 1)], "one mlperf-h100 needs 8.5"),
+        ([(1, 1), (4, 1)], "4 x mlperf-h100 on a machine need 34"),
+        ([(4, 1), (4, 2)], "4 x mlperf-h100 on a machine need 34"),
+        ([(8, 4)], "2 x mlperf-h100 on a machine need 17"),
     ],
 )
 def test_missing_cores_are_those_of_one_machine(full: list[tuple[int, int]], words: str) -> None:

@@ -37,7 +37,7 @@ from loaderprobe.records.supply import Asked
 from loaderprobe.render.plan import plan_document
 from loaderprobe.storage import catalogue as module
 from loaderprobe.storage.catalogue import catalogue, entry_named, published
-from tests.analyze.runs import FILE_BYTES, Cost, alike
+from tests.analyze.runs import FILE_BYTES, Cost, alike, looked
 from tests.analyze.runs import run as scripted
 from tests.cli.invoke import invoke
 from tests.examples import bandwidth
@@ -694,14 +694,17 @@ def test_the_rate_of_one_round_has_a_range_as_that_of_more_has() -> None:
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_a_loader_with_its_own_threads_needs_as_many_cores_as_workers_that_do_the_same(ranks: int) -> None:
-    """10 ms an image, whose training thread computes for 0.1 ms of them. Its workers are not counted."""
+    """10 ms an image, whose training thread computes for 0.1 ms of them. Its workers are not counted. As many cores
+    need workers that wait so long for a command: as many workers, and none of it is a wait for a file."""
     facts = {"cores_available": 4.0, "ranks": ranks}
     in_workers = scripted(alike(baseline=400.0), Cost(cpu_s=0.01), compute=2234.0, workers=4, facts=facts)
     batches = replace(in_workers.worker_batches, process_cpu_ns=in_workers.worker_batches.cpu_ns)
     cpu_ns = tuple(each // 100 for each in batches.cpu_ns)
-    in_threads = replace(in_workers, worker_batches=replace(batches, cpu_ns=cpu_ns), own_threads=True)
-    own = workload(in_threads)
-    assert cores_of(own, 0.9) == cores_of(workload(in_workers), 0.9)
+    in_commands = replace(in_workers, worker_batches=replace(batches, cpu_ns=cpu_ns))
+    own, theirs = workload(replace(in_commands, own_threads=True)), workload(in_workers)
+    commands = workload(looked(in_commands, "running", subject="a child process"))
+    assert cores_of(own, 0.9) == cores_of(theirs, 0.9) == cores_of(commands, 0.9)
+    assert workers_of(commands, 0.9) == workers_of(theirs, 0.9) and commands.times["wait_s"].value == 0
     assert workers_of(own, 0.9) is None and own.refused["workers"] == Remark(code="file_wait_unknown")
 
 

@@ -29,7 +29,7 @@ from loaderprobe.cli import border
 from loaderprobe.errors import BadValue, LoaderprobeError, LostRank, NoSpace
 from loaderprobe.measure.ceilings import Ceilings
 from loaderprobe.measure.runner import ForkServer, Order
-from loaderprobe.measure.sweep import Orders, pending
+from loaderprobe.measure.sweep import Orders, SweepResult, pending
 from loaderprobe.measure.sweep import sweep as sweep_by
 from loaderprobe.records.config import Auto, RunConfig, SweepSpec
 from loaderprobe.records.environment import Gpu
@@ -152,7 +152,8 @@ def test_what_does_not_read_a_layout_is_refused(
 def test_another_machine_measures_nothing_into_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], here: str | None
 ) -> None:
-    """Both are named, and nothing is changed. Another kernel is no other machine, and a whole run is shown anywhere."""
+    """Both are named, and nothing is changed. Another kernel is no other machine, and a whole run is shown anywhere.
+    More rounds need the same torch, too."""
     monkeypatch.setattr(verb, "describe_environment", lambda _: replace(example_environment(), **changes))
     monkeypatch.setattr(verb, "measure", measure_nothing)
     run = plain_run(tmp_path / "run")
@@ -164,6 +165,10 @@ def test_another_machine_measures_nothing_into_a_run(
         run.save(measured(Truth(compute=1000.0), config.loader.workers))
     monkeypatch.setattr(verb, "measure", measure_nothing if here is None else lambda *_: pytest.fail("it measures"))
     assert loaderprobe.resume(run.path).path == run.path
+    monkeypatch.setattr(verb, "may_go_on", lambda *_: {PENDING: SweepResult()})
+    monkeypatch.setattr(verb, "describe_environment", lambda _: replace(example_environment(), torch="1.0"))
+    with pytest.raises(BadValue, match=r"run was begun with torch 2.*, and this is torch 1\.0, loaderprobe"):
+        loaderprobe.resume(run.path, budget_s=7.0)
 
 
 @pytest.mark.usefixtures("same_machine")

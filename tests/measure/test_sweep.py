@@ -325,6 +325,13 @@ def test_what_is_beside_the_rounds_is_joined_too() -> None:
     assert both.waits is not None
     assert [both.waits.subjects[each] for each in both.waits.subject] == ["a.jpg", "b.jpg"]
     assert [len(each.values) for each in both.series] == [2]
+    # On a clock that began anew, the later follows the earlier all the same.
+    (first, second), records = both.waits.time_ns, both.worker_batches
+    half = len(one.segments), len(one.worker_batches.batch)
+    last, begin = both.segments[half[0] - 1].closed_ns, both.segments[half[0]].begin_ns[0]
+    assert first < last < second < begin and begin - second == one.segments[0].begin_ns[0] - first
+    assert records.start_ns[half[1]] - second == records.start_ns[0] - first
+    assert [each.time_ns for each in both.series] == [(first, second)]
     assert both.missing == (no_gpu,)
     assert joined(replace(one, missing=(no_waits,)), seen("b.jpg", one)).missing == (no_gpu,)
 

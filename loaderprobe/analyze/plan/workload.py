@@ -15,6 +15,7 @@ from loaderprobe.records.measurement import NO_STEP, Measurement, segments_of
 from loaderprobe.records.phases import FROM_STORAGE, BandwidthPhase, StorageCeiling, fastest
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow
+from loaderprobe.records.resources import SingleCause
 from loaderprobe.records.supply import WEAKNESS, Label, PlanPart, PlanSupply, Quantity, SupplyLimit
 from loaderprobe.records.thresholds import NORMAL, OTHER_READS, SATURATED, WORTH
 from loaderprobe.records.verdict import Verdict
@@ -300,6 +301,10 @@ def amplification_of(counted: float | None, source: str) -> Quantity:
     return known(max(1.0, counted), "x", "measured", source if counted >= 1 else f"{source}: below 1, counts as 1")
 
 
+FOR_FILES: tuple[SingleCause, ...] = ("storage", "network")
+"""What a worker waits for until it has a file, wherever that is; other waiting stays the same with faster storage."""
+
+
 def _worker_times(measurement: Measurement, verdict: Verdict, storage: PlanSupply | None) -> dict[str, Quantity]:
     """The times of a workload.
 
@@ -309,17 +314,23 @@ def _worker_times(measurement: Measurement, verdict: Verdict, storage: PlanSuppl
     own = measurement.own_threads
     if times is None or not loader or (own and not (limit and measurement.worker_batches.process_cpu_ns)):
         return {}
-    if own and limit:
-        cpu_s = measurement.ranks * measurement.cores_available / limit
+    # With that of other threads of the workers, and of their commands: all of it takes cores.
+    cpu_s = measurement.ranks * measurement.cores_available / limit if limit else times.cpu_s
+    if own:
         return {"cpu_s": known(cpu_s, "s", "measured", "all threads of the run")}
     source = "workers of the run"
+    waited_s = sum(times.waits.get(name, 0.0) for name in FOR_FILES) if times.waits else times.blocked_s
     spent = max(measurement.workers, 1) * measurement.ranks / loader
-    other = max(0.0, spent - times.cpu_s - times.blocked_s - times.run_delay_s)
-    found = {"cpu_s": known(times.cpu_s, "s", "measured", source), "other_s": known(other, "s", "measured", source)}
+    other = spent - cpu_s - waited_s - times.run_delay_s
+    # Below 0 where threads of a worker compute side by side, so that the three are the time of a worker.
+    found = {
+        "cpu_s": known(cpu_s, "s", "measured", source),
+        "other_s": known(other, "s", "measured", source, low=other),
+    }
     # Waiting for a file: with the fewest readers, up to what workers waited where the storage kept up.
     from_memory = verdict.files_were in ("warm", "partly warm") or measurement.config.cache == "warm"
     starved = (verdict.disk_ceiling_fraction or 0.0) >= SATURATED
-    seen = {} if from_memory or starved else {source: times.blocked_s}
+    seen = {} if from_memory or starved else {source: waited_s}
     if storage is not None and storage.latency_s is not None:
         seen["one file at low load"] = storage.latency_s.low
     if seen:
