@@ -20,15 +20,7 @@ from loaderprobe.render.charts import BASE, Bar, Chart, ChartRow, How
 from loaderprobe.render.document import IN_CODE, Command, Document, Item, Line, Paragraph, Part, Section, Table, tags
 from loaderprobe.render.format import first_upper, grouped, interval, named, percent, rate, span, times
 from loaderprobe.render.groups import FILES, RowGroup, groups, letters_of, limit_maps, several, short_label, tone
-from loaderprobe.render.words import (
-    ENOUGH_MARK,
-    action_words,
-    code_line,
-    enough,
-    explanation,
-    forecast_words,
-    remark_words,
-)
+from loaderprobe.render.words import action_words, code_line, enough_mark, explanation, forecast_words, remark_words
 from loaderprobe.units import format_rate, join_words, significant
 
 FULL = 3
@@ -346,7 +338,8 @@ def _opens(some: Sequence[Outlook]) -> Iterator[Line]:
     each = by_key(some, lambda outlook: round(outlook.needs[0].files_per_s / outlook.images_per_s, 9))
     for outlook, *_ in each.values():
         what = "files opened" if len(each) == 1 else f"files opened, {outlook.data}"
-        opens = (f"{ENOUGH_MARK['not known']} {grouped(need.files_per_s / outlook.use)}/s" for need in outlook.needs)
+        wanted = [need.files_per_s / outlook.use for need in outlook.needs]
+        opens = (f"{enough_mark(0.0, count, at_least=True)} {grouped(count)}/s" for count in wanted)
         yield (what, *opens, "not known")
 
 
@@ -355,7 +348,7 @@ def _cores(some: Sequence[Outlook], here: float) -> Iterator[Line]:
     for need in some:
         if need.cores is not None:
             wanted = [need.cores * each.accelerators for each in need.needs]
-            marked = (f"{ENOUGH_MARK[enough(here, count, at_least=False)]} {significant(count, 2)}" for count in wanted)
+            marked = (f"{enough_mark(here, count)} {significant(count, 2)}" for count in wanted)
             yield ("CPU cores" if len(some) == 1 else f"CPU cores, {need.data}", *marked, f"{here:g}")
 
 
@@ -388,6 +381,6 @@ def _need_line(need: Outlook, size_bytes: float | None) -> tuple[str, ...]:
     here = f"{'≥' * at_least}{format_rate(there)}" if supply else "not measured"
     return (
         f"{need.data}{f', {float(significant(size_bytes / 1e3, 2)):g} kB' if size_bytes else ''}{' *' * need.planned}",
-        *(f"{ENOUGH_MARK[enough(there, needed, at_least=at_least)]} {format_rate(needed)}" for needed in wanted),
+        *(f"{enough_mark(there, needed, at_least=at_least)} {format_rate(needed)}" for needed in wanted),
         here,
     )

@@ -423,7 +423,7 @@ MESSAGES: dict[str, str] = {
     "real_gpu": "a real GPU",
     "own_images": "your own images",
     "several_machines": "several machines",
-    "storage_ceiling": "the most that this storage gives",
+    "storage_ceiling": "what this storage gives more readers",
     # Which resources were made free, and why no more.
     "ablated_in_training": "ablated in training, {rounds:count round}: the prediction did not fit, and is not used",
     "ablated": "ablations measured, {rounds:count round}: {resources:nouns}",

@@ -232,17 +232,23 @@ _LOST = {
 
 def title(report: Report) -> str:
     """Data, storage, machine, day."""
-    run, machine = report.summary.run, report.summary.environment
+    run = report.summary.run
     configs = [row.config for row in report.summary.configurations]
     names = list(dict.fromkeys(config.resolution.removesuffix(f" {config.layout}") for config in configs))
     data = (join_words(names) if len(names) < 3 else f"{names[0]} to {names[-1]}") if names else "no data"
     layouts = list(dict.fromkeys(config.layout for config in configs))
     data += f" as {join_words(layouts)}" if layouts[1:] else ""
     made = " (generated)" if run.data and all(data_set.generated for data_set in run.data) else ""
+    return f"{data}{made}{measured_on(report)}"
+
+
+def measured_on(report: Report) -> str:
+    """Storage, machine, day."""
+    run, machine = report.summary.run, report.summary.environment
     places = [f"{place.filesystem} ({join_words(place.devices) or place.kind})" for place in machine.storage]
     storage = f" on {join_words(list(dict.fromkeys(places)))}" if places else ""
     gpus = join_words(list(dict.fromkeys(gpu.name for gpu in machine.gpus))) or "no GPU"
-    return f"{data}{made}{storage}, {machine.cores_available:g} cores, {gpus}, {run.created_utc[:10]}"
+    return f"{storage}, {machine.cores_available:g} cores, {gpus}, {run.created_utc[:10]}"
 
 
 def _machine(report: Report) -> Iterator[Part]:

@@ -139,6 +139,10 @@ ENOUGH_MARK = {"enough": "●", "not known": "○", "not enough": "✕"}
 """By what `enough` says."""
 
 
+def enough_mark(there: float, wanted: float, *, at_least: bool = False) -> str:
+    return ENOUGH_MARK[enough(there, wanted, at_least=at_least)]
+
+
 def place_words(place: StorageLocation) -> str:
     """`ext4 (block) mounted on /data from /dev/vdb1, device vda, read-ahead 128 KiB`."""
     hidden = "" if place.kind in ("memory", "network", "fuse") else "not visible"
