@@ -88,24 +88,13 @@ def seen(steps: list[LoopStep], rows: WorkerBatches | None = None) -> Measuremen
     return observed(steps, rows or records(60), SimpleNamespace(dataset=(), num_workers=2, prefetch_factor=2), 2.0)
 
 
-def with_checkpoint() -> list[LoopStep]:
-    """A step took ten times as long."""
-    steps = loop(60)
+def test_only_training_is_recorded() -> None:
+    """Three rounds of waits and steps as they were, and no time of what a loop does between them or instead: it
+    validates, a step writes a checkpoint and takes ten times as long, and some have no backward pass."""
+    steps = loop(120, validates=True)
     steps[20].end_ns += 301 * MS
-    return steps
-
-
-def with_evaluation() -> list[LoopStep]:
-    """Some steps had no backward pass."""
-    steps = loop(90)
     for step in steps[30:60]:
         step.end_ns, step.trains = step.end_ns - 25 * MS, False
-    return steps
-
-
-@pytest.mark.parametrize("steps", [loop(60), loop(60, validates=True), with_checkpoint(), with_evaluation()])
-def test_only_training_is_recorded(steps: list[LoopStep]) -> None:
-    """Three rounds of waits and steps as they were, and no time of what a loop does between them or instead."""
     found = seen(steps)
     assert found is not None
     expected = [("baseline", "training", number) for number in range(ROUNDS)]
