@@ -128,7 +128,7 @@ class Broken(nn.Module):
 class Hungry(nn.Module):
     """Raises as an allocator does, above a number of images; or another error."""
 
-    def __init__(self, most: int, says: str = "alloc_cpu.cpp: DefaultCPUAllocator: can't allocate memory") -> None:
+    def __init__(self, most: int, says: str) -> None:
         super().__init__()
         self.one, self.most, self.says = nn.Linear(3, 4), most, says
 
