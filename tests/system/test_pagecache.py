@@ -299,22 +299,20 @@ def test_held_files_are_let_go_before_they_can_be_evicted(files: list[Path], tmp
     assert str(path) not in held_files()
 
 
-@pytest.mark.parametrize(
-    ("path", "data"),
-    [
-        ("/data/a.tar", True),
-        ("/run/media/me/disk/a.tar", True),
-        ("/run/media/me/disk/a.py", False),
-        ("/run/a", False),
-        ("/lib/x.so.1", False),
-        ("/x/site-packages/a.bin", False),
-        ("/dev/shm/a", False),
-        ("a", False),
-    ],
-)
-def test_code_and_devices_hold_no_data(path: str, data: bool) -> None:
+DATA = ["/data/a.tar", "/run/media/me/disk/a.tar"]
+NO_DATA = [
+    "/run/media/me/disk/a.py",
+    "/run/a",
+    "/lib/x.so.1",
+    "/x/site-packages/a.bin",
+    "/dev/shm/a",
+    "a",
+]
+
+
+def test_code_and_devices_hold_no_data() -> None:
     """Nor does a relative name."""
-    assert may_hold_data(path) is data
+    assert [path for path in DATA + NO_DATA if may_hold_data(path)] == DATA
 
 
 NOBODY, NOT_PERMITTED, BYTES = 65534, 77, 4_000_000
