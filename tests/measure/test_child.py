@@ -7,7 +7,6 @@ import os
 import select
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
@@ -16,7 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from loaderprobe.analyze.judge import verdict
@@ -257,18 +255,24 @@ def test_a_log_on_a_full_disk_hides_no_reason(start: Callable[..., Any]) -> None
     assert child.wait(60) > 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_an_ended_forkserver_costs_one_result(run_forked: Run, server_without_torch: ForkServer, number: int) -> None:
-    """Its child has died with it and says so; the next child has a new forkserver."""
+    """Its child has died with it and says so; the next child has a new forkserver. By an interrupt neither it nor its
+    child ends: the sweep alone decides."""
+    server, ends = server_without_torch._process, number != signal.SIGINT
 
-    def end(_: Event) -> None:
-        server_without_torch._process.send_signal(number)
-        server_without_torch._process.wait()
+    def send(_: Event) -> None:
+        children = subprocess.run(["pgrep", "-P", str(server.pid)], capture_output=True, text=True, check=False).stdout
+        server.send_signal(number)
+        for child in () if ends else map(int, children.split()):
+            os.kill(child, number)
+        if ends:
+            server.wait()
 
-    failure = run_forked(on_event=end)
-    assert isinstance(failure, RunFailure) and failure.signal == "SIGKILL"
-    assert "the forkserver" in failure.reason
-    assert isinstance(run_forked(), Measurement)
+    found = run_forked(on_event=send)
+    if ends:
+        assert isinstance(found, RunFailure) and found.signal == "SIGKILL" and "the forkserver" in found.reason
+    assert isinstance(run_forked() if ends else found, Measurement)
 
 
 FORKED = """\
@@ -339,39 +343,6 @@ def test_a_child_that_cannot_be_ended_is_left(monkeypatch: pytest.MonkeyPatch) -
     failure = run("signal.pause()", clock=FakeClock(), limit_s=0.0, on_start=on_start)
     assert isinstance(failure, RunFailure) and "it cannot be ended: it waits in the kernel" in failure.reason
     assert ended[0]() == -signal.SIGKILL
-
-
-SIGNALLED = """\
-import signal, sys
-from loaderprobe.measure import child
-child._begin_life = lambda *_: signal.raise_signal(signal.SIGTERM)
-child.serve(int(sys.argv[1]), int(sys.argv[2]))
-"""
-
-
-def test_a_child_that_is_ended_as_it_is_forked_says_by_what(tmp_path: Path) -> None:
-    """It still has the forkserver's own way to end then, by which it would end with code 1 and say nothing."""
-    ours, theirs = socket.socketpair()
-    with ours, theirs, (tmp_path / "log").open("wb") as log:
-        server = [sys.executable, "-c", SIGNALLED, str(theirs.fileno()), str(os.getpid())]
-        environment = {**os.environ, "PYTHONPATH": str(without_torch(tmp_path / "first"))}
-        with subprocess.Popen(server, pass_fds=(theirs.fileno(),), env=environment) as process:
-            socket.send_fds(ours, [msgspec.json.encode(("order", "result"))], [log.fileno(), log.fileno()])
-            _, status = struct.unpack("qq", ours.recv(16, socket.MSG_WAITALL))
-            process.kill()
-    assert status == -signal.SIGTERM
-
-
-def test_an_interrupt_of_a_measuring_process_costs_nothing(run_forked: Run, server_without_torch: ForkServer) -> None:
-    """Neither the forkserver nor its child ends by it: the sweep alone decides."""
-    server = server_without_torch._process.pid
-
-    def interrupt(_: Event) -> None:
-        children = subprocess.run(["pgrep", "-P", str(server)], capture_output=True, text=True, check=False).stdout
-        for pid in (server, *map(int, children.split())):
-            os.kill(pid, signal.SIGINT)
-
-    assert isinstance(run_forked(on_event=interrupt), Measurement)
 
 
 def test_a_forkserver_that_ends_while_it_is_asked_costs_nothing(
