@@ -147,14 +147,20 @@ def test_an_error_becomes_a_reason_and_a_hint(error: Exception, reason: str, hin
 
 
 def test_cold_reads_of_workers_agree_with_the_files_consumed(on_disk: FileSet, measure_real: MeasureReal) -> None:
-    """Bytes that the workers read from storage are the sizes of the files, within 5 %; the device was sampled."""
-    found = measure_real(on_disk.chosen(range(64)), workers=2)  # so few that no segment lasts
+    """Bytes that the workers read from storage are the sizes of the files, within 5 %; the device was sampled. Real
+    steps on the CPU have a measured ceiling, and times for wait, copy and step."""
+    few = on_disk.chosen(range(64))  # so few that no segment lasts
+    found = measure_real(few, workers=2, compute="cpu", model="lenet5")
     assert isinstance(found, Measurement)
     share = cold_fraction(found, [s for s in found.segments if s.mode == "baseline"])
     assert share == pytest.approx(1.0, abs=0.05)
     sampled = {series.name for series in found.series if series.values}
     assert ("disk_read" in sampled) == bool(locate_root(on_disk.root).devices)
     assert "no GPU" in next(said(m.reason) for m in found.missing if m.name == "gpu_utilization")
+    judged = verdict(found)
+    assert found.compute.specified_images_per_s is None and judged.rates_images_per_s.compute is not None
+    assert judged.step_time.step_s > judged.step_time.copy_s > 0
+    assert segments_of(found, "resident", "training")
 
 
 def test_warm_reads_come_from_memory(on_disk: FileSet, measure_real: MeasureReal) -> None:
@@ -163,17 +169,6 @@ def test_warm_reads_come_from_memory(on_disk: FileSet, measure_real: MeasureReal
     assert isinstance(measurement, Measurement)
     share = cold_fraction(measurement, [s for s in measurement.segments if s.mode == "warm"])
     assert share is not None and share < 0.02
-
-
-def test_real_training_on_the_cpu_is_judged(photographs: FileSet, measure_real: MeasureReal) -> None:
-    """Real steps have a measured ceiling, and times for wait, copy and step."""
-    measurement = measure_real(photographs, compute="cpu", model="lenet5", batch_size=1, workers=1)
-    assert isinstance(measurement, Measurement)
-    assert measurement.compute.specified_images_per_s is None
-    judged = verdict(measurement)
-    assert judged.rates_images_per_s.compute is not None
-    assert judged.step_time.step_s > judged.step_time.copy_s > 0
-    assert segments_of(measurement, "resident", "training")
 
 
 def test_a_data_set_that_raises_becomes_a_failure_naming_the_file(tmp_path: Path, measure_real: MeasureReal) -> None:
@@ -216,14 +211,6 @@ def run_forked(server_without_torch: ForkServer, photographs: FileSet) -> Run:
     return run
 
 
-def test_each_configuration_has_a_process_of_its_own(run_forked: Run) -> None:
-    """Files that are not there end that child alone, with the reason; the next is born all the same."""
-    assert isinstance(run_forked(), Measurement)
-    failure = run_forked(example_files(64))
-    assert isinstance(failure, RunFailure) and failure.exit_code and "/nowhere" in failure.reason
-    assert isinstance(run_forked(), Measurement)
-
-
 @pytest.fixture
 def start(server_without_torch: ForkServer, tmp_path: Path) -> Callable[..., Any]:
     """Starts a child of the forkserver with what it is to read as its order."""
@@ -235,8 +222,12 @@ def start(server_without_torch: ForkServer, tmp_path: Path) -> Callable[..., Any
     return started
 
 
-def test_a_child_that_was_not_waited_for_is_not_taken_for_the_next(run_forked: Run, start: Callable[..., Any]) -> None:
-    """Its exit status stood where the id of the next child stands: 1, whose group is every process there is."""
+def test_each_configuration_has_a_process_of_its_own(run_forked: Run, start: Callable[..., Any]) -> None:
+    """Files that are not there end that child alone, with the reason; the next is born all the same. One that was not
+    waited for is not taken for it: its exit status stood where the id of the next child stands, 1, whose group is every
+    process there is."""
+    failure = run_forked(example_files(64))
+    assert isinstance(failure, RunFailure) and failure.exit_code and "/nowhere" in failure.reason
     with start().stdout as said:
         said.read()
     following = start()
