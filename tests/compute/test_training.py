@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import re
-import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ import msgspec
 import pytest
 import torch
 import torch.distributed as dist
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torchvision.transforms import v2
 
@@ -33,45 +33,35 @@ from loaderprobe.testing import FakeClock, example_arguments
 from tests.test_installed import blocks, install
 from tests.warm import in_two_ranks
 
-MODELS = """
-import torch
-from torch import nn
 
-def frozen(num_classes):
+def frozen(num_classes: int) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.ReLU())
 
-def number(num_classes):
+
+def number(num_classes: int) -> int:
     return num_classes
 
-def two(num_classes):
-    class Two(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.last = nn.Linear(3, num_classes)
-        def forward(self, images):
-            made = self.last(images.mean((2, 3)))
-            return made, made
-    return Two()
 
-def narrow(num_classes):
+class Two(nn.Linear):
+    """Gives its outputs twice."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__(3, num_classes)
+
+    def forward(self, images: torch.Tensor) -> Any:
+        made = super().forward(images.mean((2, 3)))
+        return made, made
+
+
+def narrow(num_classes: int) -> nn.Module:
     return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 10))
 
-def unfitting():
-    return nn.Identity()
 
-NONE = None
-"""
+def unfitting() -> nn.Module:
+    return nn.Identity()
 
 
 SMALL = (torch.randn(2, 3, 64, 64), torch.tensor([1, 2]))
-
-
-@pytest.fixture
-def odd_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A module of models that cannot be trained."""
-    (tmp_path / "odd_models.py").write_text(MODELS)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "odd_models", raising=False)
 
 
 def _trainer(model: str, device: str = "cpu", **options: Any) -> Trainer:
@@ -108,22 +98,21 @@ def test_models_take_images_of_any_size(model: str, sides: tuple[int, ...], word
         assert sum(each.numel() for each in small.parameters()) == 61_706 + 6 * 25 * 2
 
 
-@pytest.mark.usefixtures("odd_models")
 @pytest.mark.parametrize(
     ("name", "says"),
     [
         ("number", "is int, not a torch.nn.Module"),
         ("frozen", "has no parameters to train"),
-        ("two", "gives a tuple for 2 images, not a tensor of 2 x 1000"),
+        ("Two", "gives a tuple for 2 images, not a tensor of 2 x 1000"),
         ("narrow", r"gives \(2, 10\) for 2 images"),
         ("unfitting", r"is not made by factory\(num_classes=1000\)"),
-        ("NONE", "is not a function"),
+        ("SMALL", "is not a function"),
     ],
 )
 def test_what_cannot_be_trained_says_why(name: str, says: str) -> None:
     """With the page that shows what a model must do."""
     with pytest.raises(BadValue, match=says) as caught:
-        _trains(_trainer(f"odd_models:{name}"))
+        _trains(_trainer(f"{__name__}:{name}"))
     assert caught.value.hint
 
 
