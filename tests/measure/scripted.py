@@ -40,20 +40,22 @@ FEW_STEPS = 500
 """What costs no time on a fake clock has so many steps in a segment, and not ten thousand."""
 
 
-class Undisturbed(OthersMeter):
-    """No other process takes any of the two cores."""
+class PlantedDisturbance(OthersMeter):
+    """Other processes that take a share of two cores: in each timed part, from the first, the one that is planted.
+    After the last they take nothing."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, shares: Sequence[float] = ()) -> None:
         super().__init__()
-        self._clock, self._begun = clock, (0, 0)
+        self._clock, self._shares, self._begun = clock, list(shares), (0, 0)
 
     def begin(self) -> None:
         self._begun = self._clock.now_ns(), self._clock.process_cpu_ns()
 
     def end(self) -> Others:
         span_ns = max(1, self._clock.now_ns() - self._begun[0])
+        share = self._shares.pop(0) if self._shares else 0.0
         own_cpu_ns = self._clock.process_cpu_ns() - self._begun[1]
-        return Others(span_ns=span_ns, cores=2, cpu_ns=0, own_cpu_ns=own_cpu_ns, steal_ns=0)
+        return Others(span_ns=span_ns, cores=2, cpu_ns=round(share * 2 * span_ns), own_cpu_ns=own_cpu_ns, steal_ns=0)
 
     def missing(self) -> Sequence[Missing]:
         return ()
@@ -84,13 +86,14 @@ class ScriptedStream(ScriptedLoader):
 
 
 def scripted_parts(
-    service: Service, clock: FakeClock, compute: Compute, config: RunConfig, files: Files, cache: FakePageCache
-) -> Parts:
-    """The parts of a session on a scripted loader and a fake clock."""
+    service: Service, clock: FakeClock, compute: Compute, config: RunConfig, files: Files, cache: FakePageCache,
+    others: Sequence[float] = (),
+) -> Parts:  # fmt: skip
+    """The parts of a session on a scripted loader and a fake clock; `others` take these shares of the cores."""
     return Parts(
         loader=ScriptedLoader(config, files, clock, cache, service), compute=compute, clock=clock, cache=cache,
         location=example_location("/nowhere"), cores_available=64.0, counts_devices=False,
-        disturbance=Undisturbed(clock),
+        disturbance=PlantedDisturbance(clock, others),
     )  # fmt: skip
 
 
@@ -98,9 +101,10 @@ def scripted_session(
     service: Service, config: RunConfig, files: Files, *, clock: FakeClock | None = None,
     cache: FakePageCache | None = None, make: Callable[[RunConfig, FakeClock], Compute] = make_compute, **options: Any,
 ) -> Session:  # fmt: skip
-    """A session of such a loader; `options` are its own."""
+    """A session of such a loader; `options` are its own, `others` of its parts."""
     clock = clock or FakeClock()
-    parts = scripted_parts(service, clock, make(config, clock), config, files, cache or FakePageCache())
+    cache, others = cache or FakePageCache(), options.pop("others", ())
+    parts = scripted_parts(service, clock, make(config, clock), config, files, cache, others)
     return Session(config=config, files=files, parts=parts, on_stage=lambda *_: None, **options)
 
 
