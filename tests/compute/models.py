@@ -31,17 +31,6 @@ class SlowPool(nn.Module):
         return ByIndex.apply(images)
 
 
-class Picked(nn.Module):
-    """Every other pixel, each chosen and put into its place by itself: autograd has a function for each."""
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        made = torch.zeros(*images.shape[:2], images.shape[2] // 2, images.shape[3] // 2)
-        for row in range(made.shape[2]):
-            for column in range(made.shape[3]):
-                made[:, :, row, column] = images[:, :, 2 * row, 2 * column]  # the slow line
-        return made
-
-
 class QuickPool(nn.Module):
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         return images[:, :, ::2, ::2]
@@ -128,7 +117,7 @@ class Broken(nn.Module):
 class Hungry(nn.Module):
     """Raises as an allocator does, above a number of images; or another error."""
 
-    def __init__(self, most: int, says: str = "alloc_cpu.cpp: DefaultCPUAllocator: can't allocate memory") -> None:
+    def __init__(self, most: int, says: str) -> None:
         super().__init__()
         self.one, self.most, self.says = nn.Linear(3, 4), most, says
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, Self
 from unittest.mock import Mock
@@ -21,19 +21,21 @@ from loaderprobe.testing import FakeClock, example_arguments
 
 STEP_S, LAUNCH_S = 0.010, 0.001
 SECOND = 10**9
+BEGIN_NS = FakeClock().now_ns()
 
 
 class Gpu:
     """CUDA on a fake clock, behind the host. One stream: events are reached when the work before them has run."""
 
     def __init__(self, clock: FakeClock) -> None:
-        self.clock, self.free_ns, self.made, self.waits = clock, 0, 0, 0
+        self.clock, self.free_ns, self.made, self.waits, self.in_use = clock, 0, 0, 0, False
 
     def launch(self, seconds: float) -> None:
         """Work of so many seconds; the host goes on at once."""
+        self.in_use = True
         self.free_ns = max(self.free_ns, self.clock.now_ns()) + round(seconds * 1e9)
 
-    def step(self, batch: Any) -> None:
+    def step(self) -> None:
         """One that takes as long as others to launch, and to run."""
         self.clock.sleep(LAUNCH_S)
         self.launch(STEP_S)
@@ -66,62 +68,44 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
         Event=found.event, synchronize=found.synchronize, get_device_name=lambda: "Fake GPU",
         current_stream=lambda device: None,
     )  # fmt: skip
-    monkeypatch.setattr(module, "cuda_in_use", lambda: True)
+    monkeypatch.setattr(module, "cuda_in_use", lambda: found.in_use)
     monkeypatch.setattr(torch, "cuda", cuda)
     return found
 
 
-def test_a_step_on_the_cpu_ends_when_it_returns() -> None:
-    """And is synchronous: its ends are those of the calls."""
-    clock = FakeClock()
-    compute = StepCompute(lambda batch: clock.work(STEP_S), example_arguments(clock))
-    begin_ns = clock.now_ns()
+@pytest.mark.parametrize(
+    ("in_use", "step", "begun_ms", "ended_ms", "synchronous"),
+    [
+        (False, lambda gpu: gpu.clock.work(STEP_S), [], [10, 20, 30], True),
+        # Launched in 1 ms each: the device comes to each step when the one before has ended.
+        (True, Gpu.step, [0, 11, 21], [11, 21, 31], False),
+        # As with loss.item(): at the end of a segment there is nothing to wait for.
+        (True, lambda gpu: (gpu.step(), gpu.synchronize()), [0, 11, 22], [11, 22, 33], True),
+        # The first step ended on the host; when the device began is not known of all.
+        (
+            False,
+            lambda gpu: gpu.step() if gpu.clock.now_ns() > BEGIN_NS else gpu.clock.sleep(STEP_S),
+            [],
+            [10, 21, 31],
+            False,
+        ),
+    ],
+    ids=["on the CPU", "behind the host", "waits for its device", "the second first uses the device"],
+)
+def test_a_step_ends_where_it_ran(
+    gpu: Gpu, in_use: bool, step: Callable[[Gpu], object], begun_ms: list[int], ended_ms: list[int], synchronous: bool
+) -> None:
+    """On the CPU when it returns; on a device that runs behind on its own timeline, without a wait but for the last."""
+    gpu.in_use = in_use
+    compute = StepCompute(lambda _: step(gpu), example_arguments(gpu.clock))
     for _ in range(3):
         compute.step(compute.copy(torch.zeros(2)))
-    assert compute.finish() == tuple(begin_ns + round(number * STEP_S * 1e9) for number in (1, 2, 3))
+    ended, begun = ([round((at - BEGIN_NS) / 1e6) for at in stamps] for stamps in (compute.finish(), compute.begun()))
+    assert (begun, ended, gpu.clock.now_ns()) == (begun_ms, ended_ms, BEGIN_NS + ended_ms[-1] * 1_000_000)
     assert compute.finish() == compute.begun() == ()
     info = compute.info()
-    assert (info.synchronous, info.specified_images_per_s, info.device) == (True, None, "CPU")
-
-
-def test_a_device_that_runs_behind_is_timed_on_its_own_timeline(gpu: Gpu) -> None:
-    """Steps are launched in 1 ms each and run for 10 ms each; only the end of a segment is waited for. A step that
-    waits for its device, as with loss.item(), is synchronous: at the end there is nothing to wait for."""
-    compute = StepCompute(gpu.step, example_arguments(gpu.clock))
-    for _ in range(5):
-        compute.step(None)
-    ended = compute.finish()
-    assert [round((b - a) / 1e6) for a, b in pairwise(ended)] == [10, 10, 10, 10]
-    assert ended[-1] == gpu.clock.now_ns()
-    # The device is never out of work: it comes to each step when the one before has ended.
-    assert compute.begun()[1:] == ended[:-1]
-    assert (compute.info().synchronous, compute.info().device) == (False, "Fake GPU")
-
-    def wait(batch: Any) -> None:
-        gpu.step(batch)
-        gpu.synchronize()
-
-    waiting = StepCompute(wait, example_arguments(gpu.clock))
-    for _ in range(5):
-        waiting.step(None)
-    waiting.finish()
-    assert waiting.info().synchronous
-
-
-def test_the_step_that_first_uses_a_device_ends_there(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One before it ended on the host; when the device began is not known of all."""
-    taken: list[Any] = []
-    monkeypatch.setattr(module, "cuda_in_use", lambda: len(taken) > 1)
-
-    def step(batch: Any) -> None:
-        taken.append(batch)
-        gpu.step(batch) if len(taken) > 1 else gpu.clock.sleep(STEP_S)
-
-    compute, begin_ns = StepCompute(step, example_arguments(gpu.clock)), gpu.clock.now_ns()
-    for _ in range(3):
-        compute.step(None)
-    assert [round((end_ns - begin_ns) / 1e6) for end_ns in compute.finish()] == [10, 21, 31]
-    assert compute.begun() == ()
+    assert (info.synchronous, info.specified_images_per_s) == (synchronous, None)
+    assert info.device == ("Fake GPU" if gpu.in_use else "CPU")
 
 
 def raising(error: BaseException) -> StepCompute:
@@ -158,7 +142,8 @@ def test_a_step_may_take_its_batch_apart() -> None:
 
 @pytest.mark.parametrize(("loading_s", "idle_ms"), [(0.030, 20), (0.005, 0)])
 def test_the_wait_that_a_device_feels_lies_between_two_steps(gpu: Gpu, loading_s: float, idle_ms: int) -> None:
-    """Of 30 ms beside steps of 10 it is 20, of 5 none. The device is waited for once; events are reused."""
+    """Of 30 ms beside steps of 10 it is 20, of 5 none. The device is waited for once; events are reused. A step that
+    fails, as the last here, begins no other."""
     events = StepEvents(gpu.clock)
     for _ in range(2):
         for _ in range(4):
@@ -167,70 +152,50 @@ def test_the_wait_that_a_device_feels_lies_between_two_steps(gpu: Gpu, loading_s
             events.begin()
             gpu.launch(STEP_S)
             events.end()
+        events.begin()
         ended = events.finish()
         idle = [round((begun - end) / 1e6) for end, begun in zip(ended, events.begun[1:], strict=False)]
-        assert idle == [idle_ms] * 3
+        assert idle == [idle_ms] * 3 and ended[0] - events.begun[0] == round(STEP_S * 1e9)
         assert ended[-1] == gpu.clock.now_ns()
-    assert (gpu.waits, gpu.made) == (2, 8)
+    assert (gpu.waits, gpu.made) == (2, 10)
     assert events.finish() == events.begun == ()
-
-
-def test_a_step_that_failed_begins_no_other(gpu: Gpu) -> None:
-    """The first step after it has a begin of its own."""
-    events = StepEvents(gpu.clock)
-    events.begin()
-    events.finish()
-    gpu.clock.sleep(1)
-    events.begin()
-    gpu.launch(STEP_S)
-    events.end()
-    (ended,) = events.finish()
-    assert ended - events.begun[0] == round(STEP_S * 1e9)
 
 
 BATCH = (SimpleNamespace(shape=(100, 3)), None)
 
 
-@pytest.mark.parametrize(
-    ("waits_s", "host_s", "ends_s"),
-    [
-        # Two steps are submitted at once, the third waits for the first; they end back to back.
-        ([0, 0, 0, 0], [0, 0, 1, 2], [1, 2, 3, 4]),
-        # A step begins when its batch is there, not before.
-        ([0, 5], [0, 5], [1, 6]),
-    ],
-)
-def test_the_host_runs_two_steps_ahead(waits_s: list[int], host_s: list[int], ends_s: list[int]) -> None:
-    """The timeline is exact: every step takes batch over rate."""
+def test_the_host_runs_two_steps_ahead() -> None:
+    """The timeline is exact: every step takes batch over rate. Two are submitted at once, the third waits for the
+    first; they end back to back. A step begins when its batch is there, not before."""
     clock = FakeClock()
     device = EmulatedCompute(example_arguments(clock, compute="emulated:100"))
-    start, host = clock.now_ns(), []
-    for wait_s in waits_s:
+    host = []
+    for wait_s in (0, 0, 0, 0, 5):
         clock.sleep(wait_s)
         device.step(BATCH)
-        host.append((clock.now_ns() - start) / SECOND)
-    assert host == host_s
-    assert [(time - start) / SECOND for time in device.finish()] == ends_s
+        host.append((clock.now_ns() - BEGIN_NS) / SECOND)
+    assert host == [0, 0, 1, 2, 7]
+    assert [(time - BEGIN_NS) / SECOND for time in device.finish()] == [1, 2, 3, 4, 8]
     assert device.finish() == ()
 
 
-@pytest.mark.parametrize(
-    ("name", "rate"),
-    [
-        ("mlperf-a100", 400 / 0.435),
-        ("mlperf-h100", 400 / 0.224),
-        ("v100-amp", 1200),
-        ("a100-amp", 2470),
-        ("a100-tf32", 938),
-        ("rtx3090-amp", 1218),
-    ],
-)
-def test_named_accelerators_have_their_published_rate_and_its_source(name: str, rate: float) -> None:
+RATES = {
+    "mlperf-a100": 400 / 0.435,
+    "mlperf-h100": 400 / 0.224,
+    "v100-amp": 1200,
+    "a100-amp": 2470,
+    "a100-tf32": 938,
+    "rtx3090-amp": 1218,
+}
+
+
+@pytest.mark.parametrize("name", RATES)
+def test_named_accelerators_have_their_published_rate_and_its_source(name: str) -> None:
     """A rate without a source is not to be trusted with money."""
-    assert parse_rate(name)[0] == pytest.approx(rate)
+    assert parse_rate(name)[0] == pytest.approx(RATES[name])
     assert len(ACCELERATORS[name][1]) > 20
     info = EmulatedCompute(example_arguments(FakeClock(), compute=f"emulated:{name}")).info()
-    assert info.specified_images_per_s == pytest.approx(rate) and "emulated" in info.device
+    assert info.specified_images_per_s == pytest.approx(RATES[name]) and "emulated" in info.device
 
 
 def test_no_step_takes_no_time() -> None:

@@ -88,24 +88,13 @@ def seen(steps: list[LoopStep], rows: WorkerBatches | None = None) -> Measuremen
     return observed(steps, rows or records(60), SimpleNamespace(dataset=(), num_workers=2, prefetch_factor=2), 2.0)
 
 
-def with_checkpoint() -> list[LoopStep]:
-    """A step took ten times as long."""
-    steps = loop(60)
+def test_only_training_is_recorded() -> None:
+    """Three rounds of waits and steps as they were, and no time of what a loop does between them or instead: it
+    validates, a step writes a checkpoint and takes ten times as long, and some have no backward pass."""
+    steps = loop(120, validates=True)
     steps[20].end_ns += 301 * MS
-    return steps
-
-
-def with_evaluation() -> list[LoopStep]:
-    """Some steps had no backward pass."""
-    steps = loop(90)
     for step in steps[30:60]:
         step.end_ns, step.trains = step.end_ns - 25 * MS, False
-    return steps
-
-
-@pytest.mark.parametrize("steps", [loop(60), loop(60, validates=True), with_checkpoint(), with_evaluation()])
-def test_only_training_is_recorded(steps: list[LoopStep]) -> None:
-    """Three rounds of waits and steps as they were, and no time of what a loop does between them or instead."""
     found = seen(steps)
     assert found is not None
     expected = [("baseline", "training", number) for number in range(ROUNDS)]
@@ -589,33 +578,27 @@ def test_an_interruption_reaches_the_step_that_it_disturbed() -> None:
 
 
 class Meeting:
-    """Some ranks, whose turns a test gives."""
+    """Three ranks, whose turns a test gives."""
 
-    def __init__(self, size: int = 2) -> None:
+    def __init__(self) -> None:
         self.store, self.clock = FakeStore(), FakeClock()
-        self.ranks = [StartAgreement(self.store, rank, size, self.clock) for rank in range(size)]
+        self.ranks = [StartAgreement(self.store, rank, 3, self.clock) for rank in range(3)]
 
-    def steps(self, first: int, last: int, ranks: tuple[int, ...] = (0, 1)) -> dict[int, int]:
-        """Every rank asks before each of these passes; the pass at which each took over."""
+    def steps(self, first: int, last: int, *ranks: int) -> dict[int, int]:
+        """These ranks, or all, ask before each of these passes; the pass at which each took over."""
         taken: dict[int, int] = {}
         for passes in range(first, last):
-            for rank in ranks:
+            for rank in ranks or (0, 1, 2):
                 if rank not in taken and self.ranks[rank].ask(passes, OFFER):
                     taken[rank] = passes
         return taken
 
-    @property
-    def not_together(self) -> list[NotTogether | None]:
-        return [rank.not_together for rank in self.ranks]
 
-
-@pytest.mark.parametrize("ranks", [(0, 1), (0, 1, 2)])
-def test_all_take_over_at_the_same_step(ranks: tuple[int, ...]) -> None:
+def test_all_take_over_at_the_same_step() -> None:
     """Some steps after the last has offered its loader. Who refuses too late takes over with the others."""
-    meeting = Meeting(len(ranks))
-    taken = meeting.steps(8, 40, ranks)
-    assert set(taken) == set(ranks)
-    assert len(set(taken.values())) == 1 and 8 + AHEAD <= taken[0] <= 9 + AHEAD
+    meeting = Meeting()
+    taken = meeting.steps(8, 40)
+    assert len(taken) == 3 and len(set(taken.values())) == 1 and 8 + AHEAD <= taken[0] <= 9 + AHEAD
     meeting.ranks[1].refuse(OTHER_THREAD)
     assert meeting.ranks[1].agreed and meeting.ranks[1].not_together is None
 
@@ -636,76 +619,44 @@ def test_a_rank_that_is_ahead_waits_for_the_word_of_rank_0() -> None:
     assert meeting.ranks[1].ask(named[0], OFFER)
 
 
-def test_a_rank_without_a_loader_holds_up_no_step() -> None:
-    """Rank 0 trains on, and after some time, or when its script ends, all have the reason."""
-    meeting = Meeting(3)
-    meeting.ranks[2].ask(8, OFFER)
-    assert not meeting.steps(8, 60, (0,)) and meeting.ranks[0].not_together is None
-    meeting.clock.sleep(PATIENCE_S + 1)
-    assert not meeting.ranks[0].ask(60, OFFER) and not meeting.ranks[2].ask(60, OFFER)
-    assert meeting.not_together[::2] == [NotTogether(code="silent", ranks=(1,))] * 2
-    meeting = Meeting()
-    meeting.steps(8, 10, (0,))
-    meeting.ranks[0].end()
-    assert meeting.ranks[0].not_together == NotTogether(code="silent", ranks=(1,))
-
-
-def ends(meeting: Meeting) -> None:
-    meeting.steps(8, 10)
-    meeting.ranks[1].end()
-    meeting.steps(10, 12, (0,))
-
-
-def refuses(meeting: Meeting, at: int = 12) -> None:
-    meeting.steps(8, at)
-    meeting.ranks[1].refuse(OTHER_THREAD)
-    assert not meeting.steps(at, 40)
-
-
-def differs(meeting: Meeting) -> None:
-    meeting.ranks[1].ask(8, replace(OFFER, batch_size=4, loader=1))
-    meeting.ranks[0].ask(8, OFFER)
-
-
-def passes_it(meeting: Meeting) -> None:
-    """It hears of the step when it has passed it."""
-    meeting.ranks[1].ask(8, OFFER)
-    meeting.steps(8, 9, (0,))
-    meeting.ranks[1].ask(50, OFFER)
-
-
-def never_hears(meeting: Meeting) -> None:
-    meeting.ranks[1].ask(8, OFFER)
-    meeting.steps(8, 40, (0,))
-
-
-def is_left_waiting(meeting: Meeting) -> None:
-    meeting.steps(8, 10)
-    begin_ns = meeting.clock.now_ns()
-    meeting.steps(10, 40, (1,))
-    waited_s = (meeting.clock.now_ns() - begin_ns) / 1e9
-    assert script_ranks.ANSWER_TIMEOUT_S <= waited_s < script_ranks.ANSWER_TIMEOUT_S + 1
+def not_together(code: Any, *ranks: int, detail: str = "") -> NotTogether:
+    return NotTogether(code=code, ranks=ranks, detail=detail)
 
 
 @pytest.mark.parametrize(
-    ("trouble", "not_together"),
+    ("turns", "why", "waits"),
     [
-        (ends, [NotTogether(code="ended", ranks=(1,)), None]),
-        (refuses, [OTHER_THREAD, OTHER_THREAD]),
-        (lambda meeting: refuses(meeting, at=8), [OTHER_THREAD, OTHER_THREAD]),
-        (differs, [NotTogether(code="loaders_differ", ranks=(1,), detail="batch_size"), None]),
-        (passes_it, [None, NotTogether(code="out_of_step", ranks=(1,))]),
-        (never_hears, [NotTogether(code="out_of_step", ranks=(1,)), None]),
-        (is_left_waiting, [None, NotTogether(code="out_of_step", ranks=(0,))]),
+        # Rank 0 trains on without a loader of another, for some time or until its script ends.
+        (lambda of: (of.steps(8, 60, 0, 2), of.clock.sleep(PATIENCE_S + 1)), not_together("silent", 1), False),
+        (lambda of: (of.steps(8, 10, 0, 2), of.ranks[0].end()), not_together("silent", 1), False),
+        (lambda of: (of.steps(8, 10), of.ranks[1].end()), not_together("ended", 1), False),
+        (lambda of: of.ranks[1].refuse(OTHER_THREAD), OTHER_THREAD, False),
+        (lambda of: (of.steps(8, 12), of.ranks[1].refuse(OTHER_THREAD)), OTHER_THREAD, False),
+        (
+            lambda of: of.ranks[1].ask(8, replace(OFFER, batch_size=4, loader=1)),
+            not_together("loaders_differ", 1, detail="batch_size"),
+            False,
+        ),
+        # It hears of the step when it has passed it, or never.
+        (
+            lambda of: (of.steps(8, 9, 1, 2), of.steps(8, 9, 0), of.steps(50, 51, 1)),
+            not_together("out_of_step", 1),
+            False,
+        ),
+        (lambda of: (of.steps(8, 9, 1), of.steps(8, 40, 0, 2)), not_together("out_of_step", 1), False),
+        # Rank 0 does not come to the step.
+        (lambda of: (of.steps(8, 10), of.steps(10, 40, 1, 2)), not_together("out_of_step", 0), True),
     ],
 )
-def test_ranks_not_together_go_on(trouble: Callable[[Meeting], None], not_together: list[NotTogether | None]) -> None:
-    """Who hears of it has the reason; no rank waits for one that may not come."""
+def test_ranks_not_together_go_on(turns: Callable[[Meeting], object], why: NotTogether, *, waits: bool) -> None:
+    """All have the reason and none takes over; no rank waits for one that may not come, but for a while at the step."""
     meeting = Meeting()
-    trouble(meeting)
-    assert [
-        found if expected else None for found, expected in zip(meeting.not_together, not_together, strict=True)
-    ] == not_together
+    begin_ns = meeting.clock.now_ns()
+    turns(meeting)
+    waited_s = (meeting.clock.now_ns() - begin_ns) / 1e9
+    assert not waits or script_ranks.ANSWER_TIMEOUT_S <= waited_s < script_ranks.ANSWER_TIMEOUT_S + 1
+    assert meeting.steps(60, 70) == {}
+    assert [rank.not_together for rank in meeting.ranks] == [why] * 3
 
 
 @pytest.mark.parametrize(("error", "said"), [(None, MEASURED), (LoaderprobeError("it ended"), CANNOT_GO_ON)])

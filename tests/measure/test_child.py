@@ -7,7 +7,6 @@ import os
 import select
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
@@ -16,7 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from loaderprobe.analyze.judge import verdict
@@ -149,14 +147,20 @@ def test_an_error_becomes_a_reason_and_a_hint(error: Exception, reason: str, hin
 
 
 def test_cold_reads_of_workers_agree_with_the_files_consumed(on_disk: FileSet, measure_real: MeasureReal) -> None:
-    """Bytes that the workers read from storage are the sizes of the files, within 5 %; the device was sampled."""
-    found = measure_real(on_disk.chosen(range(64)), workers=2)  # so few that no segment lasts
+    """Bytes that the workers read from storage are the sizes of the files, within 5 %; the device was sampled. Real
+    steps on the CPU have a measured ceiling, and times for wait, copy and step."""
+    few = on_disk.chosen(range(64))  # so few that no segment lasts
+    found = measure_real(few, workers=2, compute="cpu", model="lenet5")
     assert isinstance(found, Measurement)
     share = cold_fraction(found, [s for s in found.segments if s.mode == "baseline"])
     assert share == pytest.approx(1.0, abs=0.05)
     sampled = {series.name for series in found.series if series.values}
     assert ("disk_read" in sampled) == bool(locate_root(on_disk.root).devices)
     assert "no GPU" in next(said(m.reason) for m in found.missing if m.name == "gpu_utilization")
+    judged = verdict(found)
+    assert found.compute.specified_images_per_s is None and judged.rates_images_per_s.compute is not None
+    assert judged.step_time.step_s > judged.step_time.copy_s > 0
+    assert segments_of(found, "resident", "training")
 
 
 def test_warm_reads_come_from_memory(on_disk: FileSet, measure_real: MeasureReal) -> None:
@@ -165,17 +169,6 @@ def test_warm_reads_come_from_memory(on_disk: FileSet, measure_real: MeasureReal
     assert isinstance(measurement, Measurement)
     share = cold_fraction(measurement, [s for s in measurement.segments if s.mode == "warm"])
     assert share is not None and share < 0.02
-
-
-def test_real_training_on_the_cpu_is_judged(photographs: FileSet, measure_real: MeasureReal) -> None:
-    """Real steps have a measured ceiling, and times for wait, copy and step."""
-    measurement = measure_real(photographs, compute="cpu", model="lenet5", batch_size=1, workers=1)
-    assert isinstance(measurement, Measurement)
-    assert measurement.compute.specified_images_per_s is None
-    judged = verdict(measurement)
-    assert judged.rates_images_per_s.compute is not None
-    assert judged.step_time.step_s > judged.step_time.copy_s > 0
-    assert segments_of(measurement, "resident", "training")
 
 
 def test_a_data_set_that_raises_becomes_a_failure_naming_the_file(tmp_path: Path, measure_real: MeasureReal) -> None:
@@ -218,14 +211,6 @@ def run_forked(server_without_torch: ForkServer, photographs: FileSet) -> Run:
     return run
 
 
-def test_each_configuration_has_a_process_of_its_own(run_forked: Run) -> None:
-    """Files that are not there end that child alone, with the reason; the next is born all the same."""
-    assert isinstance(run_forked(), Measurement)
-    failure = run_forked(example_files(64))
-    assert isinstance(failure, RunFailure) and failure.exit_code and "/nowhere" in failure.reason
-    assert isinstance(run_forked(), Measurement)
-
-
 @pytest.fixture
 def start(server_without_torch: ForkServer, tmp_path: Path) -> Callable[..., Any]:
     """Starts a child of the forkserver with what it is to read as its order."""
@@ -237,8 +222,12 @@ def start(server_without_torch: ForkServer, tmp_path: Path) -> Callable[..., Any
     return started
 
 
-def test_a_child_that_was_not_waited_for_is_not_taken_for_the_next(run_forked: Run, start: Callable[..., Any]) -> None:
-    """Its exit status stood where the id of the next child stands: 1, whose group is every process there is."""
+def test_each_configuration_has_a_process_of_its_own(run_forked: Run, start: Callable[..., Any]) -> None:
+    """Files that are not there end that child alone, with the reason; the next is born all the same. One that was not
+    waited for is not taken for it: its exit status stood where the id of the next child stands, 1, whose group is every
+    process there is."""
+    failure = run_forked(example_files(64))
+    assert isinstance(failure, RunFailure) and failure.exit_code and "/nowhere" in failure.reason
     with start().stdout as said:
         said.read()
     following = start()
@@ -257,18 +246,24 @@ def test_a_log_on_a_full_disk_hides_no_reason(start: Callable[..., Any]) -> None
     assert child.wait(60) > 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_an_ended_forkserver_costs_one_result(run_forked: Run, server_without_torch: ForkServer, number: int) -> None:
-    """Its child has died with it and says so; the next child has a new forkserver."""
+    """Its child has died with it and says so; the next child has a new forkserver. By an interrupt neither it nor its
+    child ends: the sweep alone decides."""
+    server, ends = server_without_torch._process, number != signal.SIGINT
 
-    def end(_: Event) -> None:
-        server_without_torch._process.send_signal(number)
-        server_without_torch._process.wait()
+    def send(_: Event) -> None:
+        children = subprocess.run(["pgrep", "-P", str(server.pid)], capture_output=True, text=True, check=False).stdout
+        server.send_signal(number)
+        for child in () if ends else map(int, children.split()):
+            os.kill(child, number)
+        if ends:
+            server.wait()
 
-    failure = run_forked(on_event=end)
-    assert isinstance(failure, RunFailure) and failure.signal == "SIGKILL"
-    assert "the forkserver" in failure.reason
-    assert isinstance(run_forked(), Measurement)
+    found = run_forked(on_event=send)
+    if ends:
+        assert isinstance(found, RunFailure) and found.signal == "SIGKILL" and "the forkserver" in found.reason
+    assert isinstance(run_forked() if ends else found, Measurement)
 
 
 FORKED = """\
@@ -339,39 +334,6 @@ def test_a_child_that_cannot_be_ended_is_left(monkeypatch: pytest.MonkeyPatch) -
     failure = run("signal.pause()", clock=FakeClock(), limit_s=0.0, on_start=on_start)
     assert isinstance(failure, RunFailure) and "it cannot be ended: it waits in the kernel" in failure.reason
     assert ended[0]() == -signal.SIGKILL
-
-
-SIGNALLED = """\
-import signal, sys
-from loaderprobe.measure import child
-child._begin_life = lambda *_: signal.raise_signal(signal.SIGTERM)
-child.serve(int(sys.argv[1]), int(sys.argv[2]))
-"""
-
-
-def test_a_child_that_is_ended_as_it_is_forked_says_by_what(tmp_path: Path) -> None:
-    """It still has the forkserver's own way to end then, by which it would end with code 1 and say nothing."""
-    ours, theirs = socket.socketpair()
-    with ours, theirs, (tmp_path / "log").open("wb") as log:
-        server = [sys.executable, "-c", SIGNALLED, str(theirs.fileno()), str(os.getpid())]
-        environment = {**os.environ, "PYTHONPATH": str(without_torch(tmp_path / "first"))}
-        with subprocess.Popen(server, pass_fds=(theirs.fileno(),), env=environment) as process:
-            socket.send_fds(ours, [msgspec.json.encode(("order", "result"))], [log.fileno(), log.fileno()])
-            _, status = struct.unpack("qq", ours.recv(16, socket.MSG_WAITALL))
-            process.kill()
-    assert status == -signal.SIGTERM
-
-
-def test_an_interrupt_of_a_measuring_process_costs_nothing(run_forked: Run, server_without_torch: ForkServer) -> None:
-    """Neither the forkserver nor its child ends by it: the sweep alone decides."""
-    server = server_without_torch._process.pid
-
-    def interrupt(_: Event) -> None:
-        children = subprocess.run(["pgrep", "-P", str(server)], capture_output=True, text=True, check=False).stdout
-        for pid in (server, *map(int, children.split())):
-            os.kill(pid, signal.SIGINT)
-
-    assert isinstance(run_forked(on_event=interrupt), Measurement)
 
 
 def test_a_forkserver_that_ends_while_it_is_asked_costs_nothing(

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 from unittest.mock import Mock
 
 import pytest
@@ -209,41 +209,37 @@ def test_two_passes_say_how_files_are_made_cold(changes: dict[str, Any], expecte
     assert (found.files == UnknownFiles(code="none_read")) == (found.access == "none" and "left" not in changes)
 
 
-class Virtual:
-    """8 workers with 4 batches of 1024 images each ahead, 5.7 s a batch; `fails` where one never comes to an end."""
+Kind = TypeVar("Kind", bound=ScriptedLoader)
 
-    workers, ahead, batch_s, exhausted = 8, 32, 5.7, False
 
-    def __init__(self, clock: FakeClock, *, fails: bool) -> None:
-        self.clock, self.fails, self.taken, self.pool, self.made_ns = clock, fails, 0, 0, list[int]()
-        self.evicted_ns: int | None = None
-        for _ in range(self.ahead):
-            self._ask()
+def scripted(images: int, kind: type[Kind], *, cpu_s: float = 0.001, **changes: Any) -> Kind:
+    service = Service(cpu_s=cpu_s)
+    return kind(example_config(**changes), example_files(images), FakeClock(), FakePageCache(), service)
 
-    def _ask(self) -> None:
-        free_ns = self.made_ns[-self.workers] if len(self.made_ns) >= self.workers else 0
-        self.made_ns.append(max(free_ns, self.clock.now_ns()) + round(self.batch_s * 1e9))
 
-    def __next__(self) -> object:
-        self._wait(self.made_ns[self.taken])
-        self.taken += 1
-        self._ask()
-        return self.taken
+class Pool:
+    """A loader whose batches have files of their own; `fails` where a worker never comes to an end."""
 
-    def _wait(self, until_ns: int) -> None:
-        self.clock.sleep(max(0, until_ns - self.clock.now_ns()) / 1e9)
+    exhausted = False
+    pool = evicted_ns = 0
 
-    def batches(self) -> Virtual:
-        return self
+    def __init__(self, loader: ScriptedLoader, *, fails: bool) -> None:
+        self.loader, self.clock, self.fails, self.records = loader, loader.clock, fails, loader.records
+        self.iterator = loader.batches()
+
+    def batches(self) -> Iterator[Any]:
+        return self.iterator
 
     def finishes(self, taken: int) -> bool:
-        self._wait(self.clock.now_ns() if self.fails else max(self.made_ns))
+        for number in [] if self.fails else list(self.loader._asked_ns):
+            self.loader._make(number)
+            self.clock.sleep(max(0, self.loader._ready_ns[number][0] - self.clock.now_ns()) / 1e9)
         return not self.fails
 
     def check(self) -> None: ...
 
     def settle(self, taken: int) -> int:
-        self.pool = len(self.made_ns) // self.workers * self.workers
+        self.pool = (taken + 32) // 8 * 8
         return self.pool
 
     def release(self, taken: int) -> None:
@@ -252,13 +248,6 @@ class Virtual:
     def files(self, batch_size: int) -> BatchFiles:
         paths = tuple((f"/data/{number}",) for number in range(self.pool))
         return BatchFiles(batch_size=1, paths=paths, file_bytes={path: 9 for (path,) in paths}, in_order=True)
-
-    def records(self) -> WorkerBatches:
-        """Of what was made by now, 9 bytes a batch."""
-        made = [number for number, made_ns in enumerate(self.made_ns) if made_ns <= self.clock.now_ns()]
-        row = {"start_ns": 0, "wall_ns": 5, "cpu_ns": 4, "run_delay_ns": 0, "read_bytes": 9, "images": 1}
-        columns: dict[str, Any] = {name: (value,) * len(made) for name, value in row.items()}
-        return WorkerBatches(batch=tuple(made), worker=tuple(number % self.workers for number in made), **columns)
 
     def pool_reads(self) -> list[BatchReads]:
         return [BatchReads(called_bytes=9)] * self.pool
@@ -270,20 +259,22 @@ class Virtual:
 @pytest.mark.parametrize(("fails", "took_s"), [(False, 57.0), (True, 74.1)])
 def test_all_batches_of_a_pool_are_made_before_their_files_are_evicted(fails: bool, took_s: float) -> None:
     """So the files of each are known; what is ahead need not be taken for that, but where workers do not come to an
-    end, which shows why. One batch of each worker is compared."""
-    clock = FakeClock()
-    loader = Virtual(clock, fails=fails)
-    begun_ns = clock.now_ns()
+    end, which shows why. One batch of each worker is compared: 8 have 4 ahead, and take 5.7 s for each."""
+    made = scripted(4096, ScriptedLoader, cpu_s=5.7, workers=8, prefetch_factor=4, batch_size=1)
+    loader = Pool(made, fails=fails)
+    begun_ns = loader.clock.now_ns()
     found = Discovery(
         loader=loader,  # type: ignore[arg-type]  # as far as it is discovered
-        cache=FakePageCache(), workers=loader.workers, ahead=loader.ahead,
-        spent_s=lambda: (clock.now_ns() - begun_ns) / 1e9, budget_s=85.0,
-        counts_reads=lambda files: True,
+        cache=FakePageCache(), workers=8, ahead=32, spent_s=lambda: (loader.clock.now_ns() - begun_ns) / 1e9,
+        budget_s=85.0, counts_reads=lambda files: True,
     ).run()  # fmt: skip
-    assert loader.evicted_ns is not None and max(loader.made_ns[: found.pool]) <= loader.evicted_ns
-    assert (found.pool, found.taken) == (56, loader.taken)
-    assert found.first_pass is not None and found.first_pass.images == loader.workers
-    assert (clock.now_ns() - begun_ns) / 1e9 == pytest.approx(took_s)
+    rows = loader.records()
+    made_ns = [begin_ns + wall_ns for begin_ns, wall_ns in zip(rows.start_ns, rows.wall_ns, strict=True)]
+    assert loader.evicted_ns >= max(
+        made for made, number in zip(made_ns, rows.batch, strict=True) if number < found.pool
+    )
+    assert found.pool == 56 and found.first_pass is not None and found.first_pass.images == 8
+    assert (loader.clock.now_ns() - begun_ns) / 1e9 == pytest.approx(took_s)
 
 
 def records(wall_ns: Sequence[int], cpu_ns: int, run_delay_ns: Sequence[int] | None = None) -> WorkerBatches:
@@ -333,11 +324,6 @@ def test_a_sample_has_the_bytes_of_its_files(changes: dict[str, int], samples: i
     assert bytes_of_sample(FILES, FirstPass(**(PASS | changes)), samples) == size
 
 
-def scripted(images: int, kind: type[ScriptedLoader] = ScriptedLoader, **changes: Any) -> ScriptedLoader:
-    service = Service(cpu_s=0.001)
-    return kind(example_config(**changes), example_files(images), FakeClock(), FakePageCache(), service)
-
-
 @pytest.mark.parametrize(("batch_s", "busy_s", "waits_s"), [(0.1, 0.3, 0.3), (0.1, 60, 10), (20, 30, 30), (20, 60, 40)])
 def test_compute_alone_waits_until_the_workers_rest(batch_s: float, busy_s: float, waits_s: float) -> None:
     """Who would take its cores: it came out at a fifth of its rate. Each makes two batches, as the longest so far."""
@@ -372,7 +358,7 @@ def test_small_shards_are_made_warm_by_reading_them(read_bytes: float, whole: bo
     ready = Readiness(loader.config, shard, "parts", loader, cache, taken.append, pool=10)
     # What was read so far says it once: later it is mixed with warm batches.
     for so_far in (read_bytes, 0.0):
-        loader.read_bytes = so_far  # type: ignore[attr-defined]  # of Reading
+        loader.read_bytes = so_far
         ready.prepare("warm", taken=0, pace=Pace(), cores=2)
     assert (Path("/data/a.tar") in cache.held, taken) == (whole, [] if whole else [10, 10])
 

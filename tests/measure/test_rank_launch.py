@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,7 +22,7 @@ from loaderprobe.errors import BadValue, LoaderprobeError, LostRank, MissingPart
 from loaderprobe.measure import runner
 from loaderprobe.measure.ranks import launch
 from loaderprobe.measure.ranks.launch import Coordinator, RankProcess, put, take
-from loaderprobe.measure.runner import Child, Event, Order, Start
+from loaderprobe.measure.runner import Event, Order, Start
 from loaderprobe.records.diagnosis import DataFound, OwnLoader, OwnMeasured
 from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.rank_processes import Launched, ProcessInfo, RankCommand, RankPlacement
@@ -67,8 +66,8 @@ class Group:
 
     def __init__(self, folder: Path, nodes: int = 1, local: int = 2, ranks: int = 2) -> None:
         self.store = FakeStore()
-        self.scripts: dict[int, list[str]] = {}
-        self.placements: list[RankPlacement] = []
+        self.scripts: dict[int, list[str | BaseException]] = {}
+        self.placements: list[RankPlacement | None] = []
         self.codes: list[int] = []
         self.raised: list[BaseException] = []
         self.measured = folder / "measured.json"
@@ -79,13 +78,17 @@ class Group:
         ]
         self.threads = [threading.Thread(target=self._follow, args=(own,), daemon=True) for own in self.processes[1:]]
 
-    def coordinator(self, **scripts: list[str]) -> Coordinator:
-        """All have come; `scripts` by the name of the rank, as `r0`."""
+    def coordinator(self, **scripts: list[str | BaseException]) -> Coordinator:
+        """All have come; `scripts` by the name of the rank, as `r0`; an error instead of one is why none starts."""
         self.scripts = {int(name[1:]): given for name, given in scripts.items()}
         for thread in self.threads:
             thread.start()
         self.processes[0].join()
         return Coordinator(self.processes[0], self.start(0))
+
+    @property
+    def placed(self) -> list[RankPlacement]:
+        return [placement for placement in self.placements if placement]
 
     def ended(self) -> None:
         """All other processes have returned."""
@@ -104,11 +107,12 @@ class Group:
         """Each child of a rank runs its next script."""
 
         def command(order: Path, result: Path) -> list[str]:
-            placement = decode("order", order.read_bytes(), Order, "order").placement
-            assert placement is not None
-            self.placements.append(placement)
+            self.placements.append(decode("order", order.read_bytes(), Order, "order").placement)
+            script = self.scripts[rank].pop(0)
+            if isinstance(script, BaseException):
+                raise script
             paths = f"MEASURED={shlex.quote(str(self.measured))}; RESULT={shlex.quote(str(result))}; "
-            return ["/bin/sh", "-c", paths + self.scripts[rank].pop(0)]
+            return ["/bin/sh", "-c", paths + script]
 
         return by_command(command)
 
@@ -136,20 +140,12 @@ def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Groups]:
         started.ended()
 
 
-def test_a_configuration_of_one_rank_has_a_child_here_alone(group: Groups, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_configuration_of_one_rank_has_a_child_here_alone(group: Groups) -> None:
     """It has no placement among ranks, and the others get no command."""
-    here, orders = group(), list[Order]()
-    coordinator = here.coordinator()
-
-    def start(asked: Path, result: Path, log: Path) -> Child:
-        orders.append(decode("order", asked.read_bytes(), Order, "order"))
-        result.write_bytes(encode("measurement", replace(here.given, config=orders[0].config)))
-        log.touch()
-        return subprocess.Popen(["/bin/true"], stdout=subprocess.PIPE, start_new_session=True, bufsize=0)
-
-    monkeypatch.setattr(coordinator, "start", start)
-    assert run(coordinator, order(ranks=1)).config == order(ranks=1).config
-    assert orders[0].placement is None and here.placements == [] and not here.store.check(["command/0"])
+    here = group(ranks=1)
+    coordinator = here.coordinator(r0=[DONE])
+    assert run(coordinator, order(ranks=1)) == here.given
+    assert here.placements == [None] and not here.store.check(["command/0"])
     coordinator.end(0)
 
 
@@ -163,19 +159,8 @@ def test_a_configuration_of_one_rank_has_a_child_here_alone(group: Groups, monke
 )
 def test_what_ends_a_rank_before_its_child_is_said(group: Groups, error: BaseException, reason: str, hint: str) -> None:
     """By its own words and next step: rank 0 has no other way to know. A full disk costs one configuration."""
-    here, errors = group(), [error]
-    started = here.start
-
-    def failing(rank: int) -> Start:
-        def start(order: Path, result: Path, log: Path) -> Child:
-            if errors:
-                raise errors.pop()
-            return started(rank)(order, result, log)
-
-        return start if rank == 1 else started(rank)
-
-    here.start = failing  # type: ignore[method-assign]  # its child cannot be started
-    coordinator = here.coordinator(r0=[HUNG, DONE], r1=[DONE])
+    here = group()
+    coordinator = here.coordinator(r0=[HUNG, DONE], r1=[error, DONE])
     found = run(coordinator, order())
     assert isinstance(found, RunFailure)
     assert (found.reason, found.hint, found.rank) == (reason, hint, 1)
@@ -198,7 +183,7 @@ def test_all_ranks_have_a_child_and_rank_0_s_record_counts(group: Groups) -> Non
     here.ended()
     assert (here.codes, here.raised) == ([4], [])
     assert [each.stage for each in events] == ["round 1"]
-    placements = sorted((each.prefix, each.rank, each.size, each.local_size) for each in here.placements)
+    placements = sorted((each.prefix, each.rank, each.size, each.local_size) for each in here.placed)
     assert placements == [(f"p/0/command/{command}/ranks", rank, 2, 2) for command in (0, 1) for rank in (0, 1)]
 
 
@@ -208,7 +193,7 @@ def test_a_layout_leaves_the_other_processes_waiting(group: Groups) -> None:
     coordinator = here.coordinator(r0=[DONE], r1=[DONE], r3=[DONE], r4=[DONE])
     assert run(coordinator, order(4, 2)) == here.given
     coordinator.end(0)
-    placements = sorted((each.rank, each.node, each.local_rank, each.size) for each in here.placements)
+    placements = sorted((each.rank, each.node, each.local_rank, each.size) for each in here.placed)
     assert placements == [(0, 0, 0, 4), (1, 0, 1, 4), (2, 1, 0, 4), (3, 1, 1, 4)]
 
 
@@ -378,4 +363,4 @@ def test_ranks_of_this_machine_are_threads_with_a_child_each(group: Groups, monk
     assert first == last == here.given
     assert isinstance(failure, RunFailure) and failure.rank == 1 and "killed by SIGKILL" in failure.reason
     assert [each["OMP_NUM_THREADS"] for each in variables] == ["4", "4"]
-    assert {(placement.address, placement.local_size) for placement in here.placements} == {("127.0.0.1", 2)}
+    assert {(placement.address, placement.local_size) for placement in here.placed} == {("127.0.0.1", 2)}

@@ -31,6 +31,7 @@ from loaderprobe.measure.profiler_window import window_steps
 from loaderprobe.measure.session import Interrupted, Session
 from loaderprobe.protocols import Compute, ComputeArguments
 from loaderprobe.records.config import RunConfig
+from loaderprobe.records.environment import Capability
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import BATCH_COLUMNS, Missing, Mode, Others, WorkerBatches
 from loaderprobe.records.remark import Remark, reported
@@ -227,7 +228,7 @@ def short_epochs(clock: FakeClock, step_s: float, steps: int) -> Compute:
     return StepCompute(step, testing.example_arguments(clock))
 
 
-@pytest.mark.parametrize(("steps", "workers"), [(10**6, 8), (30, 8), (22, 8), (30, 16)])
+@pytest.mark.parametrize(("steps", "workers"), [(22, 8), (30, 16)])
 def test_short_epochs_end_segments_between_groups_of_batches(steps: int, workers: int) -> None:
     """Workers give their batches in groups of as many as they are: cut within one, the loader seemed a quarter faster
     than it is, and compute, which is 7 % faster than the loader, the limit."""
@@ -344,55 +345,55 @@ def test_ones_own_folders_with_such_file_names_are_one_data_set(tmp_path: Path) 
     assert (found.label, found.generated, len(found.paths)) == (tmp_path.name, False, 2)
 
 
+def refused(reason: Remark | None, scope: int = 0) -> dict[str, Any]:
+    """Parts in which system calls of a child may not be seen for a reason."""
+    return {"_why_letters_only": lambda pid: reason, "yama_scope": lambda: scope}
+
+
+def others(seen: Others | None) -> dict[str, Any]:
+    why = Missing(name="others", reason=Remark(code="machine_uncounted"))
+    meter = SimpleNamespace(begin=lambda: None, end=lambda: seen, missing=lambda: (why,))
+    return {"OthersMeter": lambda: meter, "LOOK_S": 0.0}
+
+
+TRACE, PLACE = Remark(code="trace_refused"), example_location("/data")
+TAKEN = Others(span_ns=10**9, cores=2, cpu_ns=380_000_000, own_cpu_ns=0, steal_ns=0)
+NO_WRITING = {"os.fsync": Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))}
+
+
 @pytest.mark.parametrize(
-    ("refused", "scope", "step"),
+    ("parts", "ask", "state", "words", "step"),
     [
-        (None, 0, None),
-        (Remark(code="trace_refused"), 0, "SYS_PTRACE"),
-        (Remark(code="trace_refused"), 2, "ptrace_scope=1"),
-        (Remark(code="trace_refused"), 3, "ptrace_scope=1"),
-        (reported("numbers not known"), 0, None),  # no permission helps
+        # Where a child may be looked at, workers may; else there is the step that brings the rest, if any.
+        (refused(None), lambda _: capabilities._waits(), "yes", "", ""),
+        (refused(TRACE), lambda _: capabilities._waits(), "limited", "hardened", "SYS_PTRACE"),
+        (refused(TRACE, scope=2), lambda _: capabilities._waits(), "limited", "hardened", "ptrace_scope=1"),
+        (refused(reported("not known")), lambda _: capabilities._waits(), "limited", "not known", ""),
+        (others(TAKEN), lambda _: capabilities._others(), "yes", "they take 19 % of 2 cores now", ""),
+        (others(None), lambda _: capabilities._others(), "no", "counts no CPU time", ""),
+        # Cold reads are tried on a file: on a full disk there is none.
+        (NO_WRITING, lambda path: capabilities._cold_reads(path, PLACE), "limited", "No space left", "/data"),
+        ({}, lambda _: capabilities._storage(PLACE), "yes", "ext4 on vdb", ""),
+        (
+            {},
+            lambda _: capabilities._storage(replace(PLACE, read_ahead_bytes=2560 * 1024)),
+            "yes",
+            "ext4 on vdb, read-ahead 2560 KiB",
+            "",
+        ),
     ],
 )
-def test_refused_system_calls_are_a_limit_of_waits(
-    monkeypatch: pytest.MonkeyPatch, refused: Remark | None, scope: int, step: str | None
-) -> None:
-    """Where a child may be looked at, workers may; else there is the reason and the step that brings the rest."""
-    monkeypatch.setattr(capabilities, "_why_letters_only", lambda pid: refused)
-    monkeypatch.setattr(capabilities, "yama_scope", lambda: scope)
-    found = capabilities._waits()
-    assert (found.name, found.state) == ("waits", "limited" if refused else "yes")
-    assert (found.next_step is None) == (step is None)
-    assert step is None or ("hardened" in why_words(found) and step in step_words(found))
-
-
-@pytest.mark.parametrize(("seen", "words"), [(True, "they take 19 % of 2 cores now"), (False, "counts no CPU time")])
-def test_what_others_take_now_is_said(monkeypatch: pytest.MonkeyPatch, *, seen: bool, words: str) -> None:
-    """Or why it cannot be seen."""
-    taken = Others(span_ns=10**9, cores=2, cpu_ns=380_000_000, own_cpu_ns=0, steal_ns=0)
-    why = Missing(name="others", reason=Remark(code="machine_uncounted"))
-    meter = SimpleNamespace(begin=lambda: None, end=lambda: taken if seen else None, missing=lambda: (why,))
-    monkeypatch.setattr(capabilities, "OthersMeter", lambda: meter)
-    monkeypatch.setattr(capabilities, "LOOK_S", 0.0)
-    found = capabilities._others()
-    assert (found.state, words in why_words(found)) == ("yes" if seen else "no", True)
-
-
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
-def test_without_a_test_file_other_rows_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
-    """As on a full disk: that cold reads were not tried is said, with the reason and the step that brings them."""
-    monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(code, os.strerror(code))))
-    found = capabilities._cold_reads(tmp_path, example_location("/data"))
-    assert (found.state, os.strerror(code) in why_words(found)) == ("limited", True)
-    assert "/data" in step_words(found) and list(tmp_path.iterdir()) == []
-
-
-def test_the_row_of_the_storage_has_its_read_ahead() -> None:
-    """As the kernel writes it."""
-    place = example_location("/data")
-    assert why_words(capabilities._storage(place)) == "ext4 on vdb"
-    place = replace(place, read_ahead_bytes=2560 * 1024)
-    assert why_words(capabilities._storage(place)) == "ext4 on vdb, read-ahead 2560 KiB"
+def test_what_can_be_measured_here_has_its_state_and_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: dict[str, Any], ask: Callable[[Path], Capability],
+    state: str, words: str, step: str,
+) -> None:  # fmt: skip
+    """With the reason, and the step that brings the rest where there is one; nothing is left behind."""
+    for name, part in parts.items():
+        monkeypatch.setattr(f"loaderprobe.measure.capabilities.{name}", part)
+    found = ask(tmp_path)
+    assert (found.state, found.next_step is None) == (state, not step)
+    assert words in why_words(found) and (not step or step in step_words(found))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_strategy_that_needs_utilization_says_that_it_is_not_there() -> None:

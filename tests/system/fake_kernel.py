@@ -26,7 +26,6 @@ class Kernel:
         self.data = self.root / "data"
         self.data.mkdir(parents=True)
         self._sys, self.proc = root / "sys", root / "proc"
-        (self._sys / "dev/block").mkdir(parents=True)
         (self.proc / "self/fdinfo").mkdir(parents=True)
         # Another mount is listed first, as longer prefixes often are.
         (self.proc / "self/mountinfo").write_text("7 1 8:1 / /data/longer rw - xfs /dev/other rw\n")
@@ -66,47 +65,39 @@ class Kernel:
     def disk(self, path: str, number: str, *below: str) -> None:
         """A device below /sys/devices with its number: a `partition`, or one that consists of those below it."""
         directory = self._sys / "devices" / path
-        directory.mkdir(parents=True, exist_ok=True)
-        (directory / "dev").write_text(f"{number}\n")
+        _write(directory / "dev", number)
         for name in below:
             if name == "partition":
-                (directory / name).write_text("1\n")
+                _write(directory / name, "1")
             else:
-                (directory / "slaves").mkdir(exist_ok=True)
-                (directory / "slaves" / Path(name).name).symlink_to(self._sys / "devices" / name)
-        (self._sys / "dev/block" / number).symlink_to(directory)
-        (self._sys / "class/block").mkdir(parents=True, exist_ok=True)
-        (self._sys / "class/block" / directory.name).symlink_to(directory)
+                _link(directory / "slaves" / Path(name).name, self._sys / "devices" / name)
+        _link(self._sys / "dev/block" / number, directory)
+        _link(self._sys / "class/block" / directory.name, directory)
 
     def loop(self, name: str, number: str, file: str, dio: str = "0") -> None:
         """A loop device whose content is a file, which is made where it is below the root."""
         self.disk(f"virtual/{name}", number)
         directory = self._sys / "block" / name / "loop"
-        directory.mkdir(parents=True)
         if file.startswith("$"):
             file = f"{self.root}/{file[1:]}"
             Path(file).touch()
-        (directory / "backing_file").write_text(f"{file}\n")
-        (directory / "dio").write_text(f"{dio}\n")
+        _write(directory / "backing_file", file)
+        _write(directory / "dio", dio)
 
     def btrfs(self, *members: str) -> None:
         """A btrfs over several devices, given below /sys/devices."""
-        directory = self._sys / "fs/btrfs/0-0/devices"
-        directory.mkdir(parents=True)
         for member in members:
-            (directory / Path(member).name).symlink_to(self._sys / "devices" / member)
+            _link(self._sys / "fs/btrfs/0-0/devices" / Path(member).name, self._sys / "devices" / member)
 
     def ahead(self, place: str, kilobytes: str) -> None:
         """The read-ahead of a backing device, given below /sys."""
-        directory = self._sys / place
-        directory.mkdir(parents=True, exist_ok=True)
-        (directory / "read_ahead_kb").write_text(f"{kilobytes}\n")
+        _write(self._sys / place / "read_ahead_kb", kilobytes)
 
     def iostats(self, path: str, value: str, *below: str) -> None:
         """Of a disk, given below /sys/devices; `mq` below it is its queue of requests."""
-        for name in ("queue", *below):
+        for name in below:
             (self._sys / "devices" / path / name).mkdir()
-        (self._sys / "devices" / path / "queue/iostats").write_text(f"{value}\n")
+        _write(self._sys / "devices" / path / "queue/iostats", value)
 
     def have_read(self, **sectors: int) -> None:
         """What each device has read, in sectors."""
@@ -127,6 +118,16 @@ class Kernel:
             return self._real_fstat(fd)
         major, minor = self._opened.pop(fd).split(":")
         return SimpleNamespace(st_dev=os.makedev(int(major), int(minor)))
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{text}\n")
+
+
+def _link(path: Path, target: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(target)
 
 
 class Processes:
@@ -163,21 +164,21 @@ class Processes:
                 (self.proc / str(parent) / "task" / str(parent) / "children").write_text(" ".join(map(str, below)))
 
     def runs(self, tid: int = PID) -> None:
-        self._write(tid, "R", "running\n", "0")
+        self._thread(tid, "R", "running\n", "0")
 
     def waits(self, call: str | int, *arguments: int, tid: int = PID, letter: str = "S", channel: str = "0") -> None:
         """In a system call, with these arguments."""
         number = NUMBERS[call] if isinstance(call, str) else call
         filled = (*arguments, *[0] * (6 - len(arguments)))
-        self._write(tid, letter, f"{number} {' '.join(map(hex, filled))} 0x7ffc 0x7f00\n", channel)
+        self._thread(tid, letter, f"{number} {' '.join(map(hex, filled))} 0x7ffc 0x7f00\n", channel)
 
     def faults(self, channel: str = "folio_wait_bit_common", letter: str = "D", tid: int = PID) -> None:
         """Outside system calls."""
-        self._write(tid, letter, "-1 0x7ffc 0x7f00\n", channel)
+        self._thread(tid, letter, "-1 0x7ffc 0x7f00\n", channel)
 
     def hide(self, letter: str, channel: str = "0", tid: int = PID) -> None:
         """A thread without the file of its system call."""
-        self._write(tid, letter, None, channel)
+        self._thread(tid, letter, None, channel)
 
     def opens(self, number: int, link: str) -> None:
         """A descriptor that leads to `link`."""
@@ -199,7 +200,7 @@ class Processes:
             file.unlink()
         folder.rmdir()
 
-    def _write(self, tid: int, letter: str, syscall: str | None, channel: str) -> None:
+    def _thread(self, tid: int, letter: str, syscall: str | None, channel: str) -> None:
         folder = self.proc / str(PID) / "task" / str(tid)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "stat").write_text(_stat(letter))

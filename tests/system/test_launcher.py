@@ -34,6 +34,7 @@ HYDRA = {"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALNRANKS": "1", "MASTER_ADDR"
 OWN = {"MASTER_ADDR": "other", "MASTER_PORT": "99"}
 AGENT = Launched(rank=9, size=16, node="1", address="head", port=4000, agent_store=True, attempt="2")
 NO_AGENT = replace(AGENT, node="", agent_store=False, attempt="0")
+ON_ONE_HOST = Launched(rank=1, size=2, node="", address="localhost", port=29500, agent_store=False)
 STEP = Launched(rank=3, size=4, node="1", address="gpu017", port=15000 + 1234 * 8 + 2, agent_store=False)
 
 
@@ -55,19 +56,15 @@ STEP = Launched(rank=3, size=4, node="1", address="gpu017", port=15000 + 1234 * 
         # The first host of the step has the store, at a port of the job and the step.
         (SRUN, "slurm", STEP),
         ({**SRUN, **OWN}, "slurm", replace(STEP, address="other", port=99)),
+        # On one host mpirun need not say more; on several, where rank 0 is.
         (MPIRUN, None, None),
+        (MPIRUN, "mpi", ON_ONE_HOST),
+        (HYDRA, "mpi", replace(ON_ONE_HOST, address="head", port=7)),
     ],
 )
 def test_which_process_this_is(variables: dict[str, str], launcher: Join | None, expected: Launched | None) -> None:
     """By the variables that it sets."""
     assert launched(variables, launcher) == expected
-
-
-def test_mpirun() -> None:
-    """On one host nothing more is needed; on several, where rank 0 is."""
-    found, hydra = launched(MPIRUN, "mpi"), launched(HYDRA, "mpi")
-    assert found is not None and (found.rank, found.size, found.address) == (1, 2, "localhost")
-    assert hydra is not None and (hydra.rank, hydra.address, hydra.port) == (1, "head", 7)
 
 
 @pytest.mark.parametrize(
@@ -93,16 +90,20 @@ def test_a_variable_that_is_not_set_is_named() -> None:
     assert half_set(TORCHRUN) == half_set({}) == half_set({**TORCHRUN, "LOCAL_RANK": "", "WORLD_SIZE": "1"}) == ""
 
 
-@pytest.mark.parametrize(
-    ("hosts", "first"),
-    [
-        ("one", "one"), ("one,two", "one"), ("n[1-4]", "n1"), ("n[007,009-12],m1", "n007"), ("n[1-2]-ib,m", "n1-ib"),
-        ("a-b[3]", "a-b3"), ("", ""),
-    ],
-)  # fmt: skip
-def test_the_first_host_of_a_list(hosts: str, first: str) -> None:
+HOSTS = {
+    "one": "one",
+    "one,two": "one",
+    "n[1-4]": "n1",
+    "n[007,009-12],m1": "n007",
+    "n[1-2]-ib,m": "n1-ib",
+    "a-b[3]": "a-b3",
+    "": "",
+}
+
+
+def test_the_first_host_of_a_list() -> None:
     """As Slurm shortens them."""
-    assert first_host(hosts) == first
+    assert {hosts: first_host(hosts) for hosts in HOSTS} == HOSTS
 
 
 def test_this_machine_is_no_way_to_another() -> None:

@@ -7,11 +7,10 @@ import json
 import mmap
 import os
 import resource
-import shutil
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Sequence
+from ctypes import CDLL
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +21,7 @@ import pytest
 from loaderprobe.errors import MissingPart
 from loaderprobe.records.remark import Remark
 from loaderprobe.system import pagecache
-from loaderprobe.system.device import locate
+from loaderprobe.system.device import locate, reads_from_storage
 from loaderprobe.system.mapped import held_files, let_go, may_hold_data
 from loaderprobe.system.pagecache import OVERLAY, PAGE_BYTES, LinuxPageCache, why_unknown
 from tests.conftest import needs_cold_reads
@@ -300,108 +299,80 @@ def test_held_files_are_let_go_before_they_can_be_evicted(files: list[Path], tmp
     assert str(path) not in held_files()
 
 
-@pytest.mark.parametrize(
-    ("path", "data"),
-    [
-        ("/data/a.tar", True),
-        ("/run/media/me/disk/a.tar", True),
-        ("/run/media/me/disk/a.py", False),
-        ("/run/a", False),
-        ("/lib/x.so.1", False),
-        ("/x/site-packages/a.bin", False),
-        ("/dev/shm/a", False),
-        ("a", False),
-    ],
-)
-def test_code_and_devices_hold_no_data(path: str, data: bool) -> None:
+DATA = ["/data/a.tar", "/run/media/me/disk/a.tar"]
+NO_DATA = [
+    "/run/media/me/disk/a.py",
+    "/run/a",
+    "/lib/x.so.1",
+    "/x/site-packages/a.bin",
+    "/dev/shm/a",
+    "a",
+]
+
+
+def test_code_and_devices_hold_no_data() -> None:
     """Nor does a relative name."""
-    assert may_hold_data(path) is data
+    assert [path for path in DATA + NO_DATA if may_hold_data(path)] == DATA
 
 
-NOT_PERMITTED = 77
-PRELUDE = (
-    f"NOT_PERMITTED, BYTES = {NOT_PERMITTED}, 4_000_000"
-    + """
-import json, os, sys
-from pathlib import Path
-from loaderprobe.system.device import locate, reads_from_storage
-from loaderprobe.system.pagecache import LinuxPageCache, why_unknown
+NOBODY, NOT_PERMITTED, BYTES = 65534, 77, 4_000_000
+NEW_MOUNTS, NEW_USERS = 0x20000, 0x10000000
+"""Flags of unshare(2), which Python itself has from 3.12 on."""
 
-cache = LinuxPageCache()
-paths = [Path(name) for name in sys.argv[1:]]
 
-def as_json(answer):
-    return json.dumps(answer, default=lambda remark: [remark.code, remark.facts])
-
-def as_nobody(ask):
-    "What `ask` returns in a process of user 65534."
+def apart(ask: Callable[[], Any], *, user: int = 0, flags: int = 0, mounts: Sequence[str] = (), at: str = "/") -> Any:
+    """What `ask` returns in a child of root: as another user, or in namespaces of its own, with mounts that shell
+    commands make in the folder `at`. They, and the loop devices under them, are gone when the child ends."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user, or mount")
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
+        ended = 1
         try:
-            os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)
-        except PermissionError:
-            os._exit(NOT_PERMITTED)
-        try:
-            os.write(write, as_json(ask()).encode())
+            own = mounts and ["mount --make-rprivate /", *mounts]
+            if (
+                CDLL(None).unshare(flags)
+                or subprocess.run(["sh", "-c", " && ".join(own)], cwd=at, check=False).returncode
+            ):
+                raise PermissionError("these namespaces or mounts cannot be made")
+            if flags & NEW_USERS:
+                Path("/proc/self/uid_map").write_text("0 0 1")
+            if user:
+                os.setgroups([])
+                os.setresuid(user, user, user)
+            os.write(write, json.dumps(ask(), default=lambda remark: [remark.code, remark.facts]).encode())
+            ended = 0
+        except (PermissionError, pytest.skip.Exception):
+            ended = NOT_PERMITTED
         finally:
-            os._exit(0)
+            os._exit(ended)
     os.close(write)
-    if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == NOT_PERMITTED:
-        sys.exit(NOT_PERMITTED)
     with os.fdopen(read) as answer:
-        return json.load(answer)
-
-def shares():
-    return [cache.resident(paths), as_nobody(lambda: cache.resident(paths))]
-
-def tell(**answers):
-    print(as_json(answers))
-
-"""
-)
-
-
-def ask_kernel(script: str, *paths: object, mounts: Sequence[str] = (), user_namespace: bool = False) -> Any:
-    """The output of `script`, run by root after PRELUDE, inside mounts made for it by shell commands. The mounts, and
-    the loop devices under them, are gone when it ends."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can become another user, or mount")
-    command = [sys.executable, "-c", PRELUDE + script, *map(str, paths)]
-    if mounts or user_namespace:
-        if not shutil.which("unshare"):
-            pytest.skip("without unshare nothing can be mounted for a test alone")
-        flags = ["--mount", "--user", "--map-root-user"] if user_namespace else ["--mount"]
-        prepare = f"{{ {' && '.join(['true', *mounts])}; }} >&2 || exit {NOT_PERMITTED}"
-        command = ["unshare", *flags, "sh", "-c", f'{prepare}; exec "$@"', "sh", *command]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    if done.returncode == NOT_PERMITTED or done.stderr.startswith("unshare:"):
-        pytest.skip(f"not permitted here: {done.stderr.strip()}")
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-AS_ANOTHER = """
-tell(
-    shares=as_nobody(lambda: [cache.resident(paths[:10]), cache.resident(paths[10:]), cache.resident(paths)]),
-    reasons=as_nobody(lambda: [why_unknown(path) for path in paths]),
-    after=[cache.resident(paths[:10]), cache.resident(paths[10:])],
-    evicted=as_nobody(lambda: [cache.evict(paths), cache.resident(paths)])[1],
-)
-"""
+        text = answer.read()
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code == NOT_PERMITTED:
+        pytest.skip("not permitted here, or a tool is missing")
+    assert code == 0
+    return json.loads(text)
 
 
 def test_another_user_sees_what_is_cached_and_may_evict_it(files: list[Path]) -> None:
     """User 65534 finds root's warm files warm and the cold ones cold, leaves both so, and can drop them."""
+
+    def ask() -> list[Any]:
+        shares = [CACHE.resident(paths) for paths in (files[:10], files[10:], files)]
+        return [shares, [why_unknown(path) for path in files]]
+
     CACHE.evict(files)
     CACHE.warm(files[:10])
-    found = ask_kernel(AS_ANOTHER, *files)
-    warm, cold, all_files = found["shares"]
+    (warm, cold, all_files), reasons = apart(ask, user=NOBODY)
     assert warm > 0.9 and cold < 0.1 and 0.4 < all_files < 0.6
-    assert found["reasons"] == [None] * len(files)
+    assert reasons == [None] * len(files)
     # Memory that is short may cost a warm page; no look makes a cold one warm.
-    assert found["after"] == [pytest.approx(1.0, abs=0.05), 0.0]
-    assert found["evicted"] == CACHE.resident(files) == 0.0
+    assert [CACHE.resident(files[:10]), CACHE.resident(files[10:])] == [pytest.approx(1.0, abs=0.05), 0.0]
+    apart(lambda: CACHE.evict(files), user=NOBODY)
+    assert CACHE.resident(files) == 0.0
 
 
 def test_root_of_a_user_namespace_sees_what_is_cached(files: list[Path]) -> None:
@@ -412,10 +383,10 @@ def test_root_of_a_user_namespace_sees_what_is_cached(files: list[Path]) -> None
     except PermissionError:
         pytest.skip("files cannot be given to another user here")
     CACHE.evict(files)
-    script = "cold = cache.resident(paths)\ncache.warm(paths)\ntell(cold=cold, warm=cache.resident(paths))"
-    found = ask_kernel(script, *files, user_namespace=True)
+    assert apart(lambda: CACHE.resident(files), flags=NEW_USERS) == 0.0
+    CACHE.warm(files)
     # As above, memory that is short may cost a warm page.
-    assert found == {"cold": 0.0, "warm": pytest.approx(1.0, abs=0.05)}
+    assert apart(lambda: CACHE.resident(files), flags=NEW_USERS) == pytest.approx(1.0, abs=0.05)
 
 
 @pytest.fixture
@@ -425,30 +396,34 @@ def place(open_path: Path) -> Path:
         pytest.skip("the temporary directory is not on a block device")
     for name in ("lower", "upper", "work", "mounted", "image"):
         (open_path / name).mkdir(mode=0o755)
-    (open_path / "lower/in_lower").write_bytes(bytes(4_000_000))
+    (open_path / "lower/in_lower").write_bytes(bytes(BYTES))
     return open_path
 
 
 OVERLAY_MOUNT = "mount -t overlay overlay -o lowerdir=$PWD/lower,upperdir=$PWD/upper,workdir=$PWD/work mounted"
 MEMORY_MOUNT = "mount -t tmpfs -o mode=755 none image"
-ASK = """
-(path,) = paths
-if not path.exists():
-    path.write_bytes(os.urandom(BYTES))
-    path.chmod(0o644)
-cache.warm([path])
-warm = shares()
-cache.evict([path])
-cold = [*shares(), cache.resident([path])]
-place = locate(path)
-before = reads_from_storage(place)
-path.read_bytes()
-after = reads_from_storage(place)
-tell(
-    warm=warm, cold=cold, kind=place.kind, devices=place.devices, notes=place.notes, layers=place.layers,
-    read=None if before is None else after - before >= 0.95 * BYTES, reason=as_nobody(lambda: why_unknown(path)),
-)
-"""
+
+
+def told(path: Path) -> dict[str, Any]:
+    """Of a file that is warmed, evicted and read again: shares as its owner and as another user, and its storage."""
+
+    def shares() -> list[float | None]:
+        return [CACHE.resident([path]), apart(lambda: CACHE.resident([path]), user=NOBODY)]
+
+    if not path.exists():
+        path.write_bytes(os.urandom(BYTES))
+        path.chmod(0o644)
+    CACHE.warm([path])
+    found: dict[str, Any] = {"warm": shares()}
+    CACHE.evict([path])
+    found |= {"cold": [*shares(), CACHE.resident([path])]}
+    storage = locate(path)
+    before = reads_from_storage(storage)
+    path.read_bytes()
+    after = reads_from_storage(storage)
+    found |= {name: getattr(storage, name) for name in ("kind", "devices", "notes", "layers")}
+    found["read"] = None if before is None or after is None else after - before >= 0.95 * BYTES
+    return found | {"reason": apart(lambda: why_unknown(path), user=NOBODY)}
 
 
 def image(filesystem: str) -> list[str]:
@@ -484,7 +459,7 @@ MOUNTS: dict[str, tuple[list[str], str, dict[str, Any]]] = {
 def test_a_mounted_file_system_gives_its_owner_the_truth(place: Path, name: str) -> None:
     """Warm, evicted and read again, as owner and as another user; skipped where mounting is not permitted."""
     mounts, file, expected = MOUNTS[name]
-    found = ask_kernel(ASK, place / file, mounts=[f"cd {place}", *mounts, "cd -"])
+    found = apart(lambda: told(place / file), flags=NEW_MOUNTS, mounts=mounts, at=str(place))
     assert {key: found[key] for key in expected} == expected
     if found["warm"][1] is None:
         assert found["reason"][0] == "foreign_hidden"
@@ -498,10 +473,12 @@ def test_a_mounted_file_system_gives_its_owner_the_truth(place: Path, name: str)
 
 def test_a_writable_file_of_a_read_only_layer_is_not_believed(place: Path) -> None:
     """Its mode lets every user write, and yet mincore answers others that all of it is cached."""
-    mounts = [f"cd {place}", *image("ext4"), "head -c 4000000 /dev/zero > image/file", "chmod 666 image/file"]
-    mounts += ["mount -o remount,ro image", OVERLAY_MOUNT.replace("/lower", "/image"), "cd -"]
-    script = (
-        "cache.evict(paths)\nwritable = as_nobody(lambda: os.access(paths[0], os.W_OK))\n"
-        "tell(writable=writable, share=as_nobody(lambda: cache.resident(paths)))"
-    )
-    assert ask_kernel(script, place / "mounted/file", mounts=mounts) == {"writable": True, "share": None}
+    path = place / "mounted/file"
+    mounts = [*image("ext4"), "head -c 4000000 /dev/zero > image/file", "chmod 666 image/file"]
+    mounts += ["mount -o remount,ro image", OVERLAY_MOUNT.replace("/lower", "/image")]
+
+    def ask() -> Any:
+        CACHE.evict([path])
+        return apart(lambda: [os.access(path, os.W_OK), CACHE.resident([path])], user=NOBODY)
+
+    assert apart(ask, flags=NEW_MOUNTS, mounts=mounts, at=str(place)) == [True, None]

@@ -11,11 +11,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NamedTuple, Self
-from unittest.mock import Mock
+from typing import NamedTuple
+from unittest.mock import MagicMock, Mock
 
 import pytest
 
@@ -380,14 +380,6 @@ def test_a_real_file_lock_has_its_file(blocked: Callable[..., int], tmp_path: Pa
 FAST_HZ = 500.0
 
 
-@pytest.fixture
-def sleeper() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that sleeps until it is killed."""
-    with subprocess.Popen([sys.executable, "-I", "-c", "import time; time.sleep(1000)"]) as child:
-        yield child
-        child.kill()
-
-
 HIDDEN = Remark(code="ptrace_scope", facts={"scope": 2})
 
 
@@ -407,7 +399,7 @@ def _kinds(samples: WaitSamples) -> set[tuple[int, str]]:
     return {(worker, WAIT_KINDS[kind]) for worker, kind in zip(samples.worker, samples.kind, strict=True)}
 
 
-def test_workers_are_seen_while_they_wait(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
+def test_workers_are_seen_while_they_wait(tmp_path: Path, blocked: Callable[..., int]) -> None:
     """Those that come later, too; samples stay after the sampler, whose process is reaped."""
     before = time.perf_counter_ns()
     workers = [(os.getpid(), threading.get_native_id())]
@@ -415,11 +407,11 @@ def test_workers_are_seen_while_they_wait(tmp_path: Path, sleeper: subprocess.Po
         process = sampler._process
         assert process is not None and process.poll() is None
         assert all(worker == 0 for worker, _ in _kinds(_until(sampler, lambda _: True)))
-        workers.append((sleeper.pid, sleeper.pid))
+        sleeper = blocked("import time; time.sleep(1000)")
+        workers.append((sleeper, sleeper))
         sampler.follow_threads()
         samples = _until(sampler, lambda seen: {(0, "running"), (1, "sleep")} <= _kinds(seen))
-        sleeper.kill()
-        sleeper.wait()
+        os.kill(sleeper, signal.SIGKILL)
         count = len(_until(sampler, lambda _: True).worker)
         _until(sampler, lambda seen: len(seen.worker) > count + 10)
     assert process.returncode is not None
@@ -572,36 +564,26 @@ def test_a_share_is_between_readings() -> None:
     assert isinstance(series, Series) and (series.name, series.values) == ("own_cpu", (0.5, 0.0))
 
 
-class Scripted:
+def sampler(sample: Callable[[], None]) -> MagicMock:
     """A sampler that runs what it is given."""
-
-    def __init__(self, sample: Callable[[], None]) -> None:
-        self.sample = sample
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def series(self) -> Sequence[Series | Missing]:
-        return ()
+    return MagicMock(sample=sample, series=lambda: ())
 
 
 def test_a_sampler_that_raises_is_missing_and_the_others_go_on() -> None:
     """An exception in one sampler becomes a Missing with its text, and is not repeated."""
     broken, reading = Mock(side_effect=ValueError("broken counter")), Mock()
-    thread = SamplerThread([Scripted(broken), Scripted(reading)])
+    thread = SamplerThread([sampler(broken), sampler(reading)])
     thread.sample_all()
     thread.sample_all()
     series, missing = thread.collected()
     assert series == [] and reading.call_count == 2
-    assert all_said([item.reason for item in missing]) == ["Scripted stopped: ValueError: broken counter"]
+    assert all_said([item.reason for item in missing]) == ["MagicMock stopped: ValueError: broken counter"]
 
 
 def test_the_thread_samples_at_least_once_and_ends() -> None:
     """However short the measurement, there is a reading; every quantity of the product is read or has a reason."""
     reading = Mock()
-    with SamplerThread([Scripted(reading)], period_s=3600):
+    with SamplerThread([sampler(reading)], period_s=3600):
         pass
     assert reading.called
     with sampling(FakeClock(), (), None) as thread:

@@ -67,31 +67,29 @@ def test_a_checkpoint_is_neither_written_over_nor_removed(watching: WrittenFiles
     assert ((kept / "last.pt").read_text(), (kept / "state.json").read_text()) == ("model", "{}")
 
 
-def test_saving_below_python_is_announced(watching: WrittenFiles, kept: Path) -> None:
-    """By whoever calls it. While it is off, as after a measurement, nothing is heard."""
-    with pytest.raises(Stop):
-        watching.saving(kept / "last.pt")
-    watching.saving(kept / "new.pt")
-    assert list(watching.new) == [str(kept / "new.pt")]
-    watching.end()
-    (kept / "last.pt").unlink()
-    assert not (kept / "last.pt").exists()
-
-
 def test_new_files_are_listed_and_are_the_programs_own(watching: WrittenFiles, kept: Path) -> None:
-    """They may be written again and removed; so may logs that were there."""
+    """They may be written again and removed; so may logs that were there, also beside a checkpoint. Saving below Python
+    is announced by whoever calls it. While it is off, as after a measurement, nothing is heard."""
     other = kept / "other"
     other.mkdir()
     (other / "log.txt").write_text("new")
     (other / "a.pt").write_text("one")
     (other / "a.pt").write_text("two")
+    (other / "a.pt").open("ab").close()
     (other / "a.pt").unlink()
-    assert list(watching.new) == [str(other / "log.txt"), str(other / "a.pt")]
+    watching.saving(kept / "new.pt")
+    assert list(watching.new) == [str(other / "log.txt"), str(other / "a.pt"), str(kept / "new.pt")]
     watching.new.clear()
     (other / "log.txt").write_text("again")
     (other / "log.txt").open("a").close()
     (other / "log.txt").read_text()
+    (kept / "state.json").open("a").close()
     assert not watching.new
+    with pytest.raises(Stop):
+        watching.saving(kept / "last.pt")
+    watching.end()
+    (kept / "last.pt").unlink()
+    assert not (kept / "last.pt").exists()
 
 
 def test_a_new_checkpoint_may_be_rotated(watching: WrittenFiles, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -111,45 +109,31 @@ def test_a_new_checkpoint_may_be_rotated(watching: WrittenFiles, tmp_path_factor
 
 
 def test_what_the_program_made_before_is_its_own(kept: Path) -> None:
-    """Once it is guarded it may write that over and rotate it, which is listed; what was there before it stays safe."""
+    """Once it is guarded it may write that over and rotate it, which is listed. What was there before it stays safe,
+    also where it was renamed: a backup of the last model, by a script that then writes a new one. Other data may be
+    opened to be changed, as numpy.memmap does by default."""
     files = WrittenFiles(Mock(side_effect=Stop))
+    for there in ("train.bin", "other.pt"):
+        (kept / there).write_bytes(b"data")
     files.listen()
-    last, log = kept / "epoch.pt", kept / "log.txt"
+    last, log, backup = kept / "epoch.pt", kept / "log.txt", kept / "last.pt.bak.pt"
     last.write_text("first epoch")
     log.write_text("started")
-    (kept / "last.pt").write_text("again")
+    (kept / "other.pt").write_text("again")
+    (kept / "last.pt").rename(backup)
+    (kept / "last.pt").write_text("new")
     files.begin()
     last.write_text("second epoch")
     log.open("a").close()
+    (kept / "train.bin").open("rb+").close()
     assert list(files.new) == [str(last)]
     last.unlink()
     with pytest.raises(Stop):
-        (kept / "last.pt").unlink()
-    files.end()
-
-
-def test_what_the_program_renamed_before_is_none_of_its_own(kept: Path) -> None:
-    """A backup of the last model, by a script that then writes a new one."""
-    files = WrittenFiles(Mock(side_effect=Stop))
-    files.listen()
-    (kept / "last.pt").rename(kept / "last.pt.bak.pt")
-    files.begin()
-    (kept / "last.pt").write_text("new")
+        (kept / "other.pt").unlink()
     with pytest.raises(Stop):
-        (kept / "last.pt").replace(kept / "last.pt.bak.pt")
+        (kept / "last.pt").replace(backup)
     files.end()
-    assert (kept / "last.pt.bak.pt").read_text() == "model"
-
-
-def test_data_may_be_opened_to_be_changed(watching: WrittenFiles, kept: Path, tmp_path: Path) -> None:
-    """As numpy.memmap does by default; and so may logs beside a checkpoint, and new checkpoints."""
-    watching.end()
-    (tmp_path / "train.bin").write_bytes(b"data")
-    watching.begin()
-    (tmp_path / "train.bin").open("rb+").close()
-    (kept / "state.json").open("a").close()
-    (kept / "new.pt").write_text("new")
-    (kept / "new.pt").open("ab").close()
+    assert backup.read_text() == "model"
 
 
 HOLDS = (
