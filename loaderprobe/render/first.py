@@ -358,8 +358,7 @@ def _needs(report: Report, some: Sequence[Outlook]) -> Section:
     cores = report.summary.environment.cores_available
     source = "assumed" if first.compute == "cpu" else "specified" if first.specified else "measured"
     sizes = {data.label: data.mean_size_bytes for data in report.summary.run.data}
-    lines: list[Line] = [_need_line(need, sizes.get(need.data)) for need in some]
-    lines += [*_opens(some), *_cores(some, cores)]
+    lines = (*(_need_line(need, sizes.get(need.data)) for need in some), *_opens(some), *_cores(some, cores))
     said = f"For {percent(first.utilization)} of {rate(first.images_per_s)} images/s ({source}), "
     said += f"{percent(1 - first.use)} of storage in reserve."
     missing = dict.fromkeys(remark_words(need.missing) for need in some if need.missing)
@@ -370,7 +369,7 @@ def _needs(report: Report, some: Sequence[Outlook]) -> Section:
     marks = f"● enough  ○ not known{least}  ✕ not enough, estimated"
     below = (Paragraph(text=marks, tone="legend"), Paragraph(text=said, tone="quiet"))
     title = f"What {named(first.accelerator, join_words([str(count) for count in counts]))} need, cold files"
-    return Section(title=title, parts=(Table(head=head, lines=tuple(lines)), *below))
+    return Section(title=title, parts=(Table(head=head, lines=lines), *below))
 
 
 def _need_line(need: Outlook, size_bytes: float | None) -> tuple[str, ...]:

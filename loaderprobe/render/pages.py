@@ -180,7 +180,7 @@ def _marks(chart: Chart, row: ChartRow) -> Iterator[str]:
     if row.level is not None and row.level <= chart.high:
         at = on_axis(chart, row.level)
         yield f'<line class="level" x1="{at:.2f}%" x2="{at:.2f}%" y1="0" y2="{_HEIGHT}"{_dash(row)}/>'
-    if row.interval:
+    if row.interval and row.interval[0] < chart.high:
         yield from _whisker(chart, row.interval, middle)
     if row.point:
         yield _dot(row.point, f"{on_axis(chart, row.point.end):.2f}%", middle)
@@ -232,8 +232,6 @@ def hatches() -> str:
 
 def _whisker(chart: Chart, interval: tuple[float, float], middle: float) -> Iterator[str]:
     """With a halo, so that it shows on a bar; with an arrow in place of its cap where it passes the end of the axis."""
-    if interval[0] >= chart.high:
-        return
     low, high = (on_axis(chart, end) for end in interval)
     caps = [low] if interval[1] > chart.high else [low, high]
     if interval[1] > chart.high:

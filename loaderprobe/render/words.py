@@ -140,6 +140,7 @@ ENOUGH_MARK = {"enough": "●", "not known": "○", "not enough": "✕"}
 
 
 def enough_mark(there: float, wanted: float, *, at_least: bool = False) -> str:
+    """The mark of what `enough` says."""
     return ENOUGH_MARK[enough(there, wanted, at_least=at_least)]
 
 
