@@ -51,13 +51,6 @@ def uneven(paths: list[str]) -> samples.Pairs:
     return pairs
 
 
-def mapped(paths: list[str]) -> samples.Mapped:
-    """All images in one file, which is mapped into memory."""
-    whole = Path(paths[0]).with_name("whole.mapped")
-    whole.write_bytes(b"".join(Path(path).read_bytes() for path in paths))
-    return samples.Mapped(str(whole), len(paths))
-
-
 def pipeline(paths: list[str]) -> samples.Piped:
     """Later stages may make other batches."""
     return samples.Piped([DataLoader(Numbers(), batch_size=4), lambda batches: pytest.fail("was run")])
@@ -75,12 +68,13 @@ VARIANTS: dict[str, tuple[Callable[[list[str]], Any], Found]] = {
         lambda paths: DataLoader(samples.Finished(), 4, collate_fn=samples.finished, num_workers=1), {"images": {4}},
     ),
     "by lists": (
-        lambda paths: DataLoader(samples.ByLists(), None, sampler=samples.Pairs(64, 4), collate_fn=samples.finished),
-        {"images": {4}},
+        lambda paths: DataLoader(
+            samples.Made(samples.listed), None, sampler=samples.Pairs(64, 4), collate_fn=samples.finished
+        ), {"images": {4}},
     ),
     # No cold files, although files lie where the data set says that it came from.
     "in memory": (
-        lambda paths: DataLoader(samples.InMemory(str(Path(paths[0]).parent)), 4, num_workers=1),
+        lambda paths: DataLoader(samples.Made(float, root=str(Path(paths[0]).parent)), 4, num_workers=1),
         {"access": "none", "cache": "as-found", "sample": "samples", "note": "reads_no_files"},
     ),
     "one go": (lambda paths: DataLoader(samples.InOneGo(paths), 4, num_workers=1), COLD),
@@ -121,8 +115,8 @@ VARIANTS: dict[str, tuple[Callable[[list[str]], Any], Found]] = {
         {**COLD, "modes": {"baseline", "warm", "cached_samples", "no_transport", "resident"}},
     ),
     # Found among mappings and the data set's own lists, evicted as a whole, warm by repetition.
-    "mapped": (lambda paths: DataLoader(mapped(paths), 4, num_workers=2), PARTS),
-    "read in C": (lambda paths: DataLoader(samples.ReadInC(paths), 4, num_workers=2), PARTS),
+    "mapped": (lambda paths: DataLoader(samples.mapped(paths), 4, num_workers=2), PARTS),
+    "read in C": (lambda paths: DataLoader(samples.read_in_c(paths), 4, num_workers=2), PARTS),
     "no images": (lambda paths: DataLoader(Numbers(), 4, num_workers=1), {"sample": "samples"}),
     "one short batch": (lambda paths: DataLoader(RawImages(paths[:6]), 64, num_workers=2), {"batch_size": 6}),
     "out of order": (
@@ -266,7 +260,7 @@ def test_compute_alone_steps_on_several_batches(judge: Judge) -> None:
         alone.append(set(lengths))
         return (("baseline", "loader_only"), ("baseline", "training")) if len(alone) == 1 else ()
 
-    loader = DataLoader(samples.Texts(64), batch_size=4, num_workers=1)
+    loader = DataLoader(samples.Made(samples.long_and_short), batch_size=4, num_workers=1)
     judge(loader, lambda batch: lengths.append(batch.shape[1]), decide=compute_alone_first)
     assert {8, 16, 32, 64} <= alone[0]
 
@@ -381,10 +375,11 @@ def without_a_label() -> Iterator[Any]:
 
 
 Make = Callable[[list[str]], Any]
+BROKEN = partial(DataLoader, samples.Made(samples.broken), 4)
 ENDED = r"the loader ended after [0-9]+ batch(es)? and did not begin again"
 FAILS: tuple[tuple[Make, Any, type[BaseException], str, str], ...] = (
-    (lambda paths: DataLoader(samples.Broken(), 4), None, LoaderprobeError, "data set raised FileNotFoundError: s", ""),
-    (lambda _: DataLoader(samples.Broken(), 4, num_workers=2), None, LoaderprobeError, "set raised FileNotFound", ""),
+    (lambda paths: BROKEN(), None, LoaderprobeError, "the data set raised FileNotFoundError: samp", ""),
+    (lambda paths: BROKEN(num_workers=2), None, LoaderprobeError, "the data set raised FileNotFoundError", ""),
     (
         lambda paths: DataLoader(Numbers(), 4, num_workers=1, collate_fn=raising), None, LoaderprobeError,
         "the loader's collate_fn raised ValueError: no\nlabels", "",
@@ -396,7 +391,7 @@ FAILS: tuple[tuple[Make, Any, type[BaseException], str, str], ...] = (
     ),
     (lambda _: Failing(DataLoader(Numbers(), 4)), None, LoaderprobeError, "loader raised ValueError: no device", ""),
     (
-        lambda paths: DataLoader(samples.Deadly(), 4, num_workers=2), None, LoaderprobeError,
+        lambda paths: DataLoader(samples.Made(samples.deadly), 4, num_workers=2), None, LoaderprobeError,
         "worker .* was killed by SIGKILL", "dmesg",
     ),
     # torch reports it by a signal, which meets whatever runs just then.
