@@ -458,15 +458,13 @@ def test_ctrl_c_ends_a_diagnosis_with_the_rounds_that_there_are(judge: Judge, pa
 
 
 def test_what_cannot_be_asked_of_a_loader() -> None:
-    """A step that cannot be called, a budget, a state of the cache."""
+    """A step that cannot be called, and a budget."""
     loader = DataLoader(Numbers(), batch_size=4)
     with pytest.raises(BadValue, match="the step is a int"):
         loaderprobe.diagnose(loader, 3)  # type: ignore[arg-type]  # wrong on purpose
     for budget_s in (0, -1.0, float("nan")):
         with pytest.raises(BadValue, match="the budget must be"):
             loaderprobe.diagnose(loader, budget_s=budget_s)
-    with pytest.raises(BadValue, match="is not one of 'cold', 'warm'"):
-        loaderprobe.diagnose(loader, cache="hot")
 
 
 def test_a_loader_that_merges_batches_is_refused_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:

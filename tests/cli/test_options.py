@@ -109,6 +109,7 @@ def test_what_a_row_fills_has_its_default_and_type() -> None:
         ("sweep", "compile", "no", "'no' is neither True nor False"),
         *((verb, "seed", "x", "'x' is not a whole number") for verb in ("bandwidth", "generate")),
         ("trace", "device", "x", "'x' is not a whole number"),
+        ("diagnose", "cache", "hot", "'hot' is not one of 'cold', 'warm'"),
     ],
 )
 def test_python_refuses_what_the_command_line_does(verb: str, name: str, value: Any, says: str, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from loaderprobe.api.sweep_spec import check_layouts, compute_names, images_need
 from loaderprobe.cli import border
 from loaderprobe.errors import BadValue, LostRank, NoSpace
 from loaderprobe.measure.ceilings import Ceilings
-from loaderprobe.measure.runner import ForkServer, Order
+from loaderprobe.measure.runner import Order
 from loaderprobe.measure.sweep import Orders, pending
 from loaderprobe.measure.sweep import sweep as sweep_by
 from loaderprobe.records.config import Auto, RunConfig, SweepSpec
@@ -39,7 +39,6 @@ from loaderprobe.system.launcher import VISIBLE
 from loaderprobe.testing import FakeClock
 from tests.analyze.scripted import Truth, measured
 from tests.cli.invoke import invoke
-from tests.conftest import shorten_sweeps
 from tests.fakes import example_environment
 from tests.planted.loaders import without_torch
 from tests.stored import FAILED, PENDING, empty_run, plain_run
@@ -372,53 +371,42 @@ def test_what_auto_asks_for() -> None:
 SMALL = ("--rounds", 1, "--batch-size", 4, "--budget", 40)
 
 
-@pytest.fixture(scope="module")
-def small_run(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> Path:
-    """A real sweep over generated data, which chooses its workers; that more may follow is said before."""
-    place = tmp_path_factory.mktemp("sweep")
-    with pytest.MonkeyPatch.context() as patch:
-        shorten_sweeps(patch, fork_server)
-        done = invoke(
-            "sweep", "--workers", "auto", "--resolutions", "64x48", "--compute", "emulated:100",
-            "--data-dir", place / "data", "--out", place / "run", *SMALL,
-        )  # fmt: skip
-    assert done.exit_code == 0, done.stderr
+@pytest.mark.usefixtures("short_sweeps", "impatient")
+def test_a_sweep_chooses_its_workers_and_is_complete(tmp_path: Path) -> None:
+    """A real one over generated data; that more may follow is said before, and its summary has what was added. Resuming
+    it measures nothing: the measurements stay as they are, to the byte, and what `--json` prints is the summary and
+    nothing else. While another process holds the run it is refused, and changes nothing of what was asked."""
+    out = tmp_path / "run"
+    asked = (
+        "--workers",
+        "auto",
+        "--resolutions",
+        "64x48",
+        "--compute",
+        "emulated:100",
+        "--data-dir",
+        tmp_path / "data",
+    )
+    done = invoke("sweep", *asked, "--out", out, *SMALL)
     said = " ".join(done.stderr.split())
-    assert said.startswith("Data: about ") and "not known beforehand" in said
-    return place / "run"
-
-
-def test_a_sweep_chooses_its_workers(small_run: Path) -> None:
-    """Its summary has what was added."""
-    summary = json.loads((small_run / "summary.json").read_text())
+    assert done.exit_code == 0 and said.startswith("Data: about ") and "not known beforehand" in said, said
+    summary = json.loads((out / "summary.json").read_text())
     rows = summary["configurations"]
     jsonschema.validate(summary, json.loads(invoke("report", "--schema").stdout))
     assert [row["workers"] for row in rows][:2] == [0, 1] and len(rows) < 7
     assert {row["status"] for row in rows} == {"measured"} and all(row["emulated"] for row in rows)
-    run = loaderprobe.load(small_run)
+    run = loaderprobe.load(out)
     assert len(run.steps()) and {-1, 0} & set(run.batches()["worker"])
-
-
-@pytest.mark.usefixtures("short_sweeps")
-def test_resuming_a_complete_run_measures_nothing(small_run: Path) -> None:
-    """The measurements stay as they are, to the byte. What `--json` prints is the summary and nothing else."""
-    summary = json.loads((small_run / "summary.json").read_text())
-    before = {path: path.read_bytes() for path in (small_run / "measurements").iterdir()}
-    done = invoke("sweep", "--resume", small_run, "--json")
+    before = {path: path.read_bytes() for path in (out / "measurements").iterdir()}
+    done = invoke("sweep", "--resume", out, "--json")
     assert done.exit_code == 0 and json.loads(done.stdout) == summary
-    assert "everything is already measured" in invoke("sweep", "--resume", small_run).stderr
-    assert {path: path.read_bytes() for path in (small_run / "measurements").iterdir()} == before
-
-
-@pytest.mark.usefixtures("impatient")
-def test_a_second_sweep_on_the_same_run_is_refused(small_run: Path) -> None:
-    """While one holds the run, another gets exit code 5, and changes nothing of what was asked."""
-    asked = (small_run / "run.json").read_bytes()
-    with lock_directory(small_run):
-        done = invoke("sweep", "--resume", small_run, "--budget", 60)
-    assert done.exit_code == 5
-    assert "another loaderprobe" in done.stderr
-    assert (small_run / "run.json").read_bytes() == asked
+    assert "everything is already measured" in invoke("sweep", "--resume", out).stderr
+    spec = (out / "run.json").read_bytes()
+    with lock_directory(out):
+        done = invoke("sweep", "--resume", out, "--budget", 60)
+    assert done.exit_code == 5 and "another loaderprobe" in done.stderr
+    assert (out / "run.json").read_bytes() == spec
+    assert {path: path.read_bytes() for path in (out / "measurements").iterdir()} == before
 
 
 @pytest.mark.usefixtures("short_sweeps")
