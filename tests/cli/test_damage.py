@@ -159,25 +159,21 @@ def test_a_name_in_a_run_leads_nowhere_else(run: RunDirectory) -> None:
 
 @pytest.mark.usefixtures("same_machine")
 def test_a_report_imports_nothing_that_a_run_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loaders and computes of third parties, known or not, are only words; resuming says what it will import."""
+    """Loaders and computes of third parties, known or not, are only words; resuming says what it will import, and ends
+    before it begins where there is no such name."""
     (tmp_path / "surprise.py").write_text("raise SystemExit('imported')")
     monkeypatch.syspath_prepend(str(tmp_path))
-    run = with_loader(tmp_path / "run", "surprise:Loader")
-    code, out, _ = cli("report", run.path, "--format", "csv")
-    assert code == 0 and "surprise:Loader" in out and "surprise" not in sys.modules
-    assert foreign_modules(run) == ("surprise",) and foreign_modules(with_loader(tmp_path / "own", "torch")) == ()
     monkeypatch.setattr(verb, "measure", lambda *_: None)
-    _, _, err = cli("sweep", "--resume", run.path, "--quiet")
-    assert "its module surprise is going to be imported" in err and "surprise" not in sys.modules
-
-
-@pytest.mark.usefixtures("same_machine")
-def test_a_run_with_an_unknown_name_is_shown_and_not_resumed(tmp_path: Path) -> None:
-    """`report` shows it; `--resume` ends with exit code 2 before it begins."""
-    run = with_loader(tmp_path / "run", "gone")
-    assert cli("report", run.path)[0] == 0
-    code, out, err = cli("sweep", "--resume", run.path)
-    assert (code, out) == (2, "") and "there is no loader named 'gone'" in err
+    says = {"surprise:Loader": "its module surprise is going to be imported", "gone": "there is no loader named 'gone'"}
+    for number, name in enumerate(says):
+        run = with_loader(tmp_path / str(number), name)
+        code, out, _ = cli("report", run.path, "--format", "csv")
+        assert code == 0 and name in out
+        code, out, err = cli("sweep", "--resume", run.path, "--quiet")
+        assert says[name] in err and (name != "gone" or (code, out) == (2, "")) and "surprise" not in sys.modules
+    assert [foreign_modules(with_loader(tmp_path / name, name)) for name in ("surprise:Other", "torch")] == [
+        ("surprise",), (),
+    ]  # fmt: skip
 
 
 def test_a_full_disk_does_not_hide_what_was_measured(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -368,7 +368,7 @@ def test_what_auto_asks_for() -> None:
     assert asked(workers="auto", prefetch_factor="auto,1,4").auto
 
 
-SMALL = ("--rounds", 1, "--batch-size", 4, "--budget", 40)
+SMALL = ("--rounds", 1, "--batch-size", 4, "--budget", 16)
 
 
 @pytest.mark.usefixtures("short_sweeps", "impatient")
