@@ -68,7 +68,7 @@ def test_a_sweep_returns_its_run(photos: Path, tmp_path: Path, monkeypatch: pyte
     (photos / "a" / "damaged.jpg").write_bytes((photos / "a" / "0.jpg").read_bytes()[:5000])
     (photos / "a" / "notes.txt").write_text("not an image")
     run = loaderprobe.sweep(
-        photos, workers=[1, 2, 2], compute=["emulated:100", "emulated:mlperf-h100"], cache=("cold", "warm"),
+        photos, workers=[1, 0, 2, 2], compute=["emulated:100", "emulated:mlperf-h100"], cache=("cold", "warm"),
         precision="auto", batch_size=2, decoder="torchvision", rounds=2, out=tmp_path / "run",
     )  # fmt: skip
     configs = RunDirectory.open(run.path).record.spec.configs
@@ -79,7 +79,7 @@ def test_a_sweep_returns_its_run(photos: Path, tmp_path: Path, monkeypatch: pyte
     assert all(text in "".join(data["skipped"]) for text in ("damaged.jpg: damaged", "notes.txt: not an image"))
     assert summary["pending"] == 12 and "<html" in (run.path / "report.html").read_text()
     call = run.report().summary.run.command
-    assert call.startswith(f"loaderprobe.sweep({str(photos)!r}, workers=[1, 2, 2], ")
+    assert call.startswith(f"loaderprobe.sweep({str(photos)!r}, workers=[1, 0, 2, 2], ")
     assert "compute=['emulated:100', 'emulated:mlperf-h100']" in call and f"out={str(run.path)!r})" in call
     assert "precision" not in call, "it was left as it is"
 
@@ -301,8 +301,9 @@ def best_of(run: RunDirectory) -> Iterator[tuple[int, int]]:
 
 
 def test_workers_are_added_until_the_fewest_that_are_enough_are_measured(tmp_path: Path) -> None:
-    """The page names them with a measured rate and its range, and so does the knee."""
-    run = made_run(tmp_path / "run", LATENCY)
+    """The page names them with a measured rate and its range, and so does the knee. Where it was interrupted, what it
+    had asked for is pending, and the search goes on from all results."""
+    run = made_run(tmp_path / "whole", LATENCY)
     runner = Runner(LATENCY)
     asked = swept(run, runner)
     assert asked[:2] == [(0, 0), (1, 2)] and len(asked) == len(set(asked)) <= 8
@@ -313,20 +314,13 @@ def test_workers_are_added_until_the_fewest_that_are_enough_are_measured(tmp_pat
     assert list(best_of(run)) == [(knee.workers, 2)] and knee.how == "measured"
     assert knee.images_per_s and knee.images_per_s.value >= 0.98 * LATENCY.training(32)
     assert (knee.workers, more_of(run)) == (24, [])
-    assert plan(run).configurations == 0
-
-
-def test_a_sweep_that_was_interrupted_goes_on_where_it_was(tmp_path: Path) -> None:
-    """What it had asked for is pending, and the search goes on from all results."""
-    whole = swept(made_run(tmp_path / "whole", LATENCY), Runner(LATENCY))
+    assert plan(run).configurations == 0 and swept(run, Runner(LATENCY)) == []
     run = made_run(tmp_path / "run", LATENCY)
     with pytest.raises(KeyboardInterrupt):
         swept(run, Runner(LATENCY, stops_at=4))
     again = RunDirectory.open(run.path)
-    assert [settings(config) for config in pending(again)] == [whole[3]]
-    assert swept(again, Runner(LATENCY)) == whole[3:]
-    complete = RunDirectory.open(run.path)
-    assert swept(complete, Runner(LATENCY)) == []
+    assert [settings(config) for config in pending(again)] == [asked[3]]
+    assert swept(again, Runner(LATENCY)) == asked[3:]
 
 
 def test_prefetch_factors_are_added_for_the_workers_that_are_enough(tmp_path: Path) -> None:
@@ -359,7 +353,7 @@ def test_what_auto_asks_for() -> None:
     assert made.auto and made.auto.workers and made.auto.prefetch_factor and made.auto.most_workers >= 8
     assert settings(possible(made)[-1]) == (made.auto.most_workers, 8)
     assert images_needed(made) > images_needed(asked(workers="1"))
-    named = asked(workers=["auto", 3], serial=False)
+    named = asked(workers=["auto", 0, 3], serial=False)
     assert [settings(config) for config in named.configs] == [(3, 2)]
     assert named.auto and not named.auto.prefetch_factor
     assert asked(workers="1,2").auto is None
