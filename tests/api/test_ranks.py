@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import multiprocessing
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -263,14 +264,14 @@ def test_nodes_meet_by_the_way_from_one_to_another(monkeypatch: pytest.MonkeyPat
     assert launch._interface(head, (head,), 7) == ""
 
 
-def measures(rank: int, scratch: Path) -> None:
+def measures(rank: int, port: int, scratch: Path) -> None:
     torch.set_num_threads(1)
     changed: Any = {"pace_for": lambda **_: Pace(min_s=0.03, min_batches=4, max_s=0.1)}
     vars(session).update(changed, ALONE_S=0.1)
     vars(loader).update(DISCOVERY_AT_LEAST_S=0.05)
     placement = RankPlacement(
-        rank=rank, size=2, node=0, local_rank=rank, local_size=2, address="127.0.0.1",
-        port=int((scratch / "port").read_text()), prefix="p", timeout_s=20.0,
+        rank=rank, size=2, node=0, local_rank=rank, local_size=2, address="127.0.0.1", port=port, prefix="p",
+        timeout_s=20.0,
     )  # fmt: skip
     order = Order(
         config=example_config(ranks=2), files=example_files(1), budget_s=0.5, begin_ns=0,
@@ -280,14 +281,19 @@ def measures(rank: int, scratch: Path) -> None:
     (scratch / f"rank-{rank}.json").write_bytes(encode("own-loader", found))
 
 
-def test_two_ranks_are_measured_in_step_by_the_users_function(tmp_path: Path, python: str) -> None:
+def test_two_ranks_are_measured_in_step_by_the_users_function(tmp_path: Path) -> None:
     """By the user's own sampler and model: rank 0 returns what both measured, the other its own. What only ranks lose
     is measured: alone, without the input of one, and the exchange of gradients. It becomes a diagnosis of both."""
     store: Any = dist.TCPStore(  # type: ignore[attr-defined]  # torch does not list it
         "127.0.0.1", 0, None, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=20)
     )
-    (tmp_path / "port").write_text(str(store.port))
-    in_two_ranks(python, measures, tmp_path)
+    context = multiprocessing.get_context("fork")
+    ranks = [context.Process(target=measures, args=(rank, store.port, tmp_path)) for rank in range(2)]
+    for rank in ranks:
+        rank.start()
+    for rank in ranks:
+        rank.join(60.0)
+        assert rank.exitcode == 0
     files = [tmp_path / f"rank-{rank}.json" for rank in range(2)]
     found = [decode("own-loader", file.read_bytes(), OwnMeasured, file.name) for file in files]
     together, other = (each.measurement for each in found)
