@@ -197,14 +197,9 @@ def fork_server() -> Iterator[ForkServer]:
 
 @pytest.fixture
 def short_sweeps(fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """See `shorten_sweeps`."""
-    shorten_sweeps(monkeypatch, fork_server)
-
-
-def shorten_sweeps(patch: pytest.MonkeyPatch, server: ForkServer) -> None:
     """A sweep in this process has no forkserver of its own, and reads for a moment to find the storage's ceiling."""
-    patch.setattr("loaderprobe.measure.ceilings.CEILING_S", 0.02)
-    patch.setattr("loaderprobe.api.sweep.ForkServer", lambda: nullcontext(server))
+    monkeypatch.setattr("loaderprobe.measure.ceilings.CEILING_S", 0.02)
+    monkeypatch.setattr("loaderprobe.api.sweep.ForkServer", lambda: nullcontext(fork_server))
 
 
 @pytest.fixture(scope="session")

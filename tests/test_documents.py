@@ -10,7 +10,7 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -95,27 +95,12 @@ def test_every_command_line_would_be_taken(page: Path) -> None:
 
 def test_a_command_line_that_is_wrong_is_found() -> None:
     """Of each kind, so that the test above cannot pass by reading nothing."""
-    assert list(command_lines("Use `loaderprobe\nsweep` and:\n```\n$ loaderprobe doctor . # here\n```\n")) == [
-        "doctor . # here",
-        "sweep",
-    ]
-    assert trouble("nonsense") == "no command nonsense"
-    assert "--nonsense" in trouble("sweep --nonsense")
-    assert "--workers" in trouble("sweep --workers")
-    assert trouble("doctor a b") == "doctor takes fewer arguments"
-    assert trouble("sweep data --workers 1,2 --json") == ""
-
-
-def test_every_option_and_topic_exists() -> None:
-    """An option that is named without its command belongs to one of them; `explain TOPIC` has a page."""
-    options = {option for each in COMMANDS.values() for parameter in each.params for option in parameter.opts} | HELP
-    texts = [page.read_text() for page in PAGES]
-    named = {span.split()[0] for text in texts for span in spans(text) if span.startswith("--")}
-    assert named - options == set()
-    topics = {
-        line.split()[1] for text in texts for line in command_lines(text) if re.match(r"explain [a-z]", line)
-    }  # fmt: skip
-    assert topics - {path.stem for path in GUIDE.glob("*.md")} == set()
+    text = "Use `loaderprobe\nsweep` and:\n```\n$ loaderprobe doctor . # here\n```\n"
+    assert list(command_lines(text)) == ["doctor . # here", "sweep"]
+    assert [trouble(line) for line in ("nonsense", "doctor a b", "sweep data --workers 1,2 --json")] == [
+        "no command nonsense", "doctor takes fewer arguments", "",
+    ]  # fmt: skip
+    assert "--nonsense" in trouble("sweep --nonsense") and "--workers" in trouble("sweep --workers")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -131,23 +116,6 @@ def test_every_python_name_exists(page: Path) -> None:
                 assert {keyword.arg for keyword in node.keywords} <= set(taken)
 
 
-def test_what_a_diagnosis_is_said_to_have_exists() -> None:
-    """Each `found.NAME` of its page."""
-    named = {
-        match for span in spans((GUIDE / "diagnose.md").read_text()) for match in re.findall(r"^found\.(\w+)", span)
-    }
-    assert {"bound", "verdict", "measurement"} <= named
-    assert {
-        name for name in named - {field.name for field in fields(Diagnosis)} if not hasattr(Diagnosis, name)
-    } == set()
-
-
-def test_readme_names_modules_that_exist() -> None:
-    """From the package or from the root."""
-    modules = [span for span in spans(README.read_text()) if re.fullmatch(r"\w+/[\w/]+\.py", span)]
-    assert modules and [each for each in modules if not (ROOT / "loaderprobe" / each).exists()] == []
-
-
 def test_the_newest_version_of_a_schema_that_changed_is_named() -> None:
     """With what is new in it; the first version of a schema needs no words."""
     text = (GUIDE / "changes.md").read_text()
@@ -156,20 +124,9 @@ def test_the_newest_version_of_a_schema_that_changed_is_named() -> None:
     assert newest == {"plan": PLAN_VERSION, "diagnosis": DIAGNOSIS_VERSION} and SCHEMA_VERSION == 1
 
 
-def test_every_letter_of_a_cause_is_explained() -> None:
-    """In the table of the map."""
-    rows = re.findall(r"^\| ([A-Z](?:, [A-Z])*) \|", (GUIDE / "sweep.md").read_text(), re.MULTILINE)
-    assert {each.letter for each in RESOURCE.values() if each.is_cause} <= set(", ".join(rows).split(", "))
-
-
-def test_readme_names_every_topic_in_under_a_thousand_words() -> None:
-    """It is the first page, and leads to all others."""
-    text = README.read_text()
-    assert len(text.split()) < MOST_WORDS
-    assert {path.stem for path in GUIDE.glob("*.md")} - {span.split()[-1] for span in spans(text)} == set()
-
-
 BENCHES = ROOT / "scripts" / "benches"
+TEXTS = {page: page.read_text() for page in PAGES}
+TOPICS = {path.stem for path in GUIDE.glob("*.md")}
 
 
 def _benches() -> dict[str, str]:
@@ -182,88 +139,109 @@ def _benches() -> dict[str, str]:
     }
 
 
-def _named() -> Iterator[tuple[str, str]]:
-    """(where, `scripts/NAME` or `scripts/bench NAME`) of each in what people read, code included."""
-    read = [ROOT / "README.md", ROOT / "pyproject.toml"]
-    for path in (*read, *ROOT.glob("loaderprobe/**/*.md"), *ROOT.glob("loaderprobe/**/*.py")):
-        for found in re.finditer(r"scripts/(bench\s+)?(\w+)", path.read_text()):
-            yield str(path.relative_to(ROOT)), found[0]
+def found(pattern: str, texts: Iterable[str]) -> set[str]:
+    """What the pattern matches, or its group."""
+    return {match for text in texts for match in re.findall(pattern, text, re.MULTILINE)}
 
 
-def test_every_script_that_is_named_is_there() -> None:
-    """A reader can type what is written; all that have no ending can be run."""
-    benches, named = _benches(), list(_named())
-    assert len(named) > 10
-    for where, words in named:
-        script, *bench = words.split()
-        assert bench[0] in benches if bench else (ROOT / script).exists(), f"{where}: {words}"
+OPTIONS = {each for one in COMMANDS.values() for given in one.params for each in given.opts} | HELP
+SPANS = [span for text in TEXTS.values() for span in spans(text)]
+CODE = (ROOT / "pyproject.toml", *ROOT.glob("loaderprobe/**/*.py"))
+READ = [*TEXTS.values(), *(path.read_text() for path in CODE)]
+MODULES = {path.stem for path in BENCHES.glob("*.py")}
+NAMED: dict[str, tuple[Collection[str], Collection[str]]] = {
+    "an option without its command": (found(r"^--[\w-]+", SPANS), OPTIONS),
+    "a topic of explain": (found(r"^explain ([a-z-]+)", map("\n".join, map(command_lines, TEXTS.values()))), TOPICS),
+    "a topic, which README names": (TOPICS, {span.split()[-1] for span in spans(TEXTS[README])}),
+    "found.NAME of a diagnosis": (
+        found(r"^found\.(\w+)", spans((GUIDE / "diagnose.md").read_text())) | {"bound", "verdict", "measurement"},
+        {*dir(Diagnosis), *(field.name for field in fields(Diagnosis))},
+    ),
+    "a module in README": (
+        {span for span in spans(TEXTS[README]) if re.fullmatch(r"\w+/[\w/]+\.py", span)},
+        {str(path.relative_to(ROOT / "loaderprobe")) for path in ROOT.glob("loaderprobe/**/*.py")},
+    ),
+    "a letter of a cause, which the map has": (
+        {each.letter for each in RESOURCE.values() if each.is_cause},
+        {*", ".join(found(r"^\| ([A-Z](?:, [A-Z])*) \|", [(GUIDE / "sweep.md").read_text()])).split(", ")},
+    ),
+    "a script": (found(r"scripts/(\w+)", READ), {path.name for path in (ROOT / "scripts").iterdir()}),
+    "a bench": (found(r"scripts/bench\s+(\w+)", READ), _benches()),
+    **{
+        f"{name} of scripts/bench {bench}": pair
+        for bench, parts in (("truth", FAMILIES), ("forecast", KINDS))
+        for name, pair in {
+            "a part": (found(rf"scripts/bench {bench} (\w+)", TEXTS.values()), parts),
+            "a part, which is named": (parts, found(rf"scripts/bench {bench} (\w+)", TEXTS.values())),
+            "the module of a part": ([f"{bench}_{part}" for part in parts], MODULES),
+        }.items()
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", NAMED)
+def test_what_is_named_is_there(kind: str) -> None:
+    """In what people read, code included: a reader can type what is written, and all that there is has its words."""
+    named, there = NAMED[kind]
+    assert named and {*named} - {*there} == set()
+
+
+def test_readme_has_under_a_thousand_words_and_scripts_can_be_run() -> None:
+    """It is the first page; a script has no ending."""
+    assert len(TEXTS[README].split()) < MOST_WORDS
     scripts = [path for path in (ROOT / "scripts").iterdir() if path.is_file() and not path.suffix]
     assert [path.name for path in scripts if not os.access(path, os.X_OK)] == []
 
 
-@pytest.mark.parametrize(("bench", "parts"), [("truth", FAMILIES), ("forecast", KINDS)])
-def test_every_part_of_a_bench_that_is_named_is_there(bench: str, parts: Collection[str]) -> None:
-    """Its first argument is a family, or a kind; and each of these has a module."""
-    text = "".join(path.read_text() for path in (ROOT / "README.md", *ROOT.glob("loaderprobe/guide/*.md")))
-    named = re.findall(rf"scripts/bench {bench} (\w+)", text)
-    assert set(named) == set(parts)
-    assert [name for name in parts if not (BENCHES / f"{bench}_{name}.py").exists()] == []
-
-
-def _row(**gains: Sequence[float]) -> Row:
-    return Row(name="row", logs={name: [math.log(gain) for gain in rounds] for name, rounds in gains.items()})
-
-
-CLEAR = _row(storage=(2.0, 2.1, 1.9), compute=(1.0, 1.0, 1.0))
-NEARLY_EQUAL = _row(storage=(1.3, 1.3), compute=(1.15, 1.15))
-NOISY = _row(storage=(1.1, 2.0), compute=(1.0, 1.0))
-NOTHING = _row(storage=(1.01, 1.02), compute=(1.0, 1.01))
+CLEAR = {"storage": (2.0, 2.1, 1.9), "compute": (1.0, 1.0, 1.0)}
+NEARLY_EQUAL = {"storage": (1.3, 1.3), "compute": (1.15, 1.15)}
+NOISY = {"storage": (1.1, 2.0), "compute": (1.0, 1.0)}
+NOTHING = {"storage": (1.01, 1.02), "compute": (1.0, 1.01)}
 
 
 @pytest.mark.parametrize(
-    ("row", "cause", "candidates", "outcome"),
+    ("gains", "planted", "cause", "candidates", "outcome"),
     [
-        (CLEAR, "storage", (), "right"),
-        (CLEAR, "compute", (), "wrong"),
-        (CLEAR, "balanced", (), "wrong"),
-        (CLEAR, "either", ("compute", "storage"), "either"),
-        (CLEAR, "either", ("compute", "preprocessing"), "wrong"),
-        (CLEAR, "inconclusive", (), "inconclusive"),
-        (NEARLY_EQUAL, "storage", (), "unclear"),
-        (NEARLY_EQUAL, "compute", (), "wrong"),
-        (NOISY, "compute", (), "unclear"),
-        (NOTHING, "balanced", (), "right"),
-        (NOTHING, "storage", (), "wrong"),
-        (Row(name="row", planted=("preprocessing", "cpu")), "cpu", (), "right"),
-        (Row(name="row", planted=("preprocessing",)), "cpu", (), "wrong"),
-        (Row(name="row", planted=("storage",)), "compute", (), "wrong"),
+        (CLEAR, (), "storage", (), "right"),
+        (CLEAR, (), "compute", (), "wrong"),
+        (CLEAR, (), "balanced", (), "wrong"),
+        (CLEAR, (), "either", ("compute", "storage"), "either"),
+        (CLEAR, (), "either", ("compute", "preprocessing"), "wrong"),
+        (CLEAR, (), "inconclusive", (), "inconclusive"),
+        (NEARLY_EQUAL, (), "storage", (), "unclear"),
+        (NEARLY_EQUAL, (), "compute", (), "wrong"),
+        (NOISY, (), "compute", (), "unclear"),
+        (NOTHING, (), "balanced", (), "right"),
+        (NOTHING, (), "storage", (), "wrong"),
+        ({}, ("preprocessing", "cpu"), "cpu", (), "right"),
+        ({}, ("preprocessing",), "cpu", (), "wrong"),
+        ({}, ("storage",), "compute", (), "wrong"),
     ],
 )
-def test_what_benches_count_as_right(row: Row, cause: str, candidates: tuple[str, ...], outcome: str) -> None:
+def test_what_benches_count_as_right(
+    gains: dict[str, Sequence[float]], planted: tuple[str, ...], cause: str, candidates: tuple[str, ...], outcome: str
+) -> None:
     """A firm word on a clear row is right or wrong; on others wrong where it loses over 10 %, beyond the noise."""
+    logs = {name: [math.log(gain) for gain in rounds] for name, rounds in gains.items()}
+    row = Row(name="row", planted=planted, logs=logs)
     assert row.outcome(Said(cause=cause, candidates=candidates)) == outcome
 
 
-def test_without_a_name_benches_are_listed() -> None:
-    """Each with the first line of its docstring."""
-    done = subprocess.run([ROOT / "scripts" / "bench"], capture_output=True, text=True, check=True)
-    assert [line.split(maxsplit=1) for line in done.stdout.splitlines()[1:]] == [[*each] for each in _benches().items()]
-
-
 @pytest.mark.parametrize(
-    ("command", "says"),
+    ("command", "code", "says"),
     [
-        (["bench", "nosuch"], "scripts/bench lists them"), (["bench", "harness"], "scripts/bench lists them"),
-        (["bench", "../setup"], "scripts/bench lists them"), (["setup", "all"], "scripts/setup dev"),
-        (["setup", "dev", "bench"], "scripts/setup dev"),
+        (["bench"], 0, ""), (["bench", "nosuch"], 2, "scripts/bench lists them"),
+        (["bench", "harness"], 2, "scripts/bench lists them"), (["bench", "../setup"], 2, "scripts/bench lists them"),
+        (["setup", "all"], 2, "scripts/setup dev"), (["setup", "dev", "bench"], 2, "scripts/setup dev"),
     ],
 )  # fmt: skip
-def test_what_there_is_not_is_refused(command: list[str], says: str) -> None:
-    """Before anything is installed, with exit code 2."""
+def test_what_there_is_not_is_refused(command: list[str], code: int, says: str) -> None:
+    """Before anything is installed. Without a name benches are listed, with the first line of their docstrings."""
     script, *arguments = command
     done = subprocess.run([ROOT / "scripts" / script, *arguments], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert says in done.stderr
+    assert done.returncode == code and says in done.stderr
+    listed = [line.split(maxsplit=1) for line in done.stdout.splitlines()[1:]]
+    assert listed == ([] if code else [[*each] for each in _benches().items()])
 
 
 FAKE_PYTHON = """#!/bin/sh

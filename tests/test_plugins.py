@@ -12,7 +12,7 @@ from typing import get_args
 import pytest
 
 from loaderprobe import plugins
-from loaderprobe.errors import BadValue, MissingPart
+from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.records.config import LIBRARIES
 
 
@@ -22,25 +22,79 @@ def test_every_built_in_name_can_be_loaded(kind: plugins.Kind) -> None:
     assert all(callable(plugins.resolve(kind, name)) for name in plugins.BUILT_IN[kind] if name not in LIBRARIES)
 
 
-@pytest.mark.parametrize(
-    "name", ["", "torch2", "package.module", "os.path", "../x:Y", "a b:C", ":", "x\0y:Z", "nowhere..at:Z"]
-)
-def test_a_name_of_none_is_a_bad_value_that_says_how_to_write_one(name: str) -> None:
-    """And which there are, unless it is one of a class of one's own. Nothing is imported for it."""
-    with pytest.raises(BadValue) as caught:
-        plugins.check_name("compute", name)
-    assert ("cuda" in caught.value.hint) == (":" not in name) and "package.module:Class" in caught.value.hint
+PARTS = """
+from loaderprobe.testing import FakeGpu, ScriptedLoader
+
+class Mute(ScriptedLoader):
+    batches = records = None
+
+class Older(ScriptedLoader):
+    def __init__(self, config, files): ...
+
+class Chatty(FakeGpu):
+    def __init__(self, argument, clock, config=None): ...
+
+def loader(config, files, scratch): ...
+"""
+INSTALLED = {
+    "torch": "acme:Loader",
+    "mine": "acme:Loader",
+    "mine ": "other:Loader",
+    "same": "acme:A",
+    "same ": "acme:A",
+}
+"""Loaders of packages, by name; a name may be there twice."""
+WRITE, PAGE = "package.module:Class", "explain plug-ins"
+REFUSED: list[tuple[plugins.Kind, str, type[LoaderprobeError], str, str]] = [
+    *(("compute", name, BadValue, "no compute named", f"cuda.* {WRITE}") for name in ("", "torch2", "os.path")),
+    *(
+        ("compute", name, BadValue, "names no compute", rf"^(?!.*cuda).*{WRITE}")
+        for name in ("../x:Y", "a b:C", ":", "x\0y:Z", "nowhere..at:Z")
+    ),
+    ("loader", "mime", BadValue, "no loader named 'mime'", "^use dali, datasets, energon, .*, mds, mine, .* or webdat"),
+    ("loader", "torch", BadValue, "'torch' is ambiguous: .* loaderprobe itself and acme:Loader", "uninstall"),
+    ("loader", "mine", BadValue, "'mine' is ambiguous: .* acme:Loader of .* and other:Loader", "acme:Loader names"),
+    ("loader", "broken:Loader", MissingPart, "'broken:Loader' cannot be loaded: RuntimeError: no licence", "imported"),
+    ("loader", "parts:Mute", BadValue, "cannot be a loader: it has no batches or records", PAGE),
+    ("loader", "parts:Older", BadValue, r"a loader: it is not made by Class\(config, files, scratch\)", PAGE),
+    ("compute", "parts:Chatty", BadValue, r"a compute: it is not made by Class\(arguments\)", PAGE),
+    ("compute", "parts:ScriptedLoader", BadValue, "a compute: it has no info, copy, step or finish", PAGE),
+    ("loader", "parts:loader", BadValue, "a loader: it is not a class", PAGE),
+]
 
 
-def test_a_module_that_raises_is_a_missing_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With what it raises, whatever that is."""
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packages with INSTALLED, and two modules of one's own."""
+    points = [EntryPoint(name.strip(), value, "loaderprobe.loaders") for name, value in INSTALLED.items()]
+    monkeypatch.setattr(plugins, "entry_points", lambda group: points if group == "loaderprobe.loaders" else [])
+    (tmp_path / "parts.py").write_text(PARTS)
+    (tmp_path / "broken.py").write_text("raise RuntimeError('no licence')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "parts", raising=False)
 
-    def imported(_: str) -> None:
-        raise RuntimeError("no licence")
 
-    monkeypatch.setattr(plugins, "import_module", imported)
-    with pytest.raises(MissingPart, match="the loader 'odd:Loader' cannot be loaded: RuntimeError: no licence"):
-        plugins.resolve("loader", "odd:Loader")
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(("kind", "name", "error", "says", "hint"), REFUSED)
+def test_what_cannot_be_a_part_is_refused_by_name(
+    kind: plugins.Kind, name: str, error: type[LoaderprobeError], says: str, hint: str
+) -> None:
+    """A name of none, with how to write one and which there are; one of several classes, since a package cannot
+    replace a built-in loader or another package's silently; what raises while it is imported, whatever that is; and
+    what lacks a part of its protocol."""
+    with pytest.raises(error, match=says) as caught:
+        plugins.resolve(kind, name)
+    assert re.search(hint, caught.value.hint)
+
+
+@pytest.mark.usefixtures("installed")
+def test_what_would_be_imported_is_known_before() -> None:
+    """The module of an entry point or of a name written out; nothing for built-in names. The same class twice is one.
+    Nothing is imported."""
+    names = ("spdl", "same", "no.such.module:Class")
+    assert [plugins.foreign_module("loader", name) for name in names] == [None, "acme", "no.such.module"]
+    with pytest.raises(BadValue, match="'mine' is ambiguous"):
+        plugins.foreign_module("loader", "mine")
 
 
 def test_what_is_built_in_is_imported_only_to_say_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,73 +140,3 @@ def test_a_loader_is_wherever_its_library_is_named(name: str) -> None:
     assert name in extras and re.search(rf"[\[,]{name}[\],]", "".join(extras["libraries"]))
     assert f"| `{name}` |" in (module.parents[2] / "guide" / "loaders.md").read_text()
     assert f'    "{name}": ' in (root / "scripts" / "benches" / "libraries.py").read_text()
-
-
-CLASSES = """
-from loaderprobe.testing import FakeGpu, ScriptedLoader
-
-class Mute(ScriptedLoader):
-    batches = records = None
-
-class Older(ScriptedLoader):
-    def __init__(self, config, files): ...
-
-class Chatty(FakeGpu):
-    def __init__(self, argument, clock, config=None): ...
-
-def loader(config, files, scratch): ...
-"""
-
-
-@pytest.mark.parametrize(
-    ("kind", "name", "lack"),
-    [
-        ("loader", "Mute", "has no batches or records"),
-        ("loader", "Older", r"is not made by Class\(config, files, scratch\)"),
-        ("compute", "Chatty", r"is not made by Class\(arguments\)"),
-        ("compute", "ScriptedLoader", "has no info, copy, step or finish"),
-        ("loader", "loader", "is not a class"),
-    ],
-)
-def test_what_misses_the_protocol_is_refused_by_name(
-    kind: plugins.Kind, name: str, lack: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before anything is measured: what it lacks, and the page that shows what it needs."""
-    (tmp_path / "odd_parts.py").write_text(CLASSES)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "odd_parts", raising=False)
-    with pytest.raises(BadValue, match=f"odd_parts:{name} cannot be a {kind}: it {lack}") as caught:
-        plugins.resolve(kind, f"odd_parts:{name}")
-    assert "explain plug-ins" in caught.value.hint
-
-
-def _install(monkeypatch: pytest.MonkeyPatch, **classes: str) -> None:
-    """As if packages had these loaders: name and class."""
-    points = [EntryPoint(name.rstrip("_"), value, "loaderprobe.loaders") for name, value in classes.items()]
-    monkeypatch.setattr(plugins, "entry_points", lambda group: points)
-
-
-def test_what_would_be_imported_is_known_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The module of an entry point or of a name written out; nothing for built-in names. Nothing is imported."""
-    _install(monkeypatch, mine="gone.away:Loader")
-    assert plugins.foreign_module("loader", "torch") is None
-    assert plugins.foreign_module("loader", "mine") == "gone.away"
-    assert plugins.foreign_module("loader", "no.such.module:Class") == "no.such.module"
-
-
-def test_a_name_of_several_classes_stands_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A package cannot replace a built-in loader or another package's silently; the same class twice is one."""
-    _install(monkeypatch, torch="acme.loading:Loader", mine="acme.loading:Loader", mine_="other:Loader")
-    with pytest.raises(BadValue, match=r"'torch' is ambiguous: .* loaderprobe itself and acme\.loading:Loader"):
-        plugins.resolve("loader", "torch")
-    with pytest.raises(
-        BadValue, match=r"'mine' is ambiguous: .* acme\.loading:Loader of .* and other:Loader"
-    ) as caught:
-        plugins.foreign_module("loader", "mine")
-    assert "uninstall" in caught.value.hint and "acme.loading:Loader" in caught.value.hint
-    _install(monkeypatch, mine="acme.loading:Loader", mine_="acme.loading:Loader")
-    assert plugins.foreign_module("loader", "mine") == "acme.loading"
-    with pytest.raises(BadValue) as caught:
-        plugins.resolve("loader", "mime")
-    beside = "use dali, datasets, energon, grain, litdata, mds, mine, spdl, torch, torchdata or webdataset,"
-    assert caught.value.hint.startswith(beside), "installed ones are listed beside the built-in"

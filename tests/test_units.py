@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -59,31 +60,29 @@ def test_quantities_are_read_and_written_as_people_write_them(found: object, exp
     assert found == expected
 
 
-@pytest.mark.parametrize("text", ["", "MB", "3 apples", "-1MB", "9" * 400, "1e400", "nan", "inf MB", "1..5MB", "1,5MB"])
-def test_other_sizes_are_refused(text: str) -> None:
-    """A number too large for a float, or in another notation, too; with the forms that are understood."""
-    with pytest.raises(BadValue, match="not a size") as caught:
-        units.parse_bytes(text)
-    assert "64MB" in caught.value.hint
+SIZES = ("", "MB", "3 apples", "-1MB", "9" * 400, "1e400", "nan", "inf MB", "1..5MB", "1,5MB")
+RESOLUTIONS = ("500", "500x", "8x8", "99999x5", "axb", "9" * 5000 + "x5", "15x16", "16x16385", "-16x16", "16.0x16")
+
+
+def counts(text: str) -> object:
+    return units.parse_list(text, units.parse_count)
 
 
 @pytest.mark.parametrize(
-    "text", ["500", "500x", "8x8", "99999x5", "axb", "9" * 5000 + "x5", "15x16", "16x16385", "-16x16", "16.0x16"]
+    ("parse", "text", "says"),
+    [
+        *((units.parse_bytes, text, "not a size") for text in SIZES),
+        *((units.parse_resolution, text, "not a resolution") for text in RESOLUTIONS),
+        *((counts, text, "not a whole number") for text in ("-1", "1.0", "two", "1" * 10)),
+        *((counts, text, "empty") for text in ("", ",,")),
+    ],
 )
-def test_other_resolutions_are_refused(text: str) -> None:
-    """Just outside the limits, or too long for Python to read as a number."""
-    with pytest.raises(BadValue, match="not a resolution"):
-        units.parse_resolution(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [*((text, "not a whole number") for text in ("-1", "1.0", "two", "1" * 10)), ("", "empty"), (",,", "empty")],
-)
-def test_counts_are_whole_and_not_negative(text: str, says: str) -> None:
-    """And a list of nothing asks for nothing, which is no request."""
-    with pytest.raises(BadValue, match=says):
-        units.parse_list(text, units.parse_count)
+def test_other_quantities_are_refused(parse: Callable[[str], object], text: str, says: str) -> None:
+    """Just outside the limits, too large for a float, too long for Python to read, in another notation, or a list of
+    nothing, which is no request; of sizes with the forms that are understood."""
+    with pytest.raises(BadValue, match=says) as caught:
+        parse(text)
+    assert parse is not units.parse_bytes or "64MB" in caught.value.hint
 
 
 VALUES = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40)

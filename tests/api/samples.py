@@ -7,7 +7,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -162,19 +162,40 @@ class Finished(Numbers):
         return torch.stack([self[index][0] for index in indices]), torch.tensor(indices)
 
 
-class ByLists(Numbers):
-    """Is asked for several samples at once, and returns them with what is no array."""
+class Made(Numbers):
+    """Samples that a function makes of their numbers, with what else such a data set knows."""
+
+    def __init__(self, make: Callable[[Any], Any], count: int = 64, **known: Any) -> None:
+        super().__init__(count)
+        self.make = make
+        vars(self).update(known)
 
     def __getitem__(self, index: Any) -> Any:
-        return torch.tensor(index, dtype=torch.float32), "no array"
+        return self.make(index)
 
 
-class InMemory(Numbers):
-    """All samples are in memory; the folder that they came from is known, and its files are there."""
+def listed(indices: list[int]) -> Any:
+    """Several samples at once, with what is no array."""
+    return torch.tensor(indices, dtype=torch.float32), "no array"
 
-    def __init__(self, root: str) -> None:
-        super().__init__()
-        self.root = root
+
+def long_and_short(index: int) -> Any:
+    """Texts of very different lengths, by batches of four."""
+    return torch.zeros(8 << (index // 4 % 4))
+
+
+def broken(index: int) -> Any:
+    """Raises at one sample."""
+    if index == 40:
+        raise FileNotFoundError("sample 40 is gone")
+    return torch.full((5,), float(index)), index
+
+
+def deadly(index: int) -> Any:
+    """Kills the worker that makes a certain sample."""
+    if index == 40 and get_worker_info() is not None:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return torch.full((5,), float(index)), index
 
 
 def finished(batch: Any) -> Any:
@@ -182,42 +203,19 @@ def finished(batch: Any) -> Any:
     return batch
 
 
-class Mapped(Numbers):
-    """Hides its file: opened once, read through memory."""
-
-    def __init__(self, path: str, count: int) -> None:
-        super().__init__(count)
-        self.values = np.memmap(path, dtype=np.uint8, mode="r", shape=(count, *SHAPE))
-
-    def __getitem__(self, index: int) -> Any:
-        return torch.from_numpy(np.array(self.values[index])), index
-
-
-class ReadInC(RawImages):
+def read_in_c(paths: list[str]) -> Made:
     """Hides its files: they are opened below Python."""
+    from torchvision.io import read_file
 
-    def __getitem__(self, index: int) -> Any:
-        from torchvision.io import read_file
-
-        return read_file(self.paths[index]).reshape(SHAPE).clone(), index
+    return Made(lambda index: (read_file(paths[index]).reshape(SHAPE).clone(), index), len(paths), paths=paths)
 
 
-class Broken(Numbers):
-    """Raises at one sample."""
-
-    def __getitem__(self, index: int) -> Any:
-        if index == 40:
-            raise FileNotFoundError("sample 40 is gone")
-        return super().__getitem__(index)
-
-
-class Deadly(Numbers):
-    """Kills the worker that makes a certain sample."""
-
-    def __getitem__(self, index: int) -> Any:
-        if index == 40 and get_worker_info() is not None:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().__getitem__(index)
+def mapped(paths: list[str]) -> Made:
+    """Hides its file, which has all images: opened once, read through memory."""
+    whole = Path(paths[0]).with_name("whole.mapped")
+    whole.write_bytes(b"".join(Path(path).read_bytes() for path in paths))
+    values = np.memmap(whole, dtype=np.uint8, mode="r", shape=(len(paths), *SHAPE))
+    return Made(lambda index: (torch.from_numpy(np.array(values[index])), index), len(paths), values=values)
 
 
 class Kept(Numbers):
@@ -234,13 +232,6 @@ class Kept(Numbers):
                 pass
             self.kept[index] = super().__getitem__(index)
         return self.kept[index]
-
-
-class Texts(Numbers):
-    """Batches of texts of very different lengths."""
-
-    def __getitem__(self, index: int) -> Any:
-        return torch.zeros(8 << (index // 4 % 4))
 
 
 class Dreaming(Numbers):

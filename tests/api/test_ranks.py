@@ -20,7 +20,7 @@ import torch.distributed as dist
 
 import loaderprobe
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.verdict.ranks import as_one, cores, differing, same_samples
+from loaderprobe.analyze.verdict.ranks import as_one, cores
 from loaderprobe.analyze.verdict.rates import input_at_most
 from loaderprobe.analyze.verdict.slow_host import host_names, slow_host
 from loaderprobe.analyze.verdict.validity import is_disturbed
@@ -36,7 +36,7 @@ from loaderprobe.measure.user import loader
 from loaderprobe.measure.user.function import agreed, measure_own, named
 from loaderprobe.records.config import SweepSpec
 from loaderprobe.records.diagnosis import DataFound, OwnMeasured
-from loaderprobe.records.measurement import Measurement, Others, RunFailure, Segment
+from loaderprobe.records.measurement import Measurement, Others, RunFailure
 from loaderprobe.records.rank_processes import Node, RankInput, RankMeasurement, RankPlacement
 from loaderprobe.records.remark import Remark
 from loaderprobe.render.pages import document_markdown
@@ -51,30 +51,61 @@ from tests.stored import empty_run, failure
 from tests.warm import in_two_ranks
 
 NODES = (Node(host="a", processes=(0, 1), gpus=2), Node(host="b", processes=(2, 3), gpus=1))
-DRAWN = RankInput(batch_size=8, workers=2, prefetch_factor=2, files=(1, 2, 3), first=None, whole=True)
 DATA = DataFound(hidden=None, size_bytes=1e9, root="/data/photos", samples=10_000)
 
 
-def on_all(ranks: list[RankInput]) -> list[Any]:
-    """What `agreed` returns or raises on each."""
+ONE = RankInput(batch_size=8, workers=2, prefetch_factor=2, files=tuple(range(100)), first=1, whole=False)
+HIDDEN, LABELS = replace(ONE, files=()), 9999
+
+
+def reading(first: int, *, whole: bool = False) -> RankInput:
+    """A rank that read 100 files from this number on; `whole` where its sampler goes through all of its data set."""
+    return replace(ONE, files=tuple(range(first, first + 100)), whole=whole)
+
+
+def with_labels(first: int) -> RankInput:
+    return replace(ONE, files=(LABELS, *range(first, first + 50)), whole=True)
+
+
+AGREED: dict[str, tuple[list[RankInput], tuple[str, dict[str, float]] | str | None]] = {
+    "shares of one data set": ([reading(0), reading(100)], None),
+    "a few samples are repeated": ([reading(0), reading(95), reading(190)], None),
+    "the same files": ([ONE] * 2, ("same_samples", {"ranks": 2, "again": 100, "files": 200})),
+    "eight times the same": ([ONE] * 8, ("same_samples", {"ranks": 8, "again": 700, "files": 800})),
+    "a large data set overlaps by chance": (
+        [reading(0, whole=True), reading(96, whole=True)], ("same_samples", {"ranks": 2, "again": 4, "files": 200}),
+    ),
+    "only one goes through all of it": ([reading(0, whole=True), reading(96)], None),
+    "a data set of each rank's own": ([reading(0, whole=True), reading(100, whole=True)], None),
+    "and all open a file of labels": ([with_labels(0), with_labels(50)], None),
+    "the same first batch": ([HIDDEN] * 2, ("same_batches", {"ranks": 2})),
+    "another first batch": ([HIDDEN, replace(HIDDEN, first=2)], None),
+    "one that could not be hashed": ([replace(HIDDEN, first=None)] * 2, None),
+    "another batch size": ([ONE, ONE, replace(ONE, batch_size=16)], "rank 2 has another batch size"),
+    "other workers": ([ONE, replace(ONE, workers=3), ONE], "rank 1 has another workers"),
+    "another exchange": ([ONE, replace(ONE, exchanges=True)], "rank 1 has another exchanges"),
+}  # fmt: skip
+"""What each rank has seen of its loader, and the note of rank 0, or the error of all."""
+
+
+@pytest.mark.parametrize("name", AGREED)
+def test_ranks_agree_before_they_are_measured(name: str) -> None:
+    """Rank 0 says once that all read the same, by their files, or without them by their first batches; all but one
+    rank read them again. Where one has another loader, all end with the same reason."""
+    ranks, expected = AGREED[name]
 
     def on_one(group: FakeGroup) -> Any:
         try:
-            return agreed(group, ranks[group.rank])
+            return [(note.code, note.facts) for note in agreed(group, ranks[group.rank])]
         except BadValue as error:
             return error.message
 
     with ThreadPoolExecutor(len(ranks)) as threads:
-        return list(threads.map(on_one, FakeGroup.of(len(ranks))))
-
-
-def test_ranks_agree_before_they_are_measured() -> None:
-    """Rank 0 says once that all read the same; where one has another loader, all end with the same reason."""
-    first, second = on_all([DRAWN, DRAWN])
-    assert [each.code for each in first] == ["same_samples"] and second == ()
-    assert on_all([DRAWN, replace(DRAWN, files=(4, 5))]) == [(), ()]
-    said = on_all([DRAWN, DRAWN, replace(DRAWN, batch_size=16)])
-    assert said == ["the loader of rank 2 has another batch size than that of rank 0"] * 3
+        first, *others = threads.map(on_one, FakeGroup.of(len(ranks)))
+    if isinstance(expected, str):
+        assert {first, *others} == {f"the loader of {expected} than that of rank 0"}
+    else:
+        assert (first, *others) == ([expected] if expected else [], *[[]] * (len(ranks) - 1))
 
 
 def test_ranks_that_share_nothing_out_are_warned_first() -> None:
@@ -233,12 +264,9 @@ def test_nodes_meet_by_the_way_from_one_to_another(monkeypatch: pytest.MonkeyPat
     assert launch._interface(head, (head,), 7) == ""
 
 
-SHORT = Pace(min_s=0.03, min_batches=4, max_s=0.1)
-
-
 def measures(rank: int, port: int, scratch: Path) -> None:
     torch.set_num_threads(1)
-    changed: Any = {"pace_for": lambda **_: SHORT}
+    changed: Any = {"pace_for": lambda **_: Pace(min_s=0.03, min_batches=4, max_s=0.1)}
     vars(session).update(changed, ALONE_S=0.1)
     vars(loader).update(DISCOVERY_AT_LEAST_S=0.05)
     placement = RankPlacement(
@@ -309,20 +337,13 @@ def trains(rank: int, scratch: Path) -> None:
     dist.destroy_process_group()
 
 
-@pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory, python: str) -> list[Told]:
-    scratch = tmp_path_factory.mktemp("ranks")
-    in_two_ranks(python, trains, scratch)
-    return [msgspec.json.decode((scratch / f"rank-{rank}.json").read_bytes(), type=Told) for rank in range(2)]
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_where_one_rank_cannot_be_measured_all_go_on(way: str, told: list[Told]) -> None:
+def test_where_one_rank_cannot_be_measured_all_go_on(tmp_path: Path, python: str) -> None:
     """To their own ends, in step; rank 0 has the reason."""
-    first, second = (each[way] for each in told)
-    assert WAYS[way] in first[0]
-    assert first[1] == second[1] == STEPS
-    assert way == "no_loader" or "trains with rank 0" in second[0]
+    in_two_ranks(python, trains, tmp_path)
+    first, second = (msgspec.json.decode((tmp_path / f"rank-{rank}.json").read_bytes(), type=Told) for rank in range(2))
+    for way, why in WAYS.items():
+        assert why in first[way][0] and first[way][1] == second[way][1] == STEPS, way
+        assert way == "no_loader" or "trains with rank 0" in second[way][0], way
 
 
 @pytest.fixture(scope="module")
@@ -332,11 +353,10 @@ def alone() -> Measurement:
     return replace(made, segments=tuple(replace(each, disk_bytes=10**9) for each in made.segments))
 
 
-def rank(
-    number: int, measurement: Measurement, *, host: str = "one", cores: float = 4.0,
-    affinity: tuple[int, ...] = (0, 1, 2, 3),
-) -> RankMeasurement:  # fmt: skip
-    return RankMeasurement(rank=number, host=host, cores=cores, affinity=affinity, measurement=measurement)
+def rank(number: int, measurement: Measurement, **where: Any) -> RankMeasurement:
+    """Of a host of four cores, unless said otherwise."""
+    usual: dict[str, Any] = {"host": "one", "cores": 4.0, "affinity": (0, 1, 2, 3)}
+    return RankMeasurement(rank=number, measurement=measurement, **(usual | where))
 
 
 def renumbered(measurement: Measurement, by: int) -> Measurement:
@@ -361,18 +381,16 @@ def test_two_alike_have_the_same_verdict_at_twice_the_rate(alone: Measurement) -
 
 
 ALL, LOWER, UPPER = (0, 1, 2, 3), (0, 1), (2, 3)
-NOT_SAID: list[dict[str, float]] = [{}, {}]
-
-
+FIRST, SECOND, POD = {"first": 1.5}, {"second": 1.5}, {"pod": 2.0}
 SHARED: dict[str, tuple[list[tuple[int, ...]], float, list[dict[str, float]], float]] = {
-    "shared": ([ALL, ALL], 4.0, NOT_SAID, 4),
-    "apart": ([LOWER, UPPER], 2.0, NOT_SAID, 4),
-    "some shared": ([(0, 1, 2), (1, 2, 3)], 3.0, NOT_SAID, 4),
-    "less than they may run on": ([LOWER, (1, 2)], 0.5, NOT_SAID, 1),
-    "a quota of all": ([LOWER, UPPER], 2.0, [{"pod": 1.5}, {"pod": 1.5}], 1.5),
-    "each its own": ([LOWER, UPPER], 2.0, [{"first": 1.5}, {"second": 1.5}], 3),
-    "each its own of the same cores": ([ALL, ALL], 4.0, [{"first": 1.5}, {"second": 1.5}], 3),
-    "and one of all": ([ALL, ALL], 4.0, [{"first": 1.5, "pod": 2.0}, {"second": 1.5, "pod": 2.0}], 2),
+    "shared": ([ALL, ALL], 4.0, [{}, {}], 4),
+    "apart": ([LOWER, UPPER], 2.0, [{}, {}], 4),
+    "some shared": ([(0, 1, 2), (1, 2, 3)], 3.0, [{}, {}], 4),
+    "less than they may run on": ([LOWER, (1, 2)], 0.5, [{}, {}], 1),
+    "a quota of all": ([LOWER, UPPER], 2.0, [FIRST, FIRST], 1.5),
+    "each its own": ([LOWER, UPPER], 2.0, [FIRST, SECOND], 3),
+    "each its own of the same cores": ([ALL, ALL], 4.0, [FIRST, SECOND], 3),
+    "and one of all": ([ALL, ALL], 4.0, [FIRST | POD, SECOND | POD], 2),
 }
 """The cores that each rank may run on, how many it has, its quotas, and how many all have."""
 
@@ -381,18 +399,18 @@ SHARED: dict[str, tuple[list[tuple[int, ...]], float, list[dict[str, float]], fl
 def test_cores_and_quotas_that_ranks_share_count_once(alone: Measurement, name: str) -> None:
     """Where each has its own, they add up."""
     sets, each, quotas, expected = SHARED[name]
-    limits: list[dict[str, float]] = [
-        {str(own): each, **quota} if quota else {} for own, quota in zip(sets, quotas, strict=True)
+    ranks = [
+        rank(number, alone, affinity=own, cores=each, core_limits={str(own): each, **quota} if quota else {})
+        for number, (own, quota) in enumerate(zip(sets, quotas, strict=True))
     ]
-    ranks = [rank(number, alone, affinity=own, cores=each) for number, own in enumerate(sets)]
-    assert cores([replace(one, core_limits=own) for one, own in zip(ranks, limits, strict=True)]) == expected
+    assert cores(ranks) == expected
 
 
 @pytest.mark.parametrize(("host", "node"), [("large", 0), ("one", 1)], ids=["two hosts", "two nodes of one name"])
 def test_cores_are_those_of_the_host_of_the_slowest_rank(alone: Measurement, host: str, node: int) -> None:
     """Ranks there share them; another host may have more."""
     fast, slow = in_a_sweep(alone, alone_steps=9), in_a_sweep(alone, alone_steps=4)
-    elsewhere = replace(rank(0, fast, host=host, cores=32.0, affinity=tuple(range(32))), node=node)
+    elsewhere = rank(0, fast, host=host, cores=32.0, affinity=tuple(range(32)), node=node)
     assert as_one([elsewhere, rank(1, slow), rank(2, slow)]).cores_available == 2
 
 
@@ -419,15 +437,12 @@ def test_a_script_may_gain_from_input_as_much_as_a_sweep(alone: Measurement, hos
     assert math.isfinite(most()) and most() == most(ranks=2, nodes=nodes)
 
 
-def test_files_that_were_warm_on_one_rank_were_not_cold(alone: Measurement) -> None:
-    """Half of the bytes then came from memory."""
+def test_ranks_did_the_same_in_step(alone: Measurement) -> None:
+    """Half of the bytes come from memory where the files of one were warm. A mode that one lacks is not measured on
+    the others, and unlike numbers of steps are an error."""
     records = alone.worker_batches
     warm = replace(alone, worker_batches=replace(records, read_bytes=(0,) * len(records.batch)))
     assert verdict(as_one([rank(0, alone), rank(1, warm)])).files_were == "partly warm"
-
-
-def test_ranks_did_the_same_in_step(alone: Measurement) -> None:
-    """A mode that one lacks is not measured on the others, and unlike numbers of steps are an error."""
     assert as_one([rank(0, alone), rank(1, replace(alone, modes=("baseline",)))]).modes == ("baseline",)
     with pytest.raises(LoaderprobeError, match="the same steps"):
         as_one([rank(0, alone), rank(1, replace(alone, segments=alone.segments[:-1]))])
@@ -435,18 +450,13 @@ def test_ranks_did_the_same_in_step(alone: Measurement) -> None:
 
 def in_a_sweep(measurement: Measurement, *, alone_steps: int, absent: bool = False) -> Measurement:
     """The same as one of two ranks, with a segment alone and one without the input of rank 1."""
-    config = replace(measurement.config, ranks=2)
     first = measurement.segments[0]
-    alone = replace(_shortened(first, alone_steps), activity="alone")
-    without = replace(first, without=1)
-    if absent:
-        without = replace(without, first_batch=-1, delivered_bytes=None)
-    return replace(measurement, config=config, segments=(*measurement.segments, alone, without))
-
-
-def _shortened(segment: Segment, steps: int) -> Segment:
     columns = ("begin_ns", "ready_ns", "copied_ns", "end_ns", "finished_ns", "device_begin_ns")
-    return replace(segment, **{name: getattr(segment, name)[:steps] for name in columns})
+    shorter: dict[str, Any] = {name: getattr(first, name)[:alone_steps] for name in columns}
+    bytes_: dict[str, Any] = {"first_batch": -1, "delivered_bytes": None} if absent else {}
+    without = replace(first, without=1, **bytes_)
+    segments = (*measurement.segments, replace(first, activity="alone", **shorter), without)
+    return replace(measurement, config=replace(measurement.config, ranks=2), segments=segments)
 
 
 def test_ranks_of_a_sweep_keep_what_was_asked_and_what_each_saw(alone: Measurement) -> None:
@@ -460,84 +470,29 @@ def test_ranks_of_a_sweep_keep_what_was_asked_and_what_each_saw(alone: Measureme
     assert found.by_rank[0].read_bytes[0] == fast.segments[0].delivered_bytes
 
 
-ONE = RankInput(batch_size=8, workers=2, prefetch_factor=2, files=tuple(range(100)), first=1, whole=False)
-HIDDEN, LABELS = replace(ONE, files=()), 9999
-
-
-def files(first: int, *, whole: bool = False) -> RankInput:
-    """A rank that read 100 files from this number on; `whole` where its sampler goes through all of its data set."""
-    return replace(ONE, files=tuple(range(first, first + 100)), first=first, whole=whole)
-
-
-def with_labels(first: int) -> RankInput:
-    return replace(ONE, files=(LABELS, *range(first, first + 50)), whole=True)
-
-
-SAMPLES: dict[str, tuple[list[RankInput], str | None, dict[str, float]]] = {
-    "shares of one data set": ([files(0), files(100)], None, {}),
-    "a few samples are repeated": ([files(0), files(95), files(190)], None, {}),
-    "the same files": ([ONE] * 2, "same_samples", {"ranks": 2, "again": 100.0, "files": 200.0}),
-    "eight times the same": ([ONE] * 8, "same_samples", {"ranks": 8, "again": 700.0, "files": 800.0}),
-    "a large data set overlaps by chance": ([files(0, whole=True), files(96, whole=True)], "same_samples", {}),
-    "only one goes through all of it": ([files(0, whole=True), files(96)], None, {}),
-    "a data set of each rank's own": ([files(0, whole=True), files(100, whole=True)], None, {}),
-    "and all open a file of labels": ([with_labels(0), with_labels(50)], None, {}),
-    "the same first batch": ([HIDDEN] * 2, "same_batches", {}),
-    "another": ([HIDDEN, replace(HIDDEN, first=2)], None, {}),
-    "one that could not be hashed": ([replace(HIDDEN, first=None)] * 2, None, {}),
-}
-
-
-@pytest.mark.parametrize("name", SAMPLES)
-def test_ranks_that_each_take_all_are_seen(name: str) -> None:
-    """By the files that they read, or without them by their first batches; all but one rank read them again."""
-    ranks, code, facts = SAMPLES[name]
-    note = same_samples(ranks)
-    assert (note and note.code) == code
-    assert not facts or (note and note.facts == facts)
-
-
 @pytest.mark.parametrize(
-    ("ranks", "found"),
+    ("hosts", "named"),
     [
-        ([ONE, ONE], None),
-        ([ONE, ONE, replace(ONE, workers=3)], (2, "workers")),
-        ([ONE, replace(ONE, exchanges=True)], (1, "exchanges")),
-    ],
-)
-def test_the_rank_whose_loader_is_another_is_found(ranks: list[RankInput], found: tuple[int, str] | None) -> None:
-    """With the first setting that differs."""
-    assert differing(ranks) == found
-
-
-Rates = list[tuple[str, float]]
-
-
-def hosts(**rates: list[float]) -> Rates:
-    return [(host, rate) for host, each in rates.items() for rate in each]
-
-
-@pytest.mark.parametrize(
-    ("rates", "named"),
-    [
-        (hosts(a=[114.0, 110.0], b=[37.0, 40.0], c=[120.0, 112.0]), ("b", 2, 2, 38.5, 110.0)),
-        (hosts(a=[110.0] * 8, b=[37.0] * 7 + [111.0]), ("b", 7, 8, 37.0, 110.0)),
-        (hosts(a=[114.0, 110.0], b=[37.0] * 6 + [111.0]), None),
-        (hosts(a=[114.0], b=[37.0]), None),
-        (hosts(a=[114.0, 110.0], b=[37.0, 37.0], c=[36.0, 38.0]), None),
-        (hosts(a=[114.0, 110.0], b=[0.0, 0.0]), None),
-        ([], None),
+        ({"a": [114.0, 110.0], "b": [37.0, 40.0], "c": [120.0, 112.0]}, ("b", 2, 2, 38.5, 110.0, 110.0 / 40.0)),
+        ({"a": [110.0] * 8, "b": [37.0] * 7 + [111.0]}, ("b", 7, 8, 37.0, 110.0, 110.0 / 37.0)),
+        ({"a": [114.0, 110.0], "b": [37.0] * 6 + [111.0]}, None),
+        ({"a": [114.0], "b": [37.0]}, None),
+        ({"a": [114.0, 110.0], "b": [37.0, 37.0], "c": [36.0, 38.0]}, None),
+        ({"a": [114.0, 110.0], "b": [0.0, 0.0]}, None),
+        ({}, None),
     ],
     ids=["a slow host", "7 of 8", "6 of 7", "one rank each", "two hosts", "nothing", "none"],
 )
-def test_a_slow_host_is_named_with_its_ranks_and_the_slowest_elsewhere(rates: Rates, named: Any) -> None:
+def test_a_slow_host_is_named_with_its_ranks_and_the_slowest_elsewhere(
+    hosts: dict[str, list[float]], named: Any
+) -> None:
     """All of its ranks but one in eight must be slower than every rank elsewhere; by how much, and at what rate. Their
     order is no matter."""
+    rates = [(host, rate) for host, each in hosts.items() for rate in each]
     found = slow_host(rates)
     assert slow_host(rates[::-1]) == found
-    assert (found and (found.host, found.slow, found.ranks, found.rate, found.elsewhere)) == named
-    if found is not None:
-        assert found.lead == pytest.approx(found.elsewhere / (40.0 if found.slow == 2 else 37.0))
+    seen = found and (found.host, found.slow, found.ranks, found.rate, found.elsewhere, found.lead)
+    assert seen == (named and (*named[:-1], pytest.approx(named[-1])))
 
 
 def test_nodes_of_one_name_are_kept_apart() -> None:

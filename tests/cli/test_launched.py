@@ -29,7 +29,7 @@ from loaderprobe.records.measurement import Measurement
 from loaderprobe.render.json import summary_json
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.store.run_directory import RunDirectory
-from tests.analyze.runs import FILES, alike, rank_run
+from tests.analyze.runs import alike, rank_run
 from tests.measure.scripted import by_command
 from tests.planted.objects import free_port
 from tests.stored import empty_run
@@ -67,7 +67,7 @@ def main(path: str, measured: str, *options: str) -> int:
 
     def swept(coordinator: Coordinator | None) -> int:
         assert coordinator is not None
-        run = empty_run(Path(path), *((failing, config) if "fails" in options else (config,)), files=FILES)
+        run = empty_run(Path(path), *((failing, config) if "fails" in options else (config,)))
         coordinator.admit((config,), ())
         sweep.measure(run, lambda *_: None, coordinator)
         sys.stdout.write(json.dumps(rows_of(run)) + "\n")
@@ -113,7 +113,7 @@ def started(way: Any, python: str, folder: Path, options: Sequence[str]) -> tupl
     assert len(printed) == 1, ended
     # torchrun shows any exit code of a process as 1; all end with that of rank 0.
     assert {each.returncode for each in running} == {1 if way is torchrun else 4}, ended
-    expected = empty_run(folder / "expected", given.config, files=FILES)
+    expected = empty_run(folder / "expected", given.config)
     expected.save(given)
     return json.loads(printed[0]), rows_of(expected)[0]
 

@@ -29,7 +29,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 IMPORTS = """
-import multiprocessing, sys
+import multiprocessing, sys, time, torch
 from pathlib import Path
 from torch.utils.data import DataLoader
 from tests.examples.iterated import Stateful, over
@@ -77,31 +77,43 @@ def test_spawned_workers_inherit_the_environment_and_are_left_alone(tmp_path: Pa
     assert "no verdict" not in done.stderr
 
 
+def as_fastai(folder: Path, text: str) -> None:
+    """The module that loaderprobe attaches to, as a script beside it imports it."""
+    (folder / "fastai" / "data").mkdir(parents=True)
+    (folder / "fastai" / "data" / "load.py").write_text(text)
+
+
 def test_a_learner_of_fastai_is_watched_and_draws_the_same_random_numbers(tmp_path: Path, python: str) -> None:
     """Its loader is no torch DataLoader; loaderprobe is attached by the first loop over it, in the middle of a run.
     Ctrl-C ends it as ever."""
-    (tmp_path / "fastai" / "data").mkdir(parents=True)
-    (tmp_path / "fastai" / "data" / "load.py").write_text(Path(fastai_load.__file__).read_text())
-    script = tmp_path / "train.py"
-    script.write_text(
-        "from pathlib import Path\nfrom fastai.data.load import DataLoader\n"
-        "import random\nfrom tests.examples.training import Costly, Training\n"
+    as_fastai(tmp_path, Path(fastai_load.__file__).read_text())
+    script = (
+        "import random\nfrom fastai.data.load import DataLoader\n"
         "training, loader = Training(Path('.')), DataLoader(Costly(), 8)\nrandom.seed(1)\n"
         "for batch in loader:\n    training.step(batch)\nprint('drawn', random.random())\nraise KeyboardInterrupt\n"
     )
-    done = run(python, tmp_path, sys.executable, str(script), options=("--watch",))
+    script = IMPORTS.replace("from torch.utils.data import DataLoader\n", "") + script
+    (tmp_path / "train.py").write_text(script)
+    done = run(python, tmp_path, sys.executable, "train.py", options=("--watch",))
     assert done.returncode == 130 and "too few training steps" in done.stdout, done.stderr
     assert json.loads((tmp_path / "found" / "result.json").read_text())["loader"] == "FastaiItems"
     assert f"drawn {random.Random(1).random()}\n" in done.stdout
 
 
-SECRETS = [
-    "--hf-token",
-    "planted1",
-    "--db.password=planted2",
-    "API_KEY=planted3",
-    "s3://me:planted4@host/d?sig=planted5",
-]
+def test_another_fastai_is_imported_as_ever(tmp_path: Path) -> None:
+    """One that keeps its iterators under another name."""
+    as_fastai(tmp_path, "held = 1\n")
+    done = subprocess.run(
+        [sys.executable, "-c", "import fastai.data.load as load; print(load.held, '_loaders' in vars(load))"],
+        capture_output=True, text=True, check=False, cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(STARTUP), str(tmp_path)]), VARIABLE: "{}"},
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("1 False\n", "")
+
+
+SECRETS = (
+    "--hf-token", "planted1", "--db.password=planted2", "API_KEY=planted3", "s3://me:planted4@host/d?sig=planted5",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(("option", "steps", "code"), [("--watch", 60, 2), ("--budget=1", 2, 1)])
@@ -126,33 +138,26 @@ def test_secrets_are_in_no_file_and_in_no_output(
 
 
 NO_LOADER = """
-import time
-import torch
-
-model = torch.nn.Linear(16, 16)
-optimizer = torch.optim.SGD(model.parameters(), 0.01)
+training = Training(Path("."))
 
 def get_batch():
     end = time.thread_time() + 0.006
     while time.thread_time() < end:
         pass
-    return torch.rand(8, 16)
+    return torch.rand(8, 10), torch.zeros(8).long()
 
 for step in range(260):
     if step % 150 == 0:
         with torch.no_grad():
-            model(get_batch())
-    model(get_batch()).pow(2).mean().backward()
-    optimizer.step()
-    optimizer.zero_grad()
-torch.save(model.state_dict(), "model.pt")
+            training.model(get_batch()[0])
+    training.step(get_batch())
+torch.save(training.model.state_dict(), "model.pt")
 """
 
 
 def test_a_script_without_a_loader_is_seen_from_outside(tmp_path: Path, python: str) -> None:
     """As nanoGPT is, whose loop makes its batches. It trains on and saves; where its time goes is estimated."""
-    (tmp_path / "train.py").write_text(NO_LOADER)
-    done = run(python, tmp_path, python, "train.py")
+    done = run(python, tmp_path, python, "train.py", script=NO_LOADER)
     assert done.returncode == 2, done.stderr
     said = " ".join(done.stderr.split())
     assert "100 backward passes without a new batch of a torch DataLoader" in said
@@ -163,9 +168,7 @@ def test_a_script_without_a_loader_is_seen_from_outside(tmp_path: Path, python: 
 
 
 OWN_BACKWARD = """
-import sys, torch
-from torch.utils.data import DataLoader
-loader = DataLoader(torch.randn(32, 10), batch_size=8)
+loader = DataLoader(torch.randn(64, 10), batch_size=8)
 if sys.argv[1] == "attached first":
     next(iter(loader))
 original, calls = torch.autograd.backward, []
@@ -183,9 +186,8 @@ print("calls:", len(calls))
 @pytest.mark.parametrize("when", ["attached first", "replaced first"])
 def test_what_a_script_puts_in_place_of_torch_stays(when: str, tmp_path: Path, python: str) -> None:
     """Its own backward is called once for each pass, before and after loaderprobe is attached."""
-    (tmp_path / "train.py").write_text(OWN_BACKWARD)
-    done = run(python, tmp_path, python, "train.py", when)
-    assert "calls: 4" in done.stdout, done.stderr
+    done = run(python, tmp_path, python, "train.py", when, script=OWN_BACKWARD)
+    assert "calls: 8" in done.stdout, done.stderr
 
 
 def test_processes_that_train_without_a_group_are_not_measured(tmp_path: Path, python: str) -> None:
@@ -212,18 +214,6 @@ def test_processes_that_train_without_a_group_are_not_measured(tmp_path: Path, p
     assert said.count("2 processes train at the same time, not joined by torch.distributed") >= 2
     assert "measuring loader" not in done.stderr
     assert sorted(each.name for each in tmp_path.glob("ended-*")) == ["ended-0", "ended-1"]
-
-
-def test_another_fastai_is_imported_as_ever(tmp_path: Path) -> None:
-    """One that keeps its iterators under another name."""
-    (tmp_path / "fastai" / "data").mkdir(parents=True)
-    (tmp_path / "fastai" / "data" / "load.py").write_text("held = 1\n")
-    done = subprocess.run(
-        [sys.executable, "-c", "import fastai.data.load as load; print(load.held, '_loaders' in vars(load))"],
-        capture_output=True, text=True, check=False, cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(STARTUP), str(tmp_path)]), VARIABLE: "{}"},
-    )  # fmt: skip
-    assert (done.stdout, done.stderr) == ("1 False\n", "")
 
 
 ENDS: tuple[tuple[tuple[str, ...], set[int], str], ...] = (
