@@ -20,6 +20,7 @@ from loaderprobe.analyze.forecast.changes import (
     disk,
     examples,
     find_knee,
+    measured,
     pinned,
     refused,
     shards,
@@ -462,12 +463,20 @@ def _recommend_group(
         for number, each in (worker_forecasts(tuple(good.values()), around.storage) if good else {}).items()
         if taken is None or number <= taken or each.how == "measured"
     }
+    # What carries no forecast was measured all the same, and may be the best.
+    rates = {each.config.loader.workers: each.rate for each in group if each.rate} if good else {}
+    unseen = {
+        n: measured(n, rate) for n, rate in rates.items() if n not in by_workers or by_workers[n].how == "estimated"
+    }
+    by_workers = dict(sorted({**by_workers, **unseen}.items()))
     # The rates of accelerators are published for one model.
     alike = _alike(accelerators, group[0].config.compute)
     around = replace(around, neighbours=tuple(good.values()), workers=by_workers, accelerators=alike)
     recommendations = {each.config.key: recommend(each, around) for each in group}
     sets_workers = not group[0].measurement.own_threads
-    return recommendations, find_knee(tuple(good), by_workers, taken) if good and sets_workers else None
+    return recommendations, find_knee(
+        [each.config.key for each in group if each.rate], by_workers, taken
+    ) if good and sets_workers else None
 
 
 FORECAST_OF: Mapping[ActionCode, Changed] = {

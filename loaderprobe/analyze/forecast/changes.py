@@ -302,14 +302,18 @@ def worker_forecasts(points: Sequence[Point], storage: Storage) -> dict[int, For
         fitted = fit(points, anchor, storage)
         if not isinstance(fitted, Remark):
             found[number] = workers(fitted, number)
-        elif measured := by_workers.get(number):
-            found[number] = Forecast(
-                changed="workers", to=str(number), images_per_s=measured.rate, bottleneck=None, how="measured",
-                refused=None,
-            )  # fmt: skip
+        elif point := by_workers.get(number):
+            found[number] = measured(number, point.rate)
         else:
             found[number] = refused("workers", str(number), fitted)
     return found
+
+
+def measured(workers: int, rate: Interval) -> Forecast:
+    """The rate with so many workers, of which no model knows more than that."""
+    return Forecast(
+        changed="workers", to=str(workers), images_per_s=rate, bottleneck=None, how="measured", refused=None
+    )
 
 
 def find_knee(keys: Sequence[str], forecasts: dict[int, Forecast], taken: int | None = None) -> Knee:
