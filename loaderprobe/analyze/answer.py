@@ -172,11 +172,18 @@ def _how_sure(report: Report) -> Remark:
     bands = [row.images_per_s.half / row.images_per_s.value for row in known if row.images_per_s]
     asked = [row for row in rows if row.status != "failed"]
     levels = [_level([_leads(row) for row in some], twice.issuperset(_keys(some))) for some in (asked, known)]
+    said = [*report.summary.run.notes, *(note for row in known for note in report.details[row.key].notes)]
+    levels += ["medium"] if any(map(_mostly_taken, said)) else []
     facts: Facts = {
         "level": min(levels, key=LEVELS.index), "clear": sum(map(firm, asked)), "of": len(asked), "shown": len(known),
         "low_rounds": min(rounds), "high_rounds": max(rounds), "low_band": min(bands), "high_band": max(bands),
     }  # fmt: skip
     return Remark(code="how_sure", facts=facts)
+
+
+def _mostly_taken(note: Remark) -> bool:
+    """True where other processes took cores in most of the segments that it is of."""
+    return note.code == "others_took" and 2 * float(note.facts["segments"]) > float(note.facts["of"])
 
 
 def _leads(row: ConfigurationRow) -> Speedup | None:
@@ -433,7 +440,8 @@ def _longer(report: Report, rows: Rows) -> list[NextStep]:
 
     Without the other processes, where those took cores meanwhile.
     """
-    best, said = best_of(report, rows), {key: detail.notes for key, detail in report.details.items()}
+    best, of_all = best_of(report, rows), report.summary.run.notes
+    said = {key: (*detail.notes, *filter(_mostly_taken, of_all)) for key, detail in report.details.items()}
     cut = {key for key, notes in said.items() if any(note.code in TOO_SHORT for note in notes)}
     cut -= {row.key for row in best if firm(row)}
     held_up = {key for key, notes in said.items() if any(note.code == "others_took" for note in notes)}
@@ -448,12 +456,12 @@ def _longer(report: Report, rows: Rows) -> list[NextStep]:
     taken = max((float(note.facts["share"]) for note in notes if note.code == "others_took"), default=None)
     remark = Remark(code="measure_longer") if taken is None else Remark(code="measure_alone", facts={"share": taken})
     # Rounds that were asked for are added to those that there are.
-    resumed = _resumed(report.summary.run) if any(row.key in cut for row in short) else ""
-    command = f"{resumed} --budget {budget_s}".lstrip()
+    again = resumed(report.summary.run) if any(row.key in cut for row in short) else ""
+    command = f"{again} --budget {budget_s}".lstrip()
     return [NextStep(remark=remark, command=command, configurations=_keys(short))]
 
 
-def _resumed(run: RunInfo) -> str:
+def resumed(run: RunInfo) -> str:
     """The command that goes on with a sweep, from where that was typed; by its name where its path is not known."""
     if not run.command.startswith(("loaderprobe sweep", "loaderprobe.sweep")):
         return ""

@@ -9,7 +9,7 @@ from functools import partial
 from shlex import quote
 from typing import Any
 
-from loaderprobe.analyze.answer import firm, measured, speedup_of
+from loaderprobe.analyze.answer import firm, measured, resumed, speedup_of
 from loaderprobe.records import by_key, values
 from loaderprobe.records.config import OPTIONS
 from loaderprobe.records.remark import Remark, each_once, subject_of
@@ -136,8 +136,8 @@ def _before_table(report: Report) -> Iterator[Part]:
     yield Paragraph(text=" ".join((counts(report), *skipped_files(report))), tone="quiet")
     run = report.summary.run
     if not run.complete:
-        pending, name = counted(run.pending, "configuration"), quote(run.name)  # a page may be read anywhere
-        where = f"To measure the rest, in the folder that holds {name}: loaderprobe sweep --resume {name}"
+        pending = counted(run.pending, "configuration")
+        where = f"To measure the rest: {resumed(run) or f'loaderprobe sweep --resume {quote(run.name)}'}"
         yield Paragraph(text=f"Not complete: {pending} not measured yet. {where}", tone="warning")
     yield Paragraph(text=_TABLE_NOTE, tone="quiet", further=True)
 
