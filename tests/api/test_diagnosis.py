@@ -93,16 +93,6 @@ def test_training_above_compute_alone_is_noise(training: float, share: str) -> N
     assert f"images/s, {share} of compute alone (200){noise}." in found.text(width=200)
 
 
-def test_steps_that_the_loader_holds_up_stand_beside_the_share() -> None:
-    """With where their times are; not where steps are as fast beside the loader."""
-    slowed, alike_alone = (
-        _of(scripted(alike(baseline=400.0, training=training, resident=100.0), Cost(), workers=4)).text(width=200)
-        for training in (80.0, 99.0)
-    )
-    said = "of compute alone (100). Steps take longer beside the loader: see Notes."
-    assert said in slowed and "a step takes 200 ms beside the loader" in slowed and said not in alike_alone
-
-
 @pytest.mark.parametrize(
     ("start_s", "bound"), [(0.5, "input storage"), (1.0, "input either wait storage"), (4.0, "input wait")]
 )

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, replace
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.gpu import attribute, intersect, merge, subtract, total, use_of, within
+from loaderprobe.analyze.gpu import attribute, total, use_of
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.measurement import DeviceKind, Timeline
 from loaderprobe.records.resources import TIME_PARTS
@@ -183,27 +183,3 @@ def test_efficiency_is_the_mean_over_every_nanosecond(drawn: list[tuple[int, int
     assert use_of(timeline, timeline.end_ns - timeline.begin_ns).sm_efficiency_estimated == (
         pytest.approx(filled) if ran else None
     )
-
-
-ranges = st.lists(st.tuples(st.integers(-20, 60), st.integers(-20, 60)), max_size=12)
-
-
-def points(some: Iterable[tuple[int, int]]) -> set[int]:
-    return {point for low, high in some for point in range(low, high)}
-
-
-@given(ranges, ranges, st.integers(-20, 60), st.integers(0, 40))
-def test_operations_on_ranges_are_those_of_sets(
-    some: list[tuple[int, int]], others: list[tuple[int, int]], begin: int, length: int
-) -> None:
-    """Of nanoseconds; what comes out is sorted, and no two ranges overlap or touch."""
-    one, other = merge(some), merge(others)
-    inside = points(one) & set(range(begin, begin + length))
-    for found, expected in (
-        (one, points(some)),
-        (intersect(one, other), points(one) & points(other)),
-        (subtract(one, other), points(one) - points(other)),
-        (within(one, begin, begin + length), inside),
-    ):
-        assert points(found) == expected and total(found) == len(expected)
-        assert all(before < after for before, after in pairwise(chain.from_iterable(found)))
