@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.caches import lru_hits, lru_share_for, page_cache_hits, seen_before
+from loaderprobe.analyze.caches import lru_hits, page_cache_hits, seen_before
 from loaderprobe.analyze.forecast.advice import DataPlace, Recommendation, Surroundings, recommend, recommend_groups
 from loaderprobe.analyze.forecast.changes import (
     TAR_BYTES,
@@ -669,19 +669,3 @@ def test_the_page_cache_stays_in_its_range(share: float, size_gb: float) -> None
     assert page_cache_hits(share, 2).value == pytest.approx(second, abs=SHORT)
     law = page_cache_hits(share)
     assert law.low <= least <= most <= law.high
-
-
-@pytest.mark.parametrize("hits", [0.001, 0.1, 0.5, 0.9, 0.999])
-def test_the_cache_for_some_hits_gives_them(hits: float) -> None:
-    """Inverse of each other; half of the hits take 81 % of the set."""
-    assert lru_hits(lru_share_for(hits)) == pytest.approx(hits, abs=1e-6)
-    assert lru_share_for(0.5) == pytest.approx(0.813, abs=1e-3)
-
-
-def test_half_the_set_in_the_page_cache_is_a_third_of_the_hits() -> None:
-    """15 to 41 %; in epoch 2 at most what LRU gives, or less; all of the set is all hits, as pinned."""
-    for epoch, hits in ((None, (0.153, 0.327, 0.413)), (2, (0.65 * 0.153, 0.153, 0.153))):
-        half = page_cache_hits(0.5, epoch)
-        assert (half.low, half.value, half.high) == pytest.approx(hits, abs=1e-3)
-        assert page_cache_hits(1.0, epoch) == Interval(value=1.0, low=1.0, high=1.0)
-        assert page_cache_hits(0.0, epoch) == Interval(value=0.0, low=0.0, high=0.0)

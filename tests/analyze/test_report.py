@@ -382,15 +382,6 @@ SLOW = measured(Truth(compute=100000.0), 2)
 """Its loader is the limit."""
 
 
-@pytest.mark.parametrize(
-    ("iterations", "free", "most", "ratio"),
-    [(100, 12, 10.0, 100 / 88), (12, 12, 10.0, 10.0), (10, 12, 10.0, 10.0), (13, 12, 10.0, 10.0), (100, 12, 1.1, 1.1)],
-)
-def test_free_batches_cost_nothing(iterations: int, free: float, most: float, ratio: float) -> None:
-    """k iterations cost k minus those at the steady rate; compute alone is the most there is."""
-    assert over_steady(iterations, free, most) == pytest.approx(ratio)
-
-
 @pytest.mark.parametrize(("free", "most", "iterations"), [(12.0, 10.0, 612), (60.0, 2.0, 3060), (12.0, 1.01, 1)])
 def test_iterations_that_are_enough(free: float, most: float, iterations: int) -> None:
     """51 times the free batches for 2 %; where compute is the limit, the first one will do."""

@@ -186,9 +186,10 @@ def test_what_is_enough_for_some_accelerators_is_enough_for_fewer(limit: dict[st
 
 
 def test_published_limits_have_a_day_and_what_is_missing_is_said() -> None:
-    """Stale a year after they were read; the opens of a small FSx are not guessed."""
-    early, late = (plan(storage="fsx-lustre-250:2TiB", now=datetime(year, 2, 28, tzinfo=UTC)) for year in (2027, 2037))
-    assert [found.created_utc[:10] for found in (early, late)] == ["2027-02-28", "2037-02-28"]
+    """Stale a year after they were read, to the day; the opens of a small FSx are not guessed."""
+    days = (datetime(2027, 11, day, tzinfo=UTC) for day in (20, 21))
+    early, late = (plan(storage="fsx-lustre-250:2TiB", now=day) for day in days)
+    assert [found.created_utc[:10] for found in (early, late)] == ["2027-11-20", "2027-11-21"]
     assert [found.supplies[1].stale for found in (early, late)] == [False, True]
     assert ["12 months" in found.text() for found in (early, late)] == [False, True]
     assert {limit.resource for limit in early.supplies[1].limits} == {"bandwidth", "client"}
@@ -368,14 +369,13 @@ def test_a_ceiling_that_was_not_cold_feeds_nothing(tmp_path: Path, files: Any) -
 
 
 def test_a_plan_shows_itself() -> None:
-    """One line at the prompt, a frame of its needs, HTML in a notebook; a page of a terminal."""
+    """One line at the prompt, a frame of its needs, HTML in a notebook."""
     found = plan()
     assert repr(found).startswith("<Plan: Storage plan for ") and "\n" not in repr(found) and str(found) == found.text()
     table = found.to_frame()
     assert list(table["need"]) == [need.name for need in found.needs]
     assert table["at_utilization"][0] == found.needs[0].at_utilization.value
     assert found._repr_html_().count("<table") >= 2
-    assert len(plan(accelerators=64).text(width=80).splitlines()) <= 70
 
 
 COLD_OPENS = example_operations({1: 300.0, 4: 1000.0, 16: 1010.0})
@@ -518,7 +518,8 @@ BAD: dict[str, tuple[Any, ...]] = {
     "storage": (
         "5", "5GB", "5GB/s,6GB/s", "2ms", "0GB/s", "5GB/s,", "5GB/s,0ms", "5GB/s,quick", "1GB/s/day", "5 apples/s",
         "", "floppy", "fsx-lustre-250", "fsx-lustre-250:-1TiB", "azure-lustre-250:1TiB", "efs-elastic:4TiB",
-        "efs-elastic:4", "s3-standard:0", "s3-standard:1.5", "../../etc/passwd",
+        "efs-elastic:4", "gcp-parallelstore:11TiB", "gcp-parallelstore:101TiB", "s3-standard:0", "s3-standard:1.5",
+        "../../etc/passwd",
     ),
 }  # fmt: skip
 
