@@ -278,8 +278,6 @@ def test_places_that_cannot_be_written_are_refused_at_once(tmp_path: Path, monke
 MS = 1_000_000
 
 
-
-
 def span(name: str, begin_ms: float, end_ms: float, thread: int = 1) -> HostSpan:
     return HostSpan(name, thread, round(begin_ms * MS), round(end_ms * MS))
 
