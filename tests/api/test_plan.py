@@ -369,13 +369,14 @@ def test_a_ceiling_that_was_not_cold_feeds_nothing(tmp_path: Path, files: Any) -
 
 
 def test_a_plan_shows_itself() -> None:
-    """One line at the prompt, a frame of its needs, HTML in a notebook."""
+    """One line at the prompt, a frame of its needs, HTML in a notebook; no other data set where a run has one."""
     found = plan()
     assert repr(found).startswith("<Plan: Storage plan for ") and "\n" not in repr(found) and str(found) == found.text()
     table = found.to_frame()
     assert list(table["need"]) == [need.name for need in found.needs]
     assert table["at_utilization"][0] == found.needs[0].at_utilization.value
     assert found._repr_html_().count("<table") >= 2
+    assert found.source.other_data == () and "also in the run" not in found.text()
 
 
 COLD_OPENS = example_operations({1: 300.0, 4: 1000.0, 16: 1010.0})
