@@ -86,6 +86,21 @@ def test_few_rounds_have_the_interval_of_what_rounds_differ_by(rounds: tuple[flo
     assert least < half(of_rounds(dict(enumerate(rounds))).ratio) < 0.18
 
 
+@pytest.mark.parametrize(
+    ("rounds", "leads"),
+    [
+        ((1.2, 1.21, 1.22), True),
+        ((1.01, 1.5, 1.02, 1.6, 1.03), False),
+        ((1.4, 1.41), False),
+        ((1.6, 1.61), True),
+        ((1.9,), False),
+    ],
+)
+def test_few_rounds_need_a_wider_lead(rounds: tuple[float, ...], leads: bool) -> None:
+    """Each round by 1.15, two by 1.5, one by 2."""
+    assert of_rounds(dict(enumerate(rounds))).leads_in_each() is leads
+
+
 def half(found: Interval) -> float:
     """Half the interval, as a share of the value."""
     return (found.high - found.value) / found.value
