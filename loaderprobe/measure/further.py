@@ -17,7 +17,7 @@ CUT_SHORT = Remark(code="cut_short")
 # A budget that is said is a multiple of this.
 BUDGET_STEP_S = 5
 SERIES = ("time_ns", "values")
-# What is a time on the clock of the segments: it begins anew when the machine starts.
+# What is a time on the clock of the segments: it begins at 0 when the machine starts.
 TIMES: dict[type, Sequence[str]] = {
     Segment: ("begin_ns", "ready_ns", "copied_ns", "end_ns", "finished_ns", "device_begin_ns", "closed_ns"),
     WorkerBatches: ("start_ns",),
@@ -68,7 +68,7 @@ def joined(earlier: Measurement, later: Measurement) -> Measurement:
 
 
 def _behind_in_time(earlier: Measurement, later: Measurement) -> Measurement:
-    """The later one as it is, or later on the clock where this was started anew between the two."""
+    """The later one as it is, or later on the clock where the machine was started between the two."""
     before = max(_times(earlier)) + max(earlier.worker_batches.wall_ns, default=0)
     by_ns = 1 + before - min(_times(later), default=before + 1)
     if by_ns <= 0:

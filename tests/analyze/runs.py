@@ -131,6 +131,8 @@ def scaled(measurement: Measurement, factor: int) -> Measurement:
         compute=replace(measurement.compute, specified_images_per_s=given / factor if given else None),
         segments=tuple(_slower(each, factor) for each in measurement.segments),
         worker_batches=_slower(measurement.worker_batches, factor),
+        waits=measurement.waits and _slower(measurement.waits, factor),
+        by_rank=tuple(_slower(each, factor) for each in measurement.by_rank),
     )
 
 

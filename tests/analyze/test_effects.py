@@ -9,8 +9,6 @@ from dataclasses import replace
 from statistics import median
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from loaderprobe.analyze.comparison import LogMean, RunReading, drift_of, holm, mean_effect, sample, unpaired
 from loaderprobe.analyze.effects import interval, of_rounds
@@ -82,43 +80,10 @@ def test_what_a_side_varies_by_comes_from_runs_then_rounds_then_steps() -> None:
     assert sample([reading(100.0)]) is None
 
 
-def test_null_pairs_are_as_rare_as_they_should_be() -> None:
-    """Of 2,000 pairs with unequal spreads and nothing between them, about 5 % have p of 5 % or less."""
-    draw = random.Random(5)
-    chances = [
-        found([draw.lognormvariate(0, 0.05) for _ in range(3)], [draw.lognormvariate(0, 0.02) for _ in range(4)]).p
-        for _ in range(2000)
-    ]
-    assert 0.03 < sum(p <= 0.05 for p in chances) / 2000 < 0.07
-
-
 @pytest.mark.parametrize(("rounds", "least"), [((2.0,), 0.15), ((2.0, 2.0), 0.08), ((2.0, 2.1), 0.09)])
 def test_few_rounds_have_the_interval_of_what_rounds_differ_by(rounds: tuple[float, ...], least: float) -> None:
     """A speed-up that was measured once is not known exactly."""
     assert least < half(of_rounds(dict(enumerate(rounds))).ratio) < 0.18
-
-
-@pytest.mark.parametrize(
-    ("rounds", "least", "exceeds"),
-    [
-        ((1.2, 1.21, 1.22), 1.15, True),
-        ((1.2, 1.21, 1.22), 1.25, False),
-        ((0.9, 1.2, 1.5), 1.0, False),
-        ((2.0,), 1.5, True),
-    ],
-)
-def test_rounds_exceed_a_factor_beyond_their_spread(rounds: tuple[float, ...], least: float, exceeds: bool) -> None:
-    """The mean of the logarithms, above the factor and above two standard errors; a single round has no spread."""
-    assert of_rounds(dict(enumerate(rounds))).exceeds(least) is exceeds
-
-
-def test_one_effect_over_another_is_compared_round_by_round() -> None:
-    """Of the rounds that both have, and not below 1 where that is only noise; what both share is not in it."""
-    first, other = of_rounds({0: 2.0, 1: 4.0, 2: 9.0}), of_rounds({0: 1.0, 1: 2.0, 3: 0.5})
-    lead = first.over(other)
-    assert lead is not None and lead.rounds == {0: 2.0, 1: 2.0} and lead.error == 0
-    assert other.over(of_rounds({3: 0.25})) == of_rounds({3: 1.0})
-    assert first.over(of_rounds({7: 1.0})) is None
 
 
 @pytest.mark.parametrize(
@@ -194,16 +159,6 @@ def test_two_values_have_no_quantile_of_one_degree_of_freedom() -> None:
     assert half(interval([1.0, 1.02])) < 0.1
     assert half(interval([1.0, 1.5])) > half(interval([1.0, 1.1])) > half(interval([1.0, 1.0])) > 0
     assert half(interval([5.0])) == 0, "nothing is known of a single value"
-
-
-@given(rates=st.lists(st.floats(0.2, 5.0), min_size=1, max_size=8), scale=st.floats(0.01, 100))
-def test_an_interval_holds_its_value_at_any_scale(rates: list[float], scale: float) -> None:
-    """A machine that is so many times as fast has an interval that is as many times as wide."""
-    one, other = rate_of([[each] * 12 for each in rates]), rate_of([[each / scale] * 12 for each in rates])
-    assert 0 <= one.low <= one.value < one.high
-    assert half(other) == pytest.approx(half(one), rel=1e-3) and other.value == pytest.approx(
-        one.value * scale, rel=1e-3
-    )
 
 
 @pytest.mark.parametrize("rounds", [1, 3, 6])

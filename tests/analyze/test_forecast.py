@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.caches import lru_hits, lru_share_for, page_cache_hits, seen_before
+from loaderprobe.analyze.caches import page_cache_hits
 from loaderprobe.analyze.forecast.advice import DataPlace, Recommendation, Surroundings, recommend, recommend_groups
 from loaderprobe.analyze.forecast.changes import (
     TAR_BYTES,
@@ -254,20 +252,7 @@ def test_a_rate_that_is_noise_is_no_knee() -> None:
         assert [each.command for each in found.advice if each.action.code == "workers"] == ["--workers 2"]
 
 
-# Where the disk takes as long as the rest, two workers reach 4/5 of what it can, and three 15/16; so do cores. Of two
-# cores an eighth goes to sending and receiving: two workers have 1.75, and four no more than that.
-SERVER = replace(SINGLE_SERVER, cpu_s=0.0025, latency_s=0.0).service()
-ONE_CORE = replace(Truth(cpu_s=0.0025, latency_s=0.0025, cores=1.0, parent_s=0.0).service(), model="latency")
-SENDING = replace(replace(FAST, latency_s=0.0, cores=2.0, parent_s=0.0).service(), sending_s=0.004 / 7)
-
-
-def test_workers_queue_before_a_serial_disk_and_for_the_cores() -> None:
-    """As in a closed network of them."""
-    share = [1 / 2, 4 / 5, 15 / 16]
-    assert [SERVER.loader(count) * SERVER.transfer_s for count in (1, 2, 3)] == pytest.approx(share)
-    assert [ONE_CORE.loader(count) * ONE_CORE.cpu_s for count in (1, 2, 3)] == pytest.approx(share)
-    assert [SENDING.loader(count) for count in (1, 2, 4)] == pytest.approx([250.0, 437.5, 437.5], rel=1e-6)
-    assert (SERVER.bottleneck("workers", 9), ONE_CORE.bottleneck("workers", 3)) == ("storage", "cores")
+QUEUED_SHARES = ((1, 1 / 2), (2, 4 / 5), (3, 15 / 16))
 
 
 @pytest.mark.parametrize(
@@ -279,12 +264,15 @@ def test_workers_queue_before_a_serial_disk_and_for_the_cores() -> None:
         # Of 4 ms of CPU time 1 ms goes on beside the rest.
         (1, -0.001, 0.0, 0.004, 2.0, 1 / 0.003),
         (9, -0.001, 0.0, 0.004, 2.0, 2 / 0.004),
+        # Where a disk or a core takes as long as the rest, one worker reaches half of what it can, two 4/5.
+        *((count, 0.0025, 0.0025, 0.0, 16.0, share * 400) for count, share in QUEUED_SHARES),
+        *((count, 0.0025, 0.0, 0.0025, 1.0, share * 400) for count, share in QUEUED_SHARES),
     ],
 )
 def test_many_workers_use_up_what_there_is(
     workers: int, own_s: float, served_s: float, cpu_s: float, cores: float, images_per_s: float
 ) -> None:
-    """The cores, a server, and both at half of it."""
+    """The cores, a server, and both at half of it, before which workers queue as in a closed network."""
     found = closed_network(workers, own_s=own_s, served_s=served_s, cpu_s=cpu_s, cores=cores)
     assert found == pytest.approx(images_per_s)
 
@@ -611,40 +599,6 @@ def test_prefetch_factors_are_tried_while_they_gain() -> None:
     assert next_factor(exact(f2=100, f4=110, f8=120)) is None
 
 
-IMAGES = 3000
-CASES = [(0.3, 1), (0.5, 1), (0.9, 1), (0.5, 2), (0.5, 8), (0.9, 4), (1.0, 4), (1.0, 16)]
-
-
-def _simulated(share: float, nodes: int, epochs: int) -> list[float]:
-    """Hits in each epoch of caches that drop the least recently used image."""
-    chance, room = random.Random(f"{share} {nodes}"), round(share * IMAGES)
-    caches: list[OrderedDict[int, None]] = [OrderedDict() for _ in range(nodes)]
-    found = []
-    for _ in range(epochs):
-        order = chance.sample(range(IMAGES), IMAGES)
-        hits = 0
-        for node, cache in enumerate(caches):
-            for image in order[node::nodes]:
-                hits += image in cache
-                cache[image] = None
-                cache.move_to_end(image)
-                if len(cache) > room:
-                    cache.popitem(last=False)
-        found.append(hits / IMAGES)
-    return found
-
-
-@pytest.mark.parametrize(("share", "nodes"), CASES)
-def test_hits_are_those_of_a_simulation(share: float, nodes: int) -> None:
-    """On one node, and of any number where all fits; else several nodes have no fewer."""
-    simulated = _simulated(share, nodes, 12)
-    for epoch in (1, 2, 3, 6, 12):
-        hits = min(lru_hits(share), seen_before(nodes, epoch))
-        assert hits <= simulated[epoch - 1] + 0.03
-        if nodes == 1 or share == 1:
-            assert hits == pytest.approx(simulated[epoch - 1], abs=0.03)
-
-
 MEASURED = {
     # Share, GB of the set: hits in epoch 2, fewest and most of epochs 3 to 6, on one node. Linux 6.18.
     (0.1, 0.44): (0.005, 0.007, 0.022),
@@ -669,19 +623,3 @@ def test_the_page_cache_stays_in_its_range(share: float, size_gb: float) -> None
     assert page_cache_hits(share, 2).value == pytest.approx(second, abs=SHORT)
     law = page_cache_hits(share)
     assert law.low <= least <= most <= law.high
-
-
-@pytest.mark.parametrize("hits", [0.001, 0.1, 0.5, 0.9, 0.999])
-def test_the_cache_for_some_hits_gives_them(hits: float) -> None:
-    """Inverse of each other; half of the hits take 81 % of the set."""
-    assert lru_hits(lru_share_for(hits)) == pytest.approx(hits, abs=1e-6)
-    assert lru_share_for(0.5) == pytest.approx(0.813, abs=1e-3)
-
-
-def test_half_the_set_in_the_page_cache_is_a_third_of_the_hits() -> None:
-    """15 to 41 %; in epoch 2 at most what LRU gives, or less; all of the set is all hits, as pinned."""
-    for epoch, hits in ((None, (0.153, 0.327, 0.413)), (2, (0.65 * 0.153, 0.153, 0.153))):
-        half = page_cache_hits(0.5, epoch)
-        assert (half.low, half.value, half.high) == pytest.approx(hits, abs=1e-3)
-        assert page_cache_hits(1.0, epoch) == Interval(value=1.0, low=1.0, high=1.0)
-        assert page_cache_hits(0.0, epoch) == Interval(value=0.0, low=0.0, high=0.0)

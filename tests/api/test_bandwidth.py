@@ -178,7 +178,7 @@ def test_a_hangup_interrupts_unless_it_is_ignored(before: signal.Handlers, monke
     assert during == [before if before == signal.SIG_IGN else signal.default_int_handler]
 
 
-FLAT = {1: 20.1e6, 2: 20.0e6, 4: 20.3e6}
+FLAT, TOKENS = {1: 20.1e6, 2: 20.0e6, 4: 20.3e6}, "token_bucket"
 RISING = {1: 8.8e6, 2: 17.6e6, 4: 34.7e6, 8: 68e6, 16: 104e6}
 LEVELLING = {1: 600e6, 2: 900e6, 4: 1050e6, 8: 1100e6, 16: 1110e6}
 UNEVEN = {1: 392e6, 4: 634e6, 16: 700e6, 32: 600e6, 64: 760e6}
@@ -203,25 +203,34 @@ def judged(*phases: BandwidthPhase, **changes: Any) -> BandwidthReport:
 
 
 @pytest.mark.parametrize(
-    ("ladder", "code", "by", "knee"),
+    ("ladder", "code", "by", "knee", "kinds"),
     [
-        (FLAT, "flat", "bandwidth", 1),
-        (RISING, "rises", "latency", None),
-        ({**RISING, 32: 105e6, 64: 106e6}, "rises", "latency", 16),
-        (LEVELLING, "rises_then_flat", "latency then bandwidth", 8),
-        ({1: 600e6, 4: 1000e6, 16: 1200e6}, "rises_then_flat", "unknown", None),
-        (UNEVEN, "uneven", "unknown", None),
-        ({4: 20e6}, "one_step", "unknown", None),
-        ({}, "no_step", "unknown", None),
+        (FLAT, "flat", "bandwidth", 1, {0.05: TOKENS, 0.45: TOKENS, 1.02: "single_server", 0.7: "unknown"}),
+        (RISING, "rises", "latency", None, {1.07: "latency", 0.3: "unknown"}),
+        ({**RISING, 32: 105e6, 64: 106e6}, "rises", "latency", 16, {}),
+        (LEVELLING, "rises_then_flat", "latency then bandwidth", 8, {1.1: "unknown", 0.3: "unknown"}),
+        ({1: 600e6, 4: 1000e6, 16: 1200e6}, "rises_then_flat", "unknown", None, {}),
+        (UNEVEN, "uneven", "unknown", None, {}),
+        ({4: 20e6}, "one_step", "unknown", None, {}),
+        ({}, "no_step", "unknown", None, {}),
     ],
 )
-def test_the_shape_shows_the_limit(ladder: dict[int, float], code: str, by: str, knee: int | None) -> None:
-    """A flat ladder is bandwidth, one in proportion is latency, one that levels off is both, one step is neither."""
+def test_the_shape_shows_the_limit_and_pauses_the_kind(
+    ladder: dict[int, float], code: str, by: str, knee: int | None, kinds: dict[float, str]
+) -> None:
+    """A flat ladder is bandwidth, one in proportion is latency, one that levels off is both, one step is neither.
+
+    Flat and quick after pauses: token bucket. Flat and as slow: single server. In proportion: latency.
+    """
     limit = judged(*phases_of(ladder)).limit
     assert (limit.code, limit.by, limit.knee_readers) == (code, by, knee)
     if code == "uneven":
         names = ("before_readers", "after_readers", "before_bytes_per_s", "after_bytes_per_s")
         assert [limit.facts[name] for name in names] == [16, 32, 700e6, 600e6]
+    for paced, kind in kinds.items():
+        found = judged(*phases_of(ladder, paced)).kind
+        shown = [part.value for part in found.evidence]
+        assert found.kind == kind and shown == pytest.approx([ladder[max(ladder)] / ladder[1], paced], rel=1e-6)
 
 
 ONE, TWO, FOUR = example_ranks(20e6), example_ranks(10.2e6, 10.2e6), example_ranks(*[5.1e6] * 4)
@@ -284,26 +293,6 @@ def test_no_limit_of_storage(phases: list[BandwidthPhase], changes: dict[str, An
     report = judged(*phases, **changes)
     assert (report.limit.by, report.limit.facts.get("share"), report.kind.kind) == (by, share, "unknown")
     assert bool(report.feeds) == (by == "probe")
-
-
-@pytest.mark.parametrize(
-    ("ladder", "paced", "kind"),
-    [
-        (FLAT, 0.05, "token_bucket"),
-        (FLAT, 0.45, "token_bucket"),
-        (FLAT, 1.02, "single_server"),
-        (FLAT, 0.7, "unknown"),
-        (RISING, 1.07, "latency"),
-        (RISING, 0.3, "unknown"),
-        (LEVELLING, 1.1, "unknown"),
-        (LEVELLING, 0.3, "unknown"),
-    ],
-)
-def test_ladder_and_pauses_show_the_kind(ladder: dict[int, float], paced: float, kind: str) -> None:
-    """Flat and quick after pauses: token bucket. Flat and as slow: single server. In proportion: latency."""
-    found = judged(*phases_of(ladder, paced)).kind
-    assert found.kind == kind
-    assert [part.value for part in found.evidence] == pytest.approx([ladder[max(ladder)] / ladder[1], paced], rel=1e-6)
 
 
 def test_a_ladder_that_was_cut_short_has_no_limit() -> None:

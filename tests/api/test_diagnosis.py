@@ -94,16 +94,6 @@ def test_training_above_compute_alone_is_noise(training: float, share: str) -> N
     assert f"images/s, {share} of compute alone (200){noise}." in found.text(width=200)
 
 
-def test_steps_that_the_loader_holds_up_stand_beside_the_share() -> None:
-    """With where their times are; not where steps are as fast beside the loader."""
-    slowed, alike_alone = (
-        _of(scripted(alike(baseline=400.0, training=training, resident=100.0), Cost(), workers=4)).text(width=200)
-        for training in (80.0, 99.0)
-    )
-    said = "of compute alone (100). Steps take longer beside the loader: see Notes."
-    assert said in slowed and "a step takes 200 ms beside the loader" in slowed and said not in alike_alone
-
-
 SLOW_DISK = measured(Truth(bytes_per_s=20e6, cpu_s=0.0038, compute=900.0), 2)
 BALANCED = scripted(
     alike(baseline=200.0, warm=201.0, cached_samples=202.0, no_transport=201.0, training=198.0, resident=203.0), Cost()

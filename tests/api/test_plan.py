@@ -17,24 +17,18 @@ import pytest
 
 import loaderprobe
 from loaderprobe.analyze.bandwidth import judge_bandwidth
-from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.plan.needs import cores_of, demand
-from loaderprobe.analyze.plan.plan import as_asked, catalogue_offer, given_offer, make_plan, workers_of
-from loaderprobe.analyze.plan.sources import workload_of_run
-from loaderprobe.analyze.plan.workload import PlanWorkload, known
 from loaderprobe.analyze.report import COUNTS
 from loaderprobe.api import quantities
+from loaderprobe.api.diagnose import diagnosis
 from loaderprobe.api.load import Run, load_any
 from loaderprobe.api.plan import Plan
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport
 from loaderprobe.records.catalogue import Amount, CatalogueEntry, Tier
+from loaderprobe.records.diagnosis import DataFound, OwnMeasured
 from loaderprobe.records.measurement import ComputeInfo, Measurement
 from loaderprobe.records.phases import StorageCeiling
-from loaderprobe.records.plan import PlanSource
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.supply import Asked
-from loaderprobe.render.plan import plan_document
 from loaderprobe.storage import catalogue as module
 from loaderprobe.storage.catalogue import catalogue, entry_named, published
 from tests.analyze.runs import FILE_BYTES, Cost, alike, looked
@@ -192,9 +186,10 @@ def test_what_is_enough_for_some_accelerators_is_enough_for_fewer(limit: dict[st
 
 
 def test_published_limits_have_a_day_and_what_is_missing_is_said() -> None:
-    """Stale a year after they were read; the opens of a small FSx are not guessed."""
-    early, late = (plan(storage="fsx-lustre-250:2TiB", now=datetime(year, 2, 28, tzinfo=UTC)) for year in (2027, 2037))
-    assert [found.created_utc[:10] for found in (early, late)] == ["2027-02-28", "2037-02-28"]
+    """Stale a year after they were read, to the day; the opens of a small FSx are not guessed."""
+    days = (datetime(2027, 11, day, tzinfo=UTC) for day in (20, 21))
+    early, late = (plan(storage="fsx-lustre-250:2TiB", now=day) for day in days)
+    assert [found.created_utc[:10] for found in (early, late)] == ["2027-11-20", "2027-11-21"]
     assert [found.supplies[1].stale for found in (early, late)] == [False, True]
     assert ["12 months" in found.text() for found in (early, late)] == [False, True]
     assert {limit.resource for limit in early.supplies[1].limits} == {"bandwidth", "client"}
@@ -374,21 +369,14 @@ def test_a_ceiling_that_was_not_cold_feeds_nothing(tmp_path: Path, files: Any) -
 
 
 def test_a_plan_shows_itself() -> None:
-    """One line at the prompt, a frame of its needs, HTML in a notebook; a page of a terminal."""
+    """One line at the prompt, a frame of its needs, HTML in a notebook; no other data set where a run has one."""
     found = plan()
     assert repr(found).startswith("<Plan: Storage plan for ") and "\n" not in repr(found) and str(found) == found.text()
     table = found.to_frame()
     assert list(table["need"]) == [need.name for need in found.needs]
     assert table["at_utilization"][0] == found.needs[0].at_utilization.value
     assert found._repr_html_().count("<table") >= 2
-    assert len(plan(accelerators=64).text(width=80).splitlines()) <= 70
-
-
-def test_a_stored_run_has_the_same_page_on_every_day(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whenever it is shown."""
-    page = loaderprobe.load(RUNS / "profiler").html()
-    monkeypatch.setattr("loaderprobe.system.host.utc_now", lambda: datetime(2037, 1, 1, tzinfo=UTC))
-    assert loaderprobe.load(RUNS / "profiler").html() == page
+    assert found.source.other_data == () and "also in the run" not in found.text()
 
 
 COLD_OPENS = example_operations({1: 300.0, 4: 1000.0, 16: 1010.0})
@@ -531,7 +519,8 @@ BAD: dict[str, tuple[Any, ...]] = {
     "storage": (
         "5", "5GB", "5GB/s,6GB/s", "2ms", "0GB/s", "5GB/s,", "5GB/s,0ms", "5GB/s,quick", "1GB/s/day", "5 apples/s",
         "", "floppy", "fsx-lustre-250", "fsx-lustre-250:-1TiB", "azure-lustre-250:1TiB", "efs-elastic:4TiB",
-        "efs-elastic:4", "s3-standard:0", "s3-standard:1.5", "../../etc/passwd",
+        "efs-elastic:4", "gcp-parallelstore:11TiB", "gcp-parallelstore:101TiB", "s3-standard:0", "s3-standard:1.5",
+        "../../etc/passwd",
     ),
 }  # fmt: skip
 
@@ -625,7 +614,6 @@ def test_the_command_says_what_python_does(tmp_path: Path) -> None:
 
 
 DEVICE = ComputeInfo(name="step", device="H200", synchronous=False, specified_images_per_s=None, source="your own step")
-GIVEN = known(50_000.0, "B", "given", "mean_size")
 
 
 def measured(count: int = 3, **facts: Any) -> Measurement:
@@ -640,55 +628,70 @@ def hidden(access: str, **facts: Any) -> Measurement:
     return replace(found, segments=tuple(replace(each, delivered_bytes=None) for each in found.segments))
 
 
-def workload(found: Measurement, **changes: Any) -> PlanWorkload:
-    asked: dict[str, Any] = {"samples": None, "other": None, "given": None, **changes}
-    return workload_of_run(found, verdict(found), asked.pop("ceiling", None), **asked)
+def planned(found: Measurement, samples: int | None = None, **asked: Any) -> Plan:
+    """From a loader of one's own, for one of its accelerators, in use for 80 % of the time."""
+    ceiling = StorageCeiling(data="0" * 16, phases=(example_phase(2, 40e6),))
+    data = DataFound(hidden=None, size_bytes=None, root="", samples=samples)
+    own = OwnMeasured(config=found.config, measurement=found, data=data, ceiling=ceiling)
+    made: Plan = loaderprobe.plan(diagnosis(own, "loaderprobe run"), accelerators=1, utilization=0.8, **asked)
+    return made
 
 
-@pytest.mark.parametrize("access", ["parts", "fresh"])
-def test_parts_of_files_count_by_what_came_from_storage(access: str) -> None:
-    """With a note, and without counting what is read besides twice."""
-    found = workload(hidden(access))
-    assert found.file_bytes.value == FILE_BYTES and "from storage" in found.file_bytes.source
-    assert found.amplification.value == 1 and Remark(code="bytes_as_read") in found.notes
-
-
-@pytest.mark.parametrize(("found", "opens"), [(hidden("fresh"), 0), (measured(access="fresh"), 1)])
-def test_samples_that_are_made_anew_open_files_where_these_are_known(found: Measurement, opens: int) -> None:
-    """HDF5, LMDB and mapped arrays stay open; of known files each is opened."""
-    assert workload(found).images_an_open == opens
-
-
-@pytest.mark.parametrize("sample_bytes", [None, FILE_BYTES / 2])
-@pytest.mark.parametrize(("layout", "opens"), [(None, None), (1, 400.0), (100, 4.0)])
-def test_large_files_are_opened_seldom(sample_bytes: float | None, layout: int | None, opens: float | None) -> None:
-    """How often is known where a layout is named; and the set has the bytes of its samples, without read-ahead."""
-    run_of = hidden("parts", sample_bytes=sample_bytes)
-    found = workload(run_of, samples=400, ceiling=StorageCeiling(data="0" * 16, phases=(example_phase(2, 40e6),)))
-    asked = Asked(accelerators=1, utilization=0.8, images_per_file=found.images_an_open if layout is None else layout)
-    found = as_asked(found, asked.images_per_file, images=None, file_bytes=None)
-    source = PlanSource(kind="run", path="", accelerator="H200")
-    offer = given_offer("50MB/s,10opens/s", {"bandwidth": 50e6, "opens": 10.0})
-    made = make_plan(found, asked, [offer], source, loaderprobe="", created_utc="2026-11-22T00:00")
-    needs = {need.name: need.at_utilization.value for need in made.needs}
-    assert needs.get("opens") == opens and ("opens" in made.refused) == (opens is None)
-    assert needs["capacity"] == 400 * (sample_bytes or FILE_BYTES)
-    assert needs["read_bytes"] == pytest.approx(0.8 * 500 * FILE_BYTES)
-    assert (made.supplies[-1].first_limit == "opens") == (opens == 400.0)
-    assert ("Buy 50.0 MB/s and" in plan_document(made).headline) == (opens is not None)
-
-
-@pytest.mark.parametrize(("cold", "expected"), [(0.9, 1.0), (1.2, 1.2)])
-def test_a_need_holds_without_the_caches_that_hid_reads(cold: float, expected: float) -> None:
-    """What storage must give never falls below the bytes that are delivered; read-ahead adds to them."""
+def of_cold(share: float) -> Measurement:
+    """Of the bytes that were delivered, storage gave such a share."""
     rounds = alike(baseline=250.0, training=250.0, resident=500.0)
-    found = workload(scripted(rounds, Cost(blocked_s=0.004, cold=cold), facts={"compute": DEVICE}))
-    assert demand(found, 1.0)["read_bytes"].value == pytest.approx(expected * 500 * FILE_BYTES)
+    return scripted(rounds, Cost(blocked_s=0.004, cold=share), facts={"compute": DEVICE})
+
+
+SMALL_OFFER: dict[str, Any] = {"samples": 400, "storage": "50MB/s,10opens/s"}
+FULL_RATE = 500 * FILE_BYTES
+OWN: dict[str, tuple[Measurement, dict[str, Any], dict[str, float | None]]] = {
+    **{
+        f"{access}: bytes from storage, without what is read besides": (
+            hidden(access), {}, {"file_bytes": FILE_BYTES, "amplification": 1, "opens": None},
+        )
+        for access in ("parts", "fresh")
+    },
+    # HDF5, LMDB and mapped arrays stay open; of known files each is opened.
+    "samples that are made anew of known files": (measured(access="fresh"), {}, {"opens": 500}),
+    # How often is known where a layout is named; and the set has the bytes of its samples, without read-ahead.
+    **{
+        f"large files, {layout}, samples of {sample_bytes} bytes": (
+            hidden("parts", sample_bytes=sample_bytes), {**SMALL_OFFER, "layout": layout},
+            {"opens": opens, "read_bytes": FULL_RATE, "capacity": 400 * (sample_bytes or FILE_BYTES)},
+        )
+        for sample_bytes in (None, FILE_BYTES / 2)
+        for layout, opens in ((None, None), ("folder", 500.0), ("shards:100", 5.0))
+    },
+    # What storage must give never falls below the bytes that are delivered; read-ahead adds to them.
+    "caches that hid reads": (of_cold(0.9), {}, {"read_bytes": FULL_RATE}),
+    "reading ahead": (of_cold(1.2), {}, {"read_bytes": 1.2 * FULL_RATE}),
+}  # fmt: skip
+"""What was measured, what is asked for, and inputs and needs at the full rate of 500 images/s; None is refused."""
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_a_loader_of_ones_own_needs_what_it_was_seen_to_read(name: str) -> None:
+    """Bytes, opens and the size of the set; an offer of few opens/s gives out first only where each image is a file."""
+    measurement, asked, figures = OWN[name]
+    found = planned(measurement, **asked)
+    for figure, wanted in figures.items():
+        if figure in found.inputs:
+            assert found.inputs[figure].value == wanted, figure
+        elif wanted is None:
+            assert found.need(figure) is None and figure in found.refused  # type: ignore[arg-type]  # a need
+        else:
+            of = "at_utilization" if figure == "capacity" else "at_most"
+            assert value(found, figure, of) == pytest.approx(wanted), figure
+    assert (Remark(code="bytes_as_read") in found.notes) == ("from storage" in found.inputs["file_bytes"].source)
+    if "storage" in asked:
+        assert (found.supplies[-1].first_limit == "opens") == (figures["opens"] == 500)
+        assert ("Buy 50.0 MB/s and" in found.document().headline) == (figures["opens"] is not None)
 
 
 def test_the_rate_of_one_round_has_a_range_as_that_of_more_has() -> None:
     """A single round shows no noise, but has some: more than three that agree."""
-    one, three = (workload(measured(count)).rate for count in (1, 3))
+    one, three = (planned(measured(count)).inputs["rate"] for count in (1, 3))
     assert (one.value, three.value) == (500, 500) and one.high > three.high > 500 > three.low > one.low
 
 
@@ -701,11 +704,12 @@ def test_a_loader_with_its_own_threads_needs_as_many_cores_as_workers_that_do_th
     batches = replace(in_workers.worker_batches, process_cpu_ns=in_workers.worker_batches.cpu_ns)
     cpu_ns = tuple(each // 100 for each in batches.cpu_ns)
     in_commands = replace(in_workers, worker_batches=replace(batches, cpu_ns=cpu_ns))
-    own, theirs = workload(replace(in_commands, own_threads=True)), workload(in_workers)
-    commands = workload(looked(in_commands, "running", subject="a child process"))
-    assert cores_of(own, 0.9) == cores_of(theirs, 0.9) == cores_of(commands, 0.9)
-    assert workers_of(commands, 0.9) == workers_of(theirs, 0.9) and commands.times["wait_s"].value == 0
-    assert workers_of(own, 0.9) is None and own.refused["workers"] == Remark(code="file_wait_unknown")
+    own, of_workers = planned(replace(in_commands, own_threads=True)), planned(in_workers)
+    commands = planned(looked(in_commands, "running", subject="a child process"))
+    assert own.need("cores") == of_workers.need("cores") == commands.need("cores")
+    assert commands.need("workers") == of_workers.need("workers")
+    assert commands.inputs["wait_s"] == of_workers.inputs["wait_s"]
+    assert own.need("workers") is None and own.refused["workers"] == Remark(code="file_wait_unknown")
 
 
 @pytest.mark.parametrize(
@@ -719,12 +723,9 @@ def test_a_loader_with_its_own_threads_needs_as_many_cores_as_workers_that_do_th
 def test_bytes_that_are_not_known_are_refused_with_the_reason(found: Measurement, why: str) -> None:
     """Unless they are given."""
     with pytest.raises(BadValue, match=why) as caught:
-        workload(found)
+        planned(found)
     assert "--mean-size" in caught.value.hint
-    assert workload(found, given=GIVEN).file_bytes == GIVEN
-
-
-TODAY = date(2026, 11, 22)
+    assert planned(found, mean_size="50kB").inputs["file_bytes"].value == 50_000
 
 
 def _entry(**changes: Any) -> CatalogueEntry:
@@ -733,21 +734,6 @@ def _entry(**changes: Any) -> CatalogueEntry:
         "read_bytes_per_s": Amount(base=1e9, per_unit=1e8, at_most=1.5e9), "read_on": "2025-11-22", "source": "a page",
     }  # fmt: skip
     return CatalogueEntry(**(fields | changes))
-
-
-@pytest.mark.parametrize("size", [None, 1.0, 11.0])
-def test_a_size_that_is_not_sold_is_a_bad_value(size: float | None) -> None:
-    """None, too small, too large; and `efs-elastic:5TiB` means nothing."""
-    with pytest.raises(BadValue):
-        catalogue_offer(_entry(), "x", size, TODAY)
-    with pytest.raises(BadValue, match="not bought by size"):
-        catalogue_offer(entry_named(published(), "efs-elastic"), "efs-elastic", 5, TODAY)
-
-
-def test_figures_of_the_catalogue_are_stale_after_twelve_months() -> None:
-    """To the day."""
-    assert catalogue_offer(_entry(), "x", 2, TODAY).stale
-    assert not catalogue_offer(_entry(read_on="2025-11-23"), "x", 2, TODAY).stale
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,12 @@ from unittest.mock import Mock
 import pytest
 
 import loaderprobe
-from loaderprobe.analyze.trace import TracedWork, free_of, held_up, step_spans
+from loaderprobe.analyze.trace import TracedWork, held_up, step_spans
 from loaderprobe.api.trace import Trace
 from loaderprobe.compute import trace_file
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.records.resources import TIME_PARTS, TimePart
 from loaderprobe.records.trace import HostSpan, HostSpans, Named, TraceRank
-from loaderprobe.records.verdict import Gaps
 from loaderprobe.render.charts import Chart
 from tests.cli.invoke import invoke
 from tests.examples.traces import FIXTURES, NEXT, Event, event, ranks, training, written
@@ -277,16 +276,6 @@ def test_places_that_cannot_be_written_are_refused_at_once(tmp_path: Path, monke
 
 
 MS = 1_000_000
-
-
-def test_a_step_without_a_side_is_a_bound() -> None:
-    """Input with copies and the loader's kernels, copies alone, the host, communication; nothing that takes nothing."""
-    parts = dict.fromkeys([f"{part}_ns" for part in TIME_PARTS], 0)
-    parts |= {"compute_ns": 100, "input_ns": 40, "copy_ns": 10, "launch_ns": 50}
-    found = {each.name: each for each in free_of([Gaps(steps=2, window_ns=200, pageable_ns=0, **parts)])}
-    assert found.keys() == {"input", "copy", "host"}
-    assert (found["input"].step_s, found["input"].speedup) == pytest.approx((75e-9, 4 / 3))
-    assert found["copy"].speedup == pytest.approx(1 / 0.95)
 
 
 def span(name: str, begin_ms: float, end_ms: float, thread: int = 1) -> HostSpan:

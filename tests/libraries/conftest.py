@@ -97,7 +97,7 @@ def tried(judge: Judge) -> Iterator[Tried]:
 
 def row(found: Diagnosis) -> Row:
     """What was cold, what was measured by taking it away, what is estimated, and what was said of the loader."""
-    speedups = {name: getattr(found.verdict.speedups, name) for name in ("storage", "preprocessing", "transport")}
+    speedups = {name: found.verdict.speedups[name] for name in ("storage", "preprocessing", "transport")}
     by = {
         how: [name for name, speedup in speedups.items() if speedup and speedup.how == how]
         for how in ("measured", "estimated")

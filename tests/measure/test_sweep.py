@@ -325,7 +325,7 @@ def test_what_is_beside_the_rounds_is_joined_too() -> None:
     assert both.waits is not None
     assert [both.waits.subjects[each] for each in both.waits.subject] == ["a.jpg", "b.jpg"]
     assert [len(each.values) for each in both.series] == [2]
-    # On a clock that began anew, the later follows the earlier all the same.
+    # On a clock that began at 0 again, the later follows the earlier all the same.
     (first, second), records = both.waits.time_ns, both.worker_batches
     half = len(one.segments), len(one.worker_batches.batch)
     last, begin = both.segments[half[0] - 1].closed_ns, both.segments[half[0]].begin_ns[0]

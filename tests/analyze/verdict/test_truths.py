@@ -1,4 +1,4 @@
-"""The verdict on pipelines whose truth is known: a row a cause, and a row an edge of it."""
+"""The verdict on pipelines whose truth is known: a row a cause, and a row an edge of it; and what holds of all."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from loaderprobe.analyze.forecast.advice import Surroundings, recommend
 from loaderprobe.analyze.forecast.fit import Storage
 from loaderprobe.analyze.judge import Judged, verdict
-from loaderprobe.analyze.verdict.rates import batches_of
+from loaderprobe.analyze.report import detail_of
+from loaderprobe.analyze.verdict.experiments import run_experiments
+from loaderprobe.analyze.verdict.rates import batches_of, cores_in_training
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.errors import BadValue
 from loaderprobe.records.measurement import (
@@ -23,12 +27,14 @@ from loaderprobe.records.measurement import (
     Mode,
     Others,
     Segment,
+    Series,
     segments_of,
 )
 from loaderprobe.records.phases import BandwidthPhase, DeviceKind, StorageCeiling
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Evidence
 from loaderprobe.records.waits import WaitKind
+from loaderprobe.store.run_directory import RunDirectory
 from tests.analyze.runs import (
     BATCH,
     FILE_BYTES,
@@ -40,7 +46,9 @@ from tests.analyze.runs import (
     alike,
     looked,
     rank_run,
+    reordered,
     run,
+    scaled,
     segment,
     stamped,
     with_read,
@@ -50,6 +58,7 @@ from tests.analyze.runs import (
 )
 from tests.analyze.scripted import Truth, measured
 from tests.examples.bandwidth import example_phase
+from tests.stored import RUNS
 
 
 @dataclass(frozen=True)
@@ -142,9 +151,11 @@ def in_parts(ceiling: float, blocked_s: float = 0.004) -> Mapping[str, Any]:
 
 
 ABLATIONS = {
-    "storage": Row(
-        pipeline(times(3, 1.2)), STORAGE, speedups={"storage": 3, "preprocessing": 1.2},
-        how={"storage": "measured"}, more=False,
+    "storage, of four resources": Row(
+        run(alike(baseline=250, warm=1000, cached_samples=300, no_transport=260), SLOW_DISK), STORAGE, more=False,
+        speedups={"storage": 4, "preprocessing": 1.2, "transport": 1.04, "compute": 1},
+        how=dict.fromkeys(("storage", "preprocessing", "transport", "compute"), "measured"),
+        figures={"instrument_cpu_fraction": 0.02 / 32},
     ),
     "preprocessing": Row(pipeline(times(1.2, 3)), PREPROCESSING),
     "no step was given": Row(
@@ -155,13 +166,6 @@ ABLATIONS = {
     "compute": Row(
         pipeline(times(3, 1.2, training=80), compute=80), COMPUTE,
         speedups={"storage": 1, "compute": 3.125}, more=False,
-    ),
-    "four resources": Row(
-        run(alike(baseline=250, warm=1000, cached_samples=300, no_transport=260), SLOW_DISK),
-        STORAGE,
-        speedups={"storage": 4, "preprocessing": 1.2, "transport": 1.04, "compute": 1},
-        how=dict.fromkeys(("storage", "preprocessing", "transport", "compute"), "measured"),
-        figures={"instrument_cpu_fraction": 0.02 / 32},
     ),
     "nothing is worth it": Row(pipeline(times(1.04, 1.03), compute=260), "balanced balanced no_speedup"),
     "within 15 %": Row(pipeline(times(1.9, 2)), f"{EITHER} speedups_alike preprocessing storage", more=True),
@@ -1007,13 +1011,10 @@ RANKS = {
         for and_what, more in (("", ALIKE), (", and nothing of single ranks", {}))
     },
     # A worker's figures are those of its own images; the parts of a step are those of the batch of all ranks.
-    **{
-        f"{ranks} on a disk": Row(
-            rank_run(LIMITED, DISK, ranks=ranks), STORAGE,
-            figures={"worker_time.blocked_s": 0.05, "step_time.other_s": ranks * BATCH / 180, "step_time.wait_s": 0.0},
-        )
-        for ranks in (1, 4)
-    },
+    "four on a disk": Row(
+        rank_run(LIMITED, DISK, ranks=4), STORAGE,
+        figures={"worker_time.blocked_s": 0.05, "step_time.other_s": 4 * BATCH / 180, "step_time.wait_s": 0.0},
+    ),
     "decoding on few cores": Row(
         rank_run(DECODE, Cost(delay_s=0.01), alone=(45.0, 45.0), without={0: 100.0, 1: 108.0}, workers=2), CPU,
     ),
@@ -1077,7 +1078,7 @@ RANKS = {
         drawn_twice(rank_run(LIMITED, DISK, cold=(0.5, 0.5), **ALIKE)), STORAGE,
     ),
     "one rank has none of it": Row(
-        rank_run(LIMITED, DISK, ranks=1, **ALIKE), STORAGE,
+        rank_run(LIMITED, DISK, ranks=1, **ALIKE), STORAGE, figures={"step_time.other_s": BATCH / 180},
         missing=dict.fromkeys(("imbalance", "straggler", "gradients"), "one_rank"),
     ),
 }  # fmt: skip
@@ -1328,3 +1329,125 @@ def test_without_a_record_of_the_workers_there_is_no_verdict() -> None:
     """Neither a measurement nor an estimate."""
     with pytest.raises(BadValue, match="no complete round"):
         verdict(with_records(watched(PREPROCESSED), ()))
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_neither_the_scale_of_times_nor_the_order_of_rounds_matters(name: str) -> None:
+    """A machine that is slower in everything gets the same words and speed-ups; so do the rounds in another order.
+
+    What the samples of workers say of a speed-up is of training, as the speed-up is: its range holds it.
+    """
+    row = ROWS[name]
+    made = row.measurement
+    numbers = range(max(each.round for each in made.segments) + 1)
+    # A ceiling has a rate of its own; and a slow first round is one in its place only.
+    others = [] if row.ceiling else [scaled(made, 4)]
+    others += [] if "first round" in name else [reordered(made, numbers[::-1])]
+    judged = Judged(measurement=made, ceiling=row.ceiling)
+    one, *found = (
+        (each.bound.side, each.bound.cause, each.bound.candidates, each.speedups)
+        for each in (judged.verdict, *(Judged(measurement=each, ceiling=row.ceiling).verdict for each in others))
+    )
+    assert found == [one] * len(others)
+    speedups, ranges = judged.experiments.speedups, judged.experiments.ranges
+    for resource in speedups.keys() & ranges.keys():
+        (least, most), speedup = ranges[resource], speedups[resource].value
+        assert least <= speedup * (1 + 1e-9) and speedup <= most * (1 + 1e-9), resource
+
+
+SECONDS = st.floats(1e-4, 2e-2)
+
+
+@given(SECONDS, SECONDS, st.floats(1.0, 10.0), st.integers(0, 8), st.booleans(), st.booleans())
+def test_slower_storage_never_lowers_its_speedup(
+    cpu_s: float, blocked_s: float, slower: float, workers: int, synchronous: bool, measured: bool
+) -> None:
+    """Workers that wait longer for the same files gain no less without storage, measured or estimated."""
+    values, processes, compute = [], max(workers, 1), 300.0
+    for waited_s in (blocked_s, slower * blocked_s):
+        loader = processes / (cpu_s + waited_s)
+        in_turn = 1 / (1 / loader + 1 / compute)
+        rates = {"baseline": loader, "training": in_turn if synchronous and not workers else min(loader, compute)}
+        rates |= {"warm": processes / cpu_s} if measured else {}
+        cost = Cost(cpu_s=cpu_s, blocked_s=waited_s)
+        made = run([rates] * 3, cost, workers=workers, synchronous=synchronous, compute=compute)
+        values.append(run_experiments(made).speedups["storage"].value)
+    assert values[1] >= values[0] * (1 - 1e-5)
+
+
+@pytest.mark.parametrize("lost", [0.3, 0.5])
+@pytest.mark.parametrize("key", ["6296e1332bea7293", "c6abb333b1b11848"])
+def test_batches_whose_record_is_lost_change_no_word(key: str, lost: float) -> None:
+    """The oldest are: of cold files it seemed that half came from memory, and of busy cores that half were idle."""
+    whole = RunDirectory.open(RUNS / "storage").result(key)
+    assert isinstance(whole, Measurement)
+    batches = whole.worker_batches.batch
+    cut = with_records(whole, {*batches[round(lost * len(batches)) :]})
+    before, after = verdict(whole), verdict(cut)
+    assert after.bound.cause == before.bound.cause
+    assert after.cold_fraction == pytest.approx(before.cold_fraction, abs=0.001)
+    assert after.other_read_bytes_per_s == pytest.approx(before.other_read_bytes_per_s, abs=5e4)
+    cores = [cores_in_training(each, segments_of(each, each.config.mode, "training")) for each in (whole, cut)]
+    assert cores[1] == pytest.approx(cores[0], rel=0.05)
+
+
+@pytest.mark.parametrize(("counted", "cores"), [(True, 1.9), (False, 5.0)])
+def test_no_more_cores_are_in_use_than_the_kernel_counts(counted: bool, cores: float) -> None:
+    """Batches that were made before a short segment, and are taken in it, took none of its time."""
+    made = run(alike(baseline=100.0, training=500.0), Cost(cpu_s=0.01), workers=2)
+    records = replace(made.worker_batches, process_cpu_ns=made.worker_batches.cpu_ns)
+    beside = others(own_cpu_ns=1_900_000_000) if counted else None
+    made = with_training(made, lambda one: replace(one, process_cpu_ns=0, others=beside))
+    found = replace(made, worker_batches=records)
+    assert cores_in_training(found, segments_of(found, "baseline", "training")) == pytest.approx(cores)
+
+
+@pytest.mark.parametrize(("blocked_s", "gains"), [(0.0, False), (0.002, True)])
+def test_storage_without_waits_gains_nothing(*, blocked_s: float, gains: bool) -> None:
+    """However idle workers are: of CIFAR in memory, two of them made 300 images/s and could have made 500."""
+    rounds, cost = [{"baseline": 300.0, "training": 150.0}] * 3, Cost(cpu_s=0.004, blocked_s=blocked_s)
+    found = run_experiments(run(rounds, cost, workers=2, compute=400.0, **AS_FOUND))
+    assert (found.speedups["storage"].value > 1.0) is gains
+
+
+SLOWED = run(alike(baseline=400.0, training=80.0, resident=100.0), Cost(), workers=4)
+AS_ALONE = run(alike(baseline=400.0, training=99.0, resident=100.0), Cost(), workers=4)
+FEW = run(alike(2, baseline=400.0, training=80.0, resident=100.0), Cost(), workers=4)
+WITHOUT_WORKERS = run(alike(baseline=400.0, training=80.0, resident=100.0), Cost(), workers=0)
+FED_SLOWLY = run(alike(baseline=40.0, training=40.0, resident=100.0), Cost(cpu_s=0.1), workers=4)
+
+
+def held_up_by(measurement: Measurement, share: float) -> Measurement:
+    """Training waits for its input for so much of its time."""
+    return with_training(measurement, lambda one: with_steps(one, share if one.mode == "baseline" else 0.0))
+
+
+@pytest.mark.parametrize(
+    ("measurement", "times_s"),
+    [
+        (SLOWED, (0.2, 0.16)),
+        (AS_ALONE, None),
+        (FEW, None),
+        (WITHOUT_WORKERS, None),
+        (held_up_by(FED_SLOWLY, 0.6), None),
+        (held_up_by(SLOWED, 0.2), None),
+        (held_up_by(FED_SLOWLY, 0.3), (0.28, 0.16)),
+    ],
+    ids=["slowed", "as alone", "two rounds", "serial", "input-bound", "waits", "input-bound on the same cores"],
+)
+def test_steps_that_the_loader_holds_up_are_noted(
+    measurement: Measurement, times_s: tuple[float, float] | None
+) -> None:
+    """With the times of a step beside the loader and without it, whatever limits; waits for input are not in them."""
+    notes = [note.facts for note in detail_of(Judged(measurement=measurement)).notes if note.code == "steps_held_up"]
+    found = [(facts["beside_s"], facts["alone_s"]) for facts in notes]
+    assert found == ([pytest.approx(times_s)] if times_s else [])
+
+
+@pytest.mark.parametrize(("beside", "noted"), [((0.0, 0.0), []), ((0.0, 2.0), [2])])
+def test_processes_that_had_the_gpu_open_are_noted(beside: tuple[float, ...], noted: list[int]) -> None:
+    """The most at once: what they run makes compute alone slower than the GPU is."""
+    times_ns = [one.begin_ns[0] for one in SLOWED.segments if one.activity == "training"][:2]
+    series = Series(name="gpu_other_processes", unit="", source="NVML", time_ns=tuple(times_ns), values=beside)
+    notes = detail_of(Judged(measurement=replace(SLOWED, series=(series,)))).notes
+    assert [note.facts["processes"] for note in notes if note.code == "gpu_shared"] == noted
