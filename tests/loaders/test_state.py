@@ -285,7 +285,7 @@ def test_shared_memory_of_any_kind_is_put_back(tmp_path: Path) -> None:
     """Values, arrays, tensors, blocks, anonymous maps, and numpy arrays over them, however deep; not what is this
     process's own, nor files: those are the user's to write."""
     value, raw = multiprocessing.Value("i", 1), multiprocessing.RawArray("d", 3)
-    block = SharedMemory(create=True, size=64)
+    block: Any = SharedMemory(create=True, size=64)
     array = multiprocessing.Array("b", 4)
     held_array: Any = array.get_obj()
     tensor, anonymous, own = shared(5), mmap.mmap(-1, 16), np.zeros(4)
