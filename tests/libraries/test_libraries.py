@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +107,7 @@ def zarr_chunks(zarr: Any, place: Place) -> Make:
     made = zarr.open(path, mode="w", shape=(COUNT, *data.SHAPE), chunks=(1, *data.SHAPE), dtype="u1")
     made[:] = images()
     context: dict[str, Any] = {"multiprocessing_context": "forkserver"} if place.workers else {}
-    return place.read(data.OpenZarr(path), **context)
+    return place.read(partial(data.open_zarr, path), **context)
 
 
 def _hugging_face(datasets: Any) -> Any:

@@ -15,6 +15,7 @@ import threading
 from collections import OrderedDict, deque
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,13 +28,6 @@ from loaderprobe.loaders.state import copied_iterable, kept_batch, random_state_
 from loaderprobe.records.remark import Remark
 from tests.api.samples import Backwards, Numbers, Shared
 from tests.said import all_said
-
-
-class Holding:
-    """Holds what it is given, by attribute."""
-
-    def __init__(self, **held: Any) -> None:
-        vars(self).update(held)
 
 
 class Slotted:
@@ -124,13 +118,13 @@ def local() -> Any:
 @pytest.mark.parametrize(
     ("root", "texts", "hidden"),
     [
-        (Holding(one="attribute"), {"attribute"}, None),
+        (SimpleNamespace(one="attribute"), {"attribute"}, None),
         (Slotted("slot"), {"slot"}, None),
         ([("list", 1), {"key": {"set"}}, deque(["deque"])], {"list", "key", "set", "deque"}, None),
         (OrderedDict(a=frozenset({"frozen"})), {"frozen"}, None),
         (functools.partial(print, "argument", sep="keyword"), {"argument", "keyword"}, None),
         (function(), {"closure", "default"}, None),
-        (Holding(one="bound").__init__, {"bound"}, None),  # type: ignore[misc]  # a bound method
+        (Slotted("bound").__init__, {"bound"}, None),  # type: ignore[misc]  # a bound method
         # Of what is used once, as a global of `__init__`, the results are attributes.
         (Below(), {Path("below"), "above", OF_METHOD, OF_HELPER, OF_LAMBDA, OF_PROPERTY}, OF_MAKING),
         (Caching(), {OF_METHOD}, None),
@@ -206,25 +200,27 @@ def test_no_code_of_the_users_is_called() -> None:
 
 def test_looking_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of circles, at a depth, at a number of things, and at closed types; each object is found once."""
-    one, shared = Holding(), Holding()
-    other = Holding(one=one, shared=shared)
+    one, shared = SimpleNamespace(), SimpleNamespace()
+    other = SimpleNamespace(one=one, shared=shared)
     vars(one).update(other=other, shared=shared)
     found = list(reachable([one]))
     assert [found.count(each) for each in (one, other, shared)] == [1, 1, 1]
-    deep = Holding(inner=Holding(inner=Holding(text="deep")))
+    deep = SimpleNamespace(inner=SimpleNamespace(inner=SimpleNamespace(text="deep")))
     assert "deep" in list(reachable([deep]))
     monkeypatch.setattr(f"{reachable.__module__}.DEPTH", 2)
     assert "deep" not in list(reachable([deep]))
     monkeypatch.setattr(f"{reachable.__module__}.MOST", 10)
     assert len(list(reachable([[str(number) for number in range(50)], list(range(50))]))) == 10
-    assert [type(value) for value in reachable([Holding(text="hidden")], closed=(Holding,))] == [Holding]
+    assert [type(value) for value in reachable([SimpleNamespace(text="hidden")], closed=(SimpleNamespace,))] == [
+        SimpleNamespace
+    ]
 
 
 def test_a_long_list_hides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """What else there is comes first, and two long lists take turns."""
     monkeypatch.setattr(f"{reachable.__module__}.MOST", 3000)
     samples, more = ([f"{name}{number}" for number in range(5000)] for name in "ab")
-    data = Holding(samples=[(text, 1) for text in samples], more=more, later=Holding(root="root"))
+    data = SimpleNamespace(samples=[(text, 1) for text in samples], more=more, later=SimpleNamespace(root="root"))
     found = [value for value in reachable([data]) if type(value) is str]
     assert "root" in found
     assert min(sum(text[0] == name for text in found) for name in "ab") >= 1000
@@ -235,10 +231,10 @@ def test_all_random_generators_are_put_back(deep: bool) -> None:
     """Of a data set, and of one inside it; one of the system has nothing to put back."""
     own = random.Random(1)
     generators: list[Any] = [np.random.default_rng(1), np.random.RandomState(1)]
-    data: Any = Holding(own=own, of_numpy=generators[0], older=generators[1], system=random.SystemRandom())
+    data: Any = SimpleNamespace(own=own, of_numpy=generators[0], older=generators[1], system=random.SystemRandom())
     draws = [own.random, *(each.random for each in generators)]
     before = copy.deepcopy((own, generators))
-    with random_state_kept(DataLoader(Holding(inner=[data]) if deep else data, sampler=[0])):  # type: ignore[arg-type]  # never drawn
+    with random_state_kept(DataLoader(SimpleNamespace(inner=[data]) if deep else data, sampler=[0])):  # type: ignore[arg-type]  # never drawn
         for draw in draws:
             draw()
     assert [draw() for draw in draws] == [each.random() for each in (before[0], *before[1])]

@@ -223,31 +223,20 @@ class Foreign(DataLoader[Any]):
         yield from ([1], [2])
 
 
-class TwoByTwo:
-    """Takes two batches to give one."""
-
-    def __init__(self, inner: Any) -> None:
-        self.inner = inner
-
-    def __iter__(self) -> Any:
-        return self
-
-    def __next__(self) -> Any:
-        return next(self.inner), next(self.inner)
-
-
 class Merging(DataLoader[Any]):
-    """Merges the batches of torch's iterator."""
+    """Takes two batches of torch's iterator to give one."""
 
     def __iter__(self) -> Any:
-        return TwoByTwo(super().__iter__())
+        batches = super().__iter__()
+        yield from zip(batches, batches, strict=False)
 
 
 class MergingBelow(DataLoader[Any]):
     """The same, in the iterator that torch's class asks for."""
 
     def _get_iterator(self) -> Any:
-        return TwoByTwo(super()._get_iterator())
+        batches = super()._get_iterator()
+        yield from zip(batches, batches, strict=False)
 
 
 @pytest.mark.parametrize("kind", [Foreign, Merging, MergingBelow])
