@@ -211,9 +211,7 @@ def test_looking_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "deep" not in list(reachable([deep]))
     monkeypatch.setattr(f"{reachable.__module__}.MOST", 10)
     assert len(list(reachable([[str(number) for number in range(50)], list(range(50))]))) == 10
-    assert [type(value) for value in reachable([SimpleNamespace(text="hidden")], closed=(SimpleNamespace,))] == [
-        SimpleNamespace
-    ]
+    assert list(reachable([one], closed=(SimpleNamespace,))) == [one]
 
 
 def test_a_long_list_hides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
