@@ -11,6 +11,7 @@ import multiprocessing
 import sys
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from itertools import islice
@@ -52,6 +53,12 @@ each_of_shards = pytest.mark.parametrize("name", ONE_LAYOUT)
 def make(folder: Path, layout: str) -> Path:
     """Four shards of 20 images in three classes."""
     return make_set(folder, count=COUNT, layout=layout, shard_images=20)
+
+
+def found(module: str) -> bool:
+    with suppress(ImportError):
+        return bool(import_module(module))
+    return False
 
 
 @pytest.fixture
@@ -131,19 +138,24 @@ def test_a_damaged_file_ends_it(name: str, files: FileSet, opened: Opened, tmp_p
         [*islice(loader.batches(), COUNT // BATCH)]
 
 
-@each_library
-def test_a_sweep_measures_it_beside_torch(name: str, files: FileSet, tmp_path: Path) -> None:
-    """One table, over the same files; with the ablations that shards allow, where it does not read whole ones ahead."""
-    assert isinstance(resolve("loader", name), WithAlternatives) == (name != "dali") or name in ONE_LAYOUT
+@pytest.mark.parametrize("layout", ["files", *sorted({*ONE_LAYOUT.values()})])
+def test_a_sweep_measures_them_beside_torch(layout: str, photos: list[str], tmp_path: Path) -> None:
+    """One table, over the same files; with the ablations that shards allow, unless whole ones are read ahead."""
+    of_layout = [name for name in LIBRARIES if ONE_LAYOUT.get(name, "files") == layout]
+    libraries = [name for name in of_layout if found(LIBRARIES[name])]
+    if not libraries:
+        pytest.skip("none is installed")
+    assert all(isinstance(resolve("loader", name), WithAlternatives) == (name != "dali") for name in libraries)
     run = sweep(
-        files.root, loader=("torch", name), workers=1, serial=False, compute="emulated:100000", batch_size=BATCH,
-        rounds=1, thorough=True, out=tmp_path / "run",
+        Path(photos[0]).parents[1] if layout == "files" else make(tmp_path, layout), loader=("torch", *libraries),
+        workers=1, serial=False, compute="emulated:100000", batch_size=BATCH, rounds=1, thorough=True,
+        out=tmp_path / "run",
     )  # fmt: skip
     rows = run.report().summary.configurations
-    assert [(row.config.loader.name, row.status) for row in rows] == [("torch", "measured"), (name, "measured")]
-    if name in ONE_LAYOUT:
+    assert {row.config.loader.name: row.status for row in rows} == dict.fromkeys(("torch", *libraries), "measured")
+    if layout != "files":
         assert all(row.verdict and row.verdict.speedups.preprocessing for row in rows)
-        assert name in ("litdata", "mds") or all(row.verdict and row.verdict.speedups.transport for row in rows)
+        assert layout in ("litdata", "mds") or all(row.verdict and row.verdict.speedups.transport for row in rows)
 
 
 @each_of_shards
