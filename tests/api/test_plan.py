@@ -653,7 +653,7 @@ OWN: dict[str, tuple[Measurement, dict[str, Any], dict[str, float | None]]] = {
         for access in ("parts", "fresh")
     },
     # HDF5, LMDB and mapped arrays stay open; of known files each is opened.
-    "samples that are made anew of known files": (measured(access="fresh"), {}, {"opens": 500}),
+    "samples that are made again of known files": (measured(access="fresh"), {}, {"opens": 500}),
     # How often is known where a layout is named; and the set has the bytes of its samples, without read-ahead.
     **{
         f"large files, {layout}, samples of {sample_bytes} bytes": (

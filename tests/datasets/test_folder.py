@@ -77,8 +77,7 @@ def test_the_order_is_drawn_by_seed(tmp_path: Path) -> None:
     for number in range(30):
         save(tmp_path / f"c/{number:02}.jpg", size=(8, 8))
     first, again, other = (scan(tmp_path, seed=seed).paths for seed in (1, 1, 2))
-    assert first == again
-    assert sorted(first) == sorted(other)
+    assert first == again and sorted(first) == sorted(other)
     assert len({first, other, tuple(sorted(first))}) == 3
     assert len({path for seed in range(40) for path in scan(tmp_path, sample=6, seed=seed).paths}) == 30
 
@@ -101,8 +100,11 @@ def test_only_a_sample_without_damage_is_decoded(tmp_path: Path, monkeypatch: py
 
 
 def test_every_skipped_file_has_its_reason(tmp_path: Path) -> None:
-    """Not an image, empty, cut, misnamed, a pipe, a link to nothing or too long a name, too large: named, not fatal."""
+    """Not an image, empty, cut, misnamed, a pipe, a link to nothing or too long a name, too large: named, not fatal.
+    Links to directories above are not followed for ever, and no image counts twice."""
     save(tmp_path / "c/good.jpg")
+    (tmp_path / "c/up").symlink_to(tmp_path)
+    (tmp_path / "c/self").symlink_to(".")
     (tmp_path / "c/labels.csv").write_text("a,b")
     (tmp_path / "c/empty.jpg").write_bytes(b"")
     (tmp_path / "c/text.png").write_text("no image at all")
@@ -156,15 +158,6 @@ def test_odd_metadata_raises_no_warning(tmp_path: Path) -> None:
     assert not told
 
 
-def test_links_that_go_round_end(tmp_path: Path) -> None:
-    """A link to a directory above is not followed for ever, and no image counts twice; a linked class takes part."""
-    save(tmp_path / "c/a.jpg")
-    (tmp_path / "c/up").symlink_to(tmp_path)
-    (tmp_path / "c/self").symlink_to(".")
-    files = scan(tmp_path)
-    assert files.paths == ("c/a.jpg",)
-
-
 NAMES = (
     b"\xff.jpg", b"new\nline.jpg", b"\x1b[31mred.jpg", "\u202eevil.jpg".encode(), b"x" * 251 + b".jpg", b"\\udcff.jpg",
 )  # fmt: skip
@@ -181,24 +174,17 @@ def test_a_strange_name_takes_part_and_is_stored(name: bytes, tmp_path: Path) ->
     assert [os.fsencode(path) for path in back.absolute(0, 1)] == [os.path.join(os.fsencode(tmp_path), name)]
 
 
-def test_a_path_that_is_no_directory_is_a_bad_value(tmp_path: Path) -> None:
-    """Missing, or a file; a folder must have something in it."""
+def test_a_folder_without_a_usable_image_is_a_bad_value(tmp_path: Path) -> None:
+    """Missing, a file or empty; else with the numbers of what was skipped by reason, and the first file by name."""
     (tmp_path / "empty").mkdir()
-    with pytest.raises(BadValue, match="no files in it"):
-        scan(tmp_path / "empty")
     (tmp_path / "file").write_text("")
-    for name in ("missing", "file"):
-        with pytest.raises(BadValue, match=name):
+    for name, says in (("empty", "no files in it"), ("missing", "missing"), ("file", "file")):
+        with pytest.raises(BadValue, match=says):
             scan(tmp_path / name)
-
-
-def test_no_usable_image_says_what_was_skipped_and_why(tmp_path: Path) -> None:
-    """The numbers by reason, and the first file by name."""
-    for name in ("a.txt", "b.txt"):
-        (tmp_path / name).write_text("text")
-    (tmp_path / "c.jpg").write_bytes(b"")
+    for name in ("a.txt", "b.txt", "c.jpg"):
+        (tmp_path / "empty" / name).write_text("" if name == "c.jpg" else "text")
     with pytest.raises(BadValue, match="skipped: 2 not an image and 1 empty") as error:
-        scan(tmp_path)
+        scan(tmp_path / "empty")
     assert "a.txt" in error.value.hint
 
 
@@ -238,25 +224,21 @@ def test_a_generated_set_is_read_from_its_manifest(tmp_path: Path, make: Make, m
 
 
 def test_a_generated_set_that_is_not_whole_is_refused(tmp_path: Path, make: Make) -> None:
-    """A file that is missing or of another size is named; without a manifest there is no set."""
+    """A file that is missing or of another size is named; without a manifest, as with that of another program, there
+    is no set."""
     directory = make(tmp_path, count=6)
-    image = next(directory.rglob("*.JPEG"))
-    image.write_bytes(b"short")
-    with pytest.raises(BadValue, match=image.name):
-        generated_set(directory, sample=6, seed=0)
-    image.unlink()
-    with pytest.raises(BadValue, match=image.name):
-        generated_set(directory, sample=6, seed=0)
-    (directory / "manifest.json").unlink()
-    with pytest.raises(BadValue, match="no complete"):
-        generated_set(directory, sample=6, seed=0)
-
-
-def test_only_our_own_manifest_marks_a_generated_set(tmp_path: Path, make: Make) -> None:
-    """Another program's `manifest.json` does not turn their folder into ours."""
-    assert is_generated(make(tmp_path / "own", count=4))
-    (tmp_path / "manifest.json").write_text('{"name": "a web app"}')
-    assert not is_generated(tmp_path)
+    assert is_generated(directory)
+    image, manifest = next(directory.rglob("*.JPEG")), directory / "manifest.json"
+    for spoil, says in (
+        (lambda: image.write_bytes(b"short"), image.name),
+        (image.unlink, image.name),
+        (manifest.unlink, "no complete"),
+    ):
+        spoil()
+        with pytest.raises(BadValue, match=says):
+            generated_set(directory, sample=6, seed=0)
+    manifest.write_text('{"name": "a web app"}')
+    assert not is_generated(directory)
 
 
 def test_a_spec_that_is_closed_needs_permission(open_path: Path, make: Make, as_unprivileged: AsUnprivileged) -> None:

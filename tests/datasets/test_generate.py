@@ -167,8 +167,7 @@ def _entry(number: int) -> Entry:
     return Entry(number=number, images=1, size_bytes=100 + number, xxh3="00")
 
 
-@pytest.mark.parametrize("lost", range(1, 60, 7))
-def test_a_torn_line_is_not_believed(tmp_path: Path, lost: int) -> None:
+def test_a_torn_line_is_not_believed(tmp_path: Path) -> None:
     """Whatever the crash cut off the end of the last line, or a checksum that fails: those before it are kept."""
     journal, path = Journal(tmp_path), tmp_path / JOURNAL
     journal.add([_entry(3)])
@@ -180,10 +179,9 @@ def test_a_torn_line_is_not_believed(tmp_path: Path, lost: int) -> None:
         journal.write()
     assert Journal(tmp_path).entries() == [_entry(1), _entry(2)]
     whole = path.read_bytes()
-    path.write_bytes(whole[:-lost])
-    assert Journal(tmp_path).entries() == [_entry(1)]
-    path.write_bytes(whole.replace(b'"size_bytes":102', b'"size_bytes":999'))
-    assert Journal(tmp_path).entries() == [_entry(1)]
+    for torn in (*(whole[:-lost] for lost in range(1, 60, 7)), whole.replace(b'"size_bytes":102', b'"size_bytes":999')):
+        path.write_bytes(torn)
+        assert Journal(tmp_path).entries() == [_entry(1)]
 
 
 @pytest.mark.parametrize("after", [0, 150])
@@ -258,40 +256,64 @@ def test_too_little_space_is_refused_before_writing(
     assert tree(make(tmp_path)) == whole
 
 
-def test_a_disk_that_fills_up_midway_loses_nothing(tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """ENOSPC leaves the whole images and no half one; with space again, the set completes."""
-    written = itertools.count()
-    write_bytes = Path.write_bytes
+def full_after_forty() -> Any:
+    """Of the files that are begun, the forty-first is half there when the disk is full."""
+    written, write_bytes = itertools.count(), Path.write_bytes
 
-    def full_after_forty(path: Path, data: bytes) -> int:
+    def write(path: Path, data: bytes) -> int:
         if path.name.endswith(".part") and next(written) >= 40:
             write_bytes(path, data[:100])
             raise OSError(errno.ENOSPC, "No space left on device")
         return write_bytes(path, data)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_bytes", full_after_forty)
-        with pytest.raises(NoSpace) as full:
-            make(tmp_path / "cut")
-    assert "it resumes" in full.value.hint
-    directory = tmp_path / "cut" / "64x48"
-    assert len(list(directory.rglob("*.JPEG"))) == 40
-    assert not list(directory.rglob("*.part"))
-    assert tree(make(tmp_path / "cut")) == tree(make(tmp_path / "whole"))
+    return write
 
 
-@pytest.mark.parametrize("failing", [1, 2])
-def test_a_failed_write_is_not_whole(tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch, failing: int) -> None:
-    """The kernel reports once that it could not write back: no manifest then, and no record of those files."""
-    refused = Mock(side_effect=[*[None] * (failing - 1), OSError(errno.EIO, "Input/output error")])
+def killed_at_forty(write_file: Any = generate.Work.file) -> Any:
+    def write(work: generate.Work, number: int) -> Entry:
+        if number == 40:
+            os.kill(os.getpid(), signal.SIGKILL)
+        found: Entry = write_file(work, number)
+        return found
+
+    return write
+
+
+EIO = OSError(errno.EIO, "Input/output error")
+
+
+@pytest.mark.parametrize(
+    ("patches", "kind", "says", "images", "entered"),
+    [
+        pytest.param([(Path, "write_bytes", full_after_forty())], NoSpace, "it resumes", 40, None, id="full disk"),
+        # The kernel reports once that it could not write back: no record of those files.
+        pytest.param(
+            [(generate, "sync_filesystem", Mock(side_effect=EIO)), (generate, "SYNC_S", 1e9)],
+            MissingPart, "Input/output", None, 0, id="failed write",
+        ),
+        pytest.param(
+            [(generate, "sync_filesystem", Mock(side_effect=[None, EIO])), (generate, "SYNC_S", 0.0)],
+            MissingPart, "Input/output", None, 32, id="second write failed",
+        ),
+        pytest.param([(generate.Work, "file", killed_at_forty())], LoaderprobeError, "it resumes", None, None,
+                     id="killed worker"),
+    ],
+)  # fmt: skip
+def test_a_set_that_was_not_completed_loses_nothing(
+    patches: list[Any], kind: type[LoaderprobeError], says: str, images: int | None, entered: int | None,
+    tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """One clear error, no manifest, and no half image; the next call completes the set."""
     with monkeypatch.context() as patch:
-        patch.setattr(generate, "sync_filesystem", refused)
-        patch.setattr(generate, "SYNC_S", 0.0 if failing == 2 else 1e9)
-        with pytest.raises(MissingPart, match="Input/output"):
-            make(tmp_path / "cut")
+        for patched in patches:
+            patch.setattr(*patched)
+        with pytest.raises(kind) as ended:
+            make(tmp_path / "cut", processes=2 if patches[0][0] is generate.Work else 1)
+    assert says in f"{ended.value} {ended.value.hint}"
     directory = tmp_path / "cut" / "64x48"
-    assert not (directory / "manifest.json").exists()
-    assert len(generate.Journal(directory).entries()) == (32 if failing == 2 else 0)
+    assert not (directory / "manifest.json").exists() and not list(directory.rglob("*.part"))
+    assert images is None or len(list(directory.rglob("*.JPEG"))) == images
+    assert entered is None or len(generate.Journal(directory).entries()) == entered
     assert tree(make(tmp_path / "cut")) == tree(make(tmp_path / "whole"))
 
 
@@ -330,20 +352,3 @@ def test_a_closed_place_is_refused(open_path: Path, make: Make, as_unprivileged:
     with as_unprivileged(), pytest.raises(MissingPart) as error:
         make(open_path / below)
     assert "write permission" in error.value.hint
-
-
-def test_of_a_killed_process_nothing_is_lost(tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker that the kernel kills gives one clear error, and the next call completes the set."""
-    write_file = generate.Work.file
-
-    def killed_at_forty(work: generate.Work, number: int) -> Entry:
-        if number == 40:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return write_file(work, number)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(generate.Work, "file", killed_at_forty)
-        with pytest.raises(LoaderprobeError, match="died") as death:
-            make(tmp_path / "cut", processes=2)
-    assert "it resumes" in death.value.hint
-    assert tree(make(tmp_path / "cut")) == tree(make(tmp_path / "whole"))

@@ -65,6 +65,10 @@ def contents(files: FileSet) -> Iterator[tuple[bytes, int]]:
         yield sample.image, sample.label
 
 
+def scanned(folder: Path, layout: str, sample: int = 1, seed: int = 0) -> FileSet:
+    return scan_layout(folder, layout, sample=sample, seed=seed, progress=lambda *_: None)
+
+
 def whole(directory: Path, **changes: int) -> FileSet:
     return generated_set(directory, **{"sample": COUNT, "seed": 3, **changes})
 
@@ -84,13 +88,13 @@ def test_it_holds_the_same_images_as_files(tmp_path: Path, make: Make, made: Pat
 def test_it_is_recognised_without_its_manifest(made: Path, layout: str) -> None:
     """By the names of its files, and every image is looked at; a sample takes whole shards, not all; of any name."""
     assert layout_in(made) == layout
-    found = scan_layout(made, layout, sample=COUNT, seed=3, progress=lambda *_: None)
+    found = scanned(made, layout, COUNT, 3)
     assert sorted(contents(found)) == sorted(contents(whole(made)))
     assert found.images_found == COUNT and not found.skipped_count
-    some = scan_layout(made, layout, sample=5, seed=0, progress=lambda *_: None)
+    some = scanned(made, layout, 5)
     assert 5 <= some.count < COUNT and len(some.whole_bytes) == len(set(some.paths))
     odd = made.rename(f"{made}\udcff")
-    again = scan_layout(odd, layout, sample=COUNT, seed=3, progress=lambda *_: None)
+    again = scanned(odd, layout, COUNT, 3)
     assert [*contents(again)] == [*contents(replace(found, root=found.root.replace(str(made), str(odd))))]
 
 
@@ -132,32 +136,29 @@ def test_a_damaged_file_is_named(made: Path) -> None:
         list(contents(files))
     assert error.value.hint and str(files.folder) in error.value.message
     with pytest.raises(BadValue, match="is damaged"):
-        scan_layout(made, files.layout, sample=COUNT, seed=0, progress=lambda *_: None)
+        scanned(made, files.layout, COUNT)
 
 
-def test_a_closed_file_is_not_damage(open_path: Path, make: Make, layout: str, as_unprivileged: AsUnprivileged) -> None:
-    """Permission is asked for, when it is read and when it is taken as data."""
+def test_what_is_closed_is_not_damage(
+    open_path: Path, make: Make, layout: str, as_unprivileged: AsUnprivileged
+) -> None:
+    """Permission is asked for a file, when it is read and when it is taken as data. A closed folder is named, as one of
+    images; the shards beside it are used, as those beside the `lost+found` of a disk."""
     made = make(open_path, layout=layout)
-    files = whole(made)
-    for path in files.absolute(0, COUNT):
-        path.chmod(0)
-    for taken in (contents(files), iter(lambda: scan_layout(made, layout, sample=1, seed=0, progress=print), None)):
-        with as_unprivileged(), pytest.raises(MissingPart, match="no permission to read"):
-            next(taken)
-
-
-def test_a_closed_folder_is_named(open_path: Path, make: Make, layout: str, as_unprivileged: AsUnprivileged) -> None:
-    """As one of images; the shards beside it are used, as those beside the `lost+found` of a disk."""
-    made = make(open_path, layout=layout)
-    closed = made / "train/lost+found"
+    closed, files = made / "train/lost+found", whole(made)
     closed.mkdir(mode=0)
     try:
         with as_unprivileged():
-            files = scan_layout(made, layout, sample=COUNT, seed=0, progress=lambda *_: None)
+            found = scanned(made, layout, COUNT)
     finally:
         closed.rmdir()
-    assert (files.images_found, files.count, files.skipped_count) == (COUNT, COUNT, 1)
-    assert files.skipped == (SkippedFile(path="lost+found", reason="cannot be read: Permission denied"),)
+    assert (found.images_found, found.count, found.skipped_count) == (COUNT, COUNT, 1)
+    assert found.skipped == (SkippedFile(path="lost+found", reason="cannot be read: Permission denied"),)
+    for path in files.absolute(0, COUNT):
+        path.chmod(0)
+    for taken in (lambda: next(contents(files)), lambda: scanned(made, layout)):
+        with as_unprivileged(), pytest.raises(MissingPart, match="no permission to read"):
+            taken()
 
 
 @pytest.mark.parametrize("layout", ["mds", "litdata"])
@@ -175,22 +176,37 @@ def test_shards_without_an_image_are_refused(tmp_path: Path, layout: str) -> Non
     format_of(layout).write([Sample("a", b"pixels", 0)], tmp_path / name)
     complete(layout, tmp_path)
     with pytest.raises(BadValue, match="holds no usable image") as error:
-        scan_layout(tmp_path, layout, sample=1, seed=0, progress=lambda *_: None)
+        scanned(tmp_path, layout)
     assert error.value.hint.startswith(f"first: {name}, sample 0, ")
     assert error.value.hint.endswith("each sample needs an encoded image, as in a JPEG file")
 
 
-def test_litdata_reads_our_chunks(tmp_path: Path, make: Make) -> None:
-    """By the index, with the same images and classes; and its own rows, of Arrow, are refused by torch's reader."""
-    litdata = pytest.importorskip("litdata")
-    made = make(tmp_path, layout="litdata", shard_images=20)
-    rows = [*litdata.StreamingDataset(str(made / "train"))]
-    assert sorted((bytes(row["image"]), row["label"]) for row in rows) == sorted(contents(whole(made)))
-    writer = litdata.streaming.writer.BinaryWriter(str(tmp_path / "own"), chunk_size=9)
+def rows_of_litdata(folder: Path) -> Iterator[tuple[bytes, int]]:
+    for row in pytest.importorskip("litdata").StreamingDataset(str(folder)):
+        yield bytes(row["image"]), row["label"]
+
+
+def rows_of_streaming(folder: Path) -> Iterator[tuple[bytes, int]]:
+    formats = pytest.importorskip("streaming.base.format")
+    for shard in json.loads((folder / "index.json").read_text())["shards"]:
+        for row in formats.reader_from_json(str(folder), None, shard):
+            yield row["image"], row["label"]
+
+
+@pytest.mark.parametrize(("indexed", "rows"), [("litdata", rows_of_litdata), ("mds", rows_of_streaming)])
+def test_a_library_reads_our_shards(tmp_path: Path, make: Make, indexed: str, rows: Any) -> None:
+    """By the index, with the same images and classes."""
+    made = make(tmp_path, layout=indexed, shard_images=20)
+    assert sorted(rows(made / "train")) == sorted(contents(whole(made)))
+
+
+def test_rows_of_arrow_are_refused(tmp_path: Path) -> None:
+    """litdata's own, by torch's reader."""
+    writer = pytest.importorskip("litdata").streaming.writer.BinaryWriter(str(tmp_path), chunk_size=9)
     writer.add_item(0, {"image": b"image", "label": 1})
     writer.done(), writer.merge()
     with pytest.raises(BadValue, match=r"compressed, encrypted or of Arrow rows"):
-        scan_layout(tmp_path / "own", "litdata", sample=1, seed=0, progress=lambda *_: None)
+        scanned(tmp_path, "litdata")
 
 
 def test_a_row_without_an_image_is_damage(tmp_path: Path) -> None:
@@ -200,7 +216,7 @@ def test_a_row_without_an_image_is_damage(tmp_path: Path) -> None:
     for what, row in rows.items():
         pq.write_table(pa.table(row), tmp_path / "a.parquet")
         with pytest.raises(BadValue, match=what):
-            scan_layout(tmp_path, "parquet", sample=1, seed=0, progress=lambda *_: None)
+            scanned(tmp_path, "parquet")
 
 
 @pytest.mark.parametrize(
@@ -213,7 +229,7 @@ def test_the_class_of_a_row(tmp_path: Path, make: Make, column: str, labels: lis
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     images = [path.read_bytes() for path in whole(make(tmp_path)).absolute(0, len(labels))]
     pq.write_table(pa.table({"image": images, column: labels}), tmp_path / "a.parquet")
-    files = scan_layout(tmp_path, "parquet", sample=len(labels), seed=0, progress=lambda *_: None)
+    files = scanned(tmp_path, "parquet", len(labels))
     assert [label for _, label in contents(files)] == list(files.classes) == classes
 
 
@@ -237,29 +253,25 @@ def test_of_several_images_the_first_is_the_sample(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("label", "says"),
-    [
-        (b"\xff", "is damaged"),
-        ("\u00b2".encode(), "is damaged"),
-        (b"9" * 5000, "is damaged"),
-        (b"9" * 20, "is beyond int64"),
-    ],
-    ids=["no text", "no digit", "too long", "no int64"],
+    "label", [b"\xff", "\u00b2".encode(), b"9" * 5000, b"9" * 20], ids=["text", "digit", "long", "big"]
 )
-def test_a_class_that_is_no_number_is_damage(tmp_path: Path, label: bytes, says: str) -> None:
+def test_a_class_that_is_no_number_is_damage(tmp_path: Path, label: bytes) -> None:
     """In a shard that others wrote; a word is class 0, as it may be anything. No tensor holds a large number."""
     write_tar(tmp_path, ("a.jpg", b"image"), ("a.cls", label))
-    with pytest.raises(BadValue, match=says):
-        scan_layout(tmp_path, "tar", sample=1, seed=0, progress=lambda *_: None)
+    with pytest.raises(BadValue, match="is beyond int64" if len(label) == 20 else "is damaged"):
+        scanned(tmp_path, "tar")
 
 
-@pytest.mark.parametrize("name", [name for name in LAYOUTS if LAYOUTS[name].library])
-def test_a_missing_library_is_a_missing_part(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the line to type."""
-    monkeypatch.setitem(sys.modules, LAYOUTS[name].library, None)
-    with pytest.raises(MissingPart) as error:
-        check_layout(name)
-    assert error.value.hint == f"pip install 'loaderprobe[{name}]'"
+def test_a_layout_that_cannot_be_read_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unknown one with all that there are, one without its library with the line to type."""
+    with pytest.raises(BadValue) as unknown:
+        check_layout("zip")
+    assert all(name in unknown.value.hint for name in NAMES)
+    for name in (name for name in LAYOUTS if LAYOUTS[name].library):
+        monkeypatch.setitem(sys.modules, LAYOUTS[name].library, None)
+        with pytest.raises(MissingPart) as error:
+            check_layout(name)
+        assert error.value.hint == f"pip install 'loaderprobe[{name}]'"
 
 
 def test_a_folder_is_written_in_a_layout(tmp_path: Path, make: Make, layout: str) -> None:
@@ -462,22 +474,6 @@ def test_an_interrupted_copy_ends_within_its_files(tmp_path: Path, make: Make, m
     assert not [path for path in (tmp_path / "copy").rglob("*") if path.suffix in (".JPEG", ".part")]
 
 
-def test_an_unknown_layout_is_refused() -> None:
-    """With all that there are."""
-    with pytest.raises(BadValue) as error:
-        check_layout("zip")
-    assert all(name in error.value.hint for name in NAMES)
-
-
-def test_streaming_reads_our_mds(tmp_path: Path, make: Make) -> None:
-    """By the index, with the same images and classes."""
-    formats = pytest.importorskip("streaming.base.format")
-    made = make(tmp_path, layout="mds", shard_images=20)
-    (shards,) = (json.loads(path.read_text())["shards"] for path in made.rglob("index.json"))
-    rows = [row for shard in shards for row in formats.reader_from_json(str(made / "train"), None, shard)]
-    assert sorted((row["image"], row["label"]) for row in rows) == sorted(contents(whole(made)))
-
-
 ENCODED = BytesIO()
 PIXELS = Image.new("RGB", (8, 8))
 PIXELS.save(ENCODED, "jpeg")
@@ -510,7 +506,7 @@ def test_columns_have_names(tmp_path: Path, columns: dict[str, tuple[str, Any]],
     body = struct.pack(f"<{len(free)}I", *free) + b"".join(data)
     begin = 12 + len(head)
     (tmp_path / "shard.00000.mds").write_bytes(struct.pack("<3I", 1, begin, begin + len(body)) + head + body)
-    files = scan_layout(tmp_path, "mds", sample=1, seed=0, progress=lambda *_: None)
+    files = scanned(tmp_path, "mds")
     assert [*contents(files)] == [(JPEG, label)]
     with pytest.raises(BadValue, match="decodes images of this set") if decoded else nullcontext():
         assert encoded_in(row) == (JPEG, label)

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image, JpegImagePlugin
+from PIL import Image
 
 from loaderprobe.datasets.generate import jpeg
-from loaderprobe.datasets.generate.jpeg import Frame, HuffmanCode, best_code, encoded_size, pack, scaled, tokens
+from loaderprobe.datasets.generate.jpeg import Frame, best_code, encoded_size, scaled
 from loaderprobe.datasets.generate.manifest import SetSpec
 from loaderprobe.datasets.generate.oddities import NAMES, ODDITIES, OddityName, parse_oddities
 from loaderprobe.datasets.generate.pool import BaseImage, Pool, build_pool, draws, load_pool, tilted
@@ -25,11 +25,11 @@ SAMPLINGS = ((1, 1), (2, 1), (1, 2), (2, 2))
 
 
 @st.composite
-def frames(draw: st.DrawFn) -> Frame:
+def frames(draw: st.DrawFn, least: int = 1) -> Frame:
     """Small frames of every shape, quality, sampling and number of components."""
     components = draw(st.sampled_from([1, 3, 3, 3, 4]))
     return Frame(
-        width=draw(st.integers(1, 70)), height=draw(st.integers(1, 70)), quality=draw(st.integers(1, 100)),
+        width=draw(st.integers(least, 70)), height=draw(st.integers(least, 70)), quality=draw(st.integers(1, 100)),
         sampling=draw(st.sampled_from(SAMPLINGS)) if components == 3 else (1, 1), components=components,
     )  # fmt: skip
 
@@ -59,16 +59,6 @@ def opened(data: bytes | jpeg.Encoded) -> Any:
 
 def _rng() -> np.random.Generator:
     return np.random.Generator(np.random.SFC64(0))
-
-
-@pytest.mark.parametrize("components", [1, 3, 4])
-def test_the_file_grows_with_the_knob(components: int) -> None:
-    """Blurred and flat is small, sharp and grainy is large, and never the other way round."""
-    frame = Frame(width=80, height=64, quality=90, components=components)
-    image = BaseImage(_rng(), frame)
-    sizes = [encoded_size(image.tokens(knob), frame) for knob in (0, 0.2, 0.4, 0.5, 0.6, 0.8, 1)]
-    assert sizes == sorted(sizes)
-    assert sizes[-1] > 4 * sizes[0]
 
 
 @pytest.mark.parametrize("per_pixel", [0.3, 0.6, 1.2])
@@ -130,14 +120,19 @@ def _mean(pool: Pool, count: int) -> float:
 
 
 @settings(max_examples=20)
-@given(frames(), st.integers(0, 2**40))
+@given(frames(least=8), st.integers(0, 2**40))
 def test_every_variation_decodes(frame: Frame, seed: int) -> None:
-    """Whatever the random bits, the file is a valid one of the same size in pixels, and as long but for stuffing."""
+    """Whatever the random bits, the file is a valid one of the same size in pixels, and as long but for stuffing. The
+    mean of each block stays, which is all that is left at an eighth of the size where no plane has fewer samples."""
     made = encode(frame)
-    data = made.vary(np.random.SFC64(seed))
-    assert opened(data).size == (frame.width, frame.height)
-    bare = [len(file) - file[len(made.start + made.tables) :].count(b"\xff\0") for file in (data, made.file(made.scan))]
+    files = [made.file(made.scan), made.vary(np.random.SFC64(seed))]
+    bare = [len(file) - file[len(made.start + made.tables) :].count(b"\xff\0") for file in files]
     assert bare[0] == bare[1]
+    assert opened(files[1]).size == (frame.width, frame.height)
+    means = [Image.open(io.BytesIO(file)) for file in files]
+    for image in means:
+        image.draft(None, (1, 1))
+    assert frame.sampling != (1, 1) or means[0].tobytes() == means[1].tobytes()
 
 
 @pytest.mark.parametrize("mean", [2000, 4000, 6000])
@@ -223,17 +218,6 @@ def test_pixels_are_those_of_the_image(sampling: tuple[int, int]) -> None:
         assert np.abs(found[..., component] - plane.clip(-128, 127)).mean() < 4
 
 
-@pytest.mark.parametrize("quality", [5, 50, 75, 96, 100])
-def test_tables_are_those_of_the_independent_jpeg_group(quality: int) -> None:
-    """Pillow's libjpeg writes the same quantisation tables for the same quality."""
-    out = io.BytesIO()
-    Image.new("RGB", (16, 16)).save(out, "JPEG", quality=quality)
-    image = Image.open(io.BytesIO(out.getvalue()))
-    assert isinstance(image, JpegImagePlugin.JpegImageFile)
-    tables = [list(scaled(table, quality)) for table in (jpeg.LUMINANCE, jpeg.CHROMINANCE)]
-    assert tables == list(image.quantization.values())
-
-
 def test_files_are_as_small_as_libjpeg_makes_them() -> None:
     """The same image, quality and sampling with optimised tables: within 3 % of Pillow's file."""
     frame = Frame(width=200, height=150, quality=90)
@@ -249,99 +233,13 @@ def test_values_beyond_baseline_are_clipped() -> None:
     assert int(np.abs(jpeg.quantised((np.full((1, 1, 64), 5000, np.float32),), frame)).max()) == 1023
 
 
-Blocks = np.ndarray[tuple[int, ...], np.dtype[np.int16]]
-
-
-@st.composite
-def blocks(draw: st.DrawFn) -> Blocks:
-    """A few blocks of mostly zeros, with long runs and large values among them."""
-    found = np.zeros((draw(st.integers(1, 6)), 64), np.int16)
-    for _ in range(draw(st.integers(0, 25))):
-        found[draw(st.integers(0, len(found) - 1)), draw(st.integers(0, 63))] = draw(st.integers(-1023, 1023))
-    return found
-
-
-def _decoded(
-    scan: bytes, codes: list[HuffmanCode], tables: np.ndarray, component: np.ndarray
-) -> tuple[Blocks, list[int]]:
-    """(blocks, places of the bits that say which value of a category an AC coefficient has), one bit after the other. A
-    decoder as T.81 F.2.2 describes it, written to be read and not to be fast."""
-    bits = "".join(f"{byte:08b}" for byte in scan)
-    at, free = 0, list[int]()
-    out = np.zeros((len(tables), 64), np.int16)
-    last = dict.fromkeys(component, 0)
-
-    def symbol(code: HuffmanCode) -> int:
-        nonlocal at
-        words = {format(int(code.codes[s]), f"0{code.lengths[s]}b"): s for s in code.symbols}
-        length = next(n for n in range(1, 17) if bits[at : at + n] in words)
-        at += length
-        return words[bits[at - length : at]]
-
-    def value(size: int) -> int:
-        nonlocal at
-        raw = bits[at : at + size]
-        at += size
-        return 0 if not size else int(raw, 2) if raw[0] == "1" else int(raw, 2) - (1 << size) + 1
-
-    for number, table in enumerate(tables):
-        dc, ac = codes[2 * table : 2 * table + 2]
-        last[component[number]] += value(symbol(dc))
-        out[number, 0] = last[component[number]]
-        place = 1
-        while place < 64:
-            token = symbol(ac)
-            run, size = token >> 4, token & 15
-            if size == 0:
-                if run < 15:
-                    break
-                place += 16
-                continue
-            place += run
-            free += range(at, at + size)
-            out[number, place] = value(size)
-            place += 1
-    assert set(bits[at:]) <= {"1"}
-    assert len(bits) - at < 8
-    return out, free
-
-
-@settings(max_examples=50)
-@given(blocks(), st.booleans())
-def test_a_scan_decodes_to_its_blocks_and_the_mask_marks_the_free_bits(made: Blocks, grey: bool) -> None:
-    """A plain decoder reads back every coefficient, and finds AC's appended bits exactly where the mask has ones."""
-    component = np.zeros(len(made), np.int64) if grey else np.arange(len(made)) % 3
-    tables = component.clip(max=1)
-    found = tokens(made, component, tables)
-    codes = found.codes()
-    scan, free = pack(found, codes)
-    decoded, places = _decoded(scan.tobytes(), codes, tables, component)
-    assert np.array_equal(decoded, made)
-    assert list(np.flatnonzero(np.unpackbits(free))) == places
-    assert found.bits(codes) <= len(scan) * 8 < found.bits(codes) + 8
-
-
-@given(st.dictionaries(st.integers(0, 255), st.integers(1, 10**6), min_size=1, max_size=256))
-def test_every_symbol_has_a_code_and_no_code_begins_another(found: dict[int, int]) -> None:
-    """A prefix code for exactly the symbols that occur, within 16 bits, that leaves the code of all ones unused."""
-    code = best_code(_frequencies(found))
-    assert set(code.symbols) == set(found) == set(np.flatnonzero(code.lengths))
-    words = sorted(format(int(code.codes[s]), f"0{code.lengths[s]}b") for s in code.symbols)
-    assert all(1 <= len(word) <= 16 and "0" in word for word in words)
-    assert not any(second.startswith(first) for first, second in itertools.pairwise(words))
-
-
-def _frequencies(found: dict[int, int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    counts = np.zeros(256, np.int64)
-    counts[list(found)] = list(found.values())
-    return counts
-
-
 def test_a_code_that_grows_too_long_is_shortened() -> None:
-    """Fibonacci's numbers make the deepest tree: 40 symbols would need 40 bits."""
-    counts = [1, 1]
-    while len(counts) < 40:
-        counts.append(counts[-1] + counts[-2])
-    code = best_code(_frequencies(dict(enumerate(counts))))
-    assert int(code.lengths.max()) == 16
-    assert sum(2.0 ** -int(bits) for bits in code.lengths[:40]) < 1
+    """Fibonacci's numbers make the deepest tree: 40 symbols would need 40 bits. No code begins another."""
+    counts = np.zeros(256, np.int64)
+    counts[:2] = 1
+    for symbol in range(2, 40):
+        counts[symbol] = counts[symbol - 1] + counts[symbol - 2]
+    code = best_code(counts)
+    words = sorted(format(int(code.codes[s]), f"0{code.lengths[s]}b") for s in range(40))
+    assert set(code.symbols) == set(range(40)) and max(map(len, words)) == 16 and all("0" in word for word in words)
+    assert not any(second.startswith(first) for first, second in itertools.pairwise(words))

@@ -96,15 +96,10 @@ class Dicts(Dataset[Any]):
         return {"x": image, "labels": label}
 
 
-class OpenZarr:
-    """Opens an array for reading; can be pickled."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def __call__(self) -> Any:
-        zarr: Any = importlib.import_module("zarr")
-        return zarr.open(self.path, mode="r")
+def open_zarr(path: str) -> Any:
+    """For reading."""
+    zarr: Any = importlib.import_module("zarr")
+    return zarr.open(path, mode="r")
 
 
 def item(held: Any, number: int) -> Any:

@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import random
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import cycle, islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,7 +29,7 @@ from loaderprobe.loaders.reads import MOST_S, BatchReads, OpenedFiles, holds_mor
 from loaderprobe.loaders.unwrap import unwrap
 from loaderprobe.loaders.user_loader import BatchPool, StreamPool, UserLoader
 from loaderprobe.records.files import PartFiles
-from loaderprobe.records.loader_files import BatchFiles, UnknownFiles, UnknownFilesCode
+from loaderprobe.records.loader_files import BatchFiles, UnknownFiles
 from loaderprobe.testing import example_config
 from tests.api.samples import Ahead, Moving, Numbers
 from tests.examples.iterated import Transforming
@@ -53,8 +53,7 @@ def test_a_pool_keeps_batches_of_one_length() -> None:
     """The others are counted; one of nothing ends."""
     pool = BatchPool([[1, 2], [3], [4, 5], [6, 7, 8]], 1)
     assert list(islice(iter(pool), 4)) == [[1, 2], [4, 5], [1, 2], [4, 5]]
-    assert pool.odd == 2
-    assert list(iter(BatchPool([], 2))) == []
+    assert pool.odd == 2 and list(iter(BatchPool([], 2))) == []
 
 
 def settled(count: int, workers: int, taken: int) -> tuple[BatchPool, list[list[int]], Any]:
@@ -79,43 +78,35 @@ def test_new_batches_were_not_taken_before() -> None:
     assert pool.passes >= 1 and pool.new_left() == -pool.passes
 
 
-def as_drawn(kind: str, first: int) -> Any:
-    """The indices of a batch of two, or one index, as samplers give them."""
-    pair = np.arange(first, first + 2)
-    return {
-        "list": pair.tolist(), "numbers": list(pair), "array": pair, "tensor": torch.from_numpy(pair),
-        "tensors": list(torch.from_numpy(pair)), "one": torch.tensor(first // 2), "texts": ["a", "b"],
-        "rows": np.stack([pair, pair]), "text": "a" * (1 + first % 3), "bytes": bytes(2),
-    }[kind]  # fmt: skip
+NUMBERS: dict[str, Callable[[Any], Any]] = {
+    "list": lambda pair: pair.tolist(), "numbers": list, "array": lambda pair: pair, "tensor": torch.from_numpy,
+    "tensors": lambda pair: list(torch.from_numpy(pair)), "one": lambda pair: torch.tensor(pair[0] // 2),
+}  # fmt: skip
+OTHERS: dict[str, Callable[[Any], Any]] = {
+    "texts": lambda _: ["a", "b"], "rows": lambda pair: np.stack([pair, pair]), "bytes": lambda _: bytes(2),
+    "text": lambda pair: "a" * (1 + int(pair[0]) % 3),
+}  # fmt: skip
+"""The indices of a batch of two, or one index, as samplers give them."""
 
 
-@pytest.mark.parametrize("kind", ["list", "numbers", "array", "tensor", "tensors", "one"])
+@pytest.mark.parametrize("kind", [*NUMBERS, *OTHERS])
 def test_indices_are_known_again_whatever_their_type(kind: str) -> None:
-    """By a sampler that goes on for ever, and as a sequence; a short batch is odd."""
-    order = [as_drawn(kind, first) for first in range(0, 80, 2)]
+    """By a sampler that goes on for ever, and as a sequence; a short batch is odd. Indices that are no numbers are
+    taken for new ones, in sequence; a text is one index, however long."""
+    order = [{**NUMBERS, **OTHERS}[kind](np.arange(first, first + 2)) for first in range(0, 80, 2)]
     pool = BatchPool(cycle(order), 2)
     batches = iter(pool)
     list(islice(batches, 6))
-    assert pool.in_sequence()
     pool.settle(6, 0)
     pool.take_new()
     list(islice(batches, 34))
-    assert pool.passes == 0
+    assert pool.in_sequence() and (pool.passes, pool.odd) == (0, 0)
     list(islice(batches, 8))
-    assert pool.passes == 8
-    if kind != "one":
+    assert pool.passes == (8 if kind in NUMBERS else 0)
+    if kind in NUMBERS and kind != "one":
         pool = BatchPool([*order, order[0][:1]], 1)
         list(islice(iter(pool), 50))
         assert pool.odd == 1
-
-
-@pytest.mark.parametrize("kind", ["texts", "rows", "text", "bytes"])
-def test_indices_that_are_no_numbers_have_no_order(kind: str) -> None:
-    """They are taken for new ones, in sequence. A text is one index, however long."""
-    pool = BatchPool([as_drawn(kind, first) for first in range(0, 80, 2)], 2)
-    pool.take_new()
-    list(islice(iter(pool), 40))
-    assert pool.in_sequence() and (pool.passes, pool.odd) == (0, 0)
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
@@ -131,20 +122,6 @@ def test_repeated_batches_go_to_the_worker_that_had_them(workers: int) -> None:
         assert batch[0] >= 18 - 9 - workers
 
 
-@pytest.mark.parametrize(("files", "code"), [({}, "none_seen"), ({f"/d/{n}": 1 for n in range(20_001)}, "too_large")])
-def test_files_that_are_too_many_to_evict_are_said_so(files: dict[str, int], code: UnknownFilesCode) -> None:
-    """They are seen, mapped into memory, whatever opened them."""
-    found = loader_files([BatchReads(kept_open=files)], Numbers(), batch_size=1, in_order=True)
-    assert found == UnknownFiles(code=code)
-
-
-def test_files_that_are_named_are_too_many_to_evict(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without one being opened, and however many more there are."""
-    monkeypatch.setattr(reads, "MOST_FILES", 1)
-    found = loader_files([BatchReads()], SimpleNamespace(root=str(folder)), batch_size=1, in_order=True)
-    assert found == UnknownFiles(code="too_large")
-
-
 PROJECT: dict[int, str] = {}
 
 
@@ -158,13 +135,30 @@ class OfProject:
         return PROJECT[0]
 
 
-@pytest.mark.parametrize(("most", "found"), [(9, 3), (2, 1)])
-def test_many_files_of_code_are_left_out(most: int, found: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the data set holds, or has open, is evicted all the same."""
+@pytest.mark.parametrize(
+    ("opened", "data", "most", "found"),
+    [
+        ({}, Numbers, 20_000, "none_seen"),
+        # They are seen, mapped into memory, whatever opened them.
+        ({f"/d/{number}": 1 for number in range(20_001)}, Numbers, 20_000, "too_large"),
+        # They are named, without one being opened, and however many more there are.
+        ({}, lambda folder: SimpleNamespace(root=str(folder)), 1, "too_large"),
+        # Many files that code names are left out; what the data set holds, or has open, is evicted all the same.
+        ({}, lambda folder: OfProject(folder / "b" / "3.bin"), 9, 3),
+        ({}, lambda folder: OfProject(folder / "b" / "3.bin"), 2, 1),
+    ],
+)  # fmt: skip
+def test_files_that_are_too_many_to_evict_are_said_so(
+    opened: dict[str, int], data: Any, most: int, found: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the reason, or how many are evicted."""
     monkeypatch.setattr(reads, "MOST_FILES", most)
     monkeypatch.setitem(PROJECT, 0, str(folder))
-    files = loader_files([BatchReads()], OfProject(folder / "b" / "3.bin"), batch_size=1, in_order=True)
-    assert isinstance(files, PartFiles) and len(files.file_bytes) == found
+    given = data() if data is Numbers else data(folder)
+    files = loader_files([BatchReads(kept_open=opened)], given, batch_size=1, in_order=True)
+    assert (len(files.file_bytes) if isinstance(files, PartFiles) else files) == (
+        found if isinstance(found, int) else UnknownFiles(code=found)
+    )
 
 
 def test_files_that_are_opened_are_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,31 +223,20 @@ class Foreign(DataLoader[Any]):
         yield from ([1], [2])
 
 
-class TwoByTwo:
-    """Takes two batches to give one."""
-
-    def __init__(self, inner: Any) -> None:
-        self.inner = inner
-
-    def __iter__(self) -> Any:
-        return self
-
-    def __next__(self) -> Any:
-        return next(self.inner), next(self.inner)
-
-
 class Merging(DataLoader[Any]):
-    """Merges the batches of torch's iterator."""
+    """Takes two batches of torch's iterator to give one."""
 
     def __iter__(self) -> Any:
-        return TwoByTwo(super().__iter__())
+        batches = super().__iter__()
+        yield from zip(batches, batches, strict=False)
 
 
 class MergingBelow(DataLoader[Any]):
     """The same, in the iterator that torch's class asks for."""
 
     def _get_iterator(self) -> Any:
-        return TwoByTwo(super()._get_iterator())
+        batches = super()._get_iterator()
+        yield from zip(batches, batches, strict=False)
 
 
 @pytest.mark.parametrize("kind", [Foreign, Merging, MergingBelow])
@@ -403,16 +386,11 @@ def test_files_and_folders_that_are_named_are_found(folder: Path) -> None:
     assert named_files(SimpleNamespace(name=folder / "b"), most=9) == {str(folder.resolve() / "b" / "3.bin"): 5}
 
 
-@pytest.mark.parametrize(
-    "text", ["//", "/", "/./", "//..", "/proc", "/proc/", "/sys/", "//dev/", "/usr", "./", "../", ".//", "../../"]
-)
-def test_a_text_that_is_not_meant_names_nothing(text: str, folder: Path) -> None:
-    """A vocabulary holds many: the root, what the kernel shows as files, folders at the top, dots."""
-    assert names(text) == []
-
-
-def test_nor_does_a_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a whole, or what it is in."""
+def test_a_text_that_is_not_meant_names_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A vocabulary holds many: the root, what the kernel shows as files, folders at the top, dots. Nor does a home, as
+    a whole, or what it is in."""
+    texts = "// / /./ //.. /proc /proc/ /sys/ //dev/ /usr ./ ../ .// ../../"
+    assert [text for text in texts.split() if names(text) != []] == []
     monkeypatch.setenv("HOME", str(folder / "a"))
     assert holds_more_than_data(str(folder.resolve())) and holds_more_than_data(str(folder.resolve() / "a"))
     assert names(f"{folder}/", f"{folder}/b/") == ["3.bin"]
@@ -456,15 +434,16 @@ DATA = TensorDataset(torch.arange(64.0).reshape(16, 4))
 FILES = BatchFiles(batch_size=1, paths=(("/a",), ("/b",)), file_bytes={"/a": 1, "/b": 1})
 
 
-def drawn_by(loader: DataLoader[Any], held: Any = ()) -> Any:
-    """Of a loader whose files are hidden."""
-    return rank_input(loader, example_config(), UnknownFiles(code="none_seen"), held, exchanges=False)
+HIDDEN = UnknownFiles(code="none_seen")
+
+
+def drawn_by(loader: DataLoader[Any], held: Any = (), files: BatchFiles | UnknownFiles = HIDDEN) -> Any:
+    return rank_input(loader, example_config(), files, held, exchanges=files is FILES)
 
 
 def test_files_are_known_by_their_names() -> None:
     """The same name has the same number in every process."""
-    found = rank_input(DataLoader(DATA), example_config(), FILES, (), exchanges=True)
-    again = rank_input(DataLoader(DATA), example_config(), FILES, (), exchanges=True)
+    found, again = (drawn_by(DataLoader(DATA), files=FILES) for _ in range(2))
     assert found == again and len(set(found.files)) == 2 and found.exchanges
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import mmap
 import multiprocessing
 import os
@@ -117,18 +118,16 @@ def test_the_last_batch_is_not_in_memory_while_the_next_is_made(tmp_path: Path, 
     """Batches of gigabytes fit into memory as often as training holds them, and no more."""
     made, alive = list[ReferenceType[Any]](), list[int]()
 
+    def kept(tensor: torch.Tensor) -> torch.Tensor:
+        made.append(ref(tensor))
+        return tensor
+
     class Large(Counting):
         def __getitem__(self, index: int) -> Any:
             alive.append(sum(each() is not None for each in made) if index % 4 == 0 else 0)
-            sample = super().__getitem__(index)
-            made.append(ref(sample))
-            return sample
+            return kept(super().__getitem__(index))
 
-    def collated(samples: list[torch.Tensor]) -> torch.Tensor:
-        made.append(ref(batch := torch.stack(samples)))
-        return batch
-
-    with driven(tmp_path, Large(), collate_fn=collated if own else None) as loader:
+    with driven(tmp_path, Large(), collate_fn=(lambda samples: kept(torch.stack(samples))) if own else None) as loader:
         for _ in range(3):
             next(loader.batches())
     assert len(alive) == 12 and not any(alive)
@@ -185,12 +184,6 @@ def test_batches_of_a_loader_in_a_data_set_have_no_rows(tmp_path: Path, kind: ty
     assert records.batch[:3] == (0, 1, 2) and set(records.images) == {4}
 
 
-def meters() -> int:
-    """Meters of threads that this process has open."""
-    opened = [os.readlink(link.path) for link in os.scandir("/proc/self/fd") if os.path.lexists(link.path)]
-    return sum(path.endswith("schedstat") for path in opened)
-
-
 def test_on_one_thread_batches_are_made_with_one_and_the_step_keeps_its_own(tmp_path: Path) -> None:
     """What was set before holds again once the batch is there, in the next mode, and after an error."""
     before, seen = torch.get_num_threads(), list[tuple[int, int]]()
@@ -212,14 +205,17 @@ def test_on_one_thread_batches_are_made_with_one_and_the_step_keeps_its_own(tmp_
 
 
 def test_nothing_is_listened_to_and_nothing_is_kept_after_an_error(tmp_path: Path) -> None:
-    """Later files do not count, and the process has as many open as before."""
+    """Later files do not count, and the process has as many meters of threads open as before."""
+
+    def meters() -> int:
+        opened = [os.readlink(link.path) for link in os.scandir("/proc/self/fd") if os.path.lexists(link.path)]
+        return sum(path.endswith("schedstat") for path in opened)
+
     before = meters()
     with pytest.raises(ValueError, match="broken"), driven(tmp_path, Broken(), files_of=None) as loader:
         next(loader.batches())
-    (tmp_path / "later.bin").write_bytes(b"1")
-    (tmp_path / "later.bin").read_bytes()
-    assert OPENED.stop() == []
-    assert meters() == before
+    Path(__file__).read_bytes()
+    assert OPENED.stop() == [] and meters() == before
 
 
 @pytest.mark.parametrize(
@@ -263,16 +259,14 @@ def test_a_worker_that_dies_as_it_ends_costs_nothing(tmp_path: Path) -> None:
     assert worker.exitcode == -signal.SIGKILL
 
 
-@pytest.mark.parametrize(("started_ns", "before"), [(100, True), (300, False)])
-def test_what_was_begun_before_a_switch_is_known(tmp_path: Path, started_ns: int, before: bool) -> None:
+def test_what_was_begun_before_a_switch_is_known(tmp_path: Path) -> None:
     """A batch counts from when its worker began it, whether it is ready or still being made; rows are used again
     after 8192 batches of a lane, and only the number shows whose a row is."""
     log = FetchLog.create(tmp_path / "log", 2).open("r+")
-    for number in (6, -6):
+    for number, started_ns in itertools.product((6, -6), (100, 300)):
         log.rows[1, 2, :2] = (number, started_ns)
-        assert log.begun_before(4, 4, 200) is before
-        assert not log.begun_before(6, 4, 200)
-        assert not log.begun_before(4 + 2 * ROWS, 4, 200)
+        found = [log.begun_before(first, first, 200) for first in (4, 6, 4 + 2 * ROWS)]
+        assert found == [started_ns < 200, False, False]
 
 
 @pytest.mark.parametrize(("keep", "left"), [(True, [0, 1, 2, 3, 8192, 8195]), (False, [1, 2, 8192, 8195])])
@@ -292,13 +286,17 @@ def test_what_was_read_is_kept_when_other_batches_take_its_place(tmp_path: Path,
 def test_workers_are_still_when_each_has_made_what_it_was_asked_for(tmp_path: Path, late: int) -> None:
     """Not when the last batch is there: a data set whose workers wait for each other at the beginning of a pass would
     wait for ever if one of them began again a batch earlier than the other."""
-    loader = SwitchedLoader(DataLoader(Counting(), num_workers=2), tmp_path, files_of=None, tied=False)
+    loader = driven(tmp_path, Counting(), num_workers=2)
     log = FetchLog(tmp_path / "fetch.log", 2).open("r+")
     for number in (7, 8, 9, 10):
         log.rows[number % 2, number // 2, 0] = number + 1 if number % 2 != late else -(number + 1)
     assert not loader.still(7)
     log.rows[late, :] = abs(log.rows[late, :])
     assert loader.still(7)
+
+
+def watched_batches(watched: WatchedLoader, loader: DataLoader[Any]) -> int:
+    return len(list(watched.iterate(loader, DataLoader.__iter__)))
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -309,11 +307,10 @@ def test_a_training_is_watched_over_all_epochs(tmp_path: Path, monkeypatch: pyte
     watched, begun = WatchedLoader(tmp_path), []
     for _ in range(3):
         begun.append(time.perf_counter_ns())
-        assert len(list(watched.iterate(loader, DataLoader.__iter__))) == 3
+        assert watched_batches(watched, loader) == 3
     assert [sum(watched.records(since).images) for since in (*begun, 0)] == [52, 40, 20, 52]
     without = WatchedLoader(tmp_path / "removed" / "0")
-    assert len(list(without.iterate(loader, DataLoader.__iter__))) == 3
-    assert without.records(0).images == ()
+    assert watched_batches(without, loader) == 3 and without.records(0).images == ()
 
 
 def test_nothing_of_a_watched_batch_is_kept(tmp_path: Path) -> None:
@@ -343,7 +340,7 @@ def test_each_of_several_iterators_is_watched_until_it_is_gone(tmp_path: Path, o
     assert sum(watched.records(0).images) == 80
     loaders.clear()
     both.clear()
-    assert len(list(watched.iterate(DataLoader(Costly(0.0, 20), 8), DataLoader.__iter__))) == 3
+    assert watched_batches(watched, DataLoader(Costly(0.0, 20), 8)) == 3
     assert len(list(tmp_path.iterdir())) == 1
     assert sum(watched.records(0).images) == 100
 
@@ -365,14 +362,8 @@ def test_an_empty_log_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     if kind is DataLoader:
         monkeypatch.setattr("loaderprobe.loaders.fetch_log.os.posix_fallocate", full)
     watched = WatchedLoader(tmp_path)
-    assert len(list(watched.iterate(kind(Costly(0.0, 20), 8), DataLoader.__iter__))) == 3
+    assert watched_batches(watched, kind(Costly(0.0, 20), 8)) == 3
     assert watched.records(0).images == () and not list(tmp_path.iterdir())
-
-
-def _worker(signals: WorkerSignals, ready: Any, heard: Any) -> None:
-    signals.handle(0, heard.release)
-    ready.release()
-    threading.Event().wait()
 
 
 def test_a_worker_hears_a_bell_whatever_it_is_doing(tmp_path: Path) -> None:
@@ -381,7 +372,13 @@ def test_a_worker_hears_a_bell_whatever_it_is_doing(tmp_path: Path) -> None:
     signals = WorkerSignals.create(tmp_path, 2)
     assert signals is not None
     ready, heard = context.Semaphore(0), context.Semaphore(0)
-    worker = context.Process(target=_worker, args=(signals, ready, heard), daemon=True)
+
+    def work() -> None:
+        signals.handle(0, heard.release)
+        ready.release()
+        threading.Event().wait()
+
+    worker = context.Process(target=work, daemon=True)
     worker.start()
     try:
         assert ready.acquire(timeout=30)
@@ -393,30 +390,25 @@ def test_a_worker_hears_a_bell_whatever_it_is_doing(tmp_path: Path) -> None:
         worker.join()
 
 
-class Numbers(Counting):
-    """Its samples look at the stack themselves, so that no clock decides what is seen."""
-
-    on_item: Any = None
-
-    def __getitem__(self, index: int) -> int:
-        return self.decoded(index)
-
-    def decoded(self, index: int) -> int:
-        if self.on_item is not None:
-            self.on_item(stack_of(sys._getframe()))
-        return index
-
-
 def test_samples_are_counted_by_their_stacks_below_the_loader(tmp_path: Path) -> None:
-    """Of batches as asked alone: not of the first, whose files are learned, nor without a resource."""
-    numbers = Numbers()
-    iterator = iter(DataLoader(numbers, batch_size=2))
+    """Of batches as asked alone: not of the first, whose files are learned, nor without a resource. The samples look at
+    the stack themselves, so that no clock decides what is seen."""
+
+    class Looking(Counting):
+        def __getitem__(self, index: int) -> int:
+            return self.decoded(index)
+
+        def decoded(self, index: int) -> int:
+            if watch is not None:
+                watch._stacks.count(stack_of(sys._getframe()))
+            return index
+
+    watch: Any = None
+    iterator = iter(DataLoader(Looking(), batch_size=2))
     log = FetchLog.create(tmp_path / "log", 1)
     watch = watch_here(log, iterator, None)
-    assert watch._stacks is not None
     switch = log.open("r+")
     switch.pool = 1  # its files are learned with the first batch, which does not count
-    numbers.on_item = watch._stacks.count
     modes: tuple[Mode, ...] = ("baseline", "baseline", "cached_samples", "warm")
     for mode in modes:
         switch.mode = mode
@@ -443,6 +435,15 @@ def test_functions_are_ordered_by_all_that_they_take() -> None:
 SIZE = 1 << 20
 
 
+def written(folder: Path) -> Path:
+    """A file on the disk, of which nothing is in memory."""
+    needs_cold_reads(folder)
+    path = folder / "samples.bin"
+    path.write_bytes(os.urandom(SIZE))
+    LinuxPageCache().evict([path])
+    return path
+
+
 class Mapped:
     """Samples of one file that is mapped; remembers how much of it was in memory before each."""
 
@@ -458,11 +459,7 @@ class Mapped:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Iterator[Mapped]:
-    needs_cold_reads(tmp_path)
-    path = tmp_path / "samples.bin"
-    path.write_bytes(os.urandom(SIZE))
-    found = Mapped(path)
-    LinuxPageCache().evict([path])
+    found = Mapped(written(tmp_path))
     yield found
     found.pages.close()
     found.file.close()
@@ -487,11 +484,7 @@ class ByThread(Counting):
 def test_what_a_thread_of_the_data_set_reads_is_read_for_its_batches(tmp_path: Path, workers: int) -> None:
     """A worker belongs to the loader, with all its threads, as the training process does: "0 % came from storage" was
     false."""
-    needs_cold_reads(tmp_path)
-    path = tmp_path / "samples.bin"
-    path.write_bytes(os.urandom(SIZE))
-    with path.open("rb") as written:
-        os.fsync(written.fileno())
+    path = written(tmp_path)
     with driven(tmp_path, ByThread(path), files_of=None, num_workers=workers) as loader:
         next(loader.batches())
         records = loader.records()

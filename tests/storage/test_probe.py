@@ -200,14 +200,17 @@ def test_a_path_that_is_no_utf8_can_be_stored(folder: Path) -> None:
     assert phase.io_bytes <= MOST_ROUNDS * sum(file.stat().st_size for file in odd.iterdir())
 
 
+def settings_of(supply: Supply, location: StorageLocation = BLOCK) -> PhaseSettings:
+    """One reader, for a moment."""
+    order = ReadOrder(readers=1, seconds=0.01)
+    return PhaseSettings(
+        engine=ThreadEngine(), supply=supply, location=location, cores_available=64.0, order=order, longest_s=0.01
+    )
+
+
 def one_phase(folder: Path, cache: PageCache, location: StorageLocation) -> BandwidthPhase:
     """All files of a folder, read whole by one reader."""
-    sample = sample_files(folder, seed=0)
-    settings = PhaseSettings(
-        engine=ThreadEngine(), supply=Supply(sample, cache, seed=0), location=location, cores_available=2.0,
-        order=ReadOrder(readers=1, seconds=0.01), longest_s=0.01,
-    )  # fmt: skip
-    return run_phase(settings)
+    return run_phase(settings_of(Supply(sample_files(folder, seed=0), cache, seed=0), location))
 
 
 @pytest.mark.parametrize("network", [False, True])
@@ -304,12 +307,7 @@ def test_a_vanished_file_does_not_end_the_ladder(folder: Path, monkeypatch: pyte
 
 
 def opened(sample: Sample, drop_all: Callable[[], None] | None = None) -> MetadataPhase:
-    supply = Supply(sample, None, seed=0, drop_all=drop_all)
-    settings = PhaseSettings(
-        engine=ThreadEngine(), supply=supply, location=BLOCK, cores_available=64.0,
-        order=ReadOrder(readers=1, seconds=0.01), longest_s=0.3,
-    )  # fmt: skip
-    return run_metadata(settings, "open", SystemClock())
+    return run_metadata(settings_of(Supply(sample, None, seed=0, drop_all=drop_all)), "open", SystemClock())
 
 
 @pytest.mark.parametrize(
@@ -397,10 +395,13 @@ def test_a_ceiling_that_cannot_be_measured_has_a_reason(files: FileSet, monkeypa
 
 
 def test_the_ceiling_reads_as_the_loader_does(files: FileSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whole files through the page cache; of shards, of which a loader reads unknown parts, blocks of 1 MB."""
+    """Whole files through the page cache; of shards, of which a loader reads unknown parts, blocks of 1 MB. As in the
+    ladder storage above 2 GB/s delivers at least what threads get, however few of the cores are busy."""
     scripted = Scripted(monkeypatch)
     monkeypatch.setattr(ceiling_module, "locate_pieces", lambda *_: BLOCK)
-    assert raised(None, files, 3).phases
+    monkeypatch.setattr(ceiling_module, "cores_available", lambda: 128.0)
+    (phase,) = raised(None, files, 3).phases
+    assert (phase.engine, phase.at_least) == ("threads", True)
     shard = tmp_path / "000.tar"
     shard.write_bytes(bytes(LARGE_BLOCK_BYTES * 3 + 5))
     assert raised(None, PartFiles(file_bytes={str(shard): shard.stat().st_size}), 2).phases
@@ -421,15 +422,6 @@ def test_blocks_of_a_large_file_are_chosen_without_a_list_of_all() -> None:
     few = sample_of(PartFiles(file_bytes={"/data/a": LARGE_BLOCK_BYTES + 1, "/data/b": 3})).pieces
     pieces = {("/data/a", 0, LARGE_BLOCK_BYTES), ("/data/a", LARGE_BLOCK_BYTES, 1), ("/data/b", 0, 3)}
     assert {(str(piece.path), piece.offset, piece.size_bytes) for piece in few} == pieces
-
-
-def test_a_fast_ceiling_is_not_that_of_threads(files: FileSet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in the ladder: above 2 GB/s storage delivers at least what threads get, however few of the cores are busy."""
-    Scripted(monkeypatch)
-    monkeypatch.setattr(ceiling_module, "locate_pieces", lambda *_: BLOCK)
-    monkeypatch.setattr(ceiling_module, "cores_available", lambda: 128.0)
-    (phase,) = raised(None, files, 4).phases
-    assert (phase.engine, phase.at_least) == ("threads", True)
 
 
 SIZE = 100_000

@@ -315,7 +315,7 @@ def test_code_and_devices_hold_no_data() -> None:
     assert [path for path in DATA + NO_DATA if may_hold_data(path)] == DATA
 
 
-NOBODY, NOT_PERMITTED, BYTES = 65534, 77, 4_000_000
+OTHER_USER, NOT_PERMITTED, BYTES = 65534, 77, 4_000_000
 NEW_MOUNTS, NEW_USERS = 0x20000, 0x10000000
 """Flags of unshare(2), which Python itself has from 3.12 on."""
 
@@ -366,12 +366,12 @@ def test_another_user_sees_what_is_cached_and_may_evict_it(files: list[Path]) ->
 
     CACHE.evict(files)
     CACHE.warm(files[:10])
-    (warm, cold, all_files), reasons = apart(ask, user=NOBODY)
+    (warm, cold, all_files), reasons = apart(ask, user=OTHER_USER)
     assert warm > 0.9 and cold < 0.1 and 0.4 < all_files < 0.6
     assert reasons == [None] * len(files)
     # Memory that is short may cost a warm page; no look makes a cold one warm.
     assert [CACHE.resident(files[:10]), CACHE.resident(files[10:])] == [pytest.approx(1.0, abs=0.05), 0.0]
-    apart(lambda: CACHE.evict(files), user=NOBODY)
+    apart(lambda: CACHE.evict(files), user=OTHER_USER)
     assert CACHE.resident(files) == 0.0
 
 
@@ -408,7 +408,7 @@ def told(path: Path) -> dict[str, Any]:
     """Of a file that is warmed, evicted and read again: shares as its owner and as another user, and its storage."""
 
     def shares() -> list[float | None]:
-        return [CACHE.resident([path]), apart(lambda: CACHE.resident([path]), user=NOBODY)]
+        return [CACHE.resident([path]), apart(lambda: CACHE.resident([path]), user=OTHER_USER)]
 
     if not path.exists():
         path.write_bytes(os.urandom(BYTES))
@@ -423,7 +423,7 @@ def told(path: Path) -> dict[str, Any]:
     after = reads_from_storage(storage)
     found |= {name: getattr(storage, name) for name in ("kind", "devices", "notes", "layers")}
     found["read"] = None if before is None or after is None else after - before >= 0.95 * BYTES
-    return found | {"reason": apart(lambda: why_unknown(path), user=NOBODY)}
+    return found | {"reason": apart(lambda: why_unknown(path), user=OTHER_USER)}
 
 
 def image(filesystem: str) -> list[str]:
@@ -479,6 +479,6 @@ def test_a_writable_file_of_a_read_only_layer_is_not_believed(place: Path) -> No
 
     def ask() -> Any:
         CACHE.evict([path])
-        return apart(lambda: [os.access(path, os.W_OK), CACHE.resident([path])], user=NOBODY)
+        return apart(lambda: [os.access(path, os.W_OK), CACHE.resident([path])], user=OTHER_USER)
 
     assert apart(ask, flags=NEW_MOUNTS, mounts=mounts, at=str(place)) == [True, None]
