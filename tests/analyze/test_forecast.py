@@ -538,6 +538,19 @@ def test_measured_neighbours_are_measured_advice_and_no_forecast_mixes_ranks() -
         assert (more.command, more.how) == ("--workers 4", "measured")
 
 
+def test_what_was_measured_is_a_knee_also_where_no_forecast_fits_it() -> None:
+    """Of two workers training ran far from its prediction: no model has them, and they are the fastest all the same."""
+    one = run(alike(training=90.0, baseline=90.0), Cost(), workers=1, compute=1000.0)
+    two = run(alike(training=150.0, baseline=60.0), Cost(), workers=2, compute=1000.0)
+    recommendations, (knee,) = recommend_groups(judged([one, two]), {}, {})
+    assert [each.refused.code for each in recommendations[two.config.key].forecasts if each.refused][:1] == [
+        "outside_noise_band"
+    ]
+    assert knee.images_per_s and knee.images_per_s.value == pytest.approx(150.0)
+    assert (knee.workers, knee.how) == (2, "measured")
+    assert two.config.key in knee.keys
+
+
 @pytest.mark.parametrize(("model", "name"), [("resnet50", "a100-amp"), ("vgg16", None)])
 def test_accelerators_are_counted_for_each_rank_and_advised_for_their_model(model: str, name: str | None) -> None:
     """A published rate is that of one accelerator, of which every rank has one, and of its model; the pace of a

@@ -281,7 +281,9 @@ def test_missing_cores_are_those_of_one_machine(full: list[tuple[int, int]], wor
     assert step.configurations == tuple(row.key for row in rows)
 
 
-def _asked(reason: ReasonCode, notes: list[Remark], command: str, name: str = "r3") -> list[tuple[str, str]]:
+def _asked(
+    reason: ReasonCode, notes: list[Remark], command: str, name: str = "r3", of_all: tuple[Remark, ...] = ()
+) -> list[tuple[str, str]]:
     """The remarks, with their commands, on what to do after a run of half a minute that left its verdict open."""
     row = example_row()
     assert row.bound
@@ -289,13 +291,21 @@ def _asked(reason: ReasonCode, notes: list[Remark], command: str, name: str = "r
     bound = replace(row.bound, side="inconclusive", cause="either", **why)  # type: ignore[arg-type]
     report = example_report([with_changes(row, bound=bound, advice=())])
     details = {key: replace(each, notes=tuple(notes)) for key, each in report.details.items()}
-    run = replace(report.summary.run, name=name, command=command, wall_s=30.0)
+    run = replace(report.summary.run, name=name, command=command, wall_s=30.0, notes=of_all)
     found = answered(replace(report, details=details, summary=replace(report.summary, run=run)))
     return [(step.remark.code, step.command) for step in found.summary.next if step.remark]
 
 
 TAKEN = Remark(code="others_took", facts={"share": 0.4, "cores": 2.0, "segments": 3.0, "of": 9.0})
 MORE = Remark(code="no_time", facts={"budget_s": 210.0, "rounds": 3.0})
+
+
+@pytest.mark.parametrize(("segments", "code"), [(5.0, "measure_alone"), (4.0, "measure_longer")])
+def test_others_that_took_cores_in_most_segments_of_a_sweep_are_to_end(segments: float, code: str) -> None:
+    """A sweep notes them once for all of its configurations."""
+    taken = replace(TAKEN, facts=TAKEN.facts | {"segments": segments})
+    ((found, _),) = _asked("rounds_differ", [], "loaderprobe sweep", of_all=(taken,))
+    assert found == code
 
 
 @pytest.mark.parametrize(
