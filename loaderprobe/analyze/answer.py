@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise, product
 from math import ceil
@@ -20,7 +20,7 @@ from loaderprobe.records.remark import TOO_SHORT, Facts, Remark
 from loaderprobe.records.report import NOT_SURE, ConfigurationRow, DataInfo, NextStep, Report, RunInfo, Scaling
 from loaderprobe.records.resources import JUDGED, RESOURCE, SPEEDUPS, ResourceName
 from loaderprobe.records.thresholds import FAR_BEYOND_NOISE, MOST_UNEXPLAINED, WORTH
-from loaderprobe.records.verdict import Action, Interval, Knee, ReasonCode, SideAndCause, Speedup
+from loaderprobe.records.verdict import Action, Advice, Interval, Knee, ReasonCode, SideAndCause, Speedup
 from loaderprobe.units import join_words, significant
 
 Rows = Sequence[ConfigurationRow]
@@ -301,7 +301,8 @@ def _next_steps(report: Report) -> tuple[NextStep, ...]:
     for some in devices:
         # What rests on an inconclusive row may be said later, but is not what to do next.
         sure = [row for row in best_of(report, some) if row.bound and row.bound.cause != "inconclusive"]
-        first = sorted(_sure_steps(sure), key=lambda step: (_belongs(step, sure), _most(step)), reverse=True)[:1]
+        gaining = _steps(sure, lambda advice: advice.surely_gains)
+        first = sorted(gaining, key=lambda step: (_belongs(step, sure), _most(step)), reverse=True)[:1]
         cores = [more_core for more_core in _more_cores(report, some) if more_core not in made]
         made += [step for axis in USUAL for step in _other_choices(best_of(report, some), axis)]
         if not first or (_most(first[0]) >= WORTH and _belongs(first[0], sure)):
@@ -310,7 +311,8 @@ def _next_steps(report: Report) -> tuple[NextStep, ...]:
             # A gain that is not worth a word, or of what does not limit, does not stand above what limits.
             made += (cores or _cheaper(sure)) + first
     if not made:
-        made += _cheaper(best_of(report, [row for some in devices for row in some]))
+        best = best_of(report, [row for some in devices for row in some])
+        made += _cheaper(best) or _steps(filter(firm, best), lambda advice: advice.is_worth_making)[:1]
     return tuple(made)
 
 
@@ -410,16 +412,16 @@ def _rate(row: ConfigurationRow) -> float:
     return row.images_per_s.value if row.images_per_s else 0.0
 
 
-def _sure_steps(rows: Rows) -> list[NextStep]:
-    """Of two changes of each row those that surely gain; the same action is given once for all that gain by it."""
-    sure = [(row, advice) for row in rows for advice in row.advice[:MOST_ADVICE] if advice.surely_gains]
+def _steps(rows: Iterable[ConfigurationRow], wanted: Callable[[Advice], bool]) -> list[NextStep]:
+    """Of two changes of each row the wanted ones; the same action is given once for all that gain by it."""
+    found = [(row, advice) for row in rows for advice in row.advice[:MOST_ADVICE] if wanted(advice)]
     return [
         NextStep(
             advice=tuple(each for _, each in some),
             command=some[0][1].command,
             configurations=_keys([row for row, _ in some]),
         )
-        for some in by_key(sure, lambda pair: (as_read(pair[1].action), pair[1].command)).values()
+        for some in by_key(found, lambda pair: (as_read(pair[1].action), pair[1].command)).values()
     ]
 
 

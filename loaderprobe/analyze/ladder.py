@@ -134,6 +134,10 @@ def kind_of(measured: BandwidthMeasurement) -> DeviceKind:
     )
     if measured.from_memory or paced.cache in ("warm", "mixed"):
         return DeviceKind(kind="unknown", code="from_memory", evidence=evidence)
+    scales = _scales(ladder) and ratio >= thresholds.LOST_AT_LEAST
+    # What many readers got at least is enough to show that they scale.
+    if scales and not (ladder[0].at_least or paced.at_least):
+        return DeviceKind(kind="latency", code="latency", evidence=evidence)
     if any(phase.at_least for phase in (*ladder, paced)):
         return DeviceKind(kind="unknown", code="probe_busy", evidence=evidence)
     sure = alone.bw_low < alone.bw_high and most.bw_high <= thresholds.SURELY_FLAT * alone.bw_low
@@ -142,9 +146,7 @@ def kind_of(measured: BandwidthMeasurement) -> DeviceKind:
         return DeviceKind(kind="token_bucket", code="token_bucket", evidence=evidence)
     if flat and ratio >= thresholds.LOST_AT_LEAST:
         return DeviceKind(kind="single_server", code="single_server", evidence=evidence)
-    if _scales(ladder) and ratio >= thresholds.LOST_AT_LEAST:
-        return DeviceKind(kind="latency", code="latency", evidence=evidence)
-    facts: Facts = {"readers": most.readers, "rise": rise, "paced": ratio}
+    facts: Facts = {"readers": most.readers, "rise": rise, "paced": ratio, "bytes_per_s": most.bw_bytes}
     return DeviceKind(kind="unknown", code="none_of_them", facts=facts, evidence=evidence)
 
 

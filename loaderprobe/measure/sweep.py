@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from loaderprobe.analyze.judge import Judged
 from loaderprobe.analyze.verdict.rounds import further_round
 from loaderprobe.errors import DamagedRun
-from loaderprobe.measure.ceilings import Ceilings
+from loaderprobe.measure.ceilings import KIND_LONGEST_S, Ceilings
 from loaderprobe.measure.pace import Durations
 from loaderprobe.measure.runner import RAISE_BUDGET, RAISE_TIME_LIMIT, Event, Order, Processes, Result
 from loaderprobe.policy import Ask, Ended, Results, Stop, follow
@@ -53,6 +53,7 @@ def plan_sweep(
         remote=any(config.cache == "as-found" for config in todo),
         further=len(further_s),
         further_s=min(further_s, default=0.0),
+        open_s=OPEN_SECONDS,
     )
 
 
@@ -85,6 +86,9 @@ LEAST_SHARE = 0.5
 # What is left for a configuration whose rounds differ, where it is a small part of all: a start and three segments.
 FURTHER_SECONDS = START_SECONDS + 3 * SEGMENT_SECONDS
 LONG = 10
+# Without a budget, what further rounds of open verdicts may take beyond the usual times: the start of processes, and a
+# slow storage, may use up those.
+OPEN_SECONDS = 30.0
 # Seconds beyond the whole budget until a child runs into the timeout.
 GRACE_S = 30.0
 
@@ -153,9 +157,10 @@ class SweepPolicy:
 
     The budget is divided evenly over the remaining configurations, so after a slow one the later ones get
     shorter segments. Configurations that have not begun when it is spent stay pending. Without a budget the
-    usual times of all are divided so, and none is left out; nothing is divided where all is to be measured. Time that
-    is left then goes to further rounds while one more fits into it: once to each whose rounds differ by a factor, then
-    to open verdicts, each once before any twice, the cheapest first. Of a long sweep the time of one is left for that.
+    usual times of all are divided so, and none is left out; open verdicts get `OPEN_SECONDS` beyond them. Nothing is
+    divided where all is to be measured. Time that is left then goes to further rounds while one more fits into it: once
+    to each whose rounds differ by a factor, then to open verdicts, each once before any twice, the cheapest first, then
+    to clear ones. Of a long sweep the time of one is left for that.
     """
 
     spec: SweepSpec
@@ -206,6 +211,12 @@ class SweepPolicy:
             return left_s / (left + self.to_come)
         return max(LEAST_SHARE * self.whole_s / len(self.todo), left_s / left)
 
+    @property
+    def _kept_s(self) -> float:
+        """For the kind of storage, which tells more than another round of a clear verdict; asked once."""
+        reads = any(config.cache in ("cold", "as-found") for config in self.spec.configs)
+        return KIND_LONGEST_S if reads and not self.earlier else 0.0
+
     def _further(self, results: Results[RunConfig, SweepResult]) -> Ask[RunConfig] | Stop[Ended]:
         if self.whole_s is None:
             return Stop(reason="complete")
@@ -213,12 +224,13 @@ class SweepPolicy:
         last = {**self.earlier, **dict(results.done)}
         left_s = self.whole_s - results.spent_s
         needed = {config: found.needed_s for config, found in last.items() if found.needed_s is not None}
+        open_s = left_s + (OPEN_SECONDS if self.spec.budget_s is None else 0.0)
         groups = (
-            [config for config in needed if last[config].is_uneven and times[config] == 1],
-            [config for config in needed if last[config].is_open],
-            [config for config in needed if not last[config].is_open],
+            (left_s, [config for config in needed if last[config].is_uneven and times[config] == 1]),
+            (open_s, [config for config in needed if last[config].is_open]),
+            (left_s - self._kept_s, [config for config in needed if not last[config].is_open]),
         )
-        for group in groups:
+        for left_s, group in groups:
             fitting = [config for config in group if needed[config] <= left_s]
             if fitting:
                 chosen = min(fitting, key=lambda config: (times[config], needed[config]))

@@ -401,6 +401,8 @@ class SweepPlan:
     """Configurations measured before, of which more rounds may tell more."""
     further_s: float = 0.0
     """That the shortest further round of one of them takes."""
+    open_s: float = 0.0
+    """Without a budget, what open verdicts may take beyond `expected_s`."""
 
     @property
     def fitting(self) -> int:

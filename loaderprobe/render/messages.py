@@ -833,9 +833,15 @@ MESSAGES: dict[str, str] = {
         "Further rounds of {further:count configuration} measured before have the time that is left, each at least "
         "{further_s:duration}."
     ),
-    "sweep_plan.time": "It takes about {expected_s:duration}; --budget SECONDS gives more or less, --thorough all.",
+    "sweep_plan.time": (
+        "It takes about {expected_s:duration}, {open_s:duration} more where a cause stays open; --budget SECONDS gives "
+        "more or less, --thorough all."
+    ),
     "sweep_plan.time_thorough": "It takes about {expected_s:duration}; --budget SECONDS sets a limit.",
-    "sweep_plan.time_auto": "These take about {expected_s:duration}; --budget SECONDS sets a limit for all.",
+    "sweep_plan.time_auto": (
+        "These take about {expected_s:duration}, {open_s:duration} more where a cause stays open; --budget SECONDS "
+        "sets a limit for all."
+    ),
     "sweep_plan.budget": (
         "It stays within the budget of {budget_s:duration}[, {each_s:duration} each]; a first round that has begun is "
         "ended, up to 30 s later where steps are slow, and the rest is for --resume."

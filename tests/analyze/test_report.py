@@ -216,10 +216,21 @@ def _limited(cause: Cause, code: ActionCode) -> list[ConfigurationRow]:
     return [with_changes(row, bound=replace(row.bound, cause=cause), advice=advice, speedups=speedups)]
 
 
+def _unsure(rows: list[ConfigurationRow]) -> list[ConfigurationRow]:
+    """Their changes may gain nothing."""
+    low = [
+        tuple(replace(each, after=replace(each.after, low=each.before.value)) for each in row.advice) for row in rows
+    ]
+    return [with_changes(row, advice=advice) for row, advice in zip(rows, low, strict=True)]
+
+
 @pytest.mark.parametrize(
     ("rows", "steps"),
     [
         (_limited("storage", "files_in_memory"), [""]),
+        (_unsure(_limited("network", "requests_in_flight")), [""]),
+        (_unsure(_limited("inconclusive", "requests_in_flight")), []),
+        (_unsure(_limited("preprocessing", "workers")), ["cheaper_preprocessing"]),
         (_limited("preprocessing", "files_in_memory"), ["cheaper_preprocessing", ""]),
         (_limited("preprocessing", "shards"), ["cheaper_preprocessing", ""]),
         (_limited("preprocessing", "workers"), [""]),
@@ -235,7 +246,7 @@ def test_the_first_change_belongs_to_what_limits_and_is_worth_a_word(
 ) -> None:
     """What saves waiting for storage stands behind what takes less of the part that limits, where that is another; a
     sure gain of 3 % behind the cores that are missing. Where no change has a forecast, what takes less is named with
-    the interval of its gain; not of a row that names no cause."""
+    the interval of its gain, else a change that may gain nothing; not of a row that names no cause."""
     assert _steps(rows) == steps
     for step in example_report(rows).summary.next:
         if step.remark and step.remark.code == "cheaper_preprocessing":

@@ -233,6 +233,13 @@ def test_the_shape_shows_the_limit_and_pauses_the_kind(
         assert found.kind == kind and shown == pytest.approx([ladder[max(ladder)] / ladder[1], paced], rel=1e-6)
 
 
+@pytest.mark.parametrize(("busy", "kind"), [((16,), "latency"), ((1,), "unknown"), ((4, 8, 16), "latency")])
+def test_a_rate_of_at_least_that_shows_latency(busy: tuple[int, ...], kind: str) -> None:
+    """Where the probe was the limit with many readers, they would have scaled further; not where one reader kept it."""
+    phases = [replace(each, at_least=each.readers in busy) for each in phases_of(RISING, 1.0)]
+    assert judged(*phases).kind.kind == kind
+
+
 ONE, TWO, FOUR = example_ranks(20e6), example_ranks(10.2e6, 10.2e6), example_ranks(*[5.1e6] * 4)
 UNEQUAL = example_ranks(6e6, 6e6, 6e6, 3.5e6)
 

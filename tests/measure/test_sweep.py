@@ -244,10 +244,15 @@ LONG = {"budget_s": 110 / DEALT, "spent_s": 90.0}
         (FIRST, {}, (2, 10.0)),  # half of what is left
         ([*FIRST, (2, CHEAP)], {}, (0, 20.0)),
         ([*FIRST, (2, CHEAP), (0, OPEN)], {}, (2, 10.0)),
-        ([*FIRST, (2, SweepResult()), (0, SweepResult())], {}, (1, 20.0)),
+        # Of clear ones, too, but for the time that the kind of storage takes.
+        ([*FIRST, (2, SweepResult()), (0, SweepResult())], {"spent_s": 10.0}, (1, 5.0)),
+        ([*FIRST, (2, SweepResult()), (0, SweepResult())], {"spent_s": 11.0}, "complete"),
         (FIRST, {"spent_s": 35.5}, (2, 4.5)),  # the only one that fits
         (FIRST, {"spent_s": 36.5}, "complete"),
         (FIRST, {"thorough": True, "budget_s": None}, "complete"),  # all is measured at once
+        # Without a budget, 30 s beyond the usual times: of open verdicts only.
+        (FIRST, {"budget_s": None, "spent_s": 51.0}, (2, 15.0)),
+        ([(0, DONE), (1, DONE), (2, UNEVEN)], {"budget_s": None, "spent_s": 51.0}, "complete"),
         # Once where rounds differ by a factor; the time for it is left where the sweep is long.
         (SECOND, LONG, (1, 20.0)),
         ([*SECOND, (1, UNEVEN)], LONG, (2, 10.0)),
@@ -273,7 +278,7 @@ def test_time_that_is_left_goes_to_further_rounds_while_one_fits(
     [
         (0, {}, "Plan: everything is already measured."),
         (21, {"further": dict(FIRST)}, "Further rounds of 3 configurations measured before. each at least 4.0 s"),
-        (21, {}, "where the cause is still open. about 5 min 57 s; --budget"),
+        (21, {}, "where the cause is still open. about 5 min 57 s, 30 s more. open; --budget"),
         (21, {"thorough": True}, "about 11 min 54 s; --budget"),
         (21, {"budget_s": 300.0}, "3 rounds, as far as 5 min allow. 5 min, 14 s each. up to 30 s later"),
         (21, {"budget_s": 30.0}, "less than the 2 min 48 s that one round. may be left for --resume"),

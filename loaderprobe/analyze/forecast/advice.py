@@ -218,9 +218,7 @@ def recommend(found: Experiments, around: Surroundings) -> Recommendation:
     Then changes that gain enough, largest speed-up first; last, with speed-up 1, what would be wasted.
     """
     by_laws = _by_laws(found, around)
-    waits = remedies(found)
-    if around.storage.kind != "unknown" or around.storage.is_flat:  # what more requests get is known then
-        waits = tuple(each for each in waits if each.action.code != "requests_in_flight")
+    waits = [known for each in remedies(found) for known in _as_known(each, found, around.storage, by_laws.advice)]
     own = (*_one_thread(found), *rank_remedies(found), *waits)
     if not own:
         return by_laws
@@ -228,6 +226,21 @@ def recommend(found: Experiments, around: Surroundings) -> Recommendation:
     named = {each.action.code for each in own}
     rest = [each for each in by_laws.advice if each.speedup > 1 and each.action.code not in named]
     return replace(by_laws, advice=(*own, *rest))
+
+
+def _as_known(remedy: Advice, found: Experiments, storage: Storage, by_laws: Sequence[Advice]) -> tuple[Advice, ...]:
+    """More requests where nothing shows what they get; a faster network where many readers get no more."""
+    if remedy.action.code != "requests_in_flight":
+        return (remedy,)
+    point = point_of(found)
+    if storage.kind != "unknown" or any(each.action.code == "faster_network" for each in by_laws):
+        return ()
+    if isinstance(point, Remark) or not storage.at_limit(point.read_bytes_per_s):
+        return (remedy,)
+    free, now = found.speedups["network"], _now(found)
+    facts: Facts = {"factor": free.value, "bytes_per_s": free.value * point.read_bytes_per_s}
+    made = _advised(found, Action(code="faster_network", facts=facts), free.value)
+    return (replace(made, after=free.times(now)),)
 
 
 def _one_thread(found: Experiments) -> tuple[Advice, ...]:
@@ -304,7 +317,8 @@ def _workers(point: Point, by_workers: Mapping[int, Forecast], *, taken: bool, i
 def _storage(fitted: Fit, around: Surroundings, loader: str, *, remote: bool) -> list[AdviceOption]:
     """A faster network only where it is known to be at its limit: no rate makes up for what each request waits."""
     if remote:
-        return [_faster_storage(fitted, "faster_network")] if around.storage.is_flat else []
+        limited = around.storage.at_limit(fitted.anchor.read_bytes_per_s)
+        return [_faster_storage(fitted, "faster_network")] if limited else []
     if not fitted.anchor.from_storage:
         return []
     made = [*_in_memory(fitted, around.place), _faster_storage(fitted)]
@@ -394,8 +408,9 @@ def _as_tried(option: AdviceOption, before: Interval, found: Experiments) -> Adv
 def _has_reserve(found: Experiments, point: Point, storage: Storage) -> bool:
     """True where the storage gave far more to as many readers that did nothing else."""
     phase = storage.ceiling.at(found.config.readers) if storage.ceiling else None
-    read = point.training * point.bytes_per_image
-    return phase is not None and phase.cache in FROM_STORAGE and read < thresholds.FAR_BELOW_CEILING * phase.bw_bytes
+    if phase is None or phase.cache not in FROM_STORAGE:
+        return False
+    return point.read_bytes_per_s < thresholds.FAR_BELOW_CEILING * phase.bw_bytes
 
 
 def _denied(option: AdviceOption, found: Experiments) -> bool:

@@ -89,12 +89,14 @@ class Storage:
         """As a probe with pauses found it; unknown without one."""
         return self.ceiling.kind.kind if self.ceiling and self.ceiling.kind else "unknown"
 
-    @property
-    def is_flat(self) -> bool:
-        """True where many readers got no more than one, whatever the kind."""
+    def at_limit(self, bytes_per_s: float) -> bool:
+        """True where many readers got no more than one, or no more than this by a factor that counts, of any kind."""
         kind = self.ceiling.kind if self.ceiling else None
-        rises = [each.value for each in kind.evidence if each.metric == "rise_of_ladder"] if kind else []
-        return any(rise <= thresholds.FLAT for rise in rises)
+        if kind is None:
+            return False
+        rises = [each.value for each in kind.evidence if each.metric == "rise_of_ladder"]
+        most = float(kind.facts.get("bytes_per_s", math.inf))
+        return most < thresholds.WORTH * bytes_per_s or any(rise <= thresholds.FLAT for rise in rises)
 
     @property
     def by_requests(self) -> bool | None:
@@ -295,6 +297,11 @@ class Point:
         """Of training, with its spread to either side."""
         value, spread = self.training, self.training_spread
         return Interval(value=value, low=value * (1 - spread), high=value * (1 + spread))
+
+    @property
+    def read_bytes_per_s(self) -> float:
+        """By training."""
+        return self.training * self.bytes_per_image
 
     @property
     def loop(self) -> Loop:

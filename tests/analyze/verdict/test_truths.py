@@ -1228,6 +1228,10 @@ FLAT = DeviceKind(
     kind="token_bucket", code="token_bucket",
     evidence=(Evidence(metric="rise_of_ladder", value=1.1, threshold=1.4, unit="x"),),
 )  # fmt: skip
+SLOW_START = DeviceKind(
+    kind="unknown", code="none_of_them", evidence=(replace(FLAT.evidence[0], value=1.6),),
+    facts={"bytes_per_s": 91.0 * FILE_BYTES},
+)  # fmt: skip
 SHARE, NOT_MEASURED = "disk_ceiling_fraction", f"{INPUT} estimate_not_measured"
 IN_MEMORY = ("disk_read_bytes_per_s", "cold_fraction", "read_amplification", "other_read_bytes_per_s", SHARE)
 DISKS = {
@@ -1270,6 +1274,10 @@ DISKS = {
     ),
     "objects of a server at its limit, which gives many no more than one": Row(
         **objects(1.0, kind=FLAT), truth=NETWORK, figures={"advised": ["faster_network", "accelerator_gains_nothing"]},
+    ),
+    "objects of a server of no known kind, of which many readers got what these workers get": Row(
+        **objects(1.0, kind=SLOW_START), truth=NETWORK,
+        figures={"advised": ["faster_network"], "advice.0.speedup": 11.0, "advice.0.after.low": 990.0},
     ),
     "warm files": Row(
         run(alike(warm=700), Cost(cpu_s=0.008, cold=0.0), cache="warm", workers=2), NOT_MEASURED,
