@@ -90,6 +90,9 @@ CORES_IN_USE_SHARE = 0.9
 """Cores of which this share is in use are all busy."""
 HELPERS_AT_LEAST = 0.1
 """Of a worker's time: threads of its own that compute less do not hold it up."""
+WAITING_STEP = 0.5
+"""A step that uses no core for this share of its time waits for something. From: 0.80 where it sleeps 40 of 42 ms, 0.00
+where it trains and saves its weights to a disk each time."""
 SPINNING = 0.2
 """CPU seconds a second of threads beside a serial loader from which on it is tried on one thread. From: on 2 cores 0.94
 to 0.99 where they spin, 0.52 to 0.62 where another process keeps one of the cores busy, 0.00 with one thread."""

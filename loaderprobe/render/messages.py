@@ -644,7 +644,9 @@ MESSAGES: dict[str, str] = {
     "action.faster_storage": "use storage {factor:2} times as fast[ (training then reads {bytes_per_s:bytes/s})]",
     "action.faster_network": "use a faster network[ (training then reads {bytes_per_s:bytes/s})], or data nearer",
     "action.accelerator": (
-        "[make a step take {step_s:duration}, {now_s:duration} now: a faster accelerator, or less work in the loop|"
+        "[make a step take {step_s:duration}: of its {now_s:duration} now, {waits_s:duration} use no core (logging, "
+        "files, a network, or a device that is not seen here)|"
+        "make a step take {step_s:duration}, {now_s:duration} now: a faster accelerator, or less work in the loop|"
         "train on [{ranks:count accelerator}, each|an accelerator] of {images_per_s:rate} {sample}s/s[ ({name}, "
         "specified)]]"
     ),

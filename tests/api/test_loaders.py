@@ -611,6 +611,17 @@ def test_batches_made_ahead_overlap_the_step(clock: FakeClock, step_s: float, si
     assert any("3 were ready after a pause" in note for note in all_said(found.detail.notes))
 
 
+@pytest.mark.parametrize(("waits_s", "says"), [(0.04, "40.0 ms use no core (logging"), (0.0, "a faster accelerator")])
+def test_a_step_that_waits_needs_no_accelerator(clock: FakeClock, waits_s: float, says: str) -> None:
+    """It is said how much of it uses no core; of a step that computes that an accelerator would help."""
+
+    def step(_: Any) -> None:
+        clock.work(0.042 - waits_s)
+        clock.sleep(waits_s)
+
+    assert says in " ".join(loaderprobe.diagnose(Ahead(clock), step, budget_s=5).text().split())
+
+
 def test_a_generator_is_closed_and_random_state_is_put_back(clock: FakeClock) -> None:
     """Also after Ctrl-C in the step."""
     closed: list[bool] = []

@@ -28,13 +28,13 @@ from loaderprobe.analyze.forecast.changes import (
 )  # fmt: skip
 from loaderprobe.analyze.forecast.fit import Fit, Point, Storage, fit, point_of
 from loaderprobe.analyze.verdict.experiments import Experiments
-from loaderprobe.analyze.verdict.one_thread import gain_on_one_thread
+from loaderprobe.analyze.verdict.one_thread import cores_used, gain_on_one_thread
 from loaderprobe.analyze.verdict.rule import contenders, cores_are_busy, ranks_wait_for, speedups_among
 from loaderprobe.analyze.verdict.slow_host import SlowHost
 from loaderprobe.analyze.verdict.validity import never_warm
 from loaderprobe.records import by_key, thresholds
 from loaderprobe.records.config import ANY_LAYOUT, PUBLISHED_MODEL, RECIPES, ComputeSpec, alike_but_for
-from loaderprobe.records.measurement import OWN_STEP, Alternative
+from loaderprobe.records.measurement import OWN_STEP, Alternative, segments_of
 from loaderprobe.records.phases import FROM_STORAGE
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.resources import INPUTS, REMEDIES, SingleCause
@@ -78,9 +78,21 @@ def accelerators(fitted: Fit, known: Mapping[str, float], found: Experiments) ->
         if found.measurement.compute.name == OWN_STEP:  # more may be in it than an accelerator does
             batch = fitted.anchor.batch_size
             facts |= {"step_s": batch / (rate * ranks), "now_s": batch / alone}
+            if (share := _waiting(found)) >= thresholds.WAITING_STEP:
+                facts |= {"waits_s": share * batch / alone}
         forecast = accelerator(fitted, rate * ranks, name)
         options.append(AdviceOption(forecast=forecast, action=Action(code="accelerator", facts=facts)))
     return options
+
+
+def _waiting(found: Experiments) -> float:
+    """Of the time of a step that is seen to use no GPU: in which neither it nor others use a core."""
+    steps = segments_of(found.measurement, "resident", "training")
+    used = cores_used(steps)
+    if found.measurement.compute.device != "CPU" or used is None:
+        return 0.0
+    taken = (step.others.cpu_ns / step.others.span_ns for step in steps if step.others)
+    return max(0.0, 1 - used - max(taken, default=0.0))
 
 
 def enough(made: Callable[[float], Forecast]) -> float:

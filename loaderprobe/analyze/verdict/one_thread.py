@@ -25,7 +25,7 @@ def on_one_thread_beside(measurement: Measurement, asked: Sequence[Kind]) -> tup
     # Threads of workers are in other processes.
     if measurement.workers or "one_thread" not in measurement.modes or measurement.config.ranks > 1:
         return ()
-    if (_cores(segments_of(measurement, base, "loader_only"), beside=True) or 0.0) < thresholds.SPINNING:
+    if (cores_used(segments_of(measurement, base, "loader_only"), beside=True) or 0.0) < thresholds.SPINNING:
         return ()
     activities: tuple[Activity, ...] = ("loader_only", measurement.judged)
     done = {each: _both(measurement, each) for each in activities}
@@ -61,7 +61,7 @@ def one_thread_notes(measurement: Measurement) -> tuple[Remark, ...]:
     judged = measurement.judged
     alone, found = _both(measurement, "loader_only"), _both(measurement, judged)
     cores, single_cores = (
-        _cores([each for each in segments_of(measurement, mode, "loader_only") if each.round in alone])
+        cores_used([each for each in segments_of(measurement, mode, "loader_only") if each.round in alone])
         for mode in (measurement.config.mode, "one_thread")
     )
     if not found or not cores or single_cores is None:
@@ -88,7 +88,7 @@ def _both(measurement: Measurement, activity: Activity) -> dict[int, tuple[float
     return {number: (usual[number], rate) for number, rate in single.items() if number in usual}
 
 
-def _cores(segments: Sequence[Segment], *, beside: bool = False) -> float | None:
+def cores_used(segments: Sequence[Segment], *, beside: bool = False) -> float | None:
     """CPU seconds a second of the training process, or of its threads beside the one that trains.
 
     None where there is no segment, or it was not recorded.
