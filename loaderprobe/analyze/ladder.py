@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from loaderprobe.analyze.verdict.slow_host import host_names, slow_host
+from loaderprobe.analyze.verdict.rates import host_names, slow_host
 from loaderprobe.records import thresholds
 from loaderprobe.records.bandwidth import BandwidthMeasurement, Limit, LimitCode, LimitedBy
 from loaderprobe.records.phases import BandwidthPhase, DeviceKind

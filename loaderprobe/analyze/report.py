@@ -13,8 +13,16 @@ from loaderprobe.analyze.forecast.changes import OneAFile
 from loaderprobe.analyze.forecast.fit import Storage
 from loaderprobe.analyze.gpu import checked_against_rates
 from loaderprobe.analyze.judge import Judged
-from loaderprobe.analyze.plan.needs import cores_of, demand, feed_of
-from loaderprobe.analyze.plan.workload import cold_and_fastest, known, nearest_to_imagenet, pace_of, workload_of
+from loaderprobe.analyze.plan.workload import (
+    cold_and_fastest,
+    cores_of,
+    demand,
+    feed_of,
+    known,
+    nearest_to_imagenet,
+    pace_of,
+    workload_of,
+)
 from loaderprobe.analyze.verdict.experiments import rates_alone
 from loaderprobe.analyze.verdict.one_thread import one_thread_notes
 from loaderprobe.analyze.verdict.rates import NS, function_times, segment_rate

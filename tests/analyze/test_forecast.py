@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.caches import page_cache_hits
 from loaderprobe.analyze.forecast.advice import DataPlace, Recommendation, Surroundings, recommend, recommend_groups
 from loaderprobe.analyze.forecast.changes import (
     TAR_BYTES,
@@ -21,6 +20,7 @@ from loaderprobe.analyze.forecast.changes import (
     cached,
     disk,
     find_knee,
+    page_cache_hits,
     pinned,
     shards,
     unchanged,

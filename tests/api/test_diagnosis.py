@@ -23,9 +23,8 @@ from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.runner import Order
 from loaderprobe.measure.user.loader import data_found
 from loaderprobe.records.config import Study
-from loaderprobe.records.diagnosis import DataFound, OwnMeasured
+from loaderprobe.records.diagnosis import BatchFiles, DataFound, OwnMeasured, UnknownFiles, UnknownFilesCode
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.loader_files import BatchFiles, UnknownFiles, UnknownFilesCode
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.remark import Remark, reported

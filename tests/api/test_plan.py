@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import loaderprobe
-from loaderprobe.analyze.bandwidth import judge_bandwidth
+from loaderprobe.analyze.plan.sources import judge_bandwidth
 from loaderprobe.analyze.report import COUNTS
 from loaderprobe.api import quantities
 from loaderprobe.api.diagnose import diagnosis

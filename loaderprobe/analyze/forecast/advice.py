@@ -10,7 +10,6 @@ import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from loaderprobe.analyze.caches import page_cache_hits
 from loaderprobe.analyze.effects import fewest, ranked
 from loaderprobe.analyze.forecast.changes import (
     OneAFile,
@@ -21,6 +20,7 @@ from loaderprobe.analyze.forecast.changes import (
     examples,
     find_knee,
     measured,
+    page_cache_hits,
     pinned,
     refused,
     shards,
@@ -29,8 +29,8 @@ from loaderprobe.analyze.forecast.changes import (
 from loaderprobe.analyze.forecast.fit import Fit, Point, Storage, fit, point_of
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.one_thread import gain_on_one_thread
+from loaderprobe.analyze.verdict.rates import SlowHost
 from loaderprobe.analyze.verdict.rule import contenders, cores_are_busy, ranks_wait_for, speedups_among
-from loaderprobe.analyze.verdict.slow_host import SlowHost
 from loaderprobe.analyze.verdict.validity import never_warm
 from loaderprobe.records import by_key, thresholds
 from loaderprobe.records.config import ANY_LAYOUT, PUBLISHED_MODEL, RECIPES, ComputeSpec, alike_but_for

@@ -8,11 +8,15 @@ from dataclasses import replace
 from datetime import date
 from typing import get_args
 
-from loaderprobe.analyze.caches import lru_share_for, page_cache_hits, seen_before
-from loaderprobe.analyze.plan.needs import Demand, cores_of, demand, in_flight, judge_supply
+from loaderprobe.analyze.forecast.changes import lru_share_for, page_cache_hits, seen_before
 from loaderprobe.analyze.plan.workload import (
+    Demand,
     PlanWorkload,
     assumed_too,
+    cores_of,
+    demand,
+    in_flight,
+    judge_supply,
     known,
     pace_of,
     product,

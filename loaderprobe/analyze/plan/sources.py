@@ -1,17 +1,18 @@
-"""What a plan is made for, from other results than a sweep: of `bandwidth`, `run` and `trace`."""
+"""What a plan is made for, from `bandwidth`, `run` and `trace`; and the report of `bandwidth`. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from loaderprobe.analyze.effects import interval
-from loaderprobe.analyze.ladder import has_ended
+from loaderprobe.analyze.ladder import has_ended, kind_of, limit_of
 from loaderprobe.analyze.plan.workload import (
     PlanWorkload,
     amplification_of,
     assumed_too,
     best_of,
+    feed_of,
     known,
     measured_workload,
     requests,
@@ -19,11 +20,13 @@ from loaderprobe.analyze.plan.workload import (
 )
 from loaderprobe.analyze.verdict.rates import worker_cost
 from loaderprobe.errors import BadValue
-from loaderprobe.records.bandwidth import BandwidthMeasurement, MetadataPhase
+from loaderprobe.records import values
+from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport, MetadataPhase
+from loaderprobe.records.environment import Origin
 from loaderprobe.records.measurement import Measurement, segments_of
 from loaderprobe.records.phases import BandwidthPhase, StorageCeiling, fastest
 from loaderprobe.records.remark import Facts, Remark
-from loaderprobe.records.supply import PlanPart, PlanSupply, Quantity, SupplyLimit
+from loaderprobe.records.supply import Feed, PlanPart, PlanSupply, Quantity, SupplyLimit
 from loaderprobe.records.thresholds import UNFAIR, WIDE_RANGE
 from loaderprobe.records.trace import TraceRank, TraceReport
 from loaderprobe.records.verdict import Verdict
@@ -250,3 +253,37 @@ def _recorded_rate(rank: TraceRank) -> Quantity:
     )
     # Without a range: nothing may be faster, so one around it would exceed its own maximum.
     return assumed_too(known(rank.batch_size / rank.fed_step_s, "images/s", "measured", source))
+
+
+def judge_bandwidth(
+    measured: BandwidthMeasurement, accelerators: Mapping[str, float], origin: Origin
+) -> BandwidthReport:
+    """The report of a measurement; `accelerators` gives images/s by name."""
+    found, most, best = feeds(measured, accelerators), measured.best, fastest(measured.ladder)
+    # Ranks in step get as many times what the slowest of the most ranks gets; of opens nothing is known there.
+    in_step = most.in_step_bw_bytes / best.bw_bytes if most and best and measured.by_ranks else 0.0
+    return BandwidthReport(
+        **values(measured),
+        origin=origin,
+        limit=limit_of(measured),
+        kind=kind_of(measured),
+        feeds=found,
+        feeds_in_step=tuple(replace(feed, count=in_step * feed.count) for feed in found) if measured.by_ranks else (),
+    )
+
+
+def feeds(measured: BandwidthMeasurement, accelerators: Mapping[str, float]) -> tuple[Feed, ...]:
+    """What `plan` says of the same result, at its usual utilization and use; `accelerators` gives images/s by name.
+
+    Empty for files that are no images.
+    """
+    if not measured.images:
+        return ()
+    try:
+        workloads = [
+            workload_of_bandwidth(measured, name, known(rate, "images/s", "given", name))
+            for name, rate in accelerators.items()
+        ]
+    except BadValue:
+        return ()  # read in blocks: the bytes of an image are not known
+    return tuple(feed for workload in workloads if (feed := feed_of(workload)))

@@ -12,8 +12,7 @@ from typing import Literal
 
 from loaderprobe.analyze.effects import DRIFT, Effect, of_rounds
 from loaderprobe.analyze.verdict.experiments import Experiments, run_experiments
-from loaderprobe.analyze.verdict.rates import compute_rates, input_at_most
-from loaderprobe.analyze.verdict.slow_host import SlowHost
+from loaderprobe.analyze.verdict.rates import SlowHost, compute_rates, input_at_most
 from loaderprobe.analyze.verdict.validity import by_waiting, evidence_of, fair, speedup_evidence, waiting_evidence
 from loaderprobe.records import thresholds
 from loaderprobe.records.measurement import Activity, Measurement, Mode, segments_of
