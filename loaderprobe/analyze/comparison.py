@@ -33,7 +33,7 @@ from loaderprobe.records.compare import (
 from loaderprobe.records.config import OPTIONS, alike_but_for
 from loaderprobe.records.environment import Environment, Origin, StorageLocation
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import Measurement, Segment, segments_of
+from loaderprobe.records.measurement import Measurement, segments_of
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.thresholds import (
     ALPHA,
@@ -133,7 +133,7 @@ class RunReading:
     rounds_show_all: bool = True
     """False where the start of workers makes the figure less than the median of the rounds, which do not have it."""
     taken: float | None = None
-    """Share of the cores that others took in these rounds; None where that was not read."""
+    """Share of the cores that others, and other machines, took in these rounds; None where that was not read."""
     pressed: float = 0.0
     """The same of rounds in which they left too few idle."""
 
@@ -226,18 +226,10 @@ class SideRow:
 Pair = tuple[SideRow, SideRow]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Conditions:
-    """What others took of the cores in A and in B, and whether they left enough idle."""
-
-    taken: tuple[float | None, float | None]
-    left_idle: tuple[bool, bool]
-
-    @property
-    def apart(self) -> tuple[bool, float]:
-        """By how much the sides differ; first, whether that matters."""
-        before, after = (share or 0.0 for share in self.taken)
-        return not self.left_idle[after > before], abs(before - after)
+def _apart(pair: Pair) -> tuple[bool, float]:
+    """By how much others took more of the cores on one side; first, whether that matters."""
+    before, after = (side.taken or 0.0 for side in pair)
+    return not pair[after > before].left_idle, abs(before - after)
 
 
 def compare_rows(pairs: Sequence[Pair], *, matters: float) -> tuple[tuple[Compared, ...], Compared | None]:
@@ -257,13 +249,9 @@ def compare_rows(pairs: Sequence[Pair], *, matters: float) -> tuple[tuple[Compar
     level = ALPHA / max(1, len(known))
     # A logarithm: of 5 %, from 0.95 times to 1 / 0.95 times as fast.
     size = -math.log1p(-matters)
-    conditions = [
-        _Conditions(taken=(before.taken, after.taken), left_idle=(before.left_idle, after.left_idle))
-        for before, after in pairs
-    ]
     rows = [
         replace(
-            _judged(before.subject, effect, next(adjusted) if effect else None, size, level, beside),
+            _judged(before.subject, effect, next(adjusted) if effect else None, size, level, (before, after)),
             unit=before.unit,
             before=before.figure,
             after=after.figure,
@@ -271,13 +259,12 @@ def compare_rows(pairs: Sequence[Pair], *, matters: float) -> tuple[tuple[Compar
             verdict_before=before.verdict,
             verdict_after=after.verdict,
         )
-        for (before, after), effect, beside in zip(pairs, effects, conditions, strict=True)
+        for (before, after), effect in zip(pairs, effects, strict=True)
     ]
     if whole is None:
         return tuple(rows), None
     # No better known than the row whose sides are the least alike.
-    unlike = max(conditions, key=lambda each: each.apart)
-    return tuple(rows), _judged(Subject(kind="all"), whole, next(adjusted), size, level, unlike)
+    return tuple(rows), _judged(Subject(kind="all"), whole, next(adjusted), size, level, max(pairs, key=_apart))
 
 
 def _effect(pair: Pair) -> LogMean | None:
@@ -289,7 +276,7 @@ def _effect(pair: Pair) -> LogMean | None:
 
 
 def _judged(
-    subject: Subject, effect: LogMean | None, p: float | None, size: float, level: float, beside: _Conditions
+    subject: Subject, effect: LogMean | None, p: float | None, size: float, level: float, beside: Pair
 ) -> Compared:
     """With its words, and what would have been seen at this level."""
     word, reason = _word(effect, p, size)
@@ -302,8 +289,8 @@ def _judged(
         rounds_needed=effect.rounds_needed(size, level) if effect and unclear else None,
         word=word,
         reason=reason,
-        taken=beside.taken,
-        left_idle=beside.left_idle,
+        taken=(beside[0].taken, beside[1].taken),
+        left_idle=(beside[0].left_idle, beside[1].left_idle),
     )
     # A side that others held up and that is ahead all the same is faster: they made that no larger.
     ahead = {"slower": "A", "faster": "B"}.get(word)
@@ -522,12 +509,15 @@ class MeasuredRow:
         assert self.row.images_per_s is not None
         found = counted(self.measurement)
         segments = segments_of(found, found.config.mode, found.judged)
+        shares = [pressing_share(found, each.others) + each.others.steal_share for each in segments if each.others]
+        notes = disturbance_notes([replace(found, segments=tuple(segments))])
+        pressed = [note.facts for note in notes if "share" in note.facts]
         return RunReading(
             values=tuple(segment_rate(found, each) for each in segments),
             figure=self.row.images_per_s,
             rounds_show_all=not starts_workers(self.measurement),
-            taken=_taken(found, segments),
-            pressed=_pressed(replace(found, segments=tuple(segments))),
+            taken=mean(shares) if shares else None,
+            pressed=math.fsum(float(each["share"]) * float(each["segments"]) / float(each["of"]) for each in pressed),
         )
 
     @property
@@ -541,18 +531,6 @@ class MeasuredRow:
     def trains(self) -> bool:
         """False for a loader that was judged alone."""
         return self.measurement.judged == "training"
-
-
-def _taken(found: Measurement, segments: Sequence[Segment]) -> float | None:
-    """Share of the cores that others took, and other machines; None where that was not read."""
-    shares = [pressing_share(found, each.others) + each.others.steal_share for each in segments if each.others]
-    return mean(shares) if shares else None
-
-
-def _pressed(found: Measurement) -> float:
-    """The same of segments in which they left too few idle; nothing where that was not read."""
-    notes = (note.facts for note in disturbance_notes([found]) if "share" in note.facts)
-    return math.fsum(float(note["share"]) * float(note["segments"]) / float(note["of"]) for note in notes)
 
 
 OF_A_SCRIPT = ("loaderprobe run", "loaderprobe.attached")

@@ -8,7 +8,6 @@ from typing import get_args
 
 from loaderprobe.analyze.answer import answered
 from loaderprobe.analyze.forecast.advice import DataPlace, Surroundings, recommend_groups
-from loaderprobe.analyze.forecast.fit import Storage
 from loaderprobe.analyze.judge import Judged
 from loaderprobe.analyze.report import detail_of, row_of, run_info
 from loaderprobe.analyze.starts import with_starts
@@ -18,6 +17,7 @@ from loaderprobe.analyze.verdict.validity import ceiling_phase, disturbance_note
 from loaderprobe.records.diagnosis import DataFound
 from loaderprobe.records.environment import Origin
 from loaderprobe.records.measurement import NO_STEP, Measurement, segments_of
+from loaderprobe.records.phases import NO_CEILING
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.report import ConfigurationRow, Report, Summary
 from loaderprobe.records.resources import BOTTLENECKS, Bottleneck
@@ -37,7 +37,7 @@ def report_of(judged: Judged, data: DataFound, origin: Origin) -> Report:
         place = DataPlace(root=data.root, size_bytes=data.size_bytes, memory_bytes=memory_bytes)
     if place and place.fits and not place.root:
         place = None  # nothing is to be read into memory from a folder that may hold anything
-    around = Surroundings(storage=Storage(ceiling=judged.ceiling), place=place)
+    around = Surroundings(storage=judged.ceiling or NO_CEILING, place=place)
     recommendations, knees = recommend_groups([judged.experiments], {measurement.config.data: around}, {})
     advised = recommendations[measurement.config.key]
     row, detail = _as_trained(row_of(judged, advised), measurement), detail_of(judged)

@@ -10,7 +10,6 @@ from math import ceil
 from loaderprobe.analyze.answer import answered, layout_notes, with_warm_notes
 from loaderprobe.analyze.forecast.advice import DataPlace, Recommendation, Surroundings, recommend, recommend_groups
 from loaderprobe.analyze.forecast.changes import OneAFile
-from loaderprobe.analyze.forecast.fit import Storage
 from loaderprobe.analyze.gpu import checked_against_rates
 from loaderprobe.analyze.judge import Judged
 from loaderprobe.analyze.plan.workload import (
@@ -34,7 +33,7 @@ from loaderprobe.records.config import RATES, RunConfig
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import NO_STEP, Measurement, RunFailure, Segment
-from loaderprobe.records.phases import StorageCeiling
+from loaderprobe.records.phases import NO_CEILING, StorageCeiling
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.report import (
     ConfigurationRow,
@@ -333,7 +332,7 @@ def _judged(measurement: Measurement, ceiling: StorageCeiling | None) -> Judged 
     """It, judged; or, where the arithmetic of verdict or advice breaks down on what was stored, file and reason."""
     try:
         found = Judged(measurement=measurement, ceiling=ceiling)
-        advice = recommend(found.experiments, Surroundings(storage=Storage(ceiling=ceiling))).advice
+        advice = recommend(found.experiments, Surroundings(storage=ceiling or NO_CEILING)).advice
         json.dumps(asdict(replace(found.verdict, advice=advice)), allow_nan=False)
         return found
     except (LoaderprobeError, ArithmeticError, ValueError, LookupError) as error:
@@ -376,7 +375,7 @@ def _around(files: FileSet, environment: Environment, ceiling: StorageCeiling | 
     one = None
     if mean and ahead and files.layout == "files":
         one = OneAFile(image_bytes=mean, read_ahead_bytes=ahead, generated=files.generated)
-    return Surroundings(storage=Storage(ceiling=ceiling), place=place if files.size_bytes else None, images=one)
+    return Surroundings(storage=ceiling or NO_CEILING, place=place if files.size_bytes else None, images=one)
 
 
 def row_of(judged: Judged, advised: Recommendation) -> ConfigurationRow:

@@ -27,7 +27,7 @@ from loaderprobe.analyze.forecast.changes import (
     worker_forecasts,
     workers,
 )
-from loaderprobe.analyze.forecast.fit import Fit, Storage, closed_network, fit
+from loaderprobe.analyze.forecast.fit import Fit, closed_network, fit
 from loaderprobe.analyze.next_configs import next_factor, next_workers
 from loaderprobe.analyze.verdict.experiments import Experiments, run_experiments
 from loaderprobe.records.measurement import OWN_STEP, Alternative, Measurement
@@ -170,12 +170,12 @@ IMAGE, AHEAD = 25_000.0, 125_000
 FEW = OneAFile(image_bytes=IMAGE, read_ahead_bytes=AHEAD, generated=True)
 
 
-def sized(truth: Truth, share: float | None) -> Storage:
+def sized(truth: Truth, share: float | None) -> StorageCeiling:
     """Its storage, whose rate with the size of files was seen."""
     storage = truth.storage()
-    assert storage.ceiling and storage.ceiling.kind
+    assert storage.kind
     seen = () if share is None else (Evidence(metric="rate_by_file_size", value=share, threshold=0.5, unit=""),)
-    return Storage(ceiling=replace(storage.ceiling, kind=replace(storage.ceiling.kind, evidence=seen)))
+    return replace(storage, kind=replace(storage.kind, evidence=seen))
 
 
 AWAITED = (IMAGE + TAR_BYTES) / (TAR_READ_BYTES / 4)
@@ -278,7 +278,7 @@ def test_many_workers_use_up_what_there_is(
 
 
 def ceiling_of(kind: Truth, *phases: BandwidthPhase) -> StorageCeiling:
-    ceiling = kind.storage().ceiling
+    ceiling = kind.storage()
     assert ceiling
     return replace(ceiling, phases=phases) if phases else ceiling
 
@@ -292,11 +292,11 @@ def test_storage_is_what_its_phases_show() -> None:
         replace(example_phase(readers, rate), bw_low=rate * 0.95, bw_high=rate * 1.05, runtime=1000.0)
         for readers, rate in ((1, 10e6), (4, 20e6), (16, 21e6))
     )
-    assert Storage(ceiling=StorageCeiling(data="", phases=tuple(phases))).bytes_per_s == pytest.approx(20.5e6)
+    assert StorageCeiling(data="", phases=tuple(phases)).bytes_per_s == pytest.approx(20.5e6)
     unproved = [replace(phase, cache="unproved") for phase in ceiling_of(SINGLE_SERVER).phases]
     known = ceiling_of(SINGLE_SERVER, *unproved)
-    assert Storage(ceiling=known).bytes_per_s == SINGLE_SERVER.bytes_per_s
-    assert Storage(ceiling=replace(known, kind=None)).bytes_per_s is None
+    assert known.bytes_per_s == SINGLE_SERVER.bytes_per_s
+    assert replace(known, kind=None).bytes_per_s is None
     lone, more = (replace(example_phase(readers, 20e6), cache="cold") for readers in (1, 4))
     assert lone.file_ns and more.file_ns
     for kind, some, alone_ns in (
@@ -304,7 +304,7 @@ def test_storage_is_what_its_phases_show() -> None:
         (SINGLE_SERVER, (more,), more.file_ns.min),
         (TOKEN_BUCKET, (lone, more), lone.file_ns.min),
     ):
-        assert Storage(ceiling=ceiling_of(kind, *some)).alone_s * 1e9 == alone_ns
+        assert ceiling_of(kind, *some).alone_s * 1e9 == alone_ns
 
 
 SLOW_DISK = Truth(bytes_per_s=20e6)
@@ -329,11 +329,11 @@ FEEDABLE, STARVED, COMPUTE_BOUND = (
 H100: dict[str, Any] = {"accelerators": {"mlperf-h100": 1786.0}}
 
 
-def reserve(bytes_per_s: float) -> Storage:
+def reserve(bytes_per_s: float) -> StorageCeiling:
     """What storage of far files gives to as many readers."""
-    ceiling = FAR.storage().ceiling
+    ceiling = FAR.storage()
     assert ceiling is not None
-    return Storage(ceiling=replace(ceiling, phases=(replace(example_phase(4, bytes_per_s), cache="cold"),)))
+    return replace(ceiling, phases=(replace(example_phase(4, bytes_per_s), cache="cold"),))
 
 
 def as_found() -> Measurement:
@@ -517,7 +517,7 @@ def test_forecasts_that_cannot_be_made_are_refused() -> None:
 
 def judged(measurements: Sequence[Measurement], truth: Truth | None = None) -> list[Experiments]:
     """Their experiments, on the storage of the truth."""
-    ceiling = truth.storage().ceiling if truth else None
+    ceiling = truth.storage() if truth else None
     return [run_experiments(measurement, ceiling) for measurement in measurements]
 
 

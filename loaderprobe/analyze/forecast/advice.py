@@ -26,7 +26,7 @@ from loaderprobe.analyze.forecast.changes import (
     shards,
     worker_forecasts,
 )  # fmt: skip
-from loaderprobe.analyze.forecast.fit import Fit, Point, Storage, fit, point_of
+from loaderprobe.analyze.forecast.fit import Fit, Point, fit, point_of
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.one_thread import gain_on_one_thread
 from loaderprobe.analyze.verdict.rates import SlowHost
@@ -35,7 +35,7 @@ from loaderprobe.analyze.verdict.validity import never_warm
 from loaderprobe.records import by_key, thresholds
 from loaderprobe.records.config import ANY_LAYOUT, PUBLISHED_MODEL, RECIPES, ComputeSpec, alike_but_for
 from loaderprobe.records.measurement import OWN_STEP, Alternative
-from loaderprobe.records.phases import FROM_STORAGE
+from loaderprobe.records.phases import FROM_STORAGE, NO_CEILING, StorageCeiling
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.resources import INPUTS, REMEDIES, SingleCause
 from loaderprobe.records.verdict import Action, ActionCode, Advice, Changed, Forecast, Interval, Knee
@@ -191,7 +191,7 @@ class DataPlace:
 class Surroundings:
     """What is known beside one measurement."""
 
-    storage: Storage = field(default_factory=Storage)
+    storage: StorageCeiling = NO_CEILING
     neighbours: tuple[Point, ...] = ()
     """Of the same data, pipeline and compute, with other numbers of workers."""
     workers: Mapping[int, Forecast] = field(default_factory=dict)
@@ -228,12 +228,14 @@ def recommend(found: Experiments, around: Surroundings) -> Recommendation:
     return replace(by_laws, advice=(*own, *rest))
 
 
-def _as_known(remedy: Advice, found: Experiments, storage: Storage, by_laws: Sequence[Advice]) -> tuple[Advice, ...]:
+def _as_known(
+    remedy: Advice, found: Experiments, storage: StorageCeiling, by_laws: Sequence[Advice]
+) -> tuple[Advice, ...]:
     """More requests where nothing shows what they get; a faster network where many readers get no more."""
     if remedy.action.code != "requests_in_flight":
         return (remedy,)
     point = point_of(found)
-    if storage.kind != "unknown" or any(each.action.code == "faster_network" for each in by_laws):
+    if storage.device_kind != "unknown" or any(each.action.code == "faster_network" for each in by_laws):
         return ()
     if isinstance(point, Remark) or not storage.at_limit(point.read_bytes_per_s):
         return (remedy,)
@@ -405,9 +407,9 @@ def _as_tried(option: AdviceOption, before: Interval, found: Experiments) -> Adv
     return option
 
 
-def _has_reserve(found: Experiments, point: Point, storage: Storage) -> bool:
+def _has_reserve(found: Experiments, point: Point, storage: StorageCeiling) -> bool:
     """True where the storage gave far more to as many readers that did nothing else."""
-    phase = storage.ceiling.at(found.config.readers) if storage.ceiling else None
+    phase = storage.at(found.config.readers)
     if phase is None or phase.cache not in FROM_STORAGE:
         return False
     return point.read_bytes_per_s < thresholds.FAR_BELOW_CEILING * phase.bw_bytes

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from loaderprobe.analyze.effects import fewest, ladder, ranked
-from loaderprobe.analyze.forecast.fit import Fit, Point, ServiceTimes, Storage, fit
+from loaderprobe.analyze.forecast.fit import Fit, Point, ServiceTimes, fit
 from loaderprobe.records import thresholds
 from loaderprobe.records.measurement import Alternative
+from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import Bottleneck
 from loaderprobe.records.verdict import Changed, Forecast, How, Interval, Knee
@@ -41,31 +42,21 @@ class OneAFile:
     """True where a sweep writes them in the layouts that it is asked for."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """One change to the configuration of a fit: to its service, its loop, or what was measured instead."""
-
-    changed: Changed
-    to: str
-    at: Point
-    """The measured configuration, with the workers and the compute that it has then."""
-    alter: Callable[[ServiceTimes], ServiceTimes] = lambda service: service
-    loader: Callable[[ServiceTimes, float], float] = lambda _, rate: rate
-    """From the altered service and the rate of its model to the rate of the loader."""
-    how: How = "estimated"
+LoaderRate = Callable[[ServiceTimes, float], float]
+"""From an altered service and the rate of its model to the rate of the loader."""
 
 
-def _trained(fit: Fit, change: Change, service: ServiceTimes, loader: float) -> tuple[Interval, Bottleneck, bool]:
-    """(images/s, the bottleneck, whether more workers gain more) on a loader of this rate, by an altered model."""
-    anchor = fit.anchor
+def _trained(fit: Fit, at: Point, service: ServiceTimes, rate_of: LoaderRate) -> tuple[Interval, Bottleneck, bool]:
+    """(images/s, the bottleneck, whether more workers gain more) by an altered model."""
+    anchor, loader = fit.anchor, rate_of(service, service.loader(at.workers))
+    down, up = _drift(fit, at, service, rate_of, loader)
     # A serial loader has no work of the training thread, and takes it from the fit.
-    at = replace(change.at, parent_s=anchor.parent_s if anchor.workers else service.parent_s)
+    at = replace(at, parent_s=anchor.parent_s if anchor.workers else service.parent_s)
 
     def training(loader: float, compute: float) -> float:
         return at.loop.end_to_end(loader, compute) * fit.whole
 
     value = training(loader, at.compute)
-    down, up = _drift(fit, change, service, loader)
     low = training(loader * (1 - down), at.compute * (1 - anchor.compute_spread))
     high = training(loader * (1 + up), at.compute * (1 + anchor.compute_spread))
     margin = max(thresholds.REPEAT, anchor.training_spread)
@@ -79,7 +70,7 @@ def _trained(fit: Fit, change: Change, service: ServiceTimes, loader: float) -> 
     return rate, lowest(terms), rising
 
 
-def _drift(fit: Fit, change: Change, service: ServiceTimes, loader: float) -> tuple[float, float]:
+def _drift(fit: Fit, at: Point, service: ServiceTimes, rate_of: LoaderRate, loader: float) -> tuple[float, float]:
     """Relative: how much slower and faster the loader may be at another time.
 
     In two factors: the CPU time of an image, as far as the model makes the rate depend on it, and all else. They have
@@ -88,9 +79,9 @@ def _drift(fit: Fit, change: Change, service: ServiceTimes, loader: float) -> tu
 
     def at_speed(factor: float) -> float:
         altered = service.with_cpu_speed(factor)
-        return change.loader(altered, altered.loader(change.at.workers)) / loader
+        return rate_of(altered, altered.loader(at.workers)) / loader
 
-    unseen = change.at.workers and not service.parent_s and not fit.anchor.workers
+    unseen = at.workers and not service.parent_s and not fit.anchor.workers
     down = math.hypot(fit.drift, max(0.0, 1 - at_speed(1 / (1 + fit.cpu_drift))))
     up = math.hypot(fit.drift, max(0.0, at_speed(1 + fit.cpu_drift) - 1))
     sent = 1 - 1 / (1 + thresholds.UNSEEN_COPIES * fit.anchor.collated)
@@ -114,7 +105,7 @@ def workers(fit: Fit, count: int) -> Forecast:
     """With another number of workers; 0 is the serial loader."""
     if count == fit.anchor.workers:
         return unchanged(fit)
-    return _forecast(fit, Change(changed="workers", to=str(count), at=replace(fit.anchor, workers=count)))
+    return _forecast(fit, "workers", str(count), at=replace(fit.anchor, workers=count))
 
 
 def unchanged(fit: Fit) -> Forecast:
@@ -122,7 +113,7 @@ def unchanged(fit: Fit) -> Forecast:
 
     Where more of a token bucket's credit was in it than it repeats by, the rate that lasts, which is estimated.
     """
-    found = _forecast(fit, Change(changed="workers", to=str(fit.anchor.workers), at=fit.anchor))
+    found = _forecast(fit, "workers", str(fit.anchor.workers))
     spread = max(thresholds.REPEAT, fit.anchor.training_spread)
     measured = fit.anchor.training * fit.credit
     lasts = fit.credit <= 1 + thresholds.REPEAT
@@ -138,14 +129,12 @@ def disk(fit: Fit, factor: float) -> Forecast:
         return refused("disk_speed", to, fit.anchor.unproved)
     # No storage makes the loader faster than memory does, where that was measured.
     most = max(fit.anchor.measured.get("storage", math.inf), fit.anchor.loader)
-    change = Change(
-        changed="disk_speed", to=to, at=fit.anchor, alter=lambda service: service.with_disk(factor),
-        loader=lambda _, rate: min(rate, most),
-    )  # fmt: skip
-    return _forecast(fit, change)
+    return _forecast(
+        fit, "disk_speed", to, alter=lambda service: service.with_disk(factor), loader=lambda _, rate: min(rate, most)
+    )
 
 
-def shards(fit: Fit, images: OneAFile, storage: Storage) -> Forecast:
+def shards(fit: Fit, images: OneAFile, storage: StorageCeiling) -> Forecast:
     """With the same images in tar shards that workers read in sequence.
 
     A file takes a request for each part of it that is read ahead. So does a shard, but its parts hold whole images, and
@@ -156,7 +145,7 @@ def shards(fit: Fit, images: OneAFile, storage: Storage) -> Forecast:
     if fit.anchor.unproved:
         return refused("layout", "tar", fit.anchor.unproved)
     ahead, by_requests = images.read_ahead_bytes, storage.by_requests
-    if by_requests is None and storage.kind in ("token_bucket", "single_server"):
+    if by_requests is None and storage.device_kind in ("token_bucket", "single_server"):
         return refused("layout", "tar", Remark(code="requests_or_bytes"))
     at_once = max(ahead, TAR_READ_BYTES)
     under_way = 1 if by_requests else UNDER_WAY
@@ -172,11 +161,10 @@ def shards(fit: Fit, images: OneAFile, storage: Storage) -> Forecast:
         # Where nothing is waited for, opening fewer files also saves the CPU time of it, how much is not known.
         faster = 1.0 if brought < math.inf else 1 + thresholds.LAYOUT_SAVES
         requests = min(1.0, larger * images.image_bytes / brought / now)
-        change = Change(
-            changed="layout", to="tar", at=fit.anchor, loader=lambda _, rate: min(rate, faster * most),
+        return _forecast(
+            fit, "layout", "tar", loader=lambda _, rate: min(rate, faster * most),
             alter=lambda service: service.in_shards(requests, larger, by_requests=bool(by_requests)),
         )  # fmt: skip
-        return _forecast(fit, change)
 
     return _ranging([made(brought) for brought in brings])
 
@@ -209,7 +197,7 @@ def pinned(fit: Fit, share: float) -> Forecast:
 def accelerator(fit: Fit, images_per_s: float, name: str = "") -> Forecast:
     """With an accelerator that trains at this rate by itself. Unlike a CPU, it works while the host goes on."""
     at = replace(fit.anchor, compute=images_per_s, synchronous=fit.anchor.synchronous and not fit.anchor.on_cpu)
-    return _forecast(fit, Change(changed="accelerator", to=name or f"{significant(images_per_s)} images/s", at=at))
+    return _forecast(fit, "accelerator", name or f"{significant(images_per_s)} images/s", at=at)
 
 
 def examples(fit: Fit) -> list[Forecast]:
@@ -222,14 +210,13 @@ def alternative(fit: Fit, measured: Alternative) -> Forecast:
     changed: Changed = "tensor" if measured.name == "uint8" else "decoder"
     free = fit.anchor.measured.get("preprocessing", math.inf) if changed == "decoder" else math.inf
     ranks = fit.anchor.ranks
-    change = Change(
-        changed=changed,
-        to=measured.name,
-        at=fit.anchor,
+    return _forecast(
+        fit,
+        changed,
+        measured.name,
         alter=lambda service: service.with_cpu(measured.cpu_s / ranks, measured.usual_cpu_s / ranks),
         loader=lambda _, rate: min(rate, max(free, fit.anchor.loader)),
     )
-    return _forecast(fit, change)
 
 
 def refused(changed: Changed, to: str, reason: Remark) -> Forecast:
@@ -253,42 +240,45 @@ def _answered(fit: Fit, changed: Changed, to: str, hits: float) -> Forecast:
 
     # The loader's rate is measured then; what training makes of it is predicted, unless it was measured, too.
     how: How = "measured" if warm is not None and hits == 1 and fit.anchor.trained_warm else "estimated"
-    change = Change(
-        changed=changed, to=to, at=fit.anchor, alter=lambda service: service.with_cached(hits), loader=between, how=how
-    )  # fmt: skip
-    return _forecast(fit, change)
+    return _forecast(fit, changed, to, alter=lambda service: service.with_cached(hits), loader=between, how=how)
 
 
-def _forecast(fit: Fit, change: Change) -> Forecast:
-    found = []
+def _forecast(
+    fit: Fit, changed: Changed, to: str, *, at: Point | None = None, how: How = "estimated",
+    alter: Callable[[ServiceTimes], ServiceTimes] = lambda service: service,
+    loader: LoaderRate = lambda _, rate: rate,
+) -> Forecast:  # fmt: skip
+    """With one change to a fit: to its service, its loop, or what was measured instead.
+
+    `at` is the measured configuration, with the workers and the compute that it has then.
+    """
+    found, at = [], at or fit.anchor
     for model in fit.models:
-        service = change.alter(model)
-        loader = change.loader(service, service.loader(change.at.workers))
-        rate, bottleneck, rising = _trained(fit, change, service, loader)
-        asked = min(loader, rate.value) * service.bytes_per_image
+        service = alter(model)
+        rate, bottleneck, rising = _trained(fit, at, service, loader)
+        asked = min(loader(service, service.loader(at.workers)), rate.value) * service.bytes_per_image
         if asked > service.unproved_bytes_per_s:
-            reason = Remark(code="more_than_storage", facts={"bytes_per_s": asked})
-            return refused(change.changed, change.to, reason)
+            return refused(changed, to, Remark(code="more_than_storage", facts={"bytes_per_s": asked}))
         found.append((rate, bottleneck, rising))
     found.sort(key=lambda trained: trained[0].value)
     rates = [rate for rate, *_ in found]
     least, most = rates[0].value, rates[-1].value
     if most > thresholds.MODELS_DISAGREE * least:
         reason = Remark(code="laws_disagree", facts={"least_images_per_s": least, "most_images_per_s": most})
-        return refused(change.changed, change.to, reason)
+        return refused(changed, to, reason)
     middle, bottleneck, rising = found[len(found) // 2]
     return Forecast(
-        changed=change.changed,
-        to=change.to,
+        changed=changed,
+        to=to,
         images_per_s=replace(middle, low=min(rate.low for rate in rates), high=max(rate.high for rate in rates)),
         bottleneck=bottleneck,
         rising=rising,
-        how=change.how,
+        how=how,
         refused=None,
     )
 
 
-def worker_forecasts(points: Sequence[Point], storage: Storage) -> dict[int, Forecast]:
+def worker_forecasts(points: Sequence[Point], storage: StorageCeiling) -> dict[int, Forecast]:
     """Training for each worker count worth a look, from the measured point nearest to it.
 
     Measured counts are in it with what was measured. Never more than twice the cores that were measured on.

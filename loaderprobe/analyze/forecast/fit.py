@@ -13,7 +13,7 @@ from loaderprobe.analyze.verdict.rates import Loop, bytes_per_image, per_second,
 from loaderprobe.analyze.verdict.validity import cold_share
 from loaderprobe.records import thresholds
 from loaderprobe.records.measurement import Measurement, Segment, segments_of
-from loaderprobe.records.phases import FROM_STORAGE, BandwidthPhase, KindOfDevice, StorageCeiling
+from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import Bottleneck
 from loaderprobe.records.verdict import Interval
@@ -76,65 +76,6 @@ DeviceModel = Literal["token_bucket", "single_server", "latency", "memory"]
 """memory: nothing is asked of the storage."""
 Term = Literal["workers", "storage", "cores", "transport"]
 DEVICE_MODELS: tuple[DeviceModel, ...] = ("token_bucket", "single_server", "latency")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Storage:
-    """What is known of the storage under the data, beyond what the loader saw of it."""
-
-    ceiling: StorageCeiling | None = None
-
-    @property
-    def kind(self) -> KindOfDevice:
-        """As a probe with pauses found it; unknown without one."""
-        return self.ceiling.kind.kind if self.ceiling and self.ceiling.kind else "unknown"
-
-    def at_limit(self, bytes_per_s: float) -> bool:
-        """True where many readers got no more than one, or no more than this by a factor that counts, of any kind."""
-        kind = self.ceiling.kind if self.ceiling else None
-        if kind is None:
-            return False
-        rises = [each.value for each in kind.evidence if each.metric == "rise_of_ladder"]
-        most = float(kind.facts.get("bytes_per_s", math.inf))
-        return most < thresholds.WORTH * bytes_per_s or any(rise <= thresholds.FLAT for rise in rises)
-
-    @property
-    def by_requests(self) -> bool | None:
-        """True where it limits requests/s, False where bytes/s, as small and large files showed; None if unknown."""
-        kind = self.ceiling.kind if self.ceiling else None
-        shares = [each.value for each in kind.evidence if each.metric == "rate_by_file_size"] if kind else []
-        return next((share > thresholds.BY_REQUESTS for share in shares), None)
-
-    @property
-    def bytes_per_s(self) -> float | None:
-        """What readers got from it at most, cold; None where that is not known, or was the limit of the probe.
-
-        The mean over all phases that differ from the fastest by noise only: the fastest of several is above what lasts.
-        """
-        best = max(self.phases, key=lambda phase: phase.bw_bytes, default=None)
-        if best is None or best.at_least:
-            return None
-        alike = [phase for phase in self.phases if phase.bw_high >= best.bw_low]
-        return sum(phase.bw_bytes * phase.runtime for phase in alike) / sum(phase.runtime for phase in alike)
-
-    @property
-    def alone_s(self) -> float:
-        """What a file takes one reader when no other is in the way.
-
-        The mean of a lone reader before a single server. Elsewhere the fastest of the phase with the fewest readers,
-        since a lone reader uses up a token bucket's credit, and waits for more.
-        """
-        files = [(phase.readers, phase.file_ns) for phase in self.phases if phase.file_ns]
-        readers, file_ns = min(files, key=lambda each: each[0], default=(0, None))
-        if file_ns is None:
-            return 0.0
-        return (file_ns.mean if readers == 1 and self.kind == "single_server" else file_ns.min) / 1e9
-
-    @property
-    def phases(self) -> list[BandwidthPhase]:
-        """Those from storage. Where reads are not counted, a known kind proves it: only waiting readers show one."""
-        good = FROM_STORAGE if self.kind == "unknown" else (*FROM_STORAGE, "unproved")
-        return [phase for phase in self.ceiling.phases if phase.cache in good] if self.ceiling else []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -419,12 +360,12 @@ class Fit:
         return self.anchor.training / self.anchor.loop.end_to_end(self.anchor.loader, self.anchor.compute)
 
 
-def fit(points: Sequence[Point], anchor: Point, storage: Storage) -> Fit | Remark:
+def fit(points: Sequence[Point], anchor: Point, storage: StorageCeiling) -> Fit | Remark:
     """The services that reproduce `anchor` exactly and heed the others; or why there is none.
 
     Of each model the term that limits the anchor is set to what was measured there, and none may lie below it.
     """
-    kinds: tuple[DeviceModel, ...] = DEVICE_MODELS if storage.kind == "unknown" else (storage.kind,)
+    kinds: tuple[DeviceModel, ...] = DEVICE_MODELS if storage.device_kind == "unknown" else (storage.device_kind,)
     if not anchor.from_storage:
         kinds = ("memory",)
     measured = anchor.training
@@ -445,13 +386,13 @@ def fit(points: Sequence[Point], anchor: Point, storage: Storage) -> Fit | Remar
     )
 
 
-def _lasting(point: Point, storage: Storage) -> Point:
+def _lasting(point: Point, storage: StorageCeiling) -> Point:
     """The point, with a token bucket at its long-term rate: a segment begins with its credit, in training as well.
 
     On throttled disks a second of the loader alone ran up to 15 % faster than a longer probe, and 0.6 s of training
     up to 14 %.
     """
-    lasts = storage.bytes_per_s if storage.kind == "token_bucket" and point.from_storage else None
+    lasts = storage.bytes_per_s if storage.device_kind == "token_bucket" and point.from_storage else None
     if lasts is None or not point.bytes_per_image:
         return point
     most = lasts / point.bytes_per_image
@@ -479,7 +420,7 @@ def _beside_compute(anchor: Point) -> Point:
     return replace(anchor, loader=min(alone, anchor.compute))
 
 
-def _raw(kind: DeviceModel, points: Sequence[Point], anchor: Point, storage: Storage) -> ServiceTimes:
+def _raw(kind: DeviceModel, points: Sequence[Point], anchor: Point, storage: StorageCeiling) -> ServiceTimes:
     """The service before it is compared with the anchor's rate."""
     first = min(points, key=lambda point: (max(point.workers, 1), point.workers == 0))
     service = ServiceTimes(
@@ -531,7 +472,7 @@ def _queues(point: Point) -> bool:
 
 
 def _device(
-    service: ServiceTimes, first: Point, points: Sequence[Point], size: float, storage: Storage
+    service: ServiceTimes, first: Point, points: Sequence[Point], size: float, storage: StorageCeiling
 ) -> tuple[float, float]:
     """(bytes/s of the device, bytes/s above which that is not known)."""
     most = max(points, key=lambda point: point.loader)
@@ -545,7 +486,7 @@ def _device(
     beside = min(undisturbed["workers"], undisturbed["cores"], undisturbed["transport"])
     if size and beside > thresholds.ABOVE_CEILING * most.loader:
         return seen, math.inf
-    return math.inf, thresholds.ABOVE_CEILING * max([seen, *(phase.bw_bytes for phase in storage.phases)])
+    return math.inf, thresholds.ABOVE_CEILING * max([seen, *(phase.bw_bytes for phase in storage.from_storage)])
 
 
 def _of_senders(points: Sequence[Point], anchor: Point, time_s: Callable[[Point], float]) -> float:
