@@ -9,7 +9,7 @@ from math import ceil
 
 from loaderprobe.analyze.answer import answered, layout_notes, with_warm_notes
 from loaderprobe.analyze.forecast.advice import DataPlace, Recommendation, Surroundings, recommend, recommend_groups
-from loaderprobe.analyze.forecast.changes import OneAFile
+from loaderprobe.analyze.forecast.fit import OneAFile
 from loaderprobe.analyze.gpu import checked_against_rates
 from loaderprobe.analyze.judge import Judged
 from loaderprobe.analyze.plan.workload import (

@@ -11,15 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loaderprobe.analyze.forecast.advice import DataPlace, Recommendation, Surroundings, recommend, recommend_groups
-from loaderprobe.analyze.forecast.changes import (
+from loaderprobe.analyze.forecast.fit import (
     TAR_BYTES,
     TAR_READ_BYTES,
+    Fit,
     OneAFile,
     accelerator,
     alternative,
     cached,
+    closed_network,
     disk,
     find_knee,
+    fit,
     page_cache_hits,
     pinned,
     shards,
@@ -27,7 +30,6 @@ from loaderprobe.analyze.forecast.changes import (
     worker_forecasts,
     workers,
 )
-from loaderprobe.analyze.forecast.fit import Fit, closed_network, fit
 from loaderprobe.analyze.next_configs import next_factor, next_workers
 from loaderprobe.analyze.verdict.experiments import Experiments, run_experiments
 from loaderprobe.records.measurement import OWN_STEP, Alternative, Measurement

@@ -11,22 +11,25 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from loaderprobe.analyze.effects import fewest, ranked
-from loaderprobe.analyze.forecast.changes import (
+from loaderprobe.analyze.forecast.fit import (
+    Fit,
     OneAFile,
+    Point,
     accelerator,
     alternative,
     cached,
     disk,
     examples,
     find_knee,
+    fit,
     measured,
     page_cache_hits,
     pinned,
+    point_of,
     refused,
     shards,
     worker_forecasts,
 )  # fmt: skip
-from loaderprobe.analyze.forecast.fit import Fit, Point, fit, point_of
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.one_thread import gain_on_one_thread
 from loaderprobe.analyze.verdict.rates import SlowHost

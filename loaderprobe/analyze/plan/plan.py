@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import date
 from typing import get_args
 
-from loaderprobe.analyze.forecast.changes import lru_share_for, page_cache_hits, seen_before
+from loaderprobe.analyze.forecast.fit import lru_share_for, page_cache_hits, seen_before
 from loaderprobe.analyze.plan.workload import (
     Demand,
     PlanWorkload,
