@@ -326,7 +326,9 @@ class PaperStrategy:
     def _walk(self, probes: Sequence[BatchSizeProbe]) -> int | BatchSizeStop:
         """The loops so far once more, and what follows from the last of them."""
         by_usage = self.name == "gpu-usage"
-        ratios = [] if by_usage else self._improvements(probes)
+        # By what share an epoch is shorter than in the first loop.
+        epochs_s = [probe.epoch_s(self.images) for probe in probes]
+        ratios = [(epochs_s[0] - each) / epochs_s[0] if each < math.inf else 0.0 for each in epochs_s]
         size, up, step, checked = self.first, True, 1, math.inf if by_usage else FIRST_RATIO
         for number, probe in enumerate(probes):
             if not probe.fits:
@@ -348,8 +350,3 @@ class PaperStrategy:
             if size < 1:
                 return BatchSizeStop(code="at_minimum", chosen=1)
         return size if len(probes) < LOOPS else BatchSizeStop(code="loops_spent", chosen=size)
-
-    def _improvements(self, probes: Sequence[BatchSizeProbe]) -> list[float]:
-        """By what share an epoch is shorter than in the first loop."""
-        epochs_s = [probe.epoch_s(self.images) for probe in probes]
-        return [(epochs_s[0] - epoch_s) / epochs_s[0] if epoch_s < math.inf else 0.0 for epoch_s in epochs_s]

@@ -15,7 +15,7 @@ from loaderprobe.analyze.starts import starts_workers
 from loaderprobe.analyze.verdict.rates import segment_rate
 from loaderprobe.analyze.verdict.validity import counted, disturbance_notes, pressing_share
 from loaderprobe.errors import BadValue, NotComparable
-from loaderprobe.records import by_key, values
+from loaderprobe.records import by_key, thresholds, values
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport
 from loaderprobe.records.compare import (
     Compared,
@@ -35,16 +35,6 @@ from loaderprobe.records.environment import Environment, Origin, StorageLocation
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, segments_of
 from loaderprobe.records.report import ConfigurationRow
-from loaderprobe.records.thresholds import (
-    ALPHA,
-    ENOUGH_ROUNDS,
-    LIKE_CONDITIONS,
-    NORMAL,
-    OF_SLICES,
-    OTHER_READS,
-    REPEAT,
-    SAME_MEMORY,
-)
 from loaderprobe.records.verdict import Interval, SideAndCause
 from loaderprobe.stats import mean, standard_error, student_quantile, student_tails
 from loaderprobe.units import format_bytes, join_words
@@ -86,7 +76,7 @@ class LogMean:
         """The probability of one as large by chance."""
         return student_tails(self.mean / self.error, self.freedom) if self.error else float(self.mean == 0)
 
-    def half(self, alpha: float = ALPHA) -> float:
+    def half(self, alpha: float = thresholds.ALPHA) -> float:
         """Half the interval that holds it with probability 1 - `alpha`."""
         return student_quantile(alpha, self.freedom) * self.error
 
@@ -140,7 +130,7 @@ class RunReading:
 
 def sample(readings: Sequence[RunReading]) -> LogMean | None:
     """One side: its runs where there are several, else its rounds, else the interval of its rate; None without one."""
-    if len(readings) >= ENOUGH_ROUNDS:
+    if len(readings) >= thresholds.ENOUGH_ROUNDS:
         return _of_values([reading.figure.value for reading in readings])
     if too_few_rounds(readings):
         return _of_figures([reading.figure for reading in readings])
@@ -149,9 +139,9 @@ def sample(readings: Sequence[RunReading]) -> LogMean | None:
 
 def too_few_rounds(readings: Sequence[RunReading]) -> bool:
     """True for a side of which neither runs nor rounds show how much they vary: the interval of its rate stands in."""
-    if len(readings) < ENOUGH_ROUNDS and not all(reading.rounds_show_all for reading in readings):
+    if len(readings) < thresholds.ENOUGH_ROUNDS and not all(reading.rounds_show_all for reading in readings):
         return True
-    return max(len(readings), sum(len(reading.values) for reading in readings)) < ENOUGH_ROUNDS
+    return max(len(readings), sum(len(reading.values) for reading in readings)) < thresholds.ENOUGH_ROUNDS
 
 
 def _of_values(values: Sequence[float]) -> LogMean | None:
@@ -164,12 +154,12 @@ def _of_values(values: Sequence[float]) -> LogMean | None:
 def _of_figures(figures: Sequence[Interval]) -> LogMean | None:
     if any(not 0 <= figure.low < figure.value < figure.high for figure in figures):
         return None
-    factor, count = student_quantile(ALPHA, OF_SLICES), len(figures)
+    factor, count = student_quantile(thresholds.ALPHA, thresholds.OF_SLICES), len(figures)
     # The upper half: the lower one ends at 0.
     errors = [(figure.high - figure.value) / figure.value / factor for figure in figures]
     variance = math.fsum(error**2 for error in errors) / count**2
     logs = [math.log(figure.value) for figure in figures]
-    return _of_sample(mean(logs), variance, freedom=OF_SLICES * count, count=count)
+    return _of_sample(mean(logs), variance, freedom=thresholds.OF_SLICES * count, count=count)
 
 
 def _of_sample(mean: float, variance: float, *, freedom: float, count: int) -> LogMean:
@@ -188,7 +178,7 @@ def holm(chances: Sequence[float]) -> list[float]:
 
 def drift_of(runs: tuple[int, int]) -> float:
     """The variance between runs that is added to a row; 0 where enough runs of each side have that row."""
-    return 0.0 if min(runs) >= ENOUGH_ROUNDS else (REPEAT / NORMAL) ** 2
+    return 0.0 if min(runs) >= thresholds.ENOUGH_ROUNDS else (thresholds.REPEAT / thresholds.NORMAL) ** 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +203,7 @@ class SideRow:
     @property
     def left_idle(self) -> bool:
         """True where others left cores idle in nearly all rounds."""
-        return mean([reading.pressed for reading in self.readings]) < LIKE_CONDITIONS
+        return mean([reading.pressed for reading in self.readings]) < thresholds.LIKE_CONDITIONS
 
     @property
     def figure(self) -> Interval:
@@ -246,7 +236,7 @@ def compare_rows(pairs: Sequence[Pair], *, matters: float) -> tuple[tuple[Compar
     known = [effect for effect in (*effects, whole) if effect is not None]
     adjusted = iter(holm([effect.p for effect in known]))
     # The first of Holm's steps: what is seen at that level is seen among any others.
-    level = ALPHA / max(1, len(known))
+    level = thresholds.ALPHA / max(1, len(known))
     # A logarithm: of 5 %, from 0.95 times to 1 / 0.95 times as fast.
     size = -math.log1p(-matters)
     rows = [
@@ -303,7 +293,7 @@ def _word(effect: LogMean | None, p: float | None, size: float) -> tuple[Word, W
     if effect is None or p is None:
         return "unclear", "no_spread"
     change, half = abs(effect.mean), effect.half()
-    if change >= size and p <= ALPHA:
+    if change >= size and p <= thresholds.ALPHA:
         return ("faster" if effect.mean > 0 else "slower"), "beyond_noise"
     if change + half <= size:
         return "same", "within_size"
@@ -405,7 +395,7 @@ def differences(before: Facts, after: Facts) -> list[Difference]:
 
 def _alike(field: str, mine: str | float, other: str | float) -> bool:
     if field == "memory_bytes" and isinstance(mine, float) and isinstance(other, float):
-        return abs(mine - other) <= SAME_MEMORY * max(mine, other)
+        return abs(mine - other) <= thresholds.SAME_MEMORY * max(mine, other)
     return mine == other
 
 
@@ -652,4 +642,4 @@ def _disturbed(found: MeasuredRow) -> bool:
     verdict = found.row.verdict
     if verdict is None or verdict.other_read_bytes_per_s is None:
         return False
-    return verdict.other_read_bytes_per_s > OTHER_READS * (verdict.disk_read_bytes_per_s or 0.0)
+    return verdict.other_read_bytes_per_s > thresholds.OTHER_READS * (verdict.disk_read_bytes_per_s or 0.0)

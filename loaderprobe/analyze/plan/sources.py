@@ -36,7 +36,11 @@ _NO_WORKERS = Remark(code="bandwidth_without_workers")
 
 def workload_of_bandwidth(found: BandwidthMeasurement, accelerator: str, rate: Quantity) -> PlanWorkload:
     """What the probe read, for accelerators of this name and rate. Raises BadValue where files are not images."""
-    _check_files(found)
+    hint = "probe a folder of images, or plan from a sweep"
+    if not found.mean_size_bytes > 0:
+        raise BadValue(f"the files of {found.path} are empty", hint=hint)
+    if found.scratch or any(phase.block_bytes is not None for phase in found.ladder):
+        raise BadValue(f"bytes an image are not known: {found.path} was read in blocks", hint=hint)
     refused: dict[PlanPart, Remark] = {"workers": _NO_WORKERS, "cores": _NO_WORKERS}
     seen, opens = _storage(found), cold_opens(found)
     storage, files = (None, None) if isinstance(seen, Remark) else seen
@@ -65,15 +69,6 @@ def workload_of_bandwidth(found: BandwidthMeasurement, accelerator: str, rate: Q
         refused=refused,
         notes=cut if found.images else (*cut, Remark(code="no_images")),
     )
-
-
-def _check_files(found: BandwidthMeasurement) -> None:
-    """Raises BadValue where a file is no image."""
-    hint = "probe a folder of images, or plan from a sweep"
-    if not found.mean_size_bytes > 0:
-        raise BadValue(f"the files of {found.path} are empty", hint=hint)
-    if found.scratch or any(phase.block_bytes is not None for phase in found.ladder):
-        raise BadValue(f"bytes an image are not known: {found.path} was read in blocks", hint=hint)
 
 
 def _with_opens(storage: PlanSupply, found: BandwidthMeasurement, opens: MetadataPhase) -> PlanSupply:
@@ -152,7 +147,10 @@ def workload_of_run(
     not known.
     """
     of_files, from_storage = _of_files(measurement), _from_storage(measurement, verdict)
-    file_bytes = of_files or _of_samples(measurement) or from_storage or given
+    # Of large files that are read in parts, what a sample has of them.
+    size, source = measurement.sample_bytes, "what a sample has of large files"
+    of_sample = known(size, "B", "measured", source) if measurement.access == "parts" and size else None
+    file_bytes = of_files or of_sample or from_storage or given
     if file_bytes is None:
         raise BadValue(f"bytes an image are not known: {_why(measurement, verdict)}", hint="add --mean-size, as 115kB")
     as_read = file_bytes is from_storage and given is None
@@ -188,13 +186,6 @@ def _of_files(measurement: Measurement) -> Quantity | None:
     found = interval([(s.delivered_bytes or 0) / (s.steps * s.batch_size) for s in fed])
     batches = sum(s.steps for s in fed)
     return known(found.value, "B", "measured", f"the files of {batches} batches", half=found.high - found.value)
-
-
-def _of_samples(measurement: Measurement) -> Quantity | None:
-    """Of large files that are read in parts, what a sample has of them."""
-    if measurement.access != "parts" or not measurement.sample_bytes:
-        return None
-    return known(measurement.sample_bytes, "B", "measured", "what a sample has of large files")
 
 
 def _from_storage(measurement: Measurement, verdict: Verdict) -> Quantity | None:

@@ -144,12 +144,15 @@ def best_of(ladder: Sequence[BandwidthPhase], file_bytes: float) -> tuple[PlanSu
     source, moved = f"{readers} of whole files", best.moved_bytes_per_s
     read = known(moved, "B/s", "measured", source, half=half * (moved / best.bw_bytes))
     rising = rises({phase.readers: phase.bw_bytes for phase in ladder})
+    # To open and read one, with the fewest readers and at the best step.
+    first = min(ladder, key=lambda phase: phase.readers)
+    (low, high), timed = sorted((_mean_s(first), _mean_s(best))), f"{first.readers} and {readers}"
     storage = PlanSupply(
         name=HERE,
         label="measured",
         source=source,
         limits=(SupplyLimit(resource="bandwidth", limit=read, at_least=best.at_least or rising),),
-        latency_s=_file_s(min(ladder, key=lambda phase: phase.readers), best),
+        latency_s=known(high, "s", "measured", timed if first is not best else readers, low=low),
         nodes=best.nodes,
         notes=_notes(best),
     )
@@ -163,13 +166,6 @@ def rises(rates: Mapping[int, float]) -> bool:
     return rates[most] > WORTH * max((rate for readers, rate in rates.items() if readers < most), default=0.0)
 
 
-def _file_s(first: BandwidthPhase, best: BandwidthPhase) -> Quantity:
-    """To open and read one, with the fewest readers and at the best step."""
-    low, high = sorted((_mean_s(first), _mean_s(best)))
-    source = f"{first.readers} and {best.readers} readers" if first is not best else f"{best.readers} readers"
-    return known(high, "s", "measured", source, low=low)
-
-
 def _mean_s(phase: BandwidthPhase) -> float:
     """Seconds of one whole file; by Little's law where the engine does not time files."""
     if phase.file_ns is not None:
@@ -178,13 +174,10 @@ def _mean_s(phase: BandwidthPhase) -> float:
 
 
 def _notes(phase: BandwidthPhase) -> tuple[Remark, ...]:
-    found: list[Remark] = []
     others = phase.other_bytes_per_s or 0.0
-    if others > OTHER_READS * phase.bw_bytes:
-        found.append(Remark(code="others_read", facts={"bytes_per_s": others}))
-    if not phase.settled:
-        found.append(Remark(code="rate_unsettled"))
-    return tuple(found)
+    busy = others > OTHER_READS * phase.bw_bytes
+    read = (Remark(code="others_read", facts={"bytes_per_s": others}),) if busy else ()
+    return read if phase.settled else (*read, Remark(code="rate_unsettled"))
 
 
 IMAGENET_BYTES = 110_000.0

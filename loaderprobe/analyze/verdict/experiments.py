@@ -93,11 +93,11 @@ def among_ranks(seen: Experiments) -> AmongRanks:
     imbalance: dict[int, float] = {}
     if pair:
         slow, middle = (rates_by_round(measurement, seen.base, "loader_only", without=rank) for rank in pair)
-        imbalance = _over(seen, slow, {n: rate for n, rate in middle.items() if n in slow})
+        imbalance = _over(seen, {n: rate for n, rate in slow.items() if n in middle}, middle)
     found: dict[ResourceName, dict[int, float]] = {
         "imbalance": imbalance,
         # The rates alone, added up, over the rate in step.
-        "straggler": _over_in_step(seen, {number: sum(rates) for number, rates in _alone(measurement).items()}),
+        "straggler": _over(seen, {number: sum(rates) for number, rates in _alone(measurement).items()}, seen.loader),
         "gradients": _with_compute(seen, "no_exchange"),
     }
     hosts = _slow_in_every_round(measurement)
@@ -121,7 +121,7 @@ def among_ranks(seen: Experiments) -> AmongRanks:
         middle_alone=alone.get(pair[1], 0.0) if pair else 0.0,
         alike=mean(alone.values()) < thresholds.CLEAR_LEAD * min(alone.values()) if alone else True,
         hosts=hosts,
-        host_ratios=_over_in_step(seen, as_elsewhere) if missing["straggler"] is None else {},
+        host_ratios=_over(seen, as_elsewhere, seen.loader) if missing["straggler"] is None else {},
     )
 
 
@@ -153,17 +153,17 @@ def _alone(measurement: Measurement) -> dict[int, list[float]]:
     }
 
 
-def _over_in_step(seen: Experiments, rates: Mapping[int, float]) -> dict[int, float]:
-    return _over(seen, rates, _by_round(seen.loader, rates))
-
-
 def _over(seen: Experiments, rates: Mapping[int, float], others: Mapping[int, float]) -> dict[int, float]:
-    """Training on loaders of these rates over that on loaders of the others, in the rounds of the others.
+    """Training on loaders of these rates over that on loaders of the others, in the rounds of these.
 
-    Compute of a round that lacks it is the median of those that have it.
+    The others, or compute, of a round that lacks them are the median of those that have them.
     """
-    alone, loop = _by_round(seen.alone, others), seen.loop
-    return {n: loop.end_to_end(rates[n], each) / loop.end_to_end(others[n], each) for n, each in alone.items()}
+    others, alone, loop = _by_round(others, rates), _by_round(seen.alone, rates), seen.loop
+    return {
+        n: loop.end_to_end(rates[n], each) / loop.end_to_end(others[n], each)
+        for n, each in alone.items()
+        if n in others
+    }
 
 
 def _with_compute(seen: Experiments, mode: Mode) -> dict[int, float]:
