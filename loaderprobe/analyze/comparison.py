@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
+from loaderprobe.analyze.diagnosis import starts_workers
 from loaderprobe.analyze.effects import interval
-from loaderprobe.analyze.starts import starts_workers
 from loaderprobe.analyze.verdict.rates import segment_rate
 from loaderprobe.analyze.verdict.validity import counted, disturbance_notes, pressing_share
 from loaderprobe.errors import BadValue, NotComparable

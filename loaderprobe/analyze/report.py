@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from math import ceil
 
 from loaderprobe.analyze.answer import answered, layout_notes, with_warm_notes
-from loaderprobe.analyze.forecast.advice import DataPlace, Recommendation, Surroundings, recommend, recommend_groups
+from loaderprobe.analyze.forecast.advice import Recommendation, Surroundings, recommend, recommend_groups
 from loaderprobe.analyze.forecast.fit import OneAFile
 from loaderprobe.analyze.gpu import checked_against_rates
 from loaderprobe.analyze.judge import Judged
@@ -368,14 +368,15 @@ def run_info(
 
 
 def _around(files: FileSet, environment: Environment, ceiling: StorageCeiling | None) -> Surroundings:
-    mean, memory_bytes = files.mean_size_bytes, environment.memory_bytes
-    place = DataPlace(root=files.root, size_bytes=mean * files.images_found, memory_bytes=memory_bytes)
-    below = environment.below(files.root)
+    mean, below = files.mean_size_bytes, environment.below(files.root)
     ahead = below.read_ahead_bytes if below else None
     one = None
     if mean and ahead and files.layout == "files":
         one = OneAFile(image_bytes=mean, read_ahead_bytes=ahead, generated=files.generated)
-    return Surroundings(storage=ceiling or NO_CEILING, place=place if files.size_bytes else None, images=one)
+    return Surroundings(
+        storage=ceiling or NO_CEILING, root=files.root, size_bytes=mean * files.images_found,
+        memory_bytes=environment.memory_bytes, images=one,
+    )  # fmt: skip
 
 
 def row_of(judged: Judged, advised: Recommendation) -> ConfigurationRow:

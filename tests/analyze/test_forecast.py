@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.forecast.advice import DataPlace, Recommendation, Surroundings, recommend, recommend_groups
+from loaderprobe.analyze.forecast.advice import Recommendation, Surroundings, recommend, recommend_groups
 from loaderprobe.analyze.forecast.fit import (
     TAR_BYTES,
     TAR_READ_BYTES,
@@ -316,10 +316,8 @@ def advised(measurement: Measurement, truth: Truth, **around: Any) -> Recommenda
     return recommend(run_experiments(measurement), Surroundings(storage=truth.storage(), **around))
 
 
-MANY, FITS = (
-    DataPlace(root="/data", size_bytes=10e9, memory_bytes=4e9),
-    DataPlace(root="/data/my photos", size_bytes=1e9, memory_bytes=8e9),
-)  # fmt: skip
+MANY: dict[str, Any] = {"root": "/data", "size_bytes": 10e9, "memory_bytes": 4e9}
+FITS: dict[str, Any] = {"root": "/data/my photos", "size_bytes": 1e9, "memory_bytes": 8e9}
 FULL, CPU_BOUND, FAR = measured(SLOW_DISK, 4), Truth(bytes_per_s=1e10), Truth(model="latency", latency_s=0.02)
 WAYS = (
     Alternative(name="torchvision", cpu_s=0.003, usual_cpu_s=0.004),
@@ -349,7 +347,7 @@ TRAINED: dict[str, Any] = {"training": 100.0, "training_cached_samples": 400.0}
 ADVISED: dict[str, tuple[Measurement, Surroundings, dict[ActionCode, tuple[str, float] | None]]] = {
     # Four workers on a disk for one: a disk four times as fast gains nearly as much as memory.
     "a full disk": (
-        FULL, Surroundings(storage=SLOW_DISK.storage(), place=FITS),
+        FULL, Surroundings(storage=SLOW_DISK.storage(), **FITS),
         {
             "files_in_memory": ("'/data/my photos'", 5.0), "files_pinned": None,
             "faster_storage": ("times as fast (training then reads ", 3.97),
@@ -357,7 +355,7 @@ ADVISED: dict[str, tuple[Measurement, Surroundings, dict[ActionCode, tuple[str, 
     ),
     # Of 10 GB in a memory of 4 GB, 28 % can stay.
     "data beyond memory": (
-        FULL, Surroundings(storage=SLOW_DISK.storage(), place=MANY),
+        FULL, Surroundings(storage=SLOW_DISK.storage(), **MANY),
         {
             "files_pinned": ("pin 28 % of the files in memory (2.80 GB,", 1 / 0.72),
             "files_in_memory": (
@@ -485,7 +483,7 @@ def test_faster_storage_gains_no_more_than_free_storage_was_measured_to() -> Non
     found = run_experiments(FULL)
     free = replace(found.speedups["storage"], value=3.0)
     found = replace(found, speedups={**found.speedups, "storage": free})
-    made = recommend(found, Surroundings(storage=SLOW_DISK.storage(), place=FITS))
+    made = recommend(found, Surroundings(storage=SLOW_DISK.storage(), **FITS))
     (faster,) = [each for each in made.advice if each.action.code == "faster_storage"]
     (in_memory,) = [each for each in made.advice if each.action.code == "files_in_memory"]
     assert faster.speedup == in_memory.speedup == pytest.approx(3.0)
@@ -512,9 +510,7 @@ def test_forecasts_that_cannot_be_made_are_refused() -> None:
     forecasts = advised(as_found(), SLOW_DISK).forecasts
     refused = {each.changed for each in forecasts if each.refused and each.refused.code == "files_as_found"}
     assert refused == {"page_cache_share", "pinned_share", "disk_speed"}
-    assert {"page_cache_share", "pinned_share"} <= {
-        each.changed for each in advised(FULL, SLOW_DISK, place=MANY).forecasts
-    }
+    assert {"page_cache_share", "pinned_share"} <= {each.changed for each in advised(FULL, SLOW_DISK, **MANY).forecasts}
 
 
 def judged(measurements: Sequence[Measurement], truth: Truth | None = None) -> list[Experiments]:

@@ -177,20 +177,6 @@ def rank_remedies(found: Experiments) -> tuple[Advice, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DataPlace:
-    """Where the data are, and whether they would fit in memory."""
-
-    root: str
-    size_bytes: float
-    memory_bytes: float
-
-    @property
-    def fits(self) -> bool:
-        """True when the whole data set can stay in memory."""
-        return self.size_bytes <= thresholds.MEMORY_SHARE * self.memory_bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
     """What is known beside one measurement."""
 
@@ -199,7 +185,11 @@ class Surroundings:
     """Of the same data, pipeline and compute, with other numbers of workers."""
     workers: Mapping[int, Forecast] = field(default_factory=dict)
     """By number of workers, where they were made for all neighbours together."""
-    place: DataPlace | None = None
+    root: str = ""
+    """Where the data are."""
+    size_bytes: float | None = None
+    """Of the whole data set; None where that is not known."""
+    memory_bytes: float = 0.0
     images: OneAFile | None = None
     """None where large files hold them, or where what is read ahead is not known."""
     accelerators: Mapping[str, float] = field(default_factory=dict)
@@ -326,7 +316,7 @@ def _storage(fitted: Fit, around: Surroundings, loader: str, *, remote: bool) ->
         return [_faster_storage(fitted, "faster_network")] if limited else []
     if not fitted.anchor.from_storage:
         return []
-    made = [*_in_memory(fitted, around.place), _faster_storage(fitted)]
+    made = [*_in_memory(fitted, around), _faster_storage(fitted)]
     if around.images:
         large, action = shards(fitted, around.images, around.storage), Action(code="shards", facts={})
         command = "--layout tar" if around.images.generated else "--layout files,tar --convert-to DIR"
@@ -334,17 +324,18 @@ def _storage(fitted: Fit, around: Surroundings, loader: str, *, remote: bool) ->
     return made
 
 
-def _in_memory(fitted: Fit, place: DataPlace | None) -> list[AdviceOption]:
-    """All files in the page cache; of a larger set a part, pinned or in the page cache. No place: size not known."""
-    if place is None:
+def _in_memory(fitted: Fit, around: Surroundings) -> list[AdviceOption]:
+    """All files in the page cache; of a larger set a part, pinned or in the page cache."""
+    size, most = around.size_bytes, thresholds.MEMORY_SHARE * around.memory_bytes
+    if size is None:
         return [AdviceOption(forecast=cached(fitted, 1.0))]
-    if place.fits:
-        command = f"find {shlex.quote(place.root)} -type f -exec cat {{}} + >/dev/null"
-        action = Action(code="files_in_memory", facts={"share": 1.0, "bytes": place.size_bytes})
+    if size <= most:
+        command = f"find {shlex.quote(around.root)} -type f -exec cat {{}} + >/dev/null"
+        action = Action(code="files_in_memory", facts={"share": 1.0, "bytes": size})
         return [AdviceOption(forecast=cached(fitted, 1.0), action=action, command=command)]
-    share = thresholds.MEMORY_SHARE * place.memory_bytes / place.size_bytes
+    share = most / size
     hits = page_cache_hits(share)
-    part: Facts = {"share": share, "bytes": share * place.size_bytes}
+    part: Facts = {"share": share, "bytes": share * size}
     page = Action(code="files_in_memory", facts={**part, "hits_low": hits.low, "hits_high": hits.high})
     pin = Action(code="files_pinned", facts=part)
     return [

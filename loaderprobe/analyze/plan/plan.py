@@ -25,12 +25,12 @@ from loaderprobe.analyze.plan.workload import (
     total,
 )
 from loaderprobe.errors import BadValue
-from loaderprobe.records.catalogue import CatalogueEntry
 from loaderprobe.records.plan import (
     FIXED,
     OF_EACH,
     Acceptance,
     CacheEpoch,
+    CatalogueEntry,
     EpochPlan,
     InputName,
     Need,
