@@ -125,27 +125,19 @@ def together(probes: Sequence[BatchSizeProbe]) -> BatchSizeProbe:
     times = [each.step_ms for each in probes if each.step_ms]
     busy = [each.utilization for each in probes if each.utilization is not None]
     low, high = min((time.low for time in times), default=0.0), max((time.high for time in times), default=0.0)
+    values = [rate.value for rate in rates]
+    middle, within = mean(values), sum(rate.half**2 for rate in rates) ** 0.5 / len(rates)
+    half = max(within, half_width(values) if len(values) >= thresholds.ENOUGH_ROUNDS else 0.0)
     return replace(
         probes[0],
         steps=sum(each.steps for each in probes),
-        images_per_s=_mean_interval(rates),
+        images_per_s=Interval(value=middle, low=max(0.0, middle - half), high=middle + half),
         step_ms=Milliseconds(value=median([time.value for time in times]), low=low, high=high) if times else None,
         utilization=mean(busy) if busy else None,
         utilization_samples=tuple(sample for each in probes for sample in each.utilization_samples),
         memory_bytes=max(each.memory_bytes or 0 for each in probes) or None,
         wall_s=sum(each.wall_s for each in probes),
     )
-
-
-def _mean_interval(figures: Sequence[Interval]) -> Interval:
-    """The mean of a figure that was measured several times, with the wider of two 95 % intervals.
-
-    One interval is from what each was known by, the other from what they differ by.
-    """
-    values, middle = [figure.value for figure in figures], mean([figure.value for figure in figures])
-    within = sum(figure.half**2 for figure in figures) ** 0.5 / len(figures)
-    half = max(within, half_width(values) if len(values) >= thresholds.ENOUGH_ROUNDS else 0.0)
-    return Interval(value=middle, low=max(0.0, middle - half), high=middle + half)
 
 
 Probes = Results[int, BatchSizeProbe]

@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import Any, Literal, get_args
 
 from loaderprobe.analyze.diagnosis import starts_workers
@@ -36,7 +38,7 @@ from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, segments_of
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import Interval, SideAndCause
-from loaderprobe.stats import mean, standard_error, student_quantile, student_tails
+from loaderprobe.stats import Noise, mean, standard_error, student_quantile, student_tails
 from loaderprobe.units import format_bytes, join_words
 
 TRIED_ROUNDS = (3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
@@ -47,10 +49,8 @@ class LogMean:
     """The logarithm of a figure of one side, of how many times as fast B is as A, or of the mean of such ratios."""
 
     mean: float
-    variance: float
+    noise: Noise
     """Of the mean, as its rounds or runs show it."""
-    over_freedom: float
-    """The sum of the squared variances of its samples, each over its degrees of freedom (Welch 1947)."""
     of_rounds: float
     """Variance of a single round, of both sides together."""
     drift: float = 0.0
@@ -59,11 +59,11 @@ class LogMean:
     @property
     def error(self) -> float:
         """The standard error."""
-        return math.sqrt(self.variance + self.drift)
+        return math.sqrt(self.noise.variance + self.drift)
 
     @property
     def freedom(self) -> float:
-        return self.error**4 / self.over_freedom if self.over_freedom else math.inf
+        return (self.noise + Noise(variance=self.drift, freedom=math.inf)).freedom if self.noise.variance else math.inf
 
     @property
     def ratio(self) -> Interval:
@@ -83,9 +83,8 @@ class LogMean:
     def rounds_needed(self, smallest: float, alpha: float) -> int | None:
         """Rounds a side with which an effect of that size would be seen; None where the drift hides it."""
         for rounds in TRIED_ROUNDS:
-            variance = self.of_rounds / rounds
-            tried = replace(self, variance=variance, over_freedom=variance**2 / (2 * (rounds - 1)))
-            if tried.half(alpha) <= smallest:
+            noise = Noise(variance=self.of_rounds / rounds, freedom=2 * (rounds - 1))
+            if replace(self, noise=noise).half(alpha) <= smallest:
                 return rounds
         return None
 
@@ -94,8 +93,7 @@ def weighted(terms: Sequence[tuple[float, LogMean]], *, drift: float) -> LogMean
     """The sum of independent ones, each times its weight."""
     return LogMean(
         mean=math.fsum(weight * term.mean for weight, term in terms),
-        variance=math.fsum(weight**2 * term.variance for weight, term in terms),
-        over_freedom=math.fsum(weight**4 * term.over_freedom for weight, term in terms),
+        noise=reduce(add, (replace(term.noise, variance=weight**2 * term.noise.variance) for weight, term in terms)),
         of_rounds=math.fsum(weight**2 * term.of_rounds for weight, term in terms),
         drift=drift,
     )
@@ -163,7 +161,7 @@ def _of_figures(figures: Sequence[Interval]) -> LogMean | None:
 
 
 def _of_sample(mean: float, variance: float, *, freedom: float, count: int) -> LogMean:
-    return LogMean(mean=mean, variance=variance, over_freedom=variance**2 / freedom, of_rounds=variance * count)
+    return LogMean(mean=mean, noise=Noise(variance=variance, freedom=freedom), of_rounds=variance * count)
 
 
 def holm(chances: Sequence[float]) -> list[float]:
@@ -260,7 +258,7 @@ def compare_rows(pairs: Sequence[Pair], *, matters: float) -> tuple[tuple[Compar
 def _effect(pair: Pair) -> LogMean | None:
     before, after = (sample(side.readings) for side in pair)
     drift = drift_of((len(pair[0].readings), len(pair[1].readings)))
-    if before is None or after is None or drift + before.variance + after.variance == 0:
+    if before is None or after is None or drift + before.noise.variance + after.noise.variance == 0:
         return None
     return unpaired(before, after, drift=drift)
 

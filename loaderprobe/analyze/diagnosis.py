@@ -8,12 +8,11 @@ from dataclasses import replace
 from typing import get_args
 
 from loaderprobe.analyze.answer import answered
-from loaderprobe.analyze.forecast.advice import Surroundings, recommend_groups
-from loaderprobe.analyze.judge import Judged
+from loaderprobe.analyze.forecast import Surroundings, recommend_groups
 from loaderprobe.analyze.report import detail_of, row_of, run_info
+from loaderprobe.analyze.verdict.judge import NOT_COLD, Judged
 from loaderprobe.analyze.verdict.ranks import own_shares
 from loaderprobe.analyze.verdict.rates import rate_interval, rates_by_round
-from loaderprobe.analyze.verdict.rule import NOT_COLD
 from loaderprobe.analyze.verdict.validity import ceiling_phase, disturbance_notes
 from loaderprobe.records.diagnosis import DataFound
 from loaderprobe.records.environment import Origin

@@ -8,10 +8,8 @@ from dataclasses import asdict, replace
 from math import ceil
 
 from loaderprobe.analyze.answer import answered, layout_notes, with_warm_notes
-from loaderprobe.analyze.forecast.advice import Recommendation, Surroundings, recommend, recommend_groups
-from loaderprobe.analyze.forecast.fit import OneAFile
+from loaderprobe.analyze.forecast import OneAFile, Recommendation, Surroundings, recommend, recommend_groups
 from loaderprobe.analyze.gpu import checked_against_rates
-from loaderprobe.analyze.judge import Judged
 from loaderprobe.analyze.plan.workload import (
     cold_and_fastest,
     cores_of,
@@ -23,9 +21,9 @@ from loaderprobe.analyze.plan.workload import (
     workload_of,
 )
 from loaderprobe.analyze.verdict.experiments import rates_alone
+from loaderprobe.analyze.verdict.judge import Judged, ablations, steps_held_up
 from loaderprobe.analyze.verdict.one_thread import one_thread_notes
 from loaderprobe.analyze.verdict.rates import NS, function_times, segment_rate
-from loaderprobe.analyze.verdict.rule import ablations, steps_held_up
 from loaderprobe.analyze.verdict.validity import disturbance_notes
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.records import by_key, values
@@ -53,7 +51,6 @@ from loaderprobe.records.resources import INPUTS, Bottleneck
 from loaderprobe.records.studies import (
     ITERATIONS,
     BufferEffect,
-    Epoch,
     EpochFigures,
     Epochs,
     EpochsMeasured,
@@ -165,20 +162,16 @@ def epochs_of(measured: EpochsMeasured, files: FileSet | None) -> Epochs:
     if memory is not None:
         fit = "fits" if memory >= size else "fits in part" if memory >= FITS_IN_PART * size else "does not fit"
     return Epochs(
-        epochs=tuple(_figures(epoch) for epoch in measured.epochs),
+        epochs=tuple(
+            EpochFigures(images_per_s=epoch.images / epoch.wall_s, cold_fraction=epoch.cold_fraction)
+            for epoch in measured.epochs
+        ),
         set_bytes=size,
         memory_bytes=memory,
         fit=fit,
         whole_set_bytes=size * max(1.0, found),
         reason=measured.reason,
     )
-
-
-def _figures(epoch: Epoch) -> EpochFigures:
-    """Storage gives whole pages, and so may give more than all bytes of the files."""
-    read = epoch.storage_bytes
-    cold = None if read is None or not epoch.delivered_bytes else min(1.0, read / epoch.delivered_bytes)
-    return EpochFigures(images_per_s=epoch.images / epoch.wall_s, cold_fraction=cold)
 
 
 COUNTS = (1, 8, 64)
@@ -389,7 +382,7 @@ def row_of(judged: Judged, advised: Recommendation) -> ConfigurationRow:
         verdict=replace(verdict, advice=advised.advice),
         emulated=measurement.compute.specified_images_per_s is not None,
         forecasts=advised.forecasts,
-        gpu_window=checked_against_rates(judged.window.window, verdict.accelerator_utilization),
+        gpu_window=checked_against_rates(judged.window[0], verdict.accelerator_utilization),
     )
 
 
@@ -436,7 +429,7 @@ def detail_of(judged: Judged) -> Detail:
         first_batch_s=measurement.first_batch_s,
         notes=(*measurement.notes, *one_thread_notes(measurement), *held_up, *shared),
         ablations=ablations(measurement),
-        view=judged.window.view,
+        view=judged.window[1],
         ranks=rank_rows(measurement),
         then=next_limits(verdict, workers, own_threads=measurement.own_threads),
         sample="image" if measurement.images else "sample",

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.analyze.judge import Judged
 from loaderprobe.analyze.ladder import kind_of
+from loaderprobe.analyze.verdict.judge import Judged
 from loaderprobe.errors import DamagedRun, LoaderprobeError
 from loaderprobe.measure.runner import Order
 from loaderprobe.protocols import PageCache

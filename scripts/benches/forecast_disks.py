@@ -25,9 +25,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import loaderprobe
-from loaderprobe.analyze.forecast.fit import Fit, Point, fit, point_of, worker_forecasts
-from loaderprobe.analyze.forecast.fit import accelerator as faster_accelerator
-from loaderprobe.analyze.forecast.fit import disk as faster_disk
+from loaderprobe.analyze.forecast import Fit, Point, fit, point_of, worker_forecasts
+from loaderprobe.analyze.forecast import accelerator as faster_accelerator
+from loaderprobe.analyze.forecast import disk as faster_disk
 from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.analyze.verdict.rates import cores_in_training, rates_by_round, worker_cost
 from loaderprobe.records.measurement import Measurement, segments_of

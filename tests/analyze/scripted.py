@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from loaderprobe.analyze.forecast.fit import DeviceModel, Fit, Point, ServiceTimes, fit
+from loaderprobe.analyze.forecast import DeviceModel, Fit, Point, ServiceTimes, fit
 from loaderprobe.analyze.verdict.rates import Loop
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.phases import DeviceKind, KindOfDevice, StorageCeiling

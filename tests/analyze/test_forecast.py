@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.forecast.advice import Recommendation, Surroundings, recommend, recommend_groups
-from loaderprobe.analyze.forecast.fit import (
+from loaderprobe.analyze.forecast import (
     TAR_BYTES,
     TAR_READ_BYTES,
     Fit,
     OneAFile,
+    Recommendation,
+    Surroundings,
     accelerator,
     alternative,
     cached,
@@ -25,6 +26,8 @@ from loaderprobe.analyze.forecast.fit import (
     fit,
     page_cache_hits,
     pinned,
+    recommend,
+    recommend_groups,
     shards,
     unchanged,
     worker_forecasts,

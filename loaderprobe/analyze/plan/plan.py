@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import date
 from typing import get_args
 
-from loaderprobe.analyze.forecast.fit import lru_share_for, page_cache_hits, seen_before
+from loaderprobe.analyze.forecast import page_cache_hits
 from loaderprobe.analyze.plan.workload import (
     Demand,
     PlanWorkload,
@@ -87,6 +87,22 @@ def as_asked(
         times = {name: time for name, time in found.times.items() if name != "wait_s"}
         return replace(found, storage=None, times=times, refused={**why, **workload.refused})
     return replace(found, storage=storage)
+
+
+def lru_share_for(hits: float) -> float:
+    """The share of the set that such a cache must hold for so many hits: the inverse, by Lambert's W."""
+    from scipy.special import lambertw
+
+    return float(1 - math.exp(1 + lambertw((hits - 1) / math.e, -1).real))
+
+
+def seen_before(nodes: int, epoch: int) -> float:
+    """Share of a node's reads that it made in an epoch before: 1 - (1-1/M)^(e-1).
+
+    Each node gets a random part of every epoch (a shuffle over all images, as `DistributedSampler` with `set_epoch`
+    makes it). So no cache of several nodes that fills as they read answers more, however large.
+    """
+    return 1 - (1 - 1 / nodes) ** (epoch - 1)
 
 
 def _cache_for(supply: PlanSupply, workload: PlanWorkload, asked: Asked) -> CacheSize | None:

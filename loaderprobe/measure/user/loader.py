@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loaderprobe.analyze.judge import Judged
+from loaderprobe.analyze.verdict.judge import Judged
 from loaderprobe.batches import holds_images, length_of, size_bytes
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.measure.ceilings import CEILING_S, ceiling_of

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.forecast.advice import Surroundings, recommend
-from loaderprobe.analyze.judge import Judged, verdict
+from loaderprobe.analyze.forecast import Surroundings, recommend
 from loaderprobe.analyze.report import detail_of
 from loaderprobe.analyze.verdict.experiments import run_experiments
+from loaderprobe.analyze.verdict.judge import Judged, verdict
 from loaderprobe.analyze.verdict.rates import batches_of, cores_in_training
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.errors import BadValue
