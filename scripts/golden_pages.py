@@ -18,11 +18,11 @@ from loaderprobe.api.batch_size import search
 from loaderprobe.records.bandwidth import BandwidthReport
 from loaderprobe.records.batch_size import BatchSizeReport, BatchSizeStop, StopCode, StrategyName
 from loaderprobe.records.compare import Compared, ComparedSide, ComparisonReport, Gate, Subject
-from loaderprobe.records.config import StudyPlan, SweepPlan
+from loaderprobe.records.config import SweepPlan
 from loaderprobe.records.environment import Origin
 from loaderprobe.records.measurement import Measurement, Missing, RunFailure
 from loaderprobe.records.phases import DeviceKind
-from loaderprobe.records.remark import Remark, reported
+from loaderprobe.records.remark import Coded, Remark, reported
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.studies import BufferEffect, EpochFigures, Epochs, ShortRun, over_steady
 from loaderprobe.records.verdict import Interval, SideAndCause, Speedup
@@ -336,9 +336,9 @@ def _first_pages() -> Pages:
 def _sweep_plans() -> Pages:
     """What a sweep is about to measure."""
     studies = (
-        StudyPlan(study="prefilled", configurations=2, each_s=20.0),
-        StudyPlan(study="epochs", configurations=1, each_s=40.0, epochs=2, images=6000, set_bytes=690_000_000,
-                  images_per_s=300.0),
+        Coded(code="prefilled", facts={"configurations": 2, "each_s": 20.0}),
+        Coded(code="epochs", facts={"configurations": 1, "each_s": 40.0, "epochs": 2, "images": 6000,
+                                    "set_bytes": 690_000_000, "images_per_s": 300.0}),
     )  # fmt: skip
     for count in (3, 0):
         plan = SweepPlan(configurations=count, expected_s=60.0, least_s=24.0, budget_s=None, thorough=False, rounds=3,

@@ -12,8 +12,8 @@ from typing import Any, get_args
 
 from loaderprobe.records.attached import Attached, SeenLoader, WhyNot
 from loaderprobe.records.bandwidth import Limit, LimitCode
+from loaderprobe.records.diagnosis import UnknownFilesCode
 from loaderprobe.records.environment import Capability, StepCode
-from loaderprobe.records.loader_files import UnknownFilesCode
 from loaderprobe.records.measurement import RejectedCode
 from loaderprobe.records.phases import DeviceKind, KindCode
 from loaderprobe.records.rank_processes import NotTogether, NotTogetherCode

@@ -125,27 +125,19 @@ def together(probes: Sequence[BatchSizeProbe]) -> BatchSizeProbe:
     times = [each.step_ms for each in probes if each.step_ms]
     busy = [each.utilization for each in probes if each.utilization is not None]
     low, high = min((time.low for time in times), default=0.0), max((time.high for time in times), default=0.0)
+    values = [rate.value for rate in rates]
+    middle, within = mean(values), sum(rate.half**2 for rate in rates) ** 0.5 / len(rates)
+    half = max(within, half_width(values) if len(values) >= thresholds.ENOUGH_ROUNDS else 0.0)
     return replace(
         probes[0],
         steps=sum(each.steps for each in probes),
-        images_per_s=_mean_interval(rates),
+        images_per_s=Interval(value=middle, low=max(0.0, middle - half), high=middle + half),
         step_ms=Milliseconds(value=median([time.value for time in times]), low=low, high=high) if times else None,
         utilization=mean(busy) if busy else None,
         utilization_samples=tuple(sample for each in probes for sample in each.utilization_samples),
         memory_bytes=max(each.memory_bytes or 0 for each in probes) or None,
         wall_s=sum(each.wall_s for each in probes),
     )
-
-
-def _mean_interval(figures: Sequence[Interval]) -> Interval:
-    """The mean of a figure that was measured several times, with the wider of two 95 % intervals.
-
-    One interval is from what each was known by, the other from what they differ by.
-    """
-    values, middle = [figure.value for figure in figures], mean([figure.value for figure in figures])
-    within = sum(figure.half**2 for figure in figures) ** 0.5 / len(figures)
-    half = max(within, half_width(values) if len(values) >= thresholds.ENOUGH_ROUNDS else 0.0)
-    return Interval(value=middle, low=max(0.0, middle - half), high=middle + half)
 
 
 Probes = Results[int, BatchSizeProbe]
@@ -326,7 +318,9 @@ class PaperStrategy:
     def _walk(self, probes: Sequence[BatchSizeProbe]) -> int | BatchSizeStop:
         """The loops so far once more, and what follows from the last of them."""
         by_usage = self.name == "gpu-usage"
-        ratios = [] if by_usage else self._improvements(probes)
+        # By what share an epoch is shorter than in the first loop.
+        epochs_s = [probe.epoch_s(self.images) for probe in probes]
+        ratios = [(epochs_s[0] - each) / epochs_s[0] if each < math.inf else 0.0 for each in epochs_s]
         size, up, step, checked = self.first, True, 1, math.inf if by_usage else FIRST_RATIO
         for number, probe in enumerate(probes):
             if not probe.fits:
@@ -348,8 +342,3 @@ class PaperStrategy:
             if size < 1:
                 return BatchSizeStop(code="at_minimum", chosen=1)
         return size if len(probes) < LOOPS else BatchSizeStop(code="loops_spent", chosen=size)
-
-    def _improvements(self, probes: Sequence[BatchSizeProbe]) -> list[float]:
-        """By what share an epoch is shorter than in the first loop."""
-        epochs_s = [probe.epoch_s(self.images) for probe in probes]
-        return [(epochs_s[0] - epoch_s) / epochs_s[0] if epoch_s < math.inf else 0.0 for epoch_s in epochs_s]

@@ -8,14 +8,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import Any, Literal, get_args
 
+from loaderprobe.analyze.diagnosis import starts_workers
 from loaderprobe.analyze.effects import interval
-from loaderprobe.analyze.starts import starts_workers
 from loaderprobe.analyze.verdict.rates import segment_rate
 from loaderprobe.analyze.verdict.validity import counted, disturbance_notes, pressing_share
 from loaderprobe.errors import BadValue, NotComparable
-from loaderprobe.records import by_key, values
+from loaderprobe.records import by_key, thresholds, values
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport
 from loaderprobe.records.compare import (
     Compared,
@@ -33,20 +35,10 @@ from loaderprobe.records.compare import (
 from loaderprobe.records.config import OPTIONS, alike_but_for
 from loaderprobe.records.environment import Environment, Origin, StorageLocation
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import Measurement, Segment, segments_of
+from loaderprobe.records.measurement import Measurement, segments_of
 from loaderprobe.records.report import ConfigurationRow
-from loaderprobe.records.thresholds import (
-    ALPHA,
-    ENOUGH_ROUNDS,
-    LIKE_CONDITIONS,
-    NORMAL,
-    OF_SLICES,
-    OTHER_READS,
-    REPEAT,
-    SAME_MEMORY,
-)
 from loaderprobe.records.verdict import Interval, SideAndCause
-from loaderprobe.stats import mean, standard_error, student_quantile, student_tails
+from loaderprobe.stats import Noise, mean, standard_error, student_quantile, student_tails
 from loaderprobe.units import format_bytes, join_words
 
 TRIED_ROUNDS = (3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
@@ -57,10 +49,8 @@ class LogMean:
     """The logarithm of a figure of one side, of how many times as fast B is as A, or of the mean of such ratios."""
 
     mean: float
-    variance: float
+    noise: Noise
     """Of the mean, as its rounds or runs show it."""
-    over_freedom: float
-    """The sum of the squared variances of its samples, each over its degrees of freedom (Welch 1947)."""
     of_rounds: float
     """Variance of a single round, of both sides together."""
     drift: float = 0.0
@@ -69,11 +59,11 @@ class LogMean:
     @property
     def error(self) -> float:
         """The standard error."""
-        return math.sqrt(self.variance + self.drift)
+        return math.sqrt(self.noise.variance + self.drift)
 
     @property
     def freedom(self) -> float:
-        return self.error**4 / self.over_freedom if self.over_freedom else math.inf
+        return (self.noise + Noise(variance=self.drift, freedom=math.inf)).freedom if self.noise.variance else math.inf
 
     @property
     def ratio(self) -> Interval:
@@ -86,16 +76,15 @@ class LogMean:
         """The probability of one as large by chance."""
         return student_tails(self.mean / self.error, self.freedom) if self.error else float(self.mean == 0)
 
-    def half(self, alpha: float = ALPHA) -> float:
+    def half(self, alpha: float = thresholds.ALPHA) -> float:
         """Half the interval that holds it with probability 1 - `alpha`."""
         return student_quantile(alpha, self.freedom) * self.error
 
     def rounds_needed(self, smallest: float, alpha: float) -> int | None:
         """Rounds a side with which an effect of that size would be seen; None where the drift hides it."""
         for rounds in TRIED_ROUNDS:
-            variance = self.of_rounds / rounds
-            tried = replace(self, variance=variance, over_freedom=variance**2 / (2 * (rounds - 1)))
-            if tried.half(alpha) <= smallest:
+            noise = Noise(variance=self.of_rounds / rounds, freedom=2 * (rounds - 1))
+            if replace(self, noise=noise).half(alpha) <= smallest:
                 return rounds
         return None
 
@@ -104,8 +93,7 @@ def weighted(terms: Sequence[tuple[float, LogMean]], *, drift: float) -> LogMean
     """The sum of independent ones, each times its weight."""
     return LogMean(
         mean=math.fsum(weight * term.mean for weight, term in terms),
-        variance=math.fsum(weight**2 * term.variance for weight, term in terms),
-        over_freedom=math.fsum(weight**4 * term.over_freedom for weight, term in terms),
+        noise=reduce(add, (replace(term.noise, variance=weight**2 * term.noise.variance) for weight, term in terms)),
         of_rounds=math.fsum(weight**2 * term.of_rounds for weight, term in terms),
         drift=drift,
     )
@@ -133,14 +121,14 @@ class RunReading:
     rounds_show_all: bool = True
     """False where the start of workers makes the figure less than the median of the rounds, which do not have it."""
     taken: float | None = None
-    """Share of the cores that others took in these rounds; None where that was not read."""
+    """Share of the cores that others, and other machines, took in these rounds; None where that was not read."""
     pressed: float = 0.0
     """The same of rounds in which they left too few idle."""
 
 
 def sample(readings: Sequence[RunReading]) -> LogMean | None:
     """One side: its runs where there are several, else its rounds, else the interval of its rate; None without one."""
-    if len(readings) >= ENOUGH_ROUNDS:
+    if len(readings) >= thresholds.ENOUGH_ROUNDS:
         return _of_values([reading.figure.value for reading in readings])
     if too_few_rounds(readings):
         return _of_figures([reading.figure for reading in readings])
@@ -149,9 +137,9 @@ def sample(readings: Sequence[RunReading]) -> LogMean | None:
 
 def too_few_rounds(readings: Sequence[RunReading]) -> bool:
     """True for a side of which neither runs nor rounds show how much they vary: the interval of its rate stands in."""
-    if len(readings) < ENOUGH_ROUNDS and not all(reading.rounds_show_all for reading in readings):
+    if len(readings) < thresholds.ENOUGH_ROUNDS and not all(reading.rounds_show_all for reading in readings):
         return True
-    return max(len(readings), sum(len(reading.values) for reading in readings)) < ENOUGH_ROUNDS
+    return max(len(readings), sum(len(reading.values) for reading in readings)) < thresholds.ENOUGH_ROUNDS
 
 
 def _of_values(values: Sequence[float]) -> LogMean | None:
@@ -164,16 +152,16 @@ def _of_values(values: Sequence[float]) -> LogMean | None:
 def _of_figures(figures: Sequence[Interval]) -> LogMean | None:
     if any(not 0 <= figure.low < figure.value < figure.high for figure in figures):
         return None
-    factor, count = student_quantile(ALPHA, OF_SLICES), len(figures)
+    factor, count = student_quantile(thresholds.ALPHA, thresholds.OF_SLICES), len(figures)
     # The upper half: the lower one ends at 0.
     errors = [(figure.high - figure.value) / figure.value / factor for figure in figures]
     variance = math.fsum(error**2 for error in errors) / count**2
     logs = [math.log(figure.value) for figure in figures]
-    return _of_sample(mean(logs), variance, freedom=OF_SLICES * count, count=count)
+    return _of_sample(mean(logs), variance, freedom=thresholds.OF_SLICES * count, count=count)
 
 
 def _of_sample(mean: float, variance: float, *, freedom: float, count: int) -> LogMean:
-    return LogMean(mean=mean, variance=variance, over_freedom=variance**2 / freedom, of_rounds=variance * count)
+    return LogMean(mean=mean, noise=Noise(variance=variance, freedom=freedom), of_rounds=variance * count)
 
 
 def holm(chances: Sequence[float]) -> list[float]:
@@ -188,7 +176,7 @@ def holm(chances: Sequence[float]) -> list[float]:
 
 def drift_of(runs: tuple[int, int]) -> float:
     """The variance between runs that is added to a row; 0 where enough runs of each side have that row."""
-    return 0.0 if min(runs) >= ENOUGH_ROUNDS else (REPEAT / NORMAL) ** 2
+    return 0.0 if min(runs) >= thresholds.ENOUGH_ROUNDS else (thresholds.REPEAT / thresholds.NORMAL) ** 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +201,7 @@ class SideRow:
     @property
     def left_idle(self) -> bool:
         """True where others left cores idle in nearly all rounds."""
-        return mean([reading.pressed for reading in self.readings]) < LIKE_CONDITIONS
+        return mean([reading.pressed for reading in self.readings]) < thresholds.LIKE_CONDITIONS
 
     @property
     def figure(self) -> Interval:
@@ -226,18 +214,10 @@ class SideRow:
 Pair = tuple[SideRow, SideRow]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Conditions:
-    """What others took of the cores in A and in B, and whether they left enough idle."""
-
-    taken: tuple[float | None, float | None]
-    left_idle: tuple[bool, bool]
-
-    @property
-    def apart(self) -> tuple[bool, float]:
-        """By how much the sides differ; first, whether that matters."""
-        before, after = (share or 0.0 for share in self.taken)
-        return not self.left_idle[after > before], abs(before - after)
+def _apart(pair: Pair) -> tuple[bool, float]:
+    """By how much others took more of the cores on one side; first, whether that matters."""
+    before, after = (side.taken or 0.0 for side in pair)
+    return not pair[after > before].left_idle, abs(before - after)
 
 
 def compare_rows(pairs: Sequence[Pair], *, matters: float) -> tuple[tuple[Compared, ...], Compared | None]:
@@ -254,16 +234,12 @@ def compare_rows(pairs: Sequence[Pair], *, matters: float) -> tuple[tuple[Compar
     known = [effect for effect in (*effects, whole) if effect is not None]
     adjusted = iter(holm([effect.p for effect in known]))
     # The first of Holm's steps: what is seen at that level is seen among any others.
-    level = ALPHA / max(1, len(known))
+    level = thresholds.ALPHA / max(1, len(known))
     # A logarithm: of 5 %, from 0.95 times to 1 / 0.95 times as fast.
     size = -math.log1p(-matters)
-    conditions = [
-        _Conditions(taken=(before.taken, after.taken), left_idle=(before.left_idle, after.left_idle))
-        for before, after in pairs
-    ]
     rows = [
         replace(
-            _judged(before.subject, effect, next(adjusted) if effect else None, size, level, beside),
+            _judged(before.subject, effect, next(adjusted) if effect else None, size, level, (before, after)),
             unit=before.unit,
             before=before.figure,
             after=after.figure,
@@ -271,25 +247,24 @@ def compare_rows(pairs: Sequence[Pair], *, matters: float) -> tuple[tuple[Compar
             verdict_before=before.verdict,
             verdict_after=after.verdict,
         )
-        for (before, after), effect, beside in zip(pairs, effects, conditions, strict=True)
+        for (before, after), effect in zip(pairs, effects, strict=True)
     ]
     if whole is None:
         return tuple(rows), None
     # No better known than the row whose sides are the least alike.
-    unlike = max(conditions, key=lambda each: each.apart)
-    return tuple(rows), _judged(Subject(kind="all"), whole, next(adjusted), size, level, unlike)
+    return tuple(rows), _judged(Subject(kind="all"), whole, next(adjusted), size, level, max(pairs, key=_apart))
 
 
 def _effect(pair: Pair) -> LogMean | None:
     before, after = (sample(side.readings) for side in pair)
     drift = drift_of((len(pair[0].readings), len(pair[1].readings)))
-    if before is None or after is None or drift + before.variance + after.variance == 0:
+    if before is None or after is None or drift + before.noise.variance + after.noise.variance == 0:
         return None
     return unpaired(before, after, drift=drift)
 
 
 def _judged(
-    subject: Subject, effect: LogMean | None, p: float | None, size: float, level: float, beside: _Conditions
+    subject: Subject, effect: LogMean | None, p: float | None, size: float, level: float, beside: Pair
 ) -> Compared:
     """With its words, and what would have been seen at this level."""
     word, reason = _word(effect, p, size)
@@ -302,8 +277,8 @@ def _judged(
         rounds_needed=effect.rounds_needed(size, level) if effect and unclear else None,
         word=word,
         reason=reason,
-        taken=beside.taken,
-        left_idle=beside.left_idle,
+        taken=(beside[0].taken, beside[1].taken),
+        left_idle=(beside[0].left_idle, beside[1].left_idle),
     )
     # A side that others held up and that is ahead all the same is faster: they made that no larger.
     ahead = {"slower": "A", "faster": "B"}.get(word)
@@ -316,7 +291,7 @@ def _word(effect: LogMean | None, p: float | None, size: float) -> tuple[Word, W
     if effect is None or p is None:
         return "unclear", "no_spread"
     change, half = abs(effect.mean), effect.half()
-    if change >= size and p <= ALPHA:
+    if change >= size and p <= thresholds.ALPHA:
         return ("faster" if effect.mean > 0 else "slower"), "beyond_noise"
     if change + half <= size:
         return "same", "within_size"
@@ -418,7 +393,7 @@ def differences(before: Facts, after: Facts) -> list[Difference]:
 
 def _alike(field: str, mine: str | float, other: str | float) -> bool:
     if field == "memory_bytes" and isinstance(mine, float) and isinstance(other, float):
-        return abs(mine - other) <= SAME_MEMORY * max(mine, other)
+        return abs(mine - other) <= thresholds.SAME_MEMORY * max(mine, other)
     return mine == other
 
 
@@ -522,12 +497,15 @@ class MeasuredRow:
         assert self.row.images_per_s is not None
         found = counted(self.measurement)
         segments = segments_of(found, found.config.mode, found.judged)
+        shares = [pressing_share(found, each.others) + each.others.steal_share for each in segments if each.others]
+        notes = disturbance_notes([replace(found, segments=tuple(segments))])
+        pressed = [note.facts for note in notes if "share" in note.facts]
         return RunReading(
             values=tuple(segment_rate(found, each) for each in segments),
             figure=self.row.images_per_s,
             rounds_show_all=not starts_workers(self.measurement),
-            taken=_taken(found, segments),
-            pressed=_pressed(replace(found, segments=tuple(segments))),
+            taken=mean(shares) if shares else None,
+            pressed=math.fsum(float(each["share"]) * float(each["segments"]) / float(each["of"]) for each in pressed),
         )
 
     @property
@@ -541,18 +519,6 @@ class MeasuredRow:
     def trains(self) -> bool:
         """False for a loader that was judged alone."""
         return self.measurement.judged == "training"
-
-
-def _taken(found: Measurement, segments: Sequence[Segment]) -> float | None:
-    """Share of the cores that others took, and other machines; None where that was not read."""
-    shares = [pressing_share(found, each.others) + each.others.steal_share for each in segments if each.others]
-    return mean(shares) if shares else None
-
-
-def _pressed(found: Measurement) -> float:
-    """The same of segments in which they left too few idle; nothing where that was not read."""
-    notes = (note.facts for note in disturbance_notes([found]) if "share" in note.facts)
-    return math.fsum(float(note["share"]) * float(note["segments"]) / float(note["of"]) for note in notes)
 
 
 OF_A_SCRIPT = ("loaderprobe run", "loaderprobe.attached")
@@ -674,4 +640,4 @@ def _disturbed(found: MeasuredRow) -> bool:
     verdict = found.row.verdict
     if verdict is None or verdict.other_read_bytes_per_s is None:
         return False
-    return verdict.other_read_bytes_per_s > OTHER_READS * (verdict.disk_read_bytes_per_s or 0.0)
+    return verdict.other_read_bytes_per_s > thresholds.OTHER_READS * (verdict.disk_read_bytes_per_s or 0.0)

@@ -8,10 +8,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from loaderprobe.analyze.verdict.rates import NS
 from loaderprobe.records import thresholds
 from loaderprobe.records.measurement import Measurement, Segment, Series, Timeline, communicates
 from loaderprobe.records.remark import Remark
@@ -316,7 +315,7 @@ def _by_latency(pieces: Ranges, stretches: Ranges, latency_ns: int) -> tuple[Ran
 # An event before a step is passed at once while the device has work queued; when its input is late, the time since
 # the event behind the step before is the wait that the device saw. What a loader does behind kernels is not in it.
 
-MS = 1e3 / NS
+MS = 1e-6
 
 
 def step_figures(segments: Sequence[Segment]) -> dict[str, float | str]:
@@ -444,8 +443,8 @@ def _energy(measurement: Measurement, series: dict[str, Series], segments: Seque
         for (begin_ns, first), (end_ns, last) in pairwise(_points(counted, segment)):
             if last >= first:  # else the driver was reloaded
                 joules += last - first
-                seconds += (end_ns - begin_ns) / NS
-                images += segment.steps * own * (end_ns - begin_ns) / NS / segment.seconds
+                seconds += (end_ns - begin_ns) / 1e9
+                images += segment.steps * own * (end_ns - begin_ns) / 1e9 / segment.seconds
     if joules > 0 and images:
         per_image: Figures = {"energy_j_per_image": joules / images} if measurement.images else {}
         return {"power_w": joules / seconds} | per_image
@@ -542,22 +541,11 @@ NAME = "gpu_timeline"
 """Of what is missing without a window."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WindowReading:
-    """What the profiler window of a measurement shows; `missing` is why there is something that it does not."""
-
-    window: GpuWindow | None = None
-    view: TimelineView | None = None
-    missing: dict[str, Remark] = field(default_factory=dict)
-    """Field of the summary to reason."""
-
-
-def read_window(measurement: Measurement) -> WindowReading:
-    """The window of one measurement, if it has one; not yet checked against rates."""
+def read_window(measurement: Measurement) -> tuple[GpuWindow | None, TimelineView | None]:
+    """The profiler window of a measurement, if it has one, not yet checked against rates; and what is drawn of it."""
     timeline = measurement.timeline
     if timeline is None:
-        reason = why_missing(measurement, NAME)
-        return WindowReading(missing={"gpu_window": reason} if reason else {})
+        return None, None
     refused = why_refused(timeline)
     window = GpuWindow(
         device=timeline.device,
@@ -570,21 +558,22 @@ def read_window(measurement: Measurement) -> WindowReading:
         rejected=timeline.rejected,
     )
     if refused:
-        return WindowReading(window=window, missing={"gpu_window": refused})
+        return window, None
     found = attribute(timeline)
     gaps = without_profiler(found.gaps_of(timeline.steps), timeline)
     if isinstance(gaps, Remark):
-        return WindowReading(window=replace(window, refused=gaps), missing={"gpu_window": gaps})
-    use = use_of(timeline, gaps.window_ns)
-    return WindowReading(
-        window=replace(window, gaps=gaps, use=use, doubts=tuple(_doubts(measurement, timeline))),
-        view=timeline_view(timeline, found),
-        missing={
-            f"gpu_window.use.{name}": Remark(code=code)
-            for name, code in _NO_ESTIMATE.items()
-            if getattr(use, name) is None
-        },
-    )
+        return replace(window, refused=gaps), None
+    use, doubts = use_of(timeline, gaps.window_ns), tuple(_doubts(measurement, timeline))
+    return replace(window, gaps=gaps, use=use, doubts=doubts), timeline_view(timeline, found)
+
+
+def why_no_window(measurement: Measurement, window: GpuWindow | None) -> dict[str, Remark]:
+    """Field of the summary to the reason, for what a window does not show."""
+    if window is None or window.use is None:
+        reason = window.refused if window else why_missing(measurement, NAME)
+        return {"gpu_window": reason} if reason else {}
+    unknown = {name: code for name, code in _NO_ESTIMATE.items() if getattr(window.use, name) is None}
+    return {f"gpu_window.use.{name}": Remark(code=code) for name, code in unknown.items()}
 
 
 def checked_against_rates(window: GpuWindow | None, utilization: float | None) -> GpuWindow | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from loaderprobe.analyze.verdict.slow_host import host_names, slow_host
+from loaderprobe.analyze.verdict.rates import host_names, slow_host
 from loaderprobe.records import thresholds
 from loaderprobe.records.bandwidth import BandwidthMeasurement, Limit, LimitCode, LimitedBy
 from loaderprobe.records.phases import BandwidthPhase, DeviceKind
@@ -64,11 +64,11 @@ def _rise(ladder: Sequence[BandwidthPhase], best: BandwidthPhase) -> Limit:
     }
     if best.bw_bytes <= thresholds.FLAT * first.bw_bytes:
         return _limit("flat", facts, knee.readers)
-    fall = _fall(ladder, knee)
-    if fall is not None:
-        for name, phase in zip(("before", "after"), fall, strict=True):
-            facts |= {f"{name}_readers": phase.readers, f"{name}_bytes_per_s": phase.bw_bytes}
-        return _limit("uneven", facts)
+    for before, after in pairwise(phase for phase in ladder if phase.readers <= knee.readers):
+        if after.bw_bytes < thresholds.AT_LIMIT * before.bw_bytes:
+            facts |= {"before_readers": before.readers, "before_bytes_per_s": before.bw_bytes}
+            facts |= {"after_readers": after.readers, "after_bytes_per_s": after.bw_bytes}
+            return _limit("uneven", facts)
     still_rising = knee is ladder[-1]
     facts["end"] = "rising" if still_rising else "flat"
     knee_readers = None if still_rising else knee.readers
@@ -148,12 +148,6 @@ def kind_of(measured: BandwidthMeasurement) -> DeviceKind:
         return DeviceKind(kind="single_server", code="single_server", evidence=evidence)
     facts: Facts = {"readers": most.readers, "rise": rise, "paced": ratio, "bytes_per_s": most.bw_bytes}
     return DeviceKind(kind="unknown", code="none_of_them", facts=facts, evidence=evidence)
-
-
-def _fall(ladder: Sequence[BandwidthPhase], knee: BandwidthPhase) -> tuple[BandwidthPhase, BandwidthPhase] | None:
-    """The first two steps, up to the knee, of which the later one gets less by more than a knee's share."""
-    rising = [phase for phase in ladder if phase.readers <= knee.readers]
-    return next((pair for pair in pairwise(rising) if pair[1].bw_bytes < thresholds.AT_LIMIT * pair[0].bw_bytes), None)
 
 
 def _scales(ladder: Sequence[BandwidthPhase]) -> bool:

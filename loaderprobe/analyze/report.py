@@ -8,17 +8,22 @@ from dataclasses import asdict, replace
 from math import ceil
 
 from loaderprobe.analyze.answer import answered, layout_notes, with_warm_notes
-from loaderprobe.analyze.forecast.advice import DataPlace, Recommendation, Surroundings, recommend, recommend_groups
-from loaderprobe.analyze.forecast.changes import OneAFile
-from loaderprobe.analyze.forecast.fit import Storage
+from loaderprobe.analyze.forecast import OneAFile, Recommendation, Surroundings, recommend, recommend_groups
 from loaderprobe.analyze.gpu import checked_against_rates
-from loaderprobe.analyze.judge import Judged
-from loaderprobe.analyze.plan.needs import cores_of, demand, feed_of
-from loaderprobe.analyze.plan.workload import cold_and_fastest, known, nearest_to_imagenet, pace_of, workload_of
+from loaderprobe.analyze.plan.workload import (
+    cold_and_fastest,
+    cores_of,
+    demand,
+    feed_of,
+    known,
+    nearest_to_imagenet,
+    pace_of,
+    workload_of,
+)
 from loaderprobe.analyze.verdict.experiments import rates_alone
+from loaderprobe.analyze.verdict.judge import Judged, ablations, steps_held_up
 from loaderprobe.analyze.verdict.one_thread import one_thread_notes
 from loaderprobe.analyze.verdict.rates import NS, function_times, segment_rate
-from loaderprobe.analyze.verdict.rule import ablations, steps_held_up
 from loaderprobe.analyze.verdict.validity import disturbance_notes
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.records import by_key, values
@@ -26,7 +31,7 @@ from loaderprobe.records.config import RATES, RunConfig
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import NO_STEP, Measurement, RunFailure, Segment
-from loaderprobe.records.phases import StorageCeiling
+from loaderprobe.records.phases import NO_CEILING, StorageCeiling
 from loaderprobe.records.remark import Facts, Remark
 from loaderprobe.records.report import (
     ConfigurationRow,
@@ -46,7 +51,6 @@ from loaderprobe.records.resources import INPUTS, Bottleneck
 from loaderprobe.records.studies import (
     ITERATIONS,
     BufferEffect,
-    Epoch,
     EpochFigures,
     Epochs,
     EpochsMeasured,
@@ -158,20 +162,16 @@ def epochs_of(measured: EpochsMeasured, files: FileSet | None) -> Epochs:
     if memory is not None:
         fit = "fits" if memory >= size else "fits in part" if memory >= FITS_IN_PART * size else "does not fit"
     return Epochs(
-        epochs=tuple(_figures(epoch) for epoch in measured.epochs),
+        epochs=tuple(
+            EpochFigures(images_per_s=epoch.images / epoch.wall_s, cold_fraction=epoch.cold_fraction)
+            for epoch in measured.epochs
+        ),
         set_bytes=size,
         memory_bytes=memory,
         fit=fit,
         whole_set_bytes=size * max(1.0, found),
         reason=measured.reason,
     )
-
-
-def _figures(epoch: Epoch) -> EpochFigures:
-    """Storage gives whole pages, and so may give more than all bytes of the files."""
-    read = epoch.storage_bytes
-    cold = None if read is None or not epoch.delivered_bytes else min(1.0, read / epoch.delivered_bytes)
-    return EpochFigures(images_per_s=epoch.images / epoch.wall_s, cold_fraction=cold)
 
 
 COUNTS = (1, 8, 64)
@@ -325,7 +325,7 @@ def _judged(measurement: Measurement, ceiling: StorageCeiling | None) -> Judged 
     """It, judged; or, where the arithmetic of verdict or advice breaks down on what was stored, file and reason."""
     try:
         found = Judged(measurement=measurement, ceiling=ceiling)
-        advice = recommend(found.experiments, Surroundings(storage=Storage(ceiling=ceiling))).advice
+        advice = recommend(found.experiments, Surroundings(storage=ceiling or NO_CEILING)).advice
         json.dumps(asdict(replace(found.verdict, advice=advice)), allow_nan=False)
         return found
     except (LoaderprobeError, ArithmeticError, ValueError, LookupError) as error:
@@ -361,14 +361,15 @@ def run_info(
 
 
 def _around(files: FileSet, environment: Environment, ceiling: StorageCeiling | None) -> Surroundings:
-    mean, memory_bytes = files.mean_size_bytes, environment.memory_bytes
-    place = DataPlace(root=files.root, size_bytes=mean * files.images_found, memory_bytes=memory_bytes)
-    below = environment.below(files.root)
+    mean, below = files.mean_size_bytes, environment.below(files.root)
     ahead = below.read_ahead_bytes if below else None
     one = None
     if mean and ahead and files.layout == "files":
         one = OneAFile(image_bytes=mean, read_ahead_bytes=ahead, generated=files.generated)
-    return Surroundings(storage=Storage(ceiling=ceiling), place=place if files.size_bytes else None, images=one)
+    return Surroundings(
+        storage=ceiling or NO_CEILING, root=files.root, size_bytes=mean * files.images_found,
+        memory_bytes=environment.memory_bytes, images=one,
+    )  # fmt: skip
 
 
 def row_of(judged: Judged, advised: Recommendation) -> ConfigurationRow:
@@ -381,7 +382,7 @@ def row_of(judged: Judged, advised: Recommendation) -> ConfigurationRow:
         verdict=replace(verdict, advice=advised.advice),
         emulated=measurement.compute.specified_images_per_s is not None,
         forecasts=advised.forecasts,
-        gpu_window=checked_against_rates(judged.window.window, verdict.accelerator_utilization),
+        gpu_window=checked_against_rates(judged.window[0], verdict.accelerator_utilization),
     )
 
 
@@ -428,7 +429,7 @@ def detail_of(judged: Judged) -> Detail:
         first_batch_s=measurement.first_batch_s,
         notes=(*measurement.notes, *one_thread_notes(measurement), *held_up, *shared),
         ablations=ablations(measurement),
-        view=judged.window.view,
+        view=judged.window[1],
         ranks=rank_rows(measurement),
         then=next_limits(verdict, workers, own_threads=measurement.own_threads),
         sample="image" if measurement.images else "sample",

@@ -166,15 +166,11 @@ def held_up(launch: Ranges, functions: Iterable[HostSpan], thread: int | None, s
                 opened.append(ordered[number])
                 number += 1
             opened = [each for each in opened if each.end_ns > begin][-MOST_OPEN:]
-            name = _held_by(begin, end, opened)
+            most = thresholds.HELD_SHARE * (end - begin)
+            around = [each for each in opened if min(each.end_ns, end) - max(each.begin_ns, begin) > most]
+            name = min(around, key=lambda each: each.end_ns - each.begin_ns).name if around else NO_FUNCTION
         held[name] += end - begin
     return tuple(Named(name=name, seconds=ns / steps / 1e9) for name, ns in held.most_common(SHOWN))
-
-
-def _held_by(begin: int, end: int, opened: Sequence[HostSpan]) -> str:
-    most = thresholds.HELD_SHARE * (end - begin)
-    around = [each for each in opened if min(each.end_ns, end) - max(each.begin_ns, begin) > most]
-    return min(around, key=lambda each: each.end_ns - each.begin_ns).name if around else NO_FUNCTION
 
 
 def without_launch(timeline: Timeline) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from loaderprobe.analyze.bandwidth import judge_bandwidth
+from loaderprobe.analyze.plan.sources import judge_bandwidth
 from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.api.values import PathLike, counts, data_path, spreads_of, unheard
 from loaderprobe.errors import BadValue

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, Literal, cast
 
 from loaderprobe.analyze.diagnosis import report_of
-from loaderprobe.analyze.judge import Judged
+from loaderprobe.analyze.verdict.judge import Judged
 from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.api.values import spreads_of, unheard
 from loaderprobe.errors import BadValue

@@ -30,9 +30,8 @@ from loaderprobe.errors import BadValue
 from loaderprobe.records import values
 from loaderprobe.records.attached import WatchReport
 from loaderprobe.records.bandwidth import BandwidthReport
-from loaderprobe.records.catalogue import CatalogueEntry
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.plan import PlanReport, PlanSource
+from loaderprobe.records.plan import CatalogueEntry, PlanReport, PlanSource
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.supply import Asked, PlanSupply, Quantity
 from loaderprobe.records.thresholds import USE, UTILIZATION

@@ -12,7 +12,7 @@ from typing import Any
 
 from loaderprobe.analyze import trace as recorded
 from loaderprobe.analyze.gpu import attribute, syncs_per_step, timeline_view, use_of
-from loaderprobe.analyze.verdict.rule import judged_by_gaps
+from loaderprobe.analyze.verdict.judge import judged_by_gaps
 from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.api.values import PathLike, unheard
 from loaderprobe.compute.kineto import KERNEL_LAUNCH, DeviceLimits, RawEvent, Window, convert

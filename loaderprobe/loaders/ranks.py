@@ -26,7 +26,7 @@ from loaderprobe.batches import length_of, parts_of
 from loaderprobe.errors import LostRank
 from loaderprobe.protocols import SharedStore
 from loaderprobe.records.config import RunConfig
-from loaderprobe.records.loader_files import BatchFiles
+from loaderprobe.records.diagnosis import BatchFiles
 from loaderprobe.records.rank_processes import RankInput, RankPlacement
 from loaderprobe.system.launcher import bound_calls
 from loaderprobe.units import join_words

@@ -20,8 +20,8 @@ from typing import Any
 
 from loaderprobe.loaders.fetch_log import FetchLog
 from loaderprobe.loaders.state import reachable
+from loaderprobe.records.diagnosis import BatchFiles, LoaderFiles, UnknownFiles, UnknownFilesCode
 from loaderprobe.records.files import PartFiles
-from loaderprobe.records.loader_files import BatchFiles, LoaderFiles, UnknownFiles, UnknownFilesCode
 from loaderprobe.stats import median
 from loaderprobe.system.host import home_folder
 from loaderprobe.system.mapped import held_files, may_hold_data

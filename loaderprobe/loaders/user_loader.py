@@ -33,7 +33,7 @@ from loaderprobe.loaders.unwrap import (
     unwrap,
 )
 from loaderprobe.loaders.worker_probe import stacks_seen
-from loaderprobe.records.loader_files import LoaderFiles
+from loaderprobe.records.diagnosis import LoaderFiles
 from loaderprobe.records.measurement import Mode
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.waits import StackSamples

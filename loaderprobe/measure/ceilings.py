@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.analyze.judge import Judged
 from loaderprobe.analyze.ladder import kind_of
+from loaderprobe.analyze.verdict.judge import Judged
 from loaderprobe.errors import DamagedRun, LoaderprobeError
 from loaderprobe.measure.runner import Order
 from loaderprobe.protocols import PageCache
+from loaderprobe.records.diagnosis import BatchFiles, LoaderFiles, UnknownFiles
 from loaderprobe.records.files import FileSet, PartFiles
-from loaderprobe.records.loader_files import BatchFiles, LoaderFiles, UnknownFiles
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.phases import FROM_STORAGE, StorageCeiling
 from loaderprobe.records.remark import Remark

@@ -13,8 +13,8 @@ from loaderprobe.measure.pace import MIN_BATCHES, Enough, Pace
 from loaderprobe.protocols import Clock, Compute, Evicting, Files, Loader, PageCache, Renewing, Switched, Timed
 from loaderprobe.records import values
 from loaderprobe.records.config import RunConfig
+from loaderprobe.records.diagnosis import BatchFiles
 from loaderprobe.records.files import PartFiles
-from loaderprobe.records.loader_files import BatchFiles
 from loaderprobe.records.measurement import Access, Mode, Segment, WorkerBatches
 from loaderprobe.records.remark import Remark
 

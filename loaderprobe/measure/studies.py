@@ -6,16 +6,16 @@ import mmap
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from loaderprobe.analyze.judge import Judged
+from loaderprobe.analyze.verdict.judge import Judged
 from loaderprobe.errors import DamagedRun
 from loaderprobe.measure.runner import Order
 from loaderprobe.measure.sweep import START_SECONDS, Orders
 from loaderprobe.policy import Ask, Fixed, follow
 from loaderprobe.records import by_key
-from loaderprobe.records.config import LoaderSpec, RunConfig, Study, StudyPlan, asks_for
+from loaderprobe.records.config import LoaderSpec, RunConfig, Study, asks_for
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
-from loaderprobe.records.remark import Remark
+from loaderprobe.records.remark import Coded, Facts, Remark
 from loaderprobe.records.studies import EpochsMeasured, Prefilled
 from loaderprobe.store.run_directory import RunDirectory
 
@@ -41,25 +41,20 @@ def pending_studies(run: RunDirectory) -> Iterator[tuple[Study, RunConfig, FileS
                     yield study, config, run.files(config.data)
 
 
-def plan_studies(run: RunDirectory) -> tuple[StudyPlan, ...]:
+def plan_studies(run: RunDirectory) -> tuple[Coded, ...]:
     """What is going to be studied, and how long that takes."""
     asked = by_key(pending_studies(run), lambda each: each[0])
     return tuple(_plan(study, [files for *_, files in each], run.record.spec.epochs) for study, each in asked.items())
 
 
-def _plan(study: Study, files: Sequence[FileSet], epochs: int) -> StudyPlan:
-    if study == "prefilled":
-        return StudyPlan(study=study, configurations=len(files), each_s=PREFILLED_SECONDS)
-    images = max(file.count for file in files)
-    return StudyPlan(
-        study=study,
-        configurations=len(files),
-        each_s=epochs * images / EXAMPLE_RATE,
-        epochs=epochs,
-        images=images,
-        set_bytes=max(sum(file.file_bytes.values()) for file in files),
-        images_per_s=EXAMPLE_RATE,
-    )
+def _plan(study: Study, files: Sequence[FileSet], epochs: int) -> Coded:
+    facts: Facts = {"configurations": len(files), "each_s": PREFILLED_SECONDS}
+    if study == "epochs":
+        images = max(file.count for file in files)
+        set_bytes = max(sum(file.file_bytes.values()) for file in files)
+        facts |= {"epochs": epochs, "images": images, "set_bytes": set_bytes}
+        facts |= {"each_s": epochs * images / EXAMPLE_RATE, "images_per_s": EXAMPLE_RATE}
+    return Coded(code=study, facts=facts)
 
 
 def tasks(run: RunDirectory) -> Iterator[tuple[Order, float]]:

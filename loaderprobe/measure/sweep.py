@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from loaderprobe.analyze.judge import Judged
+from loaderprobe.analyze.verdict.judge import Judged
 from loaderprobe.analyze.verdict.rounds import further_round
 from loaderprobe.errors import DamagedRun
 from loaderprobe.measure.ceilings import KIND_LONGEST_S, Ceilings
@@ -14,8 +14,9 @@ from loaderprobe.measure.pace import Durations
 from loaderprobe.measure.runner import RAISE_BUDGET, RAISE_TIME_LIMIT, Event, Order, Processes, Result
 from loaderprobe.policy import Ask, Ended, Results, Stop, follow
 from loaderprobe.protocols import Clock, OnStage
-from loaderprobe.records.config import RunConfig, StudyPlan, SweepPlan, SweepSpec, alike_but_for
+from loaderprobe.records.config import RunConfig, SweepPlan, SweepSpec, alike_but_for
 from loaderprobe.records.measurement import Measurement, RunFailure
+from loaderprobe.records.remark import Coded
 from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.system.host import utc_timestamp
 
@@ -36,7 +37,7 @@ ABLATION_SEGMENTS = 3
 
 
 def plan_sweep(
-    spec: SweepSpec, todo: Sequence[RunConfig], beside: tuple[StudyPlan, ...] = (),
+    spec: SweepSpec, todo: Sequence[RunConfig], beside: tuple[Coded, ...] = (),
     further: Mapping[RunConfig, SweepResult] = {},
 ) -> SweepPlan:  # fmt: skip
     """The plan for what is still to be measured of a sweep, for further rounds, and beside it."""

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_type_hints
 from loaderprobe.errors import BadValue
 from loaderprobe.records import values
 from loaderprobe.records.files import content_hash
+from loaderprobe.records.remark import Coded
 from loaderprobe.units import join_words
 
 CacheState = Literal["cold", "warm", "as-found"]
@@ -365,22 +366,6 @@ def _with_most_workers(configs: Sequence[RunConfig]) -> list[RunConfig]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StudyPlan:
-    """One study of some configurations, after their verdicts."""
-
-    study: Study
-    configurations: int
-    each_s: float
-    """Of one configuration; of epochs, at `images_per_s`."""
-    epochs: int = 0
-    images: int = 0
-    """Of the largest set, in an epoch."""
-    set_bytes: int = 0
-    images_per_s: float = 0.0
-    """An example: the rate itself is still to be measured."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SweepPlan:
     """What the configurations that are still to be measured take."""
 
@@ -391,8 +376,8 @@ class SweepPlan:
     budget_s: float | None
     thorough: bool
     rounds: int
-    beside: tuple[StudyPlan, ...] = ()
-    """What is measured beside the verdicts."""
+    beside: tuple[Coded, ...] = ()
+    """The studies (`Study`) that are measured beside the verdicts."""
     auto: Auto | None = None
     """With it, how many configurations follow is not known."""
     remote: bool = False

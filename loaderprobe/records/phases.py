@@ -6,13 +6,14 @@ Names and units are fio's where fio has them: `bw_bytes` (bytes/s), `iops` (read
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from loaderprobe.errors import BadValue
 from loaderprobe.records.remark import Facts, Remark
-from loaderprobe.records.thresholds import LONG_ENOUGH_S
+from loaderprobe.records.thresholds import BY_REQUESTS, FLAT, LONG_ENOUGH_S, WORTH
 from loaderprobe.records.verdict import Evidence
 
 KindOfDevice = Literal["token_bucket", "single_server", "latency", "unknown"]
@@ -212,3 +213,57 @@ class StorageCeiling:
 
     def at(self, readers: int) -> BandwidthPhase | None:
         return next((phase for phase in self.phases if phase.readers == readers), None)
+
+    @property
+    def device_kind(self) -> KindOfDevice:
+        """As a probe with pauses found it; unknown without one."""
+        return self.kind.kind if self.kind else "unknown"
+
+    def at_limit(self, bytes_per_s: float) -> bool:
+        """True where many readers got no more than one, or no more than this by a factor that counts, of any kind."""
+        if self.kind is None:
+            return False
+        rises = [each.value for each in self.kind.evidence if each.metric == "rise_of_ladder"]
+        most = float(self.kind.facts.get("bytes_per_s", math.inf))
+        return most < WORTH * bytes_per_s or any(rise <= FLAT for rise in rises)
+
+    @property
+    def by_requests(self) -> bool | None:
+        """True where it limits requests/s, False where bytes/s, as small and large files showed; None if unknown."""
+        evidence = self.kind.evidence if self.kind else ()
+        return next((each.value > BY_REQUESTS for each in evidence if each.metric == "rate_by_file_size"), None)
+
+    @property
+    def bytes_per_s(self) -> float | None:
+        """What readers got from it at most, cold; None where that is not known, or was the limit of the probe.
+
+        The mean over all phases that differ from the fastest by noise only: the fastest of several is above what lasts.
+        """
+        best = max(self.from_storage, key=lambda phase: phase.bw_bytes, default=None)
+        if best is None or best.at_least:
+            return None
+        alike = [phase for phase in self.from_storage if phase.bw_high >= best.bw_low]
+        return sum(phase.bw_bytes * phase.runtime for phase in alike) / sum(phase.runtime for phase in alike)
+
+    @property
+    def alone_s(self) -> float:
+        """What a file takes one reader when no other is in the way.
+
+        The mean of a lone reader before a single server. Elsewhere the fastest of the phase with the fewest readers,
+        since a lone reader uses up a token bucket's credit, and waits for more.
+        """
+        files = [(phase.readers, phase.file_ns) for phase in self.from_storage if phase.file_ns]
+        readers, file_ns = min(files, key=lambda each: each[0], default=(0, None))
+        if file_ns is None:
+            return 0.0
+        return (file_ns.mean if readers == 1 and self.device_kind == "single_server" else file_ns.min) / 1e9
+
+    @property
+    def from_storage(self) -> list[BandwidthPhase]:
+        """Where reads are not counted, a known kind proves it: only waiting readers show one."""
+        good = FROM_STORAGE if self.device_kind == "unknown" else (*FROM_STORAGE, "unproved")
+        return [phase for phase in self.phases if phase.cache in good]
+
+
+NO_CEILING = StorageCeiling(data="", phases=())
+"""Of storage of which nothing is known."""

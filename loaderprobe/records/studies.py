@@ -32,6 +32,12 @@ class Epoch:
         if not self.wall_s > 0:
             raise BadValue("epoch: it took no time")
 
+    @property
+    def cold_fraction(self) -> float | None:
+        """Storage gives whole pages, and so may give more than all bytes of the files."""
+        known = self.storage_bytes is not None and self.delivered_bytes
+        return min(1.0, (self.storage_bytes or 0) / self.delivered_bytes) if known else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochsMeasured:

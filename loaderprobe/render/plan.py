@@ -10,10 +10,19 @@ from pathlib import PurePath
 from typing import Any
 
 from loaderprobe.records import values
-from loaderprobe.records.catalogue import Amount, CatalogueEntry, LimitName
 from loaderprobe.records.files import is_url
 from loaderprobe.records.options import PLAN
-from loaderprobe.records.plan import FIXED, OF_EACH, InputName, Need, NeedName, PlanReport
+from loaderprobe.records.plan import (
+    FIXED,
+    OF_EACH,
+    Amount,
+    CatalogueEntry,
+    InputName,
+    LimitName,
+    Need,
+    NeedName,
+    PlanReport,
+)
 from loaderprobe.records.remark import READ_AGAIN
 from loaderprobe.records.supply import Asked, Label, PlanPart, PlanSupply, Quantity
 from loaderprobe.render.charts import Bar, Chart, ChartRow, How

@@ -174,7 +174,7 @@ def sweep_plan_words(plan: SweepPlan) -> Iterator[str]:
     if plan.further:
         yield message("sweep_plan.further", facts)
     for study in plan.beside:
-        yield message(f"sweep_plan.{study.study}", values(study))
+        yield message(f"sweep_plan.{study.code}", study.facts)
 
 
 def _time(plan: SweepPlan) -> str:

@@ -1,7 +1,7 @@
 """The catalogue of storage kinds: published limits that loaderprobe did not measure, and what plug-ins add.
 
 A plug-in names a function without arguments under the entry point group `loaderprobe.catalogues`; it returns
-`CatalogueEntry` records (`loaderprobe.records.catalogue`).
+`CatalogueEntry` records (`loaderprobe.records.plan`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from importlib.resources import files
 import msgspec
 
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
-from loaderprobe.records.catalogue import CatalogueEntry
+from loaderprobe.records.plan import CatalogueEntry
 from loaderprobe.units import join_words
 
 

@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.analyze.caches import lru_hits, page_cache_hits
+from loaderprobe.analyze.forecast import lru_hits, page_cache_hits
 from loaderprobe.stats import mean
 from scripts.benches.compared import Compared, Limits
 from scripts.benches.harness import Progress, child, photographs, photographs_in

@@ -25,13 +25,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import loaderprobe
-from loaderprobe.analyze.forecast.changes import accelerator as faster_accelerator
-from loaderprobe.analyze.forecast.changes import disk as faster_disk
-from loaderprobe.analyze.forecast.changes import worker_forecasts
-from loaderprobe.analyze.forecast.fit import Fit, Point, Storage, fit, point_of
+from loaderprobe.analyze.forecast import Fit, Point, fit, point_of, worker_forecasts
+from loaderprobe.analyze.forecast import accelerator as faster_accelerator
+from loaderprobe.analyze.forecast import disk as faster_disk
 from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.analyze.verdict.rates import cores_in_training, rates_by_round, worker_cost
 from loaderprobe.records.measurement import Measurement, segments_of
+from loaderprobe.records.phases import NO_CEILING, StorageCeiling
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Forecast
 from loaderprobe.render.words import remark_words
@@ -133,14 +133,14 @@ class Visit:
     def __init__(self, folder: Path, number: str) -> None:
         self.number = number
         self.measured: dict[Place, Measurement] = {}
-        self.storage: dict[str, Storage] = {}
+        self.storage: dict[str, StorageCeiling] = {}
         for disk in DISKS:
             if ((run := folder / f"{disk}.{number}") / "summary.json").exists():
                 self._read(disk, run)
 
     def _read(self, disk: str, run: Path) -> None:
         directory = loaderprobe.load(run).directory
-        self.storage[disk] = Storage(ceiling=directory.ceiling(directory.record.spec.configs[0].data))
+        self.storage[disk] = directory.ceiling(directory.record.spec.configs[0].data) or NO_CEILING
         for found in measurements(run):
             rate = round(found.compute.specified_images_per_s or 0)
             place = Place(disk=disk, workers=found.config.loader.workers, accelerator=rate)
@@ -157,7 +157,7 @@ class Visit:
         if place not in self.measured:
             return Remark(code="no_complete_round")
         found = self.measured[place]
-        return point_of(run_experiments(found, self.storage[place.disk].ceiling))
+        return point_of(run_experiments(found, self.storage[place.disk]))
 
     def points(self, like: Place, among: Sequence[int] = WORKERS) -> tuple[Point, ...]:
         """Those that can be fitted, of the configurations that differ in workers only."""
@@ -234,7 +234,7 @@ def load(folder: Path, _: argparse.Namespace) -> list[Compared]:
     visits = [Visit(folder, number) for number in numbers]
     for visit in visits:
         for name, storage in visit.storage.items():
-            print(f"{name} {visit.number}: {storage.kind}, {(storage.bytes_per_s or 0) / 1e6:.1f} MB/s")
+            print(f"{name} {visit.number}: {storage.device_kind}, {(storage.bytes_per_s or 0) / 1e6:.1f} MB/s")
     if len(visits) < 2:
         print("fewer than two visits were measured, so there is nothing to judge")
     return [

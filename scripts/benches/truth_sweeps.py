@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import loaderprobe
-from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.verdict.judge import verdict
 from loaderprobe.errors import BadValue
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.verdict import Verdict

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from loaderprobe.analyze.forecast.fit import DeviceModel, Fit, Point, ServiceTimes, Storage, fit
+from loaderprobe.analyze.forecast import DeviceModel, Fit, Point, ServiceTimes, fit
 from loaderprobe.analyze.verdict.rates import Loop
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.phases import DeviceKind, KindOfDevice, StorageCeiling
@@ -72,7 +72,7 @@ class Truth:
         }
         return Point(**(fields | changes))
 
-    def storage(self, kind: KindOfDevice | None = None) -> Storage:
+    def storage(self, kind: KindOfDevice | None = None) -> StorageCeiling:
         """The ceiling, where there is one, and the kind; another one where `kind` is given."""
         named = DeviceKind(kind=kind or self.model, code="none_of_them", evidence=())  # type: ignore[arg-type]  # memory is no kind of storage
         phase = example_phase(4, self.bytes_per_s)
@@ -80,7 +80,7 @@ class Truth:
         # The fastest file of a phase is one that nothing was in the way of.
         phase = replace(phase, file_ns=replace(phase.file_ns, min=self.service().storage_s * 1e9))
         phases = () if self.model == "latency" else (phase,)
-        return Storage(ceiling=StorageCeiling(data="0" * 16, phases=phases, kind=named))
+        return StorageCeiling(data="0" * 16, phases=phases, kind=named)
 
     def fit(self, *measured: int, anchor: int, **changes: Any) -> Fit:
         """Fitted to these numbers of workers, at one of them."""

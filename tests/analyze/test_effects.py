@@ -17,6 +17,7 @@ from loaderprobe.records.measurement import Measurement, Segment
 from loaderprobe.records.thresholds import REPEAT
 from loaderprobe.records.verdict import Interval
 from loaderprobe.records.waits import WaitKind
+from loaderprobe.stats import Noise
 from tests.analyze.runs import BATCH, Cost, alike, run, segment, stamped
 
 
@@ -49,7 +50,7 @@ def test_welch_gives_the_published_freedom_and_probability() -> None:
 def test_the_smallest_visible_change_is_that_of_the_formula(rounds: int, spread: float, visible: float) -> None:
     """Student's t times the spread times sqrt(2/n), for n rounds of equal spread on each side."""
     variance = 2 * spread**2 / rounds
-    one = LogMean(mean=0.0, variance=variance, over_freedom=variance**2 / (2 * (rounds - 1)), of_rounds=2 * spread**2)
+    one = LogMean(mean=0.0, noise=Noise(variance=variance, freedom=2 * (rounds - 1)), of_rounds=2 * spread**2)
     assert one.half() == pytest.approx(visible, abs=0.001)
 
 
@@ -72,11 +73,11 @@ def test_holm_multiplies_the_smallest_by_the_number_of_rows() -> None:
 def test_what_a_side_varies_by_comes_from_runs_then_rounds_then_steps() -> None:
     """Three runs stand for themselves; fewer are pooled; one round has the interval of its steps, or nothing."""
     runs = sample([reading(1.0, 9.0), reading(2.0, 9.0), reading(4.0, 9.0)])
-    assert runs and runs.variance == 0.0
+    assert runs and runs.noise.variance == 0.0
     pooled = sample([reading(1.0, 2.0), reading(3.0)])
     assert pooled and pooled.freedom == pytest.approx(2)
     steps = sample([reading(100.0, low=90.0, high=110.0)])
-    assert steps and math.sqrt(steps.variance) == pytest.approx(0.1 / 2.571, rel=1e-3)
+    assert steps and math.sqrt(steps.noise.variance) == pytest.approx(0.1 / 2.571, rel=1e-3)
     assert sample([reading(100.0)]) is None
 
 

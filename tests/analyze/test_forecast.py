@@ -10,24 +10,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.caches import page_cache_hits
-from loaderprobe.analyze.forecast.advice import DataPlace, Recommendation, Surroundings, recommend, recommend_groups
-from loaderprobe.analyze.forecast.changes import (
+from loaderprobe.analyze.forecast import (
     TAR_BYTES,
     TAR_READ_BYTES,
+    Fit,
     OneAFile,
+    Recommendation,
+    Surroundings,
     accelerator,
     alternative,
     cached,
+    closed_network,
     disk,
     find_knee,
+    fit,
+    page_cache_hits,
     pinned,
+    recommend,
+    recommend_groups,
     shards,
     unchanged,
     worker_forecasts,
     workers,
 )
-from loaderprobe.analyze.forecast.fit import Fit, Storage, closed_network, fit
 from loaderprobe.analyze.next_configs import next_factor, next_workers
 from loaderprobe.analyze.verdict.experiments import Experiments, run_experiments
 from loaderprobe.records.measurement import OWN_STEP, Alternative, Measurement
@@ -170,12 +175,12 @@ IMAGE, AHEAD = 25_000.0, 125_000
 FEW = OneAFile(image_bytes=IMAGE, read_ahead_bytes=AHEAD, generated=True)
 
 
-def sized(truth: Truth, share: float | None) -> Storage:
+def sized(truth: Truth, share: float | None) -> StorageCeiling:
     """Its storage, whose rate with the size of files was seen."""
     storage = truth.storage()
-    assert storage.ceiling and storage.ceiling.kind
+    assert storage.kind
     seen = () if share is None else (Evidence(metric="rate_by_file_size", value=share, threshold=0.5, unit=""),)
-    return Storage(ceiling=replace(storage.ceiling, kind=replace(storage.ceiling.kind, evidence=seen)))
+    return replace(storage, kind=replace(storage.kind, evidence=seen))
 
 
 AWAITED = (IMAGE + TAR_BYTES) / (TAR_READ_BYTES / 4)
@@ -278,7 +283,7 @@ def test_many_workers_use_up_what_there_is(
 
 
 def ceiling_of(kind: Truth, *phases: BandwidthPhase) -> StorageCeiling:
-    ceiling = kind.storage().ceiling
+    ceiling = kind.storage()
     assert ceiling
     return replace(ceiling, phases=phases) if phases else ceiling
 
@@ -292,11 +297,11 @@ def test_storage_is_what_its_phases_show() -> None:
         replace(example_phase(readers, rate), bw_low=rate * 0.95, bw_high=rate * 1.05, runtime=1000.0)
         for readers, rate in ((1, 10e6), (4, 20e6), (16, 21e6))
     )
-    assert Storage(ceiling=StorageCeiling(data="", phases=tuple(phases))).bytes_per_s == pytest.approx(20.5e6)
+    assert StorageCeiling(data="", phases=tuple(phases)).bytes_per_s == pytest.approx(20.5e6)
     unproved = [replace(phase, cache="unproved") for phase in ceiling_of(SINGLE_SERVER).phases]
     known = ceiling_of(SINGLE_SERVER, *unproved)
-    assert Storage(ceiling=known).bytes_per_s == SINGLE_SERVER.bytes_per_s
-    assert Storage(ceiling=replace(known, kind=None)).bytes_per_s is None
+    assert known.bytes_per_s == SINGLE_SERVER.bytes_per_s
+    assert replace(known, kind=None).bytes_per_s is None
     lone, more = (replace(example_phase(readers, 20e6), cache="cold") for readers in (1, 4))
     assert lone.file_ns and more.file_ns
     for kind, some, alone_ns in (
@@ -304,7 +309,7 @@ def test_storage_is_what_its_phases_show() -> None:
         (SINGLE_SERVER, (more,), more.file_ns.min),
         (TOKEN_BUCKET, (lone, more), lone.file_ns.min),
     ):
-        assert Storage(ceiling=ceiling_of(kind, *some)).alone_s * 1e9 == alone_ns
+        assert ceiling_of(kind, *some).alone_s * 1e9 == alone_ns
 
 
 SLOW_DISK = Truth(bytes_per_s=20e6)
@@ -314,10 +319,8 @@ def advised(measurement: Measurement, truth: Truth, **around: Any) -> Recommenda
     return recommend(run_experiments(measurement), Surroundings(storage=truth.storage(), **around))
 
 
-MANY, FITS = (
-    DataPlace(root="/data", size_bytes=10e9, memory_bytes=4e9),
-    DataPlace(root="/data/my photos", size_bytes=1e9, memory_bytes=8e9),
-)  # fmt: skip
+MANY: dict[str, Any] = {"root": "/data", "size_bytes": 10e9, "memory_bytes": 4e9}
+FITS: dict[str, Any] = {"root": "/data/my photos", "size_bytes": 1e9, "memory_bytes": 8e9}
 FULL, CPU_BOUND, FAR = measured(SLOW_DISK, 4), Truth(bytes_per_s=1e10), Truth(model="latency", latency_s=0.02)
 WAYS = (
     Alternative(name="torchvision", cpu_s=0.003, usual_cpu_s=0.004),
@@ -329,11 +332,11 @@ FEEDABLE, STARVED, COMPUTE_BOUND = (
 H100: dict[str, Any] = {"accelerators": {"mlperf-h100": 1786.0}}
 
 
-def reserve(bytes_per_s: float) -> Storage:
+def reserve(bytes_per_s: float) -> StorageCeiling:
     """What storage of far files gives to as many readers."""
-    ceiling = FAR.storage().ceiling
+    ceiling = FAR.storage()
     assert ceiling is not None
-    return Storage(ceiling=replace(ceiling, phases=(replace(example_phase(4, bytes_per_s), cache="cold"),)))
+    return replace(ceiling, phases=(replace(example_phase(4, bytes_per_s), cache="cold"),))
 
 
 def as_found() -> Measurement:
@@ -347,7 +350,7 @@ TRAINED: dict[str, Any] = {"training": 100.0, "training_cached_samples": 400.0}
 ADVISED: dict[str, tuple[Measurement, Surroundings, dict[ActionCode, tuple[str, float] | None]]] = {
     # Four workers on a disk for one: a disk four times as fast gains nearly as much as memory.
     "a full disk": (
-        FULL, Surroundings(storage=SLOW_DISK.storage(), place=FITS),
+        FULL, Surroundings(storage=SLOW_DISK.storage(), **FITS),
         {
             "files_in_memory": ("'/data/my photos'", 5.0), "files_pinned": None,
             "faster_storage": ("times as fast (training then reads ", 3.97),
@@ -355,7 +358,7 @@ ADVISED: dict[str, tuple[Measurement, Surroundings, dict[ActionCode, tuple[str, 
     ),
     # Of 10 GB in a memory of 4 GB, 28 % can stay.
     "data beyond memory": (
-        FULL, Surroundings(storage=SLOW_DISK.storage(), place=MANY),
+        FULL, Surroundings(storage=SLOW_DISK.storage(), **MANY),
         {
             "files_pinned": ("pin 28 % of the files in memory (2.80 GB,", 1 / 0.72),
             "files_in_memory": (
@@ -483,7 +486,7 @@ def test_faster_storage_gains_no_more_than_free_storage_was_measured_to() -> Non
     found = run_experiments(FULL)
     free = replace(found.speedups["storage"], value=3.0)
     found = replace(found, speedups={**found.speedups, "storage": free})
-    made = recommend(found, Surroundings(storage=SLOW_DISK.storage(), place=FITS))
+    made = recommend(found, Surroundings(storage=SLOW_DISK.storage(), **FITS))
     (faster,) = [each for each in made.advice if each.action.code == "faster_storage"]
     (in_memory,) = [each for each in made.advice if each.action.code == "files_in_memory"]
     assert faster.speedup == in_memory.speedup == pytest.approx(3.0)
@@ -510,14 +513,12 @@ def test_forecasts_that_cannot_be_made_are_refused() -> None:
     forecasts = advised(as_found(), SLOW_DISK).forecasts
     refused = {each.changed for each in forecasts if each.refused and each.refused.code == "files_as_found"}
     assert refused == {"page_cache_share", "pinned_share", "disk_speed"}
-    assert {"page_cache_share", "pinned_share"} <= {
-        each.changed for each in advised(FULL, SLOW_DISK, place=MANY).forecasts
-    }
+    assert {"page_cache_share", "pinned_share"} <= {each.changed for each in advised(FULL, SLOW_DISK, **MANY).forecasts}
 
 
 def judged(measurements: Sequence[Measurement], truth: Truth | None = None) -> list[Experiments]:
     """Their experiments, on the storage of the truth."""
-    ceiling = truth.storage().ceiling if truth else None
+    ceiling = truth.storage() if truth else None
     return [run_experiments(measurement, ceiling) for measurement in measurements]
 
 

@@ -40,7 +40,7 @@ PROGRAM = r"""
 import json, sys
 from pathlib import Path
 
-from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.verdict.judge import verdict
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.cli.commands import app
 from loaderprobe.records.config import SweepSpec

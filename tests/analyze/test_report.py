@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from loaderprobe.analyze.answer import answered, layout_notes, speedup_of, with_warm_notes
-from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.report import buffer_effect, enough, next_limits
+from loaderprobe.analyze.verdict.judge import verdict
 from loaderprobe.records.files import Staged
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow

@@ -16,7 +16,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 import loaderprobe
-from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.verdict.judge import verdict
 from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.api.load import load_any
 from loaderprobe.api.run import Watch, attachment_of, watcher_of

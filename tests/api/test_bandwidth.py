@@ -17,7 +17,7 @@ from unittest.mock import Mock
 import pytest
 
 import loaderprobe
-from loaderprobe.analyze.bandwidth import judge_bandwidth
+from loaderprobe.analyze.plan.sources import judge_bandwidth
 from loaderprobe.api.bandwidth import Bandwidth, ladder_of
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.measure.ranks.launch import spread

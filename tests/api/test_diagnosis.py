@@ -23,9 +23,8 @@ from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.runner import Order
 from loaderprobe.measure.user.loader import data_found
 from loaderprobe.records.config import Study
-from loaderprobe.records.diagnosis import DataFound, OwnMeasured
+from loaderprobe.records.diagnosis import BatchFiles, DataFound, OwnMeasured, UnknownFiles, UnknownFilesCode
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.loader_files import BatchFiles, UnknownFiles, UnknownFilesCode
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.remark import Remark, reported
@@ -194,7 +193,7 @@ def test_what_is_read_ahead_in_vain_and_what_a_small_set_finds_is_said() -> None
     raw = measured(truth, 2)
     batches = replace(raw.worker_batches, read_bytes=tuple(12 * each for each in raw.worker_batches.read_bytes))
     parts = replace(raw, access="parts", sample_bytes=truth.bytes_per_image, worker_batches=batches)
-    kind = truth.storage().ceiling
+    kind = truth.storage()
     assert kind is not None
     ceiling = replace(kind, phases=(replace(example_phase(2, 20e6), cache="cold"),))
     seen = DataFound(hidden=None, size_bytes=None, root="", samples=2000)

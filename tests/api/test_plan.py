@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import loaderprobe
-from loaderprobe.analyze.bandwidth import judge_bandwidth
+from loaderprobe.analyze.plan.sources import judge_bandwidth
 from loaderprobe.analyze.report import COUNTS
 from loaderprobe.api import quantities
 from loaderprobe.api.diagnose import diagnosis
@@ -24,10 +24,10 @@ from loaderprobe.api.load import Run, load_any
 from loaderprobe.api.plan import Plan
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport
-from loaderprobe.records.catalogue import Amount, CatalogueEntry, Tier
 from loaderprobe.records.diagnosis import DataFound, OwnMeasured
 from loaderprobe.records.measurement import ComputeInfo, Measurement
 from loaderprobe.records.phases import StorageCeiling
+from loaderprobe.records.plan import Amount, CatalogueEntry, Tier
 from loaderprobe.records.remark import Remark
 from loaderprobe.storage import catalogue as module
 from loaderprobe.storage.catalogue import catalogue, entry_named, published

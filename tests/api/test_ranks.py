@@ -19,10 +19,9 @@ import torch
 import torch.distributed as dist
 
 import loaderprobe
-from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.verdict.judge import verdict
 from loaderprobe.analyze.verdict.ranks import as_one, cores
-from loaderprobe.analyze.verdict.rates import input_at_most
-from loaderprobe.analyze.verdict.slow_host import host_names, slow_host
+from loaderprobe.analyze.verdict.rates import host_names, input_at_most, slow_host
 from loaderprobe.analyze.verdict.validity import is_disturbed
 from loaderprobe.api import sweep, sweep_spec
 from loaderprobe.api.diagnose import diagnose, diagnosis

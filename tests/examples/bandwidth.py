@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from loaderprobe.analyze.bandwidth import judge_bandwidth
+from loaderprobe.analyze.plan.sources import judge_bandwidth
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport, MetadataOperation, MetadataPhase
 from loaderprobe.records.environment import Origin
 from loaderprobe.records.measurement import Missing

@@ -28,8 +28,8 @@ from loaderprobe.loaders.ranks import rank_input
 from loaderprobe.loaders.reads import MOST_S, BatchReads, OpenedFiles, holds_more_than_data, loader_files, named_files
 from loaderprobe.loaders.unwrap import unwrap
 from loaderprobe.loaders.user_loader import BatchPool, StreamPool, UserLoader
+from loaderprobe.records.diagnosis import BatchFiles, UnknownFiles
 from loaderprobe.records.files import PartFiles
-from loaderprobe.records.loader_files import BatchFiles, UnknownFiles
 from loaderprobe.testing import example_config
 from tests.api.samples import Ahead, Moving, Numbers
 from tests.examples.iterated import Transforming

@@ -19,7 +19,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.verdict.judge import verdict
 from loaderprobe.compute.step import StepCompute
 from loaderprobe.errors import BadValue, LoaderprobeError, LostRank
 from loaderprobe.measure.attach import outside, script_ranks, watcher

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.verdict.judge import verdict
 from loaderprobe.analyze.verdict.rates import cold_fraction
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.measure.child import explain_error, keep_together, next_order

@@ -19,8 +19,8 @@ from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.segments import MOST_EVICTED_AHEAD, REST_S, Readiness, rest
 from loaderprobe.measure.user.function import made, module_file, named
 from loaderprobe.measure.user.loader import Discovery, LoaderProperties, bytes_of_sample, measured_first_pass
+from loaderprobe.records.diagnosis import BatchFiles, UnknownFiles
 from loaderprobe.records.files import PartFiles
-from loaderprobe.records.loader_files import BatchFiles, UnknownFiles
 from loaderprobe.records.measurement import FirstPass, WorkerBatches
 from loaderprobe.testing import FakeClock, FakePageCache, ScriptedLoader, Service, example_config, example_files
 

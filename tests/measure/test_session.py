@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from loaderprobe import testing
-from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.verdict.judge import verdict
 from loaderprobe.api.batch_size import Meter, with_readings
 from loaderprobe.compute.emulated import EmulatedCompute
 from loaderprobe.compute.step import NoCompute, StepCompute

@@ -17,8 +17,8 @@ from loaderprobe.records.attached import WhyNot
 from loaderprobe.records.bandwidth import LimitCode
 from loaderprobe.records.batch_size import StopCode
 from loaderprobe.records.compare import NoteCode, ResultKind, WordReason
+from loaderprobe.records.diagnosis import UnknownFilesCode
 from loaderprobe.records.environment import CapabilityName, StepCode
-from loaderprobe.records.loader_files import UnknownFilesCode
 from loaderprobe.records.measurement import RejectedCode
 from loaderprobe.records.phases import KindCode
 from loaderprobe.records.rank_processes import NotTogetherCode

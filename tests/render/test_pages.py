@@ -477,15 +477,15 @@ def seen(timeline: Timeline) -> Any:
 
 def with_window(timeline: Timeline) -> Report:
     """A row of the example, which was profiled."""
-    report, found = example_report(), seen(timeline)
-    row = with_changes(example_row(resolution="500x375"), gpu_window=found.window)
-    details = {row.key: replace(next(iter(report.details.values())), view=found.view)}
+    report, (window, view) = example_report(), seen(timeline)
+    row = with_changes(example_row(resolution="500x375"), gpu_window=window)
+    details = {row.key: replace(next(iter(report.details.values())), view=view)}
     return answered(replace(report, summary=replace(report.summary, configurations=(row,)), details=details))
 
 
 def test_a_view_is_small_and_escaped() -> None:
     """Few marks even for thousands of kernels, and nothing of a name acts."""
-    view = seen(timelines.launch_bound(100)).view
+    _, view = seen(timelines.launch_bound(100))
     for shown in (view, replace(view, step_begin_ns=view.step_begin_ns[:1])):  # a step of it, and all
         parts = (timelines_chart([(EVIL, shown)], EVIL),)
         html = document_page(Document(title="", sections=(Section(parts=parts),)), made_by="", inline=True)

@@ -19,8 +19,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.report import rank_rows
+from loaderprobe.analyze.verdict.judge import verdict
 from loaderprobe.api.load import load_any
 from loaderprobe.errors import (
     BadValue,

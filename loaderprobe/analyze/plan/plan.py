@@ -8,11 +8,15 @@ from dataclasses import replace
 from datetime import date
 from typing import get_args
 
-from loaderprobe.analyze.caches import lru_share_for, page_cache_hits, seen_before
-from loaderprobe.analyze.plan.needs import Demand, cores_of, demand, in_flight, judge_supply
+from loaderprobe.analyze.forecast import page_cache_hits
 from loaderprobe.analyze.plan.workload import (
+    Demand,
     PlanWorkload,
     assumed_too,
+    cores_of,
+    demand,
+    in_flight,
+    judge_supply,
     known,
     pace_of,
     product,
@@ -21,12 +25,12 @@ from loaderprobe.analyze.plan.workload import (
     total,
 )
 from loaderprobe.errors import BadValue
-from loaderprobe.records.catalogue import CatalogueEntry
 from loaderprobe.records.plan import (
     FIXED,
     OF_EACH,
     Acceptance,
     CacheEpoch,
+    CatalogueEntry,
     EpochPlan,
     InputName,
     Need,
@@ -83,6 +87,22 @@ def as_asked(
         times = {name: time for name, time in found.times.items() if name != "wait_s"}
         return replace(found, storage=None, times=times, refused={**why, **workload.refused})
     return replace(found, storage=storage)
+
+
+def lru_share_for(hits: float) -> float:
+    """The share of the set that such a cache must hold for so many hits: the inverse, by Lambert's W."""
+    from scipy.special import lambertw
+
+    return float(1 - math.exp(1 + lambertw((hits - 1) / math.e, -1).real))
+
+
+def seen_before(nodes: int, epoch: int) -> float:
+    """Share of a node's reads that it made in an epoch before: 1 - (1-1/M)^(e-1).
+
+    Each node gets a random part of every epoch (a shuffle over all images, as `DistributedSampler` with `set_epoch`
+    makes it). So no cache of several nodes that fills as they read answers more, however large.
+    """
+    return 1 - (1 - 1 / nodes) ** (epoch - 1)
 
 
 def _cache_for(supply: PlanSupply, workload: PlanWorkload, asked: Asked) -> CacheSize | None:
@@ -226,18 +246,15 @@ def _need(name: NeedName, one: Quantity, most: Quantity, asked: Asked) -> Need:
     if name not in (*OF_EACH, *FIXED):
         most = scaled(most, asked.accelerators, f"N {most.formula}, u = 1")
     wanted = one if name in (*OF_EACH, *FIXED) else scaled(one, asked.accelerators, f"N {one.formula}")
+    to_buy = scaled(wanted, 1 / asked.use, f"{wanted.formula or wanted.source} / r")
+    to_buy = to_buy if asked.use_given else assumed_too(to_buy)
     return Need(
         name=name,
         at_utilization=wanted,
         at_most=most,
-        to_buy=None if name in _NOT_SOLD else _to_buy(wanted, asked),
+        to_buy=None if name in _NOT_SOLD else to_buy,
         node=None if name in FIXED else scaled(one, asked.of_node, f"A {one.formula}"),
     )
-
-
-def _to_buy(need: Quantity, asked: Asked) -> Quantity:
-    to_buy = scaled(need, 1 / asked.use, f"{need.formula or need.source} / r")
-    return to_buy if asked.use_given else assumed_too(to_buy)
 
 
 def make_plan(
@@ -280,25 +297,12 @@ def _epochs(workload: PlanWorkload, asked: Asked, cold: float) -> EpochPlan:
     if asked.cache.kind == "none":
         return EpochPlan(seconds=seconds, cache_share=None)
     share = min(1.0, asked.cache.bytes / (workload.images.value * workload.file_bytes.value))
-    hits = {epoch: cache_hits(asked, share, epoch) for epoch in SHOWN_EPOCHS}
-    return EpochPlan(
-        seconds=seconds,
-        cache_share=share,
-        cached=tuple(
-            CacheEpoch(epoch=epoch, hits=answered, read_bytes_per_s=(1 - answered) * cold)
-            for epoch, answered in hits.items()
-        ),
-    )
-
-
-def cache_hits(asked: Asked, share: float, epoch: int) -> float:
-    """Share of reads that the caches of all nodes answer, each of which holds up to `share` of the set.
-
-    Of the page cache at least that: it has no more than the node has seen before, and of that what stays.
-    """
-    if asked.cache.kind == "pinned":
-        return share
-    return min(page_cache_hits(share, epoch).low, seen_before(asked.nodes, epoch))
+    hits = dict.fromkeys(SHOWN_EPOCHS, share)
+    if asked.cache.kind == "page":
+        # It has no more than the node has seen before, and of that what stays.
+        hits = {epoch: min(page_cache_hits(share, epoch).low, seen_before(asked.nodes, epoch)) for epoch in hits}
+    cached = (CacheEpoch(epoch=epoch, hits=hit, read_bytes_per_s=(1 - hit) * cold) for epoch, hit in hits.items())
+    return EpochPlan(seconds=seconds, cache_share=share, cached=tuple(cached))
 
 
 def _inputs(workload: PlanWorkload, asked: Asked) -> dict[InputName, Quantity]:

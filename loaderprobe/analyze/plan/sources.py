@@ -1,17 +1,18 @@
-"""What a plan is made for, from other results than a sweep: of `bandwidth`, `run` and `trace`."""
+"""What a plan is made for, from `bandwidth`, `run` and `trace`; and the report of `bandwidth`. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from loaderprobe.analyze.effects import interval
-from loaderprobe.analyze.ladder import has_ended
+from loaderprobe.analyze.ladder import has_ended, kind_of, limit_of
 from loaderprobe.analyze.plan.workload import (
     PlanWorkload,
     amplification_of,
     assumed_too,
     best_of,
+    feed_of,
     known,
     measured_workload,
     requests,
@@ -19,11 +20,13 @@ from loaderprobe.analyze.plan.workload import (
 )
 from loaderprobe.analyze.verdict.rates import worker_cost
 from loaderprobe.errors import BadValue
-from loaderprobe.records.bandwidth import BandwidthMeasurement, MetadataPhase
+from loaderprobe.records import values
+from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport, MetadataPhase
+from loaderprobe.records.environment import Origin
 from loaderprobe.records.measurement import Measurement, segments_of
 from loaderprobe.records.phases import BandwidthPhase, StorageCeiling, fastest
 from loaderprobe.records.remark import Facts, Remark
-from loaderprobe.records.supply import PlanPart, PlanSupply, Quantity, SupplyLimit
+from loaderprobe.records.supply import Feed, PlanPart, PlanSupply, Quantity, SupplyLimit
 from loaderprobe.records.thresholds import UNFAIR, WIDE_RANGE
 from loaderprobe.records.trace import TraceRank, TraceReport
 from loaderprobe.records.verdict import Verdict
@@ -33,7 +36,11 @@ _NO_WORKERS = Remark(code="bandwidth_without_workers")
 
 def workload_of_bandwidth(found: BandwidthMeasurement, accelerator: str, rate: Quantity) -> PlanWorkload:
     """What the probe read, for accelerators of this name and rate. Raises BadValue where files are not images."""
-    _check_files(found)
+    hint = "probe a folder of images, or plan from a sweep"
+    if not found.mean_size_bytes > 0:
+        raise BadValue(f"the files of {found.path} are empty", hint=hint)
+    if found.scratch or any(phase.block_bytes is not None for phase in found.ladder):
+        raise BadValue(f"bytes an image are not known: {found.path} was read in blocks", hint=hint)
     refused: dict[PlanPart, Remark] = {"workers": _NO_WORKERS, "cores": _NO_WORKERS}
     seen, opens = _storage(found), cold_opens(found)
     storage, files = (None, None) if isinstance(seen, Remark) else seen
@@ -62,15 +69,6 @@ def workload_of_bandwidth(found: BandwidthMeasurement, accelerator: str, rate: Q
         refused=refused,
         notes=cut if found.images else (*cut, Remark(code="no_images")),
     )
-
-
-def _check_files(found: BandwidthMeasurement) -> None:
-    """Raises BadValue where a file is no image."""
-    hint = "probe a folder of images, or plan from a sweep"
-    if not found.mean_size_bytes > 0:
-        raise BadValue(f"the files of {found.path} are empty", hint=hint)
-    if found.scratch or any(phase.block_bytes is not None for phase in found.ladder):
-        raise BadValue(f"bytes an image are not known: {found.path} was read in blocks", hint=hint)
 
 
 def _with_opens(storage: PlanSupply, found: BandwidthMeasurement, opens: MetadataPhase) -> PlanSupply:
@@ -149,7 +147,10 @@ def workload_of_run(
     not known.
     """
     of_files, from_storage = _of_files(measurement), _from_storage(measurement, verdict)
-    file_bytes = of_files or _of_samples(measurement) or from_storage or given
+    # Of large files that are read in parts, what a sample has of them.
+    size, source = measurement.sample_bytes, "what a sample has of large files"
+    of_sample = known(size, "B", "measured", source) if measurement.access == "parts" and size else None
+    file_bytes = of_files or of_sample or from_storage or given
     if file_bytes is None:
         raise BadValue(f"bytes an image are not known: {_why(measurement, verdict)}", hint="add --mean-size, as 115kB")
     as_read = file_bytes is from_storage and given is None
@@ -185,13 +186,6 @@ def _of_files(measurement: Measurement) -> Quantity | None:
     found = interval([(s.delivered_bytes or 0) / (s.steps * s.batch_size) for s in fed])
     batches = sum(s.steps for s in fed)
     return known(found.value, "B", "measured", f"the files of {batches} batches", half=found.high - found.value)
-
-
-def _of_samples(measurement: Measurement) -> Quantity | None:
-    """Of large files that are read in parts, what a sample has of them."""
-    if measurement.access != "parts" or not measurement.sample_bytes:
-        return None
-    return known(measurement.sample_bytes, "B", "measured", "what a sample has of large files")
 
 
 def _from_storage(measurement: Measurement, verdict: Verdict) -> Quantity | None:
@@ -250,3 +244,37 @@ def _recorded_rate(rank: TraceRank) -> Quantity:
     )
     # Without a range: nothing may be faster, so one around it would exceed its own maximum.
     return assumed_too(known(rank.batch_size / rank.fed_step_s, "images/s", "measured", source))
+
+
+def judge_bandwidth(
+    measured: BandwidthMeasurement, accelerators: Mapping[str, float], origin: Origin
+) -> BandwidthReport:
+    """The report of a measurement; `accelerators` gives images/s by name."""
+    found, most, best = feeds(measured, accelerators), measured.best, fastest(measured.ladder)
+    # Ranks in step get as many times what the slowest of the most ranks gets; of opens nothing is known there.
+    in_step = most.in_step_bw_bytes / best.bw_bytes if most and best and measured.by_ranks else 0.0
+    return BandwidthReport(
+        **values(measured),
+        origin=origin,
+        limit=limit_of(measured),
+        kind=kind_of(measured),
+        feeds=found,
+        feeds_in_step=tuple(replace(feed, count=in_step * feed.count) for feed in found) if measured.by_ranks else (),
+    )
+
+
+def feeds(measured: BandwidthMeasurement, accelerators: Mapping[str, float]) -> tuple[Feed, ...]:
+    """What `plan` says of the same result, at its usual utilization and use; `accelerators` gives images/s by name.
+
+    Empty for files that are no images.
+    """
+    if not measured.images:
+        return ()
+    try:
+        workloads = [
+            workload_of_bandwidth(measured, name, known(rate, "images/s", "given", name))
+            for name, rate in accelerators.items()
+        ]
+    except BadValue:
+        return ()  # read in blocks: the bytes of an image are not known
+    return tuple(feed for workload in workloads if (feed := feed_of(workload)))

@@ -1,4 +1,4 @@
-"""What a plan starts from: the figures of one accelerator, one file and one read, each with its label."""
+"""What a plan starts from: figures of one accelerator, file and read; what accelerators need, and storage gives."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loaderprobe.records.phases import FROM_STORAGE, BandwidthPhase, StorageCeil
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.resources import SingleCause
-from loaderprobe.records.supply import WEAKNESS, Label, PlanPart, PlanSupply, Quantity, SupplyLimit
+from loaderprobe.records.supply import WEAKNESS, Asked, Feed, Label, PlanPart, PlanSupply, Quantity, SupplyLimit
 from loaderprobe.records.thresholds import NORMAL, OTHER_READS, SATURATED, WORTH
 from loaderprobe.records.verdict import Verdict
 
@@ -144,12 +144,15 @@ def best_of(ladder: Sequence[BandwidthPhase], file_bytes: float) -> tuple[PlanSu
     source, moved = f"{readers} of whole files", best.moved_bytes_per_s
     read = known(moved, "B/s", "measured", source, half=half * (moved / best.bw_bytes))
     rising = rises({phase.readers: phase.bw_bytes for phase in ladder})
+    # To open and read one, with the fewest readers and at the best step.
+    first = min(ladder, key=lambda phase: phase.readers)
+    (low, high), timed = sorted((_mean_s(first), _mean_s(best))), f"{first.readers} and {readers}"
     storage = PlanSupply(
         name=HERE,
         label="measured",
         source=source,
         limits=(SupplyLimit(resource="bandwidth", limit=read, at_least=best.at_least or rising),),
-        latency_s=_file_s(min(ladder, key=lambda phase: phase.readers), best),
+        latency_s=known(high, "s", "measured", timed if first is not best else readers, low=low),
         nodes=best.nodes,
         notes=_notes(best),
     )
@@ -163,13 +166,6 @@ def rises(rates: Mapping[int, float]) -> bool:
     return rates[most] > WORTH * max((rate for readers, rate in rates.items() if readers < most), default=0.0)
 
 
-def _file_s(first: BandwidthPhase, best: BandwidthPhase) -> Quantity:
-    """To open and read one, with the fewest readers and at the best step."""
-    low, high = sorted((_mean_s(first), _mean_s(best)))
-    source = f"{first.readers} and {best.readers} readers" if first is not best else f"{best.readers} readers"
-    return known(high, "s", "measured", source, low=low)
-
-
 def _mean_s(phase: BandwidthPhase) -> float:
     """Seconds of one whole file; by Little's law where the engine does not time files."""
     if phase.file_ns is not None:
@@ -178,13 +174,10 @@ def _mean_s(phase: BandwidthPhase) -> float:
 
 
 def _notes(phase: BandwidthPhase) -> tuple[Remark, ...]:
-    found: list[Remark] = []
     others = phase.other_bytes_per_s or 0.0
-    if others > OTHER_READS * phase.bw_bytes:
-        found.append(Remark(code="others_read", facts={"bytes_per_s": others}))
-    if not phase.settled:
-        found.append(Remark(code="rate_unsettled"))
-    return tuple(found)
+    busy = others > OTHER_READS * phase.bw_bytes
+    read = (Remark(code="others_read", facts={"bytes_per_s": others}),) if busy else ()
+    return read if phase.settled else (*read, Remark(code="rate_unsettled"))
 
 
 IMAGENET_BYTES = 110_000.0
@@ -337,3 +330,85 @@ def _worker_times(measurement: Measurement, verdict: Verdict, storage: PlanSuppl
         middle, half = (max(seen.values()) + min(seen.values())) / 2, (max(seen.values()) - min(seen.values())) / 2
         found["wait_s"] = known(middle, "s", "measured", ", ".join(seen), half=half)
     return found
+
+
+# What accelerators need of storage, workers and cores.
+#
+# G images/s of one accelerator alone, u its wanted utilization, s bytes of a file, a storage bytes over bytes asked
+# for, f files opened an image. N accelerators need N times that.
+
+Demand = dict[str, Quantity]
+"""Of one accelerator at one utilization, by the name of the need."""
+
+
+def demand(workload: PlanWorkload, utilization: float, images_per_file: int = 1) -> Demand:
+    """What one accelerator needs of storage a second, files cold: bytes, requests and, where they are known, opens."""
+    read = product([workload.rate, workload.file_bytes, workload.amplification], "B/s", "G u s a", factor=utilization)
+    limit = f"{REQUEST_BYTES // 1024} KiB"
+    if images_per_file <= 1:
+        asked = [workload.rate, workload.requests_per_file]
+        requests = product(asked, "1/s", f"G u ceil(s / {limit})", factor=utilization)
+    else:
+        requests = assumed_too(scaled(replace(read, unit="1/s"), 1 / REQUEST_BYTES, f"{read.formula} / {limit}"))
+    if not images_per_file:
+        return {"read_bytes": read, "requests": requests}
+    opens = product([workload.rate], "1/s", "G u f", factor=utilization / images_per_file)
+    return {"read_bytes": read, "opens": opens, "requests": requests}
+
+
+def cores_of(workload: PlanWorkload, utilization: float) -> Quantity | None:
+    """Cores that one accelerator needs; None where the workload has a reason not to know."""
+    if "cpu_s" not in workload.times:
+        return None
+    workers = product([workload.rate, workload.times["cpu_s"]], "cores", "", factor=utilization / SATURATED)
+    training = known(1.0, "cores", "assumed", "one training thread")
+    return total([workers, training], "cores", f"G u cpu / {SATURATED:g} + 1")
+
+
+def in_flight(opens: Quantity, file_s: Quantity) -> Quantity:
+    """Reads under way at a time (Little 1961): their rate times how long one takes."""
+    found = product([opens, file_s], "reads", f"{opens.formula} x time of a file")
+    return replace(found, low=opens.value * file_s.low, high=opens.value * file_s.high)
+
+
+def judge_supply(offer: PlanSupply, one: Demand, asked: Asked) -> PlanSupply:
+    """A storage on offer, judged; the limit that is reached first stands first."""
+    offered = [limit for limit in offer.limits if limit.resource != "opens" or "opens" in one]
+    if asked.nic_bytes_per_s is not None:
+        offered.append(SupplyLimit(resource="nic", limit=known(asked.nic_bytes_per_s, "B/s", "given", "nic")))
+    limits = sorted((_judged_limit(limit, one, asked) for limit in offered), key=lambda limit: limit.feeds)
+    first = limits[0] if limits else None
+    timed = offer.latency_s if asked.images_per_file == 1 else None
+    return replace(
+        offer,
+        limits=tuple(limits),
+        first_limit=first.resource if first else None,
+        feeds=first.feeds if first else None,
+        at_least=first.at_least if first else False,
+        reads_in_flight=None if timed is None else in_flight(one["opens"], timed),
+    )
+
+
+ONE = Asked(accelerators=1)
+"""What is asked of a storage when nothing else is said."""
+
+
+def feed_of(workload: PlanWorkload) -> Feed | None:
+    """How many of the accelerators of a workload its storage feeds; None where it has none that counts."""
+    offer = workload.storage
+    supply = judge_supply(offer, demand(workload, ONE.utilization), ONE) if offer else None
+    if supply is None or supply.feeds is None or supply.first_limit is None:
+        return None
+    return Feed(
+        accelerator=workload.accelerator, images_per_s=workload.rate.value, count=supply.feeds,
+        utilization=ONE.utilization, use=ONE.use, first_limit=supply.first_limit, at_least=supply.at_least,
+    )  # fmt: skip
+
+
+def _judged_limit(offered: SupplyLimit, one: Demand, asked: Asked) -> SupplyLimit:
+    limit, need = offered.limit, one.get(offered.resource, one["read_bytes"])
+    if offered.resource in ("client", "nic"):
+        # Of each node, and of the last node only as much as of the others: what it has to spare is of no use to them.
+        nodes = asked.accelerators / asked.of_node
+        limit = replace(scaled(limit, nodes, "N/A x limit of a node"), label=limit.label)
+    return replace(offered, limit=limit, feeds=asked.use * limit.value / need.value)

@@ -11,22 +11,24 @@ from loaderprobe.analyze.verdict.rates import (
     BY_TIMES,
     NS,
     Loop,
+    SlowHost,
     WaitEnd,
     WorkerCost,
     bytes_over,
     bytes_per_image,
     compute_rates,
     cores_in_training,
+    host_names,
     loader_rates,
     parent_overhead_s,
     rate_interval,
     rate_without,
     rates_by_round,
+    slow_host,
     spread_of_both,
     waiting_of,
     worker_cost,
 )
-from loaderprobe.analyze.verdict.slow_host import SlowHost, host_names, slow_host
 from loaderprobe.analyze.verdict.validity import (
     ceiling_phase,
     cold_share,
@@ -38,7 +40,7 @@ from loaderprobe.analyze.verdict.validity import (
     why_not_as_asked,
     why_not_on_a_rank,
 )
-from loaderprobe.records import thresholds, values
+from loaderprobe.records import thresholds
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.measurement import Measurement, Mode, RankSeen, Segment, segments_of
 from loaderprobe.records.phases import StorageCeiling
@@ -78,7 +80,7 @@ class AmongRanks:
     """Speed-up of each round if its ranks were as fast as the slowest elsewhere: an estimate, and the most."""
 
 
-def among_ranks(seen: Seen) -> AmongRanks:
+def among_ranks(seen: Experiments) -> AmongRanks:
     """Nothing of one rank. A round is compared with itself."""
     measurement = seen.measurement
     if measurement.ranks < 2:
@@ -91,11 +93,11 @@ def among_ranks(seen: Seen) -> AmongRanks:
     imbalance: dict[int, float] = {}
     if pair:
         slow, middle = (rates_by_round(measurement, seen.base, "loader_only", without=rank) for rank in pair)
-        imbalance = _over(seen, slow, {n: rate for n, rate in middle.items() if n in slow})
+        imbalance = _over(seen, {n: rate for n, rate in slow.items() if n in middle}, middle)
     found: dict[ResourceName, dict[int, float]] = {
         "imbalance": imbalance,
         # The rates alone, added up, over the rate in step.
-        "straggler": _over_in_step(seen, {number: sum(rates) for number, rates in _alone(measurement).items()}),
+        "straggler": _over(seen, {number: sum(rates) for number, rates in _alone(measurement).items()}, seen.loader),
         "gradients": _with_compute(seen, "no_exchange"),
     }
     hosts = _slow_in_every_round(measurement)
@@ -119,7 +121,7 @@ def among_ranks(seen: Seen) -> AmongRanks:
         middle_alone=alone.get(pair[1], 0.0) if pair else 0.0,
         alike=mean(alone.values()) < thresholds.CLEAR_LEAD * min(alone.values()) if alone else True,
         hosts=hosts,
-        host_ratios=_over_in_step(seen, as_elsewhere) if missing["straggler"] is None else {},
+        host_ratios=_over(seen, as_elsewhere, seen.loader) if missing["straggler"] is None else {},
     )
 
 
@@ -151,20 +153,20 @@ def _alone(measurement: Measurement) -> dict[int, list[float]]:
     }
 
 
-def _over_in_step(seen: Seen, rates: Mapping[int, float]) -> dict[int, float]:
-    return _over(seen, rates, _by_round(seen.loader, rates))
+def _over(seen: Experiments, rates: Mapping[int, float], others: Mapping[int, float]) -> dict[int, float]:
+    """Training on loaders of these rates over that on loaders of the others, in the rounds of these.
 
-
-def _over(seen: Seen, rates: Mapping[int, float], others: Mapping[int, float]) -> dict[int, float]:
-    """Training on loaders of these rates over that on loaders of the others, in the rounds of the others.
-
-    Compute of a round that lacks it is the median of those that have it.
+    The others, or compute, of a round that lacks them are the median of those that have them.
     """
-    alone, loop = _by_round(seen.alone, others), seen.loop
-    return {n: loop.end_to_end(rates[n], each) / loop.end_to_end(others[n], each) for n, each in alone.items()}
+    others, alone, loop = _by_round(others, rates), _by_round(seen.alone, rates), seen.loop
+    return {
+        n: loop.end_to_end(rates[n], each) / loop.end_to_end(others[n], each)
+        for n, each in alone.items()
+        if n in others
+    }
 
 
-def _with_compute(seen: Seen, mode: Mode) -> dict[int, float]:
+def _with_compute(seen: Experiments, mode: Mode) -> dict[int, float]:
     """On the loader as it is, with the steps of a mode: without the exchange, or with nothing but that."""
     rates = _by_round(rates_by_round(seen.measurement, mode, "training"), seen.predicted)
     return {n: seen.loop.end_to_end(seen.loader[n], rate) / seen.predicted[n] for n, rate in rates.items()}
@@ -179,8 +181,8 @@ def _by_round(rates: Mapping[int, float], rounds: Mapping[int, object]) -> dict[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """Rates by round, as measured or from training alone, and what the parts predict of training."""
+class Experiments:
+    """Rates and speed-ups by round, before anything is judged; `of` gives the rates of parts and training alone."""
 
     measurement: Measurement
     """With the segments that count."""
@@ -203,9 +205,31 @@ class Seen:
     """By round, half the 95 % interval of training over the loader alone, as the steps of both vary."""
     estimated_parts: frozenset[str]
     """Of `loader` and `compute`, those whose own rate is estimated, since only training was seen."""
+    without: dict[SingleCause, dict[int, float]] = field(default_factory=dict)
+    """Loader images/s by round without `storage`, `preprocess`, `transport`; a key is absent when unknown."""
+    speedups: dict[SingleCause, Speedup] = field(default_factory=dict)
+    ratios: dict[SingleCause, dict[int, float]] = field(default_factory=dict)
+    """Speedup of each round: rounds are compared with themselves, since their parts saw the same machine."""
+    rate: Interval | None = None
+    """Images/s of what is judged, with its interval."""
+    missing: dict[SingleCause, Remark] = field(default_factory=dict)
+    """Resource to the reason why its speed-up is not known."""
+    in_training: bool = False
+    """True where resources were removed in training itself: no prediction from the parts is needed then."""
+    training_cores: float | None = None
+    """Cores that training keeps busy, workers and training process together."""
+    ranges: dict[SingleCause, tuple[float, float]] = field(default_factory=dict)
+    """Resource to the least and the most that its speed-up can be, by what workers can have waited for it."""
+    met_warm: Remark | None = None
+    """Why files that were to be cold were warm: then nothing is known of cold ones."""
+    above_ceiling: Facts = field(default_factory=dict)
+    """Bytes/s of samples said to be cold, and the ceiling of the storage that they exceed; empty where they do not."""
+    among: AmongRanks = field(default_factory=AmongRanks)
+    """What ranks lose to each other. The exchange of gradients is among the speed-ups above, too."""
 
     @classmethod
-    def of(cls, measurement: Measurement, ceiling: StorageCeiling | None) -> Seen:
+    def of(cls, measurement: Measurement, ceiling: StorageCeiling | None) -> Experiments:
+        """What was measured of the parts and of training, and what the parts predict of it."""
         base = measurement.config.mode
         judged = segments_of(measurement, base, measurement.judged)
         loader_only = segments_of(measurement, base, "loader_only")
@@ -313,33 +337,6 @@ class Seen:
         logs = list(self.misfits.values())
         return max((abs(log - median(logs)) for log in logs), default=0.0)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Experiments(Seen):
-    """Rates and speed-ups by round, before anything is judged."""
-
-    without: dict[SingleCause, dict[int, float]]
-    """Loader images/s by round without `storage`, `preprocess`, `transport`; a key is absent when unknown."""
-    speedups: dict[SingleCause, Speedup]
-    ratios: dict[SingleCause, dict[int, float]]
-    """Speedup of each round: rounds are compared with themselves, since their parts saw the same machine."""
-    rate: Interval | None
-    """Images/s of what is judged, with its interval."""
-    missing: dict[SingleCause, Remark]
-    """Resource to the reason why its speed-up is not known."""
-    in_training: bool
-    """True where resources were removed in training itself: no prediction from the parts is needed then."""
-    training_cores: float | None
-    """Cores that training keeps busy, workers and training process together."""
-    ranges: dict[SingleCause, tuple[float, float]]
-    """Resource to the least and the most that its speed-up can be, by what workers can have waited for it."""
-    met_warm: Remark | None
-    """Why files that were to be cold were warm: then nothing is known of cold ones."""
-    above_ceiling: Facts
-    """Bytes/s of samples said to be cold, and the ceiling of the storage that they exceed; empty where they do not."""
-    among: AmongRanks
-    """What ranks lose to each other. The exchange of gradients is among the speed-ups above, too."""
-
     def is_measured(self, resource: SingleCause) -> bool:
         """False where its speed-up is an estimate, or not known."""
         speedup = self.speedups.get(resource)
@@ -392,7 +389,7 @@ class Without:
     """True where it is missing, but the loader gains no more than if its workers did not wait at all."""
 
 
-def _without(seen: Seen) -> dict[SingleCause, Without]:
+def _without(seen: Experiments) -> dict[SingleCause, Without]:
     """The loader with one resource after the other removed.
 
     Measured where a mode was run; where it was not, estimated from what batches cost their workers. A mode that
@@ -408,7 +405,7 @@ def _without(seen: Seen) -> dict[SingleCause, Without]:
     return found | {name: _estimated(seen, name) for name in ONLY_WAITED}
 
 
-def _waits_beside(seen: Seen) -> bool:
+def _waits_beside(seen: Experiments) -> bool:
     """True where making a sample waits for what no mode removes: a sample that is kept does without that as well."""
     if not _looked_at(seen):
         return False
@@ -417,7 +414,7 @@ def _waits_beside(seen: Seen) -> bool:
     return any(gain >= thresholds.WORTH for gain in gains)
 
 
-def _ablated(seen: Seen, name: SingleCause, mode: Mode) -> Without | None:
+def _ablated(seen: Experiments, name: SingleCause, mode: Mode) -> Without | None:
     """None where neither this loader can be run without the resource, nor its speed-up be estimated."""
     if name == "storage":
         return _without_storage(seen)
@@ -428,11 +425,11 @@ def _ablated(seen: Seen, name: SingleCause, mode: Mode) -> Without | None:
     return Without(missing=Remark(code="not_measured")) if mode in seen.measurement.modes else None
 
 
-def _looked_at(seen: Seen) -> bool:
+def _looked_at(seen: Experiments) -> bool:
     return any(cost.waiting for cost in seen.costs.values())
 
 
-def _without_storage(seen: Seen) -> Without:
+def _without_storage(seen: Experiments) -> Without:
     """The same files, or the same batches, from memory; unknown where files are read as found."""
     measurement = seen.measurement
     reason = met_warm(measurement) or why_not_as_asked(measurement, seen.base)
@@ -451,7 +448,7 @@ def _without_storage(seen: Seen) -> Without:
     return replace(measured, bounded=measured.missing is not None and bool(seen.costs))
 
 
-def _why_not_storage(seen: Seen) -> Remark | None:
+def _why_not_storage(seen: Experiments) -> Remark | None:
     """Where files are as found and workers were not sampled, only bytes show that they wait for storage."""
     if _looked_at(seen):
         return None
@@ -463,7 +460,7 @@ def _why_not_storage(seen: Seen) -> Remark | None:
     return Remark(code="wait_unexplained", facts={"share": waited})
 
 
-def _without_transport(seen: Seen) -> Without:
+def _without_transport(seen: Experiments) -> Without:
     """Samples are made but neither collated nor sent; the serial loader has no transport.
 
     What little the training thread still does is measured where it was done, and nothing in an estimate.
@@ -477,7 +474,7 @@ def _without_transport(seen: Seen) -> Without:
     return replace(_estimated(seen, "transport"), overhead_s=0.0)
 
 
-def _measured(seen: Seen, mode: Mode) -> Without | None:
+def _measured(seen: Experiments, mode: Mode) -> Without | None:
     """None when the mode was not run."""
     rates = rates_by_round(seen.measurement, mode, "loader_only")
     if not rates:
@@ -487,19 +484,19 @@ def _measured(seen: Seen, mode: Mode) -> Without | None:
     return Without(rates=beside, missing=why_not_as_asked(seen.measurement, mode) or reason)
 
 
-def _estimated(seen: Seen, resource: str) -> Without:
+def _estimated(seen: Experiments, resource: str) -> Without:
     rates = _by_costs(seen, resource)
     return Without(rates=rates, how="estimated") if rates else Without(missing=Remark(code="no_worker_times"))
 
 
-def _by_costs(seen: Seen, resource: str, end: WaitEnd = "seen") -> dict[int, float]:
+def _by_costs(seen: Experiments, resource: str, end: WaitEnd = "seen") -> dict[int, float]:
     """Images/s without the resource, of each round from what its own batches cost; see `rate_without`."""
     return {
         number: rate_without(resource, seen.loader[number], cost, seen.loop, end) for number, cost in seen.costs.items()
     }
 
 
-def _in_training(seen: Seen) -> dict[SingleCause, dict[int, float]]:
+def _in_training(seen: Experiments) -> dict[SingleCause, dict[int, float]]:
     """Speed-ups by round where resources were removed in training itself; empty where none was."""
     measurement, base, end_to_end = seen.measurement, seen.base, seen.end_to_end
     found: dict[SingleCause, dict[int, float]] = {}
@@ -523,7 +520,7 @@ def _in_training(seen: Seen) -> dict[SingleCause, dict[int, float]]:
 def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = None) -> Experiments:
     """All rates and speed-ups of a measurement; estimates also heed the storage's ceiling where it is known."""
     measurement = counted(measurement)
-    seen = Seen.of(measurement, ceiling)
+    seen = Experiments.of(measurement, ceiling)
     judged = segments_of(measurement, seen.base, measurement.judged)
     taken = _without(seen)
     known = {name: each for name, each in taken.items() if each.missing is None}
@@ -557,8 +554,8 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
     spare = _storage_has_spare(seen, ceiling)
     asked = seen.base == "baseline" and measurement.storage_kind != "memory" and unlimited and not spare
     held = {name for name in BY_TIMES if asked and how.get(name) == "estimated"}
-    return Experiments(
-        **values(seen),
+    return replace(
+        seen,
         without={name: each.rates for name, each in known.items()},
         speedups={name: of_rounds(found).speedup(how[name], name in held) for name, found in ratios.items() if found},
         ratios=ratios,
@@ -573,7 +570,7 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
     )
 
 
-def _met_warm(seen: Seen, taken: Mapping[SingleCause, Without]) -> Remark | None:
+def _met_warm(seen: Experiments, taken: Mapping[SingleCause, Without]) -> Remark | None:
     """Why files that were to be cold were warm, in part at least.
 
     None where warm files were asked for, or where a part was cold and the rest would hold up nothing.
@@ -586,7 +583,7 @@ def _met_warm(seen: Seen, taken: Mapping[SingleCause, Without]) -> Remark | None
     return taken["storage"].missing if held_up else None
 
 
-def _keeps_up_cold(seen: Seen) -> bool:
+def _keeps_up_cold(seen: Experiments) -> bool:
     """True where the loader would be far ahead of training if workers waited for every byte as for those from storage.
 
     A device at its limit makes them wait longer, so it must be ahead by 2.25.
@@ -600,7 +597,7 @@ def _keeps_up_cold(seen: Seen) -> bool:
     return cold >= thresholds.FAR_LEAD * max(seen.end_to_end.values())
 
 
-def _above_ceiling(seen: Seen, judged: Sequence[Segment], ceiling: StorageCeiling | None) -> Facts:
+def _above_ceiling(seen: Experiments, judged: Sequence[Segment], ceiling: StorageCeiling | None) -> Facts:
     """Cold files cannot come faster than the storage moves bytes: then memory served a part of them.
 
     Its ceiling includes what is read ahead: random blocks waste some of that, and a stream of the same files does not.
@@ -615,7 +612,7 @@ def _above_ceiling(seen: Seen, judged: Sequence[Segment], ceiling: StorageCeilin
     return facts if fastest * size > thresholds.ABOVE_CEILING * phase.moved_bytes_per_s else {}
 
 
-def _storage_has_spare(seen: Seen, ceiling: StorageCeiling | None) -> bool:
+def _storage_has_spare(seen: Experiments, ceiling: StorageCeiling | None) -> bool:
     """True where the storage, or the network, is known not to be at its limit while the loader runs as asked.
 
     At its limit a worker waits for it at all times, unless it reads ahead of them. What reads ahead makes large reads,
@@ -653,7 +650,7 @@ def _loop(measurement: Measurement, made: Sequence[Segment], ceiling: StorageCei
     )
 
 
-def _ratios(seen: Seen, found: Without, *, failed: bool) -> dict[int, float]:
+def _ratios(seen: Experiments, found: Without, *, failed: bool) -> dict[int, float]:
     """By round: by the formula of the loop; where that failed, at most what the loader itself gains."""
     predicted, alone, most = seen.predicted, seen.alone, seen.most
     if failed:

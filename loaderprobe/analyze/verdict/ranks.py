@@ -32,8 +32,12 @@ def as_one(ranks: Sequence[RankMeasurement]) -> Measurement:
     """
     if len(ranks) == 1:
         return ranks[0].measurement
-    first_rank, *others = (list(map(_common, rank.measurement.segments)) for rank in ranks)
-    if any(other != first_rank for other in others):
+    # Ranks alone take equal times, not equal numbers of steps.
+    taken = {
+        tuple((*each.kind, 0 if each.activity == "alone" else each.steps) for each in rank.measurement.segments)
+        for rank in ranks
+    }
+    if len(taken) > 1:
         raise LoaderprobeError("the ranks did not take the same steps", hint="report this, with the command")
     slowest = slowest_of(ranks)
     seen, size, first_pass = slowest.measurement, len(ranks), slowest.measurement.first_pass
@@ -76,11 +80,6 @@ def cores(ranks: Sequence[RankMeasurement]) -> float:
     """Of ranks on one host: those that several may run on count once. Quotas may allow them fewer."""
     limits = [rank.core_limits or {str(rank.affinity): rank.cores} for rank in ranks]
     return min(sum(shares(limits)), len(set(chain(*(rank.affinity for rank in ranks)))))
-
-
-def _common(segment: Segment) -> tuple[str, str, int | None, int]:
-    """What is the same on all ranks; ranks alone take equal times, not equal numbers of steps."""
-    return segment.mode, segment.activity, segment.without, 0 if segment.activity == "alone" else segment.steps
 
 
 def _worker_s(rank: RankMeasurement) -> float:

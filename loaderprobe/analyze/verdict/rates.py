@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Literal
 
 from loaderprobe.analyze.effects import DRIFT
-from loaderprobe.records import thresholds
+from loaderprobe.records import by_key, thresholds
 from loaderprobe.records.measurement import Activity, Measurement, Mode, Segment, WorkerBatches, segments_of
 from loaderprobe.records.resources import ONLY_WAITED, RESOURCE, WAITED, SingleCause
 from loaderprobe.records.verdict import FunctionTime, Interval, StepTime, WorkerTime
@@ -616,3 +616,43 @@ def input_at_most(measurement: Measurement) -> float:
         by_workers = max(cost.cpu_s + cost.run_delay_s, cost.process_cpu_s or 0.0) / seconds * measurement.ranks_here
         left_over.append(in_steps / NS / seconds - (by_workers if measurement.workers else 0.0))
     return per_second(1.0, min(left_over, default=0.0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlowHost:
+    """A host, and its ranks beside all others. Rates are in the unit that was given."""
+
+    host: str
+    slow: int
+    """How many of its ranks are slow."""
+    ranks: int
+    rate: float
+    """The median rate of its slow ranks."""
+    elsewhere: float
+    """The rate of the slowest rank of any other host."""
+    lead: float
+    """`elsewhere` over the rate of the fastest slow rank; above 1."""
+
+
+def host_names(hosts: Sequence[tuple[int, str]]) -> list[str]:
+    """The name of the host of each rank, from its (node, host); with the node where two nodes have the same name."""
+    nodes = by_key(set(hosts), lambda rank: rank[1])
+    return [host if len(nodes[host]) == 1 else f"{host} (node {node})" for node, host in hosts]
+
+
+def slow_host(rates: Sequence[tuple[str, float]]) -> SlowHost | None:
+    """The host whose ranks are slower than all others, from (host, rate) of each rank; None without one."""
+    for host, ranks in by_key(rates, lambda rank: rank[0]).items():
+        own_rates = sorted(rate for _, rate in ranks)
+        slow = own_rates[: len(own_rates) - len(own_rates) // thresholds.ONE_OF]
+        elsewhere = min((rate for other, rate in rates if other != host), default=0.0)
+        if len(own_rates) >= thresholds.FEWEST_RANKS and 0 < slow[-1] < elsewhere:
+            return SlowHost(
+                host=host,
+                slow=sum(rate < elsewhere for rate in own_rates),
+                ranks=len(own_rates),
+                rate=median(slow),
+                elsewhere=elsewhere,
+                lead=elsewhere / slow[-1],
+            )
+    return None

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 
 from loaderprobe.analyze.verdict.experiments import Experiments, possible_modes, run_experiments
-from loaderprobe.analyze.verdict.one_thread import on_one_thread_beside
-from loaderprobe.analyze.verdict.rule import (
+from loaderprobe.analyze.verdict.judge import (
     beyond_noise,
     compute_is_certain,
     contenders,
@@ -20,6 +19,7 @@ from loaderprobe.analyze.verdict.rule import (
     open_causes,
     times_measured,
 )
+from loaderprobe.analyze.verdict.one_thread import on_one_thread_beside
 from loaderprobe.analyze.verdict.validity import fair
 from loaderprobe.protocols import Round
 from loaderprobe.records import thresholds

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.analyze.judge import Judged
+from loaderprobe.analyze.verdict.judge import Judged
 from loaderprobe.batches import holds_images
 from loaderprobe.measure.attach.outside import NO_STEP_TIMES, Outside
 from loaderprobe.measure.attach.script_loaders import UPDATES_A_BATCH, KnownLoader, ScriptLoader, SeenLoaders

@@ -23,9 +23,8 @@ from loaderprobe.measure.segment_runner import Parts
 from loaderprobe.measure.user.loader import Deadline, LoaderProperties, LoaderRequest, compute_of, measure_loader
 from loaderprobe.protocols import Exchanging, Group, OnStage
 from loaderprobe.records.config import CacheState, RunConfig
-from loaderprobe.records.diagnosis import OwnLoader, OwnMeasured
+from loaderprobe.records.diagnosis import OwnLoader, OwnMeasured, UnknownFiles
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.loader_files import UnknownFiles
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.rank_processes import RankInput
 from loaderprobe.records.remark import Remark

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loaderprobe.analyze.judge import Judged
+from loaderprobe.analyze.verdict.judge import Judged
 from loaderprobe.batches import holds_images, length_of, size_bytes
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.measure.ceilings import CEILING_S, ceiling_of
@@ -20,10 +20,9 @@ from loaderprobe.measure.session import GivenUp, Session
 from loaderprobe.protocols import Compute, ComputeArguments, MakeCompute, OnStage, PageCache
 from loaderprobe.records import values
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig, with_options
-from loaderprobe.records.diagnosis import DataFound, OwnMeasured
+from loaderprobe.records.diagnosis import BatchFiles, DataFound, LoaderFiles, OwnMeasured, UnknownFiles
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.files import PartFiles, content_hash
-from loaderprobe.records.loader_files import BatchFiles, LoaderFiles, UnknownFiles
 from loaderprobe.records.measurement import Access, FirstPass, Measurement, WorkerBatches
 from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.remark import Remark

@@ -23,11 +23,11 @@ from loaderprobe.analyze.gpu import (
     total,
     use_of,
     why_no_counters,
+    why_no_window,
     without_profiler,
 )
-from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.verdict.judge import judged_by_gaps, verdict, with_gaps
 from loaderprobe.analyze.verdict.rates import rates_by_round
-from loaderprobe.analyze.verdict.rule import judged_by_gaps, with_gaps
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.measurement import DeviceKind, Measurement, Missing, Segment, Series, Timeline
 from loaderprobe.records.remark import Remark, reported
@@ -108,12 +108,13 @@ WINDOWS: dict[str, tuple[Timeline, Remark | None, dict[str, Any]]] = {
 def test_a_window_that_cannot_be_believed_is_refused(name: str) -> None:
     """With what was found and where the limit lies; its figures are then nowhere."""
     timeline, refused, figures = WINDOWS[name]
-    seen = read_window(profiled(timeline))
-    assert seen.window and seen.window.refused == refused
-    assert {figure: getattr(seen.window, figure) for figure in figures} == figures
-    hidden = (seen.window.gaps, seen.window.use, seen.view)
+    measurement = profiled(timeline)
+    seen, view = read_window(measurement)
+    assert seen and seen.refused == refused
+    assert {figure: getattr(seen, figure) for figure in figures} == figures
+    hidden = (seen.gaps, seen.use, view)
     assert hidden == (None, None, None) if refused else None not in hidden
-    assert seen.missing == ({"gpu_window": refused} if refused else {})
+    assert why_no_window(measurement, seen) == ({"gpu_window": refused} if refused else {})
 
 
 @pytest.mark.parametrize(
@@ -136,7 +137,7 @@ def test_on_an_h100_the_window_says_what_events_counters_and_rates_say() -> None
     They are of different moments of one configuration, whose rates differed by 10 % from minute to minute.
     """
     measurement = decode("measurement", gzip.decompress(H100.read_bytes()), Measurement, H100.name)
-    judged, window = verdict(measurement), read_window(measurement).window
+    judged, window = verdict(measurement), read_window(measurement)[0]
     assert window and window.gaps and window.use and not window.rejected
     assert measurement.timeline and measurement.timeline.launches == 26_709
     assert measurement.timeline.launches_without_record == 0 and window.profiler_overhead == pytest.approx(0, abs=0.02)
@@ -180,7 +181,7 @@ def test_what_the_profiler_cost_comes_off_launches_and_then_off_the_input(
     cost_ns, whole_ns = timeline.steps * step_cost_ns, timeline.end_ns - timeline.begin_ns
     slower = replace(timeline, plain_ns=whole_ns - cost_ns)
     waited = replace(timeline, plain_wait_ns=timeline.plain_wait_ns + cost_ns)
-    before, found = (read_window(profiled(each)).window for each in (timeline, waited if paced else slower))
+    before, found = (read_window(profiled(each))[0] for each in (timeline, waited if paced else slower))
     assert before and before.gaps and before.use and found and found.gaps and found.use
     was, now = before.gaps, found.gaps
     gone_ns, issued_ns = 0 if paced else cost_ns, was.launch_ns + was.sync_ns

@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.forecast.advice import Recommendation, Surroundings, recommend
-from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.forecast import Recommendation, Surroundings, recommend
 from loaderprobe.analyze.verdict.experiments import run_experiments
+from loaderprobe.analyze.verdict.judge import ablations, verdict
 from loaderprobe.analyze.verdict.one_thread import one_thread_notes
 from loaderprobe.analyze.verdict.rounds import deciding, further_round, next_round
-from loaderprobe.analyze.verdict.rule import ablations
 from loaderprobe.analyze.verdict.validity import is_disturbed
 from loaderprobe.records.measurement import Activity, Measurement, Mode, Others
 from loaderprobe.records.thresholds import CERTAIN_LEAD, MOST_PAIRS

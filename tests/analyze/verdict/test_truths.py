@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.forecast.advice import Surroundings, recommend
-from loaderprobe.analyze.forecast.fit import Storage
-from loaderprobe.analyze.judge import Judged, verdict
+from loaderprobe.analyze.forecast import Surroundings, recommend
 from loaderprobe.analyze.report import detail_of
 from loaderprobe.analyze.verdict.experiments import run_experiments
+from loaderprobe.analyze.verdict.judge import Judged, verdict
 from loaderprobe.analyze.verdict.rates import batches_of, cores_in_training
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.errors import BadValue
@@ -30,7 +29,7 @@ from loaderprobe.records.measurement import (
     Series,
     segments_of,
 )
-from loaderprobe.records.phases import BandwidthPhase, DeviceKind, StorageCeiling
+from loaderprobe.records.phases import NO_CEILING, BandwidthPhase, DeviceKind, StorageCeiling
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Evidence
 from loaderprobe.records.waits import WaitKind
@@ -1314,7 +1313,7 @@ def test_the_verdict_is_the_truth(name: str) -> None:
     """The word, its reason, its candidates and its figures; and whether more would be measured."""
     row = ROWS[name]
     judged = Judged(measurement=row.measurement, ceiling=row.ceiling)
-    advice = recommend(judged.experiments, Surroundings(storage=Storage(ceiling=row.ceiling))).advice
+    advice = recommend(judged.experiments, Surroundings(storage=row.ceiling or NO_CEILING)).advice
     found, bound = replace(judged.verdict, advice=advice), judged.bound
     assert " ".join((bound.side, bound.cause, bound.reason.code, *bound.candidates)) == row.truth
     for fact, value in row.facts.items():
