@@ -310,7 +310,7 @@ def _gains(report: Report, action: Action, rows: Sequence[ConfigurationRow]) -> 
             found.append(
                 ChartRow(
                     label=label,
-                    value=f"{significant(advice.speedup)}x",
+                    value=f"{'≤' * (after.high <= after.value > after.low)}{significant(advice.speedup)}x",
                     note=f"→ {spread}{'' if advice.how == 'measured' else ' est.'}",
                     strong=advice.how == "measured",
                     point=Bar(end=advice.speedup, tone="change", how=how),

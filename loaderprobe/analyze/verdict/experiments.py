@@ -517,6 +517,12 @@ def _in_training(seen: Experiments) -> dict[SingleCause, dict[int, float]]:
     return found | {"compute": {n: seen.loader[n] / rate for n, rate in end_to_end.items() if n in seen.loader}}
 
 
+def _reached(seen: Experiments, number: int) -> float:
+    """Images/s of training in a round as predicted; as measured where compute alone was far slower than that."""
+    predicted, trained = seen.predicted[number], seen.end_to_end.get(number, 0.0)
+    return trained if trained > thresholds.MOST_UNEXPLAINED * predicted else predicted
+
+
 def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = None) -> Experiments:
     """All rates and speed-ups of a measurement; estimates also heed the storage's ceiling where it is known."""
     measurement = counted(measurement)
@@ -532,7 +538,7 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
     among, failed = among_ranks(seen), bool(trained)
     # By the formula of the loop or, where resources were removed in training, as measured.
     ratios = {name: _ratios(seen, each, failed=failed) for name, each in known.items()}
-    ratios["compute"] = {n: seen.loader[n] / rate for n, rate in seen.predicted.items()}
+    ratios["compute"] = {n: seen.loader[n] / _reached(seen, n) for n in seen.predicted}
     ratios |= trained
     # A free device still exchanges gradients.
     ratios["compute"] = {n: min(each, among.compute.get(n, each)) for n, each in ratios["compute"].items()}
