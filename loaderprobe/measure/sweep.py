@@ -214,7 +214,7 @@ class SweepPolicy:
 
     @property
     def _kept_s(self) -> float:
-        """For the kind of storage, which tells more than another round of a clear verdict; asked once."""
+        """For the kind of storage, which shows more than another round of a clear verdict; asked once."""
         reads = any(config.cache in ("cold", "as-found") for config in self.spec.configs)
         return KIND_LONGEST_S if reads and not self.earlier else 0.0
 
