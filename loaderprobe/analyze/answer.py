@@ -330,7 +330,8 @@ def _cheaper(rows: Rows) -> list[NextStep]:
                 facts: Facts = {"low": speedup.low, "high": speedup.high}
                 facts |= {"how": speedup.how} if speedup.how == "estimated" else {}
                 facts |= {"most": speedup.value} if speedup.at_most else {}
-                remark = Remark(code=CHEAPER[resource], facts=facts)
+                kept = row.bound is not None and row.bound.reason.code == "kept_from_cores"
+                remark = Remark(code="use_idle_cores" if kept else CHEAPER[resource], facts=facts)
                 return [NextStep(remark=remark, configurations=(row.key,))]
     return []
 

@@ -86,6 +86,11 @@ drift`. Where other work ran beside them it was 18 %."""
 # Workers and cores
 RUN_DELAY_SHARE = 0.2
 """Workers that wait this share of their time for a core do not gain from more workers."""
+KEPT_DELAY = 0.5
+"""Workers that wait this share of their time for a core, while cores stay idle, may not use those. From: 0.68 of three
+workers on one of two cores, 0.23 of two beside training on two."""
+KEPT_CORES = 0.5
+"""So many stay idle then. From: 0.98 and 0.40 in the same two."""
 CORES_IN_USE_SHARE = 0.9
 """Cores of which this share is in use are all busy."""
 HELPERS_AT_LEAST = 0.1

@@ -52,6 +52,7 @@ FilesWere = Literal["cold", "partly warm", "warm"]
 ReasonCode = Literal[
     "largest_speedup",
     "all_cores_busy",
+    "kept_from_cores",
     "device_idle",
     "slow_rank",
     "slow_host",

@@ -391,6 +391,7 @@ MESSAGES: dict[str, str] = {
         "memory train {low-high:range 2} times as fast ({how})]"
     ),
     "other_loader": "{data}: the loader {best} trained {low-high:range 2} times as fast as {now} (measured)",
+    "use_idle_cores": "let workers use the idle cores: look for sched_setaffinity, taskset, a CPU quota",
     "cheaper_preprocessing": (
         "make a sample cheaper: a faster decoder, smaller images, fewer transforms; {low:code part.at_no_cost}"
     ),
@@ -547,6 +548,11 @@ MESSAGES: dict[str, str] = {
         "[workers wait {run_delay_share:percent} of their time for a core. All of this uses {own_cores:.2g} of "
         "{cores:.2g}, other processes the rest|all cores are busy], so more workers do not help. {judged:Code runs}; "
         "free preprocessing would make it {speedup:times} times as fast[{limit:code limit}]{how:code how}."
+    ),
+    "reason.kept_from_cores": (
+        "workers wait {run_delay_share:percent} of their time for a core, while {idle_cores:.2g} of {cores:.2g} stay "
+        "idle: something keeps workers from them (affinity, taskset, a quota). {judged:Code runs}; free preprocessing "
+        "would make it {speedup:times} times as fast[{limit:code limit}]{how:code how}."
     ),
     "reason.device_idle": "{cause:code part.idle}.",
     "part.idle": "the device is idle for {cause:noun}",

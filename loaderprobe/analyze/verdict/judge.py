@@ -113,13 +113,15 @@ def judge(found: Experiments) -> Bound:
         return inconclusive(found, reason, evidence)
     cpu_evidence = cores_are_busy(found)
     if top == "preprocessing" and cpu_evidence:
-        waits = _waiting_for_cores(*cpu_evidence)
+        waits = _waiting_for_cores(found, *cpu_evidence)
         taken = _all_disturbed(found, top) if waits else None
         if taken and lead_of(found, top) < thresholds.FAR_LEAD**2:
             return inconclusive(found, taken, evidence)
         if not taken:
-            reason = _reason("all_cores_busy", **_speedup(found, top), **waits)
-            return Bound(side="input", cause="cpu", reason=reason, evidence=(*evidence, *cpu_evidence))
+            kept = "idle_cores" in waits
+            reason = _reason("kept_from_cores" if kept else "all_cores_busy", **_speedup(found, top), **waits)
+            evidence += cpu_evidence
+            return Bound(side="input", cause="preprocessing" if kept else "cpu", reason=reason, evidence=evidence)
         # Whoever had the cores, no neighbour makes a lead as far as this one.
     reason = _reason("largest_speedup", **_speedup(found, top), **_waited(found, top), **_beside_compute(found, top))
     return Bound(side=side_of((top,)), cause=top, reason=reason, evidence=(*evidence, *cpu_evidence))
@@ -466,12 +468,17 @@ def cores_are_busy(found: Experiments) -> tuple[Evidence, ...]:
     )
 
 
-def _waiting_for_cores(delay: Evidence, cores: Evidence) -> Facts:
-    """Facts where workers wait for cores that they do not keep busy themselves."""
+def _waiting_for_cores(found: Experiments, delay: Evidence, cores: Evidence) -> Facts:
+    """Facts where workers wait for cores that they do not keep busy themselves: others do, or they stay idle."""
     if cores.threshold is None or cores.value >= cores.threshold:
         return {}
     available = cores.threshold / thresholds.CORES_IN_USE_SHARE
-    return {"run_delay_share": delay.value, "own_cores": cores.value, "cores": available}
+    facts: Facts = {"run_delay_share": delay.value, "own_cores": cores.value, "cores": available}
+    taken = [each.others.cpu_ns / each.others.span_ns for each in found.measurement.segments if each.others]
+    idle = available - cores.value - median(taken) if taken else 0.0
+    if delay.value >= thresholds.KEPT_DELAY and idle >= thresholds.KEPT_CORES:
+        facts |= {"idle_cores": idle}
+    return facts
 
 
 # Where compute is the limit for certain, although the rates of the parts do not predict training well enough.

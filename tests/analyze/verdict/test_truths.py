@@ -773,6 +773,11 @@ DISTURBED = {
         beside(CORES_TAKEN, EVERYWHERE), f"{INPUT} rounds_disturbed", more=True,
     ),
     "but for one of these rounds": Row(beside(CORES_TAKEN, BUT_ONE), CPU),
+    # Pinned to one of the cores, say: nothing uses the other one.
+    "workers that wait for a core while others stay idle": Row(
+        beside(run(cached(4.0), replace(EVEN, delay_s=0.02)), {}), "input preprocessing kept_from_cores",
+        facts={"idle_cores": 1.0},
+    ),
     "others use a core, until three rounds are quiet": Row(
         neighbour(False, False, True, True, True), PREPROCESSING, figures={"rates_images_per_s.loader": 250.0},
     ),
