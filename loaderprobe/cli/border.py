@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from inspect import Parameter, Signature
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO, get_args, get_origin
 
 import typer
 from rich.console import Console
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from loaderprobe.api.shown import Documented, Tabled
     from loaderprobe.protocols import OnStage
 
-Found = TypeVar("Found", bound="Documented")
 FORMS = ("md", "json", "html")
 """That a result is shown in, one at a time."""
 
@@ -106,15 +105,13 @@ class Invocation:
         if said:
             show(f"\nReport: {page}")
 
-    def show_and_keep(self, measure: Callable[[], Found], kind: str = "") -> Found:
-        """Measure once it is sure that the result can be kept; print it, keep it (a `kind` in any case), return it."""
+    def kept(self, kind: str) -> Invocation:
+        """The same, kept in any case: in a new directory of this kind without one of its own. Raises as `check`."""
         from loaderprobe.api.shown import usual_out
 
-        call = replace(self, out=usual_out(kind)) if kind and self.out is None else self
+        call = self if self.out is not None else replace(self, out=usual_out(kind))
         call.check()
-        found = measure()
-        call.show_then_keep(found)
-        return found
+        return call
 
 
 def command(options: Sequence[Option]) -> Callable[[Callable[..., int]], Callable[..., None]]:
