@@ -73,16 +73,16 @@ def resolve(kind: Kind, name: str) -> Any:
     return found
 
 
-def check_installed(kind: Kind, name: str) -> None:
-    """Raise what `resolve` raises, except that what is built in is trusted, and not imported, where torch is installed.
+def check_loader(name: str) -> None:
+    """Raise what `resolve` raises for a loader; a built-in one is trusted, and not imported, where torch is installed.
 
     A torch that is installed and broken is met by the process that imports it.
     """
-    check_name(kind, name)
-    if kind == "loader" and name in LIBRARIES:
+    check_name("loader", name)
+    if name in LIBRARIES:
         check_library(f"the loader {name}", LIBRARIES[name], f"'loaderprobe[{name}]'")
-    if name not in BUILT_IN[kind] or not all(find_spec(package) for package in ("torch", "torchvision")):
-        resolve(kind, name)
+    if name not in BUILT_IN["loader"] or not all(find_spec(package) for package in ("torch", "torchvision")):
+        resolve("loader", name)
 
 
 def check_decoder(name: str) -> None:

@@ -9,8 +9,8 @@ import shlex
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from inspect import Parameter, Signature
 from io import TextIOWrapper
@@ -34,9 +34,11 @@ from loaderprobe.records.files import masked
 from loaderprobe.records.options import ARGUMENT, JOIN, REQUIRED, Option
 from loaderprobe.store.codec import file_place, write_atomically, write_error, writing
 from loaderprobe.store.results import check_out
-from loaderprobe.units import join_words
+from loaderprobe.units import format_duration, join_words
 
 if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
     from loaderprobe.api.shown import Documented, Tabled
     from loaderprobe.protocols import OnStage
 
@@ -61,17 +63,41 @@ class Invocation:
     def silent(self) -> bool:
         return self.quiet or self.json
 
-    def counting(self) -> AbstractContextManager[OnStage]:
+    @contextmanager
+    def counting(self) -> Iterator[OnStage]:
         """A progress bar for counted items; a new text starts a new bar."""
-        from loaderprobe.cli.progress import counting
+        with ExitStack() as shown:
+            bars = _bars(self.silent)
+            tasks: dict[str, TaskID] = {}
 
-        return counting(stderr(), self.silent)
+            def update(text: str, done: int, total: int) -> None:
+                if not tasks:
+                    # Without a bar it would leave a blank line.
+                    shown.enter_context(bars)
+                if text not in tasks:
+                    tasks[text] = bars.add_task(text, left="")
+                bars.update(tasks[text], completed=done, total=max(total, 1), left=f"{done} of {total}")
 
-    def timed(self, left: str = "at most", ends: str = "measured") -> AbstractContextManager[OnStage]:
+            yield update
+
+    @contextmanager
+    def timed(self, left: str = "at most", ends: str = "measured") -> Iterator[OnStage]:
         """One bar over seconds, with what is being measured and the time left, `at most` or `about`; its last text."""
-        from loaderprobe.cli.progress import timed
+        with _bars(self.silent) as bars:
+            task = bars.add_task("starting", left="")
 
-        return timed(stderr(), self.silent, left, ends)
+            def update(text: str, done: int, total: int) -> None:
+                until = f"{left} {format_duration(total - done)} left" if done < total else ""
+                bars.update(task, description=text, completed=done, total=max(total, 1), left=until)
+
+            try:
+                yield update
+            except BaseException:
+                # An error stands alone: nothing is left of a bar that went no further.
+                bars.live.transient = True
+                raise
+            if ends:
+                bars.update(task, description=ends, completed=1, total=1, left="")
 
     def check(self) -> None:
         """Raises BadValue for more than one form, and for places what `file_place` and `check_out` raise."""
@@ -112,6 +138,22 @@ class Invocation:
         call = self if self.out is not None else replace(self, out=usual_out(kind))
         call.check()
         return call
+
+
+def _bars(quiet: bool) -> Progress:
+    """Where they do not fit into a line, what is measured is cut, and the time left stays."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.table import Column
+
+    return Progress(
+        TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
+        BarColumn(bar_width=16),
+        TextColumn("{task.fields[left]}"),
+        TimeElapsedColumn(),
+        console=stderr(),
+        disable=quiet,
+        expand=True,
+    )
 
 
 def command(options: Sequence[Option]) -> Callable[[Callable[..., int]], Callable[..., None]]:

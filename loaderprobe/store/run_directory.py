@@ -31,7 +31,7 @@ from loaderprobe.records.measurement import Measurement, RankSeen, RunFailure
 from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.report import DamagedFile
 from loaderprobe.records.studies import EpochsMeasured, Prefilled
-from loaderprobe.store.codec import decode, encode, read, write_atomically, write_in_folder, writing
+from loaderprobe.store.codec import encode, stored, write_atomically, write_in_folder, writing
 from loaderprobe.store.results import check_out, make_directory
 
 R = TypeVar("R", bound=Measurement | RunFailure | Prefilled | EpochsMeasured)
@@ -89,15 +89,14 @@ class RunDirectory:
         """A run that was made before. Raises BadValue when `path` is not one; `made_by` is what could be given."""
         file = path / "run.json"
         try:
-            data = read(file)
-            if data is None:
+            record = stored("run", RunRecord, file)
+            if record is None:
                 lacks = "is not a run: it has neither run.json (of a sweep) nor result.json (of all others)"
                 why = lacks if path.exists() else "does not exist"
                 if (path / "result.json").exists():
                     why = "is not a sweep's run: it holds the result of another command"
                 hint = f"give the directory that {made_by} wrote, such as loaderprobe-runs/DATE-TIME"
                 raise BadValue(f"{path} {why}", hint=hint)
-            record = decode("run", data, RunRecord, str(file))
             for config in record.spec.configs:
                 if not _NAME.fullmatch(config.data):
                     raise DamagedRun(str(file), f"is damaged: {config.data!r} is no fingerprint of files")
@@ -124,10 +123,9 @@ class RunDirectory:
     def files(self, fingerprint: str) -> FileSet:
         """The file set with this fingerprint. Raises DamagedRun when it is not there or cannot be used."""
         path = self._place("files", fingerprint)
-        data = read(path)
-        if data is None:
+        found = stored("files", FileSet, path)
+        if found is None:
             raise DamagedRun(str(path), "is missing from the run", hint="measure again into a new directory")
-        found = decode("files", data, FileSet, str(path))
         if found.fingerprint != fingerprint:
             raise DamagedRun(str(path), "is damaged: it holds other files than its name says")
         _check_paths(found, path)
@@ -136,8 +134,7 @@ class RunDirectory:
     def ceiling(self, fingerprint: str) -> StorageCeiling | None:
         """What is known of the storage under a file set; None when it was never measured. Raises DamagedRun."""
         path = self._place("ceilings", fingerprint)
-        data = read(path)
-        found = None if data is None else decode("ceiling", data, StorageCeiling, str(path))
+        found = stored("ceiling", StorageCeiling, path)
         if found is not None and found.data != fingerprint:
             raise DamagedRun(str(path), "is damaged: it is of other files than its name says")
         return found
@@ -207,8 +204,7 @@ class RunDirectory:
 
     def _result(self, kind: str, type_: type[R], path: Path, key: str) -> R | DamagedFile | None:
         try:
-            data = read(path)
-            found = None if data is None else decode(kind, data, type_, str(path))
+            found = stored(kind, type_, path)
             if found is not None and found.config.key != key:
                 raise DamagedRun(str(path), "is damaged: it is of another configuration than its name says")
         except DamagedRun as error:
@@ -244,10 +240,9 @@ def _check_paths(files: FileSet, source: Path) -> None:
 def _read_rank(measurement: Path, rank: int, of: Measurement) -> RankSeen:
     """What a rank saw, in as many segments as the measurement has. Raises DamagedRun."""
     path = _of_rank(measurement, rank)
-    data = read(path)
-    if data is None:
+    seen = stored("rank", RankSeen, path)
+    if seen is None:
         raise DamagedRun(str(path), "is missing from the run")
-    seen = decode("rank", data, RankSeen, str(path))
     if seen.rank != rank or len(seen.steps) != len(of.segments):
         raise DamagedRun(str(path), "is damaged: it is of another measurement")
     return seen
