@@ -52,8 +52,8 @@ REFUSED: list[tuple[plugins.Kind, str, type[LoaderprobeError], str, str]] = [
         for name in ("../x:Y", "a b:C", ":", "x\0y:Z", "nowhere..at:Z")
     ),
     ("loader", "mime", BadValue, "no loader named 'mime'", "^use dali, datasets, energon, .*, mds, mine, .* or webdat"),
-    ("loader", "torch", BadValue, "'torch' is ambiguous: .* loaderprobe itself and acme:Loader", "uninstall"),
-    ("loader", "mine", BadValue, "'mine' is ambiguous: .* acme:Loader of .* and other:Loader", "acme:Loader names"),
+    ("loader", "torch", BadValue, "'torch' is ambiguous: .* acme:Loader and loaderprobe.loaders.torch:", "uninstall"),
+    ("loader", "mine", BadValue, "'mine' is ambiguous: .* acme:Loader and other:Loader", "acme:Loader names"),
     ("loader", "broken:Loader", MissingPart, "'broken:Loader' cannot be loaded: RuntimeError: no licence", "imported"),
     ("loader", "parts:Mute", BadValue, "cannot be a loader: it has no batches or records", PAGE),
     ("loader", "parts:Older", BadValue, r"a loader: it is not made by Class\(config, files, scratch\)", PAGE),

@@ -55,7 +55,7 @@ def run(call: Invocation, *, words: list[str] | None, **asked: Any) -> int:
     A script without a DataLoader trains on and saves as ever, and an estimate is printed at its end.
     """
     from loaderprobe.api.diagnose import prints_to_stderr
-    from loaderprobe.api.run import python_of, run_command
+    from loaderprobe.api.run import run_command
     from loaderprobe.api.shown import usual_out
     from loaderprobe.records.attached import AttachRequest
     from loaderprobe.render.watch import without_verdict
@@ -65,7 +65,7 @@ def run(call: Invocation, *, words: list[str] | None, **asked: Any) -> int:
     place = (call.out or usual_out("run")).absolute()
     request = AttachRequest(run=str(place), scratch="", command=command_line(), **asked)
     with prints_to_stderr() if call.json else nullcontext():
-        ran = run_command(python_of(words or []), request, os.environ)
+        ran = run_command(words or [], request, os.environ)
     if ran.found is not None:
         call.show(ran.found)
         if ran.not_kept is not None:
