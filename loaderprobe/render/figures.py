@@ -160,7 +160,6 @@ COUNTERS = tuple(
 )
 """What a GPU has of these, on its page; CSV has all that it gives."""
 TABLE = tuple(each for each in FIGURES if each.head and each.at != "read_amplification")
-"""The columns of a table of configurations."""
 OF_LAYOUTS = tuple(each for each in FIGURES if each.head and each not in TABLE)
 """Columns where several layouts are in a table."""
 _WORDS = {each.at: each.words for each in (*FIGURES, *COUNTERS)} | {
@@ -246,4 +245,3 @@ EVIDENCE = (
     Column("Threshold", lambda found: figure(found.threshold)),
     Column("Unit", lambda found: found.unit),
 )
-"""The columns of a table of evidence."""
