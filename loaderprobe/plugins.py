@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from importlib.util import find_spec
 from typing import Any, Literal
 
@@ -73,16 +73,16 @@ def resolve(kind: Kind, name: str) -> Any:
     return found
 
 
-def check_installed(kind: Kind, name: str) -> None:
-    """Raise what `resolve` raises, except that what is built in is trusted, and not imported, where torch is installed.
+def check_loader(name: str) -> None:
+    """Raise what `resolve` raises for a loader; a built-in one is trusted, and not imported, where torch is installed.
 
     A torch that is installed and broken is met by the process that imports it.
     """
-    check_name(kind, name)
-    if kind == "loader" and name in LIBRARIES:
+    check_name("loader", name)
+    if name in LIBRARIES:
         check_library(f"the loader {name}", LIBRARIES[name], f"'loaderprobe[{name}]'")
-    if name not in BUILT_IN[kind] or not all(find_spec(package) for package in ("torch", "torchvision")):
-        resolve(kind, name)
+    if name not in BUILT_IN["loader"] or not all(find_spec(package) for package in ("torch", "torchvision")):
+        resolve("loader", name)
 
 
 def check_decoder(name: str) -> None:
@@ -134,10 +134,11 @@ def _lack(kind: Kind, found: Any) -> str | None:
 def check_name(kind: Kind, name: str) -> tuple[str, str]:
     """(module, class) behind a name; not imported. Raises BadValue for an unknown or ambiguous name, or one of none."""
     points, own = list(entry_points(group=f"loaderprobe.{kind}s")), f"package.module:{NOUNS[kind]}"
-    taken = [point for point in points if point.name == name]
-    targets = {each for each in (BUILT_IN[kind].get(name), *(point.value for point in taken)) if each}
-    if len(targets) > 1:
-        raise _ambiguous(kind, name, taken)
+    taken = [point.value for point in points if point.name == name]
+    targets = {each for each in (BUILT_IN[kind].get(name), *taken) if each}
+    if len(targets) > 1:  # none of them may replace another silently
+        why = f"the {kind} '{name}' is ambiguous: it is the name of {join_words(sorted(targets))}"
+        raise BadValue(why, hint=f"uninstall a package, or rename its entry point; {taken[0]} names the class itself")
     target = next(iter(targets), name if ":" in name else None)
     if target is None:
         known = join_words(sorted({*BUILT_IN[kind], *(point.name for point in points)}), "or")
@@ -146,13 +147,3 @@ def check_name(kind: Kind, name: str) -> tuple[str, str]:
     if not all(part.isidentifier() for part in (*module_name.split("."), attribute)):
         raise BadValue(f"'{target}' names no {kind}", hint=f"write {own} for one of your own")
     return module_name, attribute
-
-
-def _ambiguous(kind: Kind, name: str, taken: list[EntryPoint]) -> BadValue:
-    """The error for a name that several classes have: none of them may replace another silently."""
-    owners = [f"{point.value} of {point.dist.name if point.dist else 'an unknown package'}" for point in taken]
-    ours = ["loaderprobe itself"] if name in BUILT_IN[kind] else []
-    return BadValue(
-        f"the {kind} '{name}' is ambiguous: it is the name of {join_words([*ours, *owners])}",
-        hint=f"rename the entry point of the package or uninstall it; {taken[0].value} names the class itself",
-    )

@@ -12,7 +12,6 @@ import pytest
 
 import loaderprobe
 from loaderprobe.api.generate import generate
-from loaderprobe.cli.commands import RETIRED
 from loaderprobe.errors import BadValue
 from loaderprobe.system.environment import ROCM, list_gpus
 from scripts.goldens import FORMATS
@@ -125,7 +124,6 @@ REFUSED: list[tuple[tuple[str, ...], int, str]] = [
     (("sweep", TAR, "--compute", "emulated:1", "--layout", "files"), 2, "holds tar, not files"),
     (("sweep", "sets/64x48", "--compute", "emulated:1", "--layout", "tar"), 2, "add --convert-to DIR"),
     *(((command, LONG), 2, "File name too long") for command in ("report", "doctor", "bandwidth", "plan", "trace")),
-    *(((name, "--model", "mlp"), 2, f"{now}; see loaderprobe explain changes") for name, now in RETIRED.items()),
     (("plan",), 2, "no run is given"),
     *(((verb, "several"), 2, THE_NEWEST) for verb in ("report", "plan")),
     (("sweep", "--resume", "several"), 2, f"{THE_NEWEST.removesuffix('new')}old"),  # which is a sweep's

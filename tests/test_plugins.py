@@ -52,8 +52,8 @@ REFUSED: list[tuple[plugins.Kind, str, type[LoaderprobeError], str, str]] = [
         for name in ("../x:Y", "a b:C", ":", "x\0y:Z", "nowhere..at:Z")
     ),
     ("loader", "mime", BadValue, "no loader named 'mime'", "^use dali, datasets, energon, .*, mds, mine, .* or webdat"),
-    ("loader", "torch", BadValue, "'torch' is ambiguous: .* loaderprobe itself and acme:Loader", "uninstall"),
-    ("loader", "mine", BadValue, "'mine' is ambiguous: .* acme:Loader of .* and other:Loader", "acme:Loader names"),
+    ("loader", "torch", BadValue, "'torch' is ambiguous: .* acme:Loader and loaderprobe.loaders.torch:", "uninstall"),
+    ("loader", "mine", BadValue, "'mine' is ambiguous: .* acme:Loader and other:Loader", "acme:Loader names"),
     ("loader", "broken:Loader", MissingPart, "'broken:Loader' cannot be loaded: RuntimeError: no licence", "imported"),
     ("loader", "parts:Mute", BadValue, "cannot be a loader: it has no batches or records", PAGE),
     ("loader", "parts:Older", BadValue, r"a loader: it is not made by Class\(config, files, scratch\)", PAGE),
@@ -104,14 +104,14 @@ def test_what_is_built_in_is_imported_only_to_say_what_is_missing(monkeypatch: p
         raise ModuleNotFoundError(f"No module named 'torchvision', which {name} imports")
 
     monkeypatch.setattr(plugins, "import_module", imported)
-    plugins.check_installed("loader", "torch")
+    plugins.check_loader("torch")
     with pytest.raises(BadValue, match="no loader named 'ffcv'"):
-        plugins.check_installed("loader", "ffcv")
+        plugins.check_loader("ffcv")
     with pytest.raises(MissingPart, match=r"which tests\.planted\.loaders imports"):
-        plugins.check_installed("loader", "tests.planted.loaders:Plain")
+        plugins.check_loader("tests.planted.loaders:Plain")
     monkeypatch.setattr(plugins, "find_spec", {"torch": "there"}.get)
     with pytest.raises(MissingPart, match="No module named 'torchvision'"):
-        plugins.check_installed("loader", "torch")
+        plugins.check_loader("torch")
 
 
 @pytest.mark.parametrize("name", LIBRARIES)
@@ -124,7 +124,7 @@ def test_a_missing_library_is_named_with_the_line_that_installs_it(name: str, mo
 
     monkeypatch.setattr(plugins, "find_spec", find)
     with pytest.raises(MissingPart, match=f"the loader {name} needs .* not installed") as caught:
-        plugins.check_installed("loader", name)
+        plugins.check_loader(name)
     with pytest.raises(MissingPart, match="the decoder opencv needs cv2") as decoder:
         plugins.check_decoder("opencv")
     assert decoder.value.hint == "pip install opencv-python-headless"

@@ -6,6 +6,7 @@ To this process, or to several processes or nodes that read at once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -98,7 +99,9 @@ def bandwidth(
         if asked and len(asked) > 1:
             raise BadValue("ranks have one number of readers each", hint="--ranks 1,2,4 --readers 4")
         spreads = None if ranks is None else spreads_of(ranks, coordinator.nodes if coordinator else None)
-        measured = read_by_ranks(coordinator, request, spreads, heard)
+        ranks_here = on_this_machine(max(spreads or [(1, 1)])[0])
+        with nullcontext(coordinator) if coordinator else ranks_here as processes:
+            measured = read_by_ranks(processes, request, spreads, heard)
     return Bandwidth.of(judge_bandwidth(measured, RATES, origin_now(command)))
 
 
@@ -127,16 +130,9 @@ def ladder_of(
 
 
 def read_by_ranks(
-    coordinator: Coordinator | None, asked: ProbeRequest, spreads: Sequence[tuple[int, int]] | None, on_phase: OnStage
+    coordinator: Coordinator, asked: ProbeRequest, spreads: Sequence[tuple[int, int]] | None, on_phase: OnStage
 ) -> BandwidthMeasurement:
-    """What the ranks get of each step, which has children of its own. Without a launcher (None) on this machine.
-
-    `spreads` are (ranks, nodes) of the ladder; None for all processes of a launcher, and half as many down to one.
-    """
-    if coordinator is None:
-        assert spreads is not None
-        with on_this_machine(max(spreads)[0]) as coordinator:
-            return read_by_ranks(coordinator, asked, spreads, on_phase)
+    """What the ranks get of each step, which has children of its own; `spreads` as of `ladder_of`."""
     nodes = coordinator.nodes
     steps = ladder_of(spreads, nodes, asked.readers[0] if asked.readers else READERS)
     sample = _sample(asked, steps)

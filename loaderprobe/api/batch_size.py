@@ -80,7 +80,7 @@ ONE_S = 1.0
 class Meter(SamplerThread):
     """One thread that reads the utilization while it is entered: of the GPU of this `uuid`; None: the CPU's cores."""
 
-    def __init__(self, clock: Clock, uuid: str | None, *, period_s: float = PERIOD_S) -> None:
+    def __init__(self, clock: Clock, uuid: str | None, period_s: float) -> None:
         self._name = "own_cpu" if uuid is None else "gpu_utilization"
         self._cores = CoresSampler(clock, cores_available()) if uuid is None else None
         super().__init__([self._cores or NvmlSampler(clock, uuid)], period_s)
@@ -224,13 +224,12 @@ def _prober(
     limit = parse_bytes(str(memory)) if memory is not None else None
     if limit is None and uuid is None:
         limit = round(MEMORY_SHARE * (memory_left_bytes() or 0)) or None
-    period_s = {} if ours else {"period_s": ONE_S}
     prober = TorchProber(
         model,
         batches,
         loss=loss or usual_loss,
         clock=clock,
-        meter=lambda: Meter(clock, uuid, **period_s),
+        meter=lambda: Meter(clock, uuid, PERIOD_S if ours else ONE_S),
         steps=iterations or (None if ours else UPDATES),
         memory_limit=limit,
         precision=precision,

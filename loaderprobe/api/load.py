@@ -98,10 +98,9 @@ class Run(Tabled):
 
     __slots__ = ("_document", "_report", "directory")
 
-    def __init__(self, directory: RunDirectory, report: Report | None = None) -> None:
-        """`report` is what is in it, where that was judged already."""
+    def __init__(self, directory: RunDirectory) -> None:
         self.directory = directory
-        self._report = report
+        self._report: Report | None = None
         self._document: Document | None = None
 
     @property

@@ -226,7 +226,9 @@ def plan(
         cache=quantities.cache(cache),
         checkpoint=None if checkpoint is None else quantities.checkpoint(checkpoint),
     )
-    offers = offers_of([storage] if isinstance(storage, str) else list(storage), now.date())
+    storages = [storage] if isinstance(storage, str) else list(storage)
+    entries = catalogue() if any(not text[:1].isdigit() for text in storages) else ()
+    offers = [_offer(text.strip(), entries, now.date()) for text in storages]
     workload = as_asked(workload, asked.images_per_file, images=count, file_bytes=file_bytes)
     if asked.cache.kind != "none" and workload.images is None:
         raise BadValue("a cache is compared with the size of the set, which is not known", hint="add --images")
@@ -235,12 +237,6 @@ def plan(
         created_utc=now.isoformat(timespec="seconds"),
     )  # fmt: skip
     return Plan(**values(made))
-
-
-def offers_of(texts: list[str], today: date) -> list[PlanSupply]:
-    """The storages that `--storage` names. Raises BadValue."""
-    entries = catalogue() if any(not text[:1].isdigit() for text in texts) else ()
-    return [_offer(text.strip(), entries, today) for text in texts]
 
 
 def _offer(text: str, entries: tuple[CatalogueEntry, ...], today: date) -> PlanSupply:

@@ -61,10 +61,14 @@ class Ran:
 
 
 def run_command(command: Sequence[str], request: AttachRequest, environment: Mapping[str, str]) -> Ran:
-    """Run a command with loaderprobe attached to every Python that it starts.
+    """Run a command with loaderprobe attached to every Python that it starts; this Python runs a script.
 
-    Raises Refused when the directory of the result is not empty, MissingPart for a command that cannot be started.
+    Raises BadValue for an empty command, Refused when the directory of the result is not empty, MissingPart for a
+    command that cannot be started.
     """
+    if not command:
+        raise BadValue("no command is given", hint="loaderprobe run -- python train.py ARGS")
+    command = [sys.executable, *command] if command[0].endswith(".py") else command
     run = Path(request.run)
     check_out(run)
     path = os.pathsep.join([str(STARTUP), *filter(None, [environment.get("PYTHONPATH")])])
@@ -217,13 +221,6 @@ def attached(
             attachment.close()
             if found.diagnosis is None:
                 found.reason = not_measured(attachment.record())
-
-
-def python_of(command: Sequence[str]) -> list[str]:
-    """The command; one that begins with a script is run by this Python. Raises BadValue for an empty one."""
-    if not command:
-        raise BadValue("no command is given", hint="loaderprobe run -- python train.py ARGS")
-    return [sys.executable, *command] if command[0].endswith(".py") else [*command]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

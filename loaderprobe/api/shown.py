@@ -83,11 +83,11 @@ class Shown(ABC):
 
         return document_markdown(self.document())
 
-    def html(self) -> str:
-        """The same as one HTML file with charts, which works offline."""
+    def html(self, *, inline: bool = False) -> str:
+        """The same as one HTML file with charts, which works offline; `inline` one element of it, for a notebook."""
         from loaderprobe.render.pages import document_page
 
-        return document_page(self.document(), made_by=self.made_by())
+        return document_page(self.document(), made_by=self.made_by(), inline=inline)
 
     def svg(self) -> str:
         """The picture of its first screen, for a page that takes no HTML. Raises BadValue where it has none."""
@@ -99,9 +99,7 @@ class Shown(ABC):
         return drawn
 
     def _repr_html_(self) -> str:
-        from loaderprobe.render.pages import document_page
-
-        return document_page(self.document(), made_by=self.made_by(), inline=True)
+        return self.html(inline=True)
 
     def __str__(self) -> str:
         return self.text()

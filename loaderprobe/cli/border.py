@@ -9,13 +9,13 @@ import shlex
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from inspect import Parameter, Signature
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO, get_args, get_origin
 
 import typer
 from rich.console import Console
@@ -34,13 +34,14 @@ from loaderprobe.records.files import masked
 from loaderprobe.records.options import ARGUMENT, JOIN, REQUIRED, Option
 from loaderprobe.store.codec import file_place, write_atomically, write_error, writing
 from loaderprobe.store.results import check_out
-from loaderprobe.units import join_words
+from loaderprobe.units import format_duration, join_words
 
 if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
     from loaderprobe.api.shown import Documented, Tabled
     from loaderprobe.protocols import OnStage
 
-Found = TypeVar("Found", bound="Documented")
 FORMS = ("md", "json", "html")
 """That a result is shown in, one at a time."""
 
@@ -62,17 +63,41 @@ class Invocation:
     def silent(self) -> bool:
         return self.quiet or self.json
 
-    def counting(self) -> AbstractContextManager[OnStage]:
+    @contextmanager
+    def counting(self) -> Iterator[OnStage]:
         """A progress bar for counted items; a new text starts a new bar."""
-        from loaderprobe.cli.progress import counting
+        with ExitStack() as shown:
+            bars = _bars(self.silent)
+            tasks: dict[str, TaskID] = {}
 
-        return counting(stderr(), self.silent)
+            def update(text: str, done: int, total: int) -> None:
+                if not tasks:
+                    # Without a bar it would leave a blank line.
+                    shown.enter_context(bars)
+                if text not in tasks:
+                    tasks[text] = bars.add_task(text, left="")
+                bars.update(tasks[text], completed=done, total=max(total, 1), left=f"{done} of {total}")
 
-    def timed(self, left: str = "at most", ends: str = "measured") -> AbstractContextManager[OnStage]:
+            yield update
+
+    @contextmanager
+    def timed(self, left: str = "at most", ends: str = "measured") -> Iterator[OnStage]:
         """One bar over seconds, with what is being measured and the time left, `at most` or `about`; its last text."""
-        from loaderprobe.cli.progress import timed
+        with _bars(self.silent) as bars:
+            task = bars.add_task("starting", left="")
 
-        return timed(stderr(), self.silent, left, ends)
+            def update(text: str, done: int, total: int) -> None:
+                until = f"{left} {format_duration(total - done)} left" if done < total else ""
+                bars.update(task, description=text, completed=done, total=max(total, 1), left=until)
+
+            try:
+                yield update
+            except BaseException:
+                # An error stands alone: nothing is left of a bar that went no further.
+                bars.live.transient = True
+                raise
+            if ends:
+                bars.update(task, description=ends, completed=1, total=1, left="")
 
     def check(self) -> None:
         """Raises BadValue for more than one form, and for places what `file_place` and `check_out` raise."""
@@ -106,15 +131,29 @@ class Invocation:
         if said:
             show(f"\nReport: {page}")
 
-    def show_and_keep(self, measure: Callable[[], Found], kind: str = "") -> Found:
-        """Measure once it is sure that the result can be kept; print it, keep it (a `kind` in any case), return it."""
+    def kept(self, kind: str) -> Invocation:
+        """The same, kept in any case: in a new directory of this kind without one of its own. Raises as `check`."""
         from loaderprobe.api.shown import usual_out
 
-        call = replace(self, out=usual_out(kind)) if kind and self.out is None else self
+        call = self if self.out is not None else replace(self, out=usual_out(kind))
         call.check()
-        found = measure()
-        call.show_then_keep(found)
-        return found
+        return call
+
+
+def _bars(quiet: bool) -> Progress:
+    """Where they do not fit into a line, what is measured is cut, and the time left stays."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.table import Column
+
+    return Progress(
+        TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
+        BarColumn(bar_width=16),
+        TextColumn("{task.fields[left]}"),
+        TimeElapsedColumn(),
+        console=stderr(),
+        disable=quiet,
+        expand=True,
+    )
 
 
 def command(options: Sequence[Option]) -> Callable[[Callable[..., int]], Callable[..., None]]:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 import loaderprobe
 from loaderprobe.cli.border import (
@@ -21,7 +20,6 @@ from loaderprobe.cli.border import (
     command,
     command_line,
     ended,
-    report_error,
     say,
     show,
     stderr,
@@ -57,7 +55,7 @@ def run(call: Invocation, *, words: list[str] | None, **asked: Any) -> int:
     A script without a DataLoader trains on and saves as ever, and an estimate is printed at its end.
     """
     from loaderprobe.api.diagnose import prints_to_stderr
-    from loaderprobe.api.run import python_of, run_command
+    from loaderprobe.api.run import run_command
     from loaderprobe.api.shown import usual_out
     from loaderprobe.records.attached import AttachRequest
     from loaderprobe.render.watch import without_verdict
@@ -67,7 +65,7 @@ def run(call: Invocation, *, words: list[str] | None, **asked: Any) -> int:
     place = (call.out or usual_out("run")).absolute()
     request = AttachRequest(run=str(place), scratch="", command=command_line(), **asked)
     with prints_to_stderr() if call.json else nullcontext():
-        ran = run_command(python_of(words or []), request, os.environ)
+        ran = run_command(words or [], request, os.environ)
     if ran.found is not None:
         call.show(ran.found)
         if ran.not_kept is not None:
@@ -91,12 +89,11 @@ def diagnose(call: Invocation, **asked: Any) -> int:
     """
     from loaderprobe.api.diagnose import prints_to_stderr
 
-    def measure() -> loaderprobe.Diagnosis:
-        # The user's code may go to another folder.
-        with chdir("."), prints_to_stderr(), call.timed() as progress:
-            return loaderprobe.diagnose(**asked, command=command_line(), progress=progress)
-
-    found = call.show_and_keep(measure, "diagnose")
+    call = call.kept("diagnose")
+    # The user's code may go to another folder.
+    with chdir("."), prints_to_stderr(), call.timed() as progress:
+        found = loaderprobe.diagnose(**asked, command=command_line(), progress=progress)
+    call.show_then_keep(found)
     return ended(interrupted=found.interrupted)
 
 
@@ -132,11 +129,10 @@ def bandwidth(call: Invocation, **asked: Any) -> int:
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup
         signal.signal(signal.SIGHUP, signal.default_int_handler)
 
-    def measure() -> loaderprobe.Bandwidth:
-        with call.counting() as on_count:
-            return loaderprobe.bandwidth(**asked, command=command_line(), progress=on_count)
-
-    found = call.show_and_keep(measure)
+    call.check()
+    with call.counting() as on_count:
+        found = loaderprobe.bandwidth(**asked, command=command_line(), progress=on_count)
+    call.show_then_keep(found)
     return ended(interrupted=found.interrupted, failed=bool(found.failed))
 
 
@@ -321,16 +317,14 @@ def layers(call: Invocation, **asked: Any) -> int:
     Trains on one batch of random images in memory, or on DATA: then loading is a part of the step.
     """
     _check_data(asked)
+    call = call.kept("layers")
+    # torch's profiler prints lines of its own, even where nothing is wrong.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+    from loaderprobe.api.layers import named_layers
 
-    def measure() -> loaderprobe.Layers:
-        # torch's profiler prints lines of its own, even where nothing is wrong.
-        os.environ.setdefault("KINETO_LOG_LEVEL", "99")
-        from loaderprobe.api.layers import named_layers
-
-        with call.counting() as progress:
-            return named_layers(**asked, progress=progress, command=command_line())
-
-    call.show_and_keep(measure, "layers")
+    with call.counting() as progress:
+        found = named_layers(**asked, progress=progress, command=command_line())
+    call.show_then_keep(found)
     return EXIT_DONE
 
 
@@ -351,18 +345,16 @@ def batch_size(call: Invocation, **asked: Any) -> int:
     """
     _check_data(asked)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
+    call = call.kept("batch-size")
+    if not call.quiet:
+        most = "32 short trainings (probes) of about 2 s each, longer where a step is"
+        most = most if asked["strategy"] == "throughput" else "100 trainings of many steps (loops)"
+        say(f"Up to {most}, each with one batch size; Ctrl-C ends with the fastest so far.")
+    with call.counting() as progress:
+        from loaderprobe.api.batch_size import named_batch_size
 
-    def measure() -> loaderprobe.BatchSize:
-        if not call.quiet:
-            most = "32 short trainings (probes) of about 2 s each, longer where a step is"
-            most = most if asked["strategy"] == "throughput" else "100 trainings of many steps (loops)"
-            say(f"Up to {most}, each with one batch size; Ctrl-C ends with the fastest so far.")
-        with call.counting() as progress:
-            from loaderprobe.api.batch_size import named_batch_size
-
-            return named_batch_size(**asked, progress=progress, command=command_line())
-
-    found = call.show_and_keep(measure, "batch-size")
+        found = named_batch_size(**asked, progress=progress, command=command_line())
+    call.show_then_keep(found)
     return ended(interrupted=found.interrupted)
 
 
@@ -398,26 +390,7 @@ def explain(call: Invocation, *, topic: str | None) -> int:
     return EXIT_DONE
 
 
-RETIRED = {
-    "devices": "loaderprobe sweep --model mlp,convnet --compute cpu,cuda --ranks 1,2",
-    "tune": "loaderprobe sweep --workers auto, or loaderprobe batch-size",
-}
-"""Commands that went: what answers their question now."""
-
-
-class Commands(TyperGroup):
-    """The commands; one that went says what came in its place."""
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Exits with code 2 for a command that went, and as usual for a name that is none."""
-        if instead := RETIRED.get(args[0]):
-            error = BadValue(f"'{args[0]}' is no command any more", hint=f"{instead}; see loaderprobe explain changes")
-            raise typer.Exit(report_error(error))
-        return super().resolve_command(ctx, args)
-
-
 app = typer.Typer(
-    cls=Commands,
     epilog="Your own DataLoader: loaderprobe explain diagnose.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

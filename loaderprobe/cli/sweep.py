@@ -26,8 +26,12 @@ def swept(call: Invocation, *, coordinator: Coordinator | None, resume: Path | N
     """Measure what is asked, or what is left of `resume`; returns the exit code."""
     from loaderprobe.render.format import counted
 
-    if resume is not None:
-        _refuse_ignored(call)
+    for option in call.options if resume is not None else ():
+        if option.name in call.typed and option.name not in BESIDE_RESUME:
+            raise BadValue(
+                f"{option.said} would be ignored beside --resume: a resumed run keeps its own settings",
+                hint=f"leave {option.said} out, or begin a new run without --resume",
+            )
     told = Told(call, asked, resume)
     with told.bars:
         try:
@@ -49,16 +53,6 @@ def swept(call: Invocation, *, coordinator: Coordinator | None, resume: Path | N
         _say_resume(f"{counted(pending, 'configuration')} not measured yet", run)
     failed = any(row.status == "failed" for row in summary.configurations)
     return ended(interrupted=False, failed=failed or bool(summary.run.damaged))
-
-
-def _refuse_ignored(call: Invocation) -> None:
-    """Raises BadValue for an option that a resumed run would ignore, since it keeps its own settings."""
-    for option in call.options:
-        if option.name in call.typed and option.name not in BESIDE_RESUME:
-            raise BadValue(
-                f"{option.said} would be ignored beside --resume: a resumed run keeps its own settings",
-                hint=f"leave {option.said} out, or begin a new run without --resume",
-            )
 
 
 def _say_resume(said: str, run: loaderprobe.Run) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from loaderprobe.plugins import WITHOUT_TORCH, Kind, check_decoder, check_installed, check_name, resolve
+from loaderprobe.plugins import WITHOUT_TORCH, Kind, check_decoder, check_loader, check_name, resolve
 from loaderprobe.protocols import (
     Checked,
     Clock,
@@ -40,7 +40,7 @@ def check_parts(loader: LoaderSpec, compute: ComputeSpec) -> None:
     take; MissingPart for a plug-in that cannot be imported, for torch where it is not installed, or for a device that
     is not there. No device is used, and a built-in loader is not imported: a torch that is broken fails later.
     """
-    check_installed("loader", loader.name)
+    check_loader(loader.name)
     check_decoder(loader.decoder)
     _checked(_arguments(loader, compute, SystemClock()))
 

@@ -1,8 +1,9 @@
 """The table of figures: each one's column, words and place in the summary; and a row of cells made of it.
 
-A new figure of a configuration is a field of `Verdict`, which the JSON and its schema have at once, and a row here, for
-CSV and data frames; with a `head`, it is a column of every table of configurations, too, and its `help` a part of the
-legend. Where it is None, `Verdict.unavailable` has the reason, and reports list it under *Not measured*.
+A new figure of a configuration is a row here, for JSON and its schema, CSV and data frames; with a `head`, it is a
+column of every table of configurations, too, and its `help` a part of the legend. `of` computes one that follows from
+others; one from raw values is a field of `Verdict`, which `analyze/judge.py` fills. Where that is None,
+`Verdict.unavailable` has the reason, and reports list it under *Not measured*.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from loaderprobe.records.config import options_of
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.resources import ABLATIONS, GAP_CAUSES, JUDGED, ONLY_WAITED, RESOURCE, SPEEDUPS, WAITED
 from loaderprobe.records.thresholds import MOST_UNEXPLAINED
-from loaderprobe.records.verdict import Evidence, Gaps
+from loaderprobe.records.verdict import Evidence, Gaps, Verdict
 from loaderprobe.render.document import Column
 from loaderprobe.render.format import figure, megabytes_per_s, percent
 from loaderprobe.render.groups import speed
@@ -40,9 +41,13 @@ class Figure:
     """What that column is, as the legend says it."""
     show: Callable[[float | None], str] = figure
     """How that column shows it: shares in percent, bytes/s in MB/s without the unit."""
+    of: Callable[[Verdict], float | None] | None = None
+    """What it follows from, where no record has it: then its place is a name of its own."""
 
     def get(self, row: ConfigurationRow) -> Any:
         """The figure, or its interval; None where it does not exist."""
+        if self.of:
+            return self.of(row.verdict) if row.verdict else None
         found: Any = row if self.at.startswith("gpu_window.") else row.verdict
         for name in self.at.split("."):
             if isinstance(found, Gaps):
@@ -155,7 +160,6 @@ COUNTERS = tuple(
 )
 """What a GPU has of these, on its page; CSV has all that it gives."""
 TABLE = tuple(each for each in FIGURES if each.head and each.at != "read_amplification")
-"""The columns of a table of configurations."""
 OF_LAYOUTS = tuple(each for each in FIGURES if each.head and each not in TABLE)
 """Columns where several layouts are in a table."""
 _WORDS = {each.at: each.words for each in (*FIGURES, *COUNTERS)} | {
@@ -241,4 +245,3 @@ EVIDENCE = (
     Column("Threshold", lambda found: figure(found.threshold)),
     Column("Unit", lambda found: found.unit),
 )
-"""The columns of a table of evidence."""

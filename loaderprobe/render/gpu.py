@@ -57,7 +57,6 @@ def _timeline_rows(name: str, view: TimelineView, length_ns: int, high: float) -
 
 
 _COUNTERS = {"sm_utilization": "SM utilization, measured (GPM)", "sm_occupancy": "occupancy, measured (GPM)"}
-"""Figures of the GPU's counters, by their name in `gpu`."""
 
 
 def window_parts(report: Report, group: RowGroup) -> Iterator[Part]:

@@ -21,7 +21,7 @@ from loaderprobe.records.report import SUMMARY_SCHEMA, ConfigurationRow, Detail,
 from loaderprobe.records.resources import INPUTS, SPEEDUPS
 from loaderprobe.records.verdict import Advice, Bound, Evidence, Forecast, GapVerdict, Knee, Verdict
 from loaderprobe.render.doctor import why_words
-from loaderprobe.render.figures import evidence_words
+from loaderprobe.render.figures import FIGURES, evidence_words
 from loaderprobe.render.trace import bound_sentence
 from loaderprobe.render.words import action_words, knee_words, message, remark_words, sentence
 
@@ -77,7 +77,8 @@ def _configuration(row: ConfigurationRow) -> dict[str, Any]:
     """A row, flat as far as its options and the verdict go; the parts of the verdict stay records."""
     own = {name: getattr(row, name) for name in _OF_ROW}
     verdict = {name: getattr(row.verdict, name, None) for name in _OF_VERDICT}
-    return {"key": row.key, **options_of(row.config), **own, **verdict}
+    derived = {figure.at: figure.get(row) for figure in FIGURES if figure.of}
+    return {"key": row.key, **options_of(row.config), **own, **verdict, **derived}
 
 
 @cache
@@ -86,6 +87,7 @@ def _configuration_type() -> type[msgspec.Struct]:
     row |= {"key": str, "unavailable": dict[str, Remark]}
     kinds = {"key": str, **{name: each.type for name, each in OPTIONS.items()}}
     kinds |= {name: row[name] for name in _OF_ROW} | {name: verdict[name] | None for name in _OF_VERDICT}
+    kinds |= {figure.at: float | None for figure in FIGURES if figure.of}
     return msgspec.defstruct("Configuration", list(kinds.items()), kw_only=True)
 
 

@@ -66,6 +66,12 @@ def read(path: Path) -> bytes | None:
         raise DamagedRun(str(path), f"cannot be read: {error.strerror}", hint=hint) from error
 
 
+def stored(kind: str, type_: type[T], path: Path) -> T | None:
+    """The value in the envelope of a stored file; None where there is none. Raises DamagedRun."""
+    data = read(path)
+    return None if data is None else decode(kind, data, type_, str(path))
+
+
 def check_numbers(tree: Any) -> None:
     """Raises BadValue for a number that no counter or clock gives: arithmetic with it would overflow."""
     todo = [tree]

@@ -15,24 +15,23 @@ RUN/  run.json               sweep spec, environment
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import filelock
 
 from loaderprobe.errors import MEASURE_AGAIN, BadValue, DamagedRun, Locked, Refused
-from loaderprobe.records import by_key
 from loaderprobe.records.config import SweepSpec
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import COLUMNS, Measurement, RankSeen, RunFailure, Segment
+from loaderprobe.records.measurement import Measurement, RankSeen, RunFailure
 from loaderprobe.records.phases import StorageCeiling
 from loaderprobe.records.report import DamagedFile
 from loaderprobe.records.studies import EpochsMeasured, Prefilled
-from loaderprobe.store.codec import decode, encode, read, write_atomically, write_in_folder, writing
+from loaderprobe.store.codec import encode, stored, write_atomically, write_in_folder, writing
 from loaderprobe.store.results import check_out, make_directory
 
 R = TypeVar("R", bound=Measurement | RunFailure | Prefilled | EpochsMeasured)
@@ -90,15 +89,14 @@ class RunDirectory:
         """A run that was made before. Raises BadValue when `path` is not one; `made_by` is what could be given."""
         file = path / "run.json"
         try:
-            data = read(file)
-            if data is None:
+            record = stored("run", RunRecord, file)
+            if record is None:
                 lacks = "is not a run: it has neither run.json (of a sweep) nor result.json (of all others)"
                 why = lacks if path.exists() else "does not exist"
                 if (path / "result.json").exists():
                     why = "is not a sweep's run: it holds the result of another command"
                 hint = f"give the directory that {made_by} wrote, such as loaderprobe-runs/DATE-TIME"
                 raise BadValue(f"{path} {why}", hint=hint)
-            record = decode("run", data, RunRecord, str(file))
             for config in record.spec.configs:
                 if not _NAME.fullmatch(config.data):
                     raise DamagedRun(str(file), f"is damaged: {config.data!r} is no fingerprint of files")
@@ -125,10 +123,9 @@ class RunDirectory:
     def files(self, fingerprint: str) -> FileSet:
         """The file set with this fingerprint. Raises DamagedRun when it is not there or cannot be used."""
         path = self._place("files", fingerprint)
-        data = read(path)
-        if data is None:
+        found = stored("files", FileSet, path)
+        if found is None:
             raise DamagedRun(str(path), "is missing from the run", hint="measure again into a new directory")
-        found = decode("files", data, FileSet, str(path))
         if found.fingerprint != fingerprint:
             raise DamagedRun(str(path), "is damaged: it holds other files than its name says")
         _check_paths(found, path)
@@ -137,8 +134,7 @@ class RunDirectory:
     def ceiling(self, fingerprint: str) -> StorageCeiling | None:
         """What is known of the storage under a file set; None when it was never measured. Raises DamagedRun."""
         path = self._place("ceilings", fingerprint)
-        data = read(path)
-        found = None if data is None else decode("ceiling", data, StorageCeiling, str(path))
+        found = stored("ceiling", StorageCeiling, path)
         if found is not None and found.data != fingerprint:
             raise DamagedRun(str(path), "is damaged: it is of other files than its name says")
         return found
@@ -188,7 +184,8 @@ class RunDirectory:
         path = self._place("measurements", measured.config.key)
         if measured.by_rank:
             write_atomically(path, encode("measurement", measured))
-            write_ranks(path, measured)
+        for rank in measured.by_rank:
+            write_in_folder(_of_rank(path, rank.rank), encode("rank", rank))
         write_atomically(path, encode("measurement", replace(measured, by_rank=())))
 
     def _measurement(self, key: str) -> Measurement | DamagedFile | None:
@@ -197,7 +194,7 @@ class RunDirectory:
         if not isinstance(found, Measurement) or found.config.ranks == 1 or found.by_rank:
             return found
         try:
-            return replace(found, by_rank=tuple(read_rank(path, rank, found) for rank in range(found.ranks)))
+            return replace(found, by_rank=tuple(_read_rank(path, rank, found) for rank in range(found.ranks)))
         except DamagedRun as error:
             return self.damaged(error)
 
@@ -207,8 +204,7 @@ class RunDirectory:
 
     def _result(self, kind: str, type_: type[R], path: Path, key: str) -> R | DamagedFile | None:
         try:
-            data = read(path)
-            found = None if data is None else decode(kind, data, type_, str(path))
+            found = stored(kind, type_, path)
             if found is not None and found.config.key != key:
                 raise DamagedRun(str(path), "is damaged: it is of another configuration than its name says")
         except DamagedRun as error:
@@ -241,74 +237,16 @@ def _check_paths(files: FileSet, source: Path) -> None:
             raise DamagedRun(str(source), f"is damaged: {name!r} is not under {files.root!r}")
 
 
-# What each rank saw of a measurement, in about 4 kB however long it was measured.
-#
-# A segment takes about 65 bytes. So of many segments, only the first rank and those that went without input (the
-# slowest and one in the middle) keep all figures; the others keep the mean of segments that are alike, which keeps
-# their sums.
-
-MOST_SEGMENTS = 40
-Column = tuple[int | None, ...]
-
-
-def write_ranks(measurement: Path, measured: Measurement) -> None:
-    """A file for each rank of a measurement, in the folder that has its name. Raises NoSpace, MissingPart."""
-    whole = {0, *(segment.without for segment in measured.segments)}
-    for rank in measured.by_rank:
-        kept = rank if rank.rank in whole else shortened(rank, measured.segments)
-        write_in_folder(_path(measurement, rank.rank), encode("rank", kept))
-
-
-def read_rank(measurement: Path, rank: int, of: Measurement) -> RankSeen:
+def _read_rank(measurement: Path, rank: int, of: Measurement) -> RankSeen:
     """What a rank saw, in as many segments as the measurement has. Raises DamagedRun."""
-    path = _path(measurement, rank)
-    data = read(path)
-    if data is None:
+    path = _of_rank(measurement, rank)
+    seen = stored("rank", RankSeen, path)
+    if seen is None:
         raise DamagedRun(str(path), "is missing from the run")
-    seen = expanded(decode("rank", data, RankSeen, str(path)), of.segments)
     if seen.rank != rank or len(seen.steps) != len(of.segments):
         raise DamagedRun(str(path), "is damaged: it is of another measurement")
     return seen
 
 
-def shortened(seen: RankSeen, segments: Sequence[Segment]) -> RankSeen:
-    """With one entry, the mean, for all segments that are alike; as it is where they are few."""
-    if len(segments) <= MOST_SEGMENTS:
-        return seen
-    groups = _alike(segments)
-    return _changed(seen, lambda column: tuple(_mean([column[n] for n in group]) for group in groups))
-
-
-def expanded(kept: RankSeen, segments: Sequence[Segment]) -> RankSeen:
-    """With an entry for each segment again; as it is where it has neither that many nor as many as were alike."""
-    groups = _alike(segments)
-    if len(kept.steps) == len(segments) or len(kept.steps) != len(groups):
-        return kept
-    entry = {index: number for number, group in enumerate(groups) for index in group}
-    return _changed(kept, lambda column: tuple(column[entry[n]] for n in range(len(segments))))
-
-
-def _changed(seen: RankSeen, change: Callable[[Column], Column]) -> RankSeen:
-    """With other columns, where it has them."""
-    columns: dict[str, Any] = {name: change(column) for name in COLUMNS if (column := getattr(seen, name))}
-    return replace(seen, **columns)
-
-
-def _alike(segments: Sequence[Segment]) -> list[list[int]]:
-    """The indices of segments that are alike. Ranks alone are compared by round: of these each stands for itself."""
-
-    def kind(index: int) -> Hashable:
-        segment = segments[index]
-        return index if segment.activity == "alone" else (segment.mode, segment.activity, segment.without)
-
-    return list(by_key(range(len(segments)), kind).values())
-
-
-def _mean(values: Sequence[int | None]) -> int | None:
-    """None where one is not known."""
-    known = [value for value in values if value is not None]
-    return round(sum(known) / len(known)) if len(known) == len(values) else None
-
-
-def _path(measurement: Path, rank: int) -> Path:
+def _of_rank(measurement: Path, rank: int) -> Path:
     return measurement.with_suffix("") / f"rank-{rank}.json"

@@ -36,7 +36,7 @@ from loaderprobe.errors import MissingPart
 from loaderprobe.measure.pace import Pace, Part
 from loaderprobe.measure.segment_runner import Counted, Parts, SegmentRunner
 from loaderprobe.measure.segments import Readiness, flush
-from loaderprobe.plugins import ONE_LAYOUT, check_installed, resolve
+from loaderprobe.plugins import ONE_LAYOUT, check_loader, resolve
 from loaderprobe.protocols import Loader, OwnThreads
 from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN, RunConfig
 from loaderprobe.records.files import FileSet
@@ -309,7 +309,7 @@ def rates(name: str, folder: str, rounds: int, seconds: float) -> None:
 
 def installed(name: str) -> bool:
     try:
-        check_installed("loader", name)
+        check_loader(name)
     except MissingPart as error:
         print(f"{name}: left out: {error.message}")
     else:

@@ -209,7 +209,7 @@ def on(run: Run, **changes: Any) -> Run:
     """The same run, measured in another environment."""
     record = run.directory.record
     environment = replace(record.environment, **changes)
-    return Run(RunDirectory(run.path, replace(record, environment=environment)), run.report())
+    return Run(RunDirectory(run.path, replace(record, environment=environment)))
 
 
 STORAGE = example_location("/x")

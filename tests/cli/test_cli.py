@@ -27,7 +27,6 @@ from loaderprobe.api.batch_size import BatchSize
 from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.cli import border, main
 from loaderprobe.cli.attached import _say
-from loaderprobe.cli.progress import counting
 from loaderprobe.compute.batch_size import TorchProber
 from loaderprobe.datasets.generate.manifest import read_manifest
 from loaderprobe.errors import BadValue
@@ -74,7 +73,7 @@ code = main()
 SWEEPING = f"""
 import sys
 from pathlib import Path
-import loaderprobe.api.sweep, loaderprobe.cli.progress, loaderprobe.cli.ranks, loaderprobe.cli.sweep
+import loaderprobe.api.sweep, loaderprobe.cli.ranks, loaderprobe.cli.sweep
 import loaderprobe.render.sweep
 code = 0
 {COUNTED}"""
@@ -284,10 +283,11 @@ def test_progress_keeps_the_time_left_in_a_narrow_terminal(monkeypatch: pytest.M
     """A long title is cut; what counts nothing prints nothing, not even a blank line before an error."""
     out = io.StringIO()
     monkeypatch.setattr(border, "stderr", lambda: Console(file=out, width=80, force_terminal=True, color_system=None))
-    with pytest.raises(ValueError, match="wrong"), counting(border.stderr(), quiet=False):
+    call = border.Invocation(options=(), typed=())
+    with pytest.raises(ValueError, match="wrong"), call.counting():
         raise ValueError("wrong")
     assert out.getvalue() == ""
-    with counting(border.stderr(), quiet=False) as update:
+    with call.counting() as update:
         update("12/48 1024x768, 16 workers, emulated:mlperf-h100-sync, cold, 4 ranks on 2 nodes", 3, 12)
     (*_, line) = [each for each in out.getvalue().splitlines() if "12/48 1024x768" in each]
     assert "3 of 12 0:00:0" in line and "…" in line

@@ -28,6 +28,8 @@ from loaderprobe.records.config import RunConfig
 from loaderprobe.records.measurement import Rejected, Timeline
 from loaderprobe.records.plan import PlanReport
 from loaderprobe.records.report import Report
+from loaderprobe.render import figures, sweep
+from loaderprobe.render import json as render_json
 from loaderprobe.render.bandwidth import bandwidth_document
 from loaderprobe.render.charts import BASE, Bar, Chart, ChartRow
 from loaderprobe.render.document import IN_CODE, Cell, Command, Document, Fold, Item, Paragraph, Section, Table, further
@@ -315,6 +317,24 @@ def test_a_result_follows_its_schema(kind: str, where: tuple[Any, ...], value: o
     place[where[-1]] = value
     with pytest.raises(jsonschema.ValidationError):
         validator.validate(tree)
+
+
+def test_a_figure_that_follows_from_others_is_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its row alone brings it into tables, flat columns, JSON and schema; without a verdict, none."""
+    twice = figures.Figure(
+        "twice", "twice the rate", head="twice", help="Twice.", of=lambda v: 2 * v.images_per_s.value
+    )
+    for module, names in ((figures, ("FIGURES", "TABLE")), (render_json, ("FIGURES",)), (sweep, ("TABLE",))):
+        for name in names:
+            monkeypatch.setattr(module, name, (*getattr(module, name), twice))
+    render_json._configuration_type.cache_clear()
+    tree, schema = (json.loads(made()) for made in MADE["summary"])
+    render_json._configuration_type.cache_clear()
+    jsonschema.Draft202012Validator(schema).validate(tree)
+    rates = [row["images_per_s"] and 2 * row["images_per_s"]["value"] for row in tree["configurations"]]
+    assert [row["twice"] for row in tree["configurations"]] == rates == sweep.report_columns(example_report())["twice"]
+    assert "twice" in schema["$defs"]["Configuration"]["required"] and None in rates
+    assert "| twice |" in document_markdown(sweep_document(example_report()))
 
 
 def test_the_catalogue_shows_every_entry_with_source_and_date() -> None:

@@ -6,7 +6,6 @@ import errno
 import fcntl
 import json
 import os
-import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,8 +18,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from loaderprobe.analyze.report import rank_rows
-from loaderprobe.analyze.verdict.judge import verdict
 from loaderprobe.api.load import load_any
 from loaderprobe.errors import (
     BadValue,
@@ -33,13 +30,11 @@ from loaderprobe.errors import (
 )
 from loaderprobe.records.bandwidth import BandwidthReport
 from loaderprobe.records.config import SweepSpec
-from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.report import DamagedFile
 from loaderprobe.render.json import result_json
 from loaderprobe.store.codec import encode, file_place, write_atomically
 from loaderprobe.store.results import check_out, read_result
 from loaderprobe.store.run_directory import (
-    MOST_SEGMENTS,
     RunDirectory,
     RunRecord,
     lock_directory,
@@ -284,48 +279,16 @@ def test_trouble_while_a_run_is_held_stays_as_it_is(run: RunDirectory) -> None:
         pass
 
 
-A_ROUND = 8
-"""Segments."""
-
-
-def of_four_ranks(segments: int) -> Measurement:
-    """Of four ranks, the last of which is slow, with so many segments or a few more; figures have all their digits."""
-    rounds = -(-segments // A_ROUND)
-    made = rank_run(
-        alike(rounds, training=88.0, baseline=86.0, warm=90.0, cached_samples=868.0, no_transport=88.0),
-        alone=(114.0, 113.0, 112.0, 37.0), without={3: 229.0, 1: 72.0}, ranks=4, nodes=2,
-    )  # fmt: skip
-    drawn, count = random.Random(0), len(made.segments)
-
-    def digits() -> tuple[int, ...]:
-        return tuple(drawn.randrange(10**8, 10**9) for _ in range(count))
-
-    return replace(made, by_rank=tuple(replace(each, input_ns=digits(), meet_ns=digits()) for each in made.by_rank))
-
-
-@pytest.mark.parametrize(("segments", "whole"), [(MOST_SEGMENTS - A_ROUND, [0, 1, 2, 3]), (200, [0, 1, 3])])
-def test_a_rank_takes_at_most_4_kb_and_the_verdict_stays(run: RunDirectory, segments: int, whole: list[int]) -> None:
-    """Of 200 segments the first, the slowest and the middle rank keep all they have, and of few all do. Rates alone
-    stay by round, sums of bytes and the usual times as they were. A file with another number of segments is damaged."""
-    made = of_four_ranks(segments)
+def test_a_rank_with_another_number_of_segments_is_damaged(run: RunDirectory) -> None:
+    """What each rank saw is kept whole; a file of another measurement beside it costs its row."""
+    made, longer = (rank_run(alike(rounds, baseline=100.0), ranks=3) for rounds in (25, 26))
     key = made.config.key
     run.save(made)
-    back = run.result(key)
-    assert isinstance(back, Measurement)
-    assert [rank for rank in range(4) if back.by_rank[rank] == made.by_rank[rank]] == whole
-    files = [run.path / "measurements" / key / f"rank-{rank}.json" for rank in range(4)]
-    small = [rank for rank in range(4) if files[rank].stat().st_size <= 4096]
-    assert small == (whole if segments < MOST_SEGMENTS else [2])
-    for ours, theirs in zip(back.by_rank, made.by_rank, strict=True):
-        assert len(ours.steps) == len(made.segments)
-        assert sum(each or 0 for each in ours.read_bytes) == pytest.approx(sum(each or 0 for each in theirs.read_bytes))
-    found, before = verdict(back), verdict(made)
-    assert found.bound == before.bound and found.speedups == before.speedups
-    first, second = ([row.alone_images_per_s for row in rank_rows(each)] for each in (back, made))
-    assert first == second
-    kept = files[2].read_bytes()
-    run.save(of_four_ranks(80))
-    files[2].write_bytes(kept)
+    assert run.result(key) == made
+    file = run.path / "measurements" / key / "rank-2.json"
+    kept = file.read_bytes()
+    run.save(longer)
+    file.write_bytes(kept)
     damaged = run.result(key)
     assert isinstance(damaged, DamagedFile) and "another measurement" in damaged.reason
 
