@@ -90,7 +90,7 @@ def test_a_set_grows_without_touching_what_is_there(tmp_path: Path, make: Make) 
     grown = make(tmp_path / "grown", count=140, processes=2, on_base_image=lambda *_: pytest.fail("it is painted"))
     assert before.items() <= identities(grown).items()
     assert tree(grown) == tree(make(tmp_path / "whole", count=140))
-    (grown / "pool.npz").write_bytes((make(tmp_path / "other", seed=1, count=1) / "pool.npz").read_bytes())
+    (grown / "pool.msgpack").write_bytes((make(tmp_path / "other", seed=1, count=1) / "pool.msgpack").read_bytes())
     with pytest.raises(BadValue, match="not the pool"):
         make(tmp_path / "grown", count=150)
 
@@ -203,7 +203,7 @@ def test_killed_at_any_moment_a_set_completes_to_the_same_tree(tmp_path: Path, m
     assert tree(resumed) == tree(make(tmp_path / "whole", count=200, processes=2))
 
 
-@pytest.mark.parametrize("name", ["thesis.txt", "spec.json", "manifest.json", ".hidden", "pool.npz"])
+@pytest.mark.parametrize("name", ["thesis.txt", "spec.json", "manifest.json", ".hidden", "pool.msgpack"])
 def test_a_directory_of_somebody_else_is_refused(tmp_path: Path, make: Make, name: str) -> None:
     """Whatever lies there and is not ours stays as it was, and nothing is added; a root that is a file, too."""
     directory = tmp_path / "64x48"

@@ -513,13 +513,12 @@ def _make(
 
 
 def _manifest_of(spec: SetSpec, count: int, files: Sequence[Entry]) -> Manifest:
-    sizes = tuple(size for entry in files for size in entry.image_bytes)
     return Manifest(
         spec=spec,
         images=count,
         size_bytes=tuple(entry.size_bytes for entry in files),
         xxh3=tuple(entry.xxh3 for entry in files),
-        image_bytes=sizes if len(sizes) == count else (),  # shards of an earlier version have none
+        image_bytes=tuple(size for entry in files for size in entry.image_bytes),
         odd_images={name: bisect_left(ODDITIES[name], count) for name in spec.oddities},
     )
 
@@ -540,8 +539,8 @@ def _pool_of(directory: Path, asked: SetSpec, processes: int, on_base_image: OnI
     else:
         with process_pool(processes) as executor:
             pool = build_pool(asked, executor.map, on_base_image)
-    pool.save(directory / POOL)
-    spec = replace(asked, pool_sha256=pool.digest)
+    write_atomically(directory / POOL, data := pool.encoded())
+    spec = replace(asked, pool_sha256=hashlib.sha256(data).hexdigest())
     write_spec(directory, spec)
     return pool, spec
 
