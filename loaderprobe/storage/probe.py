@@ -18,8 +18,7 @@ from loaderprobe.records.phases import BandwidthPhase, PhaseName, fastest
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import WORTH
 from loaderprobe.storage.files import BLOCK_BYTES, Sample, locate_pieces, sample_files, scratch_file
-from loaderprobe.storage.metadata import run_metadata
-from loaderprobe.storage.phase import PhaseSettings, run_fastest
+from loaderprobe.storage.phase import PhaseSettings, run_fastest, run_metadata
 from loaderprobe.storage.reader import PIECES_A_READER, ReadEngine, ReadOrder, Supply, ThreadEngine, why_not_direct
 from loaderprobe.system.limits import cores_available
 from loaderprobe.system.pagecache import why_unknown
