@@ -15,8 +15,8 @@ from typing import Self
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.waits import WaitSamples
-from loaderprobe.system.process import child_environment, signal_name
-from loaderprobe.system.waits import let_be_read_by, start_ticks
+from loaderprobe.system.process import child_environment, read_process, signal_name
+from loaderprobe.system.waits import let_be_read_by
 from loaderprobe.system.waits_process import GONE, read_rounds
 
 RATE_HZ = 12.0
@@ -145,5 +145,5 @@ class WaitsSampler:
 
 def _word(pid: int, tid: int) -> str:
     """A thread in the input format of the sampling process."""
-    started = start_ticks(pid)
-    return f"{pid},{tid},{started}" if started is not None else GONE
+    process = read_process(pid)
+    return f"{pid},{tid},{process.start}" if process else GONE

@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple
 
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.waits import WaitKind
-from loaderprobe.system.process import children_of, read_proc, stat_fields
+from loaderprobe.system.process import children_of, read_proc, read_process
 
 Group = Literal[
     "descriptor", "second", "path", "futex", "lock", "fcntl", "sleep", "poll", "select", "epoll", "ring", "child"
@@ -431,12 +431,6 @@ def let_be_read_by(pid: int) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PTRACER, ctypes.c_ulong(pid), 0, 0, 0)
 
 
-def start_ticks(pid: int, proc: Path = Path("/proc")) -> int | None:
-    """Start time of a process in clock ticks since boot; with its id it identifies the process uniquely."""
-    fields = stat_fields(proc / str(pid))
-    return int(fields[19]) if fields else None
-
-
 def yama_scope() -> int:
     """Yama's scope, who may trace a process: 0 the same user, 1 ancestors, 2 with a capability, 3 no process."""
     with suppress(OSError, ValueError):
@@ -483,7 +477,8 @@ class WatchedProcess:
         }
         """By the files of a thread, its call, and the first four arguments; raise ThreadGone."""
         # From here on the folder is that of the process it shows now, whatever becomes of the number.
-        if started is not None and start_ticks(pid, proc) != started:
+        now = None if started is None else read_process(pid, proc)
+        if started is not None and (now is None or now.start != started):
             self.close()
             raise ThreadGone
 

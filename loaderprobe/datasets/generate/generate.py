@@ -13,8 +13,6 @@ import os
 import re
 import signal
 import time
-import zlib
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -37,7 +35,7 @@ from loaderprobe.datasets.generate.manifest import (
     write_manifest,
     write_spec,
 )
-from loaderprobe.datasets.generate.oddities import ODDITIES, OddityName
+from loaderprobe.datasets.generate.oddities import OddityName
 from loaderprobe.datasets.generate.pool import Pool, build_pool, expected_mean, is_pool, load_pool
 from loaderprobe.datasets.layouts import FILES, LAYOUTS, Sample, complete, format_of
 from loaderprobe.errors import BadValue, ForeignDirectory, LoaderprobeError, MissingPart, NoSpace, Refused
@@ -95,7 +93,7 @@ class Entry:
 
 @dataclass(slots=True)
 class Journal:
-    """Append-only: each line holds entries and their checksum, so that a torn line is recognised."""
+    """Append-only: each line is a list of entries, so a torn line is no JSON."""
 
     directory: Path
     _fresh: list[Entry] = field(default_factory=list)
@@ -111,15 +109,15 @@ class Journal:
         found: list[Entry] = []
         lines = self._path.read_bytes().splitlines(keepends=True) if self._path.exists() else []
         for line in lines:
-            checksum, _, body = line.partition(b" ")
-            if not line.endswith(b"\n") or checksum != _checksum(body):
-                return found
-            found += msgspec.json.decode(body, type=list[Entry])
+            try:
+                found += msgspec.json.decode(line, type=list[Entry])
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                break
         return found
 
     def begin(self, entries: Sequence[Entry]) -> None:
         """Start a new journal with these entries of the old one."""
-        write_atomically(self._path, _line(entries) if entries else b"")
+        write_atomically(self._path, msgspec.json.encode(entries) + b"\n" if entries else b"")
 
     def add(self, entries: Sequence[Entry]) -> None:
         """Enter them with the next, some seconds later at most. Raises what `write` raises."""
@@ -140,7 +138,7 @@ class Journal:
             sync_filesystem(self.directory)
             if fresh:
                 with self._path.open("ab") as file:
-                    file.write(_line(fresh))
+                    file.write(msgspec.json.encode(fresh) + b"\n")
                     file.flush()
                     os.fsync(file.fileno())
         except OSError:
@@ -153,15 +151,6 @@ class Journal:
             self.begin(beyond)
         else:
             self._path.unlink(missing_ok=True)
-
-
-def _line(entries: Sequence[Entry]) -> bytes:
-    body = msgspec.json.encode(entries) + b"\n"
-    return _checksum(body) + b" " + body
-
-
-def _checksum(body: bytes) -> bytes:
-    return f"{zlib.crc32(body):08x}".encode()
 
 
 def _digest(path: Path) -> str:
@@ -519,7 +508,6 @@ def _manifest_of(spec: SetSpec, count: int, files: Sequence[Entry]) -> Manifest:
         size_bytes=tuple(entry.size_bytes for entry in files),
         xxh3=tuple(entry.xxh3 for entry in files),
         image_bytes=tuple(size for entry in files for size in entry.image_bytes),
-        odd_images={name: bisect_left(ODDITIES[name], count) for name in spec.oddities},
     )
 
 
