@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from itertools import islice
 from os import walk
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from loaderprobe.errors import BadValue, MissingPart
-from loaderprobe.plugins import check_library
 from loaderprobe.units import join_words
 
 FILES = "files"
@@ -105,8 +105,11 @@ def check_layout(name: str) -> str:
     if name not in NAMES:
         raise BadValue(f"'{name}' is no layout", hint=f"use {join_words(NAMES, 'or')}")
     layout = LAYOUTS.get(name)
-    if layout and layout.library:
-        check_library(f"the layout {name}", layout.library, f"'loaderprobe[{name}]'")
+    if layout and layout.library and find_spec(layout.library.partition(".")[0]) is None:
+        raise MissingPart(
+            f"the layout {name} needs {layout.library}, which is not installed",
+            hint=f"pip install 'loaderprobe[{name}]'",
+        )
     return name
 
 
