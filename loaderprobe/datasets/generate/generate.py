@@ -25,6 +25,7 @@ import msgspec
 import xxhash
 
 from loaderprobe.datasets.generate.manifest import (
+    KIND,
     MANIFEST,
     POOL,
     SPEC,
@@ -32,15 +33,13 @@ from loaderprobe.datasets.generate.manifest import (
     SetSpec,
     read_manifest,
     read_spec,
-    write_manifest,
-    write_spec,
 )
 from loaderprobe.datasets.generate.oddities import OddityName
 from loaderprobe.datasets.generate.pool import Pool, build_pool, expected_mean, is_pool, load_pool
 from loaderprobe.datasets.layouts import FILES, LAYOUTS, Sample, complete, format_of
 from loaderprobe.errors import BadValue, ForeignDirectory, LoaderprobeError, MissingPart, NoSpace, Refused
 from loaderprobe.protocols import OnImages
-from loaderprobe.store.codec import PART, write_atomically, write_error, written_whole
+from loaderprobe.store.codec import PART, encode, write_atomically, write_error, written_whole
 from loaderprobe.store.run_directory import lock_directory
 from loaderprobe.system.process import die_with_parent
 from loaderprobe.units import IMAGENET, format_bytes
@@ -497,7 +496,8 @@ def _make(
     work = Work(directory=directory, spec=spec, pool=pool, images=count)
     work.write(missing, processes, found, journal)
     complete(spec.layout, directory / "train")
-    write_manifest(directory, _manifest_of(spec, count, [whole[number] for number in range(spec.files(count))]))
+    manifest = _manifest_of(spec, count, [whole[number] for number in range(spec.files(count))])
+    write_atomically(directory / MANIFEST, encode(KIND, manifest))
     journal.end(beyond)
 
 
@@ -529,7 +529,7 @@ def _pool_of(directory: Path, asked: SetSpec, processes: int, on_base_image: OnI
             pool = build_pool(asked, executor.map, on_base_image)
     write_atomically(directory / POOL, data := pool.encoded())
     spec = replace(asked, pool_sha256=hashlib.sha256(data).hexdigest())
-    write_spec(directory, spec)
+    write_atomically(directory / SPEC, encode(f"{KIND}-spec", spec))
     return pool, spec
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from loaderprobe.datasets.generate.oddities import OddityName
 from loaderprobe.datasets.layouts import FILES, LAYOUTS, damage
-from loaderprobe.store.codec import decode, encode, write_atomically
+from loaderprobe.store.codec import decode
 
 SPEC = "spec.json"
 POOL = "pool.msgpack"
@@ -116,13 +116,3 @@ def read_manifest(directory: Path) -> Manifest | None:
     """The manifest of the set in `directory`; None when it is not complete."""
     path = directory / MANIFEST
     return decode(KIND, path.read_bytes(), Manifest, str(path)) if path.is_file() else None
-
-
-def write_spec(directory: Path, spec: SetSpec) -> None:
-    """Mark `directory` as a generated set before the first file is written."""
-    write_atomically(directory / SPEC, encode(f"{KIND}-spec", spec))
-
-
-def write_manifest(directory: Path, manifest: Manifest) -> None:
-    """Mark the set as complete."""
-    write_atomically(directory / MANIFEST, encode(KIND, manifest))
