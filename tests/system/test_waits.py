@@ -28,8 +28,20 @@ from loaderprobe.samplers.recorded import SamplerThread
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.system import waits
 from loaderprobe.system.process import read_process
-from loaderprobe.system.waits import TableBudget, ThreadFiles, ThreadGone, Wait, WatchedProcess, peer
-from loaderprobe.system.waits_process import MOST_SUBJECTS, ROUNDS, RoundWriter, ThreadWatcher, read_rounds, watch
+from loaderprobe.system.waits import (
+    MOST_SUBJECTS,
+    ROUNDS,
+    RoundWriter,
+    TableBudget,
+    ThreadFiles,
+    ThreadGone,
+    ThreadWatcher,
+    Wait,
+    WatchedProcess,
+    peer,
+    read_rounds,
+    watch,
+)
 from loaderprobe.testing import FakeClock
 from tests.said import all_said
 from tests.system.fake_kernel import PID, Processes, pollfds
@@ -456,7 +468,7 @@ def test_it_ends_with_its_orders(tmp_path: Path) -> None:
 
 def test_the_process_imports_no_libraries() -> None:
     """It starts in a tenth of a second since it needs nothing but the standard library."""
-    code = "import sys, loaderprobe.system.waits_process; print(*{name.partition('.')[0] for name in sys.modules})"
+    code = "import sys, loaderprobe.system.waits; print(*{name.partition('.')[0] for name in sys.modules})"
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert not {"torch", "numpy", "msgspec", "psutil"} & set(done.stdout.split())
 
@@ -466,7 +478,7 @@ def test_processes_that_stay_are_not_opened_anew(tmp_path: Path, monkeypatch: py
     closed: list[int] = []
     look = Mock(side_effect=ThreadGone)
     opened = Mock(side_effect=lambda pid, **_: SimpleNamespace(close=lambda: closed.append(pid), look=look))
-    monkeypatch.setattr("loaderprobe.system.waits_process.WatchedProcess", opened)
+    monkeypatch.setattr("loaderprobe.system.waits.WatchedProcess", opened)
     watcher = ThreadWatcher(RoundWriter(tmp_path))
     watcher.follow("1,1,5 2,2,5")
     watcher.follow("3,3,5 - 1,1,5")
