@@ -476,8 +476,6 @@ def _make(
     whole, beyond = take_inventory(directory, asked, manifest, journal, count)
     missing = [number for number in range(asked.files(count)) if number not in whole]
     images = sum(len(asked.images_in(number, count)) for number in missing)
-    # Painting takes time, so a disk that is far too small is refused before.
-    enough(expected_mean(asked), images, len(missing))
     pool, spec = _pool_of(directory, asked, processes, on_base_image)
     enough(pool.mean_bytes, images, len(missing))
     journal.begin([*whole.values(), *beyond])
