@@ -321,8 +321,6 @@ def _most_common(numbers: Iterable[int]) -> int | None:
 
 @dataclass(slots=True)
 class _Reader:
-    """Reads the records of one window once."""
-
     window: Window
     launched: dict[int, RawEvent] = field(default_factory=dict)
     names: dict[str, int] = field(default_factory=dict)

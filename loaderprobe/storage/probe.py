@@ -195,7 +195,6 @@ class Probe:
         return run_metadata(settings, step.operation, self.clock) if step.operation else run_fastest(settings)
 
     def _impossible(self, step: Step) -> Remark | None:
-        """Why a phase is not even begun."""
         name, sample = step.name, self.supply.sample
         if self.location.kind == "object" and name in ("metadata", "direct", "sequential"):
             return Remark(code="not_of_objects")

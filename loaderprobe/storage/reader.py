@@ -290,7 +290,6 @@ class ReadRun:
 
 
 def _read(piece: Piece, view: memoryview, flags: int) -> tuple[int, int, int]:
-    """Open, read to the end, close."""
     done = calls = reading_ns = 0
     fd = os.open(piece.path, flags)
     try:
