@@ -67,6 +67,8 @@ def test_a_set_depends_on_its_spec_alone(tmp_path: Path, make: Make) -> None:
     for number, (size, digest) in enumerate(zip(manifest.size_bytes, manifest.xxh3, strict=True)):
         data = (one / manifest.spec.path(number)).read_bytes()
         assert (len(data), xxhash.xxh3_128_hexdigest(data)) == (size, digest)
+    odd = read_manifest(make(tmp_path / "odd", oddities=("grey", "icc")))
+    assert odd is not None and odd.odd_images == {"grey": 2, "icc": 10}
 
 
 @pytest.mark.parametrize("classes", [4, 10])

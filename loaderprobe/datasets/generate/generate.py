@@ -13,6 +13,7 @@ import os
 import re
 import signal
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -34,7 +35,7 @@ from loaderprobe.datasets.generate.manifest import (
     read_manifest,
     read_spec,
 )
-from loaderprobe.datasets.generate.oddities import OddityName
+from loaderprobe.datasets.generate.oddities import ODDITIES, OddityName
 from loaderprobe.datasets.generate.pool import Pool, build_pool, expected_mean, is_pool, load_pool
 from loaderprobe.datasets.layouts import FILES, LAYOUTS, Sample, complete, format_of
 from loaderprobe.errors import BadValue, ForeignDirectory, LoaderprobeError, MissingPart, NoSpace, Refused
@@ -506,6 +507,7 @@ def _manifest_of(spec: SetSpec, count: int, files: Sequence[Entry]) -> Manifest:
         size_bytes=tuple(entry.size_bytes for entry in files),
         xxh3=tuple(entry.xxh3 for entry in files),
         image_bytes=tuple(size for entry in files for size in entry.image_bytes),
+        odd_images={name: bisect_left(ODDITIES[name], count) for name in spec.oddities},
     )
 
 

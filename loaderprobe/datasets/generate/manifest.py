@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from loaderprobe.datasets.generate.oddities import OddityName
@@ -86,6 +86,8 @@ class Manifest:
     """128-bit XXH3 digests of the files, in hex."""
     image_bytes: tuple[int, ...] = ()
     """Of each image, where a file holds several."""
+    odd_images: dict[OddityName, int] = field(default_factory=dict)
+    """Number of images with each requested oddity."""
 
 
 def read_spec(directory: Path) -> SetSpec | None:
